@@ -1,0 +1,68 @@
+"""Bake: source and recipe in, one published and verified version out.
+
+    source ─► network ┐
+    recipe, labels ───┴─► servable ─► staged SavedModel ─► verification ─► <root>/<name>/<version>
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from exporter import labels, publish, recipe, resources, sources, verification
+from exporter.servable import Servable
+
+
+@dataclass(frozen=True)
+class Baked:
+    """What a bake made.
+
+    Attributes:
+        path: the version's folder.
+        agreement: how its answers compare with the network's.
+    """
+
+    path: Path
+    agreement: verification.Agreement
+
+
+def bake(
+    model: str,
+    *,
+    base_path: Path,
+    version: int | None = None,
+    recipe_file: Path | None = None,
+    options: Mapping[str, Any] | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Baked:
+    """Bake `model` into a new version under `base_path`.
+
+    Args:
+        model: a source, as `sources.read_network` takes it.
+        base_path: the folder that holds the numbered versions.
+        version: its number; None is the next.
+        recipe_file: TOML with some or all of the recipe; wins over what the source knows.
+        options: fields of the recipe; win over the file; None counts as not given.
+        progress: told what is being done, in a few words.
+
+    Raises:
+        BakeError: it was refused, and nothing was published.
+    """
+    publish.check_free(base_path, version)
+    from_file = recipe.read_toml(recipe_file) if recipe_file else {}
+    progress(f"loading {model}")
+    network = sources.read_network(model)
+    chosen = recipe.complete(network.recipe, from_file, options or {}, {"model": model})
+    names = labels.read_labels(chosen.labels)
+    progress("building the servable")
+    servable = Servable(network.call, chosen, names)
+    with publish.staging(base_path) as stage:
+        staged = stage / "version"
+        servable.save(staged)
+        (staged / publish.RECIPE_FILE).parent.mkdir()
+        (staged / publish.RECIPE_FILE).write_text(chosen.to_toml())
+        progress("verifying it in a fresh process")
+        agreement = verification.verify(staged, network.call, chosen, names, resources.example_photos())
+        return Baked(publish.publish(staged, base_path, version), agreement)

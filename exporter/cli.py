@@ -1,0 +1,157 @@
+"""Command line of the exporter: parse, call one function, print, exit."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import click
+
+from exporter import inspection, publish, quiet
+from exporter import recipe as recipes
+from exporter.errors import BakeError, PublishError, RecipeError
+
+DEFAULT_ROOT = Path("saved_model")
+DEFAULT_NAME = "efficientnet_lite0"
+
+_BAKE_EXAMPLES = """\b
+Examples:
+  python -m exporter bake --model efficientnet-lite0
+  python -m exporter bake --model flowers.keras --name flowers --labels flowers.txt \\
+      --crop none --resize bilinear --no-antialias --scale 0..255 --channels RGB \\
+      --outputs probabilities
+  python -m exporter bake --model mypackage.models:build --recipe recipe.toml
+"""
+
+
+class _RecipeValue(click.ParamType):
+    """An option whose text the recipe itself checks, so that flag and file are refused in the same words."""
+
+    def __init__(self, name: str, check: Callable[[str], Any], *, keep_text: bool = False) -> None:
+        self.name = name
+        self._check = check
+        self._keep_text = keep_text
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The checked value; a refusal is a usage error."""
+        try:
+            checked = self._check(value)
+        except RecipeError as error:
+            self.fail(str(error), param, ctx)
+        return value if self._keep_text else checked
+
+
+@click.group(context_settings={"auto_envvar_prefix": "BAKERY", "max_content_width": 110})
+def main() -> None:
+    """Bake an image classifier into a signed SavedModel that any tensorflow_model_server serves."""
+
+
+@main.command(epilog=_BAKE_EXAMPLES)
+@click.option("--model", required=True, help="efficientnet-lite0, -lite1, -lite2; a .keras or .h5 file; package.module:callable.")
+@click.option("--name", default=DEFAULT_NAME, show_default=True, help="Name the model is served under.")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=DEFAULT_ROOT, show_default=True,
+              help="Model root: the version goes to OUT/NAME/VERSION.")  # fmt: skip
+@click.option("--version", type=click.IntRange(min=0), help="Version number.  [default: the next one]")
+@click.option("--recipe", "recipe_file", type=click.Path(path_type=Path, dir_okay=False, exists=True),
+              help="TOML file with any of the options below; flags win.")  # fmt: skip
+@click.option("--labels", help="A set that comes with the exporter (imagenet, imagenet1001) or a file.")
+@click.option("--size", type=_RecipeValue("SIDE|HxW", recipes.parse_size), help="Height and width of the network's input.")
+@click.option("--resize", type=click.Choice(recipes.RESIZE_METHODS), help="How pixels are interpolated.")
+@click.option("--antialias/--no-antialias", default=None, help="Whether making smaller averages over what is left out.")
+@click.option("--crop", type=_RecipeValue("none|FRACTION", recipes.parse_crop, keep_text=True),
+              help="Central square as a part of the shorter side (7/8), or none: stretch the whole image.")  # fmt: skip
+@click.option("--scale", type=_RecipeValue("NAME|MEAN:STD", recipes.parse_scale, keep_text=True),
+              help=f"What the network sees of pixels 0..255: {', '.join(recipes.SCALES)}, or mean and deviation.")  # fmt: skip
+@click.option("--channels", type=click.Choice(recipes.CHANNEL_ORDERS), help="Order of colours the network was trained on.")
+@click.option("--outputs", type=click.Choice(recipes.OUTPUTS), help="What the network gives; logits are softmaxed.")
+@click.option("--top-k", type=click.IntRange(min=1), help="Labels an answer lists.  [default: 5]")
+def bake(
+    model: str, name: str, out: Path, version: int | None, recipe_file: Path | None, **options: Any
+) -> None:
+    """Bake a model, verify it and publish it; prints the path of the new version."""
+    base_path = out / _checked_name(name)
+    quiet.import_tensorflow()
+    from exporter.bake import bake as run
+
+    with _refusals():
+        baked = run(
+            model, base_path=base_path, version=version, recipe_file=recipe_file, options=options,
+            progress=lambda doing: click.echo(f"{doing} …", err=True),
+        )  # fmt: skip
+    agreement = baked.agreement
+    click.echo(
+        f"verified on {agreement.photos} photos: scores within {agreement.max_difference:.1g} of the network's", err=True
+    )
+    click.echo(baked.path)
+
+
+@main.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def inspect(path: Path, as_json: bool) -> None:
+    """Show the signatures, recipe and size of the version in PATH."""
+    with _refusals():
+        found = inspection.inspect(path)
+    if as_json:
+        click.echo(json.dumps(dataclasses.asdict(found), default=str))
+        return
+    click.echo(f"{found.path}: {_megabytes(found.size_bytes)}, of which weights {_megabytes(found.weights_bytes)}")
+    for signature in found.signatures:
+        click.echo(f"\n{signature.name} ({signature.method})")
+        for arrow, tensors in (("→", signature.inputs), ("←", signature.outputs)):
+            for tensor in tensors:
+                click.echo(f"  {arrow} {tensor}")
+    click.echo("\nrecipe" if found.recipe else "\nno recipe: this SavedModel was not baked here")
+    click.echo("".join(f"  {line}\n" for line in (found.recipe or "").splitlines()), nl=False)
+
+
+@main.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def versions(path: Path, as_json: bool) -> None:
+    """List what is published under PATH (OUT/NAME), lowest version first."""
+    with _refusals():
+        found = publish.published_versions(path)
+        if not found:
+            raise PublishError(f"no version is published under {path}; versions are folders named 1, 2, 3 …")
+    rows = [
+        {
+            "version": version,
+            "path": str(folder),
+            "size_bytes": inspection.size_of(folder),
+            "published": datetime.fromtimestamp(folder.stat().st_mtime, timezone.utc).isoformat(timespec="seconds"),
+        }
+        for version, folder in found.items()
+    ]
+    if as_json:
+        click.echo(json.dumps(rows))
+        return
+    for row in rows:
+        click.echo(f"{row['version']}\t{_megabytes(row['size_bytes'])}\t{row['published']}\t{row['path']}")
+
+
+class _refusals:
+    """A BakeError becomes one line on stderr and exit code 1."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, BakeError):
+            click.echo(f"error: {error}", err=True)
+            sys.exit(1)
+
+
+def _checked_name(name: str) -> str:
+    if not name or name in (".", "..") or any(character in name for character in "/:\\"):
+        raise click.BadParameter(f"{name!r} is no model name; / \\ and : are not allowed", param_hint="--name")
+    return name
+
+
+def _megabytes(size_bytes: int) -> str:
+    return f"{size_bytes / 1e6:.1f} MB"

@@ -1,0 +1,35 @@
+"""What can go wrong while baking that is the user's to mend: one tree, each message one sentence for a terminal.
+
+    BakeError
+    ├── RecipeError         an option is missing, contradictory or out of range
+    ├── LabelError          a label set cannot be read or doesn't fit the network
+    ├── SourceError         a model source cannot be used
+    ├── VerificationError   the SavedModel, loaded back, doesn't answer as the network does
+    └── PublishError        a version cannot be put in place, or a path holds none
+"""
+
+from __future__ import annotations
+
+
+class BakeError(Exception):
+    """Baking was refused; nothing was published."""
+
+
+class RecipeError(BakeError):
+    """The recipe is incomplete or wrong."""
+
+
+class LabelError(BakeError):
+    """The label set cannot be used."""
+
+
+class SourceError(BakeError):
+    """A model source cannot be used; the message says what was wrong, what was given, what is allowed."""
+
+
+class VerificationError(BakeError):
+    """The SavedModel answers differently from the network it was made of."""
+
+
+class PublishError(BakeError):
+    """A version cannot be published or read."""

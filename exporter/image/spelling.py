@@ -1,0 +1,82 @@
+"""Spellings of an image file: raw bytes, base64 of either alphabet, padded or not, with line breaks, or a data URI.
+
+Raw bytes are told by their magic numbers, none of which is the beginning of a base64 text of an image.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+# Signatures of the formats that tf.io.decode_image knows; WebP is RIFF, a length, WEBP.
+_JPEG = b"\xff\xd8\xff"
+_MAGIC = (_JPEG, b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a", b"BM")
+
+
+def is_jpeg(data: Any) -> Any:
+    """Whether scalar string `data` begins as a JPEG file does: scalar bool."""
+    return tf.equal(tf.strings.substr(data, 0, len(_JPEG)), _JPEG)
+
+
+def is_image(data: Any) -> Any:
+    """Whether scalar string `data` begins as an image file of a known format does: scalar bool."""
+    # Filled up, because a substring that begins beyond the end is an error.
+    head = tf.strings.join([tf.strings.substr(data, 0, 12), "\0" * 12])
+    begins = [tf.equal(tf.strings.substr(head, 0, len(magic)), magic) for magic in _MAGIC]
+    webp = tf.equal(tf.strings.substr(head, 0, 4), b"RIFF") & tf.equal(tf.strings.substr(head, 8, 4), b"WEBP")
+    return tf.reduce_any(tf.stack([*begins, webp]))
+
+
+def decode_clean(text: Any) -> Any:
+    """The file in scalar string `text`, which is raw bytes or web-safe base64 without white space; else it fails."""
+    return tf.cond(is_image(text), lambda: text, lambda: tf.io.decode_base64(text))
+
+
+def decode_any(text: Any) -> Any:
+    """The file in scalar string `text` of any spelling; else it fails."""
+    return tf.io.decode_base64(to_web_safe(text))
+
+
+def is_base64(text: Any) -> Any:
+    """Whether scalar string `text` is base64 in any of the spellings: scalar bool."""
+    symbols = _symbols(text)
+    upper = symbols & 0xDF
+    letter = (upper >= ord("A")) & (upper <= ord("Z"))
+    digit = (symbols >= ord("0")) & (symbols <= ord("9"))
+    known = letter | digit | tf.equal(symbols, ord("-")) | tf.equal(symbols, ord("_"))
+    # Four symbols make three bytes; one alone has too few bits for any.
+    return tf.reduce_all(known) & tf.not_equal(tf.size(symbols) % 4, 1) & (tf.size(symbols) > 0)
+
+
+def to_web_safe(text: Any) -> Any:
+    """Scalar string `text` without data URI, white space and padding, in the web-safe alphabet (RFC 4648, 5)."""
+    return _as_string(_symbols(text))
+
+
+def _symbols(text: Any) -> Any:
+    """The base64 symbols of scalar string `text`: uint8 [n], the web-safe alphabet, nothing else removed or checked."""
+    symbols = tf.io.decode_raw(text, tf.uint8)
+    is_data_uri = tf.equal(tf.strings.substr(text, 0, 5), b"data:")
+    symbols = tf.cond(is_data_uri, lambda: _after_comma(symbols), lambda: symbols)
+    symbols = tf.where(tf.equal(symbols, ord("+")), tf.constant(ord("-"), tf.uint8), symbols)
+    symbols = tf.where(tf.equal(symbols, ord("/")), tf.constant(ord("_"), tf.uint8), symbols)
+    symbols = tf.boolean_mask(symbols, symbols > ord(" "))
+    padding = tf.reduce_sum(tf.cast(tf.equal(symbols[-2:], ord("=")), tf.int32))
+    return symbols[: tf.size(symbols) - padding]
+
+
+def _after_comma(symbols: Any) -> Any:
+    """What follows the first comma: a data URI is `data:[<media type>][;base64],<data>` (RFC 2397)."""
+    commas = tf.where(tf.equal(symbols, ord(",")))[:1, 0]
+    return symbols[tf.cast(tf.reduce_sum(commas), tf.int32) + 1 :]
+
+
+def _as_string(values: Any) -> Any:
+    """The bytes uint8 [n] as one scalar string, at the speed of a copy.
+
+    There is no operation for that, but a serialized TensorProto ends with its tensor_content, which is these bytes.
+    """
+    size = tf.size(values)
+    serialized = tf.io.serialize_tensor(values)
+    return tf.strings.substr(serialized, tf.strings.length(serialized) - size, size)

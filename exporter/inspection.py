@@ -1,0 +1,104 @@
+"""Look at a published version without loading it: signatures, recipe, size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from exporter.publish import RECIPE_FILE
+from exporter.errors import PublishError
+from wire import dtypes, schema
+
+# Not a signature anybody calls: TensorFlow 2 keeps its initialisation there.
+_INIT_SIGNATURE = "__saved_model_init_op"
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One input or output of a signature; an unknown size is -1, an unknown rank None."""
+
+    alias: str
+    dtype: str
+    shape: list[int] | None
+
+    def __str__(self) -> str:
+        sizes = "unknown" if self.shape is None else ", ".join("?" if size < 0 else str(size) for size in self.shape)
+        return f"{self.alias}: {self.dtype} [{sizes}]"
+
+
+@dataclass(frozen=True)
+class Signature:
+    """One signature of a SavedModel."""
+
+    name: str
+    method: str
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What a version folder holds.
+
+    Attributes:
+        path: the folder.
+        size_bytes: of all its files.
+        weights_bytes: of those files that hold variables.
+        signatures: by name.
+        recipe: the TOML it was baked with; None for a SavedModel that wasn't baked here.
+    """
+
+    path: Path
+    size_bytes: int
+    weights_bytes: int
+    signatures: list[Signature]
+    recipe: str | None
+
+
+def inspect(path: Path) -> Inspection:
+    """Read a version folder.
+
+    Raises:
+        PublishError: it holds no SavedModel, or a damaged one.
+    """
+    try:
+        saved_model = schema.SavedModel.FromString((path / "saved_model.pb").read_bytes())
+        meta_graph = next(graph for graph in saved_model.meta_graphs if "serve" in graph.meta_info_def.tags)
+    except OSError as error:
+        raise PublishError(
+            f"{path} holds no SavedModel (saved_model.pb: {error.strerror}); give a version's folder, as MODEL/1"
+        ) from error
+    except (DecodeError, StopIteration) as error:
+        raise PublishError(f"{path / 'saved_model.pb'} is damaged, or has no graph tagged serve") from error
+    signatures = [
+        Signature(name, definition.method_name, _tensors(definition.inputs), _tensors(definition.outputs))
+        for name, definition in sorted(meta_graph.signature_def.items())
+        if name != _INIT_SIGNATURE
+    ]
+    recipe_path = path / RECIPE_FILE
+    return Inspection(
+        path,
+        size_of(path),
+        size_of(path / "variables"),
+        signatures,
+        recipe_path.read_text() if recipe_path.is_file() else None,
+    )
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of all files under `folder`."""
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+def _tensors(infos: Any) -> list[Tensor]:
+    return [
+        Tensor(
+            alias,
+            dtypes.BY_NUMBER[info.dtype].name if info.dtype in dtypes.BY_NUMBER else f"dtype {info.dtype}",
+            None if info.tensor_shape.unknown_rank else [dim.size for dim in info.tensor_shape.dim],
+        )
+        for alias, info in sorted(infos.items())
+    ]

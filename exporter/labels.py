@@ -1,0 +1,78 @@
+"""Class names: one set a file, by the name of a set that comes with the exporter or by path."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from exporter import resources
+from exporter.errors import LabelError
+
+
+def known_sets() -> list[str]:
+    """Names of the sets that come with the exporter."""
+    return sorted(path.stem for path in resources.folder("labels").glob("*.json"))
+
+
+def read_labels(name_or_path: str) -> list[str]:
+    """Class names in the order of class ids.
+
+    A `.json` file holds a list of names, a list of objects `{"id": 0, "name": "tench"}` in the order of ids, or an
+    object from id to name; any other file holds one name a line.
+
+    Raises:
+        LabelError: there is no such set or file, or its ids are not 0, 1, 2 …
+    """
+    path = Path(name_or_path)
+    if name_or_path in known_sets():
+        path = resources.folder("labels") / f"{name_or_path}.json"
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise LabelError(
+            f"labels {name_or_path!r} cannot be read ({type(error).__name__}); "
+            f"allowed are {', '.join(known_sets())} and the path of a file"
+        ) from error
+    names = _names_of_json(path, text) if path.suffix == ".json" else text.splitlines()
+    if not names:
+        raise LabelError(f"labels {name_or_path!r} hold no name")
+    return names
+
+
+def check_width(names: list[str], name_or_path: str, width: int) -> None:
+    """Refuse a label set that doesn't fit the network.
+
+    Raises:
+        LabelError: the numbers differ.
+    """
+    if len(names) != width:
+        hint = ""
+        if width - len(names) == 1:
+            hint = "; a network with one more than its labels usually has a background class at id 0"
+        raise LabelError(f"the network has {width} classes, but labels {name_or_path!r} hold {len(names)}{hint}")
+
+
+def _names_of_json(path: Path, text: str) -> list[str]:
+    try:
+        content = json.loads(text)
+        if isinstance(content, dict):
+            by_id = {int(key): value for key, value in content.items()}
+        else:
+            by_id = {
+                int(entry["id"]) if isinstance(entry, dict) else index: entry["name"] if isinstance(entry, dict) else entry
+                for index, entry in enumerate(content)
+            }
+    except (ValueError, KeyError, TypeError) as error:
+        raise LabelError(
+            f"{path} is no label file ({error}); allowed are a list of names, a list of objects with id and name, "
+            "and an object from id to name"
+        ) from error
+    if len(by_id) != len(content):
+        raise LabelError(f"{path} has {len(content)} entries but only {len(by_id)} different class ids")
+    missing = [class_id for class_id in range(len(by_id)) if class_id not in by_id]
+    if missing:
+        raise LabelError(f"{path} has {len(by_id)} names but none for class id {missing[0]}; ids count from 0 without gaps")
+    names = [by_id[class_id] for class_id in range(len(by_id))]
+    if not all(isinstance(name, str) for name in names):
+        raise LabelError(f"{path} holds a name that is no text")
+    return names

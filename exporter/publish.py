@@ -1,0 +1,96 @@
+"""Versions on disk: stage under a name that no server loads, then rename into place.
+
+    <root>/<name>/.staging-<random>/   being written and verified
+    <root>/<name>/<version>/           published, complete from the first moment it is seen
+        saved_model.pb, variables/     what a server loads
+        assets.extra/recipe.toml       how it was baked
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from exporter.errors import PublishError
+
+RECIPE_FILE = Path("assets.extra") / "recipe.toml"
+MAX_VERSION = 2**63 - 1
+_STAGING_PREFIX = ".staging-"
+
+
+def published_versions(base_path: Path) -> dict[int, Path]:
+    """Version numbers and their folders under `base_path`, lowest first; none where it doesn't exist.
+
+    A folder counts when its name is a whole number, as tensorflow_model_server has it.
+    """
+    return {number: path for number, path in sorted(_numbered(base_path).items()) if path.is_dir()}
+
+
+def check_free(base_path: Path, version: int | None) -> None:
+    """Refuse a version that exists, before anything costly is done for it.
+
+    Raises:
+        PublishError: the version is there already, or its number is out of range.
+    """
+    if version is None:
+        return
+    if not 0 <= version <= MAX_VERSION:
+        raise PublishError(f"version is {version}; allowed are whole numbers from 0 to {MAX_VERSION}")
+    if version in _numbered(base_path):
+        raise PublishError(
+            f"version {version} exists already in {base_path}, and a published version is never overwritten; "
+            f"the next free one is {next_version(base_path)}"
+        )
+
+
+def next_version(base_path: Path) -> int:
+    """One above the highest number in use; 1 where there is none."""
+    return max(_numbered(base_path), default=0) + 1
+
+
+@contextlib.contextmanager
+def staging(base_path: Path) -> Iterator[Path]:
+    """A new folder beside the versions, to write one in; removed on leaving unless it was published.
+
+    Raises:
+        PublishError: it can't be made, say for want of permission.
+    """
+    try:
+        base_path.mkdir(parents=True, exist_ok=True)
+        stage = Path(tempfile.mkdtemp(prefix=_STAGING_PREFIX, dir=base_path))
+    except OSError as error:
+        raise PublishError(f"cannot write to {base_path}: {error.strerror}") from error
+    try:
+        yield stage
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+
+
+def publish(staged: Path, base_path: Path, version: int | None) -> Path:
+    """Rename the complete version in `staged` to `<base_path>/<version>`, or to the next number for None.
+
+    The rename is one step for whoever looks, and fails where a version of that number appeared in the meantime.
+
+    Raises:
+        PublishError: the version exists.
+    """
+    staged.chmod(0o755)  # a temporary folder is private; a server runs as somebody else
+    while True:
+        target = base_path / str(next_version(base_path) if version is None else version)
+        check_free(base_path, int(target.name))
+        try:
+            staged.rename(target)  # fails on a version in place, as its folder isn't empty
+        except OSError as error:
+            if target.exists() and version is None:
+                continue
+            raise PublishError(f"cannot publish {target}: {error.strerror}") from error
+        return target
+
+
+def _numbered(base_path: Path) -> dict[int, Path]:
+    if not base_path.is_dir():
+        return {}
+    return {int(path.name): path for path in base_path.iterdir() if path.name.isdecimal()}

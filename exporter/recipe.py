@@ -1,0 +1,204 @@
+"""The recipe: every choice between a photo's bytes and a label, in one frozen dataclass and one TOML file."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from exporter.errors import RecipeError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+RESIZE_METHODS = ("bilinear", "bicubic", "area", "lanczos3", "lanczos5", "gaussian", "mitchellcubic", "nearest")
+CHANNEL_ORDERS = ("RGB", "BGR")
+OUTPUTS = ("probabilities", "logits")
+MAX_SIZE = 4096
+
+Triple = tuple[float, float, float]
+
+# Mean and standard deviation for R, G, B on pixels 0..255. imagenet and caffe are the modes `torch` and `caffe` of
+# keras.applications.imagenet_utils.preprocess_input; caffe's networks also want --channels BGR.
+SCALES: dict[str, tuple[Triple, Triple]] = {
+    "0..255": ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0)),
+    "0..1": ((0.0, 0.0, 0.0), (255.0, 255.0, 255.0)),
+    "-1..1": ((127.5, 127.5, 127.5), (127.5, 127.5, 127.5)),
+    "imagenet": ((123.675, 116.28, 103.53), (58.395, 57.12, 57.375)),
+    "caffe": ((123.68, 116.779, 103.939), (1.0, 1.0, 1.0)),
+}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How an image becomes what the network sees, and how what it says becomes labels.
+
+    Attributes:
+        model: the source that was baked, as `--model` names it.
+        labels: a set in `labels/` or a path.
+        size: height and width of the network's input, in pixels.
+        crop: `none` stretches the whole image to `size`; a fraction such as `7/8` cuts the central square whose
+            side is that part of the shorter side, rounded down.
+        resize: a method of `tf.image.resize`.
+        antialias: whether `resize` widens its kernel when it makes an image smaller.
+        scale: a name in `SCALES`, or `MEAN:STD` (one number or three, for R, G, B) on pixels 0..255; the network
+            sees (pixel - mean) / std.
+        channels: the order of colours the network was trained on.
+        outputs: what the network gives; logits are softmaxed.
+        top_k: how many labels an answer lists; no more than there are classes.
+
+    Raises:
+        RecipeError: a value is not one of those allowed.
+    """
+
+    model: str
+    labels: str
+    size: tuple[int, int]
+    crop: str
+    resize: str
+    antialias: bool
+    scale: str
+    channels: str
+    outputs: str
+    top_k: int = 5
+
+    def __post_init__(self) -> None:
+        _check_choice("resize", self.resize, RESIZE_METHODS)
+        _check_choice("channels", self.channels, CHANNEL_ORDERS)
+        _check_choice("outputs", self.outputs, OUTPUTS)
+        if len(self.size) != 2 or not all(type(side) is int and 1 <= side <= MAX_SIZE for side in self.size):
+            raise RecipeError(f"size is {self.size}; allowed are a height and a width from 1 to {MAX_SIZE} pixels")
+        if self.antialias not in (True, False):
+            raise RecipeError(f"antialias is {self.antialias!r}; allowed are true and false")
+        if type(self.top_k) is not int or self.top_k < 1:
+            raise RecipeError(f"top_k is {self.top_k!r}; allowed is a whole number from 1")
+        parse_crop(self.crop)
+        parse_scale(self.scale)
+
+    @property
+    def crop_fraction(self) -> Fraction | None:
+        """Side of the central square as a part of the shorter side; None where the whole image is used."""
+        return parse_crop(self.crop)
+
+    @property
+    def mean_and_std(self) -> tuple[Triple, Triple]:
+        """Mean and standard deviation for R, G, B on pixels 0..255."""
+        return parse_scale(self.scale)
+
+    def to_toml(self) -> str:
+        """The recipe as a file that `bake --recipe` takes."""
+        return tomli_w.dumps({field.name: getattr(self, field.name) for field in fields(self)})
+
+
+FIELDS = tuple(field.name for field in fields(Recipe))
+FLAG_OF = {name: "--" + name.replace("_", "-") for name in FIELDS}
+
+
+def complete(*layers: Mapping[str, Any]) -> Recipe:
+    """Put a recipe together from layers of values; later layers win, None counts as not given.
+
+    Raises:
+        RecipeError: a value that cannot be known is missing, or one is not allowed.
+    """
+    values: dict[str, Any] = {}
+    for layer in layers:
+        values.update({name: value for name, value in layer.items() if value is not None})
+    missing = [FLAG_OF[name] for name in FIELDS if name not in values and name != "top_k"]
+    if missing:
+        raise RecipeError(
+            f"the recipe of {values.get('model', 'this model')} lacks {_listed(missing)}; they cannot be guessed from "
+            "the model: give them as options, or in a file with --recipe"
+        )
+    return Recipe(**values)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Values of a recipe file, checked for unknown names; the file may hold only some.
+
+    Raises:
+        RecipeError: the file cannot be read, is no TOML, or names something that is not part of a recipe.
+    """
+    try:
+        values = tomllib.loads(path.read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise RecipeError(f"the recipe file {path} cannot be read: {error}") from error
+    unknown = sorted(set(values) - set(FIELDS))
+    if unknown:
+        raise RecipeError(f"the recipe file {path} names {_listed(unknown)}; a recipe has {_listed(FIELDS)}")
+    if "size" in values:
+        values["size"] = parse_size(values["size"])
+    return values
+
+
+def parse_size(value: object) -> tuple[int, int]:
+    """Height and width from `224`, `"240x320"` (height first) or `[240, 320]`.
+
+    Raises:
+        RecipeError: none of these.
+    """
+    try:
+        parts = list(value) if isinstance(value, (list, tuple)) else str(value).lower().split("x")
+        sides = [int(part) for part in parts]
+        height, width = sides * 2 if len(sides) == 1 else sides
+    except ValueError:
+        raise RecipeError(f"size is {value!r}; allowed are SIDE and HEIGHTxWIDTH, as 224 or 240x320") from None
+    return height, width
+
+
+def parse_crop(value: str) -> Fraction | None:
+    """None for `none`, else the fraction, which is more than 0 and at most 1.
+
+    Raises:
+        RecipeError: neither.
+    """
+    if value == "none":
+        return None
+    try:
+        fraction = Fraction(value)
+    except (ValueError, ZeroDivisionError):
+        fraction = Fraction(0)
+    if not 0 < fraction <= 1:
+        raise RecipeError(f"crop is {value!r}; allowed are none and a fraction above 0 up to 1, as 7/8 or 0.875")
+    return fraction
+
+
+def parse_scale(value: str) -> tuple[Triple, Triple]:
+    """Mean and standard deviation for R, G, B.
+
+    Raises:
+        RecipeError: neither a known name nor MEAN:STD.
+    """
+    if value in SCALES:
+        return SCALES[value]
+    try:
+        mean, std = (_triple(part) for part in value.split(":"))
+    except ValueError:
+        raise RecipeError(
+            f"scale is {value!r}; allowed are {_listed(SCALES)} and MEAN:STD on pixels 0..255, "
+            "as 127:128 or 123.7,116.3,103.5:58.4,57.1,57.4"
+        ) from None
+    if min(std) <= 0:
+        raise RecipeError(f"scale is {value!r}; a standard deviation must be above 0")
+    return mean, std
+
+
+def _triple(text: str) -> Triple:
+    numbers = [float(part) for part in text.split(",")]
+    red, green, blue = numbers * 3 if len(numbers) == 1 else numbers
+    return red, green, blue
+
+
+def _check_choice(name: str, value: object, allowed: Iterable[str]) -> None:
+    if value not in allowed:
+        raise RecipeError(f"{name} is {value!r}; allowed are {_listed(allowed)}")
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names)

@@ -1,0 +1,146 @@
+"""The servable: a tf.Module whose functions become the signatures of the SavedModel.
+
+    image ─► read_images ─► normalise ─► network ─► probabilities ─► labels, scores
+             per image      ──────────── per batch ────────────
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from exporter import labels
+from exporter.image import isolation, pixels
+from exporter.recipe import Recipe
+
+CLASSIFY_METHOD = "tensorflow/serving/classify"
+ENCODED_FEATURE = "image/encoded"
+
+_IMAGES = tf.TensorSpec([None], tf.string, name="image")
+
+
+class Servable(tf.Module):
+    """A network with everything around it, from an image's bytes to labels.
+
+    Args:
+        network: from float32 [batch, height, width, 3], normalised, to float32 [batch, classes].
+        recipe: what happens before and after it.
+        names: class names in the order of class ids.
+
+    Raises:
+        LabelError: the number of names is not the network's number of classes.
+    """
+
+    def __init__(self, network: Callable[[Any], Any], recipe: Recipe, names: list[str]) -> None:
+        super().__init__()
+        self._recipe = recipe
+        self._network = tf.function(network).get_concrete_function(
+            tf.TensorSpec([None, *recipe.size, 3], tf.float32, name="normalised")
+        )
+        # A Keras 3 model tracks its variables in a way that tensorflow_model_server doesn't restore; so the ones
+        # that inference reads are tracked here, and optimizer state and the like stay behind.
+        self._variables_read = list(self._network.graph.variables)
+        labels.check_width(names, recipe.labels, self.classes)
+        self._names = tf.constant(names)
+
+    @property
+    def classes(self) -> int:
+        """How many classes the network tells apart."""
+        return int(self._network.structured_outputs.shape[-1])
+
+    @tf.function(input_signature=[_IMAGES])
+    def serving_default(self, image: Any) -> dict[str, Any]:
+        """The label of each image, and nothing else."""
+        found, ok, error = isolation.read_images(image, self._recipe)
+        with tf.control_dependencies([_refuse_bad_rows(ok, error)]):
+            answer = self._answer(tf.identity(found), k=1)
+        return {"output_0": answer["labels"][:, 0]}
+
+    @tf.function(input_signature=[_IMAGES])
+    def top_k(self, image: Any) -> dict[str, Any]:
+        """The best labels of each image with their scores; a bad image fails alone."""
+        found, ok, error = isolation.read_images(image, self._recipe)
+        answer = self._answer(found)
+        row = ok[:, tf.newaxis]
+        return {
+            "labels": tf.where(row, answer["labels"], ""),
+            "scores": tf.where(row, answer["scores"], 0.0),
+            "class_ids": tf.where(row, answer["class_ids"], -1),
+            "ok": ok,
+            "error": error,
+        }
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="inputs")])
+    def classify(self, inputs: Any) -> dict[str, Any]:
+        """The best labels of each serialized tf.Example that holds an image file."""
+        features = tf.io.parse_example(inputs, {ENCODED_FEATURE: tf.io.FixedLenFeature([], tf.string)})
+        found, ok, error = isolation.read_images(features[ENCODED_FEATURE], self._recipe)
+        with tf.control_dependencies([_refuse_bad_rows(ok, error)]):
+            answer = self._answer(tf.identity(found))
+        return {"classes": answer["labels"], "scores": answer["scores"]}
+
+    @tf.function
+    def pixels(self, pixels: Any) -> dict[str, Any]:
+        """The best labels of images that are arrays already, of the network's own size."""
+        batch = tf.shape(pixels)[:1]
+        return {
+            **self._answer(tf.cast(pixels, tf.float32)),
+            "ok": tf.fill(batch, True),
+            "error": tf.fill(batch, ""),
+        }
+
+    @tf.function(input_signature=[_IMAGES])
+    def preprocess(self, image: Any) -> dict[str, Any]:
+        """What the network is shown of each image, before normalising."""
+        found, ok, error = isolation.read_images(image, self._recipe)
+        return {"pixels": found, "ok": ok, "error": error}
+
+    @tf.function(input_signature=[_IMAGES])
+    def preview(self, image: Any) -> dict[str, Any]:
+        """The same as a picture."""
+        found, ok, error = isolation.read_images(image, self._recipe)
+        levels = tf.cast(tf.clip_by_value(tf.round(found), 0, 255), tf.uint8)
+        pictures = tf.map_fn(tf.io.encode_png, levels, fn_output_signature=tf.TensorSpec([], tf.string))
+        return {"png_bytes": tf.where(ok, pictures, ""), "ok": ok, "error": error}
+
+    def save(self, path: Path) -> None:
+        """Write the SavedModel with all its signatures to `path`, which must not exist."""
+        signatures = {
+            "serving_default": self.serving_default,
+            "top_k": self.top_k,
+            "classify": self.classify,
+            "pixels": self.pixels.get_concrete_function(
+                tf.TensorSpec([None, *self._recipe.size, 3], tf.uint8, name="pixels")
+            ),
+            "preprocess": self.preprocess,
+            "preview": self.preview,
+        }
+        tf.saved_model.save(self, str(path), signatures=signatures)
+        updater = tf.compat.v1.saved_model.signature_def_utils.MethodNameUpdater(str(path))
+        updater.replace_method_name(
+            signature_key="classify", method_name=CLASSIFY_METHOD, tags=tf.saved_model.SERVING
+        )
+        updater.save()
+
+    def _answer(self, found: Any, k: int | None = None) -> dict[str, Any]:
+        """Labels string, scores float32 and class_ids int32, all [batch, k], best first."""
+        rows = tf.shape(found)[0]
+        # Not every kernel takes an empty batch, so the network is then given one blank image.
+        filled = tf.cond(rows > 0, lambda: found, lambda: tf.zeros([1, *self._recipe.size, 3]))
+        given = self._network(pixels.normalise(filled, self._recipe))[:rows]
+        probabilities = tf.nn.softmax(given) if self._recipe.outputs == "logits" else given
+        scores, class_ids = tf.math.top_k(probabilities, min(k or self._recipe.top_k, self.classes))
+        return {"labels": tf.gather(self._names, class_ids), "scores": scores, "class_ids": class_ids}
+
+
+def _refuse_bad_rows(ok: Any, error: Any) -> Any:
+    """An operation that fails with INVALID_ARGUMENT, naming the first bad row, where `ok` bool [batch] isn't all true."""
+    first = tf.argmin(tf.cast(ok, tf.int32), output_type=tf.int32)
+    bad = tf.logical_not(tf.reduce_all(ok))
+    message = tf.cond(
+        bad, lambda: tf.strings.join(["image ", tf.strings.as_string(first), " is ", error[first]]), lambda: tf.constant("")
+    )
+    return tf.debugging.Assert(tf.logical_not(bad), [message])

@@ -1,0 +1,48 @@
+"""Model sources: what `--model` may name. A source is one module with `matches` and `read`; list it in `_SOURCES`."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from exporter.errors import SourceError
+from exporter.sources import built_in, function, keras_file
+from exporter.sources.network import Network
+
+
+class Source(Protocol):
+    """A module that turns a model's name or path into a network."""
+
+    FORM: str
+    """How such a model is written on the command line, for error texts."""
+
+    def matches(self, model: str) -> bool:
+        """Whether `model` names one of this source."""
+        ...
+
+    def read(self, model: str) -> Network:
+        """Load it.
+
+        Raises:
+            SourceError: it cannot be used.
+        """
+        ...
+
+
+_SOURCES: tuple[Source, ...] = (built_in, keras_file, function)
+
+
+def read_network(model: str) -> Network:
+    """Load the network that `model` names.
+
+    Raises:
+        SourceError: no source knows it, or the one that does can't use it.
+    """
+    for source in _SOURCES:
+        if source.matches(model):
+            return source.read(model)
+    raise SourceError(
+        f"model {model!r} is not known; allowed are {'; '.join(source.FORM for source in _SOURCES)}"
+    )
+
+
+__all__ = ["Network", "Source", "read_network"]

@@ -1,0 +1,44 @@
+"""Source: networks whose code is part of the exporter and whose weights come from a package."""
+
+from __future__ import annotations
+
+from exporter.errors import SourceError
+from exporter.sources.network import Network
+
+_VARIANTS = {"efficientnet-lite0": 0, "efficientnet-lite1": 1, "efficientnet-lite2": 2}
+FORM = ", ".join(_VARIANTS)
+
+
+def matches(model: str) -> bool:
+    """Whether `model` has the form of a built-in name."""
+    return model.startswith("efficientnet-lite")
+
+
+def read(model: str) -> Network:
+    """Build the network and load its ImageNet weights.
+
+    Raises:
+        SourceError: there is no such variant, or its weights are not installed.
+    """
+    if model not in _VARIANTS:
+        raise SourceError(f"there is no built-in model {model!r}; allowed are {FORM}")
+    from exporter.sources import efficientnet_lite
+
+    variant = _VARIANTS[model]
+    network = efficientnet_lite.load(variant)
+    size = efficientnet_lite.SIZES[variant]
+    return Network(
+        lambda pixels: network(pixels, training=False),
+        # efficientnet/preprocessing.py and lite/efficientnet_lite_builder.py of github.com/tensorflow/tpu: a central
+        # crop that leaves 32 pixels of margin at the network's size, bicubic, mean 127, deviation 128.
+        {
+            "labels": "imagenet",
+            "size": (size, size),
+            "crop": f"{size}/{size + 32}",
+            "resize": "bicubic",
+            "antialias": False,
+            "scale": "127:128",
+            "channels": "RGB",
+            "outputs": "probabilities",
+        },
+    )

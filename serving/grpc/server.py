@@ -1,0 +1,108 @@
+"""The gRPC server: ports, threads, limits, and what a caller hears of errors."""
+
+from __future__ import annotations
+
+import logging
+import math
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from serving.grpc.errors import STATUS_CODES, cut
+from serving.grpc.handlers import Call, Handlers
+from wire.schema import METHODS, Method
+from wire.status import Code, StatusError
+
+logger = logging.getLogger(__name__)
+
+# No limit but protobuf's own, and no second process on the same port.
+_OPTIONS = {
+    "grpc.max_receive_message_length": -1,
+    "grpc.max_send_message_length": -1,
+    "grpc.so_reuseport": 0,
+}
+
+
+class GrpcServer:
+    """Answers gRPC on the addresses given.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT where one can't be listened on.
+    """
+
+    def __init__(self, handlers: Handlers, addresses: list[str], *, threads: int, arguments: str = "") -> None:
+        self._server = grpc.server(
+            ThreadPoolExecutor(threads, thread_name_prefix="grpc"),
+            handlers=[_Methods(handlers.calls())],
+            options=list({**_OPTIONS, **channel_arguments(arguments)}.items()),
+        )
+        try:
+            for address in addresses:
+                self._server.add_insecure_port(address)
+        except RuntimeError as error:
+            raise StatusError(Code.INVALID_ARGUMENT, "Failed to BuildAndStart gRPC server") from error
+
+    def start(self) -> None:
+        """Begin to answer."""
+        self._server.start()
+
+    def stop(self, grace_s: float) -> None:
+        """Take no further calls; return when those running are answered, or when the grace is over."""
+        self._server.stop(grace_s).wait()
+
+
+def channel_arguments(text: str) -> dict[str, int | str]:
+    """Read `k=v,k=v`; a value that is a 32-bit integer is one."""
+    arguments: dict[str, int | str] = {}
+    for pair in filter(None, text.split(",")):
+        name, _, value = pair.partition("=")
+        try:
+            number = int(value)
+        except ValueError:
+            number = 2**31
+        arguments[name] = number if -(2**31) <= number < 2**31 else value
+    return arguments
+
+
+class _Methods(grpc.GenericRpcHandler):  # type: ignore[misc]
+    def __init__(self, calls: dict[str, Call]) -> None:
+        self._handlers = {
+            METHODS[name].path: grpc.unary_unary_rpc_method_handler(_answering(METHODS[name], call))
+            for name, call in calls.items()
+        }
+        self._unknown = grpc.unary_unary_rpc_method_handler(_refuse_unknown)
+
+    def service(self, details: Any) -> Any:
+        return self._handlers.get(details.method, self._unknown)
+
+
+def _refuse_unknown(_request: bytes, context: Any) -> None:
+    context.abort(grpc.StatusCode.UNIMPLEMENTED, "")
+
+
+def _answering(method: Method, call: Call) -> Callable[[bytes, Any], bytes]:
+    def answer(data: bytes, context: Any) -> bytes:
+        try:
+            request = method.request.FromString(data)
+        except DecodeError:
+            context.abort(grpc.StatusCode.INTERNAL, "")
+        try:
+            answered: bytes = call(request, _timeout_s(context)).SerializeToString()
+        except StatusError as error:
+            context.abort(STATUS_CODES[error.code], cut(error.message))
+        except Exception:
+            request_id = uuid.uuid4().hex
+            logger.exception("%s failed, request %s", method.path, request_id)
+            context.abort(grpc.StatusCode.INTERNAL, f"internal error; the server's log knows it as request {request_id}")
+        return answered
+
+    return answer
+
+
+def _timeout_s(context: Any) -> float | None:
+    remaining = context.time_remaining()
+    return remaining if remaining is not None and math.isfinite(remaining) else None

@@ -1,0 +1,194 @@
+"""Lifecycle: follow the disk, load what is wanted, unload what isn't, and never leave a model unserved in between.
+
+One thread decides: it looks at the base paths, compares what is wanted with what the registry holds, and hands loads
+and unloads to workers. A version that is no longer wanted goes only when a wanted one answers, or when none is wanted.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from serving.configuration import ModelConfig
+from serving.registry import Registry, State, Version
+from serving.servable import LoadOptions, Servable
+from serving.storage import wanted_versions
+from wire.status import Code, StatusError
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class LifecycleOptions:
+    """How often to look, and how often to try; the flags of the same names.
+
+    Attributes:
+        poll_wait_s: seconds between looks at the base paths; 0 is once, below 0 never.
+        max_load_retries: further attempts after a failed load.
+        load_retry_interval_s: seconds between attempts; below 0 is none.
+        labels_for_unavailable: whether a label may name a version that isn't available.
+    """
+
+    poll_wait_s: float = 1.0
+    max_load_retries: int = 5
+    load_retry_interval_s: float = 60.0
+    labels_for_unavailable: bool = False
+
+
+class Lifecycle:
+    """Keeps a registry in step with the configured models and the disk."""
+
+    def __init__(
+        self, registry: Registry, models: Mapping[str, ModelConfig], load: LoadOptions, options: LifecycleOptions
+    ) -> None:
+        self._registry = registry
+        self._models = dict(models)
+        self._load_options = load
+        self._options = options
+        self._wanted: dict[str, dict[int, Path]] = {}
+        self._stopping = threading.Event()
+        self._given_up: set[tuple[str, int]] = set()
+        # Enough that a version between two attempts holds up nobody else.
+        self._workers = ThreadPoolExecutor(4 * (os.cpu_count() or 1), thread_name_prefix="lifecycle")
+        self._thread = threading.Thread(target=self._follow, name="lifecycle", daemon=True)
+
+    def start(self) -> None:
+        """Begin to load, and return when every model has a version that answers.
+
+        Raises:
+            StatusError: a model's wanted versions all failed, or a label names a version that isn't there.
+        """
+        self._check_labels()
+        self._thread.start()
+        with self._registry.changed:
+            self._registry.changed.wait_for(self._settled)
+        failures = {name: error for name in self._models if (error := self._failure(name))}
+        if failures:
+            listed = "".join(f"{error}, " for error in failures.values())
+            raise StatusError(Code.UNKNOWN, f"{len(failures)} servable(s) did not become available: {{{listed}}}")
+        self._registry.set_labels({name: config.labels for name, config in self._models.items()})
+
+    def stop(self) -> None:
+        """Stop following the disk, and waiting for it; what is loaded stays loaded."""
+        self._stopping.set()
+        with self._registry.changed:
+            self._registry.changed.notify_all()
+        self._workers.shutdown(wait=False, cancel_futures=True)
+
+    def _check_labels(self) -> None:
+        for name, config in self._models.items():
+            for version in config.labels.values():
+                if not self._options.labels_for_unavailable:
+                    raise StatusError(
+                        Code.FAILED_PRECONDITION,
+                        f"Request to assign label to version {version} of model {name}, which is not currently "
+                        "available for inference",
+                    )
+
+    def _settled(self) -> bool:
+        return self._stopping.is_set() or all(
+            self._failure(name) or any(version.state is State.AVAILABLE for version in self._registry.versions(name))
+            for name in self._models
+        )
+
+    def _failure(self, name: str) -> str | None:
+        """The wanted versions of a model and their errors, where all of them have failed."""
+        wanted = self._wanted.get(name)
+        versions = [version for version in self._registry.versions(name) if wanted and version.number in wanted]
+        if not versions or not all(version.error for version in versions):
+            return None
+        return "".join(
+            f"{{{{name: {name} version: {version.number}}} due to error: {version.error}}}" for version in versions
+        )
+
+    def _follow(self) -> None:
+        poll_wait_s = self._options.poll_wait_s
+        next_look = time.monotonic() if poll_wait_s >= 0 else float("inf")
+        while not self._stopping.is_set():
+            if time.monotonic() >= next_look:
+                self._look()
+                next_look = time.monotonic() + poll_wait_s if poll_wait_s > 0 else float("inf")
+            with self._registry.changed:
+                for name in self._models:
+                    self._reconcile(name, self._wanted.get(name, {}))
+                self._registry.changed.wait(min(max(next_look - time.monotonic(), 0.0), 1.0))
+
+    def _look(self) -> None:
+        try:
+            found = {name: wanted_versions(config) for name, config in self._models.items()}
+        except StatusError as error:
+            logger.warning("FileSystemStoragePathSource encountered a filesystem access error: %s", error.message)
+            return
+        for name, versions in found.items():
+            if not versions and versions != self._wanted.get(name):
+                logger.warning(
+                    "No versions of servable %s found under base path %s. Did you forget to name your leaf directory "
+                    "as a number (eg. '/1/')?",
+                    name,
+                    self._models[name].base_path,
+                )
+        self._wanted = found
+
+    def _reconcile(self, name: str, wanted: Mapping[int, Path]) -> None:
+        known = {version.number: version for version in self._registry.versions(name)}
+        ended = {number for number, version in known.items() if version.state is State.END}
+        # A failed version is tried again only after it has not been wanted for a while.
+        self._given_up = {(model, number) for model, number in self._given_up if model != name or number in wanted}
+        given_up = {number for model, number in self._given_up if model == name}
+        for number in sorted(set(wanted) - (set(known) - ended) - given_up, reverse=True):
+            version = self._registry.add(name, number, wanted[number])
+            self._workers.submit(self._guard, self._load, name, version)
+        for version in self._superfluous(known, wanted):
+            self._registry.update(version, State.UNLOADING)
+            self._workers.submit(self._guard, self._unload, name, version)
+
+    @staticmethod
+    def _superfluous(known: Mapping[int, Version], wanted: Mapping[int, Path]) -> list[Version]:
+        ready = [version for _, version in sorted(known.items()) if version.state is State.AVAILABLE]
+        unwanted = [version for version in ready if version.number not in wanted]
+        if not wanted or len(unwanted) < len(ready):
+            return unwanted
+        return unwanted[:-1]
+
+    def _load(self, name: str, version: Version) -> None:
+        self._registry.update(version, State.LOADING)
+        attempts = 1 + max(0, self._options.max_load_retries)
+        for attempt in range(1, attempts + 1):
+            try:
+                servable = Servable(name, version.number, version.path, self._load_options)
+            except StatusError as error:
+                logger.error("Loading servable {name: %s version: %d} failed: %s", name, version.number, error)
+                final = attempt == attempts or error.code is Code.FAILED_PRECONDITION
+                if final or not self._wait_for_retry(name, version):
+                    with self._registry.changed:
+                        self._given_up.add((name, version.number))
+                        self._registry.update(version, State.END, error=error)
+                    return
+            else:
+                logger.info("Successfully loaded servable version {name: %s version: %d}", name, version.number)
+                self._registry.update(version, State.AVAILABLE, servable=servable)
+                return
+
+    def _wait_for_retry(self, name: str, version: Version) -> bool:
+        """Sit out the pause before the next attempt; False where the version stopped being wanted."""
+        interval_s = max(0.0, self._options.load_retry_interval_s)
+        return not self._stopping.wait(interval_s) and version.number in self._wanted.get(name, {})
+
+    def _unload(self, name: str, version: Version) -> None:
+        self._registry.withdraw(version).close()
+        self._registry.update(version, State.END)
+        logger.info("Unloaded servable version {name: %s version: %d}", name, version.number)
+
+    @staticmethod
+    def _guard(work: Callable[[str, Version], None], name: str, version: Version) -> None:
+        """A worker's mistake is logged, not swallowed by its future."""
+        try:
+            work(name, version)
+        except Exception:
+            logger.exception("lifecycle of {name: %s version: %d} failed", name, version.number)

@@ -1,0 +1,189 @@
+"""The URLs of TensorFlow Serving's REST API, from an HTTP request to an HTTP answer, without a socket."""
+
+from __future__ import annotations
+
+import logging
+import re
+import uuid
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+from serving.data_plane import classify, model, predict
+from serving.registry import Registry
+from serving.rest.errors import HTTP_STATUS
+from serving.servable import Servable, Tensor
+from wire import dtypes, example_json, predict_json, schema, status_json
+from wire.status import Code, StatusError, invalid_argument
+
+logger = logging.getLogger(__name__)
+
+_MODEL = r"/v1/models/([^/:]+)(?:/versions/(\d+)|/labels/([^/:]+))?"
+_CALL_URL = re.compile(_MODEL + r":(?-i:(classify|regress|predict))", re.IGNORECASE)
+_MODEL_URL = re.compile(_MODEL + r"(/metadata)?", re.IGNORECASE)
+_ALL_MODELS_URL = re.compile(r"/v1/models/?", re.IGNORECASE)
+_KNOWN_METHODS = ("GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH")
+
+CORS_HEADERS = {
+    "Access-Control-Allow-Origin": "*",
+    "Access-Control-Allow-Methods": "POST, GET",
+    "Access-Control-Allow-Headers": "Content-Type",
+}
+_MAX_UNPACKED_BYTES = 100 * 2**20
+_MAX_VERSION = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Request:
+    """One HTTP request.
+
+    Attributes:
+        method: as sent.
+        target: path and query, as sent.
+        headers: names in lower case.
+        body: as sent.
+    """
+
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One HTTP answer."""
+
+    status: int
+    body: bytes
+    content_type: str = "application/json"
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Handlers:
+    """Every URL that is served.
+
+    Args:
+        registry: where servables are found.
+        timeout_s: limit of a model run; None is none.
+        cors: put CORS headers on answers.
+    """
+
+    def __init__(self, registry: Registry, *, timeout_s: float | None, cors: bool) -> None:
+        self._registry = registry
+        self._timeout_s = timeout_s
+        self._headers = CORS_HEADERS if cors else {}
+
+    def answer(self, request: Request) -> Answer:
+        """Answer a request; every mistake becomes an answer too."""
+        if request.method not in _KNOWN_METHODS:
+            return _page(501, "Not Implemented")
+        path = request.target.partition("?")[0]
+        if re.search(r"%(?![0-9A-Fa-f]{2})", path):
+            return _page(400, "Bad Request")
+        if not path.lower().startswith("/v1/"):
+            return _page(404, "Not Found")
+        if request.method == "OPTIONS":
+            origin = request.headers.get("origin", "")
+            status = 200 if "http://" in origin or "https://" in origin else 400
+            return Answer(status, b"", "text/html; charset=ISO-8859-1", self._headers)
+        try:
+            return Answer(200, self._json(request), headers=self._headers)
+        except StatusError as error:
+            body = status_json.encode_error(error.message)
+            return Answer(HTTP_STATUS[error.code], body, headers=self._headers)
+        except Exception:
+            request_id = uuid.uuid4().hex
+            logger.exception("%s %s failed, request %s", request.method, request.target, request_id)
+            body = status_json.encode_error(f"internal error; the server's log knows it as request {request_id}")
+            return Answer(500, body, headers=self._headers)
+
+    def _json(self, request: Request) -> bytes:
+        if request.method == "POST" and (match := _CALL_URL.fullmatch(request.target)):
+            spec = _spec(match)
+            body = _unpacked(request)
+            return self._predict(spec, body) if match[4] == "predict" else self._examples(spec, body, match[4])
+        if request.method == "GET" and _ALL_MODELS_URL.fullmatch(request.target):
+            raise invalid_argument("Missing model name in request.")
+        if request.method == "GET" and (match := _MODEL_URL.fullmatch(request.target)):
+            spec = _spec(match)
+            # Capitals match, but only the lower-case word asks for metadata: so it is on the real server.
+            return self._metadata(spec) if match[4] == "/metadata" else self._status(spec)
+        raise invalid_argument(f"Malformed request: {request.method} {request.target}")
+
+    def _predict(self, spec: Any, body: bytes) -> bytes:
+        parsed = predict_json.parse_predict_body(body)
+        spec.signature_name = parsed.signature_name or predict.DEFAULT_SIGNATURE
+        with self._registry.acquire(spec) as servable:
+            signature = _find_signature(servable, spec.signature_name)
+            infos = {alias: dtypes.of_number(info.dtype) for alias, info in signature.inputs.items()}
+            arrays, row_format = predict_json.decode_inputs(parsed.document, infos, spec.signature_name)
+            feeds = {
+                signature.inputs[alias].name: Tensor(array, infos[alias]) for alias, array in arrays.items()
+            }
+            aliases = sorted(signature.outputs)
+            outputs = predict.run(servable, signature, feeds, aliases, self._timeout_s)
+        return predict_json.encode_outputs(
+            {alias: tensor.array for alias, tensor in outputs.items()},
+            {alias: tensor.dtype for alias, tensor in outputs.items()},
+            row_format,
+        )
+
+    def _examples(self, spec: Any, body: bytes, method: str) -> bytes:
+        signature_name, examples = example_json.parse_examples_body(body, method)
+        if method == "regress":
+            raise StatusError(Code.UNIMPLEMENTED, "regress is not served by the embedded engine")
+        with self._registry.acquire(spec) as servable:
+            signature = classify.find_signature(servable, signature_name)
+            return example_json.encode_classifications(
+                *classify.run(servable, signature, examples, self._timeout_s)
+            )
+
+    def _status(self, spec: Any) -> bytes:
+        return status_json.encode_status(model.status(self._registry, spec))
+
+    def _metadata(self, spec: Any) -> bytes:
+        with self._registry.acquire(spec) as servable:
+            return status_json.encode_metadata(model.metadata(servable))
+
+
+def _spec(match: re.Match[str]) -> Any:
+    name, version, label, _ = match.groups()
+    spec = schema.ModelSpec(name=unquote(name, errors="surrogateescape"))
+    if version is not None:
+        if int(version) > _MAX_VERSION:
+            raise invalid_argument(f"Failed to convert version: {version} to numeric.")
+        spec.version.value = int(version)
+    if label is not None:
+        spec.version_label = unquote(label)
+    return spec
+
+
+def _find_signature(servable: Servable, name: str) -> Any:
+    signature = servable.signatures.get(name)
+    if signature is None:
+        raise invalid_argument(f'Serving signature name: "{name}" not found in signature def')
+    if not signature.inputs:
+        raise invalid_argument(f"Failed to get input map for signature: {name}")
+    return signature
+
+
+def _unpacked(request: Request) -> bytes:
+    """The body; one that says it is gzipped but doesn't unpack, or unpacks to too much, counts as empty."""
+    if "gzip" not in request.headers.get("content-encoding", ""):
+        return request.body
+    decompressor = zlib.decompressobj(wbits=31)
+    try:
+        body = decompressor.decompress(request.body, _MAX_UNPACKED_BYTES + 1)
+    except zlib.error:
+        return b""
+    return body if decompressor.eof and len(body) <= _MAX_UNPACKED_BYTES else b""
+
+
+def _page(status: int, title: str) -> Answer:
+    body = f"<html><head><title>{status} {title}</title></head><body><h1>{title}</h1></body></html>\n"
+    return Answer(status, body.encode(), "text/html")
+
+

@@ -1,0 +1,98 @@
+"""The REST server: uvicorn's HTTP on a thread of its own, requests handled on a pool of threads."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Awaitable, Callable, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import uvicorn
+
+from serving.rest.handlers import Answer, Handlers, Request
+
+_Message = MutableMapping[str, Any]
+
+
+class RestServer:
+    """Answers REST on one TCP port.
+
+    Raises:
+        OSError: the port can't be listened on.
+    """
+
+    def __init__(self, handlers: Handlers, address: str, port: int, *, threads: int) -> None:
+        self._handlers = handlers
+        self._workers = ThreadPoolExecutor(threads, thread_name_prefix="rest")
+        self._socket = socket.create_server((address, port), backlog=1024)
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                self._serve,
+                http="httptools",
+                ws="none",
+                lifespan="off",
+                interface="asgi3",
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                log_level="warning",
+            )
+        )
+        self._thread = threading.Thread(target=self._server.run, args=([self._socket],), name="rest", daemon=True)
+
+    def start(self) -> None:
+        """Begin to answer; return at once, as the port takes connections already."""
+        self._thread.start()
+
+    def stop(self, grace_s: float) -> None:
+        """Take no further requests; return when those running are answered, or when the grace is over."""
+        self._server.config.timeout_graceful_shutdown = int(grace_s)
+        self._server.should_exit = True
+        self._thread.join(grace_s)
+
+    async def _serve(
+        self,
+        scope: _Message,
+        receive: Callable[[], Awaitable[_Message]],
+        send: Callable[[_Message], Awaitable[None]],
+    ) -> None:
+        body = await _read_body(receive)
+        if body is None:
+            return
+        request = Request(scope["method"], _target(scope), _headers(scope), body)
+        answer = await asyncio.get_running_loop().run_in_executor(self._workers, self._handlers.answer, request)
+        await send({"type": "http.response.start", "status": answer.status, "headers": _raw_headers(answer)})
+        await send({"type": "http.response.body", "body": answer.body})
+
+
+async def _read_body(receive: Callable[[], Awaitable[_Message]]) -> bytes | None:
+    """The whole body; None where the caller went away before its end."""
+    pieces = []
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        pieces.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return b"".join(pieces)
+
+
+def _target(scope: _Message) -> str:
+    path: bytes = scope["raw_path"]
+    query: bytes = scope["query_string"]
+    return (path + b"?" + query if query else path).decode("latin-1")
+
+
+def _headers(scope: _Message) -> dict[str, str]:
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+def _raw_headers(answer: Answer) -> list[tuple[bytes, bytes]]:
+    headers = {
+        "Content-Type": answer.content_type,
+        "Content-Length": str(len(answer.body)),
+        **answer.headers,
+    }
+    return [(name.encode(), value.encode()) for name, value in headers.items()]

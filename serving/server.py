@@ -1,0 +1,127 @@
+"""The embedded model server: read the configuration, load, listen, run until told to stop."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from serving.configuration import ModelConfig
+from serving.flags import CommandLine
+from serving.grpc.handlers import Handlers as GrpcHandlers
+from serving.grpc.server import GrpcServer
+from serving.lifecycle import Lifecycle, LifecycleOptions
+from serving.registry import Registry
+from serving.rest.handlers import Handlers as RestHandlers
+from serving.rest.server import RestServer
+from serving.servable import LoadOptions
+
+logger = logging.getLogger(__name__)
+
+# How long requests in flight may take after SIGTERM; as long as a pod gets between SIGTERM and SIGKILL by default.
+GRACE_S = 30.0
+
+
+def serve(flags: CommandLine, models: Mapping[str, ModelConfig]) -> None:
+    """Load the models, serve them, and return after SIGTERM or SIGINT when requests in flight are answered.
+
+    Raises:
+        StatusError: the models can't be loaded, or gRPC can't listen.
+    """
+    stop = threading.Event()
+    registry = Registry()
+    lifecycle = Lifecycle(registry, models, _load_options(flags), _lifecycle_options(flags))
+
+    def on_signal(_number: int, _frame: object) -> None:
+        stop.set()
+        lifecycle.stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, on_signal)
+    lifecycle.start()
+    if stop.is_set():
+        return
+    grpc_server = _start_grpc(flags, registry)
+    rest_server = _start_rest(flags, registry)
+    stop.wait()
+    stopping = [threading.Thread(target=grpc_server.stop, args=(GRACE_S,))]
+    if rest_server:
+        stopping.append(threading.Thread(target=rest_server.stop, args=(GRACE_S,)))
+    for thread in stopping:
+        thread.start()
+    for thread in stopping:
+        thread.join()
+
+
+def _start_grpc(flags: CommandLine, registry: Registry) -> GrpcServer:
+    bind_address, port, path = flags.text("bind_address"), flags.integer("port"), flags.text("grpc_socket_path")
+    addresses = []
+    if port:
+        addresses.append(f"{bind_address}:{port}")
+    if path:
+        Path(path).unlink(missing_ok=True)  # the one of a server that was killed stays behind
+        addresses.append(f"unix:{path}")
+    server = GrpcServer(
+        GrpcHandlers(registry, packed=flags.on("enable_serialization_as_tensor_content")),
+        addresses,
+        threads=flags.integer("grpc_max_threads") or _default_threads(),
+        arguments=flags.text("grpc_channel_arguments"),
+    )
+    server.start()
+    if port:
+        logger.info("Running gRPC ModelServer at %s:%d ...", bind_address, port)
+    if path:
+        logger.info("Running gRPC ModelServer at UNIX socket %s ...", path)
+    return server
+
+
+def _start_rest(flags: CommandLine, registry: Registry) -> RestServer | None:
+    """The REST server; None where it isn't wanted or can't listen, which leaves gRPC running."""
+    port = flags.integer("rest_api_port")
+    if not port:
+        return None
+    if port == flags.integer("port"):
+        logger.error("rest_api_port cannot be same as grpc port.")
+        return None
+    timeout_ms = flags.integer("rest_api_timeout_in_ms")
+    handlers = RestHandlers(
+        registry,
+        timeout_s=timeout_ms / 1000 if timeout_ms > 0 else None,
+        cors=flags.on("rest_api_enable_cors_support"),
+    )
+    threads = flags.integer("rest_api_num_threads") or _default_threads()
+    try:
+        server = RestServer(handlers, flags.text("bind_address"), port, threads=threads)
+    except OSError as error:
+        logger.error("Failed to start HTTP Server at %s:%d: %s", flags.text("bind_address"), port, error.strerror)
+        return None
+    server.start()
+    logger.info("Exporting HTTP/REST API at:localhost:%d ...", port)
+    return server
+
+
+def _load_options(flags: CommandLine) -> LoadOptions:
+    both = flags.integer("tensorflow_session_parallelism")
+    return LoadOptions(
+        tags=tuple(flags.text("saved_model_tags").split(",")),
+        intra_op_threads=both or flags.integer("tensorflow_intra_op_parallelism"),
+        inter_op_threads=both or flags.integer("tensorflow_inter_op_parallelism"),
+    )
+
+
+def _lifecycle_options(flags: CommandLine) -> LifecycleOptions:
+    return LifecycleOptions(
+        poll_wait_s=flags.integer("file_system_poll_wait_seconds"),
+        max_load_retries=flags.integer("max_num_load_retries"),
+        load_retry_interval_s=flags.integer("load_retry_interval_micros") / 1e6,
+        labels_for_unavailable=flags.on("allow_version_labels_for_unavailable_models"),
+    )
+
+
+def _default_threads() -> int:
+    return 4 * (os.cpu_count() or 1)
+
+

@@ -1,0 +1,47 @@
+"""Settings: what the flags ask for, checked before anything heavy is imported or loaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from serving import configuration
+from serving.configuration import ModelConfig
+from serving.flags import CommandLine
+from wire.status import invalid_argument
+
+
+def check_flags(flags: CommandLine) -> None:
+    """Refuse flags that contradict each other.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT in tensorflow_model_server's words.
+    """
+    if not flags.integer("port") and not flags.text("grpc_socket_path"):
+        raise invalid_argument(
+            "At least one of server_options.grpc_port or server_options.grpc_socket_path must be set."
+        )
+    if not flags.text("model_base_path") and not flags.text("model_config_file"):
+        raise invalid_argument("Both server_options.model_base_path and server_options.model_config_file are empty!")
+    if flags.text("batching_parameters_file") and not flags.on("enable_batching"):
+        raise invalid_argument(
+            "server_options.batching_parameters_file is set without setting server_options.enable_batching to true."
+        )
+    parallelism = [flags.integer(f"tensorflow_{kind}_parallelism") for kind in ("session", "intra_op", "inter_op")]
+    if all(threads > 0 for threads in parallelism):
+        raise invalid_argument(
+            "Either configure server_options.tensorflow_session_parallelism or "
+            "(server_options.tensorflow_intra_op_parallelism, server_options.tensorflow_inter_op_parallelism) "
+            "separately. You cannot configure all."
+        )
+
+
+def read_models(flags: CommandLine) -> dict[str, ModelConfig]:
+    """Models by name, from the config file, or from the two flags where there is none.
+
+    Raises:
+        StatusError: a refusal.
+        TextFormatError: the file doesn't parse.
+    """
+    if flags.text("model_config_file"):
+        return configuration.read_config_file(Path(flags.text("model_config_file")))
+    return configuration.single_model(flags.text("model_name"), flags.text("model_base_path"))

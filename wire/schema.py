@@ -1,0 +1,72 @@
+"""Message classes of the TensorFlow Serving API, in a descriptor pool of their own.
+
+The pool is filled from `descriptors.binpb`, which `tools/make_descriptors.py` generates out of the official
+package `tensorflow-serving-api`. So no TensorFlow is needed, and where TensorFlow is in the same process the two
+sets of classes, which bear the same names, don't meet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+POOL = descriptor_pool.DescriptorPool()
+for _file in descriptor_pb2.FileDescriptorSet.FromString(
+    resources.files("wire").joinpath("descriptors.binpb").read_bytes()
+).file:
+    POOL.Add(_file)
+
+
+def _message(full_name: str) -> Any:
+    return message_factory.GetMessageClass(POOL.FindMessageTypeByName(full_name))
+
+
+Any_ = _message("google.protobuf.Any")
+Example = _message("tensorflow.Example")
+Feature = _message("tensorflow.Feature")
+SavedModel = _message("tensorflow.SavedModel")
+SignatureDef = _message("tensorflow.SignatureDef")
+TensorProto = _message("tensorflow.TensorProto")
+
+ClassificationRequest = _message("tensorflow.serving.ClassificationRequest")
+ClassificationResponse = _message("tensorflow.serving.ClassificationResponse")
+GetModelMetadataRequest = _message("tensorflow.serving.GetModelMetadataRequest")
+GetModelMetadataResponse = _message("tensorflow.serving.GetModelMetadataResponse")
+GetModelStatusRequest = _message("tensorflow.serving.GetModelStatusRequest")
+GetModelStatusResponse = _message("tensorflow.serving.GetModelStatusResponse")
+ModelServerConfig = _message("tensorflow.serving.ModelServerConfig")
+ModelSpec = _message("tensorflow.serving.ModelSpec")
+PredictRequest = _message("tensorflow.serving.PredictRequest")
+PredictResponse = _message("tensorflow.serving.PredictResponse")
+SignatureDefMap = _message("tensorflow.serving.SignatureDefMap")
+
+
+@dataclass(frozen=True)
+class Method:
+    """One unary call of a service.
+
+    Attributes:
+        path: what gRPC calls it, as `/tensorflow.serving.PredictionService/Predict`.
+        request: class of the request message.
+        response: class of the response message.
+    """
+
+    path: str
+    request: Any
+    response: Any
+
+
+def _methods(*services: str) -> dict[str, Method]:
+    return {
+        method.name: Method(
+            f"/{service}/{method.name}", _message(method.input_type.full_name), _message(method.output_type.full_name)
+        )
+        for service in services
+        for method in POOL.FindServiceByName(service).methods
+    }
+
+
+METHODS = _methods("tensorflow.serving.PredictionService", "tensorflow.serving.ModelService")

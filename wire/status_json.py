@@ -1,0 +1,46 @@
+"""REST answers that are neither tensors nor examples: errors, model status and model metadata.
+
+The latter two are protobuf's JSON with the names of the proto files and every default printed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.protobuf import json_format
+
+from wire import schema
+from wire.json_text import quote
+
+
+def encode_error(message: str) -> bytes:
+    """Write an error answer; bytes that are no UTF-8, held as surrogate escapes, become U+FFFD."""
+    clean = message.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return f'{{\n    "error": {quote(clean)}\n}}'.encode()
+
+
+def encode_status(response: Any) -> bytes:
+    """Write a GetModelStatusResponse."""
+    return _text_of(response).encode()
+
+
+def encode_metadata(response: Any) -> bytes:
+    """Write a GetModelMetadataResponse, with `signature_def` unpacked and no `@type` in it."""
+    fields = []
+    for name, packed in sorted(response.metadata.items()):
+        content = schema.SignatureDefMap.FromString(packed.value)
+        fields.append(f"{quote(name)}: {_text_of(content)}")
+    model_spec = _text_of(response.model_spec)
+    return f'{{\n"model_spec":{model_spec},\n"metadata": {{{",".join(fields)}}}\n}}\n'.encode()
+
+
+def _text_of(message: Any) -> str:
+    text: str = json_format.MessageToJson(
+        message,
+        preserving_proto_field_name=True,
+        always_print_fields_with_no_presence=True,
+        indent=1,
+        ensure_ascii=False,
+        descriptor_pool=schema.POOL,
+    )
+    return text + "\n"

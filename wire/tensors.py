@@ -1,0 +1,155 @@
+"""Arrays to TensorProto and back, by TensorFlow's own reading of that message (tensorflow/core/framework/tensor.cc)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from wire import dtypes, schema
+from wire.status import invalid_argument
+
+MAX_DIMENSIONS = 254
+
+
+def encode_tensor(array: np.ndarray, *, packed: bool = True, dtype: dtypes.DType | None = None) -> Any:
+    """Turn an array into a TensorProto.
+
+    Args:
+        array: any shape, byte order and memory layout; strings as `S`, `U` (sent as UTF-8) or object arrays of
+            bytes and str.
+        packed: write numbers as raw bytes into `tensor_content`, which is smallest and fastest; otherwise into the
+            typed field of the dtype, as tensorflow_model_server answers. Strings always go to `string_val`.
+        dtype: the element type to declare where several share a numpy dtype (qint8 and int8).
+
+    Raises:
+        StatusError: INVALID_ARGUMENT for element types that can't be sent.
+    """
+    kind = dtype or dtypes.of_array(array)
+    proto = schema.TensorProto(dtype=kind.number)
+    for size in array.shape:
+        proto.tensor_shape.dim.add(size=size)
+    if kind is dtypes.STRING:
+        proto.string_val.extend(_as_bytes(item) for item in array.ravel().tolist())
+        return proto
+    values = np.asarray(array, dtype=kind.numpy, order="C")
+    if packed:
+        proto.tensor_content = values.tobytes()
+    elif kind.field == "float8_val":
+        proto.float8_val = values.tobytes()
+    else:
+        getattr(proto, kind.field).extend(_typed_values(values, kind))
+    return proto
+
+
+def decode_tensor(proto: Any) -> np.ndarray:
+    """Turn a TensorProto into an array; strings become object arrays of bytes.
+
+    `tensor_content` wins over typed values and must be exactly as long as the shape needs; fewer typed values are
+    filled up with the last one, none at all are zeros, more are dropped, and integers out of range wrap.
+
+    Returns:
+        An array; read-only where it shares its memory with `proto`.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT where the message describes no tensor.
+    """
+    kind = dtypes.of_number(proto.dtype)
+    shape = tuple(dim.size for dim in proto.tensor_shape.dim)
+    if len(shape) > MAX_DIMENSIONS or any(size < 0 for size in shape):
+        raise invalid_argument(f"a tensor cannot have the shape {list(shape)}")
+    count = math.prod(shape)
+    try:
+        if kind is dtypes.STRING:
+            flat = _strings(proto, count)
+        elif proto.tensor_content:
+            flat = _from_content(proto.tensor_content, kind, count)
+        else:
+            flat = _fill(_from_typed_field(proto, kind), kind.numpy, count)
+        return flat.reshape(shape)
+    except (MemoryError, OverflowError, ValueError) as error:
+        raise invalid_argument(f"a tensor of shape {list(shape)} cannot be made: {error}") from error
+
+
+def _as_bytes(item: object) -> bytes:
+    if isinstance(item, bytes):
+        return item
+    if isinstance(item, str):
+        return item.encode()
+    raise invalid_argument(f"an element of a string array is {type(item).__name__}; supported are bytes and str")
+
+
+def _typed_values(values: np.ndarray, kind: dtypes.DType) -> list[Any]:
+    flat = values.ravel()
+    if kind.storage is not None:
+        flat = flat.view(kind.storage)
+    elif values.dtype.kind == "c":
+        flat = flat.view(values.real.dtype)
+    elif kind.name in ("int4", "uint4"):
+        flat = flat.astype(np.int32)
+    return flat.tolist()  # type: ignore[no-any-return]
+
+
+def _from_content(content: bytes, kind: dtypes.DType, count: int) -> np.ndarray:
+    if len(content) != count * kind.numpy.itemsize:
+        raise invalid_argument(f"{len(content)} bytes of tensor_content cannot hold {count} values of {kind.name}")
+    if kind.numpy == np.bool_ and np.frombuffer(content, np.uint8).max(initial=0) > 1:
+        raise invalid_argument("a bool in tensor_content is neither 0 nor 1")
+    return np.frombuffer(content, kind.numpy)
+
+
+def _from_typed_field(proto: Any, kind: dtypes.DType) -> np.ndarray:
+    field = getattr(proto, kind.field)
+    if kind.field == "float8_val":
+        return np.frombuffer(field, kind.numpy)
+    if kind.storage is not None:
+        return np.array(field, np.int64).astype(kind.storage).view(kind.numpy)
+    if kind.numpy.kind == "c":
+        pairs = np.array(field, np.float32 if kind.name == "complex64" else np.float64)
+        return pairs[: len(pairs) // 2 * 2].view(kind.numpy)
+    if kind.field == "int_val":
+        return np.array(field, np.int32).astype(kind.numpy)
+    return np.array(field, kind.numpy)
+
+
+def _fill(values: np.ndarray, dtype: np.dtype, count: int) -> np.ndarray:
+    if len(values) >= count:
+        return values[:count]
+    if not len(values):
+        return np.zeros(count, dtype)
+    filled = np.full(count, values[-1], dtype)
+    filled[: len(values)] = values
+    return filled
+
+
+def _strings(proto: Any, count: int) -> np.ndarray:
+    values = _strings_of_content(proto.tensor_content, count) if proto.tensor_content else list(proto.string_val)[:count]
+    flat = np.empty(count, object)
+    flat[:] = values[-1] if values else b""
+    flat[: len(values)] = values
+    return flat
+
+
+def _strings_of_content(content: bytes, count: int) -> list[bytes]:
+    """All lengths as varints, then all bytes (tensorflow/core/platform/tensor_coding.cc, DecodeStringList)."""
+    lengths, at = [], 0
+    for _ in range(count):
+        length, at = _read_varint(content, at)
+        lengths.append(length)
+    if at + sum(lengths) != len(content):
+        raise invalid_argument("tensor_content of strings is not as long as its lengths say")
+    values = []
+    for length in lengths:
+        values.append(content[at : at + length])
+        at += length
+    return values
+
+
+def _read_varint(content: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for place, byte in enumerate(content[at : at + 10]):
+        value |= (byte & 0x7F) << 7 * place
+        if byte < 0x80:
+            return value, at + place + 1
+    raise invalid_argument("tensor_content of strings ends inside their lengths")
