@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,18 +15,23 @@ from wire import dtypes, schema
 from wire.dtypes import DType
 from wire.status import Code, StatusError
 
-logger = logging.getLogger(__name__)
 tf.get_logger().setLevel("ERROR")  # it tells of loads that this module logs itself
 
 # The runtime marks quantised numbers by numpy types of its own.
 _RUNTIME_TYPES = {row.number: np.dtype(tf.as_dtype(row.number).as_numpy_dtype) for row in dtypes.BY_NUMBER.values()}
-_BY_RUNTIME_TYPE = {dtype: dtypes.BY_NUMBER[number] for number, dtype in _RUNTIME_TYPES.items()}
 
 
 class Tensor(NamedTuple):
     """An array with its element type, which numpy alone can't tell for quantised numbers."""
 
     array: np.ndarray
+    dtype: DType
+
+
+class _Port(NamedTuple):
+    """A tensor of the graph, as the runtime names it, and its element type."""
+
+    handle: Any
     dtype: DType
 
 
@@ -78,7 +82,7 @@ class Servable:
             key: schema.SignatureDef.FromString(signature.SerializeToString())
             for key, signature in loaded.signature_def.items()
         }
-        self._handles: dict[str, Any] = {}
+        self._ports: dict[str, _Port] = {}
 
     def run(
         self, feeds: Mapping[str, Tensor], fetches: Sequence[str], *, timeout_s: float | None = None
@@ -96,6 +100,7 @@ class Servable:
         Raises:
             StatusError: what the runtime said, with its code.
         """
+        fetched = [self._port(name) for name in fetches]
         options = None
         if timeout_s is not None:
             milliseconds = max(1, round(timeout_s * 1000))
@@ -106,8 +111,8 @@ class Servable:
             # Session.run would refuse shapes that the real server takes, and costs more than a small model.
             found = self._session._call_tf_sessionrun(
                 options,
-                {self._handle(name): _to_runtime(tensor) for name, tensor in feeds.items()},
-                [self._handle(name) for name in fetches],
+                {self._port(name).handle: _to_runtime(tensor) for name, tensor in feeds.items()},
+                [port.handle for port in fetched],
                 [],
                 None,
             )
@@ -116,24 +121,25 @@ class Servable:
         finally:
             if options is not None:
                 pywrap_tf_session.TF_DeleteBuffer(options)
-        return [_from_runtime(array) for array in found]
+        return [_from_runtime(value, port.dtype) for value, port in zip(found, fetched, strict=True)]
 
     def close(self) -> None:
         """Give the model's memory back; nothing may be running."""
         self._session.close()
 
-    def _handle(self, tensor_name: str) -> Any:
-        handle = self._handles.get(tensor_name)
-        if handle is None:
+    def _port(self, tensor_name: str) -> _Port:
+        port = self._ports.get(tensor_name)
+        if port is None:
             try:
-                handle = self._graph.get_tensor_by_name(tensor_name)._as_tf_output()
+                tensor = self._graph.get_tensor_by_name(tensor_name)
             except (KeyError, ValueError) as error:
                 raise StatusError(
                     Code.INVALID_ARGUMENT,
                     f"Tensor {tensor_name}, specified in either feed_devices or fetch_devices was not found in the Graph",
                 ) from error
-            self._handles[tensor_name] = handle
-        return handle
+            port = _Port(tensor._as_tf_output(), dtypes.of_number(tensor.dtype.as_datatype_enum))
+            self._ports[tensor_name] = port
+        return port
 
 
 def _to_runtime(tensor: Tensor) -> np.ndarray:
@@ -141,10 +147,9 @@ def _to_runtime(tensor: Tensor) -> np.ndarray:
     return tensor.array if tensor.array.dtype == runtime_type else tensor.array.view(runtime_type)
 
 
-def _from_runtime(value: Any) -> Tensor:
+def _from_runtime(value: Any, dtype: DType) -> Tensor:
     # Scalars of strings come as bytes, those of numbers as numpy scalars.
     array = np.asarray(value, object) if isinstance(value, bytes) else np.asarray(value)
-    dtype = _BY_RUNTIME_TYPE[array.dtype]
     return Tensor(array if array.dtype == dtype.numpy else array.view(dtype.numpy), dtype)
 
 

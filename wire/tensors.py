@@ -28,6 +28,7 @@ def encode_tensor(array: np.ndarray, *, packed: bool = True, dtype: dtypes.DType
     """
     kind = dtype or dtypes.of_array(array)
     proto = schema.TensorProto(dtype=kind.number)
+    proto.tensor_shape.SetInParent()  # a scalar's shape is there too, and empty
     for size in array.shape:
         proto.tensor_shape.dim.add(size=size)
     if kind is dtypes.STRING:

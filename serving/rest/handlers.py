@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 _MODEL = r"/v1/models/([^/:]+)(?:/versions/(\d+)|/labels/([^/:]+))?"
 _CALL_URL = re.compile(_MODEL + r":(?-i:(classify|regress|predict))", re.IGNORECASE)
 _MODEL_URL = re.compile(_MODEL + r"(/metadata)?", re.IGNORECASE)
-_ALL_MODELS_URL = re.compile(r"/v1/models/?", re.IGNORECASE)
+_ALL_MODELS_URL = re.compile(r"/v1/models", re.IGNORECASE)
 _KNOWN_METHODS = ("GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH")
 
 CORS_HEADERS = {
@@ -183,7 +183,7 @@ def _unpacked(request: Request) -> bytes:
 
 
 def _page(status: int, title: str) -> Answer:
-    body = f"<html><head><title>{status} {title}</title></head><body><h1>{title}</h1></body></html>\n"
+    body = f"<HTML><HEAD>\n<TITLE>{status} {title}</TITLE>\n</HEAD><BODY>\n<H1>{title}</H1>\n</BODY></HTML>\n"
     return Answer(status, body.encode(), "text/html")
 
 

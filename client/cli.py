@@ -1,0 +1,167 @@
+"""The command line: parse, ask, print, exit. Heavy imports stand inside the functions that need them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+from click.core import ParameterSource
+
+from client.answers import Classification
+from client.errors import ClientError, ConnectionFailed
+from client.options import connection_options, open_client
+from client.report import image_json, image_lines, one_line, version_json, version_line
+
+if TYPE_CHECKING:
+    from client.client import Client
+
+EXIT_REFUSED = 1
+EXIT_NO_CONNECTION = 3
+EXIT_INTERRUPTED = 130
+
+_IMAGE_OPTIONS = {"-i": "images", "--top-k": "top_k", "--metadata": "wants_metadata", "--json": "as_json"}
+
+EXAMPLES = """
+\b
+Examples:
+  python -m client -i horse.jpg
+  python -m client --format REST -t models.example:8501 -i horse.jpg -i cat.png
+  python -m client --top-k 3 -i horse.jpg
+  curl -s https://photos.example/horse.jpg | python -m client --json -i -
+  python -m client status -m efficientnet_lite0
+
+\b
+Exit codes: 0 answered, 1 refused, 2 wrong usage, 3 no connection.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit; whatever goes wrong is one line on stderr."""
+    try:
+        code = cli.main(arguments, prog_name="python -m client", standalone_mode=False)
+    except click.ClickException as exc:
+        _complain(exc.format_message())
+        code = exc.exit_code
+    except ClientError as exc:
+        _complain(str(exc))
+        code = EXIT_NO_CONNECTION if isinstance(exc, ConnectionFailed) else EXIT_REFUSED
+    except click.Abort:
+        code = EXIT_INTERRUPTED
+    sys.exit(code)
+
+
+@click.group(
+    invoke_without_command=True, epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]}
+)
+@connection_options
+@click.option(
+    "-i",
+    "--image_file",
+    "images",
+    multiple=True,
+    metavar="PATH",
+    type=click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True),
+    help="Image to classify; repeatable, - is stdin.",
+)
+@click.option(
+    "--top-k",
+    type=click.IntRange(min=1),
+    envvar="BAKERY_CLIENT_TOP_K",
+    show_envvar=True,
+    help="Print the N best classes, with scores.",
+)
+@click.option("--metadata", "wants_metadata", is_flag=True, help="Print the model's signatures as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object an image.")
+@click.pass_context
+def cli(
+    context: click.Context, images: tuple[str, ...], top_k: int | None, wants_metadata: bool, as_json: bool
+) -> None:
+    """Ask a model server what images show.
+
+    Prints a line an image: the label; with --top-k a line a class: label, score, class id. Where several
+    images are given, each line begins with the image's path.
+    """
+    if context.invoked_subcommand is not None:
+        _refuse_image_options(context)
+        return
+    if not images and not wants_metadata:
+        raise click.UsageError("no image was given; name one with -i PATH (- is stdin), or see --help")
+    with open_client(context) as client:
+        if wants_metadata:
+            _print_metadata(client)
+        oks = [_ask(client, context.obj, image, top_k, len(images) > 1, as_json) for image in images]
+    context.exit(0 if all(oks) else EXIT_REFUSED)
+
+
+@cli.command("status")
+@connection_options
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a version.")
+@click.pass_context
+def print_status(context: click.Context, as_json: bool) -> None:
+    """Print the state of each version of the model, newest first."""
+    with open_client(context) as client:
+        for status in client.status():
+            click.echo(version_json(status) if as_json else version_line(status))
+
+
+@cli.command("metadata")
+@connection_options
+@click.pass_context
+def print_metadata(context: click.Context) -> None:
+    """Print the model's signatures as JSON."""
+    with open_client(context) as client:
+        _print_metadata(client)
+
+
+def _print_metadata(client: Client) -> None:
+    click.echo(json.dumps(client.metadata(), indent=2, sort_keys=True))
+
+
+def _ask(
+    client: Client, asked: dict[str, Any], image: str, top_k: int | None, several: bool, as_json: bool
+) -> bool:
+    """Classify one image and print what came of it; False where it could not be classified."""
+    from client.classification import encode_images, read_classifications, signature_for
+
+    signature, version = signature_for(asked["signature"], top_k), asked["version"]
+    inputs, image = encode_images([_read(image)]), click.format_filename(image)
+    try:
+        prediction = client.predict(inputs, signature=signature)
+        signature, version = prediction.signature, prediction.version
+        [answer] = read_classifications(prediction, batch=1, top_k=top_k)
+    except ConnectionFailed:
+        raise  # the next image would fare no better
+    except ClientError as exc:
+        answer = Classification(ok=False, error=str(exc), label=None)
+    if as_json:
+        click.echo(image_json(image, answer, model=asked["model"], version=version, signature=signature))
+    elif answer.ok:
+        for line in image_lines(answer):
+            click.echo(f"{image}\t{line}" if several else line)
+    if not answer.ok:
+        _complain(f"{image}: {answer.error}")
+    return answer.ok
+
+
+def _read(image: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if image == "-" else Path(image).read_bytes()
+    except OSError as exc:
+        raise click.UsageError(f"image {image} cannot be read: {exc.strerror}") from exc
+
+
+def _refuse_image_options(context: click.Context) -> None:
+    """Refuse what a subcommand would drop in silence."""
+    for option, name in _IMAGE_OPTIONS.items():
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(
+                f'{option} was given before "{context.invoked_subcommand}", which asks about no image'
+            )
+
+
+def _complain(message: str) -> None:
+    click.echo(one_line(message), err=True)

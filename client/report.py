@@ -1,0 +1,54 @@
+"""What the command line prints about an image or a version. Must not know how it was asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from client.answers import Classification, VersionStatus
+from wire.status import Code
+
+
+def image_lines(answer: Classification) -> Iterator[str]:
+    """Spell an answer for people: a line a class with label, score and class id, or the label alone."""
+    if not answer.top:
+        yield answer.label or ""
+    for scored in answer.top:
+        yield f"{scored.label}\t{scored.score:.3f}\t{scored.class_id}"
+
+
+def image_json(image: str, answer: Classification, *, model: str, version: int | None, signature: str) -> str:
+    """Spell an answer for machines, as one JSON object on one line."""
+    fields = {
+        "image": image,
+        "ok": answer.ok,
+        "label": answer.label,
+        "error": answer.error,
+        "top": [{"label": row.label, "score": row.score, "class_id": row.class_id} for row in answer.top],
+        "model": model,
+        "version": version,
+        "signature": signature,
+    }
+    return json.dumps(fields, ensure_ascii=False)
+
+
+def version_line(status: VersionStatus) -> str:
+    """Spell a version's state for people: number, state and, where it failed, why."""
+    line = f"{status.version}\t{status.state}"
+    return line if status.code is Code.OK else f"{line}\t{one_line(f'{status.code.name}: {status.message}')}"
+
+
+def version_json(status: VersionStatus) -> str:
+    """Spell a version's state for machines, as one JSON object on one line."""
+    fields = {
+        "version": status.version,
+        "state": status.state,
+        "code": status.code.name,
+        "message": status.message,
+    }
+    return json.dumps(fields, ensure_ascii=False)
+
+
+def one_line(message: str) -> str:
+    """Put a message on one line, whatever line breaks a server wrote into it."""
+    return " ".join(message.split())

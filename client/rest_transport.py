@@ -1,0 +1,173 @@
+"""Questions over REST. Must not know gRPC or protobuf, and knows tensors only through `wire.columns_json`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import requests
+from urllib3.exceptions import ReadTimeoutError
+
+from client.answers import Prediction, VersionStatus, read_status
+from client.errors import ClientError, DeadlineExceeded, InvalidAnswer, Refused
+from client.transport import Endpoint, ModelSpec, decoding_answer, encoding_request
+from wire.columns_json import decode_answer, encode_request
+from wire.dtypes import BY_NAME, DType
+from wire.status import Code
+
+# tensorflow_model_server's table read backwards; where several codes share a status the commonest is meant.
+# 502 is a gateway's word for a server that is away. Any other status is UNKNOWN.
+_CODES = {
+    400: Code.INVALID_ARGUMENT,
+    401: Code.UNAUTHENTICATED,
+    403: Code.PERMISSION_DENIED,
+    404: Code.NOT_FOUND,
+    409: Code.ABORTED,
+    429: Code.RESOURCE_EXHAUSTED,
+    499: Code.CANCELLED,
+    500: Code.INTERNAL,
+    501: Code.UNIMPLEMENTED,
+    502: Code.UNAVAILABLE,
+    503: Code.UNAVAILABLE,
+    504: Code.DEADLINE_EXCEEDED,
+}
+
+
+class RestTransport:
+    """One session with one server; `timeout_s` limits connecting, and each wait for more of an answer."""
+
+    def __init__(self, endpoint: Endpoint, spec: ModelSpec, *, timeout_s: float) -> None:
+        self._endpoint = endpoint
+        self._spec = spec
+        self._timeout_s = timeout_s
+        self._session = requests.Session()
+        self._url = f"http://{endpoint.address}/v1/models/{_path(spec)}"
+        self._metadata: dict[str, Any] | None = None
+
+    def predict(
+        self, inputs: Mapping[str, np.ndarray], *, signature: str, output_filter: Sequence[str]
+    ) -> Prediction:
+        """Run a signature by `:predict`; the API has no filter, so outputs are dropped here."""
+        with encoding_request():
+            body = encode_request(inputs, signature)
+        answer = self._exchange("POST", f"{self._url}:predict", body)
+        outputs = self._decode(answer, signature)
+        return Prediction(
+            outputs={alias: outputs[alias] for alias in _checked(output_filter, outputs)},
+            model=self._spec.name,
+            version=self._spec.version,
+            signature=signature,
+        )
+
+    def metadata(self) -> dict[str, Any]:
+        """The signatures by `/metadata`."""
+        self._metadata = self._get(f"{self._url}/metadata")
+        return self._metadata
+
+    def status(self) -> list[VersionStatus]:
+        """The versions by a plain GET of the model."""
+        return read_status(self._get(self._url))
+
+    def close(self) -> None:
+        """Close the session's connections."""
+        self._session.close()
+
+    def _decode(self, answer: bytes, signature: str) -> dict[str, np.ndarray]:
+        if self._metadata is not None:
+            try:
+                return _decode(answer, self._metadata, signature)
+            except InvalidAnswer:
+                pass  # what was fetched earlier may be of a version that has been replaced since
+        return _decode(answer, self.metadata(), signature)
+
+    def _get(self, url: str) -> dict[str, Any]:
+        content = self._exchange("GET", url)
+        document = _document(content)
+        if document is None:
+            raise InvalidAnswer(f"{url} answered {len(content)} bytes that are no JSON object")
+        return document
+
+    def _exchange(self, method: str, url: str, body: bytes | None = None) -> bytes:
+        headers = {} if body is None else {"Content-Type": "application/json"}
+        try:
+            response = self._session.request(
+                method, url, data=body, headers=headers, timeout=self._timeout_s, allow_redirects=False
+            )
+        except requests.RequestException as exc:
+            raise self._translate(exc) from exc
+        if response.status_code != requests.codes.ok:
+            raise _refusal(response)
+        return response.content
+
+    def _translate(self, exc: requests.RequestException) -> ClientError:
+        # A wait for the rest of a body that ran out is handed on as a ConnectionError.
+        waited = exc.args and isinstance(exc.args[0], ReadTimeoutError)
+        if isinstance(exc, requests.ReadTimeout) or waited:
+            return self._endpoint.deadline_exceeded(self._timeout_s)
+        if isinstance(exc, (requests.ConnectionError, requests.exceptions.InvalidURL)):
+            return self._endpoint.connection_failed()
+        return InvalidAnswer(f"{self._endpoint.address} gave no HTTP answer that can be read: {exc}")
+
+
+def _path(spec: ModelSpec) -> str:
+    name = quote(spec.name, safe="")
+    if spec.version is not None:
+        return f"{name}/versions/{spec.version}"
+    if spec.label is not None:
+        return f"{name}/labels/{quote(spec.label, safe='')}"
+    return name
+
+
+def _document(content: bytes) -> dict[str, Any] | None:
+    try:
+        document = json.loads(content.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _refusal(response: requests.Response) -> ClientError:
+    message = (_document(response.content) or {}).get("error")
+    if not isinstance(message, str):
+        kind = response.headers.get("Content-Type", "no content type")
+        return InvalidAnswer(
+            f"{response.url} answered HTTP {response.status_code} with {kind}; "
+            'a model server answers {"error": …}'
+        )
+    code = _CODES.get(response.status_code, Code.UNKNOWN)
+    return DeadlineExceeded(message) if code is Code.DEADLINE_EXCEEDED else Refused(code, message)
+
+
+def _decode(answer: bytes, metadata: Mapping[str, Any], signature: str) -> dict[str, np.ndarray]:
+    with decoding_answer():
+        return decode_answer(answer, _output_dtypes(metadata, signature))
+
+
+def _output_dtypes(metadata: Mapping[str, Any], signature: str) -> dict[str, DType]:
+    try:
+        outputs = metadata["metadata"]["signature_def"]["signature_def"][signature]["outputs"]
+        return {
+            alias: BY_NAME[tensor["dtype"].removeprefix("DT_").lower()] for alias, tensor in outputs.items()
+        }
+    except (AttributeError, KeyError, TypeError) as exc:
+        raise InvalidAnswer(
+            f'the metadata do not say the output types of signature "{signature}": {exc!r}'
+        ) from exc
+
+
+def _checked(output_filter: Sequence[str], outputs: Mapping[str, np.ndarray]) -> Sequence[str]:
+    """The aliases to keep; refused in the words that servers have for it over gRPC."""
+    for place, alias in enumerate(output_filter):
+        if alias not in outputs:
+            names = ",".join(sorted(outputs))
+            raise Refused(
+                Code.INVALID_ARGUMENT,
+                f"output tensor alias not found in signature: {alias} "
+                f"Outputs expected to be in the set {{{names}}}.",
+            )
+        if alias in output_filter[:place]:
+            raise Refused(Code.INVALID_ARGUMENT, f"duplicate output tensor alias: {alias}")
+    return output_filter or list(outputs)

@@ -1,0 +1,305 @@
+"""The command line: exact exit codes and stdout, and one line on stderr for whatever goes wrong."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from client.cli import main
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Outcome]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run the command line in this process."""
+
+    def run(*arguments: object) -> Outcome:
+        with pytest.raises(SystemExit) as caught:
+            main([str(argument) for argument in arguments])
+        printed = capsys.readouterr()
+        return Outcome(caught.value.code or 0, printed.out, printed.err)
+
+    return run
+
+
+@pytest.fixture
+def whom(peer: Any, transport: str) -> list[str]:
+    """The options that point at the peer."""
+    return ["--format", transport, "--port", str(peer.grpc_port), "--rest_api_port", str(peer.rest_port)]
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> SimpleNamespace:
+    """Files of the peer's two photos, and of one that is none."""
+    for name in ("horse", "cat", "bad"):
+        (tmp_path / f"{name}.jpg").write_bytes(name.encode())
+    return SimpleNamespace(**{name: tmp_path / f"{name}.jpg" for name in ("horse", "cat", "bad")})
+
+
+def test_one_image_prints_its_label_alone(run: Run, whom: list[str], photos: SimpleNamespace) -> None:
+    assert Outcome(0, "sorrel\n", "") == run(*whom, "-i", photos.horse)
+
+
+def test_several_images_print_their_paths_too(run: Run, whom: list[str], photos: SimpleNamespace) -> None:
+    expected = f"{photos.horse}\tsorrel\n{photos.cat}\ttabby\n"
+    assert Outcome(0, expected, "") == run(*whom, "-i", photos.horse, "-i", photos.cat)
+
+
+def test_top_k_prints_a_line_a_class(run: Run, whom: list[str], photos: SimpleNamespace) -> None:
+    expected = "sorrel\t0.750\t339\nzebra\t0.125\t340\n"
+    assert Outcome(0, expected, "") == run(*whom, "--top-k", 2, "-i", photos.horse)
+
+
+def test_top_k_of_several_images_prints_paths_too(run: Run, whom: list[str], photos: SimpleNamespace) -> None:
+    expected = f"{photos.horse}\tsorrel\t0.750\t339\n{photos.cat}\ttabby\t0.500\t281\n"
+    assert Outcome(0, expected, "") == run(*whom, "--top-k", 1, "-i", photos.horse, "-i", photos.cat)
+
+
+def test_the_signature_top_k_prints_all_it_has(run: Run, whom: list[str], photos: SimpleNamespace) -> None:
+    assert 3 == len(run(*whom, "-n", "top_k", "-i", photos.horse).out.splitlines())
+
+
+def test_dash_is_stdin(run: Run, whom: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"cat")))
+    assert Outcome(0, "tabby\n", "") == run(*whom, "-i", "-")
+
+
+def test_json_is_an_object_an_image(
+    run: Run, whom: list[str], photos: SimpleNamespace, transport: str
+) -> None:
+    outcome = run(*whom, "--json", "--top-k", 1, "-i", photos.horse, "-i", photos.bad)
+    named = {
+        "model": "efficientnet_lite0",
+        "version": 3 if transport == "grpc" else None,
+        "signature": "top_k",
+    }
+    expected = [
+        {
+            "image": str(photos.horse),
+            "ok": True,
+            "label": "sorrel",
+            "error": None,
+            "top": [{"label": "sorrel", "score": 0.75, "class_id": 339}],
+            **named,
+        },
+        {"image": str(photos.bad), "ok": False, "label": None, "error": "no image", "top": [], **named},
+    ]
+    assert expected == [json.loads(line) for line in outcome.out.splitlines()]
+    assert (1, f"{photos.bad}: no image\n") == (outcome.code, outcome.err)
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ([], "INVALID_ARGUMENT: row 0 is no image: bytes of no known kind"),
+        (["--top-k", "1"], "no image"),
+    ],
+    ids=["serving_default", "top_k"],
+)
+def test_a_bad_image_is_one_line_and_the_others_are_asked(
+    run: Run, whom: list[str], photos: SimpleNamespace, options: list[str], error: str
+) -> None:
+    outcome = run(*whom, *options, "-i", photos.horse, "-i", photos.bad, "-i", photos.cat)
+    assert (1, f"{photos.bad}: {error}\n") == (outcome.code, outcome.err)
+    assert [str(photos.horse), str(photos.cat)] == [line.split("\t")[0] for line in outcome.out.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (["-m", "pets"], "NOT_FOUND: Servable not found for request: Latest(pets)"),
+        (["--version", "9"], "NOT_FOUND: Servable not found for request: Specific(efficientnet_lite0, 9)"),
+        (["--label", "new"], "INVALID_ARGUMENT: Unrecognized servable version label: new"),
+        (
+            ["--top-k", "4"],
+            'INVALID_ARGUMENT: top_k 4 was asked; signature "top_k" of model "efficientnet_lite0" gives 3',
+        ),
+    ],
+    ids=["model", "version", "label", "too many classes"],
+)
+def test_a_refusal_is_the_servers_words_and_exit_1(
+    run: Run, whom: list[str], photos: SimpleNamespace, options: list[str], error: str
+) -> None:
+    assert Outcome(1, "", f"{photos.horse}: {error}\n") == run(*whom, *options, "-i", photos.horse)
+
+
+def test_a_deadline_is_exit_1(
+    run: Run, whom: list[str], peer: Any, transport: str, photos: SimpleNamespace
+) -> None:
+    where = {"grpc": f"{peer.grpc_port} over gRPC", "rest": f"{peer.rest_port} over REST"}[transport]
+    expected = f"{photos.horse}: no answer from 127.0.0.1:{where} within 0.2 s\n"
+    assert Outcome(1, "", expected) == run(*whom, "-m", "slow", "-s", "0.2", "-i", photos.horse)
+
+
+@pytest.mark.parametrize(
+    "command", [["-i", "PHOTO", "-i", "PHOTO"], ["status"], ["metadata"], ["--metadata"]], ids=str
+)
+def test_no_server_is_exit_3(
+    run: Run, closed_port: int, transport: str, photos: SimpleNamespace, command: list[str]
+) -> None:
+    spelled = [str(photos.horse) if word == "PHOTO" else word for word in command]
+    name = {"grpc": "gRPC", "rest": "REST"}[transport]
+    expected = f"cannot connect to 127.0.0.1:{closed_port} over {name}; is a model server running there?\n"
+    assert Outcome(3, "", expected) == run("-f", transport, "-t", f"127.0.0.1:{closed_port}", *spelled)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        pytest.param(
+            [], "no image was given; name one with -i PATH (- is stdin), or see --help", id="nothing to do"
+        ),
+        pytest.param(
+            ["-i", "no.jpg"],
+            "Invalid value for '-i' / '--image_file': File 'no.jpg' does not exist.",
+            id="missing file",
+        ),
+        pytest.param(
+            ["-i", "/"], "Invalid value for '-i' / '--image_file': File '/' is a directory.", id="directory"
+        ),
+        pytest.param(
+            ["--port", "0", "status"],
+            "Invalid value for '--port' (env var: 'BAKERY_CLIENT_PORT'): 0 is not in the range 1<=x<=65535.",
+            id="port",
+        ),
+        pytest.param(
+            ["-s", "0", "status"],
+            "Invalid value for '-s' / '--timeout_second' (env var: 'BAKERY_CLIENT_TIMEOUT_SECOND'): "
+            "0.0 is not in the range 0<x<=86400.",
+            id="time",
+        ),
+        pytest.param(
+            ["--top-k", "0"],
+            "Invalid value for '--top-k' (env var: 'BAKERY_CLIENT_TOP_K'): 0 is not in the range x>=1.",
+            id="top-k",
+        ),
+        pytest.param(
+            ["-t", "http://a", "status"],
+            'target "http://a" is no address; it is HOST or HOST:PORT, without http:// and path',
+            id="URL",
+        ),
+        pytest.param(
+            ["--version", "1", "status", "--label", "a"],
+            'version 1 and label "a" are given; give one of them',
+            id="version and label",
+        ),
+        pytest.param(
+            ["-m", "", "status"], "the name of a model, and a label, cannot be empty", id="empty model"
+        ),
+        pytest.param(
+            ["--json", "status"],
+            '--json was given before "status", which asks about no image',
+            id="json before a subcommand",
+        ),
+        pytest.param(
+            ["--top-k", "1", "metadata"],
+            '--top-k was given before "metadata", which asks about no image',
+            id="top-k before a subcommand",
+        ),
+        pytest.param(["horse.jpg"], "No such command 'horse.jpg'.", id="image without -i"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_2(run: Run, arguments: list[str], error: str) -> None:
+    assert Outcome(2, "", error + "\n") == run(*arguments)
+
+
+def test_a_missing_file_among_others_is_found_before_anything_is_asked(
+    run: Run, whom: list[str], photos: SimpleNamespace
+) -> None:
+    outcome = run(*whom, "-i", photos.horse, "-i", "no.jpg")
+    assert (2, "") == (outcome.code, outcome.out)
+
+
+def test_status_prints_a_line_a_version(run: Run, whom: list[str]) -> None:
+    expected = "3\tAVAILABLE\n2\tEND\tNOT_FOUND: no saved_model.pb\n"
+    assert Outcome(0, expected, "") == run("status", *whom)
+
+
+def test_status_as_json_is_an_object_a_version(run: Run, whom: list[str]) -> None:
+    expected = [
+        {"version": 3, "state": "AVAILABLE", "code": "OK", "message": ""},
+        {"version": 2, "state": "END", "code": "NOT_FOUND", "message": "no\nsaved_model.pb"},
+    ]
+    assert expected == [json.loads(line) for line in run("status", "--json", *whom).out.splitlines()]
+
+
+def test_metadata_print_the_same_by_option_and_by_subcommand(
+    run: Run, whom: list[str], canned: SimpleNamespace
+) -> None:
+    by_option, by_command = run(*whom, "--metadata"), run("metadata", *whom)
+    assert by_option == by_command
+    expected = {
+        "model_spec": {"name": "efficientnet_lite0", "signature_name": "", "version": "3"},
+        "metadata": {"signature_def": {"signature_def": canned.MODELS["efficientnet_lite0"].signatures}},
+    }
+    assert expected == json.loads(by_option.out)
+    assert (0, "") == (by_option.code, by_option.err)
+
+
+def test_options_before_the_subcommand_count_and_those_after_it_win(run: Run, whom: list[str]) -> None:
+    assert "2\tEND\tNOT_FOUND: no saved_model.pb\n" == run(*whom, "--version", 2, "status").out
+    assert "3\tAVAILABLE\n" == run(*whom, "--version", 2, "status", "--version", 3).out
+
+
+@pytest.mark.parametrize("command", [["status"], ["-m", "half_plus_two", "status"]], ids=["alone", "beaten"])
+def test_the_environment_counts_below_the_command_line(
+    run: Run, whom: list[str], monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.setenv("BAKERY_CLIENT_MODEL_SPEC_NAME", "pets")
+    monkeypatch.setenv("BAKERY_CLIENT_TOP_K", "3")
+    expected = {1: (1, "NOT_FOUND: Servable not found for request: Latest(pets)\n"), 3: (0, "")}
+    outcome = run(*whom, *command)
+    assert expected[len(command)] == (outcome.code, outcome.err)
+
+
+@pytest.mark.parametrize("command", [[], ["status"], ["metadata"]], ids=["ask", "status", "metadata"])
+def test_help_shows_defaults_and_environment(run: Run, command: list[str]) -> None:
+    shown = " ".join(run(*command, "--help").out.split())
+    assert "[env var: BAKERY_CLIENT_TIMEOUT_SECOND; default: 30.0; 0<x<=86400]" in shown
+    assert "BAKERY_CLIENT_MODEL_SPEC_NAME; default: efficientnet_lite0" in shown
+
+
+def test_help_ends_with_examples(run: Run) -> None:
+    assert "Examples:\n    python -m client -i horse.jpg\n" in run("--help").out
+
+
+def test_a_path_that_is_not_utf_8_is_shown_with_a_replacement(
+    run: Run, whom: list[str], tmp_path: Path
+) -> None:
+    photo = tmp_path / os.fsdecode(b"\xff.jpg")
+    photo.write_bytes(b"horse")
+    assert Outcome(0, f"{tmp_path}/\ufffd.jpg\tsorrel\n" * 2, "") == run(*whom, "-i", photo, "-i", photo)
+
+
+def test_a_closed_stdout_is_no_traceback(peer: Any, photos: SimpleNamespace) -> None:
+    command = [sys.executable, "-m", "client", "--port", str(peer.grpc_port)]
+    with subprocess.Popen(
+        [*command, "-i", str(photos.horse), "-i", str(photos.cat)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert (b"", 1) == (process.stderr.read(), process.wait(30))

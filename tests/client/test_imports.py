@@ -1,0 +1,71 @@
+"""What is not imported, each claim in a fresh process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+HEAVY = (
+    "google.protobuf",
+    "grpc",
+    "keras",
+    "ml_dtypes",
+    "numpy",
+    "requests",
+    "tensorflow",
+    "tensorflow_serving",
+)
+
+ASK = """
+import sys
+from client import Client
+with Client(transport={transport!r}, port={grpc_port}, rest_api_port={rest_port}) as client:
+    print(client.classify_images([b"horse"], top_k=1)[0].label)
+    client.metadata(), client.status()
+print(*sorted(sys.modules.keys() & {heavy!r}))
+"""
+
+COMMAND = """
+import sys
+from client.cli import main
+try:
+    main({arguments!r})
+except SystemExit as exit:
+    print()
+    print(exit.code, *sorted(sys.modules.keys() & {heavy!r}))
+"""
+
+
+def run(program: str, **values: object) -> list[str]:
+    """The program's lines on stdout."""
+    code = program.format(heavy=set(HEAVY), **values)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["status", "--help"], [], ["--port", "x"], ["-i", "missing.jpg"]],
+    ids=["help", "subcommand's help", "nothing to do", "wrong option", "missing file"],
+)
+def test_what_needs_no_server_imports_nothing_heavy(arguments: list[str]) -> None:
+    code = "0" if "--help" in arguments else "2"
+    assert code == run(COMMAND, arguments=arguments)[-1]
+
+
+def test_the_package_alone_imports_nothing_heavy() -> None:
+    assert [""] == run("import sys, client\nprint(*sorted(sys.modules.keys() & {heavy!r}))")
+
+
+@pytest.mark.parametrize(
+    ("transport", "expected"),
+    [("grpc", "google.protobuf grpc ml_dtypes numpy"), ("rest", "ml_dtypes numpy requests")],
+)
+def test_an_ask_imports_its_own_transport_only(peer: Any, transport: str, expected: str) -> None:
+    lines = run(ASK, transport=transport, grpc_port=peer.grpc_port, rest_port=peer.rest_port)
+    assert ["sorrel", expected] == lines

@@ -1,0 +1,271 @@
+"""What is particular about one transport, and the tables that map its errors."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from client import Client, ClientError, ConnectionFailed, DeadlineExceeded, InvalidAnswer, Refused
+from client.transport import Endpoint
+from wire.status import Code
+
+X = {"x": np.float32([1])}
+JSON = "Content-Type: application/json\r\n"
+
+
+@pytest.mark.parametrize("code", [code for code in Code if code is not Code.OK], ids=lambda code: code.name)
+def test_every_code_over_grpc_is_the_servers(peer: Any, code: Code) -> None:
+    with (
+        Client(port=peer.grpc_port, model=f"refuse_{code.name}") as asking,
+        pytest.raises(ClientError) as caught,
+    ):
+        asking.predict(X)
+    if code is Code.DEADLINE_EXCEEDED:
+        assert (DeadlineExceeded, "refused: DEADLINE_EXCEEDED") == (caught.type, str(caught.value))
+    else:
+        assert (Refused, code, f"refused: {code.name}") == (
+            caught.type,
+            caught.value.code,
+            caught.value.message,
+        )
+
+
+# Where several codes share an HTTP status one of them stands for all.
+FOLDED = {
+    Code.UNKNOWN: Code.INTERNAL,
+    Code.DATA_LOSS: Code.INTERNAL,
+    Code.ALREADY_EXISTS: Code.ABORTED,
+    Code.FAILED_PRECONDITION: Code.INVALID_ARGUMENT,
+    Code.OUT_OF_RANGE: Code.INVALID_ARGUMENT,
+}
+
+
+@pytest.mark.parametrize("code", [code for code in Code if code is not Code.OK], ids=lambda code: code.name)
+def test_every_code_over_rest_is_told_by_the_http_status(peer: Any, code: Code) -> None:
+    with (
+        Client(transport="rest", rest_api_port=peer.rest_port, model=f"refuse_{code.name}") as asking,
+        pytest.raises(ClientError) as caught,
+    ):
+        asking.predict(X)
+    if code is Code.DEADLINE_EXCEEDED:
+        assert (DeadlineExceeded, "refused: DEADLINE_EXCEEDED") == (caught.type, str(caught.value))
+    else:
+        expected = FOLDED.get(code, code)
+        assert (Refused, expected, f"refused: {code.name}") == (
+            caught.type,
+            caught.value.code,
+            caught.value.message,
+        )
+
+
+def test_rest_fetches_the_metadata_once(peer: Any) -> None:
+    with Client(transport="rest", rest_api_port=peer.rest_port, model="half_plus_two") as asking:
+        before = peer.requests
+        asking.predict(X)
+        asking.predict(X)
+    assert 3 == peer.requests - before
+
+
+def test_rest_fetches_the_metadata_anew_when_a_new_version_answers_otherwise(
+    peer: Any, canned: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Client(transport="rest", rest_api_port=peer.rest_port, model="half_plus_two") as asking:
+        asking.predict(X)
+        monkeypatch.setitem(canned.MODELS, "half_plus_two", canned.MODELS["types"])
+        assert canned.TYPES.keys() == asking.predict(X).outputs.keys()
+
+
+def test_rest_refuses_what_json_does_not_carry_before_it_is_sent(closed_port: int) -> None:
+    with (
+        Client(transport="rest", rest_api_port=closed_port) as asking,
+        pytest.raises(Refused, match=r'^UNIMPLEMENTED: input "x" is bfloat16') as caught,
+    ):
+        asking.predict({"x": np.zeros(1, ml_dtypes.bfloat16)})
+    assert caught.value.__cause__ is not None
+
+
+@pytest.mark.parametrize("transport", ["grpc", "rest"])
+def test_an_array_that_is_no_tensor_is_refused(closed_port: int, transport: Any) -> None:
+    with (
+        Client(f"127.0.0.1:{closed_port}", transport=transport) as asking,
+        pytest.raises(Refused, match=r"^INVALID_ARGUMENT: an array of datetime64\[D\] cannot be sent"),
+    ):
+        asking.predict({"x": np.array(["2026-01-01"], "datetime64[D]")})
+
+
+def test_grpc_connects_again_soon_after_the_server_came_up(peer: Any, closed_port: int) -> None:
+    """By default gRPC would fail calls for a second and more without a look at the server."""
+    with Client(port=closed_port, model="half_plus_two") as asking:
+        with pytest.raises(ConnectionFailed):
+            asking.status()
+        with peer.serve_grpc(closed_port):
+            time.sleep(0.3)
+            assert 3 == asking.status()[0].version
+
+
+@pytest.fixture
+def answering() -> Iterator[Callable[[str], int]]:
+    """Listen on a free port and give every request the same bytes, or none and silence."""
+    listeners = []
+    threads = []
+
+    def listen(answer: str) -> int:
+        listener = socket.create_server(("127.0.0.1", 0))
+        listeners.append(listener)
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.recv(65536)
+                    connection.sendall(answer.encode())
+
+        threads.append(threading.Thread(target=serve))
+        threads[-1].start()
+        return listener.getsockname()[1]
+
+    yield listen
+    for listener in listeners:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+    for thread in threads:
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "message"),
+    [
+        pytest.param(
+            "HTTP/1.1 404 Not Found\r\nContent-Type: text/html\r\nContent-Length: 4\r\n\r\n<h1>",
+            InvalidAnswer,
+            '/v1/models/m answered HTTP 404 with text/html; a model server answers {"error": …}',
+            id="page",
+        ),
+        pytest.param(
+            "HTTP/1.1 302 Found\r\nLocation: /login\r\nContent-Length: 0\r\n\r\n",
+            InvalidAnswer,
+            '/v1/models/m answered HTTP 302 with no content type; a model server answers {"error": …}',
+            id="redirect",
+        ),
+        pytest.param(
+            f"HTTP/1.1 418 Teapot\r\n{JSON}Content-Length: 14\r\n\r\n" + '{"error": "t"}',
+            Refused,
+            "UNKNOWN: t",
+            id="status of no code",
+        ),
+        pytest.param(
+            f"HTTP/1.1 200 OK\r\n{JSON}Content-Length: 2\r\n\r\n[]",
+            InvalidAnswer,
+            "/v1/models/m answered 2 bytes that are no JSON object",
+            id="no object",
+        ),
+        pytest.param(
+            f"HTTP/1.1 200 OK\r\n{JSON}Content-Length: 2\r\n\r\n" + "{}",
+            InvalidAnswer,
+            "the status is not one of the API: KeyError('model_version_status')",
+            id="other object",
+        ),
+        pytest.param("", ConnectionFailed, "over REST; is a model server running there?", id="hangs up"),
+        pytest.param("SSH-2.0\r\n", ConnectionFailed, "is a model server running there?", id="no HTTP"),
+    ],
+)
+def test_rest_answers_that_are_not_the_apis(
+    answering: Callable[[str], int], answer: str, error: type[ClientError], message: str
+) -> None:
+    with (
+        Client(transport="rest", rest_api_port=answering(answer), model="m") as asking,
+        pytest.raises(ClientError) as caught,
+    ):
+        asking.status()
+    assert error is caught.type
+    assert str(caught.value).endswith(message)
+
+
+def test_rest_body_that_stops_coming_is_deadline_exceeded() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        done = threading.Event()
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{")
+                done.wait(10)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with (
+            Client(transport="rest", rest_api_port=port, timeout_s=0.2) as asking,
+            pytest.raises(DeadlineExceeded, match=r"over REST within 0\.2 s$"),
+        ):
+            asking.status()
+        done.set()
+        thread.join()
+
+
+def test_grpc_asked_of_an_http_server_is_no_connection(answering: Callable[[str], int]) -> None:
+    port = answering("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+    with Client(port=port) as asking, pytest.raises(ConnectionFailed, match="over gRPC; is a model server"):
+        asking.status()
+
+
+def test_grpc_asked_of_a_mute_listener_is_no_connection() -> None:
+    """No HTTP/2 connection ever comes about, so it is not the model that is slow."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        Client(port=listener.getsockname()[1], timeout_s=0.3) as asking,
+        pytest.raises(ConnectionFailed),
+    ):
+        asking.status()
+
+
+@pytest.mark.parametrize(
+    ("target", "address"),
+    [
+        ("models.example", "models.example:8500"),
+        ("models.example:80", "models.example:80"),
+        ("10.0.0.1:1", "10.0.0.1:1"),
+        ("::1", "[::1]:8500"),
+        ("[::1]", "[::1]:8500"),
+        ("[::1]:80", "[::1]:80"),
+    ],
+)
+def test_a_targets_own_port_wins(target: str, address: str) -> None:
+    assert address == Endpoint.parse(target, 8500, "gRPC").address
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "",
+        "a b",
+        "http://a",
+        "a/b",
+        "a:",
+        "a:b",
+        ":80",
+        "[::1",
+        "[::1]x",
+        "u@a",
+        "a:0",
+        "a..b",
+        "a" * 64,
+        "\udc80",
+    ],
+    ids=ascii,
+)
+def test_a_target_that_is_no_address_is_a_value_error(target: str) -> None:
+    with pytest.raises(ValueError, match=r"is no address|ports are 1 to 65535"):
+        Endpoint.parse(target, 8500, "gRPC")

@@ -1,0 +1,100 @@
+"""The main job from end to end: bake, serve, ask in three ways, stop. `make demo` runs it.
+
+Ports 8500 and 8501 are used where they are free.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+CLONE = Path(__file__).parent.parent
+NAME = "efficientnet_lite0"
+BASE_PATH = CLONE / "saved_model" / NAME
+PHOTOS = ("examples/coffee.png", "examples/chelsea.png")
+START_LIMIT_S = 120
+
+
+def main() -> None:
+    """Run the demo; exit 0 when every step has answered."""
+    os.chdir(CLONE)
+    if not any(path.name.isdecimal() for path in BASE_PATH.glob("*")):
+        run("-m exporter bake --model efficientnet-lite0")
+    port, rest_api_port = (free_port(wanted) for wanted in (8500, 8501))
+    flags = f"--port={port} --rest_api_port={rest_api_port} --model_name={NAME} --model_base_path={BASE_PATH}"
+    say(f"python -m serving {flags} &".replace(str(CLONE), "$PWD"))
+    with Path(BASE_PATH.parent / "server.log").open("w") as log:
+        server = subprocess.Popen([sys.executable, "-m", "serving", *flags.split()], stdout=log, stderr=log)
+    try:
+        url = f"http://127.0.0.1:{rest_api_port}/v1/models/{NAME}"
+        wait_for(url, server)
+        for photo in PHOTOS:
+            run(f"-m client --format GRPC --port {port} --top-k 1 -i {photo}")
+            run(f"-m client --format REST --rest_api_port {rest_api_port} --top-k 1 -i {photo}")
+            curl(url, photo)
+    finally:
+        server.send_signal(signal.SIGTERM)
+        status = server.wait(60)
+    say(f"kill %1    # the server stopped with exit status {status}")
+    sys.exit(status)
+
+
+def run(arguments: str) -> None:
+    """Say a command of ours and run it."""
+    say(f"python {arguments}")
+    subprocess.run([sys.executable, *arguments.split()], check=True)
+
+
+def curl(url: str, photo: str) -> None:
+    """Say the curl command that asks about a photo, and run it as it stands."""
+    command = (
+        f"""(printf '{{"signature_name":"top_k","inputs":{{"image":["'; base64 < {photo} | tr -d '\\n'; """
+        f"""printf '"]}}}}') | \\\n    curl --silent --show-error --fail --data-binary @- {url}:predict"""
+    )
+    say(command)
+    subprocess.run(["/bin/sh", "-c", command], check=True)
+    print(flush=True)
+
+
+def say(command: str) -> None:
+    """Print a command as a shell would show it."""
+    print(f"$ {command}", flush=True)
+
+
+def free_port(wanted: int) -> int:
+    """The port wanted where nobody listens on it, else any free one."""
+    for port in (wanted, 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("", port))
+            except OSError:
+                continue
+            return int(probe.getsockname()[1])
+    raise OSError("no free port")
+
+
+def wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
+    """Return when the server answers at `url`; a server that ends before is an error."""
+    end = time.monotonic() + START_LIMIT_S
+    while time.monotonic() < end:
+        if server.poll() is not None:
+            sys.exit(f"the server ended with status {server.returncode}; see saved_model/server.log")
+        try:
+            urllib.request.urlopen(url).close()
+        except (urllib.error.URLError, ConnectionError):
+            time.sleep(0.2)
+        else:
+            return
+    sys.exit(f"the server did not answer within {START_LIMIT_S} s; see saved_model/server.log")
+
+
+if __name__ == "__main__":
+    main()
