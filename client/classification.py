@@ -82,9 +82,7 @@ def _read_row(outputs: dict[str, np.ndarray], row: int, top_k: int | None) -> Cl
     if not outputs["ok"][row]:
         return Classification(ok=False, error=_text(outputs["error"][row]), label=None)
     columns = (outputs[alias][row][:top_k].tolist() for alias in ("labels", "scores", "class_ids"))
-    top = tuple(
-        ScoredLabel(_text(label), score, class_id) for label, score, class_id in zip(*columns, strict=True)
-    )
+    top = tuple(ScoredLabel(_text(label), score, class_id) for label, score, class_id in zip(*columns, strict=True))
     return Classification(ok=True, error=None, label=top[0].label if top else None, top=top)
 
 

@@ -54,9 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     sys.exit(code)
 
 
-@click.group(
-    invoke_without_command=True, epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]}
-)
+@click.group(invoke_without_command=True, epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
 @connection_options
 @click.option(
     "-i",
@@ -121,9 +119,7 @@ def _print_metadata(client: Client) -> None:
     click.echo(json.dumps(client.metadata(), indent=2, sort_keys=True))
 
 
-def _ask(
-    client: Client, asked: dict[str, Any], image: str, top_k: int | None, several: bool, as_json: bool
-) -> bool:
+def _ask(client: Client, asked: dict[str, Any], image: str, top_k: int | None, several: bool, as_json: bool) -> bool:
     """Classify one image and print what came of it; False where it could not be classified."""
     from client.classification import encode_images, read_classifications, signature_for
 

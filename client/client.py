@@ -47,9 +47,7 @@ class Client:
         label: str | None = None,
     ) -> None:
         if not 0 < timeout_s <= MAX_TIMEOUT_S:
-            raise ValueError(
-                f"timeout_s {timeout_s:g} was given; it is above 0 and at most {MAX_TIMEOUT_S:g}"
-            )
+            raise ValueError(f"timeout_s {timeout_s:g} was given; it is above 0 and at most {MAX_TIMEOUT_S:g}")
         spec = ModelSpec(model, version, label)
         ports = {"grpc": port, "rest": rest_api_port}
         if transport not in ports:
@@ -89,9 +87,7 @@ class Client:
             ClientError: see `client.errors`.
         """
         arrays = {alias: _as_array(value) for alias, value in inputs.items()}
-        return self._opened().predict(
-            arrays, signature=signature or DEFAULT_SIGNATURE, output_filter=output_filter
-        )
+        return self._opened().predict(arrays, signature=signature or DEFAULT_SIGNATURE, output_filter=output_filter)
 
     def classify_images(
         self,

@@ -36,14 +36,10 @@ class GrpcTransport:
         self._timeout_s = timeout_s
         self._channel = grpc.insecure_channel(endpoint.address, options=_CHANNEL_OPTIONS)
 
-    def predict(
-        self, inputs: Mapping[str, np.ndarray], *, signature: str, output_filter: Sequence[str]
-    ) -> Prediction:
+    def predict(self, inputs: Mapping[str, np.ndarray], *, signature: str, output_filter: Sequence[str]) -> Prediction:
         """Run a signature by Predict."""
         with encoding_request():
-            request = schema.PredictRequest(
-                model_spec=self._model_spec(signature), output_filter=output_filter
-            )
+            request = schema.PredictRequest(model_spec=self._model_spec(signature), output_filter=output_filter)
             for alias, array in inputs.items():
                 request.inputs[alias].CopyFrom(encode_tensor(array))
         response = self._call("Predict", request)
@@ -59,9 +55,7 @@ class GrpcTransport:
 
     def metadata(self) -> dict[str, Any]:
         """The signatures by GetModelMetadata, brought into the form of the REST API."""
-        request = schema.GetModelMetadataRequest(
-            model_spec=self._model_spec(), metadata_field=["signature_def"]
-        )
+        request = schema.GetModelMetadataRequest(model_spec=self._model_spec(), metadata_field=["signature_def"])
         response = self._call("GetModelMetadata", request)
         # The REST API shows the content of the Any, without its type.
         signatures = schema.SignatureDefMap()

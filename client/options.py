@@ -83,9 +83,7 @@ _CONNECTION_OPTIONS = (
         default=30.0,
         help="How long an answer may take.",
     ),
-    _option(
-        "-m", "--model_spec_name", "model", default="efficientnet_lite0", metavar="NAME", help="Model to ask."
-    ),
+    _option("-m", "--model_spec_name", "model", default="efficientnet_lite0", metavar="NAME", help="Model to ask."),
     _option(
         "-n",
         "--signature_name",

@@ -47,9 +47,7 @@ class RestTransport:
         self._url = f"http://{endpoint.address}/v1/models/{_path(spec)}"
         self._metadata: dict[str, Any] | None = None
 
-    def predict(
-        self, inputs: Mapping[str, np.ndarray], *, signature: str, output_filter: Sequence[str]
-    ) -> Prediction:
+    def predict(self, inputs: Mapping[str, np.ndarray], *, signature: str, output_filter: Sequence[str]) -> Prediction:
         """Run a signature by `:predict`; the API has no filter, so outputs are dropped here."""
         with encoding_request():
             body = encode_request(inputs, signature)
@@ -134,8 +132,7 @@ def _refusal(response: requests.Response) -> ClientError:
     if not isinstance(message, str):
         kind = response.headers.get("Content-Type", "no content type")
         return InvalidAnswer(
-            f"{response.url} answered HTTP {response.status_code} with {kind}; "
-            'a model server answers {"error": …}'
+            f'{response.url} answered HTTP {response.status_code} with {kind}; a model server answers {{"error": …}}'
         )
     code = _CODES.get(response.status_code, Code.UNKNOWN)
     return DeadlineExceeded(message) if code is Code.DEADLINE_EXCEEDED else Refused(code, message)
@@ -149,13 +146,9 @@ def _decode(answer: bytes, metadata: Mapping[str, Any], signature: str) -> dict[
 def _output_dtypes(metadata: Mapping[str, Any], signature: str) -> dict[str, DType]:
     try:
         outputs = metadata["metadata"]["signature_def"]["signature_def"][signature]["outputs"]
-        return {
-            alias: BY_NAME[tensor["dtype"].removeprefix("DT_").lower()] for alias, tensor in outputs.items()
-        }
+        return {alias: BY_NAME[tensor["dtype"].removeprefix("DT_").lower()] for alias, tensor in outputs.items()}
     except (AttributeError, KeyError, TypeError) as exc:
-        raise InvalidAnswer(
-            f'the metadata do not say the output types of signature "{signature}": {exc!r}'
-        ) from exc
+        raise InvalidAnswer(f'the metadata do not say the output types of signature "{signature}": {exc!r}') from exc
 
 
 def _checked(output_filter: Sequence[str], outputs: Mapping[str, np.ndarray]) -> Sequence[str]:
@@ -165,8 +158,7 @@ def _checked(output_filter: Sequence[str], outputs: Mapping[str, np.ndarray]) ->
             names = ",".join(sorted(outputs))
             raise Refused(
                 Code.INVALID_ARGUMENT,
-                f"output tensor alias not found in signature: {alias} "
-                f"Outputs expected to be in the set {{{names}}}.",
+                f"output tensor alias not found in signature: {alias} Outputs expected to be in the set {{{names}}}.",
             )
         if alias in output_filter[:place]:
             raise Refused(Code.INVALID_ARGUMENT, f"duplicate output tensor alias: {alias}")

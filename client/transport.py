@@ -19,9 +19,7 @@ from wire.status import Code, StatusError
 if TYPE_CHECKING:
     import numpy as np
 
-_TARGET = re.compile(
-    r"(?:\[(?P<ipv6>[^\s\[\]/]+)\]|(?P<host>[^\s\[\]/:@?#]+))(?::(?P<port>\d{1,5}))?", re.ASCII
-)
+_TARGET = re.compile(r"(?:\[(?P<ipv6>[^\s\[\]/]+)\]|(?P<host>[^\s\[\]/:@?#]+))(?::(?P<port>\d{1,5}))?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -47,9 +45,7 @@ class Endpoint:
             target = f"[{target}]"
         match = _TARGET.fullmatch(target)
         if match is None or not _is_name(match["host"] or ""):
-            raise ValueError(
-                f'target "{target}" is no address; it is HOST or HOST:PORT, without http:// and path'
-            )
+            raise ValueError(f'target "{target}" is no address; it is HOST or HOST:PORT, without http:// and path')
         return cls(match["ipv6"] or match["host"], int(match["port"] or port), protocol)
 
     @property
@@ -90,9 +86,7 @@ class ModelSpec:
 class Transport(Protocol):
     """A connection that answers questions about one model; all errors it raises are ClientErrors."""
 
-    def predict(
-        self, inputs: Mapping[str, np.ndarray], *, signature: str, output_filter: Sequence[str]
-    ) -> Prediction:
+    def predict(self, inputs: Mapping[str, np.ndarray], *, signature: str, output_filter: Sequence[str]) -> Prediction:
         """Run a signature; an empty filter asks for all outputs."""
 
     def metadata(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Bake: source and recipe in, one published and verified version out.
 
-    source ─► network ┐
-    recipe, labels ───┴─► servable ─► staged SavedModel ─► verification ─► <root>/<name>/<version>
+source ─► network ┐
+recipe, labels ───┴─► servable ─► staged SavedModel ─► verification ─► <root>/<name>/<version>
 """
 
 from __future__ import annotations

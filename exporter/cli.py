@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ Examples:
 """
 
 
-class _RecipeValue(click.ParamType):
+class _RecipeValue(click.ParamType[Any]):
     """An option whose text the recipe itself checks, so that flag and file are refused in the same words."""
 
     def __init__(self, name: str, check: Callable[[str], Any], *, keep_text: bool = False) -> None:
@@ -52,27 +53,46 @@ def main() -> None:
 
 
 @main.command(epilog=_BAKE_EXAMPLES)
-@click.option("--model", required=True, help="efficientnet-lite0, -lite1, -lite2; a .keras or .h5 file; package.module:callable.")
+@click.option(
+    "--model", required=True, help="efficientnet-lite0, -lite1, -lite2; a .keras or .h5 file; package.module:callable."
+)
 @click.option("--name", default=DEFAULT_NAME, show_default=True, help="Name the model is served under.")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=DEFAULT_ROOT, show_default=True,
-              help="Model root: the version goes to OUT/NAME/VERSION.")  # fmt: skip
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=DEFAULT_ROOT,
+    show_default=True,
+    help="Model root: the version goes to OUT/NAME/VERSION.",
+)
 @click.option("--version", type=click.IntRange(min=0), help="Version number.  [default: the next one]")
-@click.option("--recipe", "recipe_file", type=click.Path(path_type=Path, dir_okay=False, exists=True),
-              help="TOML file with any of the options below; flags win.")  # fmt: skip
+@click.option(
+    "--recipe",
+    "recipe_file",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="TOML file with any of the options below; flags win.",
+)
 @click.option("--labels", help="A set that comes with the exporter (imagenet, imagenet1001) or a file.")
-@click.option("--size", type=_RecipeValue("SIDE|HxW", recipes.parse_size), help="Height and width of the network's input.")
+@click.option(
+    "--size", type=_RecipeValue("SIDE|HxW", recipes.parse_size), help="Height and width of the network's input."
+)
 @click.option("--resize", type=click.Choice(recipes.RESIZE_METHODS), help="How pixels are interpolated.")
 @click.option("--antialias/--no-antialias", default=None, help="Whether making smaller averages over what is left out.")
-@click.option("--crop", type=_RecipeValue("none|FRACTION", recipes.parse_crop, keep_text=True),
-              help="Central square as a part of the shorter side (7/8), or none: stretch the whole image.")  # fmt: skip
-@click.option("--scale", type=_RecipeValue("NAME|MEAN:STD", recipes.parse_scale, keep_text=True),
-              help=f"What the network sees of pixels 0..255: {', '.join(recipes.SCALES)}, or mean and deviation.")  # fmt: skip
-@click.option("--channels", type=click.Choice(recipes.CHANNEL_ORDERS), help="Order of colours the network was trained on.")
+@click.option(
+    "--crop",
+    type=_RecipeValue("none|FRACTION", recipes.parse_crop, keep_text=True),
+    help="Central square as a part of the shorter side (7/8), or none: stretch the whole image.",
+)
+@click.option(
+    "--scale",
+    type=_RecipeValue("NAME|MEAN:STD", recipes.parse_scale, keep_text=True),
+    help=f"What the network sees of pixels 0..255: {', '.join(recipes.SCALES)}, or mean and deviation.",
+)
+@click.option(
+    "--channels", type=click.Choice(recipes.CHANNEL_ORDERS), help="Order of colours the network was trained on."
+)
 @click.option("--outputs", type=click.Choice(recipes.OUTPUTS), help="What the network gives; logits are softmaxed.")
 @click.option("--top-k", type=click.IntRange(min=1), help="Labels an answer lists.  [default: 5]")
-def bake(
-    model: str, name: str, out: Path, version: int | None, recipe_file: Path | None, **options: Any
-) -> None:
+def bake(model: str, name: str, out: Path, version: int | None, recipe_file: Path | None, **options: Any) -> None:
     """Bake a model, verify it and publish it; prints the path of the new version."""
     base_path = out / _checked_name(name)
     quiet.import_tensorflow()
@@ -80,12 +100,17 @@ def bake(
 
     with _refusals():
         baked = run(
-            model, base_path=base_path, version=version, recipe_file=recipe_file, options=options,
+            model,
+            base_path=base_path,
+            version=version,
+            recipe_file=recipe_file,
+            options=options,
             progress=lambda doing: click.echo(f"{doing} …", err=True),
-        )  # fmt: skip
+        )
     agreement = baked.agreement
     click.echo(
-        f"verified on {agreement.photos} photos: scores within {agreement.max_difference:.1g} of the network's", err=True
+        f"verified on {agreement.photos} photos: scores within {agreement.max_difference:.1g} of the network's",
+        err=True,
     )
     click.echo(baked.path)
 
@@ -119,7 +144,7 @@ def versions(path: Path, as_json: bool) -> None:
         found = publish.published_versions(path)
         if not found:
             raise PublishError(f"no version is published under {path}; versions are folders named 1, 2, 3 …")
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "version": version,
             "path": str(folder),
@@ -135,16 +160,14 @@ def versions(path: Path, as_json: bool) -> None:
         click.echo(f"{row['version']}\t{_megabytes(row['size_bytes'])}\t{row['published']}\t{row['path']}")
 
 
-class _refusals:
-    """A BakeError becomes one line on stderr and exit code 1."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
-        if isinstance(error, BakeError):
-            click.echo(f"error: {error}", err=True)
-            sys.exit(1)
+@contextlib.contextmanager
+def _refusals() -> Iterator[None]:
+    """Turn a BakeError into one line on stderr and exit code 1."""
+    try:
+        yield
+    except BakeError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(1)
 
 
 def _checked_name(name: str) -> str:

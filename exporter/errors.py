@@ -1,11 +1,11 @@
 """What can go wrong while baking that is the user's to mend: one tree, each message one sentence for a terminal.
 
-    BakeError
-    ├── RecipeError         an option is missing, contradictory or out of range
-    ├── LabelError          a label set cannot be read or doesn't fit the network
-    ├── SourceError         a model source cannot be used
-    ├── VerificationError   the SavedModel, loaded back, doesn't answer as the network does
-    └── PublishError        a version cannot be put in place, or a path holds none
+BakeError
+├── RecipeError         an option is missing, contradictory or out of range
+├── LabelError          a label set cannot be read or doesn't fit the network
+├── SourceError         a model source cannot be used
+├── VerificationError   the SavedModel, loaded back, doesn't answer as the network does
+└── PublishError        a version cannot be put in place, or a path holds none
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from exporter.publish import RECIPE_FILE
 from exporter.errors import PublishError
+from exporter.publish import RECIPE_FILE
 from wire import dtypes, schema
 
 # Not a signature anybody calls: TensorFlow 2 keeps its initialisation there.

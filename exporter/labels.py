@@ -59,7 +59,9 @@ def _names_of_json(path: Path, text: str) -> list[str]:
             by_id = {int(key): value for key, value in content.items()}
         else:
             by_id = {
-                int(entry["id"]) if isinstance(entry, dict) else index: entry["name"] if isinstance(entry, dict) else entry
+                int(entry["id"]) if isinstance(entry, dict) else index: entry["name"]
+                if isinstance(entry, dict)
+                else entry
                 for index, entry in enumerate(content)
             }
     except (ValueError, KeyError, TypeError) as error:
@@ -71,7 +73,9 @@ def _names_of_json(path: Path, text: str) -> list[str]:
         raise LabelError(f"{path} has {len(content)} entries but only {len(by_id)} different class ids")
     missing = [class_id for class_id in range(len(by_id)) if class_id not in by_id]
     if missing:
-        raise LabelError(f"{path} has {len(by_id)} names but none for class id {missing[0]}; ids count from 0 without gaps")
+        raise LabelError(
+            f"{path} has {len(by_id)} names but none for class id {missing[0]}; ids count from 0 without gaps"
+        )
     names = [by_id[class_id] for class_id in range(len(by_id))]
     if not all(isinstance(name, str) for name in names):
         raise LabelError(f"{path} holds a name that is no text")

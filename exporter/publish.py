@@ -1,9 +1,9 @@
 """Versions on disk: stage under a name that no server loads, then rename into place.
 
-    <root>/<name>/.staging-<random>/   being written and verified
-    <root>/<name>/<version>/           published, complete from the first moment it is seen
-        saved_model.pb, variables/     what a server loads
-        assets.extra/recipe.toml       how it was baked
+<root>/<name>/.staging-<random>/   being written and verified
+<root>/<name>/<version>/           published, complete from the first moment it is seen
+    saved_model.pb, variables/     what a server loads
+    assets.extra/recipe.toml       how it was baked
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from pathlib import Path
@@ -126,7 +126,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         RecipeError: the file cannot be read, is no TOML, or names something that is not part of a recipe.
     """
     try:
-        values = tomllib.loads(path.read_text())
+        values: dict[str, Any] = tomllib.loads(path.read_text())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise RecipeError(f"the recipe file {path} cannot be read: {error}") from error
     unknown = sorted(set(values) - set(FIELDS))
@@ -195,7 +195,7 @@ def _triple(text: str) -> Triple:
     return red, green, blue
 
 
-def _check_choice(name: str, value: object, allowed: Iterable[str]) -> None:
+def _check_choice(name: str, value: object, allowed: Collection[str]) -> None:
     if value not in allowed:
         raise RecipeError(f"{name} is {value!r}; allowed are {_listed(allowed)}")
 

@@ -1,7 +1,7 @@
 """The servable: a tf.Module whose functions become the signatures of the SavedModel.
 
-    image ─► read_images ─► normalise ─► network ─► probabilities ─► labels, scores
-             per image      ──────────── per batch ────────────
+image ─► read_images ─► normalise ─► network ─► probabilities ─► labels, scores
+         per image      ──────────── per batch ────────────
 """
 
 from __future__ import annotations
@@ -120,9 +120,7 @@ class Servable(tf.Module):
         }
         tf.saved_model.save(self, str(path), signatures=signatures)
         updater = tf.compat.v1.saved_model.signature_def_utils.MethodNameUpdater(str(path))
-        updater.replace_method_name(
-            signature_key="classify", method_name=CLASSIFY_METHOD, tags=tf.saved_model.SERVING
-        )
+        updater.replace_method_name(signature_key="classify", method_name=CLASSIFY_METHOD, tags=tf.saved_model.SERVING)
         updater.save()
 
     def _answer(self, found: Any, k: int | None = None) -> dict[str, Any]:
@@ -137,10 +135,12 @@ class Servable(tf.Module):
 
 
 def _refuse_bad_rows(ok: Any, error: Any) -> Any:
-    """An operation that fails with INVALID_ARGUMENT, naming the first bad row, where `ok` bool [batch] isn't all true."""
+    """An operation that fails with INVALID_ARGUMENT, naming the first row where `ok` bool [batch] is false."""
     first = tf.argmin(tf.cast(ok, tf.int32), output_type=tf.int32)
     bad = tf.logical_not(tf.reduce_all(ok))
     message = tf.cond(
-        bad, lambda: tf.strings.join(["image ", tf.strings.as_string(first), " is ", error[first]]), lambda: tf.constant("")
+        bad,
+        lambda: tf.strings.join(["image ", tf.strings.as_string(first), " is ", error[first]]),
+        lambda: tf.constant(""),
     )
     return tf.debugging.Assert(tf.logical_not(bad), [message])

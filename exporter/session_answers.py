@@ -1,6 +1,6 @@
 """A process of its own that loads a SavedModel as tensorflow_model_server does and writes down what it answers.
 
-    python -m exporter.session_answers SAVED_MODEL ANSWERS.npz PHOTO…
+python -m exporter.session_answers SAVED_MODEL ANSWERS.npz PHOTO…
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-
 import tensorflow as tf
 
 
@@ -45,7 +44,7 @@ def main() -> None:
         answers = answer(saved_model, [Path(photo) for photo in photos])
     except (tf.errors.OpError, KeyError, OSError, ValueError) as error:
         raise SystemExit(" ".join(str(error).split())) from error
-    np.savez(out, **answers)
+    np.savez(out, **answers)  # type: ignore[arg-type]  # names are not options
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
-"""Verification: the staged SavedModel, loaded back in a fresh process as the real server loads it, must answer as the
-network itself does on the same pixels.
+"""Verification: the staged SavedModel must answer as the network itself does on the same pixels.
+
+It is loaded back in a fresh process, as the real server loads it.
 
 tensorflow_model_server restores a SavedModel into a Session. A SavedModel whose variables can't be restored that way
 still answers through tf.saved_model.load, so only a Session in a process that never held the network is proof.

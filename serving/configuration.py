@@ -45,7 +45,7 @@ class ModelConfig:
 
     name: str
     base_path: str
-    policy: Policy = Latest()  # noqa: RUF009 - frozen, so one for all is fine
+    policy: Policy = Latest()
     labels: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -117,9 +117,7 @@ def _policy(message: Any) -> Policy:
 
 def _check_base_path(name: str, base_path: str) -> None:
     if not base_path.startswith("/") and not re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", base_path):
-        raise invalid_argument(
-            f"Expected model {name} to have an absolute path or URI; got base_path()={base_path}"
-        )
+        raise invalid_argument(f"Expected model {name} to have an absolute path or URI; got base_path()={base_path}")
 
 
 def _check_platform(config: Any) -> None:

@@ -25,7 +25,8 @@ def choose_binary(flags: CommandLine) -> str | None:
     found = None if engine == "embedded" else shutil.which(BINARY)
     if engine == BINARY and found is None:
         raise StatusError(
-            Code.NOT_FOUND, f"--engine={BINARY} was asked for, but there is no {BINARY} on the PATH; try --engine=embedded"
+            Code.NOT_FOUND,
+            f"--engine={BINARY} was asked for, but there is no {BINARY} on the PATH; try --engine=embedded",
         )
     return found
 

@@ -61,7 +61,9 @@ FLAGS = {
         Flag("rest_api_timeout_in_ms", 30000, "Limit of a model run for a REST call; 0 or less is none."),
         Flag("rest_api_enable_cors_support", False, "Put CORS headers on REST answers."),
         Flag("model_config_file", "", "Text ModelServerConfig; model_name and model_base_path are then ignored."),
-        Flag("model_config_file_poll_wait_seconds", 0, "Seconds between readings of that file; 0 is never.", _NO_EFFECT),
+        Flag(
+            "model_config_file_poll_wait_seconds", 0, "Seconds between readings of that file; 0 is never.", _NO_EFFECT
+        ),
         Flag("model_name", "default", "Name of the single model."),
         Flag("model_base_path", "", "Absolute path of the folder that holds the numbered versions."),
         Flag("file_system_poll_wait_seconds", 1, "Seconds between looks at base paths; 0 is once, below 0 never."),
@@ -169,7 +171,9 @@ def usage(program: str) -> str:
         default = str(flag.default).lower() if isinstance(flag.default, bool) else flag.default
         shown = f'"{default}"' if isinstance(default, str) and not isinstance(flag.default, bool) else default
         note = "" if flag.support is Support.HONOURED else f" ({flag.support.value})"
-        lines.append(f"\t--{flag.name}={shown}".ljust(48) + f"\t{_TYPE_NAMES[type(flag.default)]}\t{flag.meaning}{note}")
+        lines.append(
+            f"\t--{flag.name}={shown}".ljust(48) + f"\t{_TYPE_NAMES[type(flag.default)]}\t{flag.meaning}{note}"
+        )
     return "\n".join(lines) + "\n"
 
 

@@ -135,7 +135,8 @@ class Servable:
             except (KeyError, ValueError) as error:
                 raise StatusError(
                     Code.INVALID_ARGUMENT,
-                    f"Tensor {tensor_name}, specified in either feed_devices or fetch_devices was not found in the Graph",
+                    f"Tensor {tensor_name}, specified in either feed_devices or fetch_devices was not found in "
+                    "the Graph",
                 ) from error
             port = _Port(tensor._as_tf_output(), dtypes.of_number(tensor.dtype.as_datatype_enum))
             self._ports[tensor_name] = port

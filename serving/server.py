@@ -123,5 +123,3 @@ def _lifecycle_options(flags: CommandLine) -> LifecycleOptions:
 
 def _default_threads() -> int:
     return 4 * (os.cpu_count() or 1)
-
-

@@ -85,9 +85,7 @@ def line(level: int) -> str:
     return "\n" + "    " * level
 
 
-def nest(
-    texts: list[str], shape: Sequence[int], *, count: int = 1, level: int = 0, one_line: bool
-) -> list[str]:
+def nest(texts: list[str], shape: Sequence[int], *, count: int = 1, level: int = 0, one_line: bool) -> list[str]:
     """Join flat element texts to nested lists.
 
     Args:
@@ -107,7 +105,5 @@ def nest(
         if not one_line:
             inner = line(level + axis + 1)
             first, between, last = "[" + inner, "," + inner, line(level + axis) + "]"
-        texts = [
-            first + between.join(texts[start : start + size]) + last for start in range(0, lists * size, size)
-        ]
+        texts = [first + between.join(texts[start : start + size]) + last for start in range(0, lists * size, size)]
     return texts

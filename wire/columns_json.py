@@ -86,8 +86,7 @@ def _encode_column(alias: str, array: np.ndarray) -> Any:
     if kind.name not in _READABLE:
         raise StatusError(
             Code.UNIMPLEMENTED,
-            f'input "{alias}" is {kind.name}, which servers cannot read from JSON; '
-            f"they read {', '.join(_READABLE)}",
+            f'input "{alias}" is {kind.name}, which servers cannot read from JSON; they read {", ".join(_READABLE)}',
         )
     if kind is not dtypes.STRING:
         return array.tolist()

@@ -37,9 +37,7 @@ def parse_examples_body(body: bytes, method: str) -> tuple[str, list[bytes]]:
     document, signature_name = parse_document(body)
     context = _serialize(document["context"]) if "context" in document else b""
     if "examples" not in document:
-        raise document_error(
-            document, "When method is classify, key 'examples' is expected and was not found"
-        )
+        raise document_error(document, "When method is classify, key 'examples' is expected and was not found")
     examples = document["examples"]
     if not isinstance(examples, list):
         raise document_error(document, "Expecting 'examples' value to be an list/array")

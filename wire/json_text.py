@@ -183,9 +183,7 @@ def _pieces(value: JsonValue) -> Iterator[str]:
             yield enter(item) if isinstance(item, (dict, list)) else _scalar_text(item)
 
 
-def _members(
-    container: dict[str, JsonValue] | list[JsonValue], level: int
-) -> Iterator[tuple[str, JsonValue]]:
+def _members(container: dict[str, JsonValue] | list[JsonValue], level: int) -> Iterator[tuple[str, JsonValue]]:
     """Yield each element with the text that stands before it."""
     separator = ""
     if isinstance(container, list):

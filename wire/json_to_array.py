@@ -80,9 +80,7 @@ def _are_plainly(leaves: Sequence[JsonValue], dtype: DType) -> bool:
         low, high = _INT_RANGES[dtype.name]
         return kinds <= {int} and (not kinds or (low <= min(leaves) and max(leaves) <= high))  # type: ignore[type-var,operator]
     if dtype is STRING:
-        return kinds <= {str} or (
-            kinds <= {str, dict} and all(isinstance(v, str) or is_base64(v) for v in leaves)
-        )
+        return kinds <= {str} or (kinds <= {str, dict} and all(isinstance(v, str) or is_base64(v) for v in leaves))
     return kinds <= ({bool} if dtype.name == "bool" else set())
 
 
@@ -127,8 +125,7 @@ def _check_list(item: list[JsonValue], level: int, shape: list[int]) -> None:
         raise invalid_argument(f"Encountered list at unexpected level: {level} expected < {len(shape)}")
     if len(item) != shape[level]:
         raise invalid_argument(
-            f"Encountered list at unexpected size: {len(item)} at level: {level}"
-            f" expected size: {shape[level]}"
+            f"Encountered list at unexpected size: {len(item)} at level: {level} expected size: {shape[level]}"
         )
 
 
@@ -150,9 +147,7 @@ def check_leaf(value: JsonValue, dtype: DType) -> None:
             decode_base64(value)
         fits = isinstance(value, (str, dict))
     else:
-        raise StatusError(
-            Code.UNIMPLEMENTED, f"Conversion of JSON Value: {show_value(value)} to type: {dtype.name}"
-        )
+        raise StatusError(Code.UNIMPLEMENTED, f"Conversion of JSON Value: {show_value(value)} to type: {dtype.name}")
     if not fits:
         raise invalid_argument(
             f"JSON Value: {show_value(value)} Type: {type_name(value)} is not of expected type: {dtype.name}"
@@ -199,8 +194,7 @@ def _pack_integers(leaves: Sequence[JsonValue], dtype: DType) -> np.ndarray:
 def _pack_strings(leaves: Sequence[JsonValue], dtype: DType) -> np.ndarray:
     strings = np.empty(len(leaves), dtype.numpy)
     strings[:] = [
-        leaf.encode("utf-8", "surrogateescape") if isinstance(leaf, str) else decode_base64(leaf)
-        for leaf in leaves
+        leaf.encode("utf-8", "surrogateescape") if isinstance(leaf, str) else decode_base64(leaf) for leaf in leaves
     ]
     return strings
 

@@ -54,9 +54,7 @@ def parse_document(body: bytes) -> tuple[dict[str, JsonValue], str]:
         raise invalid_argument(f"JSON Value: {show_value(document)} Is not object")
     signature_name = document.get("signature_name", "")
     if not isinstance(signature_name, str):
-        raise document_error(
-            document, "not formatted correctly. 'signature_name' key must be a string value."
-        )
+        raise document_error(document, "not formatted correctly. 'signature_name' key must be a string value.")
     return document, signature_name
 
 
@@ -200,9 +198,7 @@ def _decode_named_rows(rows: list[JsonValue], infos: Mapping[str, DType]) -> dic
     return {alias: column.array() for alias, column in columns.items()}
 
 
-def _decode_regular_named_rows(
-    rows: list[JsonValue], infos: Mapping[str, DType]
-) -> dict[str, np.ndarray] | None:
+def _decode_regular_named_rows(rows: list[JsonValue], infos: Mapping[str, DType]) -> dict[str, np.ndarray] | None:
     keys = infos.keys()
     named = [row for row in rows if isinstance(row, dict) and row.keys() == keys and not is_base64(row)]
     if len(named) != len(rows):
@@ -264,9 +260,7 @@ def _row_text(outputs: Mapping[str, np.ndarray], dtypes: Mapping[str, DType]) ->
     rows = _count_rows(outputs)
     single = len(outputs) == 1
     columns = {
-        alias: _tensor_texts(
-            alias, array, dtypes[alias], rows=rows, level=2 if single else 3, one_line=single
-        )
+        alias: _tensor_texts(alias, array, dtypes[alias], rows=rows, level=2 if single else 3, one_line=single)
         for alias, array in outputs.items()
     }
     if not rows:
@@ -275,10 +269,7 @@ def _row_text(outputs: Mapping[str, np.ndarray], dtypes: Mapping[str, DType]) ->
         entries = "[" + ", ".join(*columns.values()) + line(1) + "]"
     else:
         inner = line(2)
-        objects = [
-            _object_text(dict(zip(columns, row, strict=True)), 2)
-            for row in zip(*columns.values(), strict=True)
-        ]
+        objects = [_object_text(dict(zip(columns, row, strict=True)), 2) for row in zip(*columns.values(), strict=True)]
         entries = "[" + inner + f",{inner}".join(objects) + line(1) + "]"
     return f'{{\n    "predictions": {entries}\n}}'
 
@@ -289,8 +280,6 @@ def _count_rows(outputs: Mapping[str, np.ndarray]) -> int:
         if array.ndim == 0:
             raise invalid_argument(f"Tensor name: {alias} has no shape information ")
         if rows is not None and len(array) != rows:
-            raise invalid_argument(
-                f"Tensor name: {alias} has inconsistent batch size: {len(array)} expecting: {rows}"
-            )
+            raise invalid_argument(f"Tensor name: {alias} has inconsistent batch size: {len(array)} expecting: {rows}")
         rows = len(array)
     return rows or 0

@@ -125,7 +125,9 @@ def _fill(values: np.ndarray, dtype: np.dtype, count: int) -> np.ndarray:
 
 
 def _strings(proto: Any, count: int) -> np.ndarray:
-    values = _strings_of_content(proto.tensor_content, count) if proto.tensor_content else list(proto.string_val)[:count]
+    values = (
+        _strings_of_content(proto.tensor_content, count) if proto.tensor_content else list(proto.string_val)[:count]
+    )
     flat = np.empty(count, object)
     flat[:] = values[-1] if values else b""
     flat[: len(values)] = values

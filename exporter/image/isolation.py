@@ -22,7 +22,7 @@ def read_images(image: Any, recipe: Recipe) -> tuple[Any, Any, Any]:
         ok: bool [batch].
         error: string [batch], empty where `ok` is true.
     """
-    return tf.map_fn(
+    found, ok, error = tf.map_fn(
         lambda text: _read_image(text, recipe),
         image,
         fn_output_signature=(
@@ -31,6 +31,7 @@ def read_images(image: Any, recipe: Recipe) -> tuple[Any, Any, Any]:
             tf.TensorSpec([], tf.string),
         ),
     )
+    return found, ok, error
 
 
 def _read_image(text: Any, recipe: Recipe) -> tuple[Any, Any, Any]:
@@ -56,7 +57,9 @@ def explain(text: Any) -> Any:
             (spelling.is_image(text), lambda: _damaged()),
             (spelling.is_base64(text), lambda: _explain_file(tf.io.decode_base64(spelling.to_web_safe(text)))),
         ],
-        default=lambda: tf.strings.join(["neither base64 nor an image file we know: it begins with ", _first_bytes(text)]),
+        default=lambda: tf.strings.join(
+            ["neither base64 nor an image file we know: it begins with ", _first_bytes(text)]
+        ),
         exclusive=False,
     )
 

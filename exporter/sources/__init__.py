@@ -40,9 +40,7 @@ def read_network(model: str) -> Network:
     for source in _SOURCES:
         if source.matches(model):
             return source.read(model)
-    raise SourceError(
-        f"model {model!r} is not known; allowed are {'; '.join(source.FORM for source in _SOURCES)}"
-    )
+    raise SourceError(f"model {model!r} is not known; allowed are {'; '.join(source.FORM for source in _SOURCES)}")
 
 
 __all__ = ["Network", "Source", "read_network"]

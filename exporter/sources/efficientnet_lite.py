@@ -96,9 +96,7 @@ def _block(tensor: Any, name: str, *, stage: _Stage, stride: int, filters: int) 
     """One inverted residual: expand, depthwise, project; nothing activates the projection."""
     entered, channels = tensor, tensor.shape[-1]
     if stage.expansion != 1:
-        tensor = layers.Conv2D(channels * stage.expansion, 1, use_bias=False, name=f"{name}_expand_conv")(
-            tensor
-        )
+        tensor = layers.Conv2D(channels * stage.expansion, 1, use_bias=False, name=f"{name}_expand_conv")(tensor)
         tensor = _normalise(tensor, f"{name}_expand")
     tensor = layers.DepthwiseConv2D(
         stage.kernel, stride, padding="same", use_bias=False, name=f"{name}_depthwise_conv"
@@ -106,9 +104,7 @@ def _block(tensor: Any, name: str, *, stage: _Stage, stride: int, filters: int) 
     tensor = _normalise(tensor, f"{name}_depthwise")
     tensor = layers.Conv2D(filters, 1, use_bias=False, name=f"{name}_project_conv")(tensor)
     tensor = _normalise(tensor, f"{name}_project", activate=False)
-    return (
-        layers.Add(name=f"{name}_add")([tensor, entered]) if stride == 1 and channels == filters else tensor
-    )
+    return layers.Add(name=f"{name}_add")([tensor, entered]) if stride == 1 and channels == filters else tensor
 
 
 def build(variant: int, *, classes: int = 1000) -> keras.Model:
@@ -184,15 +180,11 @@ def load_weights(model: keras.Model, tensors: Mapping[str, np.ndarray]) -> None:
                 raise SourceError(f'the checkpoint has no tensor "{name}", which {model.name} needs')
             expected = tuple(variable.shape[axes.index(axis)] for axis in range(len(axes)))
             if tensors[name].shape != expected:
-                raise SourceError(
-                    f'tensor "{name}" has shape {tensors[name].shape}; {model.name} needs {expected}'
-                )
+                raise SourceError(f'tensor "{name}" has shape {tensors[name].shape}; {model.name} needs {expected}')
             unused.discard(name)
             values.append((variable, tensors[name].transpose(axes)))
     if unused:
-        raise SourceError(
-            f'the checkpoint has tensors that {model.name} has not: "{min(unused)}" of {len(unused)}'
-        )
+        raise SourceError(f'the checkpoint has tensors that {model.name} has not: "{min(unused)}" of {len(unused)}')
     for variable, value in values:
         variable.assign(value)
 
@@ -214,9 +206,7 @@ def _checkpoint_path(variant: int) -> Path:
     folder = Path(spec.submodule_search_locations[0]) / "models"
     found = [(path, match[1]) for path in folder.glob("*.pth") if (match := pattern.fullmatch(path.name))]
     if len(found) != 1:
-        raise SourceError(
-            f"package {package} should hold one file of weights in models/, and has {len(found)}"
-        )
+        raise SourceError(f"package {package} should hold one file of weights in models/, and has {len(found)}")
     path, claimed = found[0]
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     if not digest.startswith(claimed):

@@ -34,9 +34,7 @@ def read(model: str) -> Network:
     except (ImportError, AttributeError) as error:
         raise SourceError(f"model {model!r} cannot be imported: {error}") from error
     if not callable(found):
-        raise SourceError(
-            f"model {model!r} is a {type(found).__name__}; allowed is a callable without arguments"
-        )
+        raise SourceError(f"model {model!r} is a {type(found).__name__}; allowed is a callable without arguments")
     try:
         made = found()
     except Exception as error:  # it is the user's code

@@ -178,9 +178,7 @@ class _Machine:
             # Only the state_dict's own `_metadata` comes this way, and it holds no tensors.
             stack.pop()
         elif name not in ("PROTO", "STOP"):
-            raise CheckpointError(
-                f"the pickle has the instruction {name}, which torch does not write in a state_dict"
-            )
+            raise CheckpointError(f"the pickle has the instruction {name}, which torch does not write in a state_dict")
 
     def _pop(self, count: int) -> list[Any]:
         if len(self.stack) < count:
@@ -254,11 +252,7 @@ def _read_legacy(content: bytes) -> Any:
         raise CheckpointError("the file was not written by a little-endian machine")
     top = _Machine(storages).run(stream)
     keys = _Machine({}).run(stream)
-    if (
-        type(keys) is not list
-        or any(type(key) is not str for key in keys)
-        or sorted(keys) != sorted(storages)
-    ):
+    if type(keys) is not list or any(type(key) is not str for key in keys) or sorted(keys) != sorted(storages):
         raise CheckpointError("the file's list of storages differs from those that its tensors need")
     for key in keys:
         storage = storages[key]

@@ -1,1 +1,1 @@
-"""What requests mean, without any transport: each function takes a servable and values, and answers or raises StatusError."""
+"""What requests mean, without any transport: functions of a servable and values that answer or raise StatusError."""

@@ -60,8 +60,7 @@ def run(servable: Servable, signature: Any, examples: list[bytes], timeout_s: fl
     classes, scores = (outputs[alias].array if alias in outputs else None for alias in (_CLASSES, _SCORES))
     if classes is not None and scores is not None and classes.shape[1] != scores.shape[1]:
         raise invalid_argument(
-            "Tensors class and score should match in dim_size(1). Got "
-            f"{classes.shape[1]} vs. {scores.shape[1]}"
+            f"Tensors class and score should match in dim_size(1). Got {classes.shape[1]} vs. {scores.shape[1]}"
         )
     return Classifications(classes, scores)
 
@@ -86,13 +85,9 @@ def _check_signature(signature: Any) -> list[str]:
 def _check_output(alias: str, tensor: Tensor, wanted: str, examples: int) -> None:
     shape = tensor.array.shape
     if len(shape) != 2:
-        raise invalid_argument(
-            f"Expected Tensor shape: [batch_size num_classes] but got [{','.join(map(str, shape))}]"
-        )
+        raise invalid_argument(f"Expected Tensor shape: [batch_size num_classes] but got [{','.join(map(str, shape))}]")
     if tensor.dtype.name != wanted:
-        raise invalid_argument(
-            f"Expected {alias} Tensor of DT_{wanted.upper()}. Got: {tensor.dtype.enum_name}"
-        )
+        raise invalid_argument(f"Expected {alias} Tensor of DT_{wanted.upper()}. Got: {tensor.dtype.enum_name}")
     if shape[0] != examples:
         raise invalid_argument(f"Expected {alias} output batch size of {examples}. Got: {shape[0]}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import zip_longest
 from typing import Any
 
 from serving.data_plane import classify, model, predict
@@ -58,14 +59,10 @@ class Handlers:
             classes, scores = classify.run(servable, signature, _examples(request.input), timeout_s)
             response = schema.ClassificationResponse()
             _fill_spec(response.model_spec, servable, request.model_spec.signature_name)
-        rows, columns = (classes if classes is not None else scores).shape
-        for row in range(rows):
+        for labels, row in zip_longest([] if classes is None else classes, [] if scores is None else scores):
             result = response.result.classifications.add()
-            for column in range(columns):
-                result.classes.add(
-                    label=classes[row, column] if classes is not None else "",
-                    score=scores[row, column] if scores is not None else 0.0,
-                )
+            for label, score in zip_longest(() if labels is None else labels, () if row is None else row):
+                result.classes.add(label=label or b"", score=score or 0.0)
         return response
 
     def metadata(self, request: Any, timeout_s: float | None) -> Any:  # noqa: ARG002 - every call takes a limit

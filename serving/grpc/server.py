@@ -68,7 +68,7 @@ def channel_arguments(text: str) -> dict[str, int | str]:
     return arguments
 
 
-class _Methods(grpc.GenericRpcHandler):  # type: ignore[misc]
+class _Methods(grpc.GenericRpcHandler):
     def __init__(self, calls: dict[str, Call]) -> None:
         self._handlers = {
             METHODS[name].path: grpc.unary_unary_rpc_method_handler(_answering(METHODS[name], call))
@@ -97,7 +97,9 @@ def _answering(method: Method, call: Call) -> Callable[[bytes, Any], bytes]:
         except Exception:
             request_id = uuid.uuid4().hex
             logger.exception("%s failed, request %s", method.path, request_id)
-            context.abort(grpc.StatusCode.INTERNAL, f"internal error; the server's log knows it as request {request_id}")
+            context.abort(
+                grpc.StatusCode.INTERNAL, f"internal error; the server's log knows it as request {request_id}"
+            )
         return answered
 
     return answer

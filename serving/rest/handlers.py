@@ -120,9 +120,7 @@ class Handlers:
             signature = _find_signature(servable, spec.signature_name)
             infos = {alias: dtypes.of_number(info.dtype) for alias, info in signature.inputs.items()}
             arrays, row_format = predict_json.decode_inputs(parsed.document, infos, spec.signature_name)
-            feeds = {
-                signature.inputs[alias].name: Tensor(array, infos[alias]) for alias, array in arrays.items()
-            }
+            feeds = {signature.inputs[alias].name: Tensor(array, infos[alias]) for alias, array in arrays.items()}
             aliases = sorted(signature.outputs)
             outputs = predict.run(servable, signature, feeds, aliases, self._timeout_s)
         return predict_json.encode_outputs(
@@ -137,9 +135,7 @@ class Handlers:
             raise StatusError(Code.UNIMPLEMENTED, "regress is not served by the embedded engine")
         with self._registry.acquire(spec) as servable:
             signature = classify.find_signature(servable, signature_name)
-            return example_json.encode_classifications(
-                *classify.run(servable, signature, examples, self._timeout_s)
-            )
+            return example_json.encode_classifications(*classify.run(servable, signature, examples, self._timeout_s))
 
     def _status(self, spec: Any) -> bytes:
         return status_json.encode_status(model.status(self._registry, spec))
@@ -185,5 +181,3 @@ def _unpacked(request: Request) -> bytes:
 def _page(status: int, title: str) -> Answer:
     body = f"<HTML><HEAD>\n<TITLE>{status} {title}</TITLE>\n</HEAD><BODY>\n<H1>{title}</H1>\n</BODY></HTML>\n"
     return Answer(status, body.encode(), "text/html")
-
-

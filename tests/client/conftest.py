@@ -73,10 +73,7 @@ def signature_of(inputs: Mapping[str, str], outputs: Mapping[str, str]) -> dict[
 
     def tensors(names: Mapping[str, str]) -> dict[str, Any]:
         shape = {"dim": [{"size": "-1", "name": ""}], "unknown_rank": False}
-        return {
-            alias: {"dtype": dtype, "tensor_shape": shape, "name": f"{alias}:0"}
-            for alias, dtype in names.items()
-        }
+        return {alias: {"dtype": dtype, "tensor_shape": shape, "name": f"{alias}:0"} for alias, dtype in names.items()}
 
     return {
         "inputs": tensors(inputs),
@@ -144,9 +141,7 @@ MODELS = {
         run_half_plus_two,
         {"stable": 2, "a b": 3},
     ),
-    "a/b:c": Model(
-        {"serving_default": signature_of({"x": "DT_FLOAT"}, {"y": "DT_FLOAT"})}, run_half_plus_two
-    ),
+    "a/b:c": Model({"serving_default": signature_of({"x": "DT_FLOAT"}, {"y": "DT_FLOAT"})}, run_half_plus_two),
     "efficientnet_lite0": Model(
         {
             "serving_default": signature_of({"image": "DT_STRING"}, {"output_0": "DT_STRING"}),
@@ -227,9 +222,7 @@ class Peer:
     def status(self, name: str, version: int | None) -> dict[str, Any]:
         self.find(name, None, None)
         rows = STATUS["model_version_status"]
-        return {
-            "model_version_status": [row for row in rows if version is None or int(row["version"]) == version]
-        }
+        return {"model_version_status": [row for row in rows if version is None or int(row["version"]) == version]}
 
 
 def grpc_handlers(peer: Peer) -> list[grpc.GenericRpcHandler]:
@@ -243,9 +236,7 @@ def grpc_handlers(peer: Peer) -> list[grpc.GenericRpcHandler]:
         signature = request.model_spec.signature_name or "serving_default"
         if signature not in model.signatures:
             raise StatusError(Code.FAILED_PRECONDITION, f'Serving signature key "{signature}" not found.')
-        outputs = model.run(
-            signature, {alias: decode_tensor(proto) for alias, proto in request.inputs.items()}
-        )
+        outputs = model.run(signature, {alias: decode_tensor(proto) for alias, proto in request.inputs.items()})
         wanted = list(request.output_filter)
         for place, alias in enumerate(wanted):
             if alias not in outputs:
@@ -351,9 +342,7 @@ def rest_handler(peer: Peer) -> type[BaseHTTPRequestHandler]:
             except ConnectionError:
                 pass  # the client did not wait for it
 
-        def document(
-            self, verb: str, body: bytes, name: str, version: int | None, label: str | None
-        ) -> dict[str, Any]:
+        def document(self, verb: str, body: bytes, name: str, version: int | None, label: str | None) -> dict[str, Any]:
             if verb == "/metadata":
                 return peer.metadata(name, version, label)
             if not verb:

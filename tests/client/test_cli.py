@@ -85,9 +85,7 @@ def test_dash_is_stdin(run: Run, whom: list[str], monkeypatch: pytest.MonkeyPatc
     assert Outcome(0, "tabby\n", "") == run(*whom, "-i", "-")
 
 
-def test_json_is_an_object_an_image(
-    run: Run, whom: list[str], photos: SimpleNamespace, transport: str
-) -> None:
+def test_json_is_an_object_an_image(run: Run, whom: list[str], photos: SimpleNamespace, transport: str) -> None:
     outcome = run(*whom, "--json", "--top-k", 1, "-i", photos.horse, "-i", photos.bad)
     named = {
         "model": "efficientnet_lite0",
@@ -144,17 +142,13 @@ def test_a_refusal_is_the_servers_words_and_exit_1(
     assert Outcome(1, "", f"{photos.horse}: {error}\n") == run(*whom, *options, "-i", photos.horse)
 
 
-def test_a_deadline_is_exit_1(
-    run: Run, whom: list[str], peer: Any, transport: str, photos: SimpleNamespace
-) -> None:
+def test_a_deadline_is_exit_1(run: Run, whom: list[str], peer: Any, transport: str, photos: SimpleNamespace) -> None:
     where = {"grpc": f"{peer.grpc_port} over gRPC", "rest": f"{peer.rest_port} over REST"}[transport]
     expected = f"{photos.horse}: no answer from 127.0.0.1:{where} within 0.2 s\n"
     assert Outcome(1, "", expected) == run(*whom, "-m", "slow", "-s", "0.2", "-i", photos.horse)
 
 
-@pytest.mark.parametrize(
-    "command", [["-i", "PHOTO", "-i", "PHOTO"], ["status"], ["metadata"], ["--metadata"]], ids=str
-)
+@pytest.mark.parametrize("command", [["-i", "PHOTO", "-i", "PHOTO"], ["status"], ["metadata"], ["--metadata"]], ids=str)
 def test_no_server_is_exit_3(
     run: Run, closed_port: int, transport: str, photos: SimpleNamespace, command: list[str]
 ) -> None:
@@ -167,17 +161,13 @@ def test_no_server_is_exit_3(
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        pytest.param(
-            [], "no image was given; name one with -i PATH (- is stdin), or see --help", id="nothing to do"
-        ),
+        pytest.param([], "no image was given; name one with -i PATH (- is stdin), or see --help", id="nothing to do"),
         pytest.param(
             ["-i", "no.jpg"],
             "Invalid value for '-i' / '--image_file': File 'no.jpg' does not exist.",
             id="missing file",
         ),
-        pytest.param(
-            ["-i", "/"], "Invalid value for '-i' / '--image_file': File '/' is a directory.", id="directory"
-        ),
+        pytest.param(["-i", "/"], "Invalid value for '-i' / '--image_file': File '/' is a directory.", id="directory"),
         pytest.param(
             ["--port", "0", "status"],
             "Invalid value for '--port' (env var: 'BAKERY_CLIENT_PORT'): 0 is not in the range 1<=x<=65535.",
@@ -204,9 +194,7 @@ def test_no_server_is_exit_3(
             'version 1 and label "a" are given; give one of them',
             id="version and label",
         ),
-        pytest.param(
-            ["-m", "", "status"], "the name of a model, and a label, cannot be empty", id="empty model"
-        ),
+        pytest.param(["-m", "", "status"], "the name of a model, and a label, cannot be empty", id="empty model"),
         pytest.param(
             ["--json", "status"],
             '--json was given before "status", which asks about no image',
@@ -284,9 +272,7 @@ def test_help_ends_with_examples(run: Run) -> None:
     assert "Examples:\n    python -m client -i horse.jpg\n" in run("--help").out
 
 
-def test_a_path_that_is_not_utf_8_is_shown_with_a_replacement(
-    run: Run, whom: list[str], tmp_path: Path
-) -> None:
+def test_a_path_that_is_not_utf_8_is_shown_with_a_replacement(run: Run, whom: list[str], tmp_path: Path) -> None:
     photo = tmp_path / os.fsdecode(b"\xff.jpg")
     photo.write_bytes(b"horse")
     assert Outcome(0, f"{tmp_path}/\ufffd.jpg\tsorrel\n" * 2, "") == run(*whom, "-i", photo, "-i", photo)

@@ -84,9 +84,7 @@ def test_names_with_special_characters_arrive(connect: Connect, options: dict[st
     assert [3.0] == connect(**options).predict({"x": np.float32([2])}).outputs["y"].tolist()
 
 
-def test_outputs_have_the_same_types_and_values_over_every_transport(
-    connect: Connect, canned: SimpleNamespace
-) -> None:
+def test_outputs_have_the_same_types_and_values_over_every_transport(connect: Connect, canned: SimpleNamespace) -> None:
     outputs = connect("types").predict({"x": np.float32([1])}).outputs
     assert canned.TYPES.keys() == outputs.keys()
     for alias, expected in canned.TYPES.items():
@@ -110,9 +108,7 @@ def test_a_filter_keeps_the_outputs_it_names(connect: Connect) -> None:
     ],
     ids=["unknown", "twice"],
 )
-def test_a_wrong_filter_is_refused_in_the_same_words(
-    connect: Connect, output_filter: list[str], message: str
-) -> None:
+def test_a_wrong_filter_is_refused_in_the_same_words(connect: Connect, output_filter: list[str], message: str) -> None:
     with pytest.raises(Refused) as caught:
         connect().predict({"x": np.float32([1])}, output_filter=output_filter)
     assert (Code.INVALID_ARGUMENT, message) == (caught.value.code, caught.value.message)
@@ -151,9 +147,7 @@ def test_an_image_can_be_a_path(connect: Connect, tmp_path: Path) -> None:
     ],
     ids=["best two", "all three", "by signature", "both"],
 )
-def test_scored_labels_come_best_first(
-    connect: Connect, options: dict[str, Any], top: tuple[ScoredLabel, ...]
-) -> None:
+def test_scored_labels_come_best_first(connect: Connect, options: dict[str, Any], top: tuple[ScoredLabel, ...]) -> None:
     assert [Classification(True, None, "sorrel", top)] == connect("efficientnet_lite0").classify_images(
         [b"horse"], **options
     )
@@ -228,18 +222,14 @@ def test_a_refusal_has_the_servers_code_and_words(
     assert f"{code.name}: {message}" == str(caught.value)
 
 
-def test_an_answer_that_takes_too_long_is_deadline_exceeded(
-    connect: Connect, peer: Any, transport: str
-) -> None:
+def test_an_answer_that_takes_too_long_is_deadline_exceeded(connect: Connect, peer: Any, transport: str) -> None:
     name, port = {"grpc": ("gRPC", peer.grpc_port), "rest": ("REST", peer.rest_port)}[transport]
     with pytest.raises(DeadlineExceeded) as caught:
         connect("slow", timeout_s=0.2).predict({"x": np.float32([1])})
     assert f"no answer from 127.0.0.1:{port} over {name} within 0.2 s" == str(caught.value)
 
 
-def test_a_server_that_is_down_is_reported_at_once(
-    connect: Connect, closed_port: int, transport: str
-) -> None:
+def test_a_server_that_is_down_is_reported_at_once(connect: Connect, closed_port: int, transport: str) -> None:
     """The second ask too, although a gRPC channel then backs off."""
     asking = connect(target=f"127.0.0.1:{closed_port}", timeout_s=60.0)
     name = {"grpc": "gRPC", "rest": "REST"}[transport]
@@ -264,22 +254,14 @@ def test_asking_a_closed_client_is_a_runtime_error(connect: Connect) -> None:
         pytest.param({"target": "http://x"}, 'target "http://x" is no address; it is HOST or', id="URL"),
         pytest.param({"target": ""}, 'target "" is no address', id="no target"),
         pytest.param({"target": "x:99999"}, "port 99999 is none; ports are 1 to 65535", id="port"),
-        pytest.param(
-            {"version": 1, "label": "a"}, 'version 1 and label "a" are given; give one of them', id="both"
-        ),
-        pytest.param(
-            {"version": -1}, "version -1 is none; versions are 0 to 9223372036854775807", id="version"
-        ),
+        pytest.param({"version": 1, "label": "a"}, 'version 1 and label "a" are given; give one of them', id="both"),
+        pytest.param({"version": -1}, "version -1 is none; versions are 0 to 9223372036854775807", id="version"),
         pytest.param({"model": ""}, "the name of a model, and a label, cannot be empty", id="no model"),
         pytest.param({"label": ""}, "the name of a model, and a label, cannot be empty", id="no label"),
         pytest.param({"model": "\udc80"}, "surrogates not allowed", id="not UTF-8"),
-        pytest.param(
-            {"timeout_s": 0}, "timeout_s 0 was given; it is above 0 and at most 86400", id="no time"
-        ),
+        pytest.param({"timeout_s": 0}, "timeout_s 0 was given; it is above 0 and at most 86400", id="no time"),
         pytest.param({"timeout_s": float("nan")}, "timeout_s nan was given", id="NaN"),
-        pytest.param(
-            {"transport": "amqp"}, 'transport "amqp" was given; it is "grpc" or "rest"', id="transport"
-        ),
+        pytest.param({"transport": "amqp"}, 'transport "amqp" was given; it is "grpc" or "rest"', id="transport"),
     ],
 )
 def test_arguments_that_cannot_be_asked_with_are_value_errors(options: dict[str, Any], message: str) -> None:

@@ -42,9 +42,7 @@ except SystemExit as exit:
 def run(program: str, **values: object) -> list[str]:
     """The program's lines on stdout."""
     code = program.format(heavy=set(HEAVY), **values)
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     return done.stdout.splitlines()
 
 

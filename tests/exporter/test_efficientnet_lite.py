@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from exporter.sources import efficientnet_lite
 from exporter.errors import SourceError
+from exporter.sources import efficientnet_lite
 from exporter.sources.torch_checkpoint import read_checkpoint
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -82,9 +82,7 @@ def test_output_is_a_distribution_over_1000_classes(lite0: Any) -> None:
     [(0, 224, 4_694_024, 0.945), (1, 240, 5_470_344, 0.489), (2, 260, 6_150_168, 0.876)],
     ids=["Lite0", "Lite1", "Lite2"],
 )
-def test_each_variant_loads_and_recognises_coffee(
-    variant: int, size: int, parameters: int, espresso: float
-) -> None:
+def test_each_variant_loads_and_recognises_coffee(variant: int, size: int, parameters: int, espresso: float) -> None:
     """Parameters are counted with batch-norm statistics."""
     model = efficientnet_lite.load(variant)
     assert size == efficientnet_lite.SIZES[variant]

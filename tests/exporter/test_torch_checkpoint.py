@@ -53,9 +53,7 @@ def storage(key: str = "0", kind: str = "Float", length: int = 6, module: str = 
     return sequence(*record) + b"Q"
 
 
-def tensor(
-    shape: tuple[int, ...], strides: tuple[int, ...], *, offset: int = 0, of: bytes | None = None
-) -> bytes:
+def tensor(shape: tuple[int, ...], strides: tuple[int, ...], *, offset: int = 0, of: bytes | None = None) -> bytes:
     arguments = (
         of or storage(),
         number(offset),
@@ -172,11 +170,7 @@ def test_arrays_cannot_be_written(read: Read) -> None:
 
 def test_parameters_metadata_and_memo_are_understood(read: Read) -> None:
     """What torch's own writer adds: memoised objects, `_metadata` set by BUILD, and wrapped parameters."""
-    wrapped = (
-        b"ctorch._utils\n_rebuild_parameter\n"
-        + sequence(tensor((2,), (1,)), b"\x88", EMPTY_ORDERED_DICT)
-        + b"R"
-    )
+    wrapped = b"ctorch._utils\n_rebuild_parameter\n" + sequence(tensor((2,), (1,)), b"\x88", EMPTY_ORDERED_DICT) + b"R"
     again = tensor((2,), (1,), offset=4, of=b"h\x01")
     of = storage() + b"q\x01"
     entries = text("a") + wrapped.replace(storage(), of) + text("b") + again
@@ -213,9 +207,7 @@ HUGE = 2**40
 
 
 def nested_key(depth: int) -> bytes:
-    return number(0) + b"".join(
-        b"q" + bytes([level]) + b"h" + bytes([level]) + b"\x86" for level in range(depth)
-    )
+    return number(0) + b"".join(b"q" + bytes([level]) + b"h" + bytes([level]) + b"\x86" for level in range(depth))
 
 
 HOSTILE = {
@@ -257,9 +249,7 @@ HOSTILE = {
     "tensor of no storage": (state_dict(x=tensor((6,), (1,), of=b"N")), "wrong types"),
     "persistent id of nothing": (state_dict(x=b"NQ"), "not one that torch writes"),
     "storage that is a view": (
-        state_dict(
-            x=tensor((6,), (1,), of=storage()[:-3] + sequence(text("1"), number(0), number(6)) + b"tQ")
-        ),
+        state_dict(x=tensor((6,), (1,), of=storage()[:-3] + sequence(text("1"), number(0), number(6)) + b"tQ")),
         "views of others",
     ),
     "parameter without a tensor": (
@@ -286,9 +276,7 @@ HOSTILE = {
 
 @both_containers
 @pytest.mark.parametrize(("top", "says"), HOSTILE.values(), ids=HOSTILE)
-def test_hostile_pickles_are_refused_without_allocating(
-    read: Read, write: Writer, top: bytes, says: str
-) -> None:
+def test_hostile_pickles_are_refused_without_allocating(read: Read, write: Writer, top: bytes, says: str) -> None:
     content = write(top, _0=SIX) if b"storage" in top else write(top)
     tracemalloc.start()
     try:

@@ -21,9 +21,7 @@ def strings(*items: object) -> np.ndarray:
 NUMBERS = [
     pytest.param(np.array([1.0, -0.0], np.float32), "[1.0,-0.0]", id="float"),
     pytest.param(np.array([0.1, 1e300]), "[0.1,1e+300]", id="double"),
-    pytest.param(
-        np.array([np.nan, np.inf, -np.inf], np.float32), "[NaN,Infinity,-Infinity]", id="non-finite"
-    ),
+    pytest.param(np.array([np.nan, np.inf, -np.inf], np.float32), "[NaN,Infinity,-Infinity]", id="non-finite"),
     pytest.param(np.array([-128, 127], np.int8), "[-128,127]", id="int8"),
     pytest.param(np.array([0, 255], np.uint8), "[0,255]", id="uint8"),
     pytest.param(np.array([[-32768], [32767]], np.int16), "[[-32768],[32767]]", id="int16"),
@@ -88,9 +86,7 @@ def test_types_that_servers_do_not_read_from_json_are_refused(dtype: type) -> No
 def test_an_object_that_is_no_string_is_refused() -> None:
     with pytest.raises(StatusError) as caught:
         encode_request({"x": strings(b"a", None)}, "s")
-    assert (
-        'an element of the string input "x" is NoneType; supported are bytes and str' == caught.value.message
-    )
+    assert 'an element of the string input "x" is NoneType; supported are bytes and str' == caught.value.message
 
 
 @pytest.mark.parametrize(
@@ -127,17 +123,11 @@ def test_a_float_beyond_its_range_becomes_infinite() -> None:
         pytest.param(b"", "float", "the answer is not JSON: ", id="empty"),
         pytest.param(b"[" * 500_000, "float", "the answer is not JSON: ", id="deep"),
         pytest.param(b"[1]", "float", 'the answer is no JSON object with "outputs"', id="list"),
-        pytest.param(
-            b'{"predictions": [1]}', "float", 'the answer is no JSON object with "outputs"', id="row format"
-        ),
+        pytest.param(b'{"predictions": [1]}', "float", 'the answer is no JSON object with "outputs"', id="row format"),
         pytest.param(b'{"outputs": ["1"]}', "float", 'output "y" does not hold values of float: ', id="text"),
-        pytest.param(
-            b'{"outputs": [null]}', "float", 'output "y" does not hold values of float: ', id="null"
-        ),
+        pytest.param(b'{"outputs": [null]}', "float", 'output "y" does not hold values of float: ', id="null"),
         pytest.param(b'{"outputs": [[1], 2]}', "float", 'output "y" does not hold values of ', id="ragged"),
-        pytest.param(
-            b'{"outputs": [1.5]}', "int32", 'output "y" does not hold values of int32: ', id="fraction"
-        ),
+        pytest.param(b'{"outputs": [1.5]}', "int32", 'output "y" does not hold values of int32: ', id="fraction"),
         pytest.param(b'{"outputs": [300]}', "int8", 'output "y" does not hold values of int8: ', id="range"),
         pytest.param(b'{"outputs": [-1]}', "uint64", 'output "y" does not hold values of ', id="negative"),
         pytest.param(b'{"outputs": [1]}', "bool", 'output "y" does not hold values of bool: ', id="number"),

@@ -1,7 +1,5 @@
 """REST Classify and Regress: JSON objects to tf.Example, and the text of the answers."""
 
-# ruff: noqa: SIM300 -- the expected value stands on the left
-
 from __future__ import annotations
 
 import math
@@ -54,8 +52,7 @@ ERRORS = {
     "no-object": ("[]", "JSON Value: [] Is not object"),
     "no-examples": (
         '{"a": 1}',
-        "JSON Value: {\n    \"a\": 1\n} When method is classify, key 'examples' is expected and was"
-        " not found",
+        "JSON Value: {\n    \"a\": 1\n} When method is classify, key 'examples' is expected and was not found",
     ),
     "no-list": (
         '{"examples": 1}',
@@ -118,9 +115,7 @@ SCORES = np.array([[1.5, 3], [np.nan, 0.1]], np.float32)
         pytest.param(None, SCORES, b'[["", 1.5], ["", 3.0]], [["", NaN], ["", 0.1]]', id="without-classes"),
     ],
 )
-def test_classifications_are_pairs(
-    classes: np.ndarray | None, scores: np.ndarray | None, expected: bytes
-) -> None:
+def test_classifications_are_pairs(classes: np.ndarray | None, scores: np.ndarray | None, expected: bytes) -> None:
     assert b'{\n    "results": [' + expected + b"\n    ]\n}" == encode_classifications(classes, scores)
 
 

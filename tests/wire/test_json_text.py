@@ -1,7 +1,5 @@
 """The JSON reader: what it reads beyond JSON, what it refuses and where, how errors show values."""
 
-# ruff: noqa: SIM300 -- the expected value stands on the left
-
 from __future__ import annotations
 
 import math

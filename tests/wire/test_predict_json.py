@@ -1,7 +1,5 @@
 """REST Predict bodies: documents to arrays, their refusals, and arrays to the text of the answer."""
 
-# ruff: noqa: SIM300 -- the expected value stands on the left
-
 from __future__ import annotations
 
 import json
@@ -203,9 +201,7 @@ def test_named_rows_and_columns_give_the_same_arrays() -> None:
     rows, _ = decode(b'{"instances": [{"a": [1], "b": 2}, {"b": 3, "a": [4.5], "a": 0}]}', TWO)
     columns, _ = decode(b'{"inputs": {"a": [[1], [4.5]], "b": [2, 3], "other": null}}', TWO)
     for arrays in (rows, columns):
-        assert {"a": [[1.0], [4.5]], "b": [2, 3]} == {
-            alias: array.tolist() for alias, array in arrays.items()
-        }
+        assert {"a": [[1.0], [4.5]], "b": [2, 3]} == {alias: array.tolist() for alias, array in arrays.items()}
 
 
 def test_row_of_one_input_may_be_named() -> None:
@@ -249,8 +245,7 @@ ROW_ERRORS = {
     "key-too-many": (
         ONE,
         '[{"x": 1.0, "z": 2}]',
-        FAILED + "0 key: z of 'instances' list. Error: INVALID_ARGUMENT: JSON object: does not have named"
-        " input: z",
+        FAILED + "0 key: z of 'instances' list. Error: INVALID_ARGUMENT: JSON object: does not have named input: z",
     ),
     "key-too-few": (
         TWO,
@@ -386,9 +381,7 @@ ENCODE_ERRORS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("outputs", "row_format", "expected"), list(ENCODE_ERRORS.values()), ids=list(ENCODE_ERRORS)
-)
+@pytest.mark.parametrize(("outputs", "row_format", "expected"), list(ENCODE_ERRORS.values()), ids=list(ENCODE_ERRORS))
 def test_outputs_that_cannot_be_written(
     outputs: dict[str, tuple[str, object]], row_format: bool, expected: str
 ) -> None:

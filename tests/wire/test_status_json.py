@@ -1,7 +1,5 @@
 """REST answers for errors, model status and model metadata."""
 
-# ruff: noqa: SIM300 -- the expected value stands on the left
-
 from __future__ import annotations
 
 import json
@@ -16,9 +14,7 @@ from wire.status_json import encode_error, encode_metadata, encode_status
     ("message", "expected"),
     [
         pytest.param("no", b'{\n    "error": "no"\n}', id="plain"),
-        pytest.param(
-            'a "b"\n\x00é', b'{\n    "error": "a \\"b\\"\\n\\u0000' + "é".encode() + b'"\n}', id="escaped"
-        ),
+        pytest.param('a "b"\n\x00é', b'{\n    "error": "a \\"b\\"\\n\\u0000' + "é".encode() + b'"\n}', id="escaped"),
         pytest.param("\udcff", b'{\n    "error": "' + "\ufffd".encode() + b'"\n}', id="not-utf-8"),
     ],
 )
@@ -78,6 +74,4 @@ def test_metadata_unpacks_the_signatures() -> None:
     }
     text = encode_metadata(response).decode()
     assert expected == json.loads(text)
-    assert text.startswith(
-        '{\n"model_spec":{\n "name": "m",\n "version": "123",\n "signature_name": ""\n}\n,\n'
-    )
+    assert text.startswith('{\n"model_spec":{\n "name": "m",\n "version": "123",\n "signature_name": ""\n}\n,\n')

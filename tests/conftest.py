@@ -1,0 +1,29 @@
+"""What several rooms' tests share."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+CLONE = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="session")
+def clone() -> Path:
+    """The root of the repository."""
+    return CLONE
+
+
+@pytest.fixture(scope="session")
+def lite0(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Base path of EfficientNet-Lite0 with its real weights, version 1, baked by the command a user types."""
+    root = tmp_path_factory.mktemp("lite0")
+    command = [sys.executable, "-m", "exporter", "bake", "--model", "efficientnet-lite0", "--out", str(root)]
+    subprocess.run(command, check=True, capture_output=True, timeout=240)
+    return root / "efficientnet_lite0"

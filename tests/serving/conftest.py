@@ -1,0 +1,41 @@
+"""Servers that the tests of this room share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import model_makers
+import pytest
+from server_process import ServerProcess
+
+CONFIG = """
+model_config_list {{
+  config {{ name: "half_plus_two" base_path: "{root}/half_plus_two" model_platform: "tensorflow"
+            model_version_policy {{ all {{}} }}
+            version_labels {{ key: "stable" value: 1 }} version_labels {{ key: "gone" value: 9 }} }}
+  config {{ name: "tf2" base_path: "{root}/tf2" model_platform: "tensorflow" }}
+}}
+"""
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server with half_plus_two in versions 1 (plus 2) and 3 (plus 3), labels, and a TensorFlow 2 model."""
+    root = tmp_path_factory.mktemp("models")
+    model_makers.half_plus(root / "half_plus_two", 1)
+    model_makers.half_plus(root / "half_plus_two", "00003", plus=3.0)
+    model_makers.half_plus_two_tf2(root / "tf2")
+    config = root / "models.config"
+    config.write_text(CONFIG.format(root=root))
+    flags = (f"--model_config_file={config}", "--allow_version_labels_for_unavailable_models")
+    with ServerProcess(*flags, log=root / "log") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def half_plus_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Base path of half_plus_two, version 1."""
+    base_path = tmp_path_factory.mktemp("single") / "half_plus_two"
+    model_makers.half_plus(base_path, 1)
+    return base_path

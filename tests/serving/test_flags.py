@@ -1,0 +1,68 @@
+"""The command line is read as TensorFlow's flag parser reads it."""
+
+from __future__ import annotations
+
+import pytest
+from serving import flags
+
+
+@pytest.mark.parametrize(
+    ("argument", "name", "value"),
+    [
+        pytest.param("--port=8600", "port", 8600, id="integer"),
+        pytest.param("--max_num_load_retries=-3", "max_num_load_retries", -3, id="negative"),
+        pytest.param("--enable_batching", "enable_batching", True, id="bare boolean"),
+        pytest.param("--enable_batching=true", "enable_batching", True, id="true"),
+        pytest.param("--enable_model_warmup=false", "enable_model_warmup", False, id="false"),
+        pytest.param("--model_name=a=b", "model_name", "a=b", id="text with an equals sign"),
+        pytest.param("--model_name=", "model_name", "", id="empty text"),
+        pytest.param("--per_process_gpu_memory_fraction=0.5", "per_process_gpu_memory_fraction", 0.5, id="float"),
+    ],
+)
+def test_a_known_flag_sets_its_value(argument: str, name: str, value: flags.Value) -> None:
+    parsed = flags.parse([argument])
+    assert value == parsed.values[name]
+    assert {name} == parsed.given
+    assert parsed.unknown is None
+
+
+def test_defaults_are_the_real_servers() -> None:
+    """CONTRACT of tensorflow_model_server: gRPC on 8500, no REST, model `default`, a look every second."""
+    parsed = flags.parse([])
+    assert (8500, 0, "default", 1) == tuple(
+        parsed.values[name] for name in ("port", "rest_api_port", "model_name", "file_system_poll_wait_seconds")
+    )
+    assert parsed.given == frozenset()
+
+
+def test_the_last_occurrence_wins() -> None:
+    assert flags.parse(["--port=1", "--port=2"]).integer("port") == 2
+
+
+@pytest.mark.parametrize("argument", ["-port=1", "foo", "--port", "--nosuch=1", "--nosuch", "--help"])
+def test_an_unknown_argument_is_named_and_passed_over(argument: str) -> None:
+    parsed = flags.parse([argument, "--port=9", "second"])
+    assert argument == parsed.unknown
+    assert parsed.integer("port") == 9
+
+
+def test_two_dashes_end_the_flags() -> None:
+    assert flags.parse(["--", "--port=1", "more"]) == flags.parse([])
+
+
+@pytest.mark.parametrize(
+    "argument",
+    ["--port=abc", "--port=", "--port=1.0", "--port=0x10", "--port= 1", "--enable_batching=yes", "--enable_batching=1"],
+)
+def test_a_value_that_does_not_parse_is_refused(argument: str) -> None:
+    name, _, value = argument.removeprefix("--").partition("=")
+    with pytest.raises(flags.FlagError, match=f"^Couldn't interpret value {value} for flag {name}\\.$"):
+        flags.parse([argument])
+
+
+def test_usage_names_every_flag_and_what_has_no_effect() -> None:
+    usage = flags.usage("server")
+    assert usage.startswith("usage: server\nFlags:\n\t--port=8500")
+    assert sorted(flags.FLAGS) == sorted(line.split("=")[0][3:] for line in usage.splitlines()[2:])
+    line = next(line for line in usage.splitlines() if "--mixed_precision" in line)
+    assert line.endswith("(without effect in the embedded engine)")

@@ -1,0 +1,86 @@
+"""Tiny SavedModels whose answers can be done in the head."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import tensorflow as tf
+
+tf1 = tf.compat.v1
+Tensors = dict[str, tf.Tensor]
+
+
+def _signature(inputs: Tensors, outputs: Tensors, method: str = "predict") -> object:
+    info = tf1.saved_model.build_tensor_info
+    return tf1.saved_model.build_signature_def(
+        {alias: info(tensor) for alias, tensor in inputs.items()},
+        {alias: info(tensor) for alias, tensor in outputs.items()},
+        f"tensorflow/serving/{method}",
+    )
+
+
+def half_plus(base_path: Path, version: int | str, plus: float = 2.0, tags: tuple[str, ...] = ("serve",)) -> Path:
+    """A version that answers x / 2 + `plus`, with TensorFlow 1's means; it appears in one step.
+
+    Signatures: serving_default (x float [batch] → y), two (a, b → sum, diff), text (s string → t, t_bytes),
+    slow (n int32 → v, after n steps), classify (inputs → classes, scores), none (no inputs → c).
+    """
+    staged = base_path / f"{version}.staged"
+    base_path.mkdir(parents=True, exist_ok=True)
+    with tf.Graph().as_default(), tf1.Session() as session:
+        half, added = tf.Variable(0.5, name="half"), tf.Variable(plus, name="added")
+        x = tf1.placeholder(tf.float32, [None], "x")
+        a, b = tf1.placeholder(tf.float32, [None], "a"), tf1.placeholder(tf.float32, [None], "b")
+        s = tf1.placeholder(tf.string, [None], "s")
+        n = tf1.placeholder(tf.int32, [], "n")
+        examples = tf1.placeholder(tf.string, [None], "examples")
+        value = tf1.parse_example(examples, {"x": tf1.FixedLenFeature([1], tf.float32)})["x"]
+        steps = tf1.while_loop(
+            lambda i, v: i < n,
+            lambda i, v: (i + 1, v + 1.0),
+            (tf.constant(0), tf.constant(0.0)),
+            parallel_iterations=1,
+        )[1]
+        label = tf.fill(tf.shape(value), "half")
+        signatures = {
+            "serving_default": _signature({"x": x}, {"y": tf.add(x * half, added, name="y")}),
+            "two": _signature({"a": a, "b": b}, {"sum": a + b, "diff": a - b}),
+            "text": _signature({"s": s}, {"t": tf.identity(s), "t_bytes": tf.identity(s)}),
+            "slow": _signature({"n": n}, {"v": tf.identity(steps)}),
+            "classify": _signature(
+                {"inputs": examples}, {"classes": label, "scores": value * half + added}, "classify"
+            ),
+            "none": _signature({}, {"c": tf.constant([1.5], name="c")}),
+        }
+        session.run(tf1.global_variables_initializer())
+        builder = tf1.saved_model.builder.SavedModelBuilder(str(staged))
+        builder.add_meta_graph_and_variables(session, list(tags), signature_def_map=signatures)
+        builder.save()
+    return staged.rename(base_path / str(version))
+
+
+def half_plus_two_tf2(base_path: Path, version: int = 1) -> Path:
+    """The same sum with TensorFlow 2's means: x float [batch] → output_0."""
+
+    class HalfPlusTwo(tf.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.half, self.two = tf.Variable(0.5), tf.Variable(2.0)
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, name="x")])
+        def serve(self, x: tf.Tensor) -> tf.Tensor:
+            return x * self.half + self.two
+
+    module = HalfPlusTwo()
+    path = base_path / str(version)
+    tf.saved_model.save(module, str(path), signatures={"serving_default": module.serve})
+    return path
+
+
+def broken(base_path: Path, version: int) -> Path:
+    """A version whose variables are gone."""
+    path = half_plus(base_path.parent / "whole", version)
+    shutil.rmtree(path / "variables")
+    base_path.mkdir(parents=True, exist_ok=True)
+    return path.rename(base_path / str(version))

@@ -1,0 +1,128 @@
+"""One table of (array, TensorProto) drives both directions of the codec."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from wire import dtypes, schema, tensors
+from wire.status import StatusError
+
+
+def proto(dtype: str, shape: list[int], **values: Any) -> Any:
+    message = schema.TensorProto(dtype=dtypes.BY_NAME[dtype].number, **values)
+    message.tensor_shape.SetInParent()
+    for size in shape:
+        message.tensor_shape.dim.add(size=size)
+    return message
+
+
+def objects(*items: bytes) -> np.ndarray:
+    return np.array(items, object)
+
+
+TABLE = [
+    ("float", np.array([[1.5, -2.0]], np.float32), [1, 2], {"float_val": [1.5, -2.0]}),
+    ("double", np.array(0.1), [], {"double_val": [0.1]}),
+    ("half", np.array([1.5], np.float16), [1], {"half_val": [0x3E00]}),
+    ("bfloat16", np.array([1.5], ml_dtypes.bfloat16), [1], {"half_val": [0x3FC0]}),
+    ("float8_e5m2", np.array([1.5, -2], ml_dtypes.float8_e5m2), [2], {"float8_val": b"\x3e\xc0"}),
+    ("float8_e4m3fn", np.array([1.5], ml_dtypes.float8_e4m3fn), [1], {"float8_val": b"\x3c"}),
+    ("int8", np.array([-128, 127], np.int8), [2], {"int_val": [-128, 127]}),
+    ("uint8", np.array([255], np.uint8), [1], {"int_val": [255]}),
+    ("int16", np.array([-32768], np.int16), [1], {"int_val": [-32768]}),
+    ("uint16", np.array([65535], np.uint16), [1], {"int_val": [65535]}),
+    ("int32", np.array([2**31 - 1], np.int32), [1], {"int_val": [2**31 - 1]}),
+    ("uint32", np.array([2**32 - 1], np.uint32), [1], {"uint32_val": [2**32 - 1]}),
+    ("int64", np.array([-(2**63)], np.int64), [1], {"int64_val": [-(2**63)]}),
+    ("uint64", np.array([2**64 - 1], np.uint64), [1], {"uint64_val": [2**64 - 1]}),
+    ("int4", np.array([-8, 7], ml_dtypes.int4), [2], {"int_val": [-8, 7]}),
+    ("uint4", np.array([15], ml_dtypes.uint4), [1], {"int_val": [15]}),
+    ("bool", np.array([True, False]), [2], {"bool_val": [True, False]}),
+    ("complex64", np.array([1 + 2j], np.complex64), [1], {"scomplex_val": [1, 2]}),
+    ("complex128", np.array([1 - 2j]), [1], {"dcomplex_val": [1, -2]}),
+    ("string", objects(b"a\0b", b""), [2], {"string_val": [b"a\0b", b""]}),
+    ("int32", np.zeros((2, 0), np.int32), [2, 0], {}),
+]
+IDS = [f"{name} {list(shape)}" for name, _, shape, _ in TABLE]
+
+
+@pytest.mark.parametrize(("name", "array", "shape", "values"), TABLE, ids=IDS)
+def test_typed_fields_both_ways(name: str, array: np.ndarray, shape: list[int], values: dict[str, Any]) -> None:
+    assert proto(name, shape, **values) == tensors.encode_tensor(array, packed=False)
+    decoded = tensors.decode_tensor(proto(name, shape, **values))
+    assert (array.dtype, array.shape) == (decoded.dtype, decoded.shape)
+    assert array.tolist() == decoded.tolist()
+
+
+@pytest.mark.parametrize(("name", "array", "shape", "values"), TABLE, ids=IDS)
+def test_packed_content_both_ways(name: str, array: np.ndarray, shape: list[int], values: dict[str, Any]) -> None:
+    encoded = tensors.encode_tensor(array)
+    if name != "string":
+        assert proto(name, shape, tensor_content=array.tobytes()) == encoded
+    decoded = tensors.decode_tensor(encoded)
+    assert (array.dtype, array.tolist()) == (decoded.dtype, decoded.tolist())
+
+
+@pytest.mark.parametrize(
+    ("array", "expected"),
+    [
+        pytest.param(np.array([1, 2], ">i4"), np.array([1, 2], np.int32), id="big-endian"),
+        pytest.param(np.arange(6.0).reshape(2, 3).T, np.array([[0.0, 3], [1, 4], [2, 5]]), id="transposed"),
+        pytest.param(np.arange(6)[::2], np.array([0, 2, 4]), id="strided"),
+        pytest.param(np.array(["ä", "b"]), objects("ä".encode(), b"b"), id="text"),
+        pytest.param(np.array([b"ab", b"c"]), objects(b"ab", b"c"), id="fixed-width bytes"),
+    ],
+)
+def test_memory_layout_does_not_matter(array: np.ndarray, expected: np.ndarray) -> None:
+    decoded = tensors.decode_tensor(tensors.encode_tensor(array))
+    assert (expected.dtype, expected.tolist()) == (decoded.dtype, decoded.tolist())
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        pytest.param(proto("float", [3], float_val=[1, 2]), [1.0, 2.0, 2.0], id="filled up with the last"),
+        pytest.param(proto("float", [2]), [0.0, 0.0], id="none are zeros"),
+        pytest.param(proto("string", [2]), [b"", b""], id="none are empty strings"),
+        pytest.param(proto("string", [2], string_val=[b"x"]), [b"x", b"x"], id="strings filled up"),
+        pytest.param(proto("int32", [1], int_val=[1, 2]), [1], id="more are dropped"),
+        pytest.param(proto("int8", [1], int_val=[300]), [44], id="out of range wraps"),
+        pytest.param(proto("uint16", [1], int_val=[-1]), [65535], id="negative wraps"),
+        pytest.param(proto("float", [1], tensor_content=b"\0\0\0\0", float_val=[7]), [0.0], id="content wins"),
+        pytest.param(proto("float", [1], int_val=[7]), [0.0], id="a field of another dtype counts as none"),
+        pytest.param(proto("complex64", [1], scomplex_val=[1, 2, 3]), [1 + 2j], id="a lone number is dropped"),
+        pytest.param(proto("string", [2], tensor_content=b"\1\2abc"), [b"a", b"bc"], id="strings in content"),
+    ],
+)
+def test_decoding_follows_tensorflow(message: Any, expected: list[Any]) -> None:
+    """tensorflow/core/framework/tensor.cc, Tensor::FromProto."""
+    assert expected == tensors.decode_tensor(message).tolist()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        pytest.param(schema.TensorProto(), id="no dtype"),
+        pytest.param(schema.TensorProto(dtype=101), id="reference dtype"),
+        pytest.param(proto("float", [-1]), id="negative size"),
+        pytest.param(proto("float", [1] * 255), id="too many dimensions"),
+        pytest.param(proto("float", [2**50, 2**20]), id="beyond any memory"),
+        pytest.param(proto("float", [2], tensor_content=b"\0\0\0\0"), id="content too short"),
+        pytest.param(proto("float", [1], tensor_content=b"\0" * 8), id="content too long"),
+        pytest.param(proto("bool", [1], tensor_content=b"\2"), id="bool that is neither"),
+        pytest.param(proto("string", [1], tensor_content=b"\5ab"), id="string length too large"),
+        pytest.param(proto("string", [3], tensor_content=b"\0\0"), id="string lengths cut off"),
+    ],
+)
+def test_what_describes_no_tensor_is_refused(message: Any) -> None:
+    with pytest.raises(StatusError, match="INVALID_ARGUMENT"):
+        tensors.decode_tensor(message)
+
+
+@pytest.mark.parametrize("array", [np.array(["2020-01-01"], "M8[D]"), np.zeros(1, "i4,f4"), np.array([1, None])])
+def test_what_cannot_be_sent_is_refused(array: np.ndarray) -> None:
+    with pytest.raises(StatusError, match="INVALID_ARGUMENT"):
+        tensors.encode_tensor(array)
