@@ -27,7 +27,7 @@ def read_labels(name_or_path: str) -> list[str]:
     if name_or_path in known_sets():
         path = resources.folder("labels") / f"{name_or_path}.json"
     try:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8-sig")  # a byte order mark is no part of the first name
     except (OSError, UnicodeDecodeError) as error:
         raise LabelError(
             f"labels {name_or_path!r} cannot be read ({type(error).__name__}); "
@@ -36,6 +36,9 @@ def read_labels(name_or_path: str) -> list[str]:
     names = _names_of_json(path, text) if path.suffix == ".json" else text.splitlines()
     if not names:
         raise LabelError(f"labels {name_or_path!r} hold no name")
+    blank = [class_id for class_id, name in enumerate(names) if not name.strip()]
+    if blank:
+        raise LabelError(f"labels {name_or_path!r} have a blank name for class id {blank[0]}")
     return names
 
 
@@ -55,6 +58,8 @@ def check_width(names: list[str], name_or_path: str, width: int) -> None:
 def _names_of_json(path: Path, text: str) -> list[str]:
     try:
         content = json.loads(text)
+        if not isinstance(content, (list, dict)):
+            raise TypeError(f"it holds a {type(content).__name__}")
         if isinstance(content, dict):
             by_id = {int(key): value for key, value in content.items()}
         else:

@@ -37,8 +37,7 @@ def check_free(base_path: Path, version: int | None) -> None:
     """
     if version is None:
         return
-    if not 0 <= version <= MAX_VERSION:
-        raise PublishError(f"version is {version}; allowed are whole numbers from 0 to {MAX_VERSION}")
+    _check_range(version)
     if version in _numbered(base_path):
         raise PublishError(
             f"version {version} exists already in {base_path}, and a published version is never overwritten; "
@@ -79,8 +78,10 @@ def publish(staged: Path, base_path: Path, version: int | None) -> Path:
     """
     staged.chmod(0o755)  # a temporary folder is private; a server runs as somebody else
     while True:
-        target = base_path / str(next_version(base_path) if version is None else version)
-        check_free(base_path, int(target.name))
+        number = next_version(base_path) if version is None else version
+        target = base_path / str(number)
+        _check_range(number)
+        check_free(base_path, version)  # not the next number: whoever takes that meanwhile only moves us on
         try:
             staged.rename(target)  # fails on a version in place, as its folder isn't empty
         except OSError as error:
@@ -88,6 +89,11 @@ def publish(staged: Path, base_path: Path, version: int | None) -> Path:
                 continue
             raise PublishError(f"cannot publish {target}: {error.strerror}") from error
         return target
+
+
+def _check_range(version: int) -> None:
+    if not 0 <= version <= MAX_VERSION:
+        raise PublishError(f"version is {version}; allowed are whole numbers from 0 to {MAX_VERSION}")
 
 
 def _numbered(base_path: Path) -> dict[int, Path]:

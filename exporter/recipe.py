@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
@@ -70,12 +71,14 @@ class Recipe:
     top_k: int = 5
 
     def __post_init__(self) -> None:
+        if not isinstance(self.labels, str):
+            raise RecipeError(f"labels is {self.labels!r}; allowed are the name of a set and the path of a file")
         _check_choice("resize", self.resize, RESIZE_METHODS)
         _check_choice("channels", self.channels, CHANNEL_ORDERS)
         _check_choice("outputs", self.outputs, OUTPUTS)
         if len(self.size) != 2 or not all(type(side) is int and 1 <= side <= MAX_SIZE for side in self.size):
             raise RecipeError(f"size is {self.size}; allowed are a height and a width from 1 to {MAX_SIZE} pixels")
-        if self.antialias not in (True, False):
+        if type(self.antialias) is not bool:
             raise RecipeError(f"antialias is {self.antialias!r}; allowed are true and false")
         if type(self.top_k) is not int or self.top_k < 1:
             raise RecipeError(f"top_k is {self.top_k!r}; allowed is a whole number from 1")
@@ -145,7 +148,7 @@ def parse_size(value: object) -> tuple[int, int]:
     """
     try:
         parts = list(value) if isinstance(value, (list, tuple)) else str(value).lower().split("x")
-        sides = [int(part) for part in parts]
+        sides = [int(str(part)) for part in parts]  # as text, because int() cuts 224.5 down
         height, width = sides * 2 if len(sides) == 1 else sides
     except ValueError:
         raise RecipeError(f"size is {value!r}; allowed are SIDE and HEIGHTxWIDTH, as 224 or 240x320") from None
@@ -161,7 +164,7 @@ def parse_crop(value: str) -> Fraction | None:
     if value == "none":
         return None
     try:
-        fraction = Fraction(value)
+        fraction = Fraction(str(value))  # a TOML file may hold a number
     except (ValueError, ZeroDivisionError):
         fraction = Fraction(0)
     if not 0 < fraction <= 1:
@@ -175,17 +178,18 @@ def parse_scale(value: str) -> tuple[Triple, Triple]:
     Raises:
         RecipeError: neither a known name nor MEAN:STD.
     """
-    if value in SCALES:
-        return SCALES[value]
+    text = str(value)  # a TOML file may hold anything
+    if text in SCALES:
+        return SCALES[text]
     try:
-        mean, std = (_triple(part) for part in value.split(":"))
+        mean, std = (_triple(part) for part in text.split(":"))
     except ValueError:
         raise RecipeError(
             f"scale is {value!r}; allowed are {_listed(SCALES)} and MEAN:STD on pixels 0..255, "
             "as 127:128 or 123.7,116.3,103.5:58.4,57.1,57.4"
         ) from None
-    if min(std) <= 0:
-        raise RecipeError(f"scale is {value!r}; a standard deviation must be above 0")
+    if not all(map(math.isfinite, (*mean, *std))) or min(std) <= 0:
+        raise RecipeError(f"scale is {value!r}; numbers must be finite, and a standard deviation above 0")
     return mean, std
 
 

@@ -128,7 +128,7 @@ class Servable(tf.Module):
         rows = tf.shape(found)[0]
         # Not every kernel takes an empty batch, so the network is then given one blank image.
         filled = tf.cond(rows > 0, lambda: found, lambda: tf.zeros([1, *self._recipe.size, 3]))
-        given = self._network(pixels.normalise(filled, self._recipe))[:rows]
+        given = tf.cast(self._network(pixels.normalise(filled, self._recipe))[:rows], tf.float32)
         probabilities = tf.nn.softmax(given) if self._recipe.outputs == "logits" else given
         scores, class_ids = tf.math.top_k(probabilities, min(k or self._recipe.top_k, self.classes))
         return {"labels": tf.gather(self._names, class_ids), "scores": scores, "class_ids": class_ids}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from serving import configuration
 from serving.configuration import All, Latest, ModelConfig, Specific
 from wire.status import Code, StatusError
@@ -32,7 +33,9 @@ def test_two_flags_make_one_model_with_the_default_policy() -> None:
         pytest.param("model_version_policy { latest { num_versions: 0 } }", Latest(1), id="latest 0 counts as 1"),
         pytest.param("model_version_policy { all {} }", All(), id="all"),
         pytest.param(
-            "model_version_policy { specific { versions: 2, versions: 5; } }", Specific(frozenset({2, 5})), id="specific"
+            "model_version_policy { specific { versions: 2, versions: 5; } }",
+            Specific(frozenset({2, 5})),
+            id="specific",
         ),
     ],
 )

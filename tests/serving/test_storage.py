@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from serving import storage
 from serving.configuration import All, Latest, ModelConfig, Policy, Specific
 from wire.status import Code, StatusError

@@ -37,7 +37,7 @@ def half_plus(base_path: Path, version: int | str, plus: float = 2.0, tags: tupl
         examples = tf1.placeholder(tf.string, [None], "examples")
         value = tf1.parse_example(examples, {"x": tf1.FixedLenFeature([1], tf.float32)})["x"]
         steps = tf1.while_loop(
-            lambda i, v: i < n,
+            lambda i, _: i < n,
             lambda i, v: (i + 1, v + 1.0),
             (tf.constant(0), tf.constant(0.0)),
             parallel_iterations=1,

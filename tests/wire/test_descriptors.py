@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from google.protobuf import descriptor_pb2
+
 from wire import schema
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+
 from wire import dtypes, schema, tensors
 from wire.status import StatusError
 
@@ -57,8 +58,8 @@ def test_typed_fields_both_ways(name: str, array: np.ndarray, shape: list[int], 
     assert array.tolist() == decoded.tolist()
 
 
-@pytest.mark.parametrize(("name", "array", "shape", "values"), TABLE, ids=IDS)
-def test_packed_content_both_ways(name: str, array: np.ndarray, shape: list[int], values: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("name", "array", "shape"), [row[:3] for row in TABLE], ids=IDS)
+def test_packed_content_both_ways(name: str, array: np.ndarray, shape: list[int]) -> None:
     encoded = tensors.encode_tensor(array)
     if name != "string":
         assert proto(name, shape, tensor_content=array.tobytes()) == encoded

@@ -1,0 +1,235 @@
+"""REST as requests, an ordinary HTTP client, sees it."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import socket
+
+import pytest
+import requests
+from server_process import ServerProcess
+
+MALFORMED = "Malformed request: POST /v1/models/half_plus_two"
+
+
+@pytest.fixture(scope="module")
+def model(server: ServerProcess) -> str:
+    """URL of the model half_plus_two."""
+    return f"{server.url}/v1/models/half_plus_two"
+
+
+def post(url: str, body: object) -> tuple[int, object]:
+    answer = requests.post(url, data=body if isinstance(body, (str, bytes)) else json.dumps(body), timeout=30)
+    assert answer.headers["Content-Type"] == "application/json"
+    return answer.status_code, answer.json()
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        pytest.param({"instances": [1.0, 2, 5.0]}, {"predictions": [3.5, 4.0, 5.5]}, id="rows"),
+        pytest.param({"instances": [{"x": 1}, {"x": 3}]}, {"predictions": [3.5, 4.5]}, id="named rows"),
+        pytest.param({"inputs": [1, 2]}, {"outputs": [3.5, 4.0]}, id="columns"),
+        pytest.param({"inputs": {"x": [[1], [2]]}}, {"outputs": [[3.5], [4.0]]}, id="named columns"),
+        pytest.param(
+            {"signature_name": "two", "instances": [{"a": 3, "b": 1}]},
+            {"predictions": [{"sum": 4.0, "diff": 2.0}]},
+            id="several outputs by row",
+        ),
+        pytest.param(
+            {"signature_name": "two", "inputs": {"a": [3], "b": [1]}},
+            {"outputs": {"sum": [4.0], "diff": [2.0]}},
+            id="several outputs by column",
+        ),
+        pytest.param(
+            {"signature_name": "text", "instances": ["a", {"b64": "/w=="}, "ü"][::2]},
+            {"predictions": [{"t": "a", "t_bytes": {"b64": "YQ=="}}, {"t": "ü", "t_bytes": {"b64": "w7w="}}]},
+            id="strings, and base64 for an alias that ends in _bytes",
+        ),
+    ],
+)
+def test_predict(model: str, body: object, expected: object) -> None:
+    assert (200, expected) == post(f"{model}:predict", body)
+
+
+def test_b64_carries_any_bytes(model: str) -> None:
+    every = bytes(range(256))
+    body = {"signature_name": "text", "inputs": [{"b64": base64.b64encode(every).decode()}]}
+    answer = requests.post(f"{model}:predict", json=body, timeout=30).content
+    assert base64.b64encode(every).decode() in answer.decode("latin-1")
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"),
+    [("", 3.0), ("/versions/1", 2.0), ("/versions/003", 3.0), ("/labels/stable", 2.0), ("/LABELS/stable", 2.0)],
+)
+def test_versions_and_labels(model: str, place: str, expected: float) -> None:
+    assert (200, {"predictions": [expected]}) == post(f"{model}{place}:predict", {"instances": [0]})
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "error"),
+    [
+        pytest.param("m:predict", {"instances": [1]}, 404, "Servable not found for request: Latest(m)", id="model"),
+        pytest.param(
+            "half_plus_two/versions/2:predict",
+            {"instances": [1]},
+            404,
+            "Servable not found for request: Specific(half_plus_two, 2)",
+            id="version",
+        ),
+        pytest.param(
+            "half_plus_two/labels/x:predict",
+            {"instances": [1]},
+            400,
+            "Unrecognized servable version label: x",
+            id="label",
+        ),
+        pytest.param(
+            "half_plus_two/versions/99999999999999999999:predict",
+            {"instances": [1]},
+            400,
+            "Failed to convert version: 99999999999999999999 to numeric.",
+            id="version too large",
+        ),
+        pytest.param(
+            "half_plus_two:predict",
+            {"signature_name": "s", "instances": [1]},
+            400,
+            'Serving signature name: "s" not found in signature def',
+            id="signature",
+        ),
+        pytest.param(
+            "half_plus_two:predict",
+            {"signature_name": "none", "instances": [1]},
+            400,
+            "Failed to get input map for signature: none",
+            id="signature without inputs",
+        ),
+        pytest.param("m:predict", "", 400, "JSON Parse error: The document is empty", id="empty body comes first"),
+        pytest.param(
+            "half_plus_two:predict",
+            '{"instances": [1,]}',
+            400,
+            "JSON Parse error: Invalid value. at offset: 17",
+            id="JSON",
+        ),
+        pytest.param(
+            "half_plus_two:predict",
+            {"inputs": {"z": 1}},
+            400,
+            "Missing named input: x in 'inputs' object.",
+            id="input",
+        ),
+        pytest.param(
+            "half_plus_two:predict",
+            {"instances": ["a"]},
+            400,
+            "Failed to process element: 0 of 'instances' list. Error: INVALID_ARGUMENT: "
+            'JSON Value: "a" Type: String is not of expected type: float',
+            id="type",
+        ),
+        pytest.param("half_plus_two:PREDICT", {}, 400, f"{MALFORMED}:PREDICT", id="verb"),
+        pytest.param(
+            "half_plus_two:predict?x=1",
+            {},
+            400,
+            f"{MALFORMED}:predict?x=1",
+            id="query",
+        ),
+    ],
+)
+def test_refusals(server: ServerProcess, path: str, body: object, status: int, error: str) -> None:
+    assert (status, {"error": error}) == post(f"{server.url}/v1/models/{path}", body)
+
+
+def test_classify(model: str) -> None:
+    body = {"signature_name": "classify", "examples": [{"x": 1.0}, {"x": 2.0}]}
+    assert (200, {"results": [[["half", 3.5]], [["half", 4.0]]]}) == post(f"{model}:classify", body)
+
+
+def test_status(model: str) -> None:
+    def entry(version: str) -> object:
+        return {"version": version, "state": "AVAILABLE", "status": {"error_code": "OK", "error_message": ""}}
+
+    assert {"model_version_status": [entry("3"), entry("1")]} == requests.get(model, timeout=30).json()
+    assert {"model_version_status": [entry("1")]} == requests.get(f"{model}/versions/1", timeout=30).json()
+
+
+def test_metadata(model: str) -> None:
+    answer = requests.get(f"{model}/versions/1/metadata", timeout=30).json()
+    assert {"name": "half_plus_two", "signature_name": "", "version": "1"} == answer["model_spec"]
+    assert {
+        "inputs": {
+            "x": {
+                "dtype": "DT_FLOAT",
+                "tensor_shape": {"dim": [{"size": "-1", "name": ""}], "unknown_rank": False},
+                "name": "x:0",
+            }
+        },
+        "outputs": {
+            "y": {
+                "dtype": "DT_FLOAT",
+                "tensor_shape": {"dim": [{"size": "-1", "name": ""}], "unknown_rank": False},
+                "name": "y:0",
+            }
+        },
+        "method_name": "tensorflow/serving/predict",
+        "defaults": {},
+    } == answer["metadata"]["signature_def"]["signature_def"]["serving_default"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "error"),
+    [
+        ("GET", "/v1/models", 400, "Missing model name in request."),
+        ("GET", "/v1/models/m", 404, "Could not find any versions of model m"),
+        ("GET", "/v1/models/half_plus_two/", 400, "Malformed request: GET /v1/models/half_plus_two/"),
+        ("PUT", "/v1/models/half_plus_two", 400, "Malformed request: PUT /v1/models/half_plus_two"),
+        ("GET", "/v1/models/a%2Fb", 404, "Could not find any versions of model a/b"),
+    ],
+)
+def test_other_urls(server: ServerProcess, method: str, path: str, status: int, error: str) -> None:
+    answer = requests.request(method, server.url + path, timeout=30)
+    assert (status, {"error": error}) == (answer.status_code, answer.json())
+
+
+@pytest.mark.parametrize(("path", "status"), [("/", 404), ("/v2/models/m", 404), ("/v1/models/%zz", 400)])
+def test_outside_the_api_is_a_page(server: ServerProcess, path: str, status: int) -> None:
+    """As sent: a client library would mend the path."""
+    with socket.create_connection(("127.0.0.1", server.rest_api_port), 10) as connection:
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+        answer = b"".join(iter(lambda: connection.recv(65536), b"")).decode()
+    head, _, body = answer.partition("\r\n\r\n")
+    assert head.startswith(f"HTTP/1.1 {status} ")
+    assert "content-type: text/html" in head.lower()
+    assert body.startswith("<HTML>")
+
+
+def test_a_gzipped_body_is_unpacked(model: str) -> None:
+    body = gzip.compress(b'{"instances": [4]}')
+    answer = requests.post(f"{model}:predict", data=body, headers={"Content-Encoding": "gzip"}, timeout=30)
+    assert {"predictions": [5.0]} == answer.json()
+
+
+def test_a_body_that_unpacks_to_too_much_counts_as_empty(model: str) -> None:
+    body = gzip.compress(b" " * (101 * 2**20))
+    answer = requests.post(f"{model}:predict", data=body, headers={"Content-Encoding": "gzip"}, timeout=60)
+    assert {"error": "JSON Parse error: The document is empty"} == answer.json()
+
+
+def test_a_connection_is_kept(model: str) -> None:
+    with requests.Session() as session:
+        first = session.get(model, timeout=30, stream=True)
+        port = first.raw.connection.sock.getsockname()[1]
+        first.content  # noqa: B018 - reading it gives the connection back
+        second = session.get(model, timeout=30, stream=True)
+        assert port == second.raw.connection.sock.getsockname()[1]
+
+
+def test_no_header_tells_what_server_it_is(model: str) -> None:
+    assert {"content-type", "content-length", "date"} == {
+        name.lower() for name in requests.get(model, timeout=30).headers
+    }

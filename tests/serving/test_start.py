@@ -1,0 +1,163 @@
+"""Start and end of the process: texts, streams and exit codes are tensorflow_model_server's."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import model_makers
+import pytest
+import requests
+from server_process import ServerProcess, free_port
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "serving", "--engine=embedded", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+
+
+def test_help_is_usage_on_stdout_and_255() -> None:
+    ended = run("--help")
+    assert ended.returncode == 255
+    assert ended.stdout.startswith("usage: python -m serving\nFlags:\n")
+    assert ended.stderr == ""
+
+
+def test_a_bad_value_is_named_on_stderr_and_usage_follows() -> None:
+    ended = run("--port=abc")
+    assert ended.returncode == 255
+    assert ended.stderr == "Couldn't interpret value abc for flag port.\n"
+    assert ended.stdout.startswith("usage: ")
+
+
+def test_version_is_two_lines_and_0() -> None:
+    ended = run("--version")
+    assert ended.returncode == 0
+    first, second = ended.stdout.splitlines()
+    assert first.startswith("TensorFlow ModelServer: ")
+    assert second.startswith("TensorFlow Library: 2.21")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param(
+            ["--port=0", "--model_base_path=/m"],
+            "At least one of server_options.grpc_port or server_options.grpc_socket_path must be set.",
+            id="no port",
+        ),
+        pytest.param(
+            [], "Both server_options.model_base_path and server_options.model_config_file are empty!", id="no model"
+        ),
+        pytest.param(
+            ["--model_base_path=/m", "--batching_parameters_file=x"],
+            "server_options.batching_parameters_file is set without setting server_options.enable_batching to true.",
+            id="batching file without batching",
+        ),
+        pytest.param(
+            ["--model_base_path=models/m", "--model_name=m"],
+            "Expected model m to have an absolute path or URI; got base_path()=models/m",
+            id="relative base path",
+        ),
+    ],
+)
+def test_contradictions_end_the_start(arguments: list[str], message: str) -> None:
+    ended = run(*arguments)
+    assert ended.returncode == 255
+    assert f"Failed to start server. Error: INVALID_ARGUMENT: {message}\n" == ended.stdout
+
+
+def test_a_config_file_that_does_not_parse_is_told_on_stderr(tmp_path: Path) -> None:
+    config = tmp_path / "models.config"
+    config.write_text("model_config_list { config { nme: 1 } }")
+    ended = run(f"--model_config_file={config}")
+    assert ended.returncode == 255
+    assert "Error parsing text-format tensorflow.serving.ModelServerConfig: 1:" in ended.stderr
+    assert f"Failed to start server. Error: INVALID_ARGUMENT: Invalid protobuf file: '{config}'\n" == ended.stdout
+
+
+def test_a_model_that_cannot_be_loaded_ends_the_start(tmp_path: Path) -> None:
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    ended = run(
+        f"--port={free_port()}", "--model_name=m", f"--model_base_path={tmp_path}/m", "--max_num_load_retries=0"
+    )
+    assert ended.returncode == 255
+    assert ended.stdout.startswith(
+        "Failed to start server. Error: UNKNOWN: 1 servable(s) did not become available: "
+        "{{{name: m version: 1} due to error: NOT_FOUND: Specified file path does not appear to contain a SavedModel"
+    )
+    assert ended.stdout.endswith("}, }\n")
+
+
+def test_a_label_for_a_version_that_is_not_there_ends_the_start(half_plus_two: Path, tmp_path: Path) -> None:
+    config = tmp_path / "models.config"
+    config.write_text(
+        f'model_config_list {{ config {{ name: "m" base_path: "{half_plus_two}" model_platform: "tensorflow" '
+        'version_labels { key: "stable" value: 1 } } }'
+    )
+    ended = run(f"--port={free_port()}", f"--model_config_file={config}")
+    assert ended.returncode == 255
+    assert "FAILED_PRECONDITION: Request to assign label to version 1 of model m, which is not" in ended.stdout
+
+
+def test_a_grpc_port_that_is_taken_ends_the_start(half_plus_two: Path, tmp_path: Path) -> None:
+    flags = (f"--model_base_path={half_plus_two}",)
+    with ServerProcess(*flags, log=tmp_path / "log") as first:
+        ended = run(f"--port={first.port}", "--bind_address=127.0.0.1", *flags)
+    assert ended.returncode == 255
+    assert ended.stdout == "Failed to start server. Error: INVALID_ARGUMENT: Failed to BuildAndStart gRPC server\n"
+
+
+def test_no_port_opens_before_a_model_answers_and_an_unknown_argument_is_passed_over(tmp_path: Path) -> None:
+    """A base path that isn't there yet is waited for."""
+    base_path = tmp_path / "m"
+    server = ServerProcess(f"--model_base_path={base_path}", "--model_name=m", "foo", log=tmp_path / "log", wait=False)
+    with server:
+        end = time.monotonic() + 60
+        while "Could not find base path" not in server.log.read_text():
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        assert not server.is_listening()
+        model_makers.half_plus(base_path, 1)
+        server.wait_until_listening()
+        log = server.log.read_text()
+        assert "unknown argument: foo\nusage: " in log
+        assert f"Running gRPC ModelServer at 127.0.0.1:{server.port} ..." in log
+        assert f"Exporting HTTP/REST API at:localhost:{server.rest_api_port} ..." in log
+
+
+def test_sigterm_while_waiting_for_a_model_ends_with_0(tmp_path: Path) -> None:
+    with ServerProcess(f"--model_base_path={tmp_path}/none", log=tmp_path / "log", wait=False) as server:
+        end = time.monotonic() + 60
+        while "Could not find base path" not in server.log.read_text():
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        assert server.stop() == 0
+
+
+def test_sigterm_lets_requests_in_flight_finish_and_exits_0(half_plus_two: Path, tmp_path: Path) -> None:
+    """A REST call that takes about two seconds is answered although the server is told to stop meanwhile."""
+    with ServerProcess(f"--model_base_path={half_plus_two}", log=tmp_path / "log") as server:
+        url = f"{server.url}/v1/models/default:predict"
+        steps = 1000
+        took_s = 0.0
+        while took_s < 1.0:
+            steps *= 2
+            started = time.monotonic()
+            requests.post(url, json={"signature_name": "slow", "inputs": steps}, timeout=60).raise_for_status()
+            took_s = time.monotonic() - started
+        answers = []
+
+        def ask() -> None:
+            body = {"signature_name": "slow", "inputs": 2 * steps}
+            answers.append(requests.post(url, json=body, timeout=60).json())
+
+        caller = threading.Thread(target=ask)
+        caller.start()
+        time.sleep(0.5)
+        assert server.stop() == 0
+        caller.join()
+    assert [{"outputs": float(2 * steps)}] == answers
