@@ -32,12 +32,12 @@ def signature_for(signature: str, top_k: int | None) -> str:
     return TOP_K_SIGNATURE if top_k is not None and signature == DEFAULT_SIGNATURE else signature
 
 
-def encode_images(images: Sequence[bytes | PathLike[str]]) -> dict[str, np.ndarray]:
-    """The input of those signatures: `image`, object [batch] of encoded images; paths are read.
+def encode_images(images: Sequence[bytes | str | PathLike[str]]) -> dict[str, np.ndarray]:
+    """The input of those signatures: `image`, object [batch] of encoded images; a str is a path, and paths are read.
 
     Raises:
         OSError: where a file can't be read.
-        TypeError: for a str, which could be a path or base64 text.
+        TypeError: for anything else.
     """
     column = np.empty(len(images), object)
     column[:] = [_image_bytes(image) for image in images]
@@ -99,12 +99,12 @@ def _named(prediction: Prediction) -> str:
     return f'signature "{prediction.signature}" of model "{prediction.model}"'
 
 
-def _image_bytes(image: bytes | PathLike[str]) -> bytes:
+def _image_bytes(image: bytes | str | PathLike[str]) -> bytes:
     if isinstance(image, bytes):
         return image
-    if isinstance(image, PathLike):
+    if isinstance(image, (str, PathLike)):
         return Path(image).read_bytes()
-    raise TypeError(f"an image is {type(image).__name__}; supported are bytes and pathlib.Path")
+    raise TypeError(f"an image is {type(image).__name__}; supported are bytes and a path")
 
 
 def _text(label: object) -> str:

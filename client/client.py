@@ -91,7 +91,7 @@ class Client:
 
     def classify_images(
         self,
-        images: Sequence[bytes | PathLike[str]],
+        images: Sequence[bytes | str | PathLike[str]],
         *,
         signature: str = DEFAULT_SIGNATURE,
         top_k: int | None = None,
@@ -99,7 +99,7 @@ class Client:
         """Classify images in one request, in their order.
 
         Args:
-            images: files as they are (JPEG, PNG, …), or paths to them.
+            images: files as they are (JPEG, PNG, …) or base64 of them, as bytes; or paths, as str or Path.
             signature: `serving_default` for the label alone, `top_k` for scored labels.
             top_k: how many classes of each image are wanted, 1 or more; implies the signature `top_k`.
 

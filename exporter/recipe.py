@@ -97,7 +97,9 @@ class Recipe:
 
     def to_toml(self) -> str:
         """The recipe as a file that `bake --recipe` takes."""
-        return tomli_w.dumps({field.name: getattr(self, field.name) for field in fields(self)})
+        height, width = self.size
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return tomli_w.dumps(values | {"size": height if height == width else f"{height}x{width}"})
 
 
 FIELDS = tuple(field.name for field in fields(Recipe))

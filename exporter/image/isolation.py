@@ -68,7 +68,7 @@ def _explain_file(data: Any) -> Any:
     return tf.cond(
         spelling.is_image(data),
         _damaged,
-        lambda: tf.strings.join(["not an image file we know: it begins with ", _first_bytes(data)]),
+        lambda: tf.strings.join(["base64, but of no image file we know: it begins with ", _first_bytes(data)]),
     )
 
 

@@ -20,7 +20,11 @@ def decode_file(data: Any) -> Any:
     pixels = tf.cond(
         spelling.is_jpeg(data),
         lambda: tf.io.decode_jpeg(data, channels=3, dct_method="INTEGER_ACCURATE"),
-        lambda: tf.io.decode_image(data, channels=3, expand_animations=False),
+        lambda: tf.cond(
+            tf.equal(tf.strings.substr(data, 0, 2), b"BM"),
+            lambda: _decode_bmp(data),
+            lambda: tf.io.decode_image(data, channels=3, expand_animations=False),
+        ),
     )
     return tf.ensure_shape(pixels, [None, None, 3])
 
@@ -42,6 +46,27 @@ def normalise(pixels: Any, recipe: Recipe) -> Any:
     mean, std = recipe.mean_and_std
     scaled = (pixels - tf.constant(mean)) / tf.constant(std)
     return scaled[..., ::-1] if recipe.channels == "BGR" else scaled
+
+
+def _decode_bmp(data: Any) -> Any:
+    """Pixels uint8 [height, width, 3] of a BMP file (BITMAPINFOHEADER in Microsoft's "Bitmap Storage").
+
+    TensorFlow's decoder shows the indices into a palette as gray levels, and reads compressed or otherwise ordered
+    bytes as if they were plain ones. So the colours are looked up here, and what it would get wrong fails.
+    """
+    header = tf.cast(tf.io.decode_raw(tf.strings.substr(data, 0, 54), tf.uint8), tf.int32)
+    header_size, bits, compression = header[14], header[28], header[30]
+    usual_masks = tf.equal(tf.strings.substr(data, 54, 12), b"\0\0\xff\0\0\xff\0\0\xff\0\0\0")
+    plain = tf.equal(compression, 0) | (tf.equal(compression, 3) & tf.equal(bits, 32) & usual_masks)
+    with tf.control_dependencies([tf.debugging.Assert(plain & (header_size >= 40), ["no plain BMP"])]):
+        pixels = tf.io.decode_image(data, channels=3, expand_animations=False)
+
+    def look_up() -> Any:
+        palette = tf.io.decode_raw(tf.strings.substr(data, 14 + header_size, 4 * 256), tf.uint8)
+        colours = tf.reshape(palette[: tf.size(palette) // 4 * 4], [-1, 4])[:, 2::-1]
+        return tf.gather(colours, tf.cast(pixels[..., 0], tf.int32))
+
+    return tf.cond(tf.equal(bits, 8), look_up, lambda: pixels)
 
 
 def _central_square(pixels: Any, fraction: Fraction) -> Any:

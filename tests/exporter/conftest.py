@@ -1,0 +1,90 @@
+"""What the exporter's tests share: real photos, and the image graph traced once for each recipe."""
+
+from __future__ import annotations
+
+import functools
+import io
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from exporter import resources
+from exporter.recipe import Recipe
+
+RECIPE = {
+    "model": "tiny",
+    "labels": "names.txt",
+    "size": (24, 32),
+    "crop": "none",
+    "resize": "bilinear",
+    "antialias": False,
+    "scale": "0..1",
+    "channels": "RGB",
+    "outputs": "probabilities",
+}
+
+
+class Read(NamedTuple):
+    """What the image graph made of a batch: float32 [batch, height, width, 3], bool [batch], string [batch]."""
+
+    pixels: np.ndarray
+    ok: list[bool]
+    error: list[str]
+
+
+@pytest.fixture(scope="session")
+def recipe_of() -> Callable[..., Recipe]:
+    """Make a complete recipe, with what is given changed."""
+
+    def recipe_of(**changes: Any) -> Recipe:
+        return Recipe(**{**RECIPE, **changes})
+
+    return recipe_of
+
+
+@pytest.fixture(scope="session")
+def read(recipe_of: Callable[..., Recipe]) -> Callable[..., Read]:
+    """Read a batch of images through the graph that is baked; keywords change the recipe."""
+    import tensorflow as tf
+
+    from exporter.image import isolation
+
+    @functools.cache
+    def traced(**changes: Any) -> Any:
+        recipe = recipe_of(**changes)
+        return tf.function(
+            lambda image: isolation.read_images(image, recipe), input_signature=[tf.TensorSpec([None], tf.string)]
+        )
+
+    def read(images: list[bytes], **changes: Any) -> Read:
+        pixels, ok, error = traced(**changes)(tf.constant(images, tf.string))
+        return Read(pixels.numpy(), ok.numpy().tolist(), [reason.decode() for reason in error.numpy()])
+
+    return read
+
+
+@pytest.fixture(scope="session")
+def photos() -> dict[str, bytes]:
+    """The example photos by name: two PNG and one JPEG."""
+    return {photo.name: photo.read_bytes() for photo in resources.example_photos()}
+
+
+@pytest.fixture(scope="session")
+def rocket(photos: dict[str, bytes]) -> Image.Image:
+    """A photo of 640 × 427, colourful, as Pillow has it."""
+    return Image.open(io.BytesIO(photos["rocket.jpg"])).convert("RGB")
+
+
+@pytest.fixture(scope="session")
+def encode() -> Callable[..., bytes]:
+    """Write a Pillow image as a file of a format."""
+
+    def encode(image: Image.Image, form: str, **options: Any) -> bytes:
+        file = io.BytesIO()
+        image.save(file, form, **options)
+        return file.getvalue()
+
+    return encode

@@ -1,0 +1,111 @@
+"""Label sets: every form a file may have, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from exporter import labels
+from exporter.errors import LabelError
+
+FORMS = {
+    "JSON list": ("n.json", '["red", "grün", "blue"]'),
+    "JSON objects": ("n.json", '[{"id": 0, "name": "red"}, {"id": 1, "name": "grün"}, {"id": 2, "name": "blue"}]'),
+    "JSON objects in another order": (
+        "n.json",
+        '[{"id": 2, "name": "blue"}, {"id": 0, "name": "red", "wordnet_id": null}, {"id": 1, "name": "grün"}]',
+    ),
+    "map from id": ("n.json", '{"1": "grün", "0": "red", "2": "blue"}'),
+    "lines": ("n.txt", "red\ngrün\nblue\n"),
+    "lines, last one open": ("n.txt", "red\ngrün\nblue"),
+    "lines of Windows": ("n.txt", "red\r\ngrün\r\nblue\r\n"),
+    "lines with a byte order mark": ("n.txt", "\ufeffred\ngrün\nblue\n"),
+    "JSON with a byte order mark": ("n.json", '\ufeff["red", "grün", "blue"]'),
+    "no ending": ("names", "red\ngrün\nblue\n"),
+}
+
+
+@pytest.mark.parametrize(("name", "content"), FORMS.values(), ids=FORMS)
+def test_every_form_gives_the_names_in_the_order_of_ids(tmp_path: Path, name: str, content: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(content.encode())
+    assert ["red", "grün", "blue"] == labels.read_labels(str(path))
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "class_id", "espresso"),
+    [("imagenet", 1000, 967, "espresso"), ("imagenet1001", 1001, 968, "espresso")],
+    ids=["plain", "with background"],
+)
+def test_sets_that_come_along_are_known_by_name(name: str, count: int, class_id: int, espresso: str) -> None:
+    names = labels.read_labels(name)
+    assert count == len(names)
+    assert espresso == names[class_id]
+
+
+REFUSED = {
+    "gap": ("n.json", '{"0": "a", "2": "c"}', "has 2 names but none for class id 1; ids count from 0 without gaps"),
+    "from one": ("n.json", '[{"id": 1, "name": "a"}]', "has 1 names but none for class id 0; ids count from 0"),
+    "duplicate": (
+        "n.json",
+        '[{"id": 0, "name": "a"}, {"id": 0, "name": "b"}]',
+        "has 2 entries but only 1 different class ids",
+    ),
+    "two spellings of an id": ("n.json", '{"0": "a", "00": "b"}', "has 2 entries but only 1 different class ids"),
+    "no JSON": ("n.json", "red\n", "is no label file ("),
+    "no id": ("n.json", '[{"name": "a"}]', "is no label file ('id'); allowed are a list of names, a list of objects"),
+    "id of letters": ("n.json", '{"first": "a"}', "is no label file ("),
+    "one text": ("n.json", '"abc"', "is no label file (it holds a str); allowed are a list of names"),
+    "one number": ("n.json", "7", "is no label file (it holds a int)"),
+    "name of a number": ("n.json", "[1, 2]", "holds a name that is no text"),
+    "empty file": ("n.txt", "", "hold no name"),
+    "empty list": ("n.json", "[]", "hold no name"),
+    "blank line": ("n.txt", "a\n\nb\n", "have a blank name for class id 1"),
+    "blank name": ("n.json", '["a", " "]', "have a blank name for class id 1"),
+}
+
+
+@pytest.mark.parametrize(("name", "content", "says"), REFUSED.values(), ids=REFUSED)
+def test_a_file_that_does_not_name_every_class_once_is_refused(
+    tmp_path: Path, name: str, content: str, says: str
+) -> None:
+    path = tmp_path / name
+    path.write_text(content)
+    with pytest.raises(LabelError) as refused:
+        labels.read_labels(str(path))
+    assert says in str(refused.value)
+    assert str(path) in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["imagenet2000", "none.txt", "."], ids=["no set", "no file", "a folder"])
+def test_what_cannot_be_read_is_refused_with_the_sets_there_are(name: str) -> None:
+    with pytest.raises(LabelError) as refused:
+        labels.read_labels(name)
+    assert f"labels '{name}' cannot be read" in str(refused.value)
+    assert "allowed are imagenet, imagenet1001 and the path of a file" in str(refused.value)
+
+
+def test_bytes_that_are_no_utf8_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "latin1.txt"
+    path.write_bytes("größe\n".encode("latin-1"))
+    with pytest.raises(LabelError, match="UnicodeDecodeError"):
+        labels.read_labels(str(path))
+
+
+BACKGROUND = "; a network with one more than its labels usually has a background class at id 0"
+
+
+@pytest.mark.parametrize(
+    ("width", "count", "hint"),
+    [(1001, 1000, BACKGROUND), (1000, 1001, ""), (10, 1000, "")],
+    ids=["background missing", "one too many", "another data set"],
+)
+def test_a_wrong_width_names_both_numbers(width: int, count: int, hint: str) -> None:
+    with pytest.raises(LabelError) as refused:
+        labels.check_width(["x"] * count, "some.txt", width)
+    assert f"the network has {width} classes, but labels 'some.txt' hold {count}{hint}" == str(refused.value)
+
+
+def test_the_right_width_passes() -> None:
+    labels.check_width(["a", "b"], "some.txt", 2)

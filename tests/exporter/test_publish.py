@@ -1,0 +1,169 @@
+"""Versions on disk: numbers, atomicity, and what happens when several publish at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from exporter import publish
+from exporter.errors import PublishError
+
+Outcome = Path | PublishError
+LARGEST = 2**63 - 1
+
+
+def put(base_path: Path, version: int | None, content: str = "graph") -> Path:
+    """Stage and publish a version of one file."""
+    with publish.staging(base_path) as stage:
+        return publish.publish(written(stage, content), base_path, version)
+
+
+def written(stage: Path, content: str) -> Path:
+    staged = stage / "version"
+    staged.mkdir()
+    (staged / "saved_model.pb").write_text(content)
+    return staged
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+NUMBERS = {
+    "nothing yet": ([], "1"),
+    "after one": (["1"], "2"),
+    "after zero": (["0"], "1"),
+    "gaps stay": (["1", "7"], "8"),
+    "by number, not by text": (["9", "10"], "11"),
+    "leading zeros": (["00003"], "4"),
+    "other names don't count": (["1", "x", "2.staged", "-5", ".staging-9"], "2"),
+}
+
+
+@pytest.mark.parametrize(("there", "expected"), NUMBERS.values(), ids=NUMBERS)
+def test_the_next_number_is_one_above_the_highest(tmp_path: Path, there: list[str], expected: str) -> None:
+    for name in there:
+        (tmp_path / name).mkdir()
+    assert tmp_path / expected == put(tmp_path, None)
+    assert sorted([*there, expected]) == names(tmp_path)
+
+
+@pytest.mark.parametrize("version", [0, 1, 5, LARGEST], ids=["zero", "one", "five", "largest"])
+def test_an_explicit_number_is_used(tmp_path: Path, version: int) -> None:
+    assert tmp_path / "base" / str(version) == put(tmp_path / "base", version)
+    assert {version: tmp_path / "base" / str(version)} == publish.published_versions(tmp_path / "base")
+
+
+@pytest.mark.parametrize("there", ["3", "003"], ids=["same name", "same number"])
+def test_a_version_that_exists_is_refused_and_untouched(tmp_path: Path, there: str) -> None:
+    (tmp_path / there).mkdir()
+    (tmp_path / there / "saved_model.pb").write_text("old")
+    for attempt in (lambda: publish.check_free(tmp_path, 3), lambda: put(tmp_path, 3, "new")):
+        with pytest.raises(PublishError) as refused:
+            attempt()
+        assert (
+            f"version 3 exists already in {tmp_path}, and a published version is never overwritten; "
+            "the next free one is 4"
+        ) == str(refused.value)
+    assert [there] == names(tmp_path)
+    assert "old" == (tmp_path / there / "saved_model.pb").read_text()
+
+
+@pytest.mark.parametrize("version", [-1, LARGEST + 1], ids=["negative", "beyond 63 bits"])
+def test_a_number_no_server_takes_is_refused(tmp_path: Path, version: int) -> None:
+    for attempt in (lambda: publish.check_free(tmp_path, version), lambda: put(tmp_path, version)):
+        with pytest.raises(PublishError, match=f"version is {version}; allowed are whole numbers from 0 to {LARGEST}"):
+            attempt()
+    assert [] == names(tmp_path)
+
+
+def test_there_is_no_next_number_after_the_largest(tmp_path: Path) -> None:
+    (tmp_path / str(LARGEST)).mkdir()
+    with pytest.raises(PublishError, match=f"version is {LARGEST + 1}"):
+        put(tmp_path, None)
+    assert [str(LARGEST)] == names(tmp_path)
+
+
+def test_a_stray_file_keeps_its_number_but_is_no_version(tmp_path: Path) -> None:
+    (tmp_path / "7").write_text("stray")
+    assert {} == publish.published_versions(tmp_path)
+    with pytest.raises(PublishError, match="version 7 exists already"):
+        put(tmp_path, 7)
+    assert tmp_path / "8" == put(tmp_path, None)
+    assert "stray" == (tmp_path / "7").read_text()
+
+
+def test_versions_are_listed_by_number(tmp_path: Path) -> None:
+    for name in ("10", "9", "0", "x", ".staging-1"):
+        (tmp_path / name).mkdir()
+    assert [0, 9, 10] == list(publish.published_versions(tmp_path))
+
+
+def test_a_base_path_that_does_not_exist_has_no_versions(tmp_path: Path) -> None:
+    assert {} == publish.published_versions(tmp_path / "none")
+
+
+def test_what_is_being_written_has_no_name_that_a_server_loads(tmp_path: Path) -> None:
+    with publish.staging(tmp_path) as stage:
+        written(stage, "half")
+        assert 1 == len(names(tmp_path))
+        assert {} == publish.published_versions(tmp_path)
+
+
+def test_a_failure_leaves_nothing_behind(tmp_path: Path) -> None:
+    def fail() -> None:
+        with publish.staging(tmp_path) as stage:
+            written(stage, "half")
+            raise RuntimeError("while baking")
+
+    with pytest.raises(RuntimeError, match="while baking"):
+        fail()
+    assert [] == names(tmp_path)
+
+
+def test_a_published_version_can_be_read_by_others(tmp_path: Path) -> None:
+    assert 0o755 == put(tmp_path, None).stat().st_mode & 0o777
+
+
+def test_a_base_path_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "base").write_text("")
+    with pytest.raises(PublishError, match="cannot write to .*base: File exists"):
+        put(tmp_path / "base", None)
+
+
+def all_at_once(count: int, attempt: Callable[[int], Path]) -> list[Outcome]:
+    barrier = threading.Barrier(count)
+
+    def run(number: int) -> Outcome:
+        barrier.wait(10)
+        try:
+            return attempt(number)
+        except PublishError as error:
+            return error
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(run, range(count)))
+
+
+ROUNDS = range(20)
+RIVALS = 8
+
+
+def test_one_of_those_who_publish_the_same_number_at_once_wins(tmp_path: Path) -> None:
+    for number in ROUNDS:
+        outcomes = all_at_once(RIVALS, lambda rival, number=number: put(tmp_path, number, str(rival)))  # type: ignore[misc]
+        winners = [rival for rival, outcome in enumerate(outcomes) if isinstance(outcome, Path)]
+        assert 1 == len(winners)
+        assert str(winners[0]) == (tmp_path / str(number) / "saved_model.pb").read_text()
+    assert sorted(map(str, ROUNDS)) == names(tmp_path)
+
+
+def test_all_who_ask_for_the_next_number_at_once_get_one_of_their_own(tmp_path: Path) -> None:
+    for _ in ROUNDS:
+        all_at_once(RIVALS, lambda rival: put(tmp_path, None, str(rival)))
+    expected = range(1, len(ROUNDS) * RIVALS + 1)
+    assert sorted(map(str, expected)) == names(tmp_path)

@@ -1,0 +1,109 @@
+"""Every command in the README is run, in order, and prints what the README shows; `…` stands for what may differ."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from server_process import free_port
+
+# What the test does itself, or is part of.
+NOT_RUN = {
+    "make demo": "run by its own test",
+    "make test": "runs this test",
+    ". .venv/bin/activate": "the test's own environment is used",
+}
+FLOWERS = """
+import keras
+keras.utils.set_random_seed(0)
+layers = [keras.layers.Input((32, 32, 3)), keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(2, "softmax")]
+keras.Sequential(layers).save("flowers.keras")
+"""
+MARK = "=== command"
+
+
+def blocks(readme: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
+
+
+def commands(readme: str) -> list[tuple[str, str]]:
+    """Commands and what the README shows under each."""
+    found = []
+    for block in blocks(readme, "console"):
+        if block.startswith("$ make demo\n"):
+            found.append(("make demo", block.partition("\n")[2]))
+            continue
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, shown = part.partition("\n")
+            found.append((command, shown))
+    return found
+
+
+def matches(shown: str, printed: str) -> bool:
+    pattern = "".join(".*?" if piece == "…" else re.escape(piece) for piece in re.split("(…)", shown))
+    return re.fullmatch(pattern, printed, re.DOTALL) is not None
+
+
+@pytest.fixture
+def workspace(clone: Path, tmp_path: Path) -> Path:
+    """A folder with the examples and a Keras model of two classes."""
+    (tmp_path / "examples").symlink_to(clone / "examples")
+    subprocess.run([sys.executable, "-c", FLOWERS], cwd=tmp_path, check=True, capture_output=True)
+    (tmp_path / "flowers.txt").write_text("daisy\ntulip\n")
+    return tmp_path
+
+
+@pytest.mark.timeout(600)
+def test_every_command_prints_what_the_readme_shows(clone: Path, workspace: Path) -> None:
+    ports = {"8500": str(free_port()), "8501": str(free_port())}
+    readme = re.sub("8500|8501", lambda port: ports[port[0]], (clone / "README.md").read_text())
+    python = blocks(readme, "python")
+    asked = commands(readme)
+    script = []
+    for number, (command, _) in enumerate(asked):
+        script.append(f"echo '{MARK} {number}'")
+        if command in NOT_RUN:
+            continue
+        script.append(command)
+        if command.endswith("&"):
+            url = f"http://127.0.0.1:{ports['8501']}/v1/models/efficientnet_lite0"
+            script.append(f"for i in $(seq 300); do curl -sf {url} >/dev/null && break; sleep 0.2; done")
+        if "curl" in command:
+            script.append(f"echo; echo '{MARK} python'")
+            script.extend(f"python - <<'END'\n{code}END" for code in python)
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "BAKERY_CLIENT_PORT": ports["8500"],
+        "BAKERY_CLIENT_REST_API_PORT": ports["8501"],
+        "PYTHONPATH": str(clone),
+    }
+    # Client() in the README's Python uses the default ports.
+    script = [line.replace("Client(", f"Client(port={ports['8500']}, ") for line in script]
+    ended = subprocess.run(
+        ["bash", "-c", "exec 2>&1\n" + "\n".join(script)],
+        cwd=workspace, env=environment, stdout=subprocess.PIPE, text=True, timeout=500, check=False,
+    )  # fmt: skip
+    printed = dict(re.findall(rf"^{MARK} (\w+)\n(.*?)(?=^{MARK}|\Z)", ended.stdout, re.MULTILINE | re.DOTALL))
+    (shown_by_python,) = blocks(readme, "text")
+    assert shown_by_python == printed["python"]
+    for number, (command, shown) in enumerate(asked):
+        if command not in NOT_RUN and not command.endswith("&"):
+            assert matches(shown, printed[str(number)]), f"$ {command}\n{printed[str(number)]}"
+
+
+@pytest.mark.timeout(600)
+def test_make_demo_prints_what_the_readme_shows(clone: Path) -> None:
+    """In this very clone: the second run reuses what the first has made."""
+    shown = dict(commands((clone / "README.md").read_text()))["make demo"]
+    asked = re.findall(r"^\$ .*", shown, re.MULTILINE)[1:3]
+    ended = subprocess.run(["make", "demo"], cwd=clone, capture_output=True, text=True, timeout=500, check=True)
+    for command in asked:
+        command = re.sub(r"\d{4,5}", r"\\d+", re.escape(command))
+        assert re.search(command + "\nespresso\t0.945\t967\n", ended.stdout), ended.stdout
+    assert 2 == ended.stdout.count('"ok": [')
+    assert ended.stdout.endswith("the server stopped with exit status 0\n")
