@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from exporter import labels, publish, recipe, resources, sources, verification
+from exporter.errors import RecipeError
 from exporter.servable import Servable
 
 
@@ -29,7 +30,6 @@ class Baked:
 
 
 def bake(
-    model: str,
     *,
     base_path: Path,
     version: int | None = None,
@@ -37,14 +37,13 @@ def bake(
     options: Mapping[str, Any] | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Baked:
-    """Bake `model` into a new version under `base_path`.
+    """Bake a model into a new version under `base_path`.
 
     Args:
-        model: a source, as `sources.read_network` takes it.
         base_path: the folder that holds the numbered versions.
         version: its number; None is the next.
         recipe_file: TOML with some or all of the recipe; wins over what the source knows.
-        options: fields of the recipe; win over the file; None counts as not given.
+        options: fields of the recipe, the model among them; win over the file; None counts as not given.
         progress: told what is being done, in a few words.
 
     Raises:
@@ -52,9 +51,20 @@ def bake(
     """
     publish.check_free(base_path, version)
     from_file = recipe.read_toml(recipe_file) if recipe_file else {}
-    progress(f"loading {model}")
-    network = sources.read_network(model)
-    chosen = recipe.complete(network.recipe, from_file, options or {}, {"model": model})
+    given = from_file | {name: value for name, value in (options or {}).items() if value is not None}
+    if "model" not in given:
+        raise RecipeError("no model was given; name one with --model, or in the recipe file")
+    progress(f"loading {given['model']}")
+    network = sources.read_network(
+        given["model"],
+        sources.SourceOptions(
+            weights=given.get("weights"),
+            signature=given.get("source_signature"),
+            input=given.get("source_input"),
+            output=given.get("source_output"),
+        ),
+    )
+    chosen = recipe.complete(network.recipe, given)
     names = labels.read_labels(chosen.labels)
     progress("building the servable")
     servable = Servable(network.call, chosen, names)

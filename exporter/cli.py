@@ -26,6 +26,9 @@ Examples:
   python -m exporter bake --model flowers.keras --name flowers --labels flowers.txt \\
       --crop none --resize bilinear --no-antialias --scale 0..255 --channels RGB \\
       --outputs probabilities
+  python -m exporter bake --model keras:InceptionV3 --weights inception_v3.weights.h5 --name inception_v3
+  python -m exporter bake --model https://tfhub.dev/google/imagenet/inception_v3/classification/4 \\
+      --size 299 --name inception_v3
   python -m exporter bake --model mypackage.models:build --recipe recipe.toml
 """
 
@@ -54,7 +57,9 @@ def main() -> None:
 
 @main.command(epilog=_BAKE_EXAMPLES)
 @click.option(
-    "--model", required=True, help="efficientnet-lite0, -lite1, -lite2; a .keras or .h5 file; package.module:callable."
+    "--model",
+    help="efficientnet-lite0, -lite1, -lite2; keras:NAME; a TF Hub or Kaggle URL, or hub:FOLDER; a .keras or .h5 file; "
+    "a SavedModel's folder; package.module:callable.",
 )
 @click.option("--name", default=DEFAULT_NAME, show_default=True, help="Name the model is served under.")
 @click.option(
@@ -71,6 +76,10 @@ def main() -> None:
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     help="TOML file with any of the options below; flags win.",
 )
+@click.option("--weights", metavar="none|imagenet|FILE", help="Of keras:NAME.  [default: imagenet]")
+@click.option("--source-signature", help="Signature of a SavedModel or module.  [default: serving_default]")
+@click.option("--source-input", help="Alias of that signature's input.  [default: its only one]")
+@click.option("--source-output", help="Alias of that signature's output.  [default: its only one]")
 @click.option("--labels", help="A set that comes with the exporter (imagenet, imagenet1001) or a file.")
 @click.option(
     "--size", type=_RecipeValue("SIDE|HxW", recipes.parse_size), help="Height and width of the network's input."
@@ -88,11 +97,13 @@ def main() -> None:
     help=f"What the network sees of pixels 0..255: {', '.join(recipes.SCALES)}, or mean and deviation.",
 )
 @click.option(
-    "--channels", type=click.Choice(recipes.CHANNEL_ORDERS), help="Order of colours the network was trained on."
+    "--channels",
+    type=click.Choice(recipes.CHANNEL_ORDERS),
+    help="Order of colours the network was trained on, or GRAY.",
 )
 @click.option("--outputs", type=click.Choice(recipes.OUTPUTS), help="What the network gives; logits are softmaxed.")
 @click.option("--top-k", type=click.IntRange(min=1), help="Labels an answer lists.  [default: 5]")
-def bake(model: str, name: str, out: Path, version: int | None, recipe_file: Path | None, **options: Any) -> None:
+def bake(name: str, out: Path, version: int | None, recipe_file: Path | None, **options: Any) -> None:
     """Bake a model, verify it and publish it; prints the path of the new version."""
     base_path = out / _checked_name(name)
     quiet.import_tensorflow()
@@ -100,7 +111,6 @@ def bake(model: str, name: str, out: Path, version: int | None, recipe_file: Pat
 
     with _refusals():
         baked = run(
-            model,
             base_path=base_path,
             version=version,
             recipe_file=recipe_file,
@@ -166,7 +176,7 @@ def _refusals() -> Iterator[None]:
     try:
         yield
     except BakeError as error:
-        click.echo(f"error: {error}", err=True)
+        click.echo(f"error: {' '.join(str(error).split())}", err=True)  # an error that it quotes may have more lines
         sys.exit(1)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ else:
     import tomli as tomllib
 
 RESIZE_METHODS = ("bilinear", "bicubic", "area", "lanczos3", "lanczos5", "gaussian", "mitchellcubic", "nearest")
-CHANNEL_ORDERS = ("RGB", "BGR")
+CHANNEL_ORDERS = ("RGB", "BGR", "GRAY")
 OUTPUTS = ("probabilities", "logits")
 MAX_SIZE = 4096
 
@@ -51,9 +51,13 @@ class Recipe:
         antialias: whether `resize` widens its kernel when it makes an image smaller.
         scale: a name in `SCALES`, or `MEAN:STD` (one number or three, for R, G, B) on pixels 0..255; the network
             sees (pixel - mean) / std.
-        channels: the order of colours the network was trained on.
+        channels: the order of colours the network was trained on, or GRAY for one channel.
         outputs: what the network gives; logits are softmaxed.
         top_k: how many labels an answer lists; no more than there are classes.
+        weights: of a Keras application: `none`, `imagenet` or a path.
+        source_signature: signature of a source that is a SavedModel; None is its default.
+        source_input: alias of that signature's input; None is its only one.
+        source_output: alias of that signature's output; None is its only one.
 
     Raises:
         RecipeError: a value is not one of those allowed.
@@ -69,6 +73,10 @@ class Recipe:
     channels: str
     outputs: str
     top_k: int = 5
+    weights: str | None = None
+    source_signature: str | None = None
+    source_input: str | None = None
+    source_output: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.labels, str):
@@ -83,7 +91,9 @@ class Recipe:
         if type(self.top_k) is not int or self.top_k < 1:
             raise RecipeError(f"top_k is {self.top_k!r}; allowed is a whole number from 1")
         parse_crop(self.crop)
-        parse_scale(self.scale)
+        mean, std = parse_scale(self.scale)
+        if self.channels == "GRAY" and (len(set(mean)) > 1 or len(set(std)) > 1):
+            raise RecipeError(f"scale is {self.scale!r}, which differs by colour; with channels GRAY it cannot")
 
     @property
     def crop_fraction(self) -> Fraction | None:
@@ -98,7 +108,7 @@ class Recipe:
     def to_toml(self) -> str:
         """The recipe as a file that `bake --recipe` takes."""
         height, width = self.size
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values = {field.name: value for field in fields(self) if (value := getattr(self, field.name)) is not None}
         return tomli_w.dumps(values | {"size": height if height == width else f"{height}x{width}"})
 
 
@@ -115,7 +125,7 @@ def complete(*layers: Mapping[str, Any]) -> Recipe:
     values: dict[str, Any] = {}
     for layer in layers:
         values.update({name: value for name, value in layer.items() if value is not None})
-    missing = [FLAG_OF[name] for name in FIELDS if name not in values and name != "top_k"]
+    missing = [FLAG_OF[field.name] for field in fields(Recipe) if field.default is MISSING and field.name not in values]
     if missing:
         raise RecipeError(
             f"the recipe of {values.get('model', 'this model')} lacks {_listed(missing)}; they cannot be guessed from "

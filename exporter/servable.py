@@ -13,6 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from exporter import labels
+from exporter.errors import SourceError
 from exporter.image import isolation, pixels
 from exporter.recipe import Recipe
 
@@ -26,20 +27,20 @@ class Servable(tf.Module):
     """A network with everything around it, from an image's bytes to labels.
 
     Args:
-        network: from float32 [batch, height, width, 3], normalised, to float32 [batch, classes].
+        network: from float32 [batch, height, width, channels], normalised, to numbers [batch, classes] or
+            [batch, 1, 1, classes].
         recipe: what happens before and after it.
         names: class names in the order of class ids.
 
     Raises:
+        SourceError: the network doesn't take or give that.
         LabelError: the number of names is not the network's number of classes.
     """
 
     def __init__(self, network: Callable[[Any], Any], recipe: Recipe, names: list[str]) -> None:
         super().__init__()
         self._recipe = recipe
-        self._network = tf.function(network).get_concrete_function(
-            tf.TensorSpec([None, *recipe.size, 3], tf.float32, name="normalised")
-        )
+        self._network = _trace(network, recipe)
         # A Keras 3 model tracks its variables in a way that tensorflow_model_server doesn't restore; so the ones
         # that inference reads are tracked here, and optimizer state and the like stay behind.
         self._variables_read = list(self._network.graph.variables)
@@ -134,13 +135,33 @@ class Servable(tf.Module):
         return {"labels": tf.gather(self._names, class_ids), "scores": scores, "class_ids": class_ids}
 
 
+def _trace(network: Callable[[Any], Any], recipe: Recipe) -> Any:
+    """The network as a concrete function to float32 [batch, classes]."""
+    channels = 1 if recipe.channels == "GRAY" else 3
+    spec = tf.TensorSpec([None, *recipe.size, channels], tf.float32, name="normalised")
+
+    def rows(normalised: Any) -> Any:
+        given = tf.cast(network(normalised), tf.float32)
+        return tf.squeeze(given, [1, 2]) if given.shape.rank == 4 else given
+
+    try:
+        traced = tf.function(rows).get_concrete_function(spec)
+    except Exception as error:  # the network's own code runs here
+        reason = " ".join(str(error).split())
+        raise SourceError(f"the network of {recipe.model} does not take images {spec.shape}: {reason}") from error
+    shape = traced.structured_outputs.shape
+    if shape.rank != 2 or shape[-1] is None:
+        raise SourceError(f"the network of {recipe.model} gives {shape}; allowed is one row of numbers an image")
+    return traced
+
+
 def _refuse_bad_rows(ok: Any, error: Any) -> Any:
     """An operation that fails with INVALID_ARGUMENT, naming the first row where `ok` bool [batch] is false."""
-    first = tf.argmin(tf.cast(ok, tf.int32), output_type=tf.int32)
     bad = tf.logical_not(tf.reduce_all(ok))
-    message = tf.cond(
-        bad,
-        lambda: tf.strings.join(["image ", tf.strings.as_string(first), " is ", error[first]]),
-        lambda: tf.constant(""),
-    )
+
+    def describe() -> Any:  # only here, as an empty batch has no first row
+        first = tf.argmin(tf.cast(ok, tf.int32), output_type=tf.int32)
+        return tf.strings.join(["image ", tf.strings.as_string(first), " is ", error[first]])
+
+    message = tf.cond(bad, describe, lambda: tf.constant(""))
     return tf.debugging.Assert(tf.logical_not(bad), [message])

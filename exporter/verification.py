@@ -80,7 +80,7 @@ def _probabilities(network: Callable[[Any], Any], recipe: Recipe, pixels: np.nda
 
     from exporter.image.pixels import normalise
 
-    given = tf.cast(network(normalise(tf.constant(pixels), recipe)), tf.float32)
+    given = tf.reshape(tf.cast(network(normalise(tf.constant(pixels), recipe)), tf.float32), [len(pixels), -1])
     return np.asarray(tf.nn.softmax(given) if recipe.outputs == "logits" else given)
 
 

@@ -42,8 +42,13 @@ def fit(pixels: Any, recipe: Recipe) -> Any:
 
 
 def normalise(pixels: Any, recipe: Recipe) -> Any:
-    """What the network sees of `pixels`, float32 [batch, height, width, 3] in R, G, B, 0..255."""
+    """What the network sees of `pixels`, float32 [batch, height, width, 3] in R, G, B, 0..255.
+
+    Gray is Rec. 601's luma, as in tf.image.rgb_to_grayscale.
+    """
     mean, std = recipe.mean_and_std
+    if recipe.channels == "GRAY":
+        return (tf.image.rgb_to_grayscale(pixels) - mean[0]) / std[0]
     scaled = (pixels - tf.constant(mean)) / tf.constant(std)
     return scaled[..., ::-1] if recipe.channels == "BGR" else scaled
 

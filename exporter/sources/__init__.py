@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from exporter.errors import SourceError
-from exporter.sources import built_in, function, keras_file
-from exporter.sources.network import Network
+from exporter.sources import built_in, function, hub, keras_application, keras_file, saved_model
+from exporter.sources.network import Network, SourceOptions
 
 
 class Source(Protocol):
@@ -19,7 +19,7 @@ class Source(Protocol):
         """Whether `model` names one of this source."""
         ...
 
-    def read(self, model: str) -> Network:
+    def read(self, model: str, options: SourceOptions) -> Network:
         """Load it.
 
         Raises:
@@ -28,10 +28,10 @@ class Source(Protocol):
         ...
 
 
-_SOURCES: tuple[Source, ...] = (built_in, keras_file, function)
+_SOURCES: tuple[Source, ...] = (built_in, keras_application, hub, keras_file, saved_model, function)
 
 
-def read_network(model: str) -> Network:
+def read_network(model: str, options: SourceOptions) -> Network:
     """Load the network that `model` names.
 
     Raises:
@@ -39,8 +39,8 @@ def read_network(model: str) -> Network:
     """
     for source in _SOURCES:
         if source.matches(model):
-            return source.read(model)
+            return source.read(model, options)
     raise SourceError(f"model {model!r} is not known; allowed are {'; '.join(source.FORM for source in _SOURCES)}")
 
 
-__all__ = ["Network", "Source", "read_network"]
+__all__ = ["Network", "Source", "SourceOptions", "read_network"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from exporter.errors import SourceError
-from exporter.sources.network import Network
+from exporter.sources.network import Network, SourceOptions
 
 _VARIANTS = {"efficientnet-lite0": 0, "efficientnet-lite1": 1, "efficientnet-lite2": 2}
 FORM = ", ".join(_VARIANTS)
@@ -14,7 +14,7 @@ def matches(model: str) -> bool:
     return model.startswith("efficientnet-lite")
 
 
-def read(model: str) -> Network:
+def read(model: str, options: SourceOptions) -> Network:
     """Build the network and load its ImageNet weights.
 
     Raises:
@@ -22,6 +22,7 @@ def read(model: str) -> Network:
     """
     if model not in _VARIANTS:
         raise SourceError(f"there is no built-in model {model!r}; allowed are {FORM}")
+    options.refuse(model)
     from exporter.sources import efficientnet_lite
 
     variant = _VARIANTS[model]

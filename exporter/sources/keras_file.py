@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from exporter.errors import SourceError
-from exporter.sources.network import Network, of_keras_model
+from exporter.sources.network import Network, SourceOptions, of_keras_model
 
 FORM = "the path of a .keras or .h5 file"
 
@@ -15,12 +15,13 @@ def matches(model: str) -> bool:
     return Path(model).suffix.lower() in (".keras", ".h5")
 
 
-def read(model: str) -> Network:
+def read(model: str, options: SourceOptions) -> Network:
     """Load the file without its optimizer, and without running code that it may hold.
 
     Raises:
         SourceError: it isn't there, or Keras can't load it.
     """
+    options.refuse(model)
     if not Path(model).is_file():
         raise SourceError(f"there is no file {model}")
     import keras

@@ -1,0 +1,89 @@
+"""Source: a TF Hub module, by handle (a URL of tfhub.dev, kaggle.com or any host) or as a local folder.
+
+What such a module takes and gives is TF Hub's convention for image classification (tensorflow.org/hub, "Common
+Signatures for Images"): RGB from 0 to 1, the whole image at the module's size, logits for 1001 classes with background.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from exporter.errors import SourceError
+from exporter.sources import saved_model
+from exporter.sources.network import Network, SourceOptions, check_image_shape
+
+FORM = "the URL of a TF Hub or Kaggle module, or hub:FOLDER"
+_PREFIX = "hub:"
+_KAGGLE = re.compile(r"https://(?:www\.)?kaggle\.com/models/(.+)")
+_CONVENTION = {
+    "labels": "imagenet1001",
+    "crop": "none",
+    "resize": "bilinear",
+    "antialias": False,
+    "scale": "0..1",
+    "channels": "RGB",
+    "outputs": "logits",
+}
+# Names of signatures in modules of the older format (TF 1), best first.
+_OLDER_SIGNATURES = ("image_classification", "default")
+
+
+def matches(model: str) -> bool:
+    """Whether `model` is a URL or begins with `hub:`."""
+    return model.startswith((_PREFIX, "https://", "http://"))
+
+
+def read(model: str, options: SourceOptions) -> Network:
+    """Download the module unless it is cached, and load it.
+
+    Raises:
+        SourceError: it can't be had, or is no module that classifies images.
+    """
+    options.refuse(model, but=("signature", "input", "output"))
+    folder = _resolve(model)
+    loaded = saved_model.load(str(folder))
+    if callable(loaded) and options.signature is None:
+        network = _of_callable(loaded, model)
+    else:
+        if options.signature is None:
+            older = next((name for name in _OLDER_SIGNATURES if name in loaded.signatures), None)
+            options = SourceOptions(options.weights, older, options.input, options.output)
+        network = saved_model.of_signature(loaded, model, options)
+    return Network(network.call, {**_CONVENTION, **network.recipe}, owner=loaded)
+
+
+def _of_callable(loaded: Any, model: str) -> Network:
+    """A module of the TF 2 format: it is called with a batch of images."""
+    function = loaded.__call__
+    signatures = [concrete.structured_input_signature for concrete in function.concrete_functions]
+    takes_training = any("training" in kwargs or len(args) > 1 for args, kwargs in signatures)
+    shapes = [args[0].shape for args, _ in signatures if args and hasattr(args[0], "shape")]
+    known = check_image_shape(shapes[0].as_list(), model) if shapes and shapes[0].rank is not None else {}
+
+    def call(pixels: Any) -> Any:
+        return loaded(pixels, training=False) if takes_training else loaded(pixels)
+
+    return Network(call, known, owner=loaded)
+
+
+def _resolve(model: str) -> Path:
+    """The module's local folder; a download is complete or leaves nothing in the cache."""
+    if model.startswith(_PREFIX):
+        return Path(model.removeprefix(_PREFIX))
+    try:
+        if kaggle := _KAGGLE.fullmatch(model):
+            import kagglehub
+
+            return Path(kagglehub.model_download(kaggle[1].rstrip("/")))
+        import tensorflow_hub
+
+        return Path(tensorflow_hub.resolve(model))
+    except Exception as error:  # three libraries' and the network's errors meet here
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise SourceError(
+            f"{model} cannot be had from {urlsplit(model).hostname}: {reason}; fetch the module where there is a way "
+            "to that host, unpack it, and give its folder as hub:FOLDER"
+        ) from error

@@ -1,0 +1,232 @@
+"""Every kind of source bakes and answers through the live server.
+
+The networks give the mean of each colour, so that what they say of a plain picture can be told by looking at it.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hub_server import HubServer
+from PIL import Image
+from server_process import ServerProcess
+
+from client import Client
+from exporter.bake import bake
+
+COLOURS = ["red", "green", "blue"]
+RECIPE = {"crop": "none", "resize": "bilinear", "antialias": False, "scale": "0..1", "channels": "RGB"}
+MODULE = '''
+import keras
+import tensorflow as tf
+
+
+class Colours(tf.Module):
+    """Gives [batch, 1, 1, 3]."""
+
+    def __call__(self, images):
+        return tf.reduce_mean(images, [1, 2], keepdims=True)
+
+
+def as_module():
+    return Colours()
+
+
+def as_keras():
+    return colours(keras.Input((8, 8, 3)))
+
+
+def colours(images):
+    return keras.Model(images, keras.layers.GlobalAveragePooling2D()(images))
+'''
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder that stands on sys.path, with labels and a module of models."""
+    path = tmp_path_factory.mktemp("sources")
+    (path / "colours.txt").write_text("\n".join(COLOURS))
+    (path / "colours.csv").write_text("id,name\n2,blue\n0,red\n1,green\n")
+    (path / "bright.json").write_text('{"0": "bright", "1": "dark"}')
+    # TF Hub's convention has 1001 classes.
+    (path / "thousand.txt").write_text("\n".join([*COLOURS, *(f"class {number}" for number in range(3, 1001))]))
+    (path / "colour_models.py").write_text(MODULE)
+    sys.path.insert(0, str(path))
+    yield path
+    sys.path.remove(str(path))
+
+
+def keras_file(path: Path) -> Callable[[Path], str]:
+    def make(folder: Path) -> str:
+        import colour_models
+
+        colour_models.as_keras().save(folder / path)
+        return str(folder / path)
+
+    return make
+
+
+def gray_keras(folder: Path) -> str:
+    import keras
+
+    images = keras.Input((8, 8, 1))
+    bright = keras.layers.GlobalAveragePooling2D()(images)
+    both = keras.layers.Concatenate()([bright, keras.layers.Rescaling(-1.0, 1.0)(bright)])
+    keras.Model(images, both).save(folder / "gray.keras")
+    return str(folder / "gray.keras")
+
+
+def saved_model_of_tf1(folder: Path) -> str:
+    """With a variable, a signature that isn't the default, and two outputs."""
+    import tensorflow as tf
+
+    tf1 = tf.compat.v1
+    path = str(folder / "tf1")
+    with tf.Graph().as_default(), tf1.Session() as session:
+        images = tf1.placeholder(tf.float32, [None, 8, 8, 3], "images")
+        weight = tf.Variable([1.0, 1.0, 1.0], name="weight")
+        means = tf.reduce_mean(images, [1, 2]) * weight
+        signature = tf1.saved_model.predict_signature_def({"images": images}, {"means": means, "same": images})
+        session.run(tf1.global_variables_initializer())
+        builder = tf1.saved_model.builder.SavedModelBuilder(path)
+        builder.add_meta_graph_and_variables(session, ["serve"], signature_def_map={"means_of": signature})
+        builder.save()
+    return path
+
+
+def saved_model_of_tf2(folder: Path) -> str:
+    import colour_models
+
+    colour_models.as_keras().export(folder / "tf2", verbose=False)
+    return str(folder / "tf2")
+
+
+def hub_module(folder: Path) -> str:
+    """A module of TF Hub's newer format: called with images and `training`, giving logits of 1001 classes."""
+    import tensorflow as tf
+
+    class Module(tf.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = tf.Variable(10.0)
+
+        @tf.function(
+            input_signature=[tf.TensorSpec([None, 8, 8, 3], tf.float32), tf.TensorSpec([], tf.bool)], autograph=False
+        )
+        def __call__(self, images: tf.Tensor, training: tf.Tensor) -> tf.Tensor:
+            means = tf.cond(training, lambda: tf.zeros_like(images), lambda: images)
+            return tf.pad(tf.reduce_mean(means, [1, 2]) * self.scale, [[0, 0], [0, 998]])
+
+    path = folder / "hub"
+    tf.saved_model.save(Module(), str(path))
+    return f"hub:{path}"
+
+
+class Case:
+    """A source: how it is made, and what must be said beside its name."""
+
+    def __init__(self, make: Callable[[Path], str], labels: str = "colours.txt", **options: object) -> None:
+        self.make = make
+        self.labels = labels
+        self.options = options
+
+
+LOGITS = {**RECIPE, "outputs": "logits"}
+CASES = {
+    "keras": Case(keras_file(Path("colours.keras")), **LOGITS),
+    "h5": Case(keras_file(Path("colours.h5")), "colours.csv", **LOGITS),
+    "bgr": Case(lambda _: "colour_models:as_keras", **LOGITS | {"channels": "BGR"}),
+    "module": Case(lambda _: "colour_models:as_module", **LOGITS, size=(8, 16)),
+    "gray": Case(gray_keras, "bright.json", **{**RECIPE, "channels": None, "outputs": "probabilities"}),
+    "tf1": Case(saved_model_of_tf1, **LOGITS, source_signature="means_of", source_output="means"),
+    "tf2": Case(saved_model_of_tf2, **LOGITS),
+    "hub": Case(hub_module, "thousand.txt"),
+    "application": Case(lambda _: "keras:MobileNetV3Small", "imagenet", weights="none"),
+}
+
+
+@pytest.fixture(scope="module")
+def baked(folder: Path) -> Path:
+    """Model root with version 1 of every case."""
+    root = folder / "models"
+    for name, case in CASES.items():
+        labels = case.labels if case.labels == "imagenet" else str(folder / case.labels)
+        bake(base_path=root / name, options={"model": case.make(folder), "labels": labels, **case.options})
+    return root
+
+
+@pytest.fixture(scope="module")
+def server(baked: Path) -> Iterator[ServerProcess]:
+    configs = "".join(
+        f'config {{ name: "{name}" base_path: "{baked / name}" model_platform: "tensorflow" }}\n' for name in CASES
+    )
+    config = baked / "models.config"
+    config.write_text(f"model_config_list {{ {configs} }}")
+    with ServerProcess(f"--model_config_file={config}", log=baked / "log") as running:
+        yield running
+
+
+def picture(colour: str) -> bytes:
+    data = io.BytesIO()
+    Image.new("RGB", (20, 10), colour).save(data, "PNG")
+    return data.getvalue()
+
+
+def labels(server: ServerProcess, model: str, *colours: str) -> list[str | None]:
+    with Client(port=server.port, model=model) as client:
+        return [answer.label for answer in client.classify_images([picture(colour) for colour in colours])]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", ["keras", "h5", "module", "tf1", "tf2", "hub"])
+def test_the_label_is_the_colour(server: ServerProcess, name: str) -> None:
+    assert COLOURS == labels(server, name, "#f00", "#0f0", "#00f")
+
+
+@pytest.mark.timeout(600)
+def test_bgr_swaps_red_and_blue(server: ServerProcess) -> None:
+    assert ["blue", "green", "red"] == labels(server, "bgr", "#f00", "#0f0", "#00f")
+
+
+@pytest.mark.timeout(600)
+def test_a_network_of_one_channel_sees_gray(server: ServerProcess) -> None:
+    """Rec. 601: pure green has 0.587 of white's brightness, pure red 0.299."""
+    assert ["bright", "dark", "bright", "dark"] == labels(server, "gray", "#fff", "#000", "#0f0", "#f00")
+
+
+@pytest.mark.timeout(600)
+def test_a_keras_application_answers_with_its_classes(server: ServerProcess) -> None:
+    with Client(port=server.port, model="application") as client:
+        (answer,) = client.classify_images([picture("#888")], top_k=5)
+    assert 5 == len({row.class_id for row in answer.top})
+
+
+class TestHubDownload:
+    def test_download_cache_and_a_handle_that_is_not_there(
+        self, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The second bake asks the hub for nothing; a refusal leaves nothing in the cache."""
+        from exporter.errors import SourceError
+        from exporter.sources import SourceOptions, read_network
+
+        cache = tmp_path / "cache"
+        monkeypatch.setenv("TFHUB_CACHE_DIR", str(cache))
+        module = Path(hub_module(tmp_path).removeprefix("hub:"))
+        with HubServer(module) as hub:
+            for version in (1, 2):
+                options = {"model": hub.handle, "labels": str(folder / "thousand.txt")}
+                made = bake(base_path=tmp_path / "baked", options=options)
+                assert str(version) == made.path.name
+            assert ["/colours/1?tf-hub-format=compressed"] == hub.requests
+            assert 'outputs = "logits"' in (made.path / "assets.extra" / "recipe.toml").read_text()
+            before = sorted(path.name for path in cache.iterdir())
+            missing = hub.handle.replace("colours", "shapes")
+            with pytest.raises(SourceError, match=rf"^{missing} cannot be had from 127.0.0.1: .*404"):
+                read_network(missing, SourceOptions())
+            assert before == sorted(path.name for path in cache.iterdir())
+        with pytest.raises(SourceError, match=r"cannot be had from 127.0.0.1: .*refused.*; fetch the module where"):
+            read_network(missing, SourceOptions())

@@ -1,0 +1,141 @@
+"""Sources know what can be known of a network, and refuse in one sentence what they can't use."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from exporter import recipe
+from exporter.errors import SourceError
+from exporter.image import pixels
+from exporter.sources import SourceOptions, keras_application, read_network
+
+NAMES = sorted(keras_application.applications())
+
+
+def test_every_network_of_keras_applications_is_known() -> None:
+    """A builder is what keras.applications has beside its modules."""
+    import keras
+
+    builders = [name for name, found in vars(keras.applications).items() if callable(found) and name[0].isupper()]
+    assert sorted(builders) == NAMES
+    assert 38 <= len(NAMES)
+
+
+@pytest.mark.parametrize("module", sorted(keras_application.PREPARATION))
+def test_scale_and_channels_are_those_of_preprocess_input(module: str) -> None:
+    """Keras' own preprocess_input, on every level of every colour."""
+    levels = np.random.default_rng(0).integers(0, 256, (2, 16, 16, 3)).astype(np.float32)
+    applications = importlib.import_module(f"keras.applications.{module}")
+    values = {
+        **keras_application.PREPARATION[module],
+        "model": module,
+        "labels": "imagenet",
+        "size": (16, 16),
+        "crop": "none",
+        "resize": "bilinear",
+        "antialias": False,
+        "outputs": "probabilities",
+    }
+    expected = applications.preprocess_input(levels.copy())
+    found = pixels.normalise(tf.constant(levels), recipe.complete(values)).numpy()
+    np.testing.assert_allclose(expected, found, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "size"), [("MobileNetV3Small", (224, 224)), ("MobileNetV2", (224, 224)), ("InceptionV3", (299, 299))]
+)
+def test_the_size_is_the_familys_own(name: str, size: tuple[int, int]) -> None:
+    network = read_network(f"keras:{name}", SourceOptions(weights="none"))
+    assert size == network.recipe["size"]
+    assert "imagenet" == network.recipe["labels"]
+
+
+def tiny_saved_model(path: Path) -> str:
+    class Module(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec([None, 4, 6, 3], tf.float32, name="images")])
+        def classify(self, images: tf.Tensor) -> dict[str, tf.Tensor]:
+            return {"a": tf.reduce_mean(images, [1, 2]), "b": tf.reduce_max(images, [1, 2])}
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="bytes")])
+        def decode(self, data: tf.Tensor) -> dict[str, tf.Tensor]:
+            return {"length": tf.strings.length(data)}
+
+    module = Module()
+    tf.saved_model.save(module, str(path), signatures={"classify": module.classify, "decode": module.decode})
+    return str(path)
+
+
+def test_a_saved_models_size_is_known_where_it_is_fixed(tmp_path: Path) -> None:
+    options = SourceOptions(signature="classify", output="a")
+    assert {"size": (4, 6)} == read_network(tiny_saved_model(tmp_path / "m"), options).recipe
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        pytest.param(
+            SourceOptions(),
+            'has no signature "serving_default"; it has "classify", "decode"; choose one with --source-signature',
+            id="no default signature",
+        ),
+        pytest.param(
+            SourceOptions(signature="classify"),
+            'has several among its outputs "a", "b"; choose one with --source-output',
+            id="several outputs",
+        ),
+        pytest.param(
+            SourceOptions(signature="classify", output="c"),
+            'has no "c" among its outputs "a", "b"; choose one with --source-output',
+            id="unknown output",
+        ),
+        pytest.param(SourceOptions(signature="decode"), "takes string; allowed is float32", id="decodes images itself"),
+        pytest.param(SourceOptions(weights="none"), "--weights cannot be used with model", id="weights"),
+    ],
+)
+def test_what_a_saved_model_cannot_give_is_refused(tmp_path: Path, options: SourceOptions, message: str) -> None:
+    with pytest.raises(SourceError) as refused:
+        read_network(tiny_saved_model(tmp_path / "m"), options)
+    assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("keras:Inception", "keras.applications has no 'Inception'; allowed are ConvNeXtBase, "),
+        ("resnet50", "model 'resnet50' is not known; allowed are efficientnet-lite0, efficientnet-lite1, "),
+        ("{tmp}", "{tmp} holds no saved_model.pb; give the folder that does, as MODEL/1"),
+        ("hub:{tmp}", "{tmp} holds no saved_model.pb"),
+    ],
+)
+def test_what_is_no_model_is_refused(tmp_path: Path, model: str, message: str) -> None:
+    with pytest.raises(SourceError) as refused:
+        read_network(model.format(tmp=tmp_path), SourceOptions())
+    assert str(refused.value).startswith(message.format(tmp=tmp_path))
+
+
+def test_weights_that_cannot_be_downloaded_name_their_host(tmp_path: Path) -> None:
+    """Keras would fetch them; here its cache is empty and the way out is a closed port."""
+    keras_home = tmp_path / "keras"
+    ended = subprocess.run(
+        [sys.executable, "-m", "exporter", "bake", "--model", "keras:MobileNetV3Small", "--out", str(tmp_path / "out")],
+        env={**os.environ, "KERAS_HOME": str(keras_home), "https_proxy": "http://127.0.0.1:9"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (1, "") == (ended.returncode, ended.stdout)
+    last = ended.stderr.splitlines()[-1]
+    assert last.startswith("error: the weights 'imagenet' of keras:MobileNetV3Small cannot be had: ")
+    assert "https://storage.googleapis.com/" in last
+    assert last.endswith("; download it elsewhere and give its path with --weights")
+    assert [] == list(keras_home.rglob("*.h5*"))
+    assert not (tmp_path / "out").exists()
