@@ -7,7 +7,12 @@ MODEL_BASE_PATH := $(CURDIR)/saved_model/$(MODEL_NAME)
 PORT ?= 8500
 REST_API_PORT ?= 8501
 
-.PHONY: help install demo bake serve check test clean
+# One lock for every Python that is supported, with the hash of each file; no registry is named in it.
+DEMO_EXTRAS := --extra export --extra serve --extra demo
+LOCK_OPTIONS := --quiet --upgrade --universal --python-version 3.10 --generate-hashes --no-emit-index-url \
+	--no-annotate --no-header
+
+.PHONY: help install demo bake serve check test clean lock
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,13 +41,20 @@ test: $(VENV)/.installed-dev ## All tests that need Python alone.
 clean: ## Remove what make has made, published models excepted.
 	rm -rf $(VENV) .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 
-$(VENV)/.installed: pyproject.toml
+lock: ## Refresh the locked dependencies.
+	$(PYTHON) -m venv .cache/uv
+	.cache/uv/bin/python -m pip install --quiet uv
+	.cache/uv/bin/uv pip compile $(LOCK_OPTIONS) $(DEMO_EXTRAS) --output-file requirements/demo.lock pyproject.toml
+	.cache/uv/bin/uv pip compile $(LOCK_OPTIONS) $(DEMO_EXTRAS) --extra dev --output-file requirements/dev.lock pyproject.toml
+
+$(VENV)/.installed: requirements/demo.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable '.[export,serve,demo]'
+	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements/demo.lock
+	$(BIN)/python -m pip install --quiet --no-deps --editable .
 	@touch $@
 
 # The labelled photos of foolbox are test data; the package itself is not used, so its dependencies stay away.
-$(VENV)/.installed-dev: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --editable '.[export,serve,demo,dev]'
+$(VENV)/.installed-dev: requirements/dev.lock $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements/dev.lock
 	$(BIN)/python -m pip install --quiet --no-deps foolbox==3.3.4
 	@touch $@

@@ -78,6 +78,8 @@ def _names_of_csv(path: Path, text: str) -> list[str]:
 def _names_of_json(path: Path, text: str) -> list[str]:
     try:
         content = json.loads(text)
+        if not isinstance(content, (list, dict)):
+            raise TypeError(f"it holds a {type(content).__name__}")
         if isinstance(content, dict):
             by_id = {int(key): value for key, value in content.items()}
         elif content and isinstance(content[0], dict):

@@ -25,7 +25,7 @@ class HubServer:
         requests, body = self.requests, packed.getvalue()
 
         class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:  # noqa: N802 - the base class calls it by this name
+            def do_GET(self) -> None:
                 requests.append(self.path)
                 found = self.path == "/colours/1?tf-hub-format=compressed"
                 self.send_response(200 if found else 404)
