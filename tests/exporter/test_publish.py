@@ -131,7 +131,7 @@ def test_a_published_version_can_be_read_by_others(tmp_path: Path) -> None:
 
 def test_a_base_path_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "base").write_text("")
-    with pytest.raises(PublishError, match="cannot write to .*base: File exists"):
+    with pytest.raises(PublishError, match=r"cannot write to .*base: File exists"):
         put(tmp_path / "base", None)
 
 

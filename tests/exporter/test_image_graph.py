@@ -1,0 +1,318 @@
+"""The image graph against Pillow and NumPy: the pixels of every kind of file, and the fate of bad ones."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from exporter import resources
+from exporter.image import pixels
+from exporter.recipe import Recipe
+
+Read = Callable[..., Any]
+Encode = Callable[..., bytes]
+
+HEIGHT, WIDTH = 24, 32
+
+# In levels of 0..255. TensorFlow computes coordinates in float32, which places a sample of a row of 640 pixels
+# about 1e-5 of a pixel off.
+ATOL = 0.02
+
+
+def resized(picture: np.ndarray, height: int, width: int) -> np.ndarray:
+    """Bilinear, without antialias, by the formula: the centre of pixel i lies at i + 1/2."""
+
+    def weights(size: int, wanted: int) -> np.ndarray:
+        at = np.clip((np.arange(wanted) + 0.5) * size / wanted - 0.5, 0, size - 1)
+        return np.maximum(0, 1 - np.abs(at[:, np.newaxis] - np.arange(size)))
+
+    rows, columns = weights(picture.shape[0], height), weights(picture.shape[1], width)
+    result: np.ndarray = np.einsum("yh,hwc,xw->yxc", rows, picture.astype(float), columns, optimize=True)
+    return result
+
+
+def by_pillow(data: bytes) -> np.ndarray:
+    """Uint8 [height, width, 3] of a file."""
+    return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
+
+
+def with_alpha(image: Image.Image) -> Image.Image:
+    """Half of it more or less transparent, which must not show."""
+    copy = image.copy()
+    copy.putalpha(Image.linear_gradient("L").resize(image.size))
+    return copy
+
+
+FILES: dict[str, Callable[[Image.Image, Encode], bytes]] = {
+    "JPEG": lambda photo, encode: encode(photo, "JPEG", quality=90),
+    "JPEG, all chroma": lambda photo, encode: encode(photo, "JPEG", subsampling=0),
+    "JPEG, progressive": lambda photo, encode: encode(photo, "JPEG", progressive=True),
+    "JPEG, gray": lambda photo, encode: encode(photo.convert("L"), "JPEG"),
+    "JPEG, CMYK": lambda photo, encode: encode(photo.convert("CMYK"), "JPEG"),
+    "PNG": lambda photo, encode: encode(photo, "PNG"),
+    "PNG, gray": lambda photo, encode: encode(photo.convert("L"), "PNG"),
+    "PNG, gray and alpha": lambda photo, encode: encode(with_alpha(photo.convert("L")), "PNG"),
+    "PNG, RGBA": lambda photo, encode: encode(with_alpha(photo), "PNG"),
+    "PNG, palette": lambda photo, encode: encode(photo.quantize(64), "PNG"),
+    "PNG, palette and transparent": lambda photo, encode: encode(photo.quantize(64), "PNG", transparency=3),
+    "PNG, 1 bit": lambda photo, encode: encode(photo.convert("1"), "PNG"),
+    "GIF": lambda photo, encode: encode(photo.quantize(64), "GIF"),
+    "GIF, animated": lambda photo, encode: encode(
+        photo.quantize(64), "GIF", save_all=True, append_images=[photo.rotate(180).quantize(64)]
+    ),
+    "BMP": lambda photo, encode: encode(photo, "BMP"),
+    "BMP, gray": lambda photo, encode: encode(photo.convert("L"), "BMP"),
+    "BMP, palette": lambda photo, encode: encode(photo.quantize(64), "BMP"),
+    "BMP, 32 bit": lambda photo, encode: encode(with_alpha(photo), "BMP"),
+    "WebP": lambda photo, encode: encode(photo, "WEBP"),
+    "WebP, lossless": lambda photo, encode: encode(photo, "WEBP", lossless=True),
+}
+
+
+@pytest.mark.parametrize("write", FILES.values(), ids=FILES)
+def test_pixels_of_a_file_are_pillows(rocket: Image.Image, encode: Encode, write: Any) -> None:
+    """Bit for bit, before any resizing."""
+    data = write(rocket, encode)
+    np.testing.assert_array_equal(by_pillow(data), pixels.decode_file(tf.constant(data)).numpy())
+
+
+def test_16_bit_png_keeps_its_upper_8(encode: Encode) -> None:
+    """All 65536 levels, against the rule itself, since Pillow would cut them off at 255."""
+    levels = np.arange(2**16, dtype=np.uint16).reshape(256, 256)
+    data = encode(Image.fromarray(levels), "PNG")
+    assert 16 == data[24]  # IHDR's bit depth
+    expected = np.repeat((levels >> 8)[..., np.newaxis], 3, axis=2)
+    np.testing.assert_array_equal(expected, pixels.decode_file(tf.constant(data)).numpy())
+
+
+@pytest.mark.parametrize(
+    "write",
+    [FILES["JPEG, CMYK"], FILES["JPEG, gray"], FILES["PNG, RGBA"], FILES["BMP, palette"], FILES["WebP"]],
+    ids=["JPEG, CMYK", "JPEG, gray", "PNG, RGBA", "BMP, palette", "WebP"],
+)
+def test_any_kind_of_file_is_read_through_the_whole_graph(
+    read: Read, rocket: Image.Image, encode: Encode, write: Any
+) -> None:
+    data = write(rocket, encode)
+    found = read([data, base64.b64encode(data)])
+    assert [True, True] == found.ok
+    expected = resized(by_pillow(data), HEIGHT, WIDTH)
+    for row in found.pixels:
+        np.testing.assert_allclose(row, expected, rtol=0, atol=ATOL)
+
+
+@pytest.mark.parametrize("name", ["rocket.jpg", "coffee.png", "chelsea.png"])
+def test_stretching_a_photo_is_the_formula(read: Read, photos: dict[str, bytes], name: str) -> None:
+    found = read([photos[name]])
+    expected = resized(by_pillow(photos[name]), HEIGHT, WIDTH)
+    np.testing.assert_allclose(found.pixels[0], expected, rtol=0, atol=ATOL)
+
+
+@pytest.mark.parametrize("name", ["rocket.jpg", "coffee.png", "chelsea.png"])
+def test_cropping_a_photo_is_the_formula(read: Read, photos: dict[str, bytes], name: str) -> None:
+    picture = by_pillow(photos[name])
+    height, width, _ = picture.shape
+    side = min(height, width) * 7 // 8
+    top, left = (height - side + 1) // 2, (width - side + 1) // 2
+    expected = resized(picture[top : top + side, left : left + side], HEIGHT, WIDTH)
+    found = read([photos[name]], crop="7/8")
+    np.testing.assert_allclose(found.pixels[0], expected, rtol=0, atol=ATOL)
+
+
+def test_making_larger_is_the_formula(read: Read, encode: Encode) -> None:
+    """Beyond the outer pixels' centres there is nothing to mix with."""
+    small = np.random.default_rng(0).integers(0, 256, (3, 2, 3), np.uint8)
+    found = read([encode(Image.fromarray(small), "PNG")])
+    np.testing.assert_allclose(found.pixels[0], resized(small, HEIGHT, WIDTH), rtol=0, atol=ATOL)
+
+
+def test_antialias_averages_over_what_is_left_out(read: Read, encode: Encode) -> None:
+    """Columns of 0 and 255 in turn become gray; without antialias they stay what the samples happened to hit."""
+    stripes = np.zeros((HEIGHT * 9, WIDTH * 9, 3), np.uint8)
+    stripes[:, ::2] = 255
+    image = encode(Image.fromarray(stripes), "PNG")
+    smooth = read([image], antialias=True).pixels[0][2:-2, 2:-2]
+    np.testing.assert_allclose(smooth, 127.5, rtol=0, atol=4)
+    assert {0.0, 255.0} == set(np.unique(read([image]).pixels))
+
+
+CROPS = {
+    "15/17 of 272 is 240": ((272, 272), "15/17", (16, 16, 240)),
+    "odd margin: larger half above and left": ((10, 7), "1/2", (4, 2, 3)),
+    "even margin": ((9, 20), "7/8", (1, 7, 7)),
+    "rounded down": ((8, 9), "0.99", (1, 1, 7)),
+    "whole": ((5, 8), "1", (0, 2, 5)),
+    "tenth of 30": ((30, 40), "0.1", (14, 19, 3)),
+    "at least one pixel": ((3, 3000), "1/4", (1, 1500, 1)),
+    "a single pixel": ((1, 1), "7/8", (0, 0, 1)),
+}
+
+
+@pytest.mark.parametrize(("shape", "crop", "expected"), CROPS.values(), ids=CROPS)
+def test_crop_is_the_central_square_to_the_pixel(
+    recipe_of: Callable[..., Recipe], shape: tuple[int, int], crop: str, expected: tuple[int, int, int]
+) -> None:
+    """Top, left and side were worked out by hand; at the size of the crop, resizing changes nothing."""
+    top, left, side = expected
+    picture = np.random.default_rng(0).integers(0, 256, (*shape, 3), np.uint8)
+    found = pixels.fit(tf.constant(picture), recipe_of(size=(side, side), crop=crop))
+    np.testing.assert_array_equal(picture[top : top + side, left : left + side], found.numpy())
+
+
+def test_height_comes_before_width(read: Read, photos: dict[str, bytes]) -> None:
+    assert (1, HEIGHT, WIDTH, 3) == read([photos["rocket.jpg"]]).pixels.shape
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 3000), (3000, 1), (2, 2)], ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("crop", ["none", "7/8"])
+def test_images_of_any_size_are_read(read: Read, encode: Encode, size: tuple[int, int], crop: str) -> None:
+    """One colour stays that colour."""
+    colour = (10, 100, 250)
+    found = read([encode(Image.new("RGB", size, colour), "PNG")], crop=crop)
+    assert [True] == found.ok
+    np.testing.assert_allclose(found.pixels, np.broadcast_to(np.float32(colour), found.pixels.shape), rtol=0, atol=1e-4)
+
+
+def test_a_batch_of_mixed_sizes_and_kinds_is_read_as_each_alone(
+    read: Read, photos: dict[str, bytes], rocket: Image.Image, encode: Encode
+) -> None:
+    images = [
+        *photos.values(),
+        encode(Image.new("L", (1, 3000), 77), "PNG"),
+        encode(rocket.quantize(16), "GIF"),
+        base64.b64encode(encode(rocket.resize((50, 70)), "WEBP")),
+    ]
+    together = read(images)
+    assert [True] * len(images) == together.ok
+    for row, image in enumerate(images):
+        np.testing.assert_array_equal(read([image]).pixels[0], together.pixels[row])
+
+
+def test_an_empty_batch_gives_empty_outputs(read: Read) -> None:
+    found = read([])
+    assert (0, HEIGHT, WIDTH, 3) == found.pixels.shape
+    assert ([], []) == (found.ok, found.error)
+
+
+DAMAGED = "damaged or cut off: the image file cannot be decoded"
+PHOTOS = {photo.name: photo.read_bytes() for photo in resources.example_photos()}
+BAD: dict[str, tuple[bytes, str]] = {
+    "empty": (b"", "empty: no bytes were sent"),
+    "no base64": (
+        b"not base64!",
+        "neither base64 nor an image file we know: it begins with 6e 6f 74 20 62 61 73 65",
+    ),
+    "other bytes": (
+        b"\x00\xff\x00",
+        "neither base64 nor an image file we know: it begins with 00 ff 00",
+    ),
+    "white space": (b" \n", "neither base64 nor an image file we know: it begins with 20 0a"),
+    "base64 of no image": (
+        base64.b64encode(b"hello world"),
+        "base64, but of no image file we know: it begins with 68 65 6c 6c 6f 20 77 6f",
+    ),
+    "data URI of no image": (
+        b"data:text/plain;base64," + base64.b64encode(b"%PDF"),
+        "base64, but of no image file we know: it begins with 25 50 44 46",
+    ),
+    "JPEG cut in half": (PHOTOS["rocket.jpg"][: len(PHOTOS["rocket.jpg"]) // 2], DAMAGED),
+    "JPEG without its last byte": (PHOTOS["rocket.jpg"][:-1], DAMAGED),
+    "PNG cut in half": (PHOTOS["coffee.png"][: len(PHOTOS["coffee.png"]) // 2], DAMAGED),
+    "PNG without its end": (PHOTOS["coffee.png"][:-12], DAMAGED),
+    "base64 of a cut-off JPEG": (base64.b64encode(PHOTOS["rocket.jpg"][:5000]), DAMAGED),
+    "base64 of a cut-off PNG": (base64.urlsafe_b64encode(PHOTOS["coffee.png"][:5000]), DAMAGED),
+    "base64 cut off within": (base64.b64encode(PHOTOS["rocket.jpg"])[:5003], DAMAGED),
+    "magic of JPEG alone": (b"\xff\xd8\xff", DAMAGED),
+    "magic of PNG alone": (b"\x89PNG\r\n\x1a\n", DAMAGED),
+    "magic of GIF alone": (b"GIF89a", DAMAGED),
+    "magic of BMP alone": (b"BM", DAMAGED),
+    "magic of WebP alone": (b"RIFF\x04\x00\x00\x00WEBP", DAMAGED),
+    "base64 of magic alone": (b"iVBORw0KGgo=", DAMAGED),
+}
+
+
+@pytest.mark.parametrize(("bad", "says"), BAD.values(), ids=BAD)
+def test_a_bad_image_says_why_and_leaves_the_others_alone(
+    read: Read, photos: dict[str, bytes], bad: bytes, says: str
+) -> None:
+    good = [photos["chelsea.png"], photos["rocket.jpg"]]
+    found = read([good[0], bad, good[1]])
+    assert [True, False, True] == found.ok
+    assert ["", says, ""] == found.error
+    assert not found.pixels[1].any()
+    for row, image in ((0, good[0]), (2, good[1])):
+        np.testing.assert_array_equal(read([image]).pixels[0], found.pixels[row])
+
+
+def test_a_batch_of_bad_images_alone_is_answered(read: Read) -> None:
+    found = read([bad for bad, _ in BAD.values()])
+    assert [False] * len(BAD) == found.ok
+    assert [says for _, says in BAD.values()] == found.error
+
+
+def bmp_with(position: int, values: bytes) -> Callable[[Image.Image, Encode], bytes]:
+    """A BMP file of 32 bits a pixel with some bytes of its header changed."""
+
+    def write(photo: Image.Image, encode: Encode) -> bytes:
+        data = bytearray(encode(with_alpha(photo), "BMP"))
+        data[position : position + len(values)] = values
+        return bytes(data)
+
+    return write
+
+
+UNREADABLE = {
+    "BMP, 1 bit": lambda photo, encode: encode(photo.convert("1"), "BMP"),
+    "BMP, compressed": bmp_with(30, b"\x01"),
+    "BMP, other masks": bmp_with(30, b"\x03"),
+    "BMP, header of OS/2": bmp_with(14, b"\x0c"),
+    "BMP, index beyond its palette": lambda *_: bmp_of_one_pixel(index=200),
+}
+
+
+def bmp_of_one_pixel(index: int) -> bytes:
+    """A palette of two colours, black and red, and one pixel."""
+    header = b"BM" + (66).to_bytes(4, "little") + bytes(4) + (62).to_bytes(4, "little")
+    info = b"".join(
+        value.to_bytes(size, "little")
+        for value, size in ((40, 4), (1, 4), (1, 4), (1, 2), (8, 2), (0, 4), (4, 4), (0, 4), (0, 4), (2, 4), (0, 4))
+    )
+    return header + info + bytes(4) + b"\x00\x00\xff\x00" + bytes([index, 0, 0, 0])
+
+
+def test_a_palette_may_be_short(read: Read) -> None:
+    found = read([bmp_of_one_pixel(index=1)])
+    np.testing.assert_array_equal(np.broadcast_to(np.float32([255, 0, 0]), found.pixels.shape), found.pixels)
+
+
+@pytest.mark.parametrize("write", UNREADABLE.values(), ids=UNREADABLE)
+def test_bmp_that_tensorflow_would_misread_is_refused(
+    read: Read, rocket: Image.Image, encode: Encode, write: Any
+) -> None:
+    """A wrong picture would get a wrong label."""
+    found = read([write(rocket, encode)])
+    assert [False] == found.ok
+    assert [DAMAGED] == found.error
+
+
+NORMALISED = {
+    "0..255": ("0..255", "RGB", [10.0, 100.0, 250.0]),
+    "0..1": ("0..1", "RGB", [10 / 255, 100 / 255, 250 / 255]),
+    "BGR turns the channels round": ("0..255", "BGR", [250.0, 100.0, 10.0]),
+    "mean and deviation belong to R, G, B": ("10,90,50:1,2,4", "RGB", [0.0, 5.0, 50.0]),
+    "and turn round with them": ("10,90,50:1,2,4", "BGR", [50.0, 5.0, 0.0]),
+}
+
+
+@pytest.mark.parametrize(("scale", "channels", "expected"), NORMALISED.values(), ids=NORMALISED)
+def test_normalised_pixels(recipe_of: Callable[..., Recipe], scale: str, channels: str, expected: list[float]) -> None:
+    colour = tf.constant([[[[10.0, 100.0, 250.0]]]])
+    found = pixels.normalise(colour, recipe_of(scale=scale, channels=channels)).numpy()
+    np.testing.assert_allclose(found[0, 0, 0], expected, rtol=1e-6)

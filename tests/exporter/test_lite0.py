@@ -1,0 +1,119 @@
+"""EfficientNet-Lite0 as baked by the program, on real photos: the published figures, and that they'd show a mistake.
+
+Top-1 alone hides a wrong recipe, so probabilities are compared.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from exporter import labels, recipe, sources
+from exporter.servable import Servable
+
+TopK = Callable[[list[bytes]], dict[str, np.ndarray]]
+
+
+@pytest.fixture(scope="module")
+def labelled() -> tuple[list[bytes], np.ndarray]:
+    """20 photos of ImageNet and their class ids, from the files of foolbox, which is not imported."""
+    spec = importlib.util.find_spec("foolbox")
+    assert spec is not None, "the photos are those of foolbox==3.3.4: pip install --no-deps foolbox==3.3.4"
+    assert spec.submodule_search_locations is not None
+    folder = Path(spec.submodule_search_locations[0]) / "data"
+    found = sorted(folder.glob("imagenet_[0-9][0-9]_*.jpg"))
+    assert 20 == len(found)
+    return [photo.read_bytes() for photo in found], np.array([int(photo.stem.split("_")[2]) for photo in found])
+
+
+@pytest.fixture(scope="module")
+def top_k(lite0: Path) -> Iterator[TopK]:
+    """Ask the published version's signature top_k in a Session, as tensorflow_model_server does."""
+    with contextlib.closing(tf.compat.v1.Session(graph=tf.Graph())) as session:
+        with session.graph.as_default():
+            loaded = tf.compat.v1.saved_model.load(session, ["serve"], str(lite0 / "1"))
+        signature = loaded.signature_def["top_k"]
+        fetches = {alias: info.name for alias, info in signature.outputs.items()}
+
+        def top_k(images: list[bytes]) -> dict[str, np.ndarray]:
+            found: dict[str, np.ndarray] = session.run(fetches, {signature.inputs["image"].name: images})
+            return found
+
+        yield top_k
+
+
+PUBLISHED = {
+    "coffee is espresso": ("coffee.png", 0, 967, b"espresso", 0.945),
+    "chelsea is a tiger cat": ("chelsea.png", 0, 282, b"tiger cat", 0.415),
+    "or an Egyptian cat": ("chelsea.png", 1, 285, b"Egyptian cat", 0.332),
+}
+
+
+@pytest.mark.parametrize(("photo", "place", "class_id", "label", "score"), PUBLISHED.values(), ids=PUBLISHED)
+def test_the_published_figures(
+    top_k: TopK, photos: dict[str, bytes], photo: str, place: int, class_id: int, label: bytes, score: float
+) -> None:
+    found = top_k([photos[photo]])
+    assert (class_id, label) == (found["class_ids"][0, place], found["labels"][0, place])
+    assert score == pytest.approx(found["scores"][0, place], abs=0.01)
+
+
+def true_scores(found: dict[str, Any], class_ids: np.ndarray) -> np.ndarray:
+    """The score of each photo's true class; 0 where it is not listed."""
+    hits = np.asarray(found["class_ids"]) == class_ids[:, np.newaxis]
+    scores: np.ndarray = (np.asarray(found["scores"]) * hits).sum(axis=1)
+    return scores
+
+
+@pytest.fixture(scope="module")
+def true_scores_with(labelled: tuple[list[bytes], np.ndarray]) -> Callable[..., np.ndarray]:
+    """The probability of each photo's true class under the built-in recipe with the keywords' changes."""
+    network = sources.read_network("efficientnet-lite0", sources.SourceOptions())
+
+    def true_scores_with(**changes: Any) -> np.ndarray:
+        chosen = recipe.complete(network.recipe, {"model": "efficientnet-lite0", "top_k": 1000}, changes)
+        servable = Servable(network.call, chosen, labels.read_labels(chosen.labels))
+        images, class_ids = labelled
+        return true_scores(servable.top_k(tf.constant(images)), class_ids)
+
+    return true_scores_with
+
+
+@pytest.fixture(scope="module")
+def right(true_scores_with: Callable[..., np.ndarray]) -> np.ndarray:
+    """Those of the built-in recipe unchanged."""
+    return true_scores_with()
+
+
+def test_the_mean_probability_of_the_true_class_is_the_published_one(right: np.ndarray) -> None:
+    assert 0.706 == pytest.approx(right.mean(), abs=0.005)
+
+
+def test_the_published_version_recognises_18_of_20(
+    top_k: TopK, labelled: tuple[list[bytes], np.ndarray], right: np.ndarray
+) -> None:
+    """And its scores are those of the library's."""
+    images, class_ids = labelled
+    found = top_k(images)
+    assert found["ok"].all()
+    assert 18 <= (found["class_ids"][:, 0] == class_ids).sum()
+    scores = true_scores(found, class_ids)
+    listed = scores > 0
+    assert 18 <= listed.sum()
+    np.testing.assert_allclose(scores[listed], right[listed], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"channels": "BGR"}, {"scale": "imagenet"}], ids=["BGR", "mean and deviation of ImageNet"]
+)
+def test_a_wrong_recipe_shows_in_the_mean_probability(
+    true_scores_with: Callable[..., np.ndarray], right: np.ndarray, changes: dict[str, Any]
+) -> None:
+    assert true_scores_with(**changes).mean() <= right.mean() - 0.03
