@@ -23,11 +23,11 @@ demo: $(VENV)/.installed ## Bake EfficientNet-Lite0, serve it, ask it about two 
 	@$(BIN)/python tools/demo.py
 
 bake: $(VENV)/.installed ## Bake EfficientNet-Lite0 unless a version is published already.
-	@ls $(MODEL_BASE_PATH)/[0-9]*/saved_model.pb >/dev/null 2>&1 || $(BIN)/python -m exporter bake --model efficientnet-lite0
+	@ls "$(MODEL_BASE_PATH)"/[0-9]*/saved_model.pb >/dev/null 2>&1 || $(BIN)/python -m exporter bake --model efficientnet-lite0
 
 serve: bake ## Serve EfficientNet-Lite0 in the foreground: gRPC on 8500, REST on 8501.
 	exec $(BIN)/python -m serving --port=$(PORT) --rest_api_port=$(REST_API_PORT) \
-		--model_name=$(MODEL_NAME) --model_base_path=$(MODEL_BASE_PATH)
+		--model_name=$(MODEL_NAME) --model_base_path="$(MODEL_BASE_PATH)"
 
 check: $(VENV)/.installed-dev ## Lint, types and import rules.
 	$(BIN)/ruff check .

@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from client.answers import Classification
 from client.errors import ClientError, ConnectionFailed
 from client.options import connection_options, open_client
-from client.report import image_json, image_lines, one_line, version_json, version_line
+from client.report import image_json, image_lines, one_line, plain_reason, version_json, version_line
 
 if TYPE_CHECKING:
     from client.client import Client
@@ -51,6 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         code = EXIT_NO_CONNECTION if isinstance(exc, ConnectionFailed) else EXIT_REFUSED
     except click.Abort:
         code = EXIT_INTERRUPTED
+    except OSError as exc:  # a full disk behind stdout
+        _complain(f"cannot write the answer: {exc.strerror}")
+        code = EXIT_REFUSED
     sys.exit(code)
 
 
@@ -132,7 +135,7 @@ def _ask(client: Client, asked: dict[str, Any], image: str, top_k: int | None, s
     except ConnectionFailed:
         raise  # the next image would fare no better
     except ClientError as exc:
-        answer = Classification(ok=False, error=str(exc), label=None)
+        answer = Classification(ok=False, error=plain_reason(str(exc)), label=None)
     if as_json:
         click.echo(image_json(image, answer, model=asked["model"], version=version, signature=signature))
     elif answer.ok:

@@ -109,6 +109,8 @@ class Client:
             OSError: where a file can't be read.
         """
         signature = signature_for(signature, top_k)
+        if isinstance(images, (str, bytes)):
+            raise TypeError(f"images are one {type(images).__name__}; supported is a list of them")
         if not images:
             return []  # a batching server may keep a request of no rows waiting
         prediction = self.predict(encode_images(images), signature=signature)

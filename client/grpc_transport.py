@@ -34,7 +34,8 @@ class GrpcTransport:
         self._endpoint = endpoint
         self._spec = spec
         self._timeout_s = timeout_s
-        self._channel = grpc.insecure_channel(endpoint.address, options=_CHANNEL_OPTIONS)
+        options = [*_CHANNEL_OPTIONS, ("grpc.enable_http_proxy", 0 if endpoint.is_loopback else 1)]
+        self._channel = grpc.insecure_channel(endpoint.address, options=options)
 
     def predict(self, inputs: Mapping[str, np.ndarray], *, signature: str, output_filter: Sequence[str]) -> Prediction:
         """Run a signature by Predict."""

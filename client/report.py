@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 
 from client.answers import Classification, VersionStatus
@@ -47,6 +48,11 @@ def version_json(status: VersionStatus) -> str:
         "message": status.message,
     }
     return json.dumps(fields, ensure_ascii=False)
+
+
+def plain_reason(message: str) -> str:
+    """What a baked servable says of a bad image, without the words that TensorFlow puts around a failed assertion."""
+    return re.sub(r"assertion failed: \[(.*?)\]\s+\[\[.*", r"\1", message, flags=re.DOTALL)
 
 
 def one_line(message: str) -> str:

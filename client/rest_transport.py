@@ -44,6 +44,7 @@ class RestTransport:
         self._spec = spec
         self._timeout_s = timeout_s
         self._session = requests.Session()
+        self._session.trust_env = not endpoint.is_loopback
         self._url = f"http://{endpoint.address}/v1/models/{_path(spec)}"
         self._metadata: dict[str, Any] | None = None
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Protocol
 
 from client.answers import Prediction, VersionStatus
@@ -52,6 +53,14 @@ class Endpoint:
     def address(self) -> str:
         """Host and port as both gRPC and URLs spell them."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether the address is this machine's own, which no proxy can reach."""
+        try:
+            return self.host == "localhost" or ip_address(self.host).is_loopback
+        except ValueError:
+            return False
 
     def connection_failed(self) -> ConnectionFailed:
         """The error for no connection."""

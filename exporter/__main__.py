@@ -1,6 +1,13 @@
 """Entry point of `python -m exporter`."""
 
-from exporter.cli import main
+import sys
+
+try:
+    from exporter.cli import main
+except ModuleNotFoundError as error:
+    sys.exit(
+        f"error: the exporter needs {error.name}, which is not installed; try: pip install 'savedmodel-bakery[export]'"
+    )
 
 if __name__ == "__main__":
     main()

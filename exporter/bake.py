@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from exporter import labels, publish, recipe, resources, sources, verification
-from exporter.errors import RecipeError
+from exporter.errors import PublishError, RecipeError
 from exporter.servable import Servable
 
 
@@ -33,6 +33,7 @@ def bake(
     *,
     base_path: Path,
     version: int | None = None,
+    same_model: bool = False,
     recipe_file: Path | None = None,
     options: Mapping[str, Any] | None = None,
     progress: Callable[[str], None] = lambda _: None,
@@ -42,6 +43,7 @@ def bake(
     Args:
         base_path: the folder that holds the numbered versions.
         version: its number; None is the next.
+        same_model: refuse where the newest version there was baked from another model.
         recipe_file: TOML with some or all of the recipe; wins over what the source knows.
         options: fields of the recipe, the model among them; win over the file; None counts as not given.
         progress: told what is being done, in a few words.
@@ -54,6 +56,8 @@ def bake(
     given = from_file | {name: value for name, value in (options or {}).items() if value is not None}
     if "model" not in given:
         raise RecipeError("no model was given; name one with --model, or in the recipe file")
+    if same_model:
+        _check_same_model(base_path, given["model"])
     progress(f"loading {given['model']}")
     network = sources.read_network(
         given["model"],
@@ -76,3 +80,12 @@ def bake(
         progress("verifying it in a fresh process")
         agreement = verification.verify(staged, network.call, chosen, names, resources.example_photos())
         return Baked(publish.publish(staged, base_path, version), agreement)
+
+
+def _check_same_model(base_path: Path, model: str) -> None:
+    newest = max(publish.published_versions(base_path).items(), default=None)
+    if newest is None or not (newest[1] / publish.RECIPE_FILE).is_file():
+        return
+    served = recipe.read_toml(newest[1] / publish.RECIPE_FILE).get("model")
+    if served != model:
+        raise PublishError(f"{base_path} serves {served}; give {model} a name of its own with --name")

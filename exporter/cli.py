@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from exporter import inspection, publish, quiet
 from exporter import recipe as recipes
@@ -24,7 +26,7 @@ _BAKE_EXAMPLES = """\b
 Examples:
   python -m exporter bake --model efficientnet-lite0
   python -m exporter bake --model flowers.keras --name flowers --labels flowers.txt \\
-      --crop none --resize bilinear --no-antialias --scale 0..255 --channels RGB \\
+      --crop none --resize bilinear --no-antialias --scale 0..1 --channels RGB \\
       --outputs probabilities
   python -m exporter bake --model keras:InceptionV3 --weights inception_v3.weights.h5 --name inception_v3
   python -m exporter bake --model https://tfhub.dev/google/imagenet/inception_v3/classification/4 \\
@@ -98,7 +100,7 @@ def main() -> None:
 )
 @click.option(
     "--channels",
-    type=click.Choice(recipes.CHANNEL_ORDERS),
+    type=click.Choice(recipes.CHANNEL_ORDERS, case_sensitive=False),
     help="Order of colours the network was trained on, or GRAY.",
 )
 @click.option("--outputs", type=click.Choice(recipes.OUTPUTS), help="What the network gives; logits are softmaxed.")
@@ -106,13 +108,16 @@ def main() -> None:
 def bake(name: str, out: Path, version: int | None, recipe_file: Path | None, **options: Any) -> None:
     """Bake a model, verify it and publish it; prints the path of the new version."""
     base_path = out / _checked_name(name)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that what was staged is removed
     quiet.import_tensorflow()
     from exporter.bake import bake as run
 
-    with _refusals():
+    # What the user's own code prints is not what a script reads here.
+    with _refusals(), contextlib.redirect_stdout(sys.stderr):
         baked = run(
             base_path=base_path,
             version=version,
+            same_model=click.get_current_context().get_parameter_source("name") is ParameterSource.DEFAULT,
             recipe_file=recipe_file,
             options=options,
             progress=lambda doing: click.echo(f"{doing} …", err=True),
@@ -135,7 +140,7 @@ def inspect(path: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(found), default=str))
         return
-    click.echo(f"{found.path}: {_megabytes(found.size_bytes)}, of which weights {_megabytes(found.weights_bytes)}")
+    click.echo(f"{found.path}: {_readable(found.size_bytes)}, of which weights {_readable(found.weights_bytes)}")
     for signature in found.signatures:
         click.echo(f"\n{signature.name} ({signature.method})")
         for arrow, tensors in (("→", signature.inputs), ("←", signature.outputs)):
@@ -167,7 +172,7 @@ def versions(path: Path, as_json: bool) -> None:
         click.echo(json.dumps(rows))
         return
     for row in rows:
-        click.echo(f"{row['version']}\t{_megabytes(row['size_bytes'])}\t{row['published']}\t{row['path']}")
+        click.echo(f"{row['version']}\t{_readable(row['size_bytes'])}\t{row['published']}\t{row['path']}")
 
 
 @contextlib.contextmanager
@@ -182,9 +187,11 @@ def _refusals() -> Iterator[None]:
 
 def _checked_name(name: str) -> str:
     if not name or name in (".", "..") or any(character in name for character in "/:\\"):
-        raise click.BadParameter(f"{name!r} is no model name; / \\ and : are not allowed", param_hint="--name")
+        raise click.BadParameter(
+            f"{name!r} is no model name; allowed is any text but . and .., without / \\ and :", param_hint="--name"
+        )
     return name
 
 
-def _megabytes(size_bytes: int) -> str:
-    return f"{size_bytes / 1e6:.1f} MB"
+def _readable(size_bytes: int) -> str:
+    return f"{size_bytes / 1e6:.1f} MB" if size_bytes >= 1e6 else f"{size_bytes / 1e3:.1f} kB"

@@ -32,7 +32,7 @@ def read_labels(name_or_path: str) -> list[str]:
         text = path.read_text(encoding="utf-8-sig")  # a byte order mark is no part of the first name
     except (OSError, UnicodeDecodeError) as error:
         raise LabelError(
-            f"labels {name_or_path!r} cannot be read ({type(error).__name__}); "
+            f"labels {name_or_path!r} cannot be read ({getattr(error, 'strerror', None) or 'no UTF-8'}); "
             f"allowed are {', '.join(known_sets())} and the path of a file"
         ) from error
     if path.suffix == ".json":

@@ -9,6 +9,8 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -24,9 +26,11 @@ _STAGING_PREFIX = ".staging-"
 def published_versions(base_path: Path) -> dict[int, Path]:
     """Version numbers and their folders under `base_path`, lowest first; none where it doesn't exist.
 
-    A folder counts when its name is a whole number, as tensorflow_model_server has it.
+    A folder counts when its name is a whole number, as tensorflow_model_server has it, and a SavedModel is in it.
     """
-    return {number: path for number, path in sorted(_numbered(base_path).items()) if path.is_dir()}
+    return {
+        number: path for number, path in sorted(_numbered(base_path).items()) if (path / "saved_model.pb").is_file()
+    }
 
 
 def check_free(base_path: Path, version: int | None) -> None:
@@ -35,9 +39,7 @@ def check_free(base_path: Path, version: int | None) -> None:
     Raises:
         PublishError: the version is there already, or its number is out of range.
     """
-    if version is None:
-        return
-    _check_range(version)
+    _check_range(next_version(base_path) if version is None else version)
     if version in _numbered(base_path):
         raise PublishError(
             f"version {version} exists already in {base_path}, and a published version is never overwritten; "
@@ -52,20 +54,39 @@ def next_version(base_path: Path) -> int:
 
 @contextlib.contextmanager
 def staging(base_path: Path) -> Iterator[Path]:
-    """A new folder beside the versions, to write one in; removed on leaving unless it was published.
+    """A new folder beside the versions, to write one in; removed on leaving.
+
+    It is locked meanwhile. One that isn't locked belongs to a bake that was killed, and is removed on the way.
 
     Raises:
         PublishError: it can't be made, say for want of permission.
     """
     try:
         base_path.mkdir(parents=True, exist_ok=True)
-        stage = Path(tempfile.mkdtemp(prefix=_STAGING_PREFIX, dir=base_path))
+        for stale in base_path.glob(f"{_STAGING_PREFIX}*"):
+            with contextlib.suppress(OSError), _locked(stale):
+                shutil.rmtree(stale)
+        # It gets the name that others sweep only when it is locked.
+        new = Path(tempfile.mkdtemp(prefix=".new-", dir=base_path))
     except OSError as error:
         raise PublishError(f"cannot write to {base_path}: {error.strerror}") from error
+    with _locked(new):
+        stage = new.rename(new.with_name(new.name.replace(".new-", _STAGING_PREFIX)))
+        try:
+            yield stage
+        finally:
+            shutil.rmtree(stage, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold a folder's lock, which ends with the process at the latest; another's is an OSError."""
+    handle = os.open(folder, os.O_RDONLY)
     try:
-        yield stage
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
     finally:
-        shutil.rmtree(stage, ignore_errors=True)
+        os.close(handle)
 
 
 def publish(staged: Path, base_path: Path, version: int | None) -> Path:

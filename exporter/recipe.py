@@ -116,20 +116,28 @@ FIELDS = tuple(field.name for field in fields(Recipe))
 FLAG_OF = {name: "--" + name.replace("_", "-") for name in FIELDS}
 
 
-def complete(*layers: Mapping[str, Any]) -> Recipe:
-    """Put a recipe together from layers of values; later layers win, None counts as not given.
+def complete(known: Mapping[str, Any], *layers: Mapping[str, Any]) -> Recipe:
+    """Put a recipe together.
+
+    Args:
+        known: what the source knows; its size, and GRAY, are the network's own and can't be changed.
+        layers: values given; later layers win, None counts as not given.
 
     Raises:
         RecipeError: a value that cannot be known is missing, or one is not allowed.
     """
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = dict(known)
     for layer in layers:
         values.update({name: value for name, value in layer.items() if value is not None})
+    for name in ("size", "channels"):
+        if name in known and values[name] != known[name] and (name == "size" or known[name] == "GRAY"):
+            shown = ["x".join(map(str, value)) if name == "size" else value for value in (values[name], known[name])]
+            raise RecipeError(f"{name} is {shown[0]}, but {values.get('model', 'the network')} takes {shown[1]}")
     missing = [FLAG_OF[field.name] for field in fields(Recipe) if field.default is MISSING and field.name not in values]
     if missing:
         raise RecipeError(
-            f"the recipe of {values.get('model', 'this model')} lacks {_listed(missing)}; they cannot be guessed from "
-            "the model: give them as options, or in a file with --recipe"
+            f"the recipe of {values.get('model', 'this model')} lacks {_listed(missing)}, which cannot be guessed from "
+            "the model; give what is missing as options, or in a file with --recipe"
         )
     return Recipe(**values)
 

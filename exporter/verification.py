@@ -71,22 +71,34 @@ def verify(
             )
         with np.load(answers_path) as archive:
             answers = {name: archive[name] for name in archive.files}
-    return _compare(answers, _probabilities(network, recipe, answers["pixels"]), recipe, names, photos)
+    return _compare(answers, _probabilities(network, recipe, answers["pixels"]), names, photos)
 
 
 def _probabilities(network: Callable[[Any], Any], recipe: Recipe, pixels: np.ndarray) -> np.ndarray:
-    """What the network itself says of `pixels` float32 [batch, height, width, 3]: float32 [batch, classes]."""
+    """What the network itself says of `pixels` float32 [batch, height, width, 3]: float32 [batch, classes].
+
+    Raises:
+        VerificationError: its outputs are not what the recipe says they are.
+    """
     import tensorflow as tf
 
     from exporter.image.pixels import normalise
 
     given = tf.reshape(tf.cast(network(normalise(tf.constant(pixels), recipe)), tf.float32), [len(pixels), -1])
-    return np.asarray(tf.nn.softmax(given) if recipe.outputs == "logits" else given)
+    if not bool(tf.reduce_all(tf.math.is_finite(given))):
+        raise VerificationError("for the example photos the network gives values that are not finite (NaN or infinity)")
+    sums = np.asarray(tf.reduce_sum(given, axis=1))
+    are_probabilities = bool(tf.reduce_all(given >= 0)) and np.allclose(sums, 1, atol=1e-3)
+    if are_probabilities != (recipe.outputs == "probabilities"):
+        other = "probabilities" if are_probabilities else "logits"
+        raise VerificationError(
+            f"outputs is {recipe.outputs}, but for the example photos the network's add up to {sums.tolist()}, from "
+            f"{float(tf.reduce_min(given)):.3g} up: they look like {other}; bake with --outputs {other}"
+        )
+    return np.asarray(given if are_probabilities else tf.nn.softmax(given))
 
 
-def _compare(
-    answers: dict[str, np.ndarray], expected: np.ndarray, recipe: Recipe, names: list[str], photos: list[Path]
-) -> Agreement:
+def _compare(answers: dict[str, np.ndarray], expected: np.ndarray, names: list[str], photos: list[Path]) -> Agreement:
     best = -np.sort(-expected, axis=1)[:, : answers["scores"].shape[1]]
     of_ids = np.take_along_axis(expected, answers["class_ids"], axis=1)
     for row, photo in enumerate(photos):
@@ -99,9 +111,4 @@ def _compare(
         labels = [names[class_id] for class_id in answers["class_ids"][row]]
         if labels != answers["labels"][row].tolist() or labels[0] != answers["default"][row]:
             raise VerificationError(f"on {photo.name} the SavedModel's labels are not those of its class ids")
-    if recipe.outputs == "probabilities" and not np.allclose(expected.sum(axis=1), 1, atol=1e-3):
-        raise VerificationError(
-            f"the network's outputs add up to {expected.sum(axis=1).tolist()} for the example photos, so they are no "
-            "probabilities; if they are logits, bake with --outputs logits"
-        )
     return Agreement(len(photos), float(np.abs(best - answers["scores"]).max()))

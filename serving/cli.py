@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 from importlib import metadata
 from typing import NoReturn
@@ -39,6 +40,8 @@ def main() -> None:
         if binary:
             engine.run_binary(binary, arguments, command_line)
         _serve_embedded(command_line)
+    except ModuleNotFoundError as error:
+        _fail(f"UNIMPLEMENTED: the embedded engine needs {error.name}; try: pip install 'savedmodel-bakery[serve]'")
     except TextFormatError as error:
         print(error, file=sys.stderr)
         _fail(f"INVALID_ARGUMENT: Invalid protobuf file: '{command_line.text('model_config_file')}'")
@@ -56,9 +59,12 @@ def _serve_embedded(command_line: flags.CommandLine) -> None:
     models = settings.read_models(command_line)
     for name in passed_over:
         logger.warning("--%s has no effect in the embedded engine", name)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: _exit(0))  # until the server has its own way to end
     from serving import server
 
     server.serve(command_line, models)
+    _exit(0)
 
 
 def _exit_with_usage() -> NoReturn:
@@ -67,7 +73,12 @@ def _exit_with_usage() -> NoReturn:
 
 
 def _fail(reason: str) -> NoReturn:
-    print(f"Failed to start server. Error: {reason}", flush=True)
-    # Loads that still run must not hold up the end.
+    print(f"Failed to start server. Error: {reason}")
+    _exit(_FAILURE)
+
+
+def _exit(status: int) -> NoReturn:
+    """End at once: threads that still load, or answer beyond the grace, must not hold it up."""
+    sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(_FAILURE)
+    os._exit(status)

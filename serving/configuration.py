@@ -15,6 +15,7 @@ from wire.status import Code, StatusError, invalid_argument
 
 PLATFORM = "tensorflow"
 _TENSORFLOW_TYPE = 1
+_CONFIG_NAME = schema.ModelServerConfig.DESCRIPTOR.full_name
 
 
 @dataclass(frozen=True)
@@ -74,15 +75,15 @@ def read_config_file(path: Path) -> dict[str, ModelConfig]:
         text = path.read_text()
     except OSError as error:
         raise StatusError(Code.NOT_FOUND, f"{path}; {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise TextFormatError(f"Error parsing text-format {_CONFIG_NAME}: {path} is no UTF-8") from error
     if not text:
         raise invalid_argument(f"{path}; Invalid argument")
     message = schema.ModelServerConfig()
     try:
         text_format.Parse(text, message, descriptor_pool=schema.POOL)
     except text_format.ParseError as error:
-        raise TextFormatError(
-            f"Error parsing text-format {schema.ModelServerConfig.DESCRIPTOR.full_name}: {error}"
-        ) from error
+        raise TextFormatError(f"Error parsing text-format {_CONFIG_NAME}: {error}") from error
     return read_config(message)
 
 

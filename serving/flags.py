@@ -15,7 +15,7 @@ Value = bool | int | float | str
 
 _PARSERS = {
     bool: {"true": True, "false": False}.__getitem__,
-    int: lambda text: int(text) if re.fullmatch(r"[+-]?[0-9]+", text) else _refuse(text),
+    int: lambda text: _parse_integer(text),
     float: float,
     str: str,
 }
@@ -185,5 +185,7 @@ def _parse_value(flag: Flag, text: str) -> Value:
     return value
 
 
-def _refuse(text: str) -> int:
-    raise ValueError(text)
+def _parse_integer(text: str) -> int:
+    if not re.fullmatch(r"[+-]?[0-9]{1,19}", text) or not -(2**63) <= int(text) < 2**63:
+        raise ValueError(text)
+    return int(text)

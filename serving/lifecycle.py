@@ -1,7 +1,8 @@
 """Lifecycle: follow the disk, load what is wanted, unload what isn't, and never leave a model unserved in between.
 
-One thread decides: it looks at the base paths, compares what is wanted with what the registry holds, and hands loads
-and unloads to workers. A version that is no longer wanted goes only when a wanted one answers, or when none is wanted.
+One thread decides: it looks at the base paths, compares what is wanted with what the registry holds, and starts a
+thread for each load and unload, so that one that waits (between attempts, for requests in flight) holds up no other. A
+version that is no longer wanted goes only when a wanted one answers, or when none is wanted.
 """
 
 from __future__ import annotations
@@ -11,13 +12,12 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from serving.configuration import ModelConfig
 from serving.registry import Registry, State, Version
-from serving.servable import LoadOptions, Servable
+from serving.servable import LoadOptions, NotAFolderError, Servable
 from serving.storage import wanted_versions
 from wire.status import Code, StatusError
 
@@ -54,12 +54,11 @@ class Lifecycle:
         self._wanted: dict[str, dict[int, Path]] = {}
         self._stopping = threading.Event()
         self._given_up: set[tuple[str, int]] = set()
-        # Enough that a version between two attempts holds up nobody else.
-        self._workers = ThreadPoolExecutor(4 * (os.cpu_count() or 1), thread_name_prefix="lifecycle")
+        self._load_places = threading.Semaphore(4 * (os.cpu_count() or 1))
         self._thread = threading.Thread(target=self._follow, name="lifecycle", daemon=True)
 
     def start(self) -> None:
-        """Begin to load, and return when every model has a version that answers.
+        """Begin to load, and return when every model has a version that answers, or when told to stop.
 
         Raises:
             StatusError: a model's wanted versions all failed, or a label names a version that isn't there.
@@ -68,6 +67,8 @@ class Lifecycle:
         self._thread.start()
         with self._registry.changed:
             self._registry.changed.wait_for(self._settled)
+        if self._stopping.is_set():
+            return
         failures = {name: error for name in self._models if (error := self._failure(name))}
         if failures:
             listed = "".join(f"{error}, " for error in failures.values())
@@ -79,7 +80,6 @@ class Lifecycle:
         self._stopping.set()
         with self._registry.changed:
             self._registry.changed.notify_all()
-        self._workers.shutdown(wait=False, cancel_futures=True)
 
     def _check_labels(self) -> None:
         for name, config in self._models.items():
@@ -99,9 +99,9 @@ class Lifecycle:
 
     def _failure(self, name: str) -> str | None:
         """The wanted versions of a model and their errors, where all of them have failed."""
-        wanted = self._wanted.get(name)
-        versions = [version for version in self._registry.versions(name) if wanted and version.number in wanted]
-        if not versions or not all(version.error for version in versions):
+        wanted = self._wanted.get(name, {})
+        versions = [version for version in self._registry.versions(name) if version.number in wanted]
+        if not versions or len(versions) < len(wanted) or not all(version.error for version in versions):
             return None
         return "".join(
             f"{{{{name: {name} version: {version.number}}} due to error: {version.error}}}" for version in versions
@@ -111,13 +111,17 @@ class Lifecycle:
         poll_wait_s = self._options.poll_wait_s
         next_look = time.monotonic() if poll_wait_s >= 0 else float("inf")
         while not self._stopping.is_set():
-            if time.monotonic() >= next_look:
-                self._look()
-                next_look = time.monotonic() + poll_wait_s if poll_wait_s > 0 else float("inf")
-            with self._registry.changed:
-                for name in self._models:
-                    self._reconcile(name, self._wanted.get(name, {}))
-                self._registry.changed.wait(min(max(next_look - time.monotonic(), 0.0), 1.0))
+            try:
+                if time.monotonic() >= next_look:
+                    next_look = time.monotonic() + poll_wait_s if poll_wait_s > 0 else float("inf")
+                    self._look()
+                with self._registry.changed:
+                    for name in self._models:
+                        self._reconcile(name, self._wanted.get(name, {}))
+                    self._registry.changed.wait(min(max(next_look - time.monotonic(), 0.0), 1.0))
+            except Exception:
+                logger.exception("following the models failed; it is tried again")
+                self._stopping.wait(1.0)
 
     def _look(self) -> None:
         try:
@@ -143,10 +147,10 @@ class Lifecycle:
         given_up = {number for model, number in self._given_up if model == name}
         for number in sorted(set(wanted) - (set(known) - ended) - given_up, reverse=True):
             version = self._registry.add(name, number, wanted[number])
-            self._workers.submit(self._guard, self._load, name, version)
+            self._start(self._load, version)
         for version in self._superfluous(known, wanted):
             self._registry.update(version, State.UNLOADING)
-            self._workers.submit(self._guard, self._unload, name, version)
+            self._start(self._unload, version)
 
     @staticmethod
     def _superfluous(known: Mapping[int, Version], wanted: Mapping[int, Path]) -> list[Version]:
@@ -156,39 +160,50 @@ class Lifecycle:
             return unwanted
         return unwanted[:-1]
 
-    def _load(self, name: str, version: Version) -> None:
+    def _load(self, version: Version) -> None:
         self._registry.update(version, State.LOADING)
+        named = f"{{name: {version.name} version: {version.number}}}"
         attempts = 1 + max(0, self._options.max_load_retries)
         for attempt in range(1, attempts + 1):
+            # While attempts fail, the folder may be completed under another spelling of its number.
+            path = self._wanted.get(version.name, {}).get(version.number, version.path)
             try:
-                servable = Servable(name, version.number, version.path, self._load_options)
+                with self._load_places:
+                    servable = Servable(version.name, version.number, path, self._load_options)
             except StatusError as error:
-                logger.error("Loading servable {name: %s version: %d} failed: %s", name, version.number, error)
-                final = attempt == attempts or error.code is Code.FAILED_PRECONDITION
-                if final or not self._wait_for_retry(name, version):
-                    with self._registry.changed:
-                        self._given_up.add((name, version.number))
-                        self._registry.update(version, State.END, error=error)
+                logger.error("Loading servable %s failed: %s", named, error)
+                final = attempt == attempts or isinstance(error, NotAFolderError)
+                if final or not self._wait_for_retry(version):
+                    self._give_up(version, error)
                     return
             else:
-                logger.info("Successfully loaded servable version {name: %s version: %d}", name, version.number)
+                logger.info("Successfully loaded servable version %s", named)
                 self._registry.update(version, State.AVAILABLE, servable=servable)
                 return
 
-    def _wait_for_retry(self, name: str, version: Version) -> bool:
-        """Sit out the pause before the next attempt; False where the version stopped being wanted."""
-        interval_s = max(0.0, self._options.load_retry_interval_s)
-        return not self._stopping.wait(interval_s) and version.number in self._wanted.get(name, {})
+    def _give_up(self, version: Version, error: StatusError) -> None:
+        with self._registry.changed:
+            self._given_up.add((version.name, version.number))
+            self._registry.update(version, State.END, error=error)
 
-    def _unload(self, name: str, version: Version) -> None:
+    def _wait_for_retry(self, version: Version) -> bool:
+        """Sit out the pause before the next attempt; False where the version stopped being wanted."""
+        interval_s = min(max(0.0, self._options.load_retry_interval_s), threading.TIMEOUT_MAX)
+        return not self._stopping.wait(interval_s) and version.number in self._wanted.get(version.name, {})
+
+    def _unload(self, version: Version) -> None:
         self._registry.withdraw(version).close()
         self._registry.update(version, State.END)
-        logger.info("Unloaded servable version {name: %s version: %d}", name, version.number)
+        logger.info("Unloaded servable version {name: %s version: %d}", version.name, version.number)
 
-    @staticmethod
-    def _guard(work: Callable[[str, Version], None], name: str, version: Version) -> None:
-        """A worker's mistake is logged, not swallowed by its future."""
-        try:
-            work(name, version)
-        except Exception:
-            logger.exception("lifecycle of {name: %s version: %d} failed", name, version.number)
+    def _start(self, work: Callable[[Version], None], version: Version) -> None:
+        """Do it on a thread of its own; what nobody expected ends the version, not only the thread."""
+
+        def guarded() -> None:
+            try:
+                work(version)
+            except Exception as error:
+                logger.exception("{name: %s version: %d} failed", version.name, version.number)
+                self._give_up(version, StatusError(Code.INTERNAL, f"{type(error).__name__}: {error}"))
+
+        threading.Thread(target=guarded, name=f"{version.name}/{version.number}", daemon=True).start()

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import Any
 
 from serving.servable import Servable
 from wire.status import Code, StatusError, invalid_argument
@@ -24,17 +23,28 @@ class State(IntEnum):
     END = 50
 
 
+@dataclass(frozen=True)
+class ModelChoice:
+    """Which model a request is for, and which version: a number, a label, or neither for the highest available."""
+
+    name: str
+    version: int | None = None
+    label: str | None = None
+
+
 @dataclass
 class Version:
     """One version that this process has ever seen; changed only under the registry's lock.
 
     Attributes:
+        name: of its model.
         state: where it is in its life.
         error: why it failed to load; None where it didn't.
         servable: what answers; there while it is AVAILABLE or UNLOADING.
         requests: how many are running on it.
     """
 
+    name: str
     number: int
     path: Path
     state: State = State.START
@@ -58,6 +68,7 @@ class Registry:
     def __init__(self) -> None:
         self.changed = threading.Condition()
         self._models: dict[str, dict[int, Version]] = {}
+        self._available: dict[str, dict[int, Version]] = {}
         self._labels: dict[str, Mapping[str, int]] = {}
 
     def set_labels(self, labels: Mapping[str, Mapping[str, int]]) -> None:
@@ -73,7 +84,7 @@ class Registry:
     def add(self, name: str, number: int, path: Path) -> Version:
         """Note a version that is about to be loaded; one seen before begins a new life."""
         with self.changed:
-            version = self._models.setdefault(name, {})[number] = Version(number, path)
+            version = self._models.setdefault(name, {})[number] = Version(name, number, path)
             self.changed.notify_all()
             return version
 
@@ -84,27 +95,31 @@ class Registry:
         with self.changed:
             version.state, version.error = state, error
             version.servable = servable or version.servable
+            available = self._available.setdefault(version.name, {})
+            if state is State.AVAILABLE:
+                available[version.number] = version
+            else:
+                available.pop(version.number, None)
             self.changed.notify_all()
 
     def withdraw(self, version: Version) -> Servable:
         """Take a version away from new requests, wait for those running on it, and hand its servable over."""
         with self.changed:
-            version.state = State.UNLOADING
-            self.changed.notify_all()
+            self.update(version, State.UNLOADING)
             self.changed.wait_for(lambda: version.requests == 0)
             servable, version.servable = version.servable, None
             assert servable is not None
             return servable
 
     @contextlib.contextmanager
-    def acquire(self, spec: Any) -> Iterator[Servable]:
-        """The servable that a ModelSpec asks for; it stays loaded until the block is left.
+    def acquire(self, choice: ModelChoice) -> Iterator[Servable]:
+        """The servable that a request is for; it stays loaded until the block is left.
 
         Raises:
             StatusError: there is none, in tensorflow_model_server's words.
         """
         with self.changed:
-            version = self._find(spec)
+            version = self._find(choice)
             version.requests += 1
             servable = version.servable
             assert servable is not None
@@ -131,26 +146,21 @@ class Registry:
             chosen = [known[number]] if number is not None else [known[key] for key in sorted(known, reverse=True)]
             return [VersionStatus(version.number, version.state, version.error) for version in chosen]
 
-    def _find(self, spec: Any) -> Version:
-        if not spec.name:
+    def _find(self, choice: ModelChoice) -> Version:
+        if not choice.name:
             raise invalid_argument("ModelSpec has no name specified.")
-        available = {
-            number: version
-            for number, version in self._models.get(spec.name, {}).items()
-            if version.state is State.AVAILABLE
-        }
-        choice = spec.WhichOneof("version_choice")
-        if choice is None:
+        available = self._available.get(choice.name, {})
+        number = choice.version if choice.label is None else self._labelled(choice.name, choice.label)
+        if number is None:
             if not available:
-                raise StatusError(Code.NOT_FOUND, f"Servable not found for request: Latest({spec.name})")
+                raise StatusError(Code.NOT_FOUND, f"Servable not found for request: Latest({choice.name})")
             return available[max(available)]
-        number = spec.version.value if choice == "version" else self._labelled(spec)
         if number not in available:
-            raise StatusError(Code.NOT_FOUND, f"Servable not found for request: Specific({spec.name}, {number})")
+            raise StatusError(Code.NOT_FOUND, f"Servable not found for request: Specific({choice.name}, {number})")
         return available[number]
 
-    def _labelled(self, spec: Any) -> int:
+    def _labelled(self, name: str, label: str) -> int:
         try:
-            return self._labels.get(spec.name, {})[spec.version_label]
+            return self._labels.get(name, {})[label]
         except KeyError:
-            raise invalid_argument(f"Unrecognized servable version label: {spec.version_label}") from None
+            raise invalid_argument(f"Unrecognized servable version label: {label}") from None

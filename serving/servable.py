@@ -28,6 +28,10 @@ class Tensor(NamedTuple):
     dtype: DType
 
 
+class NotAFolderError(StatusError):
+    """What bears a version's number is a file; no further attempt will change that."""
+
+
 class _Port(NamedTuple):
     """A tensor of the graph, as the runtime names it, and its element type."""
 
@@ -138,7 +142,7 @@ class Servable:
                     f"Tensor {tensor_name}, specified in either feed_devices or fetch_devices was not found in "
                     "the Graph",
                 ) from error
-            port = _Port(tensor._as_tf_output(), dtypes.of_number(tensor.dtype.as_datatype_enum))
+            port = _Port(tensor._as_tf_output(), dtypes.of_number(tensor.dtype.base_dtype.as_datatype_enum))
             self._ports[tensor_name] = port
         return port
 
@@ -156,7 +160,7 @@ def _from_runtime(value: Any, dtype: DType) -> Tensor:
 
 def _check_folder(name: str, version: int, path: Path) -> None:
     if not path.is_dir():
-        raise StatusError(
+        raise NotAFolderError(
             Code.FAILED_PRECONDITION,
             f"Error while attempting to reserve resources to load servable {{name: {name} version: {version}}}: "
             f"{path}; Not a directory",

@@ -21,8 +21,8 @@ from serving.servable import LoadOptions
 
 logger = logging.getLogger(__name__)
 
-# How long requests in flight may take after SIGTERM; as long as a pod gets between SIGTERM and SIGKILL by default.
-GRACE_S = 30.0
+# How long requests in flight may take after SIGTERM; a pod gets 30 s between SIGTERM and SIGKILL by default.
+GRACE_S = 25.0
 
 
 def serve(flags: CommandLine, models: Mapping[str, ModelConfig]) -> None:
@@ -60,9 +60,10 @@ def _start_grpc(flags: CommandLine, registry: Registry) -> GrpcServer:
     bind_address, port, path = flags.text("bind_address"), flags.integer("port"), flags.text("grpc_socket_path")
     addresses = []
     if port:
-        addresses.append(f"{bind_address}:{port}")
+        addresses.append(f"[{bind_address}]:{port}" if ":" in bind_address else f"{bind_address}:{port}")
     if path:
-        Path(path).unlink(missing_ok=True)  # the one of a server that was killed stays behind
+        if Path(path).is_socket():
+            Path(path).unlink()  # the one of a server that was killed stays behind
         addresses.append(f"unix:{path}")
     server = GrpcServer(
         GrpcHandlers(registry, packed=flags.on("enable_serialization_as_tensor_content")),

@@ -9,6 +9,12 @@ from serving.configuration import ModelConfig
 from serving.flags import CommandLine
 from wire.status import invalid_argument
 
+_RANGES = {
+    ("port", "rest_api_port"): 65535,
+    ("grpc_max_threads", "rest_api_num_threads"): 2**16,
+    ("tensorflow_session_parallelism", "tensorflow_intra_op_parallelism", "tensorflow_inter_op_parallelism"): 2**16,
+}
+
 
 def check_flags(flags: CommandLine) -> None:
     """Refuse flags that contradict each other.
@@ -20,6 +26,10 @@ def check_flags(flags: CommandLine) -> None:
         raise invalid_argument(
             "At least one of server_options.grpc_port or server_options.grpc_socket_path must be set."
         )
+    for names, most in _RANGES.items():
+        for name in names:
+            if not 0 <= flags.integer(name) <= most:
+                raise invalid_argument(f"{name} is {flags.integer(name)}; allowed are 0 to {most}")
     if not flags.text("model_base_path") and not flags.text("model_config_file"):
         raise invalid_argument("Both server_options.model_base_path and server_options.model_config_file are empty!")
     if flags.text("batching_parameters_file") and not flags.on("enable_batching"):

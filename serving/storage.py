@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -19,7 +20,7 @@ def wanted_versions(config: ModelConfig) -> dict[int, Path]:
         StatusError: NOT_FOUND where the base path can't be listed.
     """
     try:
-        names = sorted((entry.name for entry in Path(config.base_path).iterdir()), key=str.encode)
+        names = sorted((entry.name for entry in Path(config.base_path).iterdir()), key=os.fsencode)
     except OSError as error:
         raise StatusError(
             Code.NOT_FOUND,

@@ -28,10 +28,17 @@ def main() -> None:
     if not any(path.name.isdecimal() for path in BASE_PATH.glob("*")):
         run("-m exporter bake --model efficientnet-lite0")
     port, rest_api_port = (free_port(wanted) for wanted in (8500, 8501))
-    flags = f"--port={port} --rest_api_port={rest_api_port} --model_name={NAME} --model_base_path={BASE_PATH}"
-    say(f"python -m serving {flags} &".replace(str(CLONE), "$PWD"))
+    flags = [
+        f"--port={port}",
+        f"--rest_api_port={rest_api_port}",
+        f"--model_name={NAME}",
+        f"--model_base_path={BASE_PATH}",
+        "--bind_address=127.0.0.1",
+        "--engine=embedded",
+    ]
+    say(f"python -m serving {' '.join(flags)} &".replace(str(CLONE), "$PWD"))
     with Path(BASE_PATH.parent / "server.log").open("w") as log:
-        server = subprocess.Popen([sys.executable, "-m", "serving", *flags.split()], stdout=log, stderr=log)
+        server = subprocess.Popen([sys.executable, "-m", "serving", *flags], stdout=log, stderr=log)
     try:
         url = f"http://127.0.0.1:{rest_api_port}/v1/models/{NAME}"
         wait_for(url, server)

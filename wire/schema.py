@@ -24,9 +24,7 @@ def _message(full_name: str) -> Any:
     return message_factory.GetMessageClass(POOL.FindMessageTypeByName(full_name))
 
 
-Any_ = _message("google.protobuf.Any")
 Example = _message("tensorflow.Example")
-Feature = _message("tensorflow.Feature")
 SavedModel = _message("tensorflow.SavedModel")
 SignatureDef = _message("tensorflow.SignatureDef")
 TensorProto = _message("tensorflow.TensorProto")

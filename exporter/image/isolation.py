@@ -73,7 +73,7 @@ def _explain_file(data: Any) -> Any:
 
 
 def _damaged() -> Any:
-    return tf.constant("damaged or cut off: the image file cannot be decoded")
+    return tf.constant("damaged, cut off or of an unusual kind: the image file cannot be decoded")
 
 
 def _first_bytes(data: Any) -> Any:

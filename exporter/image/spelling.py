@@ -9,9 +9,9 @@ from typing import Any
 
 import tensorflow as tf
 
-# Signatures of the formats that tf.io.decode_image knows; WebP is RIFF, a length, WEBP.
+# Signatures of formats that tf.io.decode_image knows; it also knows WebP (RIFF, a length, WEBP) and BMP.
 _JPEG = b"\xff\xd8\xff"
-_MAGIC = (_JPEG, b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a", b"BM")
+_MAGIC = (_JPEG, b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a")
 
 
 def is_jpeg(data: Any) -> Any:
@@ -25,7 +25,9 @@ def is_image(data: Any) -> Any:
     head = tf.strings.join([tf.strings.substr(data, 0, 12), "\0" * 12])
     begins = [tf.equal(tf.strings.substr(head, 0, len(magic)), magic) for magic in _MAGIC]
     webp = tf.equal(tf.strings.substr(head, 0, 4), b"RIFF") & tf.equal(tf.strings.substr(head, 8, 4), b"WEBP")
-    return tf.reduce_any(tf.stack([*begins, webp]))
+    # Two letters alone would take many a text for a picture; four bytes of a BMP's header are reserved, and zero.
+    bmp = tf.equal(tf.strings.substr(head, 0, 2), b"BM") & tf.equal(tf.strings.substr(head, 6, 4), b"\0" * 4)
+    return tf.reduce_any(tf.stack([*begins, webp, bmp]))
 
 
 def decode_clean(text: Any) -> Any:
@@ -57,7 +59,7 @@ def to_web_safe(text: Any) -> Any:
 def _symbols(text: Any) -> Any:
     """The base64 symbols of scalar string `text`: uint8 [n], the web-safe alphabet, nothing else removed or checked."""
     symbols = tf.io.decode_raw(text, tf.uint8)
-    is_data_uri = tf.equal(tf.strings.substr(text, 0, 5), b"data:")
+    is_data_uri = tf.equal(tf.strings.lower(tf.strings.substr(text, 0, 5)), b"data:")
     symbols = tf.cond(is_data_uri, lambda: _after_comma(symbols), lambda: symbols)
     symbols = tf.where(tf.equal(symbols, ord("+")), tf.constant(ord("-"), tf.uint8), symbols)
     symbols = tf.where(tf.equal(symbols, ord("/")), tf.constant(ord("_"), tf.uint8), symbols)

@@ -7,6 +7,7 @@ Signatures for Images"): RGB from 0 to 1, the whole image at the module's size, 
 from __future__ import annotations
 
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -78,7 +79,9 @@ def _resolve(model: str) -> Path:
             import kagglehub
 
             return Path(kagglehub.model_download(kaggle[1].rstrip("/")))
-        import tensorflow_hub
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it imports pkg_resources, which is deprecated
+            import tensorflow_hub
 
         return Path(tensorflow_hub.resolve(model))
     except Exception as error:  # three libraries' and the network's errors meet here

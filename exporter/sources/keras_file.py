@@ -7,6 +7,9 @@ from pathlib import Path
 from exporter.errors import SourceError
 from exporter.sources.network import Network, SourceOptions, of_keras_model
 
+# What such a file begins with: a zip archive, and HDF5.
+_MAGIC = {".keras": b"PK", ".h5": b"\x89HDF\r\n\x1a\n"}
+
 FORM = "the path of a .keras or .h5 file"
 
 
@@ -24,6 +27,7 @@ def read(model: str, options: SourceOptions) -> Network:
     options.refuse(model)
     if not Path(model).is_file():
         raise SourceError(f"there is no file {model}")
+    _check_container(Path(model))
     import keras
 
     try:
@@ -31,3 +35,15 @@ def read(model: str, options: SourceOptions) -> Network:
     except Exception as error:  # Keras lets every kind of error through
         raise SourceError(f"Keras {keras.__version__} cannot load {model}: {' '.join(str(error).split())}") from error
     return of_keras_model(loaded, model)
+
+
+def _check_container(path: Path) -> None:
+    """Refuse a file that isn't what its name says; Keras would say that it isn't there."""
+    with path.open("rb") as file:
+        begins = file.read(8)
+    wanted = path.suffix.lower()
+    actual = next((suffix for suffix, magic in _MAGIC.items() if begins.startswith(magic)), None)
+    if actual is None:
+        raise SourceError(f"{path} is damaged, or no {wanted} file: it begins with {begins.hex(' ') or 'nothing'}")
+    if actual != wanted:
+        raise SourceError(f"{path} is a {actual} file by its content; give it that ending")

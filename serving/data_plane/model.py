@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from serving.registry import Registry
+from serving.registry import ModelChoice, Registry
 from serving.servable import Servable
 from wire import schema
 from wire.status import invalid_argument
@@ -38,15 +38,14 @@ def metadata(servable: Servable) -> Any:
     return response
 
 
-def status(registry: Registry, spec: Any) -> Any:
-    """A GetModelStatusResponse for the version that a ModelSpec names, or for all; a label is not looked at.
+def status(registry: Registry, choice: ModelChoice) -> Any:
+    """A GetModelStatusResponse for the version chosen by number, or for all; a label is not looked at.
 
     Raises:
         StatusError: NOT_FOUND where nothing is known.
     """
-    number = spec.version.value if spec.WhichOneof("version_choice") == "version" else None
     response = schema.GetModelStatusResponse()
-    for version in registry.statuses(spec.name, number):
+    for version in registry.statuses(choice.name, choice.version):
         entry = response.model_version_status.add(version=version.number, state=int(version.state))
         entry.status.error_code = int(version.error.code) if version.error else 0
         entry.status.error_message = version.error.message if version.error else ""

@@ -7,7 +7,7 @@ from itertools import zip_longest
 from typing import Any
 
 from serving.data_plane import classify, model, predict
-from serving.registry import Registry
+from serving.registry import ModelChoice, Registry
 from serving.servable import Servable, Tensor
 from wire import dtypes, schema, tensors
 from wire.status import invalid_argument
@@ -39,7 +39,7 @@ class Handlers:
 
     def predict(self, request: Any, timeout_s: float | None) -> Any:
         """Predict."""
-        with self._registry.acquire(_spec(request)) as servable:
+        with self._registry.acquire(_choice(request)) as servable:
             signature = predict.find_signature(servable, request.model_spec.signature_name)
             feeds = predict.read_inputs(signature, request.inputs, _decode)
             aliases = predict.choose_outputs(signature, request.output_filter)
@@ -54,7 +54,7 @@ class Handlers:
 
     def classify(self, request: Any, timeout_s: float | None) -> Any:
         """Classify."""
-        with self._registry.acquire(_spec(request)) as servable:
+        with self._registry.acquire(_choice(request)) as servable:
             signature = classify.find_signature(servable, request.model_spec.signature_name)
             classes, scores = classify.run(servable, signature, _examples(request.input), timeout_s)
             response = schema.ClassificationResponse()
@@ -62,24 +62,30 @@ class Handlers:
         for labels, row in zip_longest([] if classes is None else classes, [] if scores is None else scores):
             result = response.result.classifications.add()
             for label, score in zip_longest(() if labels is None else labels, () if row is None else row):
-                result.classes.add(label=label or b"", score=score or 0.0)
+                result.classes.add(label=(label or b"").decode(errors="replace"), score=score or 0.0)
         return response
 
     def metadata(self, request: Any, timeout_s: float | None) -> Any:  # noqa: ARG002 - every call takes a limit
         """GetModelMetadata."""
         model.check_metadata_fields(request.metadata_field)
-        with self._registry.acquire(_spec(request)) as servable:
+        with self._registry.acquire(_choice(request)) as servable:
             return model.metadata(servable)
 
     def status(self, request: Any, timeout_s: float | None) -> Any:  # noqa: ARG002 - every call takes a limit
         """GetModelStatus."""
-        return model.status(self._registry, _spec(request))
+        return model.status(self._registry, _choice(request))
 
 
-def _spec(request: Any) -> Any:
+def _choice(request: Any) -> ModelChoice:
     if not request.HasField("model_spec"):
         raise invalid_argument("Missing ModelSpec")
-    return request.model_spec
+    spec = request.model_spec
+    given = spec.WhichOneof("version_choice")
+    return ModelChoice(
+        spec.name,
+        spec.version.value if given == "version" else None,
+        spec.version_label if given == "version_label" else None,
+    )
 
 
 def _fill_spec(spec: Any, servable: Servable, signature_name: str) -> None:

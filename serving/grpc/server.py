@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +25,8 @@ _OPTIONS = {
     "grpc.so_reuseport": 0,
 }
 
+_LONGEST_TIMEOUT_S = 365 * 24 * 3600.0
+
 
 class GrpcServer:
     """Answers gRPC on the addresses given.
@@ -44,6 +45,7 @@ class GrpcServer:
             for address in addresses:
                 self._server.add_insecure_port(address)
         except RuntimeError as error:
+            logger.error("gRPC cannot listen on %s: %s", address, error)
             raise StatusError(Code.INVALID_ARGUMENT, "Failed to BuildAndStart gRPC server") from error
 
     def start(self) -> None:
@@ -106,5 +108,6 @@ def _answering(method: Method, call: Call) -> Callable[[bytes, Any], bytes]:
 
 
 def _timeout_s(context: Any) -> float | None:
+    """Seconds that the caller still waits; for one who set no deadline grpcio gives a few hundred years."""
     remaining = context.time_remaining()
-    return remaining if remaining is not None and math.isfinite(remaining) else None
+    return remaining if remaining is not None and remaining < _LONGEST_TIMEOUT_S else None

@@ -12,15 +12,15 @@ from typing import Any
 from urllib.parse import unquote
 
 from serving.data_plane import classify, model, predict
-from serving.registry import Registry
+from serving.registry import ModelChoice, Registry
 from serving.rest.errors import HTTP_STATUS
 from serving.servable import Servable, Tensor
-from wire import dtypes, example_json, predict_json, schema, status_json
+from wire import dtypes, example_json, predict_json, status_json
 from wire.status import Code, StatusError, invalid_argument
 
 logger = logging.getLogger(__name__)
 
-_MODEL = r"/v1/models/([^/:]+)(?:/versions/(\d+)|/labels/([^/:]+))?"
+_MODEL = r"/v1/models/([^/:]+)(?:/versions/([0-9]+)|/labels/([^/:]+))?"
 _CALL_URL = re.compile(_MODEL + r":(?-i:(classify|regress|predict))", re.IGNORECASE)
 _MODEL_URL = re.compile(_MODEL + r"(/metadata)?", re.IGNORECASE)
 _ALL_MODELS_URL = re.compile(r"/v1/models", re.IGNORECASE)
@@ -33,6 +33,7 @@ CORS_HEADERS = {
 }
 _MAX_UNPACKED_BYTES = 100 * 2**20
 _MAX_VERSION = 2**63 - 1
+_MAX_DIGITS = len(str(_MAX_VERSION))
 
 
 @dataclass(frozen=True)
@@ -102,24 +103,24 @@ class Handlers:
 
     def _json(self, request: Request) -> bytes:
         if request.method == "POST" and (match := _CALL_URL.fullmatch(request.target)):
-            spec = _spec(match)
+            choice = _choice(match)
             body = _unpacked(request)
-            return self._predict(spec, body) if match[4] == "predict" else self._examples(spec, body, match[4])
+            return self._predict(choice, body) if match[4] == "predict" else self._examples(choice, body, match[4])
         if request.method == "GET" and _ALL_MODELS_URL.fullmatch(request.target):
             raise invalid_argument("Missing model name in request.")
         if request.method == "GET" and (match := _MODEL_URL.fullmatch(request.target)):
-            spec = _spec(match)
+            choice = _choice(match)
             # Capitals match, but only the lower-case word asks for metadata: so it is on the real server.
-            return self._metadata(spec) if match[4] == "/metadata" else self._status(spec)
+            return self._metadata(choice) if match[4] == "/metadata" else self._status(choice)
         raise invalid_argument(f"Malformed request: {request.method} {request.target}")
 
-    def _predict(self, spec: Any, body: bytes) -> bytes:
+    def _predict(self, choice: ModelChoice, body: bytes) -> bytes:
         parsed = predict_json.parse_predict_body(body)
-        spec.signature_name = parsed.signature_name or predict.DEFAULT_SIGNATURE
-        with self._registry.acquire(spec) as servable:
-            signature = _find_signature(servable, spec.signature_name)
+        signature_name = parsed.signature_name or predict.DEFAULT_SIGNATURE
+        with self._registry.acquire(choice) as servable:
+            signature = _find_signature(servable, signature_name)
             infos = {alias: dtypes.of_number(info.dtype) for alias, info in signature.inputs.items()}
-            arrays, row_format = predict_json.decode_inputs(parsed.document, infos, spec.signature_name)
+            arrays, row_format = predict_json.decode_inputs(parsed.document, infos, signature_name)
             feeds = {signature.inputs[alias].name: Tensor(array, infos[alias]) for alias, array in arrays.items()}
             aliases = sorted(signature.outputs)
             outputs = predict.run(servable, signature, feeds, aliases, self._timeout_s)
@@ -129,32 +130,32 @@ class Handlers:
             row_format,
         )
 
-    def _examples(self, spec: Any, body: bytes, method: str) -> bytes:
+    def _examples(self, choice: ModelChoice, body: bytes, method: str) -> bytes:
         signature_name, examples = example_json.parse_examples_body(body, method)
         if method == "regress":
             raise StatusError(Code.UNIMPLEMENTED, "regress is not served by the embedded engine")
-        with self._registry.acquire(spec) as servable:
+        with self._registry.acquire(choice) as servable:
             signature = classify.find_signature(servable, signature_name)
             return example_json.encode_classifications(*classify.run(servable, signature, examples, self._timeout_s))
 
-    def _status(self, spec: Any) -> bytes:
-        return status_json.encode_status(model.status(self._registry, spec))
+    def _status(self, choice: ModelChoice) -> bytes:
+        return status_json.encode_status(model.status(self._registry, choice))
 
-    def _metadata(self, spec: Any) -> bytes:
-        with self._registry.acquire(spec) as servable:
+    def _metadata(self, choice: ModelChoice) -> bytes:
+        with self._registry.acquire(choice) as servable:
             return status_json.encode_metadata(model.metadata(servable))
 
 
-def _spec(match: re.Match[str]) -> Any:
+def _choice(match: re.Match[str]) -> ModelChoice:
     name, version, label, _ = match.groups()
-    spec = schema.ModelSpec(name=unquote(name, errors="surrogateescape"))
-    if version is not None:
-        if int(version) > _MAX_VERSION:
-            raise invalid_argument(f"Failed to convert version: {version} to numeric.")
-        spec.version.value = int(version)
-    if label is not None:
-        spec.version_label = unquote(label)
-    return spec
+    if version is not None and (len(version.lstrip("0")) > _MAX_DIGITS or int(version) > _MAX_VERSION):
+        raise invalid_argument(f"Failed to convert version: {version} to numeric.")
+    return ModelChoice(
+        # Names that are no UTF-8 are names that no model has.
+        unquote(name, errors="surrogateescape"),
+        int(version) if version is not None else None,
+        unquote(label, errors="surrogateescape") if label is not None else None,
+    )
 
 
 def _find_signature(servable: Servable, name: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import threading
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -10,10 +11,31 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from serving.rest.handlers import Answer, Handlers, Request
 
 _Message = MutableMapping[str, Any]
+
+
+# Longer than balancers keep connections; the real server never closes one.
+_KEEP_ALIVE_S = 3600
+_UPGRADE_HEADER = re.compile(rb"^upgrade:[^\r\n]*\r\n", re.IGNORECASE | re.MULTILINE)
+_REQUEST_LINE = re.compile(rb"[A-Z]+ \S+ HTTP/")
+
+
+class _Protocol(HttpToolsProtocol):
+    """HTTP/1.1 that overlooks an Upgrade header, as a server may (RFC 9110, 7.8).
+
+    Java's client offers HTTP/2 with every plain request; the parser would then give the body to nobody.
+    """
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes from the connection; headers come in one piece from all clients that upgrade."""
+        if b"pgrade" in data[:65536] and _REQUEST_LINE.match(data):
+            head, end, body = data.partition(b"\r\n\r\n")
+            data = _UPGRADE_HEADER.sub(b"", head + b"\r\n")[:-2] + end + body
+        super().data_received(data)
 
 
 class RestServer:
@@ -26,11 +48,13 @@ class RestServer:
     def __init__(self, handlers: Handlers, address: str, port: int, *, threads: int) -> None:
         self._handlers = handlers
         self._workers = ThreadPoolExecutor(threads, thread_name_prefix="rest")
-        self._socket = socket.create_server((address, port), backlog=1024)
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        self._socket = socket.create_server((address, port), family=family, backlog=1024)
         self._server = uvicorn.Server(
             uvicorn.Config(
                 self._serve,
-                http="httptools",
+                http=_Protocol,
+                timeout_keep_alive=_KEEP_ALIVE_S,
                 ws="none",
                 lifespan="off",
                 interface="asgi3",

@@ -278,3 +278,17 @@ def test_top_k_below_one_is_a_value_error(connect: Connect) -> None:
 def test_an_image_that_is_neither_bytes_nor_a_path_is_a_type_error(connect: Connect) -> None:
     with pytest.raises(TypeError, match="an image is int; supported are bytes and a path"):
         connect().classify_images([7])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("images", ["horse.jpg", b"horse"], ids=["one path", "one image"])
+def test_one_image_where_a_list_is_wanted_is_a_type_error(connect: Connect, images: Any) -> None:
+    with pytest.raises(TypeError, match="supported is a list of them"):
+        connect().classify_images(images)
+
+
+@pytest.mark.parametrize("variable", ["http_proxy", "grpc_proxy"])
+def test_a_proxy_is_not_asked_for_this_machines_own_addresses(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, "http://127.0.0.1:9")
+    assert connect().status()

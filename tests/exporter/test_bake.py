@@ -159,7 +159,7 @@ REFUSED: dict[str, tuple[str | None, list[str], int, list[str]]] = {
         "tiny:build",
         ["--labels", "rgb.txt", "--crop", "none"],
         1,
-        ["the recipe of tiny:build lacks --resize, --antialias, --scale, --channels, --outputs; they cannot be"],
+        ["the recipe of tiny:build lacks --resize, --antialias, --scale, --channels, --outputs, which cannot be"],
     ),
     "too few labels": (
         "tiny:build",
@@ -174,14 +174,25 @@ REFUSED: dict[str, tuple[str | None, list[str], int, list[str]]] = {
         ["model 'resnet' is not known; allowed are efficientnet-lite0,", "the path of a .keras or .h5 file;"],
     ),
     "no such file": ("none.keras", RECIPE, 1, ["there is no file none.keras"]),
-    "garbage in the file": ("garbage.keras", RECIPE, 1, ["cannot load garbage.keras: "]),
+    "garbage in the file": (
+        "garbage.keras",
+        RECIPE,
+        1,
+        ["garbage.keras is damaged, or no .keras file: it begins with "],
+    ),
     "callable fails": ("tiny:fails", RECIPE, 1, ["tiny:fails failed with RuntimeError: no weights here"]),
-    "another size": ("tiny:build", [*RECIPE, "--size", "9"], 1, ["tiny:build", "9, 9, 3)", "8, 8, 3)"]),
+    "another size": ("tiny:build", [*RECIPE, "--size", "9"], 1, ["size is 9x9, but tiny:build takes 8x8"]),
     "logits taken for probabilities": (
         "tiny:logits",
         RECIPE,
         1,
-        ["the network's outputs add up to [", "they are no probabilities; if they are logits, bake with --outputs log"],
+        ["outputs is probabilities, but for the example photos", "they look like logits; bake with --outputs logits"],
+    ),
+    "probabilities taken for logits": (
+        "tiny:build",
+        [*RECIPE, "--outputs", "logits"],
+        1,
+        ["outputs is logits, but for the example photos", "look like probabilities; bake with --outputs probabilities"],
     ),
     "other answers than the network": (
         "tiny:counting",
@@ -189,7 +200,12 @@ REFUSED: dict[str, tuple[str | None, list[str], int, list[str]]] = {
         1,
         ["on chelsea.png the SavedModel's scores are [", "], the network's [", "allowed is a difference of 1e-05 +"],
     ),
-    "no number": ("tiny:not_a_number", RECIPE, 1, ["on chelsea.png the SavedModel's scores are [nan, nan, nan]"]),
+    "no number": (
+        "tiny:not_a_number",
+        RECIPE,
+        1,
+        ["for the example photos the network gives values that are not finite"],
+    ),
     "recipe file with a typo": (
         "tiny:build",
         ["--recipe", "typo.toml"],
@@ -201,7 +217,12 @@ REFUSED: dict[str, tuple[str | None, list[str], int, list[str]]] = {
     "scale unknown": ("tiny:build", ["--scale", "0..2"], 2, ["scale is '0..2'; allowed are 0..255, 0..1, -1..1,"]),
     "crop above one": ("tiny:build", ["--crop", "9/8"], 2, ["crop is '9/8'; allowed are none and a fraction above"]),
     "version below zero": ("tiny:build", ["--version", "-1"], 2, ["-1 is not in the range x>=0"]),
-    "name of a path": ("tiny:build", ["--name", "a/b"], 2, ["'a/b' is no model name; / \\ and : are not allowed"]),
+    "name of a path": (
+        "tiny:build",
+        ["--name", "a/b"],
+        2,
+        ["'a/b' is no model name; allowed is any text but . and .., without / \\ and :"],
+    ),
 }
 
 Cases = dict[str, "Future[Ran]"]
@@ -492,3 +513,31 @@ def test_what_bakes_nothing_imports_no_tensorflow(workshop: Path, arguments: lis
     )
     assert ran.stdout
     assert not {"tensorflow", "keras"} & set(json.loads(ran.stderr.replace("'", '"')))
+
+
+def test_sigterm_removes_what_was_staged(workshop: Path) -> None:
+    """A scheduler's way to stop a job: exit 143, and not even a staging folder stays."""
+    base_path = workshop / "stopped" / "tiny"
+    command = [sys.executable, "-m", "exporter", "bake", "--model", "tiny:build", "--name", "tiny", "--out", "stopped"]
+    process = subprocess.Popen([*command, *RECIPE], cwd=workshop, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    end = time.monotonic() + 60
+    while not list(base_path.glob(".staging-*")):
+        assert process.poll() is None
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert 143 == process.returncode
+    assert [] == list(base_path.iterdir())
+
+
+def test_a_forgotten_name_does_not_take_over_another_model(workshop: Path) -> None:
+    """Without --name the default is meant, and that may serve something else already."""
+    name = "efficientnet_lite0"
+    command = [sys.executable, "-m", "exporter", "bake", "--out", "default", *RECIPE, "--model"]
+    first = subprocess.run([*command, "tiny:build"], cwd=workshop, capture_output=True, text=True, check=True)
+    assert f"default/{name}/1\n" == first.stdout
+    second = subprocess.run([*command, "tiny:logits"], cwd=workshop, capture_output=True, text=True, check=False)
+    assert (1, "") == (second.returncode, second.stdout)
+    assert f"error: default/{name} serves tiny:build; give tiny:logits a name of its own with --name\n" == second.stderr
+    assert ["1"] == [path.name for path in (workshop / "default" / name).iterdir()]

@@ -201,7 +201,7 @@ def test_an_empty_batch_gives_empty_outputs(read: Read) -> None:
     assert ([], []) == (found.ok, found.error)
 
 
-DAMAGED = "damaged or cut off: the image file cannot be decoded"
+DAMAGED = "damaged, cut off or of an unusual kind: the image file cannot be decoded"
 PHOTOS = {photo.name: photo.read_bytes() for photo in resources.example_photos()}
 BAD: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "empty: no bytes were sent"),

@@ -40,7 +40,7 @@ NUMBERS = {
     "gaps stay": (["1", "7"], "8"),
     "by number, not by text": (["9", "10"], "11"),
     "leading zeros": (["00003"], "4"),
-    "other names don't count": (["1", "x", "2.staged", "-5", ".staging-9"], "2"),
+    "other names don't count": (["1", "x", "2.staged", "-5", ".tmp-9"], "2"),
 }
 
 
@@ -98,13 +98,26 @@ def test_a_stray_file_keeps_its_number_but_is_no_version(tmp_path: Path) -> None
 
 
 def test_versions_are_listed_by_number(tmp_path: Path) -> None:
-    for name in ("10", "9", "0", "x", ".staging-1"):
+    for name in ("10", "9", "0", "x", ".staging-1", "11"):
         (tmp_path / name).mkdir()
+        if name != "11":
+            (tmp_path / name / "saved_model.pb").write_text("graph")
     assert [0, 9, 10] == list(publish.published_versions(tmp_path))
 
 
 def test_a_base_path_that_does_not_exist_has_no_versions(tmp_path: Path) -> None:
     assert {} == publish.published_versions(tmp_path / "none")
+
+
+def test_what_a_killed_bake_left_is_swept_and_what_another_writes_is_not(tmp_path: Path) -> None:
+    """A staging folder that nobody has locked belongs to a process that is gone."""
+    (tmp_path / ".staging-dead").mkdir()
+    (tmp_path / ".staging-dead" / "half").write_text("half")
+    with publish.staging(tmp_path) as mine:
+        assert not (tmp_path / ".staging-dead").exists()
+        put(tmp_path, None)
+        assert mine.is_dir()
+    assert ["1"] == names(tmp_path)
 
 
 def test_what_is_being_written_has_no_name_that_a_server_loads(tmp_path: Path) -> None:

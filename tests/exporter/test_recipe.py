@@ -74,8 +74,8 @@ def test_each_value_that_is_not_given_is_asked_for_by_its_flag(missing: str) -> 
     with pytest.raises(RecipeError) as refused:
         recipe.complete(given, {"model": "pets.keras"})
     assert (
-        f"the recipe of pets.keras lacks --{missing}; they cannot be guessed from the model: "
-        "give them as options, or in a file with --recipe"
+        f"the recipe of pets.keras lacks --{missing}, which cannot be guessed from the model; "
+        "give what is missing as options, or in a file with --recipe"
     ) == str(refused.value)
 
 
@@ -152,7 +152,21 @@ def test_a_recipe_file_may_hold_only_some_values(tmp_path: Path) -> None:
     path = tmp_path / "recipe.toml"
     path.write_text('crop = 0.875\nsize = "240x320"\n')
     assert {"crop": 0.875, "size": (240, 320)} == recipe.read_toml(path)
-    assert Fraction(7, 8) == recipe.complete(KNOWN, recipe.read_toml(path), {"model": "m"}).crop_fraction
+    any_size = {name: value for name, value in KNOWN.items() if name != "size"}
+    assert Fraction(7, 8) == recipe.complete(any_size, recipe.read_toml(path), {"model": "m"}).crop_fraction
+
+
+@pytest.mark.parametrize(
+    ("known", "given", "says"),
+    [
+        ({"size": (224, 224)}, {"size": (240, 320)}, "size is 240x320, but m takes 224x224"),
+        ({"channels": "GRAY"}, {"channels": "RGB"}, "channels is RGB, but m takes GRAY"),
+    ],
+)
+def test_what_is_the_networks_own_cannot_be_changed(known: dict[str, Any], given: dict[str, Any], says: str) -> None:
+    with pytest.raises(RecipeError) as refused:
+        recipe.complete(KNOWN | known, given, {"model": "m"})
+    assert says == str(refused.value)
 
 
 SIZES = {

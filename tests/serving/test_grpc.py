@@ -287,3 +287,7 @@ def test_many_calls_at_once_share_one_model(prediction: object) -> None:
 
     with ThreadPoolExecutor(64) as callers:
         assert [[number / 2 + 3] for number in range(512)] == list(callers.map(ask, range(512)))
+
+
+def test_a_caller_without_a_deadline_is_answered(prediction: object) -> None:
+    assert [3.5] == list(prediction.Predict(request(x=np.float32([1]))).outputs["y"].float_val)

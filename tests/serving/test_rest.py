@@ -233,3 +233,43 @@ def test_no_header_tells_what_server_it_is(model: str) -> None:
     assert {"content-type", "content-length", "date"} == {
         name.lower() for name in requests.get(model, timeout=30).headers
     }
+
+
+def raw(server: ServerProcess, head: str, body: bytes = b"") -> tuple[str, str]:
+    """Status line and body of what is sent as it stands."""
+    with socket.create_connection(("127.0.0.1", server.rest_api_port), 10) as connection:
+        connection.sendall(head.encode("latin-1") + b"\r\n\r\n" + body)
+        answer = b"".join(iter(lambda: connection.recv(65536), b"")).decode()
+    return answer.partition("\r\n")[0], answer.partition("\r\n\r\n")[2]
+
+
+def test_an_offer_to_upgrade_is_overlooked(server: ServerProcess) -> None:
+    """Java's HTTP client offers HTTP/2 with every plain request; RFC 9110, 7.8 lets a server overlook that."""
+    body = b'{"instances": [4]}'
+    head = (
+        "POST /v1/models/half_plus_two:predict HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\n"
+        f"Upgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAAB\r\nContent-Length: {len(body)}\r\nConnection: close"
+    )
+    status, answer = raw(server, head, body)
+    assert ("HTTP/1.1 200 OK", {"predictions": [5.0]}) == (status, json.loads(answer))
+
+
+@pytest.mark.parametrize(
+    ("path", "error"),
+    [
+        ("/v1/models/%ff", "Could not find any versions of model \ufffd"),
+        (f"/v1/models/m/versions/{'9' * 5000}", f"Failed to convert version: {'9' * 5000} to numeric."),
+        (f"/v1/models/m/versions/{'0' * 5000}7", "Could not find version 7 of model m"),
+    ],
+    ids=["no UTF-8", "5000 digits", "5000 zeros"],
+)
+def test_odd_names_and_numbers_are_refused_not_failed_on(server: ServerProcess, path: str, error: str) -> None:
+    status, answer = raw(server, f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close")
+    assert status in ("HTTP/1.1 404 Not Found", "HTTP/1.1 400 Bad Request")
+    assert {"error": error} == json.loads(answer)
+
+
+def test_a_signature_name_that_is_no_utf8_is_one_that_is_not_there(model: str) -> None:
+    status, answer = post(f"{model}:predict", b'{"signature_name": "\xff", "instances": [1]}')
+    assert 400 == status
+    assert {"error": 'Serving signature name: "\ufffd" not found in signature def'} == answer

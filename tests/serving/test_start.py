@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
 
+import grpc
 import model_makers
 import pytest
 import requests
@@ -56,6 +58,16 @@ def test_version_is_two_lines_and_0() -> None:
             ["--model_base_path=/m", "--batching_parameters_file=x"],
             "server_options.batching_parameters_file is set without setting server_options.enable_batching to true.",
             id="batching file without batching",
+        ),
+        pytest.param(
+            ["--model_base_path=/m", "--rest_api_port=99999"],
+            "rest_api_port is 99999; allowed are 0 to 65535",
+            id="port",
+        ),
+        pytest.param(
+            ["--model_base_path=/m", "--grpc_max_threads=-1"],
+            "grpc_max_threads is -1; allowed are 0 to 65536",
+            id="threads",
         ),
         pytest.param(
             ["--model_base_path=models/m", "--model_name=m"],
@@ -161,3 +173,54 @@ def test_sigterm_lets_requests_in_flight_finish_and_exits_0(half_plus_two: Path,
         assert server.stop() == 0
         caller.join()
     assert [{"outputs": float(2 * steps)}] == answers
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"model_config_list {"], ids=["no UTF-8", "cut off"])
+def test_a_config_file_that_is_no_text_is_refused(tmp_path: Path, content: bytes) -> None:
+    config = tmp_path / "models.config"
+    config.write_bytes(content)
+    ended = run(f"--model_config_file={config}")
+    assert ended.returncode == 255
+    assert ended.stderr.startswith("Error parsing text-format tensorflow.serving.ModelServerConfig: ")
+
+
+def test_a_name_that_is_no_utf8_beside_the_versions_is_passed_over(tmp_path: Path) -> None:
+    model_makers.half_plus(tmp_path / "m", 1)
+    (tmp_path / "m" / os.fsdecode(b"\xff")).mkdir()
+    with ServerProcess(f"--model_base_path={tmp_path}/m", log=tmp_path / "log") as server:
+        assert requests.get(f"{server.url}/v1/models/default", timeout=30).ok
+
+
+def test_failing_versions_hold_up_no_good_one(tmp_path: Path) -> None:
+    """Nine empty folders wait a minute between attempts; the version below them is loaded meanwhile."""
+    model_makers.half_plus(tmp_path / "m", 1)
+    for number in range(2, 11):
+        (tmp_path / "m" / str(number)).mkdir()
+    config = tmp_path / "models.config"
+    config.write_text(
+        f'model_config_list {{ config {{ name: "m" base_path: "{tmp_path}/m" model_platform: "tensorflow" '
+        "model_version_policy { all {} } } }"
+    )
+    with ServerProcess(f"--model_config_file={config}", log=tmp_path / "log") as server:
+        states = requests.get(f"{server.url}/v1/models/m", timeout=30).json()["model_version_status"]
+        assert ["LOADING"] * 9 + ["AVAILABLE"] == [entry["state"] for entry in states]
+        assert server.stop() == 0
+
+
+def test_a_file_in_the_way_of_the_unix_socket_is_left_alone(half_plus_two: Path, tmp_path: Path) -> None:
+    precious = tmp_path / "socket"
+    precious.write_text("precious")
+    ended = run(f"--port={free_port()}", f"--model_base_path={half_plus_two}", f"--grpc_socket_path={precious}")
+    assert ended.returncode == 255
+    assert "Failed to BuildAndStart gRPC server" in ended.stdout
+    assert "precious" == precious.read_text()
+
+
+def test_a_unix_socket_that_a_killed_server_left_is_taken_over(half_plus_two: Path, tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    for _ in range(2):
+        flags = (f"--model_base_path={half_plus_two}", f"--grpc_socket_path={path}")
+        with ServerProcess(*flags, log=tmp_path / "log") as server:
+            with grpc.insecure_channel(f"unix:{path}") as channel:
+                grpc.channel_ready_future(channel).result(20)
+            server.process.kill()
