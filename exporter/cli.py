@@ -104,6 +104,10 @@ def main() -> None:
     help="Order of colours the network was trained on, or GRAY.",
 )
 @click.option("--outputs", type=click.Choice(recipes.OUTPUTS), help="What the network gives; logits are softmaxed.")
+@click.option(
+    "--orientation", type=click.Choice(recipes.ORIENTATIONS), help="Turn JPEG photos upright.  [default: exif]"
+)
+@click.option("--max-pixels", type=click.IntRange(min=1), help="Larger pictures are refused.  [default: 100000000]")
 @click.option("--top-k", type=click.IntRange(min=1), help="Labels an answer lists.  [default: 5]")
 def bake(name: str, out: Path, version: int | None, recipe_file: Path | None, **options: Any) -> None:
     """Bake a model, verify it and publish it; prints the path of the new version."""

@@ -21,6 +21,7 @@ else:
 
 RESIZE_METHODS = ("bilinear", "bicubic", "area", "lanczos3", "lanczos5", "gaussian", "mitchellcubic", "nearest")
 CHANNEL_ORDERS = ("RGB", "BGR", "GRAY")
+ORIENTATIONS = ("exif", "ignore")
 OUTPUTS = ("probabilities", "logits")
 MAX_SIZE = 4096
 
@@ -54,6 +55,9 @@ class Recipe:
         channels: the order of colours the network was trained on, or GRAY for one channel.
         outputs: what the network gives; logits are softmaxed.
         top_k: how many labels an answer lists; no more than there are classes.
+        orientation: `exif` turns JPEG photos upright as their EXIF data say; `ignore` leaves them as they lie.
+        max_pixels: a picture whose header claims more is refused before it is decoded; a pixel takes 3 to 12 bytes
+            of the server's memory on the way.
         weights: of a Keras application: `none`, `imagenet` or a path.
         source_signature: signature of a source that is a SavedModel; None is its default.
         source_input: alias of that signature's input; None is its only one.
@@ -73,6 +77,8 @@ class Recipe:
     channels: str
     outputs: str
     top_k: int = 5
+    orientation: str = "exif"
+    max_pixels: int = 100_000_000
     weights: str | None = None
     source_signature: str | None = None
     source_input: str | None = None
@@ -84,12 +90,14 @@ class Recipe:
         _check_choice("resize", self.resize, RESIZE_METHODS)
         _check_choice("channels", self.channels, CHANNEL_ORDERS)
         _check_choice("outputs", self.outputs, OUTPUTS)
+        _check_choice("orientation", self.orientation, ORIENTATIONS)
         if len(self.size) != 2 or not all(type(side) is int and 1 <= side <= MAX_SIZE for side in self.size):
             raise RecipeError(f"size is {self.size}; allowed are a height and a width from 1 to {MAX_SIZE} pixels")
         if type(self.antialias) is not bool:
             raise RecipeError(f"antialias is {self.antialias!r}; allowed are true and false")
-        if type(self.top_k) is not int or self.top_k < 1:
-            raise RecipeError(f"top_k is {self.top_k!r}; allowed is a whole number from 1")
+        for name in ("top_k", "max_pixels"):
+            if type(value := getattr(self, name)) is not int or value < 1:
+                raise RecipeError(f"{name} is {value!r}; allowed is a whole number from 1")
         parse_crop(self.crop)
         mean, std = parse_scale(self.scale)
         if self.channels == "GRAY" and (len(set(mean)) > 1 or len(set(std)) > 1):

@@ -69,7 +69,7 @@ def test_every_command_prints_what_the_readme_shows(clone: Path, workspace: Path
         if command in NOT_RUN:
             continue
         script.append(command)
-        if "curl" in command:
+        if command.startswith("(printf"):
             script.append(f"echo; echo '{MARK} python'")
             script.extend(f"python - <<'END'\n{code}END" for code in python)
     environment = {

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from exporter.image import pixels, spelling
+from exporter.image import header, pixels, spelling
 from exporter.recipe import Recipe
 
 
@@ -37,7 +37,7 @@ def read_images(image: Any, recipe: Recipe) -> tuple[Any, Any, Any]:
 def _read_image(text: Any, recipe: Recipe) -> tuple[Any, Any, Any]:
     def read(decode_text: Any) -> Any:
         def attempt(text: Any) -> tuple[Any, Any]:
-            return pixels.fit(pixels.decode_file(decode_text(text)), recipe), True
+            return pixels.fit(pixels.decode_file(decode_text(text), recipe), recipe), True
 
         # A failing operation would end the whole run; inside a dataset it only ends this element.
         return tf.data.Dataset.from_tensors(text).map(attempt).ignore_errors()
@@ -46,16 +46,16 @@ def _read_image(text: Any, recipe: Recipe) -> tuple[Any, Any, Any]:
     # The spelling nearly all callers use costs no more than its decoding; the general one is tried where that fails.
     attempts = read(spelling.decode_clean).concatenate(read(spelling.decode_any)).concatenate(blank)
     found, ok = attempts.take(1).get_single_element()
-    return found, ok, tf.cond(ok, lambda: tf.constant(b""), lambda: explain(text))
+    return found, ok, tf.cond(ok, lambda: tf.constant(b""), lambda: explain(text, recipe))
 
 
-def explain(text: Any) -> Any:
+def explain(text: Any, recipe: Recipe) -> Any:
     """Why the image in scalar string `text` can't be used: scalar string."""
     return tf.case(
         [
             (tf.equal(text, b""), lambda: tf.constant("empty: no bytes were sent")),
-            (spelling.is_image(text), lambda: _damaged()),
-            (spelling.is_base64(text), lambda: _explain_file(tf.io.decode_base64(spelling.to_web_safe(text)))),
+            (spelling.is_image(text), lambda: _explain_file(text, recipe)),
+            (spelling.is_base64(text), lambda: _explain_decoded(text, recipe)),
         ],
         default=lambda: tf.strings.join(
             ["neither base64 nor an image file we know: it begins with ", _first_bytes(text)]
@@ -64,16 +64,25 @@ def explain(text: Any) -> Any:
     )
 
 
-def _explain_file(data: Any) -> Any:
+def _explain_decoded(text: Any, recipe: Recipe) -> Any:
+    data = tf.io.decode_base64(spelling.to_web_safe(text))
     return tf.cond(
         spelling.is_image(data),
-        _damaged,
+        lambda: _explain_file(data, recipe),
         lambda: tf.strings.join(["base64, but of no image file we know: it begins with ", _first_bytes(data)]),
     )
 
 
-def _damaged() -> Any:
-    return tf.constant("damaged, cut off or of an unusual kind: the image file cannot be decoded")
+def _explain_file(data: Any, recipe: Recipe) -> Any:
+    height, width, _ = header.read_header(data)
+    sides = tf.strings.as_string(width), " by ", tf.strings.as_string(height)
+    return tf.cond(
+        height * width <= recipe.max_pixels,
+        lambda: tf.constant("damaged, cut off or of an unusual kind: the image file cannot be decoded"),
+        lambda: tf.strings.join(
+            ["too large: its header says ", *sides, f" pixels; allowed are {recipe.max_pixels} in all"]
+        ),
+    )
 
 
 def _first_bytes(data: Any) -> Any:

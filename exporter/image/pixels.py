@@ -7,16 +7,22 @@ from typing import Any
 
 import tensorflow as tf
 
-from exporter.image import spelling
+from exporter.image import header, spelling
 from exporter.recipe import Recipe
 
 
-def decode_file(data: Any) -> Any:
+def decode_file(data: Any, recipe: Recipe) -> Any:
     """Pixels uint8 [height, width, 3], R, G, B, of the file in scalar string `data`; fails on what can't be decoded.
+
+    A JPEG photo is turned upright as its EXIF orientation says, unless the recipe ignores it. A picture of more pixels
+    than the recipe allows fails before it is decoded.
 
     JPEG's inverse DCT is the exact one, which agrees with Pillow's bit for bit; TensorFlow's default is up to 6
     levels off. Of an animation the first frame counts; gray becomes three equal channels; alpha is dropped.
     """
+    height, width, orientation = header.read_header(data)
+    with tf.control_dependencies([tf.debugging.Assert(height * width <= recipe.max_pixels, ["too many pixels"])]):
+        data = tf.identity(data)
     pixels = tf.cond(
         spelling.is_jpeg(data),
         lambda: tf.io.decode_jpeg(data, channels=3, dct_method="INTEGER_ACCURATE"),
@@ -26,7 +32,28 @@ def decode_file(data: Any) -> Any:
             lambda: tf.io.decode_image(data, channels=3, expand_animations=False),
         ),
     )
-    return tf.ensure_shape(pixels, [None, None, 3])
+    pixels = tf.ensure_shape(pixels, [None, None, 3])
+    if recipe.orientation == "ignore":
+        return pixels
+    return tf.cond(tf.equal(orientation, 1), lambda: pixels, lambda: _upright(pixels, orientation))
+
+
+def _upright(pixels: Any, orientation: Any) -> Any:
+    """Turn `pixels` uint8 [height, width, 3] as EXIF orientation 1..8 says (Exif 2.3, section 4.6.4, Orientation)."""
+    axes = [1, 0, 2]
+    return tf.switch_case(
+        orientation - 1,
+        [
+            lambda: pixels,
+            lambda: tf.reverse(pixels, [1]),
+            lambda: tf.reverse(pixels, [0, 1]),
+            lambda: tf.reverse(pixels, [0]),
+            lambda: tf.transpose(pixels, axes),
+            lambda: tf.reverse(tf.transpose(pixels, axes), [1]),
+            lambda: tf.reverse(tf.transpose(pixels, axes), [0, 1]),
+            lambda: tf.reverse(tf.transpose(pixels, axes), [0]),
+        ],
+    )
 
 
 def fit(pixels: Any, recipe: Recipe) -> Any:

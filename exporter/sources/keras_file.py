@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 from exporter.errors import SourceError
 from exporter.sources.network import Network, SourceOptions, of_keras_model
-
-# What such a file begins with: a zip archive, and HDF5.
-_MAGIC = {".keras": b"PK", ".h5": b"\x89HDF\r\n\x1a\n"}
 
 FORM = "the path of a .keras or .h5 file"
 
@@ -39,11 +37,12 @@ def read(model: str, options: SourceOptions) -> Network:
 
 def _check_container(path: Path) -> None:
     """Refuse a file that isn't what its name says; Keras would say that it isn't there."""
-    with path.open("rb") as file:
-        begins = file.read(8)
+    import h5py
+
+    contents = {".keras": zipfile.is_zipfile(path), ".h5": bool(h5py.is_hdf5(path))}
     wanted = path.suffix.lower()
-    actual = next((suffix for suffix, magic in _MAGIC.items() if begins.startswith(magic)), None)
+    actual = next((suffix for suffix, found in contents.items() if found), None)
     if actual is None:
-        raise SourceError(f"{path} is damaged, or no {wanted} file: it begins with {begins.hex(' ') or 'nothing'}")
+        raise SourceError(f"{path} is damaged, or no {wanted} file")
     if actual != wanted:
         raise SourceError(f"{path} is a {actual} file by its content; give it that ending")

@@ -148,12 +148,13 @@ class Handlers:
 
 def _choice(match: re.Match[str]) -> ModelChoice:
     name, version, label, _ = match.groups()
-    if version is not None and (len(version.lstrip("0")) > _MAX_DIGITS or int(version) > _MAX_VERSION):
+    digits = version and (version.lstrip("0") or "0")  # int() refuses thousands of them
+    if digits and (len(digits) > _MAX_DIGITS or int(digits) > _MAX_VERSION):
         raise invalid_argument(f"Failed to convert version: {version} to numeric.")
     return ModelChoice(
         # Names that are no UTF-8 are names that no model has.
         unquote(name, errors="surrogateescape"),
-        int(version) if version is not None else None,
+        int(digits) if digits else None,
         unquote(label, errors="surrogateescape") if label is not None else None,
     )
 

@@ -178,7 +178,7 @@ REFUSED: dict[str, tuple[str | None, list[str], int, list[str]]] = {
         "garbage.keras",
         RECIPE,
         1,
-        ["garbage.keras is damaged, or no .keras file: it begins with "],
+        ["garbage.keras is damaged, or no .keras file"],
     ),
     "callable fails": ("tiny:fails", RECIPE, 1, ["tiny:fails failed with RuntimeError: no weights here"]),
     "another size": ("tiny:build", [*RECIPE, "--size", "9"], 1, ["size is 9x9, but tiny:build takes 8x8"]),
