@@ -73,7 +73,7 @@ FLAGS = {
         Flag("num_unload_threads", 0, "Unloads at the same time.", _NO_EFFECT),
         Flag("saved_model_tags", "serve", "Comma separated tags of the graph to load."),
         Flag("allow_version_labels_for_unavailable_models", False, "Labels may name versions that are not there yet."),
-        Flag("enable_signature_method_name_check", False, "Refuse signatures by their method name.", _NO_EFFECT),
+        Flag("enable_signature_method_name_check", False, "Refuse signatures by their method name."),
         Flag("enable_serialization_as_tensor_content", False, "Answer Predict in tensor_content."),
         Flag("enable_batching", False, "Batch requests.", _NO_EFFECT),
         Flag("batching_parameters_file", "", "Text BatchingParameters.", _NO_EFFECT),

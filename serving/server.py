@@ -66,7 +66,11 @@ def _start_grpc(flags: CommandLine, registry: Registry) -> GrpcServer:
             Path(path).unlink()  # the one of a server that was killed stays behind
         addresses.append(f"unix:{path}")
     server = GrpcServer(
-        GrpcHandlers(registry, packed=flags.on("enable_serialization_as_tensor_content")),
+        GrpcHandlers(
+            registry,
+            packed=flags.on("enable_serialization_as_tensor_content"),
+            check_method_names=flags.on("enable_signature_method_name_check"),
+        ),
         addresses,
         threads=flags.integer("grpc_max_threads") or _default_threads(),
         arguments=flags.text("grpc_channel_arguments"),
@@ -92,6 +96,7 @@ def _start_rest(flags: CommandLine, registry: Registry) -> RestServer | None:
         registry,
         timeout_s=timeout_ms / 1000 if timeout_ms > 0 else None,
         cors=flags.on("rest_api_enable_cors_support"),
+        check_method_names=flags.on("enable_signature_method_name_check"),
     )
     threads = flags.integer("rest_api_num_threads") or _default_threads()
     try:

@@ -37,8 +37,10 @@ GetModelStatusRequest = _message("tensorflow.serving.GetModelStatusRequest")
 GetModelStatusResponse = _message("tensorflow.serving.GetModelStatusResponse")
 ModelServerConfig = _message("tensorflow.serving.ModelServerConfig")
 ModelSpec = _message("tensorflow.serving.ModelSpec")
+MultiInferenceResponse = _message("tensorflow.serving.MultiInferenceResponse")
 PredictRequest = _message("tensorflow.serving.PredictRequest")
 PredictResponse = _message("tensorflow.serving.PredictResponse")
+RegressionResponse = _message("tensorflow.serving.RegressionResponse")
 SignatureDefMap = _message("tensorflow.serving.SignatureDefMap")
 
 

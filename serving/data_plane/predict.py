@@ -9,6 +9,7 @@ from serving.servable import Servable, Tensor
 from wire.status import Code, StatusError, invalid_argument
 
 DEFAULT_SIGNATURE = "serving_default"
+METHOD_NAMES = tuple(f"tensorflow/serving/{method}" for method in ("predict", "classify", "regress"))
 
 Sent = TypeVar("Sent")
 
@@ -25,6 +26,20 @@ def find_signature(servable: Servable, name: str) -> Any:
         raise StatusError(
             Code.FAILED_PRECONDITION, f'Serving signature key "{name or DEFAULT_SIGNATURE}" not found.'
         ) from None
+
+
+def check_method_name(signature: Any) -> None:
+    """Refuse a signature that was exported for a method of its author's own.
+
+    Raises:
+        StatusError: INTERNAL.
+    """
+    if signature.method_name not in METHOD_NAMES:
+        raise StatusError(
+            Code.INTERNAL,
+            f"Expected prediction signature method_name to be one of {{{', '.join(METHOD_NAMES)}}}. "
+            f"Was: {signature.method_name}",
+        )
 
 
 def read_inputs(signature: Any, sent: Mapping[str, Sent], decode: Callable[[Any], Tensor]) -> dict[str, Tensor]:

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from itertools import zip_longest
 from typing import Any
 
-from serving.data_plane import classify, model, predict
+import numpy as np
+
+from serving.data_plane import examples, model, predict
 from serving.registry import ModelChoice, Registry
 from serving.servable import Servable, Tensor
 from wire import dtypes, schema, tensors
@@ -21,18 +23,22 @@ class Handlers:
 
     Args:
         registry: where servables are found.
-        packed: write numbers of Predict answers into `tensor_content` rather than typed fields.
+        packed: write Predict answers into `tensor_content` rather than typed fields.
+        check_method_names: refuse signatures that were exported for another method.
     """
 
-    def __init__(self, registry: Registry, *, packed: bool) -> None:
+    def __init__(self, registry: Registry, *, packed: bool, check_method_names: bool) -> None:
         self._registry = registry
         self._packed = packed
+        self._check_method_names = check_method_names
 
     def calls(self) -> dict[str, Call]:
         """Calls by their name in `schema.METHODS`."""
         return {
             "Predict": self.predict,
             "Classify": self.classify,
+            "Regress": self.regress,
+            "MultiInference": self.multi_inference,
             "GetModelMetadata": self.metadata,
             "GetModelStatus": self.status,
         }
@@ -41,6 +47,8 @@ class Handlers:
         """Predict."""
         with self._registry.acquire(_choice(request)) as servable:
             signature = predict.find_signature(servable, request.model_spec.signature_name)
+            if self._check_method_names:
+                predict.check_method_name(signature)
             feeds = predict.read_inputs(signature, request.inputs, _decode)
             aliases = predict.choose_outputs(signature, request.output_filter)
             outputs = predict.run(servable, signature, feeds, aliases, timeout_s)
@@ -54,16 +62,55 @@ class Handlers:
 
     def classify(self, request: Any, timeout_s: float | None) -> Any:
         """Classify."""
-        with self._registry.acquire(_choice(request)) as servable:
-            signature = classify.find_signature(servable, request.model_spec.signature_name)
-            classes, scores = classify.run(servable, signature, _examples(request.input), timeout_s)
-            response = schema.ClassificationResponse()
-            _fill_spec(response.model_spec, servable, request.model_spec.signature_name)
-        for labels, row in zip_longest([] if classes is None else classes, [] if scores is None else scores):
-            result = response.result.classifications.add()
-            for label, score in zip_longest(() if labels is None else labels, () if row is None else row):
-                result.classes.add(label=(label or b"").decode(errors="replace"), score=score or 0.0)
+        response = schema.ClassificationResponse()
+        (result,) = self._run_method(examples.Classify, request, response, timeout_s)
+        _fill_classifications(response.result, result)
         return response
+
+    def regress(self, request: Any, timeout_s: float | None) -> Any:
+        """Regress."""
+        response = schema.RegressionResponse()
+        (result,) = self._run_method(examples.Regress, request, response, timeout_s)
+        _fill_regressions(response.result, result)
+        return response
+
+    def multi_inference(self, request: Any, timeout_s: float | None) -> Any:
+        """MultiInference: the version is the first task's."""
+        if not request.tasks:
+            raise invalid_argument("ModelSpec has no name specified.")
+        names = [task.model_spec.name for task in request.tasks]
+        response = schema.MultiInferenceResponse()
+        with self._registry.acquire(_choice(request.tasks[0])) as servable:
+            tasks = examples.read_tasks(servable, request.tasks, names)
+            results = self._run_tasks(servable, tasks, request.input, timeout_s)
+            for message, task, result in zip(request.tasks, tasks, results, strict=True):
+                entry = response.results.add()
+                _fill_spec(entry.model_spec, servable, message.model_spec.signature_name)
+                if task.method is examples.Classify:
+                    _fill_classifications(entry.classification_result, result)
+                else:
+                    _fill_regressions(entry.regression_result, result)
+        return response
+
+    def _run_method(
+        self, method: type[examples.Method], request: Any, response: Any, timeout_s: float | None
+    ) -> list[Any]:
+        with self._registry.acquire(_choice(request)) as servable:
+            name = request.model_spec.signature_name
+            task = examples.Task(examples.find_signature(servable, name), method)
+            _fill_spec(response.model_spec, servable, name)
+            return self._run_tasks(servable, [task], request.input, timeout_s)
+
+    def _run_tasks(
+        self, servable: Servable, tasks: list[examples.Task], given: Any, timeout_s: float | None
+    ) -> list[Any]:
+        return examples.run(
+            servable,
+            tasks,
+            _serialized_examples(given),
+            timeout_s=timeout_s,
+            check_method_names=self._check_method_names,
+        )
 
     def metadata(self, request: Any, timeout_s: float | None) -> Any:  # noqa: ARG002 - every call takes a limit
         """GetModelMetadata."""
@@ -94,11 +141,24 @@ def _fill_spec(spec: Any, servable: Servable, signature_name: str) -> None:
     spec.signature_name = signature_name or predict.DEFAULT_SIGNATURE
 
 
+def _fill_classifications(message: Any, found: examples.Classifications) -> None:
+    classes, scores = found
+    for labels, row in zip_longest([] if classes is None else classes, [] if scores is None else scores):
+        result = message.classifications.add()
+        for label, score in zip_longest(() if labels is None else labels, () if row is None else row):
+            result.classes.add(label=(label or b"").decode(errors="replace"), score=score or 0.0)
+
+
+def _fill_regressions(message: Any, values: np.ndarray) -> None:
+    for value in values.tolist():
+        message.regressions.add(value=value)
+
+
 def _decode(proto: Any) -> Tensor:
     return Tensor(tensors.decode_tensor(proto), dtypes.of_number(proto.dtype))
 
 
-def _examples(message: Any) -> list[bytes]:
+def _serialized_examples(message: Any) -> list[bytes]:
     """Serialized tf.Examples of an Input; a context is merged into each by standing before it."""
     kind = message.WhichOneof("kind")
     if kind is None:

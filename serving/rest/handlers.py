@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
-from serving.data_plane import classify, model, predict
+from serving.data_plane import examples, model, predict
 from serving.registry import ModelChoice, Registry
 from serving.rest.errors import HTTP_STATUS
 from serving.servable import Servable, Tensor
 from wire import dtypes, example_json, predict_json, status_json
-from wire.status import Code, StatusError, invalid_argument
+from wire.status import StatusError, invalid_argument
 
 logger = logging.getLogger(__name__)
 
@@ -70,10 +70,12 @@ class Handlers:
         registry: where servables are found.
         timeout_s: limit of a model run; None is none.
         cors: put CORS headers on answers.
+        check_method_names: refuse signatures that were exported for another method.
     """
 
-    def __init__(self, registry: Registry, *, timeout_s: float | None, cors: bool) -> None:
+    def __init__(self, registry: Registry, *, timeout_s: float | None, cors: bool, check_method_names: bool) -> None:
         self._registry = registry
+        self._check_method_names = check_method_names
         self._timeout_s = timeout_s
         self._headers = CORS_HEADERS if cors else {}
 
@@ -119,6 +121,8 @@ class Handlers:
         signature_name = parsed.signature_name or predict.DEFAULT_SIGNATURE
         with self._registry.acquire(choice) as servable:
             signature = _find_signature(servable, signature_name)
+            if self._check_method_names:
+                predict.check_method_name(signature)
             infos = {alias: dtypes.of_number(info.dtype) for alias, info in signature.inputs.items()}
             arrays, row_format = predict_json.decode_inputs(parsed.document, infos, signature_name)
             feeds = {signature.inputs[alias].name: Tensor(array, infos[alias]) for alias, array in arrays.items()}
@@ -130,13 +134,21 @@ class Handlers:
             row_format,
         )
 
-    def _examples(self, choice: ModelChoice, body: bytes, method: str) -> bytes:
-        signature_name, examples = example_json.parse_examples_body(body, method)
-        if method == "regress":
-            raise StatusError(Code.UNIMPLEMENTED, "regress is not served by the embedded engine")
+    def _examples(self, choice: ModelChoice, body: bytes, verb: str) -> bytes:
+        signature_name, serialized = example_json.parse_examples_body(body, verb)
+        method = examples.METHODS[f"tensorflow/serving/{verb}"]
         with self._registry.acquire(choice) as servable:
-            signature = classify.find_signature(servable, signature_name)
-            return example_json.encode_classifications(*classify.run(servable, signature, examples, self._timeout_s))
+            task = examples.Task(examples.find_signature(servable, signature_name), method)
+            (result,) = examples.run(
+                servable,
+                [task],
+                serialized,
+                timeout_s=self._timeout_s,
+                check_method_names=self._check_method_names,
+            )
+        if method is examples.Classify:
+            return example_json.encode_classifications(*result)
+        return example_json.encode_regressions(result)
 
     def _status(self, choice: ModelChoice) -> bytes:
         return status_json.encode_status(model.status(self._registry, choice))

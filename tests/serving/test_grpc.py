@@ -14,9 +14,11 @@ from tensorflow_serving.apis import (
     classification_pb2,
     get_model_metadata_pb2,
     get_model_status_pb2,
+    inference_pb2,
     model_service_pb2_grpc,
     predict_pb2,
     prediction_service_pb2_grpc,
+    regression_pb2,
 )
 
 NO_LIMIT = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
@@ -210,13 +212,74 @@ def test_classify_refusals(prediction: object, signature: str, text: str) -> Non
     assert ("INVALID_ARGUMENT", text) == refused(prediction.Classify, message)
 
 
+def test_regress(prediction: object) -> None:
+    message = regression_pb2.RegressionRequest()
+    message.model_spec.name, message.model_spec.signature_name = "half_plus_two", "regress"
+    message.input.example_list.examples.extend([example(1), example(2)])
+    answer = prediction.Regress(message, timeout=30)
+    assert [3.5, 4.0] == [row.value for row in answer.result.regressions]
+    assert ("regress", 3) == (answer.model_spec.signature_name, answer.model_spec.version.value)
+
+
+def inference(*tasks: tuple[str, str, str]) -> inference_pb2.MultiInferenceRequest:
+    message = inference_pb2.MultiInferenceRequest()
+    message.input.example_list.examples.extend([example(1), example(2)])
+    for model, signature, method in tasks:
+        task = message.tasks.add(method_name=f"tensorflow/serving/{method}")
+        task.model_spec.name, task.model_spec.signature_name = model, signature
+    return message
+
+
+CLASSIFY, REGRESS = ("half_plus_two", "classify", "classify"), ("half_plus_two", "regress", "regress")
+
+
+def test_multi_inference_answers_every_task_in_order(prediction: object) -> None:
+    answer = prediction.MultiInference(inference(REGRESS, CLASSIFY), timeout=30)
+    first, second = answer.results
+    assert [3.5, 4.0] == [row.value for row in first.regression_result.regressions]
+    assert ["half", "half"] == [row.classes[0].label for row in second.classification_result.classifications]
+    assert ["regress", "classify"] == [result.model_spec.signature_name for result in answer.results]
+
+
+@pytest.mark.parametrize(
+    ("tasks", "code", "text"),
+    [
+        ([], "INVALID_ARGUMENT", "ModelSpec has no name specified."),
+        (
+            [CLASSIFY, ("", "regress", "regress")],
+            "INVALID_ARGUMENT",
+            "Found ModelSpec with an empty model name.",
+        ),
+        (
+            [CLASSIFY, ("tf2", "regress", "regress")],
+            "INVALID_ARGUMENT",
+            "All ModelSpecs in a MultiInferenceRequest must access the same model name.",
+        ),
+        ([CLASSIFY, CLASSIFY], "INVALID_ARGUMENT", "Duplicate evaluation of signature: classify"),
+        (
+            [("half_plus_two", "s", "regress")],
+            "INVALID_ARGUMENT",
+            "Requested signature not found in model graph: s",
+        ),
+        (
+            [("half_plus_two", "classify", "predict")],
+            "UNIMPLEMENTED",
+            "Unsupported signature method_name: tensorflow/serving/predict",
+        ),
+        ([("half_plus_two", "two", "regress")], "INVALID_ARGUMENT", "Expected one input Tensor."),
+    ],
+)
+def test_multi_inference_refusals(prediction: object, tasks: list[tuple[str, str, str]], code: str, text: str) -> None:
+    assert (code, text) == refused(prediction.MultiInference, inference(*tasks))
+
+
 def test_metadata_holds_all_signatures(prediction: object) -> None:
     message = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
     message.model_spec.name = "half_plus_two"
     answer = prediction.GetModelMetadata(message, timeout=30)
     signatures = get_model_metadata_pb2.SignatureDefMap()
     assert answer.metadata["signature_def"].Unpack(signatures)
-    assert ["classify", "none", "serving_default", "slow", "text", "two"] == sorted(signatures.signature_def)
+    assert ["classify", "none", "regress", "serving_default", "slow", "text", "two"] == sorted(signatures.signature_def)
     assert signatures.signature_def["classify"].method_name == "tensorflow/serving/classify"
     assert ("half_plus_two", 3, "") == (
         answer.model_spec.name,

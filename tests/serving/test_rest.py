@@ -150,6 +150,11 @@ def test_classify(model: str) -> None:
     assert (200, {"results": [[["half", 3.5]], [["half", 4.0]]]}) == post(f"{model}:classify", body)
 
 
+def test_regress(model: str) -> None:
+    body = {"signature_name": "regress", "context": {"x": 8.0}, "examples": [{"x": 1.0}, {}]}
+    assert (200, {"results": [3.5, 7.0]}) == post(f"{model}:regress", body)
+
+
 def test_status(model: str) -> None:
     def entry(version: str) -> object:
         return {"version": version, "state": "AVAILABLE", "status": {"error_code": "OK", "error_message": ""}}

@@ -224,3 +224,14 @@ def test_a_unix_socket_that_a_killed_server_left_is_taken_over(half_plus_two: Pa
             with grpc.insecure_channel(f"unix:{path}") as channel:
                 grpc.channel_ready_future(channel).result(20)
             server.process.kill()
+
+
+def test_method_names_are_checked_where_that_is_asked_for(half_plus_two: Path, tmp_path: Path) -> None:
+    flags = (f"--model_base_path={half_plus_two}", "--enable_signature_method_name_check")
+    with ServerProcess(*flags, log=tmp_path / "log") as server:
+        url = f"{server.url}/v1/models/default:regress"
+        body = {"signature_name": "classify", "examples": [{"x": 1.0}]}
+        assert {
+            "error": "Expected regression signature method_name to be tensorflow/serving/regress. "
+            "Was: tensorflow/serving/classify"
+        } == requests.post(url, json=body, timeout=30).json()

@@ -24,7 +24,7 @@ def half_plus(base_path: Path, version: int | str, plus: float = 2.0, tags: tupl
     """A version that answers x / 2 + `plus`, with TensorFlow 1's means; it appears in one step.
 
     Signatures: serving_default (x float [batch] → y), two (a, b → sum, diff), text (s string → t, t_bytes),
-    slow (n int32 → v, after n steps), classify (inputs → classes, scores), none (no inputs → c).
+    slow (n int32 → v, after n steps), classify (inputs → classes, scores), regress (inputs → outputs), none (→ c).
     """
     staged = base_path / f"{version}.staged"
     base_path.mkdir(parents=True, exist_ok=True)
@@ -51,6 +51,7 @@ def half_plus(base_path: Path, version: int | str, plus: float = 2.0, tags: tupl
             "classify": _signature(
                 {"inputs": examples}, {"classes": label, "scores": value * half + added}, "classify"
             ),
+            "regress": _signature({"inputs": examples}, {"outputs": value * half + added}, "regress"),
             "none": _signature({}, {"c": tf.constant([1.5], name="c")}),
         }
         session.run(tf1.global_variables_initializer())
