@@ -61,9 +61,7 @@ FLAGS = {
         Flag("rest_api_timeout_in_ms", 30000, "Limit of a model run for a REST call; 0 or less is none."),
         Flag("rest_api_enable_cors_support", False, "Put CORS headers on REST answers."),
         Flag("model_config_file", "", "Text ModelServerConfig; model_name and model_base_path are then ignored."),
-        Flag(
-            "model_config_file_poll_wait_seconds", 0, "Seconds between readings of that file; 0 is never.", _NO_EFFECT
-        ),
+        Flag("model_config_file_poll_wait_seconds", 0, "Seconds between readings of that file; 0 is never."),
         Flag("model_name", "default", "Name of the single model."),
         Flag("model_base_path", "", "Absolute path of the folder that holds the numbered versions."),
         Flag("file_system_poll_wait_seconds", 1, "Seconds between looks at base paths; 0 is once, below 0 never."),

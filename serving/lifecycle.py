@@ -8,6 +8,7 @@ version that is no longer wanted goes only when a wanted one answers, or when no
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
 import time
@@ -44,36 +45,55 @@ class LifecycleOptions:
 class Lifecycle:
     """Keeps a registry in step with the configured models and the disk."""
 
-    def __init__(
-        self, registry: Registry, models: Mapping[str, ModelConfig], load: LoadOptions, options: LifecycleOptions
-    ) -> None:
+    def __init__(self, registry: Registry, load: LoadOptions, options: LifecycleOptions) -> None:
         self._registry = registry
-        self._models = dict(models)
         self._load_options = load
         self._options = options
+        self._models: dict[str, ModelConfig] = {}
         self._wanted: dict[str, dict[int, Path]] = {}
-        self._stopping = threading.Event()
         self._given_up: set[tuple[str, int]] = set()
+        self._next_look = math.inf
+        self._stopping = threading.Event()
+        self._one_at_a_time = threading.Lock()
         self._load_places = threading.Semaphore(4 * (os.cpu_count() or 1))
         self._thread = threading.Thread(target=self._follow, name="lifecycle", daemon=True)
 
-    def start(self) -> None:
+    def start(self, models: Mapping[str, ModelConfig]) -> None:
         """Begin to load, and return when every model has a version that answers, or when told to stop.
 
         Raises:
             StatusError: a model's wanted versions all failed, or a label names a version that isn't there.
         """
-        self._check_labels()
         self._thread.start()
-        with self._registry.changed:
-            self._registry.changed.wait_for(self._settled)
-        if self._stopping.is_set():
-            return
-        failures = {name: error for name in self._models if (error := self._failure(name))}
+        self._apply(models, noun="servable(s)")
+
+    def reload(self, models: Mapping[str, ModelConfig]) -> None:
+        """Replace the configuration, and return when every model that is new has a version that answers.
+
+        Models that are gone are unloaded; policies and labels of the others take effect. A refusal changes nothing,
+        but where new models fail the configuration is in force all the same.
+
+        Raises:
+            StatusError: as for `start`.
+        """
+        self._apply(models, noun="model(s)")
+
+    def _apply(self, models: Mapping[str, ModelConfig], *, noun: str) -> None:
+        with self._one_at_a_time, self._registry.changed:
+            new = set(models) - set(self._models)
+            self._check_labels(models)
+            self._models = dict(models)
+            self._registry.set_labels({name: config.labels for name, config in models.items()})
+            if self._options.poll_wait_s >= 0:
+                self._next_look = 0.0
+            self._registry.changed.notify_all()
+            self._registry.changed.wait_for(lambda: self._stopping.is_set() or all(map(self._is_settled, new)))
+            if self._stopping.is_set():
+                return
+            failures = [failure for name in sorted(new) if (failure := self._failure(name))]
         if failures:
-            listed = "".join(f"{error}, " for error in failures.values())
-            raise StatusError(Code.UNKNOWN, f"{len(failures)} servable(s) did not become available: {{{listed}}}")
-        self._registry.set_labels({name: config.labels for name, config in self._models.items()})
+            listed = "".join(f"{failure}, " for failure in failures)
+            raise StatusError(Code.UNKNOWN, f"{len(failures)} {noun} did not become available: {{{listed}}}")
 
     def stop(self) -> None:
         """Stop following the disk, and waiting for it; what is loaded stays loaded."""
@@ -81,21 +101,24 @@ class Lifecycle:
         with self._registry.changed:
             self._registry.changed.notify_all()
 
-    def _check_labels(self) -> None:
-        for name, config in self._models.items():
-            for version in config.labels.values():
-                if not self._options.labels_for_unavailable:
+    def _check_labels(self, models: Mapping[str, ModelConfig]) -> None:
+        for name, config in models.items():
+            available = {
+                version.number for version in self._registry.versions(name) if version.state is State.AVAILABLE
+            }
+            in_use = self._models[name].labels if name in self._models else {}
+            for label, version in config.labels.items():
+                may_be_away = self._options.labels_for_unavailable and in_use.get(label, version) == version
+                if version not in available and not may_be_away:
                     raise StatusError(
                         Code.FAILED_PRECONDITION,
                         f"Request to assign label to version {version} of model {name}, which is not currently "
                         "available for inference",
                     )
 
-    def _settled(self) -> bool:
-        return self._stopping.is_set() or all(
-            self._failure(name) or any(version.state is State.AVAILABLE for version in self._registry.versions(name))
-            for name in self._models
-        )
+    def _is_settled(self, name: str) -> bool:
+        versions = self._registry.versions(name)
+        return any(version.state is State.AVAILABLE for version in versions) or self._failure(name) is not None
 
     def _failure(self, name: str) -> str | None:
         """The wanted versions of a model and their errors, where all of them have failed."""
@@ -108,36 +131,45 @@ class Lifecycle:
         )
 
     def _follow(self) -> None:
-        poll_wait_s = self._options.poll_wait_s
-        next_look = time.monotonic() if poll_wait_s >= 0 else float("inf")
         while not self._stopping.is_set():
             try:
-                if time.monotonic() >= next_look:
-                    next_look = time.monotonic() + poll_wait_s if poll_wait_s > 0 else float("inf")
-                    self._look()
-                with self._registry.changed:
-                    for name in self._models:
-                        self._reconcile(name, self._wanted.get(name, {}))
-                    self._registry.changed.wait(min(max(next_look - time.monotonic(), 0.0), 1.0))
+                self._go_round()
             except Exception:
                 logger.exception("following the models failed; it is tried again")
                 self._stopping.wait(1.0)
 
-    def _look(self) -> None:
+    def _go_round(self) -> None:
+        """Look at the disk if it is time, act on what is wanted, and wait until something changes or it is time."""
+        changed, poll_wait_s = self._registry.changed, self._options.poll_wait_s
+        with changed:
+            models, is_due = self._models, time.monotonic() >= self._next_look
+            if is_due:
+                self._next_look = time.monotonic() + poll_wait_s if poll_wait_s > 0 else math.inf
+        found = self._look(models) if is_due else None
+        with changed:
+            if found is not None and models is self._models:
+                self._wanted = found
+            for name in {*self._models, *self._registry.names()}:
+                self._reconcile(name, self._wanted.get(name, {}) if name in self._models else {})
+            if not self._stopping.is_set():
+                changed.wait(min(max(self._next_look - time.monotonic(), 0.0), 1.0))
+
+    def _look(self, models: Mapping[str, ModelConfig]) -> dict[str, dict[int, Path]] | None:
+        """Wanted versions by model; None where a base path can't be listed, which leaves all as it is."""
         try:
-            found = {name: wanted_versions(config) for name, config in self._models.items()}
+            found = {name: wanted_versions(config) for name, config in models.items()}
         except StatusError as error:
             logger.warning("FileSystemStoragePathSource encountered a filesystem access error: %s", error.message)
-            return
+            return None
         for name, versions in found.items():
             if not versions and versions != self._wanted.get(name):
                 logger.warning(
                     "No versions of servable %s found under base path %s. Did you forget to name your leaf directory "
                     "as a number (eg. '/1/')?",
                     name,
-                    self._models[name].base_path,
+                    models[name].base_path,
                 )
-        self._wanted = found
+        return found
 
     def _reconcile(self, name: str, wanted: Mapping[int, Path]) -> None:
         known = {version.number: version for version in self._registry.versions(name)}

@@ -76,6 +76,11 @@ class Registry:
         with self.changed:
             self._labels = dict(labels)
 
+    def names(self) -> list[str]:
+        """Models of which a version has ever been seen."""
+        with self.changed:
+            return list(self._models)
+
     def versions(self, name: str) -> list[Version]:
         """All versions ever seen of a model, lowest first."""
         with self.changed:

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
+from serving import configuration
 from serving.configuration import ModelConfig
 from serving.flags import CommandLine
 from serving.grpc.handlers import Handlers as GrpcHandlers
@@ -18,6 +19,7 @@ from serving.registry import Registry
 from serving.rest.handlers import Handlers as RestHandlers
 from serving.rest.server import RestServer
 from serving.servable import LoadOptions
+from wire.status import StatusError
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +35,7 @@ def serve(flags: CommandLine, models: Mapping[str, ModelConfig]) -> None:
     """
     stop = threading.Event()
     registry = Registry()
-    lifecycle = Lifecycle(registry, models, _load_options(flags), _lifecycle_options(flags))
+    lifecycle = Lifecycle(registry, _load_options(flags), _lifecycle_options(flags))
 
     def on_signal(_number: int, _frame: object) -> None:
         stop.set()
@@ -41,12 +43,12 @@ def serve(flags: CommandLine, models: Mapping[str, ModelConfig]) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, on_signal)
-    lifecycle.start()
+    lifecycle.start(models)
     if stop.is_set():
         return
-    grpc_server = _start_grpc(flags, registry)
+    grpc_server = _start_grpc(flags, registry, lifecycle)
     rest_server = _start_rest(flags, registry)
-    stop.wait()
+    _wait(stop, flags, lifecycle)
     stopping = [threading.Thread(target=grpc_server.stop, args=(GRACE_S,))]
     if rest_server:
         stopping.append(threading.Thread(target=rest_server.stop, args=(GRACE_S,)))
@@ -56,7 +58,25 @@ def serve(flags: CommandLine, models: Mapping[str, ModelConfig]) -> None:
         thread.join()
 
 
-def _start_grpc(flags: CommandLine, registry: Registry) -> GrpcServer:
+def _wait(stop: threading.Event, flags: CommandLine, lifecycle: Lifecycle) -> None:
+    """Return when told to stop; meanwhile put the config file in force every so often, changed or not."""
+    interval_s, path = flags.integer("model_config_file_poll_wait_seconds"), flags.text("model_config_file")
+    if interval_s <= 0 or not path:
+        stop.wait()
+        return
+    while not stop.wait(interval_s):
+        try:
+            models = configuration.read_config_file(Path(path))
+        except (StatusError, configuration.TextFormatError) as error:
+            logger.error("Failed to read ModelServerConfig file: %s", error)
+            continue
+        try:
+            lifecycle.reload(models)
+        except StatusError as error:
+            logger.error("PollFilesystemAndReloadConfig failed to ReloadConfig: %s", error)
+
+
+def _start_grpc(flags: CommandLine, registry: Registry, lifecycle: Lifecycle) -> GrpcServer:
     bind_address, port, path = flags.text("bind_address"), flags.integer("port"), flags.text("grpc_socket_path")
     addresses = []
     if port:
@@ -70,6 +90,7 @@ def _start_grpc(flags: CommandLine, registry: Registry) -> GrpcServer:
             registry,
             packed=flags.on("enable_serialization_as_tensor_content"),
             check_method_names=flags.on("enable_signature_method_name_check"),
+            reload=lifecycle.reload,
         ),
         addresses,
         threads=flags.integer("grpc_max_threads") or _default_threads(),

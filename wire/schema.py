@@ -40,6 +40,7 @@ ModelSpec = _message("tensorflow.serving.ModelSpec")
 MultiInferenceResponse = _message("tensorflow.serving.MultiInferenceResponse")
 PredictRequest = _message("tensorflow.serving.PredictRequest")
 PredictResponse = _message("tensorflow.serving.PredictResponse")
+ReloadConfigResponse = _message("tensorflow.serving.ReloadConfigResponse")
 RegressionResponse = _message("tensorflow.serving.RegressionResponse")
 SignatureDefMap = _message("tensorflow.serving.SignatureDefMap")
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 
+from serving.configuration import ModelConfig, read_config
 from serving.data_plane import examples, model, predict
 from serving.registry import ModelChoice, Registry
 from serving.servable import Servable, Tensor
@@ -25,10 +26,19 @@ class Handlers:
         registry: where servables are found.
         packed: write Predict answers into `tensor_content` rather than typed fields.
         check_method_names: refuse signatures that were exported for another method.
+        reload: puts another configuration in force; returns when its new models answer.
     """
 
-    def __init__(self, registry: Registry, *, packed: bool, check_method_names: bool) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        packed: bool,
+        check_method_names: bool,
+        reload: Callable[[Mapping[str, ModelConfig]], None],
+    ) -> None:
         self._registry = registry
+        self._reload = reload
         self._packed = packed
         self._check_method_names = check_method_names
 
@@ -41,6 +51,7 @@ class Handlers:
             "MultiInference": self.multi_inference,
             "GetModelMetadata": self.metadata,
             "GetModelStatus": self.status,
+            "HandleReloadConfigRequest": self.reload_config,
         }
 
     def predict(self, request: Any, timeout_s: float | None) -> Any:
@@ -121,6 +132,20 @@ class Handlers:
     def status(self, request: Any, timeout_s: float | None) -> Any:  # noqa: ARG002 - every call takes a limit
         """GetModelStatus."""
         return model.status(self._registry, _choice(request))
+
+    def reload_config(self, request: Any, timeout_s: float | None) -> Any:  # noqa: ARG002 - every call takes a limit
+        """HandleReloadConfigRequest; there are no counters yet, so none has grown during the call."""
+        if request.config.WhichOneof("config") != "model_config_list":
+            raise invalid_argument(
+                "ServerModelConfig type not supported by HandleReloadConfigRequest. "
+                "Only ModelConfigList is currently supported"
+            )
+        self._reload(read_config(request.config))
+        response = schema.ReloadConfigResponse()
+        response.status.SetInParent()
+        for name in sorted(set(request.metric_names)):
+            response.metric.add(name=name, int64_value_increase=0)
+        return response
 
 
 def _choice(request: Any) -> ModelChoice:
