@@ -41,6 +41,10 @@ class Servable(tf.Module):
         super().__init__()
         self._recipe = recipe
         self._network = _trace(network, recipe)
+        # Traced once: as part of each signature it would be five times in the file.
+        self._read_images = tf.function(lambda image: isolation.read_images(image, recipe)).get_concrete_function(
+            tf.TensorSpec([None], tf.string)
+        )
         # A Keras 3 model tracks its variables in a way that tensorflow_model_server doesn't restore; so the ones
         # that inference reads are tracked here, and optimizer state and the like stay behind.
         self._variables_read = list(self._network.graph.variables)
@@ -55,7 +59,7 @@ class Servable(tf.Module):
     @tf.function(input_signature=[_IMAGES])
     def serving_default(self, image: Any) -> dict[str, Any]:
         """The label of each image, and nothing else."""
-        found, ok, error = isolation.read_images(image, self._recipe)
+        found, ok, error = self._read_images(image)
         with tf.control_dependencies([_refuse_bad_rows(ok, error)]):
             answer = self._answer(tf.identity(found), k=1)
         return {"output_0": answer["labels"][:, 0]}
@@ -63,7 +67,7 @@ class Servable(tf.Module):
     @tf.function(input_signature=[_IMAGES])
     def top_k(self, image: Any) -> dict[str, Any]:
         """The best labels of each image with their scores; a bad image fails alone."""
-        found, ok, error = isolation.read_images(image, self._recipe)
+        found, ok, error = self._read_images(image)
         answer = self._answer(found)
         row = ok[:, tf.newaxis]
         return {
@@ -78,7 +82,7 @@ class Servable(tf.Module):
     def classify(self, inputs: Any) -> dict[str, Any]:
         """The best labels of each serialized tf.Example that holds an image file."""
         features = tf.io.parse_example(inputs, {ENCODED_FEATURE: tf.io.FixedLenFeature([], tf.string)})
-        found, ok, error = isolation.read_images(features[ENCODED_FEATURE], self._recipe)
+        found, ok, error = self._read_images(features[ENCODED_FEATURE])
         with tf.control_dependencies([_refuse_bad_rows(ok, error)]):
             answer = self._answer(tf.identity(found))
         return {"classes": answer["labels"], "scores": answer["scores"]}
@@ -96,13 +100,13 @@ class Servable(tf.Module):
     @tf.function(input_signature=[_IMAGES])
     def preprocess(self, image: Any) -> dict[str, Any]:
         """What the network is shown of each image, before normalising."""
-        found, ok, error = isolation.read_images(image, self._recipe)
+        found, ok, error = self._read_images(image)
         return {"pixels": found, "ok": ok, "error": error}
 
     @tf.function(input_signature=[_IMAGES])
     def preview(self, image: Any) -> dict[str, Any]:
         """The same as a picture."""
-        found, ok, error = isolation.read_images(image, self._recipe)
+        found, ok, error = self._read_images(image)
         levels = tf.cast(tf.clip_by_value(tf.round(found), 0, 255), tf.uint8)
         pictures = tf.map_fn(tf.io.encode_png, levels, fn_output_signature=tf.TensorSpec([], tf.string))
         return {"png_bytes": tf.where(ok, pictures, ""), "ok": ok, "error": error}

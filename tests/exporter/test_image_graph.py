@@ -77,19 +77,21 @@ FILES: dict[str, Callable[[Image.Image, Encode], bytes]] = {
 
 
 @pytest.mark.parametrize("write", FILES.values(), ids=FILES)
-def test_pixels_of_a_file_are_pillows(rocket: Image.Image, encode: Encode, write: Any) -> None:
+def test_pixels_of_a_file_are_pillows(
+    rocket: Image.Image, encode: Encode, recipe_of: Callable[..., Any], write: Any
+) -> None:
     """Bit for bit, before any resizing."""
     data = write(rocket, encode)
-    np.testing.assert_array_equal(by_pillow(data), pixels.decode_file(tf.constant(data)).numpy())
+    np.testing.assert_array_equal(by_pillow(data), pixels.decode_file(tf.constant(data), recipe_of()).numpy())
 
 
-def test_16_bit_png_keeps_its_upper_8(encode: Encode) -> None:
+def test_16_bit_png_keeps_its_upper_8(encode: Encode, recipe_of: Callable[..., Any]) -> None:
     """All 65536 levels, against the rule itself, since Pillow would cut them off at 255."""
     levels = np.arange(2**16, dtype=np.uint16).reshape(256, 256)
     data = encode(Image.fromarray(levels), "PNG")
     assert 16 == data[24]  # IHDR's bit depth
     expected = np.repeat((levels >> 8)[..., np.newaxis], 3, axis=2)
-    np.testing.assert_array_equal(expected, pixels.decode_file(tf.constant(data)).numpy())
+    np.testing.assert_array_equal(expected, pixels.decode_file(tf.constant(data), recipe_of()).numpy())
 
 
 @pytest.mark.parametrize(
