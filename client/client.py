@@ -16,6 +16,8 @@ from client.transport import Endpoint, ModelSpec, Transport
 
 MAX_TIMEOUT_S = 86_400.0  # a day; far beyond it sockets and gRPC overflow
 
+DEFAULT_PORTS = {"grpc": 8500, "rest": 8501}
+
 
 class Client:
     """Asks one model of one server. A context manager; not to be shared between threads.
@@ -23,8 +25,8 @@ class Client:
     Args:
         target: host, or host:port, whose port then wins over the two below.
         transport: `grpc` or `rest`.
-        port: where gRPC listens.
-        rest_api_port: where REST listens.
+        port: where gRPC listens; 8500 by default.
+        rest_api_port: where REST listens; 8501 by default.
         timeout_s: how long an answer may take, up to a day.
         model: name of the model.
         version: its version, by number; by default the newest.
@@ -39,8 +41,8 @@ class Client:
         target: str = "127.0.0.1",
         *,
         transport: Literal["grpc", "rest"] = "grpc",
-        port: int = 8500,
-        rest_api_port: int = 8501,
+        port: int | None = None,
+        rest_api_port: int | None = None,
         timeout_s: float = 30.0,
         model: str = "efficientnet_lite0",
         version: int | None = None,
@@ -49,11 +51,16 @@ class Client:
         if not 0 < timeout_s <= MAX_TIMEOUT_S:
             raise ValueError(f"timeout_s {timeout_s:g} was given; it is above 0 and at most {MAX_TIMEOUT_S:g}")
         spec = ModelSpec(model, version, label)
-        ports = {"grpc": port, "rest": rest_api_port}
-        if transport not in ports:
+        if transport not in DEFAULT_PORTS:
             raise ValueError(f'transport "{transport}" was given; it is "grpc" or "rest"')
+        given = {"grpc": port, "rest": rest_api_port}
+        chosen = given[transport]
+        if chosen is None and any(given.values()):
+            raise ValueError('port is that of transport "grpc", rest_api_port that of "rest"; the other one was given')
         self._closed = False
-        self._transport = _open(transport, target, ports[transport], spec, timeout_s)
+        self._transport = _open(
+            transport, target, DEFAULT_PORTS[transport] if chosen is None else chosen, spec, timeout_s
+        )
 
     def __enter__(self) -> Client:
         return self

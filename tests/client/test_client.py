@@ -292,3 +292,11 @@ def test_a_proxy_is_not_asked_for_this_machines_own_addresses(
 ) -> None:
     monkeypatch.setenv(variable, "http://127.0.0.1:9")
     assert connect().status()
+
+
+@pytest.mark.parametrize(
+    "options", [{"transport": "rest", "port": 8500}, {"transport": "grpc", "rest_api_port": 8501}], ids=["rest", "grpc"]
+)
+def test_a_port_of_the_other_transport_is_a_value_error(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="the other one was given"):
+        Client(**options)
