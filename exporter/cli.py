@@ -185,7 +185,7 @@ def _refusals() -> Iterator[None]:
     try:
         yield
     except BakeError as error:
-        click.echo(f"error: {' '.join(str(error).split())}", err=True)  # an error that it quotes may have more lines
+        click.echo(f"error: {error}", err=True)
         sys.exit(1)
 
 

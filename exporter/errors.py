@@ -12,7 +12,14 @@ from __future__ import annotations
 
 
 class BakeError(Exception):
-    """Baking was refused; nothing was published."""
+    """Baking was refused; nothing was published.
+
+    Args:
+        message: told on one line, as errors of other libraries that it quotes may have more.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.split()))
 
 
 class RecipeError(BakeError):

@@ -97,11 +97,10 @@ def publish(staged: Path, base_path: Path, version: int | None) -> Path:
     Raises:
         PublishError: the version exists.
     """
-    staged.chmod(0o755)  # a temporary folder is private; a server runs as somebody else
+    staged.chmod(0o755)  # a server may run as somebody else
     while True:
         number = next_version(base_path) if version is None else version
         target = base_path / str(number)
-        _check_range(number)
         check_free(base_path, version)  # not the next number: whoever takes that meanwhile only moves us on
         try:
             staged.rename(target)  # fails on a version in place, as its folder isn't empty

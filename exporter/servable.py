@@ -133,7 +133,7 @@ class Servable(tf.Module):
         rows = tf.shape(found)[0]
         # Not every kernel takes an empty batch, so the network is then given one blank image.
         filled = tf.cond(rows > 0, lambda: found, lambda: tf.zeros([1, *self._recipe.size, 3]))
-        given = tf.cast(self._network(pixels.normalise(filled, self._recipe))[:rows], tf.float32)
+        given = self._network(pixels.normalise(filled, self._recipe))[:rows]
         probabilities = tf.nn.softmax(given) if self._recipe.outputs == "logits" else given
         scores, class_ids = tf.math.top_k(probabilities, min(k or self._recipe.top_k, self.classes))
         return {"labels": tf.gather(self._names, class_ids), "scores": scores, "class_ids": class_ids}
@@ -151,8 +151,7 @@ def _trace(network: Callable[[Any], Any], recipe: Recipe) -> Any:
     try:
         traced = tf.function(rows).get_concrete_function(spec)
     except Exception as error:  # the network's own code runs here
-        reason = " ".join(str(error).split())
-        raise SourceError(f"the network of {recipe.model} does not take images {spec.shape}: {reason}") from error
+        raise SourceError(f"the network of {recipe.model} does not take images {spec.shape}: {error}") from error
     shape = traced.structured_outputs.shape
     if shape.rank != 2 or shape[-1] is None:
         raise SourceError(f"the network of {recipe.model} gives {shape}; allowed is one row of numbers an image")

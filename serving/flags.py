@@ -13,9 +13,16 @@ from enum import Enum
 
 Value = bool | int | float | str
 
+
+def _parse_integer(text: str) -> int:
+    if not re.fullmatch(r"[+-]?[0-9]{1,19}", text) or not -(2**63) <= int(text) < 2**63:
+        raise ValueError(text)
+    return int(text)
+
+
 _PARSERS = {
     bool: {"true": True, "false": False}.__getitem__,
-    int: lambda text: _parse_integer(text),
+    int: _parse_integer,
     float: float,
     str: str,
 }
@@ -181,9 +188,3 @@ def _parse_value(flag: Flag, text: str) -> Value:
     except (ValueError, KeyError):
         raise FlagError(f"Couldn't interpret value {text} for flag {flag.name}.") from None
     return value
-
-
-def _parse_integer(text: str) -> int:
-    if not re.fullmatch(r"[+-]?[0-9]{1,19}", text) or not -(2**63) <= int(text) < 2**63:
-        raise ValueError(text)
-    return int(text)

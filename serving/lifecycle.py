@@ -103,9 +103,7 @@ class Lifecycle:
 
     def _check_labels(self, models: Mapping[str, ModelConfig]) -> None:
         for name, config in models.items():
-            available = {
-                version.number for version in self._registry.versions(name) if version.state is State.AVAILABLE
-            }
+            available = self._registry.available(name)
             in_use = self._models[name].labels if name in self._models else {}
             for label, version in config.labels.items():
                 may_be_away = self._options.labels_for_unavailable and in_use.get(label, version) == version
@@ -117,8 +115,7 @@ class Lifecycle:
                     )
 
     def _is_settled(self, name: str) -> bool:
-        versions = self._registry.versions(name)
-        return any(version.state is State.AVAILABLE for version in versions) or self._failure(name) is not None
+        return bool(self._registry.available(name)) or self._failure(name) is not None
 
     def _failure(self, name: str) -> str | None:
         """The wanted versions of a model and their errors, where all of them have failed."""
@@ -224,7 +221,7 @@ class Lifecycle:
         return not self._stopping.wait(interval_s) and version.number in self._wanted.get(version.name, {})
 
     def _unload(self, version: Version) -> None:
-        self._registry.withdraw(version).close()
+        self._registry.drain(version).close()
         self._registry.update(version, State.END)
         logger.info("Unloaded servable version {name: %s version: %d}", version.name, version.number)
 

@@ -86,6 +86,11 @@ class Registry:
         with self.changed:
             return [version for _, version in sorted(self._models.get(name, {}).items())]
 
+    def available(self, name: str) -> set[int]:
+        """Numbers of the versions of a model that answer."""
+        with self.changed:
+            return set(self._available.get(name, {}))
+
     def add(self, name: str, number: int, path: Path) -> Version:
         """Note a version that is about to be loaded; one seen before begins a new life."""
         with self.changed:
@@ -107,10 +112,9 @@ class Registry:
                 available.pop(version.number, None)
             self.changed.notify_all()
 
-    def withdraw(self, version: Version) -> Servable:
-        """Take a version away from new requests, wait for those running on it, and hand its servable over."""
+    def drain(self, version: Version) -> Servable:
+        """Wait for the requests running on a version that is UNLOADING, and hand its servable over."""
         with self.changed:
-            self.update(version, State.UNLOADING)
             self.changed.wait_for(lambda: version.requests == 0)
             servable, version.servable = version.servable, None
             assert servable is not None

@@ -9,8 +9,8 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from serving import configuration
-from serving.configuration import ModelConfig
+from serving import settings
+from serving.configuration import ModelConfig, TextFormatError
 from serving.flags import CommandLine
 from serving.grpc.handlers import Handlers as GrpcHandlers
 from serving.grpc.server import GrpcServer
@@ -60,14 +60,14 @@ def serve(flags: CommandLine, models: Mapping[str, ModelConfig]) -> None:
 
 def _wait(stop: threading.Event, flags: CommandLine, lifecycle: Lifecycle) -> None:
     """Return when told to stop; meanwhile put the config file in force every so often, changed or not."""
-    interval_s, path = flags.integer("model_config_file_poll_wait_seconds"), flags.text("model_config_file")
-    if interval_s <= 0 or not path:
+    interval_s = flags.integer("model_config_file_poll_wait_seconds")
+    if interval_s <= 0 or not flags.text("model_config_file"):
         stop.wait()
         return
     while not stop.wait(interval_s):
         try:
-            models = configuration.read_config_file(Path(path))
-        except (StatusError, configuration.TextFormatError) as error:
+            models = settings.read_models(flags)
+        except (StatusError, TextFormatError) as error:
             logger.error("Failed to read ModelServerConfig file: %s", error)
             continue
         try:

@@ -44,5 +44,5 @@ def read(model: str, options: SourceOptions) -> Network:
 
     # A Keras model is a tf.Module too, under some backends.
     if isinstance(made, tf.Module) and callable(made) and not hasattr(made, "input_shape"):
-        return Network(made, owner=made)
+        return Network(made)
     return of_keras_model(made, model)

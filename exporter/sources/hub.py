@@ -53,7 +53,7 @@ def read(model: str, options: SourceOptions) -> Network:
             older = next((name for name in _OLDER_SIGNATURES if name in loaded.signatures), None)
             options = SourceOptions(options.weights, older, options.input, options.output)
         network = saved_model.of_signature(loaded, model, options)
-    return Network(network.call, {**_CONVENTION, **network.recipe}, owner=loaded)
+    return Network(network.call, {**_CONVENTION, **network.recipe})
 
 
 def _of_callable(loaded: Any, model: str) -> Network:
@@ -67,7 +67,7 @@ def _of_callable(loaded: Any, model: str) -> Network:
     def call(pixels: Any) -> Any:
         return loaded(pixels, training=False) if takes_training else loaded(pixels)
 
-    return Network(call, known, owner=loaded)
+    return Network(call, known)
 
 
 def _resolve(model: str) -> Path:
@@ -85,7 +85,7 @@ def _resolve(model: str) -> Path:
 
         return Path(tensorflow_hub.resolve(model))
     except Exception as error:  # three libraries' and the network's errors meet here
-        reason = " ".join(str(error).split()) or type(error).__name__
+        reason = str(error) or type(error).__name__
         raise SourceError(
             f"{model} cannot be had from {urlsplit(model).hostname}: {reason}; fetch the module where there is a way "
             "to that host, unpack it, and give its folder as hub:FOLDER"

@@ -75,9 +75,8 @@ def read(model: str, options: SourceOptions) -> Network:
     try:
         built = known[name](weights=None if weights == "none" else weights, input_shape=_SHAPES.get(module))
     except Exception as error:  # Keras lets every kind of error through
-        reason = " ".join(str(error).split())
         hint = "; download it elsewhere and give its path with --weights" if weights == "imagenet" else ""
-        raise SourceError(f"the weights {weights!r} of {model} cannot be had: {reason}{hint}") from error
+        raise SourceError(f"the weights {weights!r} of {model} cannot be had: {error}{hint}") from error
     network = of_keras_model(built, model)
     prepared = {
         "labels": "imagenet",

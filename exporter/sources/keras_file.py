@@ -31,7 +31,7 @@ def read(model: str, options: SourceOptions) -> Network:
     try:
         loaded = keras.saving.load_model(model, compile=False, safe_mode=True)
     except Exception as error:  # Keras lets every kind of error through
-        raise SourceError(f"Keras {keras.__version__} cannot load {model}: {' '.join(str(error).split())}") from error
+        raise SourceError(f"Keras {keras.__version__} cannot load {model}: {error}") from error
     return of_keras_model(loaded, model)
 
 

@@ -45,12 +45,10 @@ class Network:
         call: from float32 [batch, height, width, channels], normalised, to float32 [batch, classes] or
             [batch, 1, 1, classes].
         recipe: values of the recipe that are known of it, not guessed.
-        owner: what must stay alive for `call` to work.
     """
 
     call: Callable[[Any], Any]
     recipe: Mapping[str, Any] = field(default_factory=dict)
-    owner: Any = None
 
 
 def of_keras_model(model: Any, name: str) -> Network:
@@ -68,7 +66,7 @@ def of_keras_model(model: Any, name: str) -> Network:
     if isinstance(model.output_shape, (list, dict)):
         raise SourceError(f"the Keras model of {name} has several outputs; allowed is one, [batch, classes]")
     known = check_image_shape(model.input_shape, name)
-    return Network(lambda pixels: model(pixels, training=False), known, owner=model)
+    return Network(lambda pixels: model(pixels, training=False), known)
 
 
 def check_image_shape(shape: object, name: str) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def load(path: str) -> Any:
     try:
         return tf.saved_model.load(path)
     except Exception as error:  # its loader lets every kind of error through
-        raise SourceError(f"the SavedModel in {path} cannot be loaded: {' '.join(str(error).split())}") from error
+        raise SourceError(f"the SavedModel in {path} cannot be loaded: {error}") from error
 
 
 def of_signature(loaded: Any, model: str, options: SourceOptions) -> Network:
@@ -63,9 +63,10 @@ def of_signature(loaded: Any, model: str, options: SourceOptions) -> Network:
     known = check_image_shape(spec.shape.as_list() if spec.shape.rank is not None else None, model)
 
     def call(pixels: Any) -> Any:
-        return signature(**{alias: pixels})[output]
+        # Through `loaded`, which owns the variables: a signature alone doesn't keep them.
+        return loaded.signatures[name](**{alias: pixels})[output]
 
-    return Network(call, known, owner=loaded)
+    return Network(call, known)
 
 
 def _choose(kind: str, name: str, choices: dict[str, Any], model: str) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import grpc
 from google.protobuf.message import DecodeError
 
+from serving import incident
 from serving.grpc.errors import STATUS_CODES, cut
 from serving.grpc.handlers import Call, Handlers
 from wire.schema import METHODS, Method
@@ -97,11 +97,7 @@ def _answering(method: Method, call: Call) -> Callable[[bytes, Any], bytes]:
         except StatusError as error:
             context.abort(STATUS_CODES[error.code], cut(error.message))
         except Exception:
-            request_id = uuid.uuid4().hex
-            logger.exception("%s failed, request %s", method.path, request_id)
-            context.abort(
-                grpc.StatusCode.INTERNAL, f"internal error; the server's log knows it as request {request_id}"
-            )
+            context.abort(grpc.StatusCode.INTERNAL, incident.report(logger, method.path).message)
         return answered
 
     return answer

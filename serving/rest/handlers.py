@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import re
-import uuid
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
+from serving import incident
 from serving.data_plane import examples, model, predict
 from serving.registry import ModelChoice, Registry
 from serving.rest.errors import HTTP_STATUS
@@ -95,13 +95,10 @@ class Handlers:
         try:
             return Answer(200, self._json(request), headers=self._headers)
         except StatusError as error:
-            body = status_json.encode_error(error.message)
-            return Answer(HTTP_STATUS[error.code], body, headers=self._headers)
+            refusal = error
         except Exception:
-            request_id = uuid.uuid4().hex
-            logger.exception("%s %s failed, request %s", request.method, request.target, request_id)
-            body = status_json.encode_error(f"internal error; the server's log knows it as request {request_id}")
-            return Answer(500, body, headers=self._headers)
+            refusal = incident.report(logger, f"{request.method} {request.target}")
+        return Answer(HTTP_STATUS[refusal.code], status_json.encode_error(refusal.message), headers=self._headers)
 
     def _json(self, request: Request) -> bytes:
         if request.method == "POST" and (match := _CALL_URL.fullmatch(request.target)):
