@@ -127,12 +127,7 @@ def test_a_base_path_that_vanishes_leaves_the_model_served(server: ServerProcess
 
 def test_unloading_waits_for_requests_in_flight(server: ServerProcess, base_path: Path) -> None:
     url = f"{server.url}/v1/models/m/versions/1:predict"
-    steps, took_s = 1000, 0.0
-    while took_s < 1.5:
-        steps *= 2
-        started = time.monotonic()
-        requests.post(url, json={"signature_name": "slow", "inputs": steps}, timeout=60).raise_for_status()
-        took_s = time.monotonic() - started
+    steps = server.slow_steps("m", 1.5)
     found: list[object] = []
 
     def ask() -> None:

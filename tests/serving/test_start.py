@@ -128,10 +128,7 @@ def test_no_port_opens_before_a_model_answers_and_an_unknown_argument_is_passed_
     base_path = tmp_path / "m"
     server = ServerProcess(f"--model_base_path={base_path}", "--model_name=m", "foo", log=tmp_path / "log", wait=False)
     with server:
-        end = time.monotonic() + 60
-        while "Could not find base path" not in server.log.read_text():
-            assert time.monotonic() < end
-            time.sleep(0.1)
+        server.wait_for_log("Could not find base path")
         assert not server.is_listening()
         model_makers.half_plus(base_path, 1)
         server.wait_until_listening()
@@ -143,10 +140,7 @@ def test_no_port_opens_before_a_model_answers_and_an_unknown_argument_is_passed_
 
 def test_sigterm_while_waiting_for_a_model_ends_with_0(tmp_path: Path) -> None:
     with ServerProcess(f"--model_base_path={tmp_path}/none", log=tmp_path / "log", wait=False) as server:
-        end = time.monotonic() + 60
-        while "Could not find base path" not in server.log.read_text():
-            assert time.monotonic() < end
-            time.sleep(0.1)
+        server.wait_for_log("Could not find base path")
         assert server.stop() == 0
 
 
@@ -154,13 +148,7 @@ def test_sigterm_lets_requests_in_flight_finish_and_exits_0(half_plus_two: Path,
     """A REST call that takes about two seconds is answered although the server is told to stop meanwhile."""
     with ServerProcess(f"--model_base_path={half_plus_two}", log=tmp_path / "log") as server:
         url = f"{server.url}/v1/models/default:predict"
-        steps = 1000
-        took_s = 0.0
-        while took_s < 1.0:
-            steps *= 2
-            started = time.monotonic()
-            requests.post(url, json={"signature_name": "slow", "inputs": steps}, timeout=60).raise_for_status()
-            took_s = time.monotonic() - started
+        steps = server.slow_steps("default", 1.0)
         answers = []
 
         def ask() -> None:

@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from types import TracebackType
 
+import requests
+
 START_LIMIT_S = 90
 
 
@@ -69,6 +71,24 @@ class ServerProcess:
                 self.stop()
                 raise AssertionError(f"the server did not come up:\n{self.log.read_text()}")
             time.sleep(0.05)
+
+    def wait_for_log(self, text: str) -> None:
+        """Return when the log has `text`; a long silence is an error with the log."""
+        end = time.monotonic() + START_LIMIT_S
+        while text not in self.log.read_text():
+            assert time.monotonic() < end, f"{text!r} is not in the log:\n{self.log.read_text()}"
+            time.sleep(0.1)
+
+    def slow_steps(self, model: str, at_least_s: float) -> int:
+        """A number that the signature `slow` of a model made by `model_makers.half_plus` takes so long to count to."""
+        steps, took_s = 1000, 0.0
+        while took_s < at_least_s:
+            steps *= 2
+            started = time.monotonic()
+            body = {"signature_name": "slow", "inputs": steps}
+            requests.post(f"{self.url}/v1/models/{model}:predict", json=body, timeout=60).raise_for_status()
+            took_s = time.monotonic() - started
+        return steps
 
     def stop(self, limit_s: float = 40) -> int:
         """Send SIGTERM and return the exit status."""
