@@ -12,10 +12,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from exporter import labels, optimisation
+from exporter import batching, labels, late_functions, optimisation
 from exporter.errors import SourceError
 from exporter.image import isolation, pixels
 from exporter.recipe import Recipe
+from wire import schema
 
 CLASSIFY_METHOD = "tensorflow/serving/classify"
 ENCODED_FEATURE = "image/encoded"
@@ -41,10 +42,12 @@ class Servable(tf.Module):
         super().__init__()
         self._recipe = recipe
         self._network, variables = optimisation.optimise(_trace(network, recipe), recipe.optimisations)
+        if recipe.batch_max:
+            self._network = batching.batch(self._network, variables, recipe)
         # Traced once: as part of each signature it would be five times in the file.
-        self._read_images = tf.function(lambda image: isolation.read_images(image, recipe)).get_concrete_function(
-            tf.TensorSpec([None], tf.string)
-        )
+        self._read_images = tf.function(
+            lambda image: isolation.read_images(image, recipe), experimental_attributes=late_functions.LATE
+        ).get_concrete_function(tf.TensorSpec([None], tf.string))
         # A Keras 3 model tracks its variables in a way that tensorflow_model_server doesn't restore; so the ones
         # that inference reads are tracked here, and optimizer state and the like stay behind.
         self._variables_read = variables
@@ -124,19 +127,27 @@ class Servable(tf.Module):
             "preview": self.preview,
         }
         tf.saved_model.save(self, str(path), signatures=signatures)
-        updater = tf.compat.v1.saved_model.signature_def_utils.MethodNameUpdater(str(path))
-        updater.replace_method_name(signature_key="classify", method_name=CLASSIFY_METHOD, tags=tf.saved_model.SERVING)
-        updater.save()
+        _finish(path / "saved_model.pb")
 
     def _answer(self, found: Any, k: int | None = None) -> dict[str, Any]:
         """Labels string, scores float32 and class_ids int32, all [batch, k], best first."""
         rows = tf.shape(found)[0]
-        # Not every kernel takes an empty batch, so the network is then given one blank image.
-        filled = tf.cond(rows > 0, lambda: found, lambda: tf.zeros([1, *self._recipe.size, 3]))
-        given = self._network(pixels.normalise(filled, self._recipe))[:rows]
+        if not self._recipe.batch_max:
+            # Not every kernel takes an empty batch, so the network is then given one blank image.
+            found = tf.cond(rows > 0, lambda: found, lambda: tf.zeros([1, *self._recipe.size, 3]))
+        given = self._network(pixels.normalise(found, self._recipe))[:rows]
         probabilities = tf.nn.softmax(given) if self._recipe.outputs == "logits" else given
         scores, class_ids = tf.math.top_k(probabilities, min(k or self._recipe.top_k, self.classes))
         return {"labels": tf.gather(self._names, class_ids), "scores": scores, "class_ids": class_ids}
+
+
+def _finish(file: Path) -> None:
+    """Give a saved model what tf.saved_model.save can't: the method of `classify`, and functions made ready late."""
+    saved = schema.SavedModel.FromString(file.read_bytes())
+    (meta_graph,) = saved.meta_graphs
+    meta_graph.signature_def["classify"].method_name = CLASSIFY_METHOD
+    late_functions.keep_late(meta_graph.graph_def)
+    file.write_bytes(saved.SerializeToString(deterministic=True))
 
 
 def _trace(network: Callable[[Any], Any], recipe: Recipe) -> Any:

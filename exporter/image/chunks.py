@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from exporter.image.octets import number, read, text
+from exporter.image.octets import number, text
 
 # Files have a handful before the picture's own; a walk must end soon.
 _MAX_CHUNKS = 1024
@@ -23,8 +23,7 @@ def find_in_png(data: Any, wanted: tuple[bytes, ...], *, last: bytes) -> Any:
         8,
         wanted,
         last=last,
-        name_at=lambda at: text(data, at + 4, 4),
-        size_at=lambda at: number(read(data, at, 4)),
+        read=lambda at: (text(data, at + 4, 4), number(data, at, 4)),
         onward=lambda size: 12 + size,
     )
 
@@ -36,8 +35,7 @@ def find_in_riff(data: Any, wanted: tuple[bytes, ...]) -> Any:
         12,
         wanted,
         last=b"",
-        name_at=lambda at: text(data, at, 4),
-        size_at=lambda at: number(read(data, at + 4, 4), little=True),
+        read=lambda at: (text(data, at, 4), number(data, at + 4, 4, little=True)),
         onward=lambda size: 8 + size + size % 2,
     )
 
@@ -48,21 +46,21 @@ def _find(
     wanted: tuple[bytes, ...],
     *,
     last: bytes,
-    name_at: Callable[[Any], Any],
-    size_at: Callable[[Any], Any],
+    read: Callable[[Any], tuple[Any, Any]],
     onward: Callable[[Any], Any],
 ) -> Any:
     length = tf.strings.length(data)
 
-    def more(at: Any, _found: Any) -> Any:
-        return (at < length) & tf.not_equal(name_at(at), last)
+    def more(at: Any, is_last: Any, _found: Any) -> Any:
+        return (at < length) & ~is_last
 
-    def step(at: Any, found: Any) -> tuple[Any, Any]:
+    def step(at: Any, _is_last: Any, found: Any) -> tuple[Any, Any, Any]:
+        name, claimed = read(at)
         # Not beyond the end, because what comes after the sum must still be an int32.
-        size = tf.cast(tf.minimum(size_at(at), tf.cast(length - at, tf.int64)), tf.int32)
-        is_first = tf.equal(name_at(at), tf.constant(wanted)) & tf.equal(found, 0)
-        return at + onward(size), tf.where(is_first, at + 8, found)
+        size = tf.cast(tf.minimum(claimed, tf.cast(length - at, tf.int64)), tf.int32)
+        is_first = tf.equal(name, tf.constant(wanted)) & tf.equal(found, 0)
+        return at + onward(size), tf.equal(name, last), tf.where(is_first, at + 8, found)
 
-    nowhere = tf.zeros([len(wanted)], tf.int32)
-    _, found = tf.while_loop(more, step, (tf.constant(start), nowhere), maximum_iterations=_MAX_CHUNKS)
+    state = (tf.constant(start), tf.constant(False), tf.zeros([len(wanted)], tf.int32))
+    _, _, found = tf.while_loop(more, step, state, maximum_iterations=_MAX_CHUNKS)
     return tf.unstack(found)

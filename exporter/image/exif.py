@@ -26,17 +26,19 @@ def read_orientation(data: Any, at: Any) -> Any:
 
 
 def _read_tiff(data: Any, tiff: Any) -> Any:
-    header = read(data, tiff, 8)
-    little = tf.equal(header[0], ord("I"))
-    ordered = tf.equal(header[0], header[1]) & (little | tf.equal(header[0], ord("M")))
-    offset = number(header[4:8], little=little)
+    order = text(data, tiff, 2)
+    little = tf.equal(order, b"II")
+    offset = tf.where(little, number(data, tiff + 4, 4, little=True), number(data, tiff + 4, 4))
     directory = tiff + tf.cast(tf.minimum(offset, tf.cast(tf.strings.length(data), tf.int64)), tf.int32)
-    tags = tf.minimum(number(read(data, directory, 2), little=little), _MAX_TAGS)
-    entries = tf.reshape(read(data, directory + 2, 12 * _MAX_TAGS), [_MAX_TAGS, 12])[:tags]
-    tag, kind = number(entries[:, 0:2], little=little), number(entries[:, 2:4], little=little)
-    short, long = number(entries[:, 8:10], little=little), number(entries[:, 8:12], little=little)
-    value = tf.where(tf.equal(kind, _SHORT), short, long)
-    is_ours = tf.equal(tag, _ORIENTATION_TAG) & (tf.equal(kind, _SHORT) | tf.equal(kind, _LONG))
-    found = tf.boolean_mask(value, is_ours & (value >= 1) & (value <= 8))[:1]
-    usable = ordered & (tf.size(found) > 0)
-    return tf.cond(usable, lambda: tf.cast(tf.reduce_sum(found), tf.int32), lambda: tf.constant(1))
+    # The number of tags, then of each in 16-bit words: tag, type, count (two), value (two).
+    words = tf.where(
+        little, *(read(data, directory, 1 + 6 * _MAX_TAGS, tf.uint16, little=end) for end in (True, False))
+    )
+    tag, kind, _, _, first, second = tf.unstack(tf.reshape(words[1:], [_MAX_TAGS, 6]), axis=1)
+    low, high = tf.where(little, first, second), tf.where(little, second, first)
+    is_short = tf.equal(kind, _SHORT)
+    value = tf.where(is_short, first, low)
+    is_ours = tf.equal(tag, _ORIENTATION_TAG) & (is_short | (tf.equal(kind, _LONG) & tf.equal(high, 0)))
+    found = is_ours & (value >= 1) & (value <= 8) & (tf.range(_MAX_TAGS) < words[0])
+    usable = tf.reduce_any(found) & (little | tf.equal(order, b"MM"))
+    return tf.where(usable, tf.gather(value, tf.argmax(tf.cast(found, tf.int8))), 1)

@@ -75,18 +75,15 @@ def before_turning(window: Window, height: Any, width: Any, orientation: Any) ->
 def upright(pixels: Any, orientation: Any) -> Any:
     """Turn `pixels` uint8 [height, width, 3] as EXIF orientation 1..8 says."""
 
-    def turn(transposed: bool, rows: bool, columns: bool) -> Any:
-        if not transposed:
-            return tf.reverse(pixels, [axis for axis, reversed_ in enumerate((rows, columns)) if reversed_])
+    def turn() -> Any:
+        swap = is_transposed(orientation)
+        rows, columns = (tf.gather(axes, orientation - 1) for axes in (_ROWS_REVERSED, _COLUMNS_REVERSED))
         # Rows after transposing are columns before it, and columns are faster to reverse.
-        turned = tf.transpose(tf.reverse(pixels, [1]) if rows else pixels, [1, 0, 2])
-        return tf.reverse(turned, [1]) if columns else turned
+        before = tf.reverse(pixels, tf.boolean_mask([1], [swap & rows]))
+        turned = tf.transpose(before, tf.where(swap, [1, 0, 2], [0, 1, 2]))
+        return tf.reverse(turned, tf.boolean_mask([0, 1], [rows & ~swap, columns]))
 
-    ways = list(zip(_TRANSPOSED, _ROWS_REVERSED, _COLUMNS_REVERSED, strict=True))
-    return tf.switch_case(
-        orientation - 1,
-        [lambda: pixels, *(lambda way=way: turn(*way) for way in ways[1:])],
-    )
+    return tf.cond(orientation > 1, turn, lambda: pixels)
 
 
 def fitted_size(height: Any, width: Any, recipe: Recipe) -> tuple[Any, Any]:

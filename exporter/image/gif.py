@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from exporter.image import framing
-from exporter.image.octets import number, read, text
+from exporter.image.octets import read, text
 
 _EXTENSION, _IMAGE, _GRAPHIC_CONTROL = 0x21, 0x2C, 0xF9
 _SCREEN_BYTES, _IMAGE_BYTES = 13, 10
@@ -55,7 +55,7 @@ def decode(data: Any, background: tuple[int, int, int]) -> Any:
     return tf.cond(whole, lambda: pixels, lambda: framing.place(pixels, (height, width), (top, left), background))
 
 
-def _find_frame(data: Any) -> _Frame:
+def _walk(data: Any) -> _Frame:
     octets = tf.reshape(tf.io.decode_raw(data, tf.uint8), [-1])
     length = tf.size(octets)
 
@@ -93,32 +93,36 @@ def _find_frame(data: Any) -> _Frame:
     return _Frame(image, control, end)
 
 
+# Traced once, for the size and for the pixels.
+_find_frame = tf.function(_walk, input_signature=[tf.TensorSpec([], tf.string)], autograph=False)
+
+
 def _palette_bytes(packed: Any) -> Any:
     """The size of the colour table that the packed fields int32 of a screen or image descriptor announce."""
     return tf.where(packed >= 0x80, 3 * tf.bitwise.left_shift(2, packed & 7), 0)
 
 
 def _size(data: Any, frame: _Frame) -> tuple[Any, Any]:
-    screen, image = read(data, 0, _SCREEN_BYTES), read(data, frame.image, _IMAGE_BYTES)
-    left, top = _corner(data, frame)
-    known = tf.cast(frame.end > 0, tf.int64)
-    height = tf.maximum(number(screen[8:10], little=True), top + number(image[7:9], little=True))
-    width = tf.maximum(number(screen[6:8], little=True), left + number(image[5:7], little=True))
-    return height * known, width * known
+    # Of the screen and of the image: width and height.
+    screen = read(data, 6, 2, tf.uint16, little=True)
+    left, top, width, height = tf.unstack(read(data, frame.image + 1, 4, tf.uint16, little=True))
+    whole = tf.maximum(screen, tf.stack([left + width, top + height]))
+    width, height = tf.unstack(tf.cast(tf.where(frame.end > 0, whole, 0), tf.int64))
+    return height, width
 
 
 def _corner(data: Any, frame: _Frame) -> tuple[Any, Any]:
     """Left and top of the frame on the canvas, scalar int64."""
-    image = read(data, frame.image, _IMAGE_BYTES)
-    return number(image[1:3], little=True), number(image[3:5], little=True)
+    left, top = tf.unstack(tf.cast(read(data, frame.image + 1, 2, tf.uint16, little=True), tf.int64))
+    return left, top
 
 
 def _show_through(data: Any, frame: _Frame, background: tuple[int, int, int]) -> Any:
     """The file with the colour that stands for transparent made `background`."""
-    control, image = read(data, frame.control, 7), read(data, frame.image, _IMAGE_BYTES)
-    own = image[9] >= 0x80
-    packed = tf.cast(tf.where(own, image[9], read(data, 10, 1)[0]), tf.int32)
-    index = tf.cast(control[6], tf.int32)
+    control, of_image = read(data, frame.control, 7), read(data, frame.image + 9, 1)[0]
+    own = of_image >= 0x80
+    packed = tf.where(own, of_image, read(data, 10, 1)[0])
+    index = control[6]
     is_used = (frame.control > 0) & tf.equal(control[3] & 1, 1) & (3 * index < _palette_bytes(packed))
     colour = tf.where(own, frame.image + _IMAGE_BYTES, _SCREEN_BYTES) + 3 * index
 

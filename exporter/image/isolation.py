@@ -36,35 +36,24 @@ def read_images(image: Any, recipe: Recipe) -> tuple[Any, Any, Any]:
 
 
 def _read_image(text: Any, recipe: Recipe) -> tuple[Any, Any, Any]:
-    data, is_spelled = spelling.decode(text)
+    data = spelling.decode(text)
     claims = header.read_header(data)
-
-    def attempt(data: Any) -> tuple[Any, Any]:
-        return pixels.read_file(data, claims, recipe), True
+    claimed = claims.height * claims.width
+    usable = (claimed > 0) & (claimed <= recipe.max_pixels)
 
     def blank() -> tuple[Any, Any]:
         return tf.zeros([*recipe.size, 3]), tf.constant(False)
 
-    def read() -> tuple[Any, Any]:
-        # A failing operation would end the whole run; inside a dataset it only ends this element.
-        attempted = tf.data.Dataset.from_tensors(data).map(attempt).ignore_errors()
-        found: tuple[Any, Any] = (
-            attempted.concatenate(tf.data.Dataset.from_tensors(blank())).take(1).get_single_element()
-        )
-        return found
-
-    usable = (claims.height * claims.width > 0) & (claims.height * claims.width <= recipe.max_pixels)
-    found, ok = tf.cond(usable, read, blank)
-    return found, ok, tf.cond(ok, lambda: b"", lambda: _explain(text, data, is_spelled, claims, recipe))
+    found, ok = tf.cond(usable, lambda: pixels.read_file(data, claims, recipe), blank)
+    return found, ok, tf.cond(ok, lambda: b"", lambda: _explain(text, data, claims, recipe))
 
 
-def _explain(text: Any, data: Any, is_spelled: Any, claims: Header, recipe: Recipe) -> Any:
+def _explain(text: Any, data: Any, claims: Header, recipe: Recipe) -> Any:
     """Why an image can't be used: scalar string.
 
     Args:
         text: what was sent.
-        data: the file it spells, empty where `is_spelled` is false.
-        is_spelled: whether it spells one.
+        data: the file it spells, empty where it spells none.
         claims: what the file's header says.
         recipe: how many pixels are allowed.
     """
@@ -73,13 +62,13 @@ def _explain(text: Any, data: Any, is_spelled: Any, claims: Header, recipe: Reci
         [
             (tf.equal(text, b""), lambda: tf.constant("empty: no bytes were sent")),
             (
-                ~is_spelled,
+                tf.equal(data, b""),
                 lambda: tf.strings.join(
                     ["neither base64 nor an image file we know: it begins with ", _first_bytes(text)]
                 ),
             ),
             (
-                ~spelling.is_image(data),
+                tf.equal(claims.kind, spelling.NO_IMAGE),
                 lambda: tf.strings.join(["base64, but of no image file we know: it begins with ", _first_bytes(data)]),
             ),
             (

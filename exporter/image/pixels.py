@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from exporter.image import framing, gif, spelling, transparency, webp
+from exporter.image import attempts, framing, gif, spelling, transparency, webp
 from exporter.image.header import Header
 from exporter.recipe import LETTERBOX, Recipe
 
@@ -20,7 +21,7 @@ class Picture(NamedTuple):
     """What a recipe keeps of a file.
 
     Attributes:
-        pixels: uint8 [height, width, 3], R, G, B, upright.
+        pixels: uint8 [height, width, 3], R, G, B, upright; without any where the file can't be decoded.
         size: height and width it is to be resized to, scalar int64 each.
     """
 
@@ -28,16 +29,20 @@ class Picture(NamedTuple):
     size: tuple[Any, Any]
 
 
-def read_file(data: Any, claims: Header, recipe: Recipe) -> Any:
-    """The file in scalar string `data` as the recipe has it: float32 [*recipe.size, 3].
+def read_file(data: Any, claims: Header, recipe: Recipe) -> tuple[Any, Any]:
+    """The file in scalar string `data`, whose header `claims` a size, as the recipe has it.
 
-    Values are 0..255, or a little beyond where the resize method overshoots. Fails on what can't be decoded.
+    Returns:
+        pixels: float32 [*recipe.size, 3], 0..255, or a little beyond where the resize method overshoots.
+        ok: scalar bool, whether it could be decoded; the pixels are zeros where it couldn't.
     """
-    return fit(decode_file(data, claims, recipe), recipe)
+    picture = decode_file(data, claims, recipe)
+    ok = tf.size(picture.pixels) > 0
+    return tf.cond(ok, lambda: fit(picture, recipe), lambda: tf.zeros([*recipe.size, 3])), ok
 
 
 def decode_file(data: Any, claims: Header, recipe: Recipe) -> Picture:
-    """What the recipe keeps of the file in scalar string `data`, whose header `claims` a size; fails if it can't.
+    """What the recipe keeps of the file in scalar string `data`, whose header `claims` a size.
 
     JPEG's inverse DCT is the exact one, which agrees with Pillow's bit for bit; TensorFlow's default is up to 6
     levels off. Of an animation the first frame counts; gray becomes three equal channels; what is transparent lets
@@ -50,56 +55,69 @@ def decode_file(data: Any, claims: Header, recipe: Recipe) -> Picture:
     window = framing.kept(height, width, recipe)
     size = framing.fitted_size(window.height, window.width, recipe)
     stored = framing.before_turning(window, height, width, orientation)
-    background = recipe.background_colour
-    # Cut out first, as turning takes longer than all the rest where a photo is large.
-    pixels = tf.case(
-        [
-            (spelling.is_jpeg(data), lambda: _decode_jpeg(data, stored, _ratio_index(window, size, recipe))),
-            (tf.equal(tf.strings.substr(data, 0, 2), b"BM"), lambda: stored.cut(_decode_bmp(data))),
-            (
-                tf.equal(tf.strings.substr(data, 0, 3), b"GIF"),
-                lambda: stored.cut(gif.decode(data, background)),
+    index = _ratio_index(claims, window, size, recipe)
+    part = stored.scaled(tf.gather(tf.constant(RATIOS, tf.int64), index))
+    nothing = tf.zeros([0, 0, 3], tf.uint8)
+
+    def attempt(decode: Callable[[Any], Any], data: Any = data) -> Any:
+        # Cut out at once, as what follows takes longer than all the rest where a photo is large.
+        return attempts.attempt(lambda data: part.cut(decode(data)), data, otherwise=nothing)
+
+    pixels = tf.switch_case(
+        claims.kind,
+        {
+            spelling.NO_IMAGE: lambda: nothing,
+            spelling.JPEG: lambda: attempt(lambda data: _decode_jpeg(data, index, recipe)),
+            spelling.PNG: lambda: attempt(lambda data: _decode_channels(data, claims.alpha)),
+            spelling.GIF: lambda: attempt(lambda data: gif.decode(data, recipe.background_colour)),
+            spelling.BMP: lambda: attempt(_decode_bmp),
+            spelling.WEBP: lambda: attempt(
+                lambda data: _decode_channels(data, claims.alpha), webp.announce_alpha(data)
             ),
-        ],
-        default=lambda: _decode_with_alpha(data, claims, stored, background),
+        },
     )
-    return Picture(framing.upright(tf.ensure_shape(pixels, [None, None, 3]), orientation), size)
+    is_whole = tf.reduce_all(tf.equal(tf.shape(pixels, tf.int64)[:2], [part.height, part.width]))
+    pixels = tf.cond(is_whole, lambda: _opaque(pixels, claims.alpha, recipe), lambda: nothing)
+    return Picture(framing.upright(pixels, orientation), size)
 
 
-def _ratio_index(window: framing.Window, size: tuple[Any, Any], recipe: Recipe) -> Any:
-    """Which of RATIOS suits a photo whose `window` becomes `size`: scalar int32; None where it is always the first."""
+def _ratio_index(claims: Header, window: framing.Window, size: tuple[Any, Any], recipe: Recipe) -> Any:
+    """Which of RATIOS suits a file whose `window` becomes `size`: scalar int32; the first where it is no JPEG photo."""
     if recipe.decode == "exact":
-        return None
+        return tf.constant(0)
     room = tf.minimum(window.height // (GUARD * size[0]), window.width // (GUARD * size[1]))
-    return tf.reduce_sum(tf.cast(room >= tf.constant(RATIOS[1:], tf.int64), tf.int32))
+    fitting = tf.reduce_sum(tf.cast(room >= tf.constant(RATIOS[1:], tf.int64), tf.int32))
+    return tf.where(tf.equal(claims.kind, spelling.JPEG), fitting, 0)
 
 
-def _decode_jpeg(data: Any, window: framing.Window, ratio_index: Any) -> Any:
+def _decode_jpeg(data: Any, ratio_index: Any, recipe: Recipe) -> Any:
     def decode(ratio: int) -> Any:
-        whole = tf.io.decode_jpeg(data, channels=3, ratio=ratio, dct_method="INTEGER_ACCURATE")
-        return window.scaled(ratio).cut(whole)
+        return tf.io.decode_jpeg(data, channels=3, ratio=ratio, dct_method="INTEGER_ACCURATE")
 
-    if ratio_index is None:
+    if recipe.decode == "exact":
         return decode(1)
     return tf.switch_case(ratio_index, [lambda ratio=ratio: decode(ratio) for ratio in RATIOS])
 
 
-def _decode_with_alpha(data: Any, claims: Header, window: framing.Window, background: tuple[int, int, int]) -> Any:
-    """Pixels uint8 [height, width, 3] of `window` of a PNG or WebP file."""
+def _decode_channels(data: Any, alpha: Any) -> Any:
+    """Pixels uint8 [height, width, channels] of a PNG or WebP file; 4 channels where it has `alpha`, else 3."""
 
-    def decode(data: Any, channels: int) -> Any:
+    def decode(channels: int) -> Any:
         # Never with channels=0: DecodeImage of TensorFlow 2.21 then writes beyond its buffer if an animated WebP file
         # says it has no alpha. With 3 or 4 it refuses what doesn't fit.
-        whole = tf.io.decode_image(data, channels=channels, expand_animations=False)
-        return window.cut(tf.ensure_shape(whole, [None, None, channels]))
+        decoded = tf.io.decode_image(data, channels=channels, expand_animations=False)
+        return tf.ensure_shape(tf.ensure_shape(decoded, [None, None, channels]), [None, None, None])
 
-    def opaque() -> Any:
-        return decode(data, 3)
+    return tf.cond(alpha, lambda: decode(4), lambda: decode(3))
+
+
+def _opaque(pixels: Any, alpha: Any, recipe: Recipe) -> Any:
+    """Pixels uint8 [height, width, 3] of those with 4 channels where there is `alpha`, else with 3."""
 
     def composited() -> Any:
-        return transparency.composite(decode(webp.announce_alpha(data), 4), background)
+        return transparency.composite(tf.ensure_shape(pixels, [None, None, 4]), recipe.background_colour)
 
-    return tf.cond(claims.alpha, composited, opaque)
+    return tf.ensure_shape(tf.cond(alpha, composited, lambda: pixels), [None, None, 3])
 
 
 def fit(picture: Picture, recipe: Recipe) -> Any:

@@ -5,71 +5,70 @@ Raw bytes are told by their magic numbers, none of which is the beginning of a b
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
-# Signatures of formats that tf.io.decode_image knows; it also knows WebP (RIFF, a length, WEBP) and BMP.
-_JPEG = b"\xff\xd8\xff"
-_MAGIC = (_JPEG, b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a")
+from exporter.image.attempts import attempt
+from exporter.image.octets import read
+
+# Formats that tf.io.decode_image knows.
+NO_IMAGE, JPEG, PNG, GIF, BMP, WEBP = range(6)
+# How files of each begin; `.` is any byte. Two letters alone would take many a text for a BMP file; four bytes of its
+# header are reserved, and zero.
+_BEGINNINGS = (
+    (JPEG, b"\xff\xd8\xff"),
+    (PNG, b"\x89PNG\r\n\x1a\n"),
+    (GIF, b"GIF87a"),
+    (GIF, b"GIF89a"),
+    (BMP, b"BM....\0\0\0\0"),
+    (WEBP, b"RIFF....WEBP"),
+)
+_LONGEST = 12
 
 
-def is_jpeg(data: Any) -> Any:
-    """Whether scalar string `data` begins as a JPEG file does: scalar bool."""
-    return tf.equal(tf.strings.substr(data, 0, len(_JPEG)), _JPEG)
+def kind_of(data: Any) -> Any:
+    """Which of the formats the file in scalar string `data` begins as: scalar int32."""
+    kinds = [kind for kind, _ in _BEGINNINGS]
+    wanted = np.stack([np.frombuffer(begins.ljust(_LONGEST, b"."), np.uint8) for _, begins in _BEGINNINGS])
+    head = read(data, 0, _LONGEST)
+    is_begun = tf.reduce_all(tf.equal(head, wanted.astype(np.int32)) | (wanted == ord(".")), axis=1)
+    return tf.reduce_max(tf.where(is_begun, kinds, NO_IMAGE))
 
 
-def is_image(data: Any) -> Any:
-    """Whether scalar string `data` begins as an image file of a known format does: scalar bool."""
-    # Filled up, because a substring that begins beyond the end is an error.
-    head = tf.strings.join([tf.strings.substr(data, 0, 12), "\0" * 12])
-    begins = [tf.equal(tf.strings.substr(head, 0, len(magic)), magic) for magic in _MAGIC]
-    webp = tf.equal(tf.strings.substr(head, 0, 4), b"RIFF") & tf.equal(tf.strings.substr(head, 8, 4), b"WEBP")
-    # Two letters alone would take many a text for a picture; four bytes of a BMP's header are reserved, and zero.
-    bmp = tf.equal(tf.strings.substr(head, 0, 2), b"BM") & tf.equal(tf.strings.substr(head, 6, 4), b"\0" * 4)
-    return tf.reduce_any(tf.stack([*begins, webp, bmp]))
+def decode(text: Any) -> Any:
+    """The file that scalar string `text` spells, scalar string; empty if it is neither an image file nor base64.
 
-
-def decode(text: Any) -> tuple[Any, Any]:
-    """The file that scalar string `text` spells, scalar string, and whether it does, scalar bool; else it is empty.
-
-    Raw bytes cost no more than a look at their beginning, and web-safe base64 without white space, which nearly all
-    callers use, no more than its decoding; other spellings are made that first.
+    Raw bytes cost no more than a look at their beginning, and web-safe base64 without white space no more than its
+    decoding; other spellings are made that first.
     """
-
-    def attempt(decode_text: Callable[[Any], Any]) -> Any:
-        # What is no base64 fails; inside a dataset that only ends this element.
-        return tf.data.Dataset.from_tensors(text).map(lambda text: (decode_text(text), True)).ignore_errors()
-
-    def from_base64() -> tuple[Any, Any]:
-        nothing = tf.data.Dataset.from_tensors((b"", False))
-        attempts = attempt(tf.io.decode_base64).concatenate(attempt(decode_any)).concatenate(nothing)
-        found: tuple[Any, Any] = attempts.take(1).get_single_element()
-        return found
-
-    data, is_spelled = tf.cond(is_image(text), lambda: (text, tf.constant(True)), from_base64)
-    return data, is_spelled & tf.not_equal(data, b"")
+    return tf.cond(kind_of(text) > NO_IMAGE, lambda: text, lambda: decode_base64(text))
 
 
-def decode_any(text: Any) -> Any:
-    """The file in scalar string `text`, which is base64 of any spelling; else it fails."""
-    return tf.io.decode_base64(_as_string(_symbols(text)))
+def decode_base64(text: Any) -> Any:
+    """The file in scalar string `text`, which is base64 of any spelling; empty if it isn't."""
+    octets = tf.io.decode_raw(text, tf.uint8)
+    # Of what is not web-safe and yet has a meaning (`+`, `/`, white space, a comma) all stands before the digits.
+    is_web_safe = tf.reduce_all((octets >= ord("0")) | tf.equal(octets, ord("-")))
+    symbols = tf.cond(is_web_safe, lambda: text, lambda: _as_string(_symbols(text, octets)))
+    size = tf.strings.length(symbols)
+    padding = tf.reduce_sum(tf.cast(tf.equal(read(symbols, size - 2, 2), ord("=")), tf.int32))
+    unpadded = tf.strings.substr(symbols, 0, size - padding)
+    return attempt(tf.io.decode_base64, unpadded, otherwise=b"")
 
 
-def _symbols(text: Any) -> Any:
-    """The base64 symbols of scalar string `text` in the web-safe alphabet (RFC 4648, section 5): uint8 [n].
+def _symbols(text: Any, octets: Any) -> Any:
+    """Bytes uint8 [n] of a text in the web-safe alphabet (RFC 4648, section 5), without data URI and white space.
 
-    That is without data URI, white space and padding; what is no symbol of base64 is left in.
+    What is no symbol of base64 is left in.
     """
-    symbols = tf.io.decode_raw(text, tf.uint8)
     is_data_uri = tf.equal(tf.strings.lower(tf.strings.substr(text, 0, 5)), b"data:")
-    symbols = tf.cond(is_data_uri, lambda: _after_comma(symbols), lambda: symbols)
+    symbols = tf.cond(is_data_uri, lambda: _after_comma(octets), lambda: octets)
     symbols = tf.where(tf.equal(symbols, ord("+")), tf.constant(ord("-"), tf.uint8), symbols)
     symbols = tf.where(tf.equal(symbols, ord("/")), tf.constant(ord("_"), tf.uint8), symbols)
-    symbols = tf.boolean_mask(symbols, symbols > ord(" "))
-    padding = tf.reduce_sum(tf.cast(tf.equal(symbols[-2:], ord("=")), tf.int32))
-    return symbols[: tf.size(symbols) - padding]
+    is_visible = symbols > ord(" ")
+    return tf.cond(tf.reduce_all(is_visible), lambda: symbols, lambda: tf.boolean_mask(symbols, is_visible))
 
 
 def _after_comma(symbols: Any) -> Any:

@@ -10,8 +10,7 @@ import tensorflow as tf
 # Mixing takes several times the memory of the pixels; this many at a time, it doesn't count.
 _PIXELS_AT_A_TIME = 2**20
 
-
-_EIGHT = np.uint16(8)
+_EIGHT = np.uint16(8)  # shifts take the type of what they shift
 
 
 def composite(pixels: Any, background: tuple[int, int, int]) -> Any:

@@ -25,7 +25,7 @@ RecipeOf = Callable[..., Recipe]
 def reader(recipe: Recipe) -> Any:
     """One file to the network's input, without what isolates it from others."""
     return tf.function(
-        lambda data: pixels.read_file(data, header.read_header(data), recipe),
+        lambda data: pixels.read_file(data, header.read_header(data), recipe)[0],
         input_signature=[tf.TensorSpec([], tf.string)],
     )
 

@@ -139,7 +139,18 @@ def test_graph_needs_nothing_that_a_stock_server_lacks(meta_graph: Any) -> None:
     nodes = [*meta_graph.graph_def.node, *(node for function in functions for node in function.node_def)]
     assert {"DecodeJpeg", "TopKV2"} <= {node.op for node in nodes}
     assert not {"PyFunc", "PyFuncStateless", "EagerPyFunc", "XlaLaunch"} & {node.op for node in nodes}
+    assert "BatchFunction" not in {node.op for node in nodes}  # unless the recipe wants it
     assert not any(attribute.b for node in nodes for name, attribute in node.attr.items() if name == "_XlaMustCompile")
+
+
+def test_what_an_image_may_need_is_made_ready_when_it_is_needed(meta_graph: Any) -> None:
+    """TensorFlow's optimiser leaves alone, and doesn't inline, what decodes; the network is not among that."""
+    functions = meta_graph.graph_def.library.function
+    late = [function for function in functions if function.attr["_tf_data_function"].b]
+    ops = {node.op for function in late for node in function.node_def}
+    assert {"DecodeJpeg", "DecodeImage", "DecodeBase64", "ResizeBilinear", "StatelessCase", "StatelessIf"} <= ops
+    assert not {"MatMul", "TopKV2"} & ops
+    assert not any(node.attr["_lower_using_switch_merge"].b for function in late for node in function.node_def)
 
 
 def test_only_the_network_s_variables_are_saved(saved: Path) -> None:
