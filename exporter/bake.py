@@ -14,8 +14,8 @@ from typing import Any
 from exporter import labels, publish, recipe, resources, sources
 from exporter.errors import PublishError, RecipeError
 from exporter.proof import page
-from exporter.proof.parity import DEFAULT_TOLERANCE, Tolerance
 from exporter.proof.proving import Proof, prove
+from exporter.proof.tolerance import DEFAULT_TOLERANCE, Tolerance
 from exporter.servable import Servable
 
 
@@ -67,6 +67,7 @@ def bake(
     given = from_file | {name: value for name, value in (options or {}).items() if value is not None}
     if "model" not in given:
         raise RecipeError("no model was given; name one with --model, or in the recipe file")
+    sources.find_source(given["model"])  # a misspelt name is that, whatever else it would be
     if same_model:
         _check_same_model(base_path, given["model"])
     progress(f"loading {given['model']}")
@@ -91,7 +92,7 @@ def bake(
             tolerance=tolerance or DEFAULT_TOLERANCE,
         )
         if parity_page:
-            page.write(parity_page, proof.report, proof.pictures)
+            page.write(parity_page, proof.report, proof.shown)
         if tolerance:
             proof.report.check(advice="; --parity-html shows it, --no-parity bakes it nevertheless")
         return Baked(publish.publish(staged, base_path, version), proof)

@@ -19,7 +19,7 @@ from click.core import ParameterSource
 from exporter import inspection, publish, quiet, resources
 from exporter import recipe as recipes
 from exporter.errors import BakeError, PublishError, RecipeError
-from exporter.proof import parity
+from exporter.proof.tolerance import DEFAULT_TOLERANCE, Tolerance
 
 DEFAULT_ROOT = Path("saved_model")
 DEFAULT_NAME = "efficientnet_lite0"
@@ -82,8 +82,8 @@ _PAGE = click.option(
 
 def _tolerance(command: Callable[..., Any]) -> Callable[..., Any]:
     for kind, default, help_text in (
-        ("rtol", parity.DEFAULT_TOLERANCE.rtol, "… and this part of it besides."),
-        ("atol", parity.DEFAULT_TOLERANCE.atol, "A probability may differ from the reference pipeline's by this …"),
+        ("rtol", DEFAULT_TOLERANCE.rtol, "… and this part of it besides."),
+        ("atol", DEFAULT_TOLERANCE.atol, "A probability may differ from the reference pipeline's by this …"),
     ):
         command = click.option(
             f"--parity-{kind}", type=click.FloatRange(0, 1), default=default, show_default=True, help=help_text
@@ -161,6 +161,27 @@ def main() -> None:
     help="How the network is made faster without changing its answers: some of "
     f"{', '.join(recipes.OPTIMISATIONS)}.  [default: all of them]",
 )
+@click.option(
+    "--batch-max",
+    type=click.IntRange(0, recipes.MAX_BATCH),
+    help="Let requests that are under way together share runs of the network, of so many images at most.  "
+    "[default: 0, each alone]",
+)
+@click.option(
+    "--batch-timeout-us",
+    type=click.IntRange(0, recipes.MAX_BATCH_TIMEOUT_US),
+    help="How long an image waits for others, in microseconds; 0: only while the network is busy.  [default: 0]",
+)
+@click.option(
+    "--batch-threads",
+    type=click.IntRange(1, recipes.MAX_BATCH_THREADS),
+    help="Batches that are computed at the same time.  [default: 1]",
+)
+@click.option(
+    "--allowed-batch-sizes",
+    type=_RecipeValue("SIZE,SIZE…", recipes.parse_batch_sizes, keep_text=True),
+    help="Sizes that batches are filled up to; the last is the one of --batch-max.  [default: all]",
+)
 @_PHOTOS
 @_tolerance
 @click.option("--parity/--no-parity", "is_refused", default=True, help="Whether to refuse what is beyond tolerance.")
@@ -179,12 +200,9 @@ def bake(
 ) -> None:
     """Bake a model, prove that it answers right and publish it; prints the path of the new version."""
     base_path = out / _checked_name(name)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that what was staged is removed
-    quiet.import_tensorflow()
-    from exporter.bake import bake as run
+    with _tensorflow():
+        from exporter.bake import bake as run
 
-    # What the user's own code prints is not what a script reads here.
-    with _refusals(), contextlib.redirect_stdout(sys.stderr):
         baked = run(
             base_path=base_path,
             version=version,
@@ -192,7 +210,7 @@ def bake(
             recipe_file=recipe_file,
             options=options,
             photos=resources.photos_in(photos_folder) if photos_folder else None,
-            tolerance=parity.Tolerance(atol=parity_atol, rtol=parity_rtol) if is_refused else None,
+            tolerance=Tolerance(atol=parity_atol, rtol=parity_rtol) if is_refused else None,
             parity_page=html,
             progress=_tell,
         )
@@ -238,13 +256,10 @@ def function(
 ) -> None:
     """Bake a TensorFlow function, check it in a fresh process and publish it; prints the path of the new version."""
     base_path = out / _checked_name(function.rpartition(":")[2] if name is None else name)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that what was staged is removed
-    quiet.import_tensorflow()
-    from exporter.function.bake import bake_function
-    from exporter.function.inputs import parse_input, read_example
+    with _tensorflow():
+        from exporter.function.bake import bake_function
+        from exporter.function.inputs import parse_input, read_example
 
-    # What the user's own code prints is not what a script reads here.
-    with _refusals(), contextlib.redirect_stdout(sys.stderr):
         path = bake_function(
             base_path=base_path,
             name=function,
@@ -275,20 +290,19 @@ def report_parity(
     The reference decodes, crops and resizes with Pillow and NumPy and calls the network itself. Exits with 1 where a
     photo is beyond tolerance.
     """
-    quiet.import_tensorflow()
-    from exporter.proof import page, proving
+    with _tensorflow():
+        from exporter.proof import page, proving
 
-    with _refusals(), contextlib.redirect_stdout(sys.stderr):
         if html:
             page.check_writable(html)
-        report, pictures = proving.review(
+        report, shown = proving.review(
             saved_model,
             resources.photos_in(photos_folder) if photos_folder else resources.example_photos(),
-            parity.Tolerance(atol=parity_atol, rtol=parity_rtol),
+            Tolerance(atol=parity_atol, rtol=parity_rtol),
             _tell,
         )
         if html:
-            page.write(html, report, pictures)
+            page.write(html, report, shown)
     click.echo(json.dumps(report.to_json()) if as_json else page.table(report))
     with _refusals():
         report.check()
@@ -337,6 +351,16 @@ def versions(path: Path, as_json: bool) -> None:
         return
     for row in rows:
         click.echo(f"{row['version']}\t{_readable(row['size_bytes'])}\t{row['published']}\t{row['path']}")
+
+
+@contextlib.contextmanager
+def _tensorflow() -> Iterator[None]:
+    """Work with models: TensorFlow is there and quiet, refusals are told, and SIGTERM leaves nothing staged behind."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    quiet.import_tensorflow()
+    # What the user's own code prints is not what a script reads here.
+    with _refusals(), contextlib.redirect_stdout(sys.stderr):
+        yield
 
 
 @contextlib.contextmanager

@@ -26,6 +26,9 @@ DECODERS = ("exact", "fast")
 STRETCH, LETTERBOX = "none", "letterbox"
 OUTPUTS = ("probabilities", "logits")
 MAX_SIZE = 4096
+MAX_BATCH = 4096
+MAX_BATCH_TIMEOUT_US = 60_000_000
+MAX_BATCH_THREADS = 1024
 OPTIMISATIONS = ("drop-dead-operations", "fold-batch-norm", "fold-constants", "share-constants")
 
 Triple = tuple[float, float, float]
@@ -70,6 +73,12 @@ class Recipe:
             of the server's memory on the way.
         optimise: what is done to the network before it is baked, without changing its answers: some of
             `OPTIMISATIONS` with commas between them, or `none`.
+        batch_max: the network is shown so many images of all requests together; 0 shows it each request alone.
+        batch_timeout_us: so long an image waits for others, in microseconds; at 0 only while all `batch_threads` are
+            busy.
+        batch_threads: so many batches are computed at the same time.
+        allowed_batch_sizes: numbers with commas between them, the last of which is `batch_max`; a batch is filled up
+            to the next of them. None is all sizes.
         weights: of a Keras application: `none`, `imagenet` or a path.
         source_signature: signature of a source that is a SavedModel; None is its default.
         source_input: alias of that signature's input; None is its only one.
@@ -95,6 +104,10 @@ class Recipe:
     padding: str = "0,0,0"
     max_pixels: int = 100_000_000
     optimise: str = ",".join(OPTIMISATIONS)
+    batch_max: int = 0
+    batch_timeout_us: int = 0
+    batch_threads: int = 1
+    allowed_batch_sizes: str | None = None
     weights: str | None = None
     source_signature: str | None = None
     source_input: str | None = None
@@ -112,9 +125,16 @@ class Recipe:
             raise RecipeError(f"size is {self.size}; allowed are a height and a width from 1 to {MAX_SIZE} pixels")
         if type(self.antialias) is not bool:
             raise RecipeError(f"antialias is {self.antialias!r}; allowed are true and false")
-        for name in ("top_k", "max_pixels"):
-            if type(value := getattr(self, name)) is not int or value < 1:
-                raise RecipeError(f"{name} is {value!r}; allowed is a whole number from 1")
+        _check_whole_number("top_k", self.top_k, 1)
+        _check_whole_number("max_pixels", self.max_pixels, 1)
+        _check_whole_number("batch_max", self.batch_max, 0, MAX_BATCH)
+        _check_whole_number("batch_timeout_us", self.batch_timeout_us, 0, MAX_BATCH_TIMEOUT_US)
+        _check_whole_number("batch_threads", self.batch_threads, 1, MAX_BATCH_THREADS)
+        if self.allowed_batch_sizes is not None and self.batch_sizes[-1] != self.batch_max:
+            raise RecipeError(
+                f"allowed_batch_sizes is {self.allowed_batch_sizes!r}, but batch_max is {self.batch_max}; the last of "
+                "the sizes must be batch_max"
+            )
         parse_crop(self.crop)
         parse_optimise(self.optimise)
         for name in ("background", "padding"):
@@ -142,6 +162,13 @@ class Recipe:
     def optimisations(self) -> frozenset[str]:
         """The steps of optimisation that are taken."""
         return parse_optimise(self.optimise)
+
+    @property
+    def batch_sizes(self) -> tuple[int, ...]:
+        """The sizes that a batch may have, the smallest first."""
+        if self.allowed_batch_sizes is None:
+            return tuple(range(1, self.batch_max + 1))
+        return parse_batch_sizes(self.allowed_batch_sizes)
 
     @property
     def mean_and_std(self) -> tuple[Triple, Triple]:
@@ -251,6 +278,24 @@ def parse_optimise(value: str) -> frozenset[str]:
     return steps
 
 
+def parse_batch_sizes(value: str) -> tuple[int, ...]:
+    """Sizes of batches.
+
+    Raises:
+        RecipeError: they are no whole numbers from 1, each larger than the one before.
+    """
+    try:
+        sizes = [int(part) for part in str(value).split(",")]  # a TOML file may hold a number
+    except ValueError:
+        sizes = []
+    if not sizes or sizes[0] < 1 or sizes != sorted(set(sizes)):
+        raise RecipeError(
+            f"allowed_batch_sizes is {value!r}; allowed are whole numbers from 1, each larger than the one before, "
+            "with commas between them, as 1,4,16"
+        )
+    return tuple(sizes)
+
+
 def parse_colour(value: str, *, name: str) -> Colour:
     """R, G and B of the field `name`, from one number or three, as `255` or `124,116,104`.
 
@@ -299,6 +344,12 @@ def _triple(text: str) -> Triple:
 def _check_choice(name: str, value: object, allowed: Collection[str]) -> None:
     if value not in allowed:
         raise RecipeError(f"{name} is {value!r}; allowed are {_listed(allowed)}")
+
+
+def _check_whole_number(name: str, value: object, least: int, most: int | None = None) -> None:
+    if type(value) is not int or value < least or (most is not None and value > most):
+        to_most = "" if most is None else f" to {most}"
+        raise RecipeError(f"{name} is {value!r}; allowed is a whole number from {least}{to_most}")
 
 
 def _listed(names: Iterable[str]) -> str:

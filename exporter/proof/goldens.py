@@ -1,9 +1,8 @@
 """Goldens: requests with the answers that were given when the version was baked, kept beside it, and its warm-up.
 
-assets.extra/goldens/index.json             which files there are, and how exactly answers must agree
-assets.extra/goldens/<signature>.jsonl      one {"request": …, "response": …} a line, in protobuf JSON
-assets.extra/tf_serving_warmup_requests     the same requests as TFRecords of PredictionLog, replayed before a version
-                                            answers (tensorflow_serving/servables/tensorflow/saved_model_warmup.md)
+index.json                      which files there are, and how exactly answers must agree
+<signature>.jsonl               one {"request": …, "response": …} a line, in protobuf JSON
+tf_serving_warmup_requests      the same requests as TFRecords of PredictionLog, replayed before a version answers
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ import numpy as np
 from google.protobuf.json_format import MessageToDict
 
 from exporter.proof.questions import images, predict, write_records
-from wire import schema
+from exporter.servable import ENCODED_FEATURE
+from wire import schema, version_folder
+from wire.examples import encode_example
 
-FOLDER = Path("assets.extra") / "goldens"
-WARMUP_FILE = Path("assets.extra") / "tf_serving_warmup_requests"
 MAX_PHOTOS = 8
 NO_IMAGE = b"<html>"
 
@@ -53,8 +52,7 @@ def _classify(photo: bytes) -> Any:
     log = schema.PredictionLog()
     request = log.classify_log.request
     request.model_spec.signature_name = "classify"
-    example = request.input.example_list.examples.add()
-    example.features.feature["image/encoded"].bytes_list.value.append(photo)
+    request.input.example_list.examples.append(encode_example({ENCODED_FEATURE: photo}))
     return log
 
 
@@ -67,7 +65,8 @@ def write(version: Path, name: str, answered: Sequence[Any], *, tolerances: Mapp
         answered: the questions with their answers.
         tolerances: absolute differences that are allowed, by alias of the output; all else must be equal.
     """
-    (version / FOLDER).mkdir()
+    folder = version / version_folder.GOLDENS
+    folder.mkdir()
     lines: dict[str, list[str]] = {}
     warmup = []
     for log in answered:
@@ -81,7 +80,7 @@ def write(version: Path, name: str, answered: Sequence[Any], *, tolerances: Mapp
         getattr(only_asked, kind).request.CopyFrom(exchange.request)
         warmup.append(only_asked)
     for signature, written in lines.items():
-        (version / FOLDER / f"{signature}.jsonl").write_text("".join(written))
+        (folder / f"{signature}.jsonl").write_text("".join(written))
     index = {
         "model": name,
         "tolerances": dict(tolerances),
@@ -89,8 +88,8 @@ def write(version: Path, name: str, answered: Sequence[Any], *, tolerances: Mapp
             signature: {"file": f"{signature}.jsonl", "requests": len(written)} for signature, written in lines.items()
         },
     }
-    (version / FOLDER / "index.json").write_text(json.dumps(index, indent=2) + "\n")
-    write_records(version / WARMUP_FILE, warmup)
+    (folder / "index.json").write_text(json.dumps(index, indent=2) + "\n")
+    write_records(version / version_folder.WARMUP, warmup)
 
 
 def _as_json(message: Any) -> Any:

@@ -13,7 +13,7 @@ from jinja2 import Environment
 from PIL import Image
 
 from exporter.errors import ParityError
-from exporter.proof.parity import PhotoParity, Pictures, Report
+from exporter.proof.parity import Compared, PhotoParity, Report
 
 _HEADER = ("photo", "pixels mean", "max", "probability", "baked graph", "reference", "top 5", "")
 _GAIN = 16
@@ -41,15 +41,20 @@ def _row(photo: PhotoParity) -> tuple[str, ...]:
     )
 
 
-def write(path: Path, report: Report, pictures: Sequence[Pictures]) -> None:
-    """Write the report as an HTML page: each photo as it is, as the network sees it, and as it should.
+def write(path: Path, report: Report, shown: Sequence[Compared]) -> None:
+    """Write the report as an HTML page.
+
+    Args:
+        path: of the file.
+        report: about all photos.
+        shown: some of them, which the page shows as they are, as the network sees them, and as it should.
 
     Raises:
         ParityError: the file can't be written.
     """
     template = resources.files("exporter.proof").joinpath("page.html").read_text("utf-8")
     page = Environment(autoescape=True, trim_blocks=True).from_string(template)
-    rows = [(photo, _sources(shown)) for photo, shown in zip(report.photos, pictures, strict=True)]
+    rows = [(compared.parity, _sources(compared)) for compared in shown]
     written = page.render(report=report, rows=rows, gain=_GAIN).encode("utf-8", "replace")
     try:
         path.write_bytes(written)
@@ -67,14 +72,14 @@ def check_writable(path: Path) -> None:
         raise ParityError(f"the report cannot be written to {path}: there is no folder {path.parent}")
 
 
-def _sources(pictures: Pictures) -> dict[str, str]:
+def _sources(compared: Compared) -> dict[str, str]:
     """Data URIs of the pictures."""
-    difference = np.abs(pictures.graph - pictures.reference) * _GAIN
-    return {"original": _data_uri(pictures.original, "jpeg")} | {
+    difference = np.abs(compared.graph - compared.reference) * _GAIN
+    return {"original": _data_uri(compared.original, "jpeg")} | {
         name: _data_uri(Image.fromarray(np.clip(np.round(levels), 0, 255).astype(np.uint8)), "png")
         for name, levels in {
-            "graph": pictures.graph,
-            "reference": pictures.reference,
+            "graph": compared.graph,
+            "reference": compared.reference,
             "difference": difference,
         }.items()
     }

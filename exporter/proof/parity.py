@@ -13,6 +13,7 @@ from PIL import Image
 from exporter.errors import ParityError
 from exporter.proof import reference
 from exporter.proof.questions import PhotoAnswer
+from exporter.proof.tolerance import Tolerance
 from exporter.recipe import Recipe
 
 # By a recipe's `decode`: mean levels that rounding and another build of libjpeg never reach, and a wrong recipe does.
@@ -23,17 +24,6 @@ _THUMBNAIL = (1200, 300)
 
 # What decides over pixels: here a source that knows its own values is right, whatever was asked for.
 _IMAGE_FIELDS = ("size", "crop", "resize", "antialias", "scale", "channels")
-
-
-@dataclass(frozen=True)
-class Tolerance:
-    """How far probabilities may be apart: `atol` + `rtol` · the reference's, 0..1."""
-
-    atol: float
-    rtol: float
-
-
-DEFAULT_TOLERANCE = Tolerance(atol=0.01, rtol=0.0)
 
 
 @dataclass(frozen=True)
@@ -70,11 +60,23 @@ class PhotoParity:
     error: str = ""
     is_within: bool = False
 
+    def distance(self) -> tuple[bool, float, float]:
+        """What photos are ordered by: unreadable ones are farthest, then probabilities count, then pixels."""
+        return bool(self.error), self.probability, self.pixels_mean
+
 
 @dataclass(frozen=True)
-class Pictures:
-    """What is shown of a photo: a small copy, and what the network sees by graph and reference, [h, w, 3], 0..255."""
+class Compared:
+    """One photo, with what is shown of it.
 
+    Attributes:
+        parity: how it compares.
+        original: a small copy.
+        graph: what the network sees of it by the graph, [height, width, 3], 0..255.
+        reference: the same by the reference.
+    """
+
+    parity: PhotoParity
     original: Image.Image
     graph: np.ndarray
     reference: np.ndarray
@@ -105,8 +107,8 @@ class Report:
 
     @property
     def worst(self) -> PhotoParity:
-        """The photo that is farthest from the reference: unreadable, else by probability, else by pixels."""
-        return max(self.photos, key=lambda photo: (bool(photo.error), photo.probability, photo.pixels_mean))
+        """The photo that is farthest from the reference."""
+        return max(self.photos, key=PhotoParity.distance)
 
     def to_json(self) -> dict[str, Any]:
         """For `parity.json` in the version, and for machines."""
@@ -133,9 +135,7 @@ class Report:
         """
         if self.is_within:
             return
-        worst = next(
-            photo for photo in sorted(self.photos, key=lambda photo: photo is not self.worst) if not photo.is_within
-        )
+        worst = max((photo for photo in self.photos if not photo.is_within), key=PhotoParity.distance)
         if worst.error:
             raise ParityError(f"the baked graph cannot read {worst.photo}: {worst.error}")
         causes = [
@@ -172,7 +172,7 @@ def compare(
     recipe: Recipe,
     names: Sequence[str],
     tolerance: Tolerance,
-) -> tuple[list[PhotoParity], list[Pictures]]:
+) -> list[Compared]:
     """Compare what a graph answered about photos with the reference pipeline.
 
     Args:
@@ -185,18 +185,18 @@ def compare(
     Raises:
         ParityError: Pillow can't read a photo.
     """
-    photos, pictures = [], []
+    compared = []
     for answer in answers:
         original = reference.read_upright(answer.photo, recipe)
         pixels = reference.fit(original, recipe)
         original.thumbnail(_THUMBNAIL)
-        pictures.append(Pictures(original, answer.pixels, pixels))
         if answer.error:
-            photos.append(PhotoParity(answer.photo.name, error=answer.error))
-            continue
-        (probabilities,) = network(reference.normalise(pixels[np.newaxis], recipe))
-        photos.append(_compare(answer, pixels, probabilities, names, tolerance, PIXEL_LIMITS[recipe.decode]))
-    return photos, pictures
+            photo = PhotoParity(answer.photo.name, error=answer.error)
+        else:
+            (probabilities,) = network(reference.normalise(pixels[np.newaxis], recipe))
+            photo = _compare(answer, pixels, probabilities, names, tolerance, PIXEL_LIMITS[recipe.decode])
+        compared.append(Compared(photo, original, answer.pixels, pixels))
+    return compared
 
 
 def _compare(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import heapq
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +16,7 @@ from exporter import labels, publish, sources
 from exporter import recipe as recipes
 from exporter.errors import ParityError
 from exporter.proof import goldens, parity, questions, reference, verification
+from exporter.proof.tolerance import Tolerance
 from exporter.recipe import Recipe
 from exporter.sources.network import Network
 
@@ -23,6 +24,11 @@ PARITY_FILE = Path("assets.extra") / "parity.json"
 
 # So many photos are asked about at once, which bounds what their files take of memory.
 _BATCH = 100
+
+# So many photos are shown, as their pictures take a megabyte each.
+_MAX_SHOWN = 100
+
+_SIGNATURES = ("top_k", "preprocess", "serving_default")
 
 
 @dataclass(frozen=True)
@@ -32,12 +38,12 @@ class Proof:
     Attributes:
         agreement: with the network's, on the same pixels.
         report: with those of the reference pipeline.
-        pictures: what the report is about, a photo each.
+        shown: the photos that are farthest from the reference, with their pictures.
     """
 
     agreement: verification.Agreement
     report: parity.Report
-    pictures: Sequence[parity.Pictures]
+    shown: Sequence[parity.Compared]
 
 
 def prove(
@@ -48,7 +54,7 @@ def prove(
     *,
     name: str,
     photos: Sequence[Path],
-    tolerance: parity.Tolerance,
+    tolerance: Tolerance,
 ) -> Proof:
     """Ask a staged version about photos, compare, and write goldens, warm-up requests and the report into it.
 
@@ -67,18 +73,18 @@ def prove(
     """
     shown = reference.fit(reference.read_upright(photos[0], recipe), recipe).round().clip(0, 255).astype(np.uint8)
     kept = goldens.questions([questions.read_photo(photo) for photo in photos[: goldens.MAX_PHOTOS]], shown)
-    answers, defaults, answered = [], [], []
+    comparison = _Comparison(network, recipe, names, tolerance)
+    agreement, answered = verification.Agreement(0, 0.0), []
     for some in _batches(photos):
         found = _ask(version, some, kept)
-        answers += found.answers
-        defaults += found.defaults
+        agreement += verification.verify(found.answers, found.defaults, network.call, recipe, names)
+        comparison.add(found.answers)
         answered += found.goldens
         kept = []  # asked once
-    agreement = verification.verify(answers, defaults, network.call, recipe, names)
-    report, pictures = _compare(answers, network, recipe, names, tolerance)
     goldens.write(version, name, answered)
+    report = comparison.report()
     (version / PARITY_FILE).write_text(json.dumps(report.to_json(), indent=2) + "\n")
-    return Proof(agreement, report, pictures)
+    return Proof(agreement, report, comparison.shown)
 
 
 class _Answered(NamedTuple):
@@ -90,19 +96,21 @@ class _Answered(NamedTuple):
 
 
 def _ask(version: Path, photos: Sequence[Path], kept: Sequence[Any]) -> _Answered:
-    about, default = questions.about_photos(photos), questions.about_photos(photos, ["serving_default"])
+    about = questions.about_photos(photos, _SIGNATURES)
+    each = len(_SIGNATURES)
     try:
-        answered = questions.ask(version, [*about, *default, *kept])
+        answered = questions.ask(version, [*about, *kept])
     except questions.SessionError as failed:
-        readable = len(failed.answered[: len(about)]) // 2
-        for answer in questions.read_photo_answers(photos[:readable], failed.answered[: 2 * readable]):
-            if answer.error:  # which makes serving_default fail, and says more than its failure does
-                raise ParityError(f"the baked graph cannot read {answer.photo}: {answer.error}") from failed
+        photo, signature = divmod(len(failed.answered), each)
+        if photo < len(photos) and _SIGNATURES[signature] == "serving_default":
+            # It fails where a picture can't be read; what top_k answered about it just before says more.
+            (error,) = questions.outputs_of(failed.answered[photo * each])["error"]
+            if error:
+                raise ParityError(f"the baked graph cannot read {photos[photo]}: {error.decode()}") from failed
         raise
-    labels_given = [questions.outputs_of(log)["output_0"][0].decode() for log in answered[len(about) :][: len(photos)]]
-    return _Answered(
-        questions.read_photo_answers(photos, answered[: len(about)]), labels_given, answered[3 * len(photos) :]
-    )
+    top_k, preprocess, default = (answered[: len(about)][place::each] for place in range(each))
+    labels_given = [questions.outputs_of(log)["output_0"][0].decode() for log in default]
+    return _Answered(questions.read_photo_answers(photos, top_k, preprocess), labels_given, answered[len(about) :])
 
 
 def _batches(photos: Sequence[Path]) -> Iterator[Sequence[Path]]:
@@ -111,8 +119,8 @@ def _batches(photos: Sequence[Path]) -> Iterator[Sequence[Path]]:
 
 
 def review(
-    version: Path, photos: Sequence[Path], tolerance: parity.Tolerance, progress: Callable[[str], None]
-) -> tuple[parity.Report, list[parity.Pictures]]:
+    version: Path, photos: Sequence[Path], tolerance: Tolerance, progress: Callable[[str], None]
+) -> tuple[parity.Report, Sequence[parity.Compared]]:
     """Compare a version that was baked earlier with the reference pipeline of its source, which must be there still.
 
     Args:
@@ -120,6 +128,9 @@ def review(
         photos: one or more files.
         tolerance: how far probabilities may be apart.
         progress: told what is being done, in a few words.
+
+    Returns:
+        The report, and the photos that are farthest from the reference, with their pictures.
 
     Raises:
         BakeError: the version was not baked here, its source or labels are gone, or a photo can't be read.
@@ -133,31 +144,35 @@ def review(
     progress(f"loading {recipe.model}")
     network = sources.read_network(recipe.model, sources.SourceOptions.of_recipe(values))
     progress(f"comparing {len(photos)} photos")
-    entries: list[parity.PhotoParity] = []
-    pictures: list[parity.Pictures] = []
+    comparison = _Comparison(network, recipe, names, tolerance)
     for some in _batches(photos):
-        answers = questions.read_photo_answers(some, questions.ask(version, questions.about_photos(some)))
-        report, shown = _compare(answers, network, recipe, names, tolerance)
-        entries.extend(report.photos)
-        pictures.extend(shown)
-    return dataclasses.replace(report, photos=entries), pictures
+        answered = questions.ask(version, questions.about_photos(some, ("top_k", "preprocess")))
+        comparison.add(questions.read_photo_answers(some, answered[::2], answered[1::2]))
+    return comparison.report(), comparison.shown
 
 
-def _compare(
-    answers: Sequence[questions.PhotoAnswer],
-    network: Network,
-    recipe: Recipe,
-    names: Sequence[str],
-    tolerance: parity.Tolerance,
-) -> tuple[parity.Report, list[parity.Pictures]]:
-    """Compare what a graph answered with the reference pipeline of its source.
+class _Comparison:
+    """What a graph answered, compared with the reference pipeline of its source batch by batch."""
 
-    Raises:
-        ParityError: Pillow can't read a photo.
-        VerificationError: the network's outputs are not what the recipe says they are.
-    """
-    wanted, departures = parity.reference_recipe(recipe, network.recipe)
-    direct: Callable[[Any], np.ndarray] = partial(verification.probabilities, network.call, wanted)
-    photos, pictures = parity.compare(answers, direct, wanted, names, tolerance)
-    limit = parity.PIXEL_LIMITS[recipe.decode]
-    return parity.Report(recipe.model, departures, tolerance, limit, photos), pictures
+    def __init__(self, network: Network, recipe: Recipe, names: Sequence[str], tolerance: Tolerance) -> None:
+        self._recipe, self._names, self._tolerance = recipe, names, tolerance
+        self._wanted, self._departures = parity.reference_recipe(recipe, network.recipe)
+        self._network = partial(verification.probabilities, network.call, self._wanted)
+        self._photos: list[parity.PhotoParity] = []
+        self.shown: list[parity.Compared] = []
+
+    def add(self, answers: Sequence[questions.PhotoAnswer]) -> None:
+        """Compare some answers.
+
+        Raises:
+            ParityError: Pillow can't read a photo.
+            VerificationError: the network's outputs are not what the recipe says they are.
+        """
+        compared = parity.compare(answers, self._network, self._wanted, self._names, self._tolerance)
+        self._photos += (one.parity for one in compared)
+        self.shown = heapq.nlargest(_MAX_SHOWN, [*self.shown, *compared], key=lambda one: one.parity.distance())
+
+    def report(self) -> parity.Report:
+        """How all that was added compares."""
+        limit = parity.PIXEL_LIMITS[self._recipe.decode]
+        return parity.Report(self._recipe.model, self._departures, self._tolerance, limit, self._photos)

@@ -67,8 +67,8 @@ def images(*encoded: bytes) -> dict[str, np.ndarray]:
     return {"image": np.array(encoded, object)}
 
 
-def about_photos(photos: Sequence[Path], signatures: Sequence[str] = ("top_k", "preprocess")) -> list[Any]:
-    """Questions to each of the signatures about each photo; the default is what `read_photo_answers` reads.
+def about_photos(photos: Sequence[Path], signatures: Sequence[str]) -> list[Any]:
+    """Questions to each of the signatures about each photo, photo by photo.
 
     Raises:
         ParityError: a file can't be read.
@@ -89,10 +89,12 @@ def read_photo(photo: Path) -> bytes:
         raise ParityError(f"the photo {photo} cannot be read: {error.strerror}") from error
 
 
-def read_photo_answers(photos: Sequence[Path], answered: Sequence[Any]) -> list[PhotoAnswer]:
-    """Read the answers to the questions of `about_photos`."""
+def read_photo_answers(
+    photos: Sequence[Path], by_top_k: Sequence[Any], by_preprocess: Sequence[Any]
+) -> list[PhotoAnswer]:
+    """Read what the signatures `top_k` and `preprocess` answered about photos."""
     found = []
-    for photo, top_k, preprocess in zip(photos, answered[::2], answered[1::2], strict=True):
+    for photo, top_k, preprocess in zip(photos, by_top_k, by_preprocess, strict=True):
         best = outputs_of(top_k)
         found.append(
             PhotoAnswer(

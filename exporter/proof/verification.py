@@ -29,6 +29,9 @@ class Agreement:
     photos: int
     max_difference: float
 
+    def __add__(self, other: Agreement) -> Agreement:
+        return Agreement(self.photos + other.photos, max(self.max_difference, other.max_difference))
+
 
 def probabilities(network: Callable[[Any], Any], recipe: Recipe, normalised: np.ndarray) -> np.ndarray:
     """What the network itself says of `normalised` float32 [batch, height, width, channels]: float32 [batch, classes].

@@ -37,10 +37,19 @@ def read_network(model: str, options: SourceOptions) -> Network:
     Raises:
         SourceError: no source knows it, or the one that does can't use it.
     """
+    return find_source(model).read(model, options)
+
+
+def find_source(model: str) -> Source:
+    """The source that `model` names one of.
+
+    Raises:
+        SourceError: no source knows it.
+    """
     for source in _SOURCES:
         if source.matches(model):
-            return source.read(model, options)
+            return source
     raise SourceError(f"model {model!r} is not known; allowed are {'; '.join(source.FORM for source in _SOURCES)}")
 
 
-__all__ = ["Network", "Source", "SourceOptions", "read_network"]
+__all__ = ["Network", "Source", "SourceOptions", "find_source", "read_network"]

@@ -49,6 +49,28 @@ REFUSED = {
         for value in ("256", "-1", "1,2", "1,2,3,4", "white", "", "0.5", 0.5, True)
     },
     "background beyond 255": ("background", "0,0,300", "background is '0,0,300'; allowed are one or three levels"),
+    "batch_max below 0": ("batch_max", -1, "batch_max is -1; allowed is a whole number from 0 to 4096"),
+    "batch_max too large": ("batch_max", 4097, "batch_max is 4097; allowed is a whole number from 0 to 4096"),
+    "batch_max of text": ("batch_max", "8", "batch_max is '8'; allowed is a whole number from 0 to 4096"),
+    "batch_timeout_us": (
+        "batch_timeout_us",
+        -1,
+        "batch_timeout_us is -1; allowed is a whole number from 0 to 60000000",
+    ),
+    "batch_threads": ("batch_threads", 0, "batch_threads is 0; allowed is a whole number from 1 to 1024"),
+    **{
+        f"allowed_batch_sizes {value}": (
+            "allowed_batch_sizes",
+            value,
+            f"allowed_batch_sizes is {value!r}; allowed are whole numbers from 1, each larger than the one before",
+        )
+        for value in ("", "a", "0,4", "4,2", "2,2", "1,,4", "-1", 1.5, True, [1, 4])
+    },
+    "allowed_batch_sizes without batch_max": (
+        "allowed_batch_sizes",
+        "1,4",
+        "allowed_batch_sizes is '1,4', but batch_max is 0; the last of the sizes must be batch_max",
+    ),
     "decode": ("decode", "quick", "decode is 'quick'; allowed are exact, fast"),
     **{
         f"optimise {value}": ("optimise", value, f"optimise is {value!r}; allowed are none and, with commas between")
@@ -124,6 +146,7 @@ ROUND_TRIPS = {
     "plain": {},
     "all other": {"crop": "none", "size": (3, 4096), "antialias": True, "scale": "1,2,3:4,5,6", "top_k": 1},
     "letterbox": {"crop": "letterbox", "padding": "114", "background": "1,2,3", "decode": "fast"},
+    "batches": {"batch_max": 8, "batch_timeout_us": 500, "batch_threads": 2, "allowed_batch_sizes": "1,8"},
     "quotes and umlauts": {"labels": 'C:\\"größe"\n.txt'},
 }
 
@@ -178,6 +201,19 @@ def test_what_is_the_networks_own_cannot_be_changed(known: dict[str, Any], given
     with pytest.raises(RecipeError) as refused:
         recipe.complete(KNOWN | known, given, {"model": "m"})
     assert says == str(refused.value)
+
+
+BATCH_SIZES = {
+    "none is all": ({"batch_max": 3}, (1, 2, 3)),
+    "some": ({"batch_max": 8, "allowed_batch_sizes": "2,8"}, (2, 8)),
+    "a number": ({"batch_max": 8, "allowed_batch_sizes": 8}, (8,)),
+    "no batches": ({}, ()),
+}
+
+
+@pytest.mark.parametrize(("changes", "expected"), BATCH_SIZES.values(), ids=BATCH_SIZES)
+def test_sizes_of_batches(recipe_of: Callable[..., Recipe], changes: dict[str, Any], expected: tuple[int, ...]) -> None:
+    assert expected == recipe_of(**changes).batch_sizes
 
 
 SIZES = {

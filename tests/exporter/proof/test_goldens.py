@@ -13,6 +13,7 @@ from tensorflow_serving.apis import classification_pb2, predict_pb2, prediction_
 
 from exporter import resources
 from exporter.proof import goldens
+from wire import version_folder
 
 SIGNATURES = {"classify": 1, "pixels": 1, "preprocess": 1, "preview": 1, "serving_default": 1, "top_k": 4}
 
@@ -23,7 +24,7 @@ def version(lite0: Path) -> Path:
 
 
 def exchanges(version: Path, signature: str) -> list[dict[str, Any]]:
-    lines = (version / goldens.FOLDER / f"{signature}.jsonl").read_text().splitlines()
+    lines = (version / version_folder.GOLDENS / f"{signature}.jsonl").read_text().splitlines()
     return [json.loads(line) for line in lines]
 
 
@@ -38,7 +39,7 @@ def predict_exchanges(version: Path, signature: str) -> list[tuple[Any, dict[str
 
 
 def test_the_index_names_every_signature(version: Path) -> None:
-    index = json.loads((version / goldens.FOLDER / "index.json").read_text())
+    index = json.loads((version / version_folder.GOLDENS / "index.json").read_text())
     assert "efficientnet_lite0" == index["model"]
     assert SIGNATURES == {name: entry["requests"] for name, entry in index["signatures"].items()}
     for name, count in SIGNATURES.items():
@@ -74,7 +75,7 @@ def test_the_preview_is_not_compared_bit_by_bit(version: Path) -> None:
 
 
 def test_the_warm_up_is_the_same_requests_for_the_official_reader(version: Path) -> None:
-    records = tf.data.TFRecordDataset(str(version / goldens.WARMUP_FILE)).as_numpy_iterator()
+    records = tf.data.TFRecordDataset(str(version / version_folder.WARMUP)).as_numpy_iterator()
     logs = [prediction_log_pb2.PredictionLog.FromString(record) for record in records]
     assert sum(SIGNATURES.values()) == len(logs)
     kinds = [log.WhichOneof("log_type") for log in logs]

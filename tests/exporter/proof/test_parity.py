@@ -21,11 +21,12 @@ from exporter import labels, recipe, resources, sources
 from exporter.errors import ParityError
 from exporter.proof import page, parity, reference, verification
 from exporter.proof.questions import PhotoAnswer
+from exporter.proof.tolerance import DEFAULT_TOLERANCE
 from exporter.servable import Servable
 from exporter.sources import Network
 
 OWN = {"model": "efficientnet-lite0"}
-TOLERANCE = parity.DEFAULT_TOLERANCE
+TOLERANCE = DEFAULT_TOLERANCE
 
 
 @pytest.fixture(scope="module")
@@ -81,8 +82,8 @@ def report(network: Network, names: list[str]) -> Callable[..., parity.Report]:
         answers = answers_of(Servable(network.call, baked, names), photos)
         wanted, departures = parity.reference_recipe(baked, network.recipe)
         direct = partial(verification.probabilities, network.call, wanted)
-        entries, _ = parity.compare(answers, direct, wanted, names, TOLERANCE)
-        return parity.Report(baked.model, departures, TOLERANCE, 0.5, entries)
+        compared = parity.compare(answers, direct, wanted, names, TOLERANCE)
+        return parity.Report(baked.model, departures, TOLERANCE, 0.5, [one.parity for one in compared])
 
     return report
 
@@ -175,14 +176,17 @@ class TestReport:
     def test_the_page_needs_no_other_file_and_shows_what_it_is_told(self, tmp_path: Path) -> None:
         """Names and reasons come from others; what they hold must not become markup."""
         gray = np.full((4, 4, 3), 128.0)
-        pictures = parity.Pictures(Image.new("RGB", (8, 8)), gray, gray + 2)
-        page.write(tmp_path / "p.html", self.report(self.WITHIN, self.UNREAD), [pictures, pictures])
+        shown = [
+            parity.Compared(photo, Image.new("RGB", (8, 8)), gray, gray + 2) for photo in (self.WITHIN, self.UNREAD)
+        ]
+        page.write(tmp_path / "p.html", self.report(self.WITHIN, self.BEYOND, self.UNREAD), shown)
         written = (tmp_path / "p.html").read_text()
         assert 8 == len(re.findall(r'<img src="data:image/(?:jpeg|png);base64,', written))
         assert 8 == written.count("src=")
         assert "http" not in written
         assert "&lt;c&gt;.jpg" in written
         assert "damaged &amp; cut off" in written
+        assert "These 2 are farthest from the reference." in written
 
     def test_a_page_that_cannot_be_written(self, tmp_path: Path) -> None:
         with pytest.raises(ParityError, match=r"the report cannot be written to .*: No such file or directory"):
