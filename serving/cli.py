@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import sys
-from importlib import metadata
+from importlib import import_module, metadata
 from typing import NoReturn
 
 from serving import engine, flags
@@ -15,15 +15,22 @@ from wire.status import StatusError
 
 _FAILURE = 255  # -1, as the real server exits
 PROGRAM = "python -m serving"
+# What else there is besides serving: first argument to the module whose `main` takes the others.
+SUBCOMMANDS = {
+    "amqp": "serving.amqp.cli",
+    "batch": "serving.batch.cli",
+}
 
 logger = logging.getLogger(__name__)
 
 
 def main() -> None:
-    """Serve until killed; exit 0 after SIGTERM, 255 where the start fails."""
+    """Serve until killed; exit 0 after SIGTERM, 255 where the start fails. A subcommand exits by itself."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s] %(message)s", stream=sys.stderr)
     arguments = sys.argv[1:]
+    if arguments and arguments[0] in SUBCOMMANDS:
+        import_module(SUBCOMMANDS[arguments[0]]).main(arguments[1:])
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s] %(message)s", stream=sys.stderr)
     try:
         command_line = flags.parse(arguments)
     except flags.FlagError as error:
@@ -36,7 +43,8 @@ def main() -> None:
         print(f"TensorFlow Library: {metadata.version(builds[0]) if builds else 'not installed'}")
         return
     if command_line.unknown == "--help":
-        _exit_with_usage()
+        print(flags.usage(PROGRAM), *(f"see also: {PROGRAM} {name} --help" for name in SUBCOMMANDS), sep="\n")
+        sys.exit(_FAILURE)
     try:
         binary = engine.choose_binary(command_line)
         if binary:

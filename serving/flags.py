@@ -93,8 +93,8 @@ FLAGS = {
         Flag("tensorflow_session_parallelism", 0, "Threads within and between operations; 0 is automatic."),
         Flag("tensorflow_intra_op_parallelism", 0, "Threads within an operation; 0 is automatic."),
         Flag("tensorflow_inter_op_parallelism", 0, "Threads between operations; 0 is automatic."),
-        Flag("tensorflow_session_config_file", "", "Text ConfigProto.", _NO_EFFECT),
-        Flag("per_process_gpu_memory_fraction", 0.0, "Part of a GPU's memory to take; 0 is automatic.", _NO_EFFECT),
+        Flag("tensorflow_session_config_file", "", "Text ConfigProto; its threads and GPU memory give way to flags."),
+        Flag("per_process_gpu_memory_fraction", 0.0, "Part of a GPU's memory to take; 0 is automatic."),
         Flag("flush_filesystem_caches", True, "Drop file caches after loads.", _NO_EFFECT),
         Flag("remove_unused_fields_from_bundle_metagraph", True, "Keep only signatures of the graph.", _NO_EFFECT),
         Flag("prefer_tflite_model", False, "Serve model.tflite where there is one."),
@@ -102,7 +102,7 @@ FLAGS = {
         Flag("num_tflite_interpreters_per_pool", 1, "Interpreters in a pool.", _NO_EFFECT),
         Flag("xla_cpu_compilation_enabled", False, "Let XLA compile for the CPU.", _NO_EFFECT),
         Flag("xla_gpu_compilation_enabled", False, "Let XLA compile for the GPU.", _NO_EFFECT),
-        Flag("mixed_precision", "", "bfloat16 rewrites graphs.", _NO_EFFECT),
+        Flag("mixed_precision", "", "bfloat16 computes in that type what it safely can."),
         Flag("skip_initialize_tpu", False, "Do not initialise TPUs.", _NO_EFFECT),
         Flag("thread_pool_factory_config_file", "", "Thread pools of one's own.", _NO_EFFECT),
         Flag("ssl_config_file", "", "Text SSLConfig: TLS for gRPC."),
@@ -140,6 +140,10 @@ class CommandLine:
     def text(self, name: str) -> str:
         """Value of a text flag."""
         return str(self.values[name])
+
+    def fraction(self, name: str) -> float:
+        """Value of a flag that is a part of something."""
+        return float(self.values[name])
 
     def on(self, name: str) -> bool:
         """Value of a boolean flag."""

@@ -146,12 +146,10 @@ def _start_rest(flags: CommandLine, registry: Registry, metrics_path: str | None
 
 
 def _load_options(flags: CommandLine, settings: Settings) -> LoadOptions:
-    both = flags.integer("tensorflow_session_parallelism")
     return LoadOptions(
         session=SessionOptions(
             tags=tuple(flags.text("saved_model_tags").split(",")),
-            intra_op_threads=both or flags.integer("tensorflow_intra_op_parallelism"),
-            inter_op_threads=both or flags.integer("tensorflow_inter_op_parallelism"),
+            config=settings.session.SerializeToString(),
         ),
         prefer_tf_lite=flags.on("prefer_tflite_model"),
         tf_lite_interpreters=flags.integer("num_tflite_pools"),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from serving import batching_parameters, configuration, text_files
 from serving.batching_parameters import BatchingParameters
@@ -12,6 +14,8 @@ from serving.flags import CommandLine
 from serving.grpc.credentials import Tls, read_tls
 from wire import schema
 from wire.status import invalid_argument
+
+logger = logging.getLogger(__name__)
 
 _DEFAULT_METRICS_PATH = "/monitoring/prometheus/metrics"
 
@@ -62,12 +66,14 @@ class Settings:
         batching: parameters; None where requests aren't joined.
         tls: of gRPC; None is plain text.
         metrics_path: where REST shows metrics; None is nowhere.
+        session: a ConfigProto: how TensorFlow runs graphs.
     """
 
     models: dict[str, ModelConfig]
     batching: BatchingParameters | None
     tls: Tls | None
     metrics_path: str | None
+    session: Any
 
 
 def read(flags: CommandLine) -> Settings:
@@ -81,6 +87,7 @@ def read(flags: CommandLine) -> Settings:
         batching=_read_batching(flags),
         tls=read_tls(Path(flags.text("ssl_config_file"))) if flags.text("ssl_config_file") else None,
         metrics_path=_read_metrics_path(flags),
+        session=_read_session(flags),
     )
 
 
@@ -107,3 +114,20 @@ def _read_metrics_path(flags: CommandLine) -> str | None:
         return None
     message = text_files.read(Path(flags.text("monitoring_config_file")), schema.MonitoringConfig)
     return (message.prometheus_config.path or _DEFAULT_METRICS_PATH) if message.prometheus_config.enable else None
+
+
+def _read_session(flags: CommandLine) -> Any:
+    """The file's ConfigProto with the flags' values written over it, given or not, as tensorflow_model_server does."""
+    path = flags.text("tensorflow_session_config_file")
+    config = text_files.read(Path(path), schema.ConfigProto) if path else schema.ConfigProto()
+    both = flags.integer("tensorflow_session_parallelism")
+    config.intra_op_parallelism_threads = both or flags.integer("tensorflow_intra_op_parallelism")
+    config.inter_op_parallelism_threads = both or flags.integer("tensorflow_inter_op_parallelism")
+    config.gpu_options.per_process_gpu_memory_fraction = flags.fraction("per_process_gpu_memory_fraction")
+    config.allow_soft_placement = True
+    precision = flags.text("mixed_precision")
+    if precision == "bfloat16":
+        config.graph_options.rewrite_options.auto_mixed_precision_onednn_bfloat16 = schema.RewriterConfig.ON
+    elif precision:
+        logger.warning("mixed_precision is %s, which has no effect; bfloat16 is what there is", precision)
+    return config

@@ -1,14 +1,19 @@
 """Warm-up: requests that travel in a version's folder are run before it answers anyone, so that no caller waits for it.
 
-The file is `assets.extra/tf_serving_warmup_requests`, a TFRecord file of PredictionLog messages
+Several run at the same time, as a signature's first run is mostly TensorFlow making its graph ready, on one CPU.
+
+The file, `wire.version_folder.WARMUP`, is a TFRecord file of PredictionLog messages
 (https://www.tensorflow.org/tfx/serving/saved_model_warmup).
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +23,15 @@ from google.protobuf.message import DecodeError
 from serving import metrics
 from serving.data_plane import messages
 from serving.servable import Servable
-from wire import schema
+from wire import schema, version_folder
 from wire.status import Code, StatusError, invalid_argument
 
 logger = logging.getLogger(__name__)
 
-FILE = Path("assets.extra", "tf_serving_warmup_requests")
 MAX_RECORDS = 1000
+
+# More would only wait for each other: part of that work is done under a lock.
+_AT_THE_SAME_TIME = min(4, os.cpu_count() or 1)
 
 _CALLS: dict[str, Callable[[Servable, Any], Any]] = {
     "predict_log": messages.predict,
@@ -46,7 +53,7 @@ def replay(servable: Servable, folder: Path, *, iterations: int) -> None:
         StatusError: a request failed, with its own error; the file is damaged, holds what can't be replayed, or more
             than 1000 records.
     """
-    path = folder / FILE
+    path = folder / version_folder.WARMUP
     if not path.is_file():
         return
     started, status = time.perf_counter(), "OK"
@@ -63,21 +70,25 @@ def replay(servable: Servable, folder: Path, *, iterations: int) -> None:
 
 def _replay_file(servable: Servable, path: Path, iterations: int) -> int:
     """Number of records in the file, each of which was run."""
-    count = 0
-    for record in _read(path):
-        count += 1
-        if count > MAX_RECORDS:
-            raise invalid_argument(f"Number of warmup records exceeds the maximum ({MAX_RECORDS}) at {path}")
-        log = _parse(record, path)
-        kind = log.WhichOneof("log_type")
-        if kind is None:
-            continue
-        if kind not in _CALLS:
-            number = log.DESCRIPTOR.fields_by_name[kind].number
-            raise StatusError(Code.UNIMPLEMENTED, f"Unsupported log_type for warmup: {number}")
-        for _ in range(iterations):
-            _CALLS[kind](servable, getattr(log, kind).request)
+    count, records = 0, _read(path)
+    with ThreadPoolExecutor(_AT_THE_SAME_TIME) as pool:
+        while some := list(islice(records, _AT_THE_SAME_TIME)):
+            count += len(some)
+            if count > MAX_RECORDS:
+                raise invalid_argument(f"Number of warmup records exceeds the maximum ({MAX_RECORDS}) at {path}")
+            list(pool.map(lambda record: _replay_record(servable, _parse(record, path), iterations), some))
     return count
+
+
+def _replay_record(servable: Servable, log: Any, iterations: int) -> None:
+    kind = log.WhichOneof("log_type")
+    if kind is None:
+        return
+    if kind not in _CALLS:
+        number = log.DESCRIPTOR.fields_by_name[kind].number
+        raise StatusError(Code.UNIMPLEMENTED, f"Unsupported log_type for warmup: {number}")
+    for _ in range(iterations):
+        _CALLS[kind](servable, getattr(log, kind).request)
 
 
 def _read(path: Path) -> Iterator[bytes]:

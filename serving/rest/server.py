@@ -101,8 +101,20 @@ class RestServer:
             await _send(send, page(400, "Bad Request"), (b"Connection", b"close"))
             return
         request = Request(scope["method"], _target(scope), _headers(scope), body)
-        answer = await asyncio.get_running_loop().run_in_executor(self._workers, self._handlers.answer, request)
-        await _send(send, answer)
+        answering = asyncio.get_running_loop().run_in_executor(self._workers, self._handlers.answer, request)
+        gone = asyncio.ensure_future(_hang_up(receive))
+        await asyncio.wait((answering, gone), return_when=asyncio.FIRST_COMPLETED)
+        gone.cancel()
+        if answering.done():
+            await _send(send, await answering)
+        else:
+            answering.cancel()  # the caller hung up, so what still waits for a thread is not computed
+
+
+async def _hang_up(receive: Callable[[], Awaitable[_Message]]) -> None:
+    """Return when the caller has gone away."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 async def _send(send: Callable[[_Message], Awaitable[None]], answer: Answer, *headers: tuple[bytes, bytes]) -> None:

@@ -1,9 +1,10 @@
-"""What stands before the calls of gRPC: TLS, sockets, channel arguments, health, callers who give up."""
+"""What stands before the calls: TLS, sockets, channel arguments, health, callers who give up."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,7 +50,7 @@ def ssl_config(**fields: object) -> str:
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    """A server with mutual TLS on a TCP port and a socket, one thread, small messages and the health service."""
+    """A server with mutual TLS on a TCP port and a socket, a thread a port, small messages and the health service."""
     root = tmp_path_factory.mktemp("secured")
     model_makers.half_plus(root / "half_plus_two", 1)
     model_makers.counting(root / "counting")
@@ -71,6 +72,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         f"--grpc_socket_path={root / 'socket'}",
         f"--grpc_channel_arguments=grpc.max_receive_message_length={MAX_MESSAGE_BYTES},grpc.nosuch=x",
         "--grpc_max_threads=1",
+        "--rest_api_num_threads=1",
         "--enable_grpc_healthcheck_service",
     )
     with ServerProcess(*flags, log=root / "log") as running:
@@ -171,6 +173,29 @@ def test_who_gives_up_while_waiting_is_not_computed(secured: Secured) -> None:
         cancelled.cancel()
         assert 3 * steps == busy.result().outputs["v"].float_val[0]
         assert before + 1 == stub.Predict(count, timeout=30).outputs["runs"].int_val[0]
+
+
+def test_who_hangs_up_while_waiting_is_not_computed(secured: Secured) -> None:
+    """REST's one thread is busy while a caller hangs up."""
+    models = f"{secured.server.url}/v1/models"
+    steps = secured.server.slow_steps("half_plus_two", 1.0)
+
+    def post(model: str, *, timeout_s: float = 60, **body: object) -> dict[str, object]:
+        answered: dict[str, object] = requests.post(f"{models}/{model}:predict", json=body, timeout=timeout_s).json()
+        return answered
+
+    with ThreadPoolExecutor(1) as pool:
+        while True:
+            before = post("counting", inputs=[1.0])["outputs"]
+            busy = pool.submit(post, "half_plus_two", signature_name="slow", inputs=3 * steps)
+            try:
+                post("counting", inputs=[1.0], timeout_s=0.5)
+            except requests.ReadTimeout:
+                break
+            busy.result()  # the second came first; once more
+        assert not busy.done()
+        assert {"outputs": 3.0 * steps} == busy.result()
+    assert before + 1 == post("counting", inputs=[1.0])["outputs"]
 
 
 def test_a_run_past_its_deadline_is_stopped(secured: Secured) -> None:

@@ -28,6 +28,9 @@ def test_help_is_usage_on_stdout_and_255() -> None:
     ended = run("--help")
     assert ended.returncode == 255
     assert ended.stdout.startswith("usage: python -m serving\nFlags:\n")
+    assert ["see also: python -m serving amqp --help", "see also: python -m serving batch --help"] == (
+        ended.stdout.splitlines()[-2:]
+    )
     assert ended.stderr == ""
 
 

@@ -1,0 +1,69 @@
+"""How TensorFlow runs graphs is what the file and the flags say, flags first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from serving import flags, settings
+from serving.runtimes.runtime import Tensor
+from serving.runtimes.saved_model import SavedModel, SessionOptions
+from wire import dtypes, schema
+from wire.status import Code, StatusError
+
+FILE = """
+intra_op_parallelism_threads: 7
+inter_op_parallelism_threads: 7
+operation_timeout_in_ms: 300
+gpu_options { per_process_gpu_memory_fraction: 0.9 allow_growth: true }
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "session"
+    path.write_text(FILE)
+    return path
+
+
+def session(*arguments: str) -> object:
+    return settings.read(flags.parse([*arguments, "--model_base_path=/m"])).session
+
+
+def test_flags_are_written_over_the_file_given_or_not(file: Path) -> None:
+    read = session(f"--tensorflow_session_config_file={file}", "--tensorflow_intra_op_parallelism=3")
+    expected = schema.ConfigProto(
+        intra_op_parallelism_threads=3, operation_timeout_in_ms=300, allow_soft_placement=True
+    )
+    expected.gpu_options.allow_growth = True
+    expected.gpu_options.per_process_gpu_memory_fraction = 0.0
+    assert expected == read
+
+
+def test_flags_alone(caplog: pytest.LogCaptureFixture) -> None:
+    read = session("--tensorflow_session_parallelism=2", "--per_process_gpu_memory_fraction=0.5")
+    assert (2, 2) == (read.intra_op_parallelism_threads, read.inter_op_parallelism_threads)
+    assert 0.5 == read.gpu_options.per_process_gpu_memory_fraction
+    rewriting = session("--mixed_precision=bfloat16").graph_options.rewrite_options
+    assert schema.RewriterConfig.ON == rewriting.auto_mixed_precision_onednn_bfloat16
+    assert not caplog.messages
+    assert not session("--mixed_precision=int8").graph_options.rewrite_options.auto_mixed_precision_onednn_bfloat16
+    assert "mixed_precision is int8" in caplog.text
+
+
+def test_a_file_that_does_not_parse_is_refused(file: Path) -> None:
+    file.write_text("threads: 7")
+    with pytest.raises(StatusError, match="Invalid protobuf file"):
+        session(f"--tensorflow_session_config_file={file}")
+
+
+def test_models_are_run_that_way(half_plus_two: Path, file: Path) -> None:
+    config = session(f"--tensorflow_session_config_file={file}").SerializeToString()
+    model = SavedModel(half_plus_two / "1", SessionOptions(config=config))
+    endless = model.signatures["slow"]
+    feeds = {endless.inputs["n"].name: Tensor(np.array(2**31 - 1, np.int32), dtypes.BY_NAME["int32"])}
+    with pytest.raises(StatusError) as error:
+        model.run(feeds, [endless.outputs["v"].name])
+    assert Code.DEADLINE_EXCEEDED == error.value.code
