@@ -17,6 +17,7 @@ from google.protobuf.descriptor import FileDescriptor
 
 ROOTS = (
     "tensorflow.core.example.example_pb2",
+    "tensorflow.core.protobuf.config_pb2",
     "tensorflow.core.protobuf.saved_model_pb2",
     "tensorflow_serving.apis.get_model_metadata_pb2",
     "tensorflow_serving.apis.model_service_pb2",

@@ -14,7 +14,7 @@ import numpy as np
 from google.protobuf.message import DecodeError, EncodeError
 
 from wire import schema
-from wire.dtypes import DType, of_array
+from wire.dtypes import DType, of_array, of_number
 from wire.status import StatusError, invalid_argument
 from wire.tensors import RAW_TAGS, decode_tensor, encode_tensor, fill_head, raw_field, read_varint, varint
 
@@ -76,6 +76,16 @@ class Message:
         protos = getattr(self.message, self._field)
         found = {alias: decode_tensor(protos[alias]) for alias in protos}
         return found | {alias: decode_tensor(one.proto, (one.field, one.values)) for alias, one in self.outside.items()}
+
+    def dtypes(self) -> dict[str, DType]:
+        """Element types of all of them.
+
+        Raises:
+            StatusError: INVALID_ARGUMENT for one that doesn't travel.
+        """
+        protos = getattr(self.message, self._field)
+        heads = {alias: protos[alias] for alias in protos} | {alias: one.proto for alias, one in self.outside.items()}
+        return {alias: of_number(head.dtype) for alias, head in heads.items()}
 
     def SerializeToString(self) -> bytes:  # noqa: N802 - as messages have it
         """Write all of it.

@@ -24,7 +24,9 @@ def _message(full_name: str) -> Any:
     return message_factory.GetMessageClass(POOL.FindMessageTypeByName(full_name))
 
 
+ConfigProto = _message("tensorflow.ConfigProto")
 Example = _message("tensorflow.Example")
+RewriterConfig = _message("tensorflow.RewriterConfig")
 ResourceHandleProto = _message("tensorflow.ResourceHandleProto")
 SavedModel = _message("tensorflow.SavedModel")
 SignatureDef = _message("tensorflow.SignatureDef")

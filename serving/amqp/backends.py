@@ -1,0 +1,104 @@
+"""What answers a worker's calls: a model in this process, or a model server that this one stands before."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from client import grpc_channel
+from client.transport import Endpoint
+from wire import large
+from wire.schema import METHODS
+from wire.status import Code, StatusError, invalid_argument
+
+
+class Backend(Protocol):
+    """Calls of the gRPC API, by their name in `schema.METHODS`."""
+
+    def call(self, name: str, request: bytes) -> bytes:
+        """From a serialized request to a serialized response; from any thread.
+
+        Raises:
+            StatusError: a refusal; UNAVAILABLE where the same call may succeed later.
+        """
+
+    def close(self) -> None:
+        """Give back what it holds; nothing may be running."""
+
+
+class ModelServer:
+    """A model server elsewhere, over gRPC; requests and responses pass through as they are.
+
+    Args:
+        endpoint: where it is.
+        timeout_s: how long a call may take.
+    """
+
+    def __init__(self, endpoint: Endpoint, *, timeout_s: float) -> None:
+        self._endpoint = endpoint
+        self._timeout_s = timeout_s
+        self._channel = grpc.insecure_channel(endpoint.address, options=grpc_channel.options_for([endpoint]))
+
+    def call(self, name: str, request: bytes) -> bytes:
+        """See Backend."""
+        try:
+            answer: bytes = self._channel.unary_unary(METHODS[name].path)(request, timeout=self._timeout_s)
+        except grpc.RpcError as error:
+            raise StatusError(Code(error.code().value[0]), error.details() or "") from error
+        return answer
+
+    def close(self) -> None:
+        """See Backend."""
+        self._channel.close()
+
+
+class OwnModel:
+    """A model in this process: its newest version, followed on the disk as a server does.
+
+    Args:
+        name: of the model.
+        base_path: the folder that holds its numbered versions.
+        timeout_s: how long a run may take.
+
+    Raises:
+        StatusError: it can't be loaded.
+    """
+
+    def __init__(self, name: str, base_path: Path, *, timeout_s: float) -> None:
+        # TensorFlow, which a worker before another server does without.
+        from serving.configuration import single_model
+        from serving.grpc.handlers import Handlers
+        from serving.lifecycle import Lifecycle, LifecycleOptions
+        from serving.loading import LoadOptions, load
+        from serving.registry import Registry
+
+        registry = Registry()
+        self._lifecycle = Lifecycle(
+            registry, partial(load, options=LoadOptions()), LifecycleOptions(max_load_retries=0)
+        )
+        self._lifecycle.start(single_model(name, str(base_path.absolute())))
+        handlers = Handlers(registry, packed=False, check_method_names=False, reload=self._lifecycle.reload)
+        self._calls = handlers.calls()
+        self._timeout_s = timeout_s
+
+    def call(self, name: str, request: bytes) -> bytes:
+        """See Backend."""
+        kind = METHODS[name].request
+        try:
+            if name == "Predict":
+                parsed = large.parse(kind, "inputs", request)
+                ask: Any = partial(self._calls[name], parsed.message, outside=parsed.outside)
+            else:
+                ask = partial(self._calls[name], kind.FromString(request))
+        except DecodeError as error:
+            raise invalid_argument(f"{len(request)} bytes came that are no {kind.DESCRIPTOR.full_name}") from error
+        answer: bytes = ask(self._timeout_s).SerializeToString()
+        return answer
+
+    def close(self) -> None:
+        """See Backend."""
+        self._lifecycle.stop()

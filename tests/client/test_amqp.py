@@ -1,0 +1,64 @@
+"""What the client says over AMQP where no broker is; asking one is tested in tests/system."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from client import Client, ConnectionFailed
+
+HIDDEN = "import sys; sys.modules['aio_pika'] = None; "
+COMMAND = "sys.argv[1:] = ['--format', 'AMQP', 'status']; from client.cli import main; main()"
+
+
+def test_without_the_extra_its_name_is_told() -> None:
+    library = "from client import Client\ntry: Client(transport='amqp')\nexcept ValueError as error: print(error)"
+    wanted = "transport \"amqp\" needs aio_pika, which is not installed; try: pip install 'savedmodel-bakery[amqp]'\n"
+    found = subprocess.run([sys.executable, "-c", HIDDEN + library], check=True, capture_output=True, text=True)
+    assert wanted == found.stdout
+    found = subprocess.run([sys.executable, "-c", HIDDEN + COMMAND], check=False, capture_output=True, text=True)
+    assert (2, wanted) == (found.returncode, found.stderr)
+
+
+def test_no_broker_is_no_connection_and_its_password_is_not_shown(closed_port: int) -> None:
+    url = f"amqp://caller:correct-horse@127.0.0.1:{closed_port}/"
+    with Client(url, transport="amqp") as asking, pytest.raises(ConnectionFailed) as caught:
+        asking.status()
+    assert f"cannot connect to 127.0.0.1:{closed_port} over AMQP; is a broker running there?" == str(caught.value)
+    command = [sys.executable, "-m", "client", "--format", "AMQP", "-t", url, "status"]
+    found = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert (3, "", f"{caught.value}\n") == (found.returncode, found.stdout, found.stderr)
+
+
+WRONG = {
+    "port": ({"port": 5672}, "port is that of transport"),
+    "several targets": ({"target": ["a", "b"]}, 'transport "amqp" takes one'),
+    "target": ({"target": "ftp://host"}, "the target is no broker's"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "reason"), WRONG.values(), ids=WRONG)
+def test_wrong_arguments(arguments: dict[str, object], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        Client(transport="amqp", **arguments)
+
+
+def test_a_brokers_url_is_no_address_of_a_server_and_its_password_is_not_shown() -> None:
+    with pytest.raises(ValueError, match=r"amqp://…@host/.* is no address;") as caught:
+        Client("amqp://caller:correct-horse@host/")
+    assert "horse" not in str(caught.value)
+
+
+def test_a_closed_client_may_be_closed_again_and_asks_no_more() -> None:
+    asking = Client(transport="amqp")
+    asking.close()
+    asking.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        asking.submit({"x": 1}, result_queue="results")
+
+
+def test_results_come_over_amqp_only() -> None:
+    with Client() as asking, pytest.raises(ValueError, match='over transport "amqp" only'):
+        asking.submit({"x": 1}, result_queue="results")
