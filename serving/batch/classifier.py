@@ -1,0 +1,67 @@
+"""The actor: a loaded servable that makes rows of photos. Must not know Ray."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from client.answers import Prediction
+from client.bulk import parquet
+from client.bulk.asking import classify_photos
+from client.bulk.photos import Photo, unreadable
+from client.classification import TOP_K_SIGNATURE, encode_images, read_classifications
+from client.errors import Refused
+from serving.data_plane import predict
+from serving.runtimes.runtime import Tensor
+from wire import dtypes
+from wire.status import StatusError
+
+# What goes from the readers to the actors; a photo has content, or the reason why it can't be read.
+PHOTOS = pa.schema([("image", pa.string()), ("content", pa.binary()), ("error", pa.string())])
+
+
+class Classifier:
+    """Loads a version and classifies photos with its signature `top_k`.
+
+    Args:
+        model: name of the model.
+        version: its number.
+        path: its folder.
+
+    Raises:
+        StatusError: it can't be loaded, or has no such signature.
+        ClientError: the signature is another one.
+    """
+
+    def __init__(self, model: str, version: int, path: str) -> None:
+        from serving.loading import LoadOptions, load  # TensorFlow, which only the actors need
+
+        self._servable = load(model, version, Path(path), LoadOptions())
+        self._signature = predict.find_signature(self._servable, TOP_K_SIGNATURE)
+        self._outputs = predict.choose_outputs(self._signature, ())
+        read_classifications(self._predict([b""]), batch=1, top_k=None)
+
+    def __call__(self, table: pa.Table) -> pa.Table:
+        """Make rows, as `client.bulk.parquet.SCHEMA` has them, of photos as `PHOTOS` has them."""
+        photos = [_photo(**row) for row in table.to_pylist()]
+        rows = classify_photos(photos, self._predict, model=self._servable.name, signature=TOP_K_SIGNATURE)
+        return pa.Table.from_pylist(rows, parquet.SCHEMA)
+
+    def _predict(self, images: list[bytes]) -> Prediction:
+        try:
+            feeds = predict.read_inputs(self._signature, encode_images(images), _as_strings)
+            found = predict.run(self._servable, self._signature, feeds, self._outputs, None)
+        except StatusError as error:
+            raise Refused(error.code, error.message) from error
+        arrays = {alias: tensor.array for alias, tensor in found.items()}
+        return Prediction(arrays, self._servable.name, self._servable.version, TOP_K_SIGNATURE)
+
+
+def _as_strings(array: np.ndarray) -> Tensor:
+    return Tensor(array, dtypes.STRING)
+
+
+def _photo(image: str, content: bytes | None, error: str | None) -> Photo:
+    return unreadable(image, error or "") if content is None else Photo(image, len(content), lambda: content)
