@@ -1,6 +1,6 @@
 """What an array costs on its way: raw bytes in a tensor, the same as base64 in JSON, and as JSON numbers.
 
-    python benchmarks/arrays.py [--megabytes N] [--rounds N]
+    python -m benchmarks.arrays [--megabytes N] [--rounds N]
 
 Counts the bytes of a request, and the CPU time of writing it and of reading it back to an array; no network takes part.
 The three take turns; the table has medians over the rounds.

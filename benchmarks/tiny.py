@@ -1,6 +1,6 @@
 """Tiny requests: what a call costs where the model costs nothing.
 
-    python benchmarks/tiny.py [--calls N] [--rounds N]
+    python -m benchmarks.tiny [--calls N] [--rounds N]
 
 Serves half_plus_two with the embedded server, and with tensorflow_model_server too where that is on the PATH. Servers
 and transports take turns, so that what else the machine does falls on all of them; the table has medians over the
@@ -9,18 +9,17 @@ rounds. Callers share the machine with the server.
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +27,7 @@ import click
 import grpc
 import numpy as np
 
+from benchmarks.processes import Server, Tree, free_port
 from wire import schema, tensors
 
 MODEL = """
@@ -42,7 +42,6 @@ tf.saved_model.save(module, sys.argv[1], signatures={"serving_default": module.s
 """
 CALLERS = 16
 WARM_UP_CALLS = 200
-START_LIMIT_S = 60
 
 
 class Row(NamedTuple):
@@ -54,65 +53,46 @@ class Row(NamedTuple):
     cpu_ms: float
 
 
-class Server:
-    """A server process on free loopback ports."""
+@dataclass(frozen=True)
+class Ports:
+    """Where a server listens, and what uses CPU there."""
 
-    def __init__(self, command: list[str], base_path: Path) -> None:
-        self.port, self.rest_api_port = _free_port(), _free_port()
-        ports = (f"--port={self.port}", f"--rest_api_port={self.rest_api_port}")
-        flags = (*ports, "--model_name=tiny", f"--model_base_path={base_path}", "--grpc_max_threads=64")
-        self.process = subprocess.Popen([*command, *flags], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        end = time.monotonic() + START_LIMIT_S
-        while not _is_listening(self.rest_api_port):
-            if self.process.poll() is not None or time.monotonic() > end:
-                raise SystemExit(f"{command[0]} did not come up")
-            time.sleep(0.05)
-
-    def cpu_s(self) -> float:
-        """CPU time it has used."""
-        fields = Path("/proc", str(self.process.pid), "stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def stop(self) -> None:
-        """End it."""
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait(40)
+    grpc: int
+    rest: int
+    tree: Tree
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def _is_listening(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), 1).close()
-    except OSError:
-        return False
-    return True
+@contextmanager
+def serve(command: list[str], base_path: Path, log: Path) -> Iterator[Ports]:
+    """A server process, until the block ends."""
+    port, rest_api_port = free_port(), free_port()
+    ports = (f"--port={port}", f"--rest_api_port={rest_api_port}")
+    flags = (*ports, "--model_name=tiny", f"--model_base_path={base_path}", "--grpc_max_threads=64")
+    with Server([*command, *flags], port=rest_api_port, log=log) as server:
+        server.wait_until_listening()
+        yield Ports(port, rest_api_port, Tree([server.pid]))
 
 
 Caller = Callable[[], object]
 
 
-def grpc_caller(server: Server, opened: ExitStack) -> Caller:
+def grpc_caller(server: Ports, opened: ExitStack) -> Caller:
     """A call over a connection of its own."""
     request = schema.PredictRequest()
     request.model_spec.name = "tiny"
-    tensors.encode_tensor(np.float32([1, 2, 5]), packed=False, into=request.inputs["x"])
+    tensors.encode_tensor(np.array([1, 2, 5], np.float32), packed=False, into=request.inputs["x"])
     data = request.SerializeToString()
     options = [("grpc.use_local_subchannel_pool", 1)]
-    channel = opened.enter_context(grpc.insecure_channel(f"127.0.0.1:{server.port}", options))
+    channel = opened.enter_context(grpc.insecure_channel(f"127.0.0.1:{server.grpc}", options))
     call = channel.unary_unary(schema.METHODS["Predict"].path)
     return lambda: call(data)
 
 
-def rest_caller(server: Server, opened: ExitStack) -> Caller:
+def rest_caller(server: Ports, opened: ExitStack) -> Caller:
     """A call over a connection of its own, with no library that would cost more than the server."""
     body = b'{"instances": [1.0, 2.0, 5.0]}'
     head = f"POST /v1/models/tiny:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
-    connection = opened.enter_context(socket.create_connection(("127.0.0.1", server.rest_api_port)))
+    connection = opened.enter_context(socket.create_connection(("127.0.0.1", server.rest)))
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def call() -> None:
@@ -126,19 +106,19 @@ def rest_caller(server: Server, opened: ExitStack) -> Caller:
     return call
 
 
-def measure(server: Server, make_caller: Callable[[Server, ExitStack], Caller], calls: int) -> Row:
+def measure(server: Ports, make_caller: Callable[[Ports, ExitStack], Caller], calls: int) -> Row:
     """One round: calls one after the other, then as many by all callers at once."""
     with ExitStack() as opened:
         call = make_caller(server, opened)
         for _ in range(WARM_UP_CALLS):
             call()
         took = []
-        cpu_before = server.cpu_s()
+        cpu_before = server.tree.cpu_s()
         for _ in range(calls):
             started = time.perf_counter()
             call()
             took.append(time.perf_counter() - started)
-        cpu_s = server.cpu_s() - cpu_before
+        used_s = server.tree.cpu_s() - cpu_before
     with ExitStack() as opened, ThreadPoolExecutor(CALLERS) as pool:
         callers = [make_caller(server, opened) for _ in range(CALLERS)]
         started = time.perf_counter()
@@ -146,7 +126,7 @@ def measure(server: Server, make_caller: Callable[[Server, ExitStack], Caller], 
         seconds = time.perf_counter() - started
     percentiles = statistics.quantiles(took, n=100)
     done = calls // CALLERS * CALLERS
-    return Row(percentiles[49] * 1e3, percentiles[98] * 1e3, done / seconds, cpu_s / calls * 1e3)
+    return Row(percentiles[49] * 1e3, percentiles[98] * 1e3, done / seconds, used_s / calls * 1e3)
 
 
 @click.command()
@@ -158,18 +138,17 @@ def main(calls: int, rounds: int) -> None:
     if real := shutil.which("tensorflow_model_server"):
         commands["tensorflow_model_server"] = [real]
     found: dict[tuple[str, str], list[Row]] = {}
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         base_path = Path(folder, "tiny")
         subprocess.run([sys.executable, "-c", MODEL, str(base_path / "1")], check=True, capture_output=True)
-        servers = {name: Server(command, base_path) for name, command in commands.items()}
-        try:
-            for _ in range(rounds):
-                for name, server in servers.items():
-                    for transport, make_caller in (("gRPC", grpc_caller), ("REST", rest_caller)):
-                        found.setdefault((name, transport), []).append(measure(server, make_caller, calls))
-        finally:
-            for server in servers.values():
-                server.stop()
+        servers = {
+            name: stack.enter_context(serve(command, base_path, Path(folder, name)))
+            for name, command in commands.items()
+        }
+        for _ in range(rounds):
+            for name, server in servers.items():
+                for transport, make_caller in (("gRPC", grpc_caller), ("REST", rest_caller)):
+                    found.setdefault((name, transport), []).append(measure(server, make_caller, calls))
     click.echo(f"{'':32}{'p50 ms':>9}{'p99 ms':>9}{f'calls/s at {CALLERS}':>16}{'CPU ms/call':>13}")
     for (name, transport), rows in found.items():
         median = Row(*(statistics.median(column) for column in zip(*rows, strict=True)))

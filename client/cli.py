@@ -11,16 +11,21 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 from click.core import ParameterSource
 
+from client.amqp_commands import results, submit_images
 from client.answers import Classification
+from client.bulk.cli import classify
 from client.errors import ClientError, ConnectionFailed
-from client.options import connection_options, is_chosen, open_client
+from client.inputs import read_arrays, read_file
+from client.load.command import bench
+from client.options import connection_options, image_option, is_chosen, open_client
 from client.report import (
     golden_json,
     golden_line,
-    image_json,
     image_lines,
+    image_row,
     one_line,
     plain_reason,
+    row_json,
     version_json,
     version_line,
 )
@@ -32,7 +37,13 @@ EXIT_REFUSED = 1
 EXIT_NO_CONNECTION = 3
 EXIT_INTERRUPTED = 130
 
-_IMAGE_OPTIONS = {"-i": "images", "--top-k": "top_k", "--metadata": "wants_metadata", "--json": "as_json"}
+_IMAGE_OPTIONS = {
+    "-i": "images",
+    "--top-k": "top_k",
+    "--metadata": "wants_metadata",
+    "--json": "as_json",
+    "--result_queue": "result_queue",
+}
 
 EXAMPLES = """
 \b
@@ -44,6 +55,9 @@ Examples:
   python -m client status -m efficientnet_lite0
   python -m client predict -m add_ten --input x=array.npy --output-dir out/
   python -m client check saved_model/efficientnet_lite0/1
+  python -m client classify photos/ --out results.jsonl
+  python -m client bench --callers 1 --callers 8 -i horse.jpg
+  python -m client --format AMQP -t amqp://user:password@broker.example -i horse.jpg
 
 \b
 Exit codes: 0 answered, 1 refused, 2 wrong usage, 3 no connection.
@@ -58,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         _complain(exc.format_message())
         code = exc.exit_code
     except ClientError as exc:
-        _complain(str(exc))
+        _complain(plain_reason(str(exc)))
         code = EXIT_NO_CONNECTION if isinstance(exc, ConnectionFailed) else EXIT_REFUSED
     except click.Abort:
         code = EXIT_INTERRUPTED
@@ -68,17 +82,24 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     sys.exit(code)
 
 
-@click.group(invoke_without_command=True, epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
-@connection_options
-@click.option(
-    "-i",
-    "--image_file",
-    "images",
-    multiple=True,
-    metavar="PATH",
-    type=click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True),
-    help="Image to classify; repeatable, - is stdin.",
+class _Group(click.Group):
+    """A group that knows a forgotten -i when it sees one."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the subcommand."""
+        if args[0] not in self.commands and Path(args[0]).exists():
+            advice = f"classify {args[0]} --out FILE" if Path(args[0]).is_dir() else f"-i {args[0]}"
+            raise click.UsageError(f"{args[0]} is no command; to ask what it shows: {advice}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(
+    cls=_Group, invoke_without_command=True, epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]}
 )
+@connection_options
+@image_option("Image to classify; repeatable, - is stdin.")
 @click.option(
     "--top-k",
     type=click.IntRange(min=1),
@@ -88,9 +109,19 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 )
 @click.option("--metadata", "wants_metadata", is_flag=True, help="Print the model's signatures as JSON.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object an image.")
+@click.option(
+    "--result_queue",
+    metavar="NAME",
+    help="Over AMQP: have the answers sent to a queue, don't wait for them, and print an id of each; see `results`.",
+)
 @click.pass_context
 def cli(
-    context: click.Context, images: tuple[str, ...], top_k: int | None, wants_metadata: bool, as_json: bool
+    context: click.Context,
+    images: tuple[str, ...],
+    top_k: int | None,
+    wants_metadata: bool,
+    as_json: bool,
+    result_queue: str | None,
 ) -> None:
     """Ask a model server what images show.
 
@@ -105,8 +136,14 @@ def cli(
     with open_client(context) as client:
         if wants_metadata:
             _print_metadata(client)
+        if result_queue is not None:
+            submit_images(client, context.obj["signature"], images, top_k, result_queue)
+            return
         oks = [_ask(client, context.obj, image, top_k, len(images) > 1, as_json) for image in images]
     context.exit(0 if all(oks) else EXIT_REFUSED)
+
+
+cli.add_command(classify)
 
 
 @cli.command("status")
@@ -193,18 +230,9 @@ def predict_arrays(
     context: click.Context, inputs: tuple[str, ...], output_dir: Path | None, output_format: str
 ) -> None:
     """Run a signature on arrays."""
-    from client.array_files import read_input, to_json, write_outputs
+    from client.array_files import to_json, write_outputs
 
-    tree: dict[str, Any] = {}
-    for text in inputs:
-        name, _, file = text.rpartition("=")
-        try:
-            found = read_input(name or None, _read(file, "input"), "stdin" if file == "-" else file)
-        except ValueError as exc:
-            raise click.UsageError(str(exc)) from exc
-        if twice := tree.keys() & found.keys():
-            raise click.UsageError(f'input "{min(twice)}" was given twice')
-        tree |= found
+    tree = read_arrays(inputs)
     with open_client(context) as client:
         try:
             prediction = client.predict(tree, signature=context.obj["signature"])
@@ -217,6 +245,10 @@ def predict_arrays(
         click.echo(path)
 
 
+cli.add_command(bench)
+cli.add_command(results)
+
+
 def _print_metadata(client: Client) -> None:
     click.echo(json.dumps(client.metadata(), indent=2, sort_keys=True))
 
@@ -226,7 +258,7 @@ def _ask(client: Client, asked: dict[str, Any], image: str, top_k: int | None, s
     from client.classification import encode_images, read_classifications, signature_for
 
     signature, version = signature_for(asked["signature"], top_k), asked["version"]
-    inputs, image = encode_images([_read(image, "image")]), click.format_filename(image)
+    inputs, image = encode_images([read_file(image, "image")]), click.format_filename(image)
     try:
         prediction = client.predict(inputs, signature=signature)
         signature, version = prediction.signature, prediction.version
@@ -236,7 +268,7 @@ def _ask(client: Client, asked: dict[str, Any], image: str, top_k: int | None, s
     except ClientError as exc:
         answer = Classification(ok=False, error=plain_reason(str(exc)), label=None)
     if as_json:
-        click.echo(image_json(image, answer, model=asked["model"], version=version, signature=signature))
+        click.echo(row_json(image_row(image, answer, model=asked["model"], version=version, signature=signature)))
     elif answer.ok:
         for line in image_lines(answer):
             click.echo(f"{image}\t{line}" if several else line)
@@ -245,20 +277,11 @@ def _ask(client: Client, asked: dict[str, Any], image: str, top_k: int | None, s
     return answer.ok
 
 
-def _read(file: str, kind: str) -> bytes:
-    try:
-        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    except OSError as exc:
-        raise click.UsageError(f"{kind} {file} cannot be read: {exc.strerror}") from exc
-
-
 def _refuse_image_options(context: click.Context) -> None:
     """Refuse what a subcommand would drop in silence."""
     for option, name in _IMAGE_OPTIONS.items():
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(
-                f'{option} was given before "{context.invoked_subcommand}", which asks about no image'
-            )
+            raise click.UsageError(f'{option} was given before "{context.invoked_subcommand}", which takes none there')
 
 
 def _complain(message: str) -> None:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from client.answers import Classification, Prediction, VersionStatus
 from client.classification import CLASSIFY_SIGNATURE, DEFAULT_SIGNATURE
 from client.conversation import Conversation, Course, Result, follow
+from client.errors import ClientError
 from client.questions import ModelSpec
-from client.transport import Transport, check_timeout, read_targets
+from client.transport import PreparedTransport, Transport, check_timeout, read_targets
+from wire.amqp import DEFAULT_QUEUE
 from wire.features import Example, ScoredClass
 
+if TYPE_CHECKING:
+    from client.amqp_transport import AmqpTransport
+
+_TRANSPORTS = ("grpc", "rest", "amqp")
 DEFAULT_PORTS = {"grpc": 8500, "rest": 8501}
 
 
@@ -24,14 +30,16 @@ class Client:
 
     Args:
         target: host, or host:port, whose port then wins over the two below; for gRPC also a list of addresses, or a
-            name that stands for several, which are asked in turn.
-        transport: `grpc` or `rest`.
+            name that stands for several, which are asked in turn; for AMQP also the URL of a broker, see
+            `client.amqp_broker`.
+        transport: `grpc`, `rest`, or `amqp`, which wants the extra `amqp`.
         port: where gRPC listens; 8500 by default.
         rest_api_port: where REST listens; 8501 by default.
         timeout_s: how long an answer may take, up to a day.
         model: name of the model.
         version: its version, by number; by default the newest.
         label: its version, by label.
+        queue: where the workers of an AMQP broker take questions from.
 
     Raises:
         ValueError: for arguments that no server could be asked with. Connecting is left to the first ask.
@@ -41,24 +49,31 @@ class Client:
         self,
         target: str | Sequence[str] = "127.0.0.1",
         *,
-        transport: Literal["grpc", "rest"] = "grpc",
+        transport: Literal["grpc", "rest", "amqp"] = "grpc",
         port: int | None = None,
         rest_api_port: int | None = None,
         timeout_s: float = 30.0,
         model: str = "efficientnet_lite0",
         version: int | None = None,
         label: str | None = None,
+        queue: str = DEFAULT_QUEUE,
     ) -> None:
         check_timeout(timeout_s)
         self._conversation = Conversation(ModelSpec(model, version, label))
-        if transport not in DEFAULT_PORTS:
-            raise ValueError(f'transport "{transport}" was given; it is "grpc" or "rest"')
+        if transport not in _TRANSPORTS:
+            raise ValueError(f'transport "{transport}" was given; it is "grpc", "rest" or "amqp"')
         given = {"grpc": port, "rest": rest_api_port}
-        chosen = given[transport]
+        chosen = given.get(transport)
         if chosen is None and any(given.values()):
             raise ValueError('port is that of transport "grpc", rest_api_port that of "rest"; the other one was given')
         self._closed = False
-        self._transport = _open(transport, target, DEFAULT_PORTS[transport] if chosen is None else chosen, timeout_s)
+        self._amqp: AmqpTransport | None = None
+        if transport == "amqp":
+            self._amqp = _open_amqp(target, queue, timeout_s)
+            self._transport: Transport = self._amqp
+            return
+        port = DEFAULT_PORTS[transport] if chosen is None else chosen
+        self._transport = open_transport(transport, target, port=port, timeout_s=timeout_s)
 
     def __enter__(self) -> Client:
         return self
@@ -146,6 +161,51 @@ class Client:
         """
         return self._follow(self._conversation.classify_examples(examples, signature=signature))
 
+    def submit(
+        self,
+        inputs: Mapping[str, Any],
+        *,
+        result_queue: str,
+        signature: str = DEFAULT_SIGNATURE,
+        output_filter: Sequence[str] = (),
+        expiration_s: float | None = None,
+    ) -> str:
+        """Run a signature on arrays some time, and have the answer sent to a queue; over AMQP only.
+
+        No worker needs to be there, so nothing is checked against the model's metadata.
+
+        Args:
+            inputs: as for `predict`; plain numbers become what numpy makes of them.
+            result_queue: a durable queue of `wire.amqp.QUORUM_ARGUMENTS`, made where there is none; see `results`.
+            signature: name of the signature.
+            output_filter: aliases of the outputs wanted; all where empty.
+            expiration_s: how long the question may wait for a worker; None is for ever.
+
+        Returns:
+            The correlation id that its answer will bear, when the broker has the question.
+
+        Raises:
+            ClientError: see `client.errors`.
+            ValueError: over another transport, or where something is no array.
+        """
+        question = self._conversation.unchecked(inputs, signature=signature, output_filter=output_filter)
+        return self._over_amqp().submit(question, result_queue=result_queue, expiration_s=expiration_s)
+
+    def results(self, result_queue: str, *, idle_s: float) -> Iterator[tuple[str, Prediction | ClientError]]:
+        """Take out of a queue the answers to what was submitted, until no more came for `idle_s` seconds.
+
+        Each is taken out when the next one is asked for, and comes again where that never happens; so the same answer
+        may come twice.
+
+        Returns:
+            Correlation ids, and what `predict` would have returned or raised.
+
+        Raises:
+            ClientError: the broker is away, or refuses.
+            ValueError: over another transport.
+        """
+        return self._over_amqp().results(result_queue, idle_s=idle_s)
+
     def metadata(self) -> dict[str, Any]:
         """The model's signatures as protobuf JSON, the same over every transport."""
         return self._follow(self._conversation.metadata())
@@ -154,13 +214,47 @@ class Client:
         """The state of every version the server has seen, newest first, or of the one asked for by number."""
         return self._follow(self._conversation.status())
 
+    def _over_amqp(self) -> AmqpTransport:
+        if self._closed:
+            raise RuntimeError("the client has been closed")
+        if self._amqp is None:
+            raise ValueError('results are sent to a queue over transport "amqp" only')
+        return self._amqp
+
     def _follow(self, course: Course[Result]) -> Result:
         if self._closed:
             raise RuntimeError("the client has been closed")
         return follow(course, self._transport.ask)
 
 
-def _open(transport: str, target: str | Sequence[str], port: int, timeout_s: float) -> Transport:
+def _open_amqp(target: str | Sequence[str], queue: str, timeout_s: float) -> AmqpTransport:
+    try:
+        from client.amqp_broker import Broker
+        from client.amqp_transport import AmqpTransport
+    except ModuleNotFoundError as exc:
+        raise ValueError(
+            f"transport \"amqp\" needs {exc.name}, which is not installed; try: pip install 'savedmodel-bakery[amqp]'"
+        ) from exc
+    if not isinstance(target, str):
+        raise ValueError(f'{len(target)} targets were given; transport "amqp" takes one, "grpc" several')
+    return AmqpTransport(Broker.parse(target), queue=queue, timeout_s=timeout_s)
+
+
+def open_transport(
+    transport: str, target: str | Sequence[str], *, port: int, timeout_s: float, for_load: bool = False
+) -> PreparedTransport:
+    """Make a connection, over which nothing has been sent yet.
+
+    Args:
+        transport: `grpc` or `rest`.
+        target: see `Client`.
+        port: of targets that name none.
+        timeout_s: how long an answer may take.
+        for_load: share it with nobody, and try nothing again.
+
+    Raises:
+        ValueError: the target is no address, or one too many.
+    """
     # Each transport brings a library that is slow to import and that the other does without.
     if transport == "rest":
         from client.rest_transport import RestTransport
@@ -168,8 +262,8 @@ def _open(transport: str, target: str | Sequence[str], port: int, timeout_s: flo
         endpoints = read_targets(target, port, "REST")
         if len(endpoints) > 1:
             raise ValueError(f'{len(endpoints)} targets were given; transport "rest" takes one, "grpc" several')
-        return RestTransport(endpoints[0], timeout_s=timeout_s)
+        return RestTransport(endpoints[0], timeout_s=timeout_s, for_load=for_load)
 
     from client.grpc_transport import GrpcTransport
 
-    return GrpcTransport(read_targets(target, port, "gRPC"), timeout_s=timeout_s)
+    return GrpcTransport(read_targets(target, port, "gRPC"), timeout_s=timeout_s, for_load=for_load)

@@ -15,7 +15,7 @@ from client.answers import Classification, Prediction, VersionStatus
 from client.classification import DEFAULT_SIGNATURE, encode_images, read_classifications, signature_for
 from client.errors import ClientError, InvalidAnswer, Refused
 from client.questions import Classify, Metadata, ModelSpec, Predict, Question, Status
-from client.signatures import Signatures, as_array, read_signatures
+from client.signatures import Signature, Signatures, as_array, read_signatures
 from wire import trees
 from wire.features import Example, ScoredClass
 from wire.status import Code
@@ -58,6 +58,10 @@ class Conversation:
             if told == known:
                 raise
         return (yield from self._predict(spec, told, inputs, name, output_filter))
+
+    def unchecked(self, inputs: Mapping[str, Any], *, signature: str, output_filter: Sequence[str]) -> Predict:
+        """A question about arrays, of a model whose metadata aren't known; see `Client.submit`."""
+        return self._question(self._spec, None, inputs, signature or DEFAULT_SIGNATURE, output_filter)
 
     def classify_images(
         self, images: Sequence[bytes | str | PathLike[str]], *, signature: str, top_k: int | None
@@ -107,15 +111,21 @@ class Conversation:
         output_filter: Sequence[str],
     ) -> Course[Prediction]:
         declared = told.find(name) if told else None
-        if declared is None:
-            arrays = {alias: as_array(alias, value, None) for alias, value in trees.flatten(inputs).items()}
-        else:
-            arrays = declared.fit(inputs)
-        prediction: Prediction = yield Predict(spec, name, arrays, output_filter, declared)
+        prediction: Prediction = yield self._question(spec, declared, inputs, name, output_filter)
         known = self._known.get(spec)
         if known is not None and prediction.version not in (None, known.version):
             del self._known[spec]  # another version has come into force
         return prediction
+
+    @staticmethod
+    def _question(
+        spec: ModelSpec, declared: Signature | None, inputs: Mapping[str, Any], name: str, output_filter: Sequence[str]
+    ) -> Predict:
+        if declared is None:
+            arrays = {alias: as_array(alias, value, None) for alias, value in trees.flatten(inputs).items()}
+        else:
+            arrays = declared.fit(inputs)
+        return Predict(spec, name, arrays, output_filter, declared)
 
 
 def follow(course: Course[Result], ask: Callable[[Question], Any]) -> Result:

@@ -1,6 +1,6 @@
 """Goldens: requests that a version was baked with and the answers it gave then, replayed against a live server.
 
-They lie in the version's folder, `assets.extra/goldens`, which a server doesn't hand out. Must not know a transport.
+They lie in the version's folder, which a server doesn't hand out. Must not know a transport.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ import numpy as np
 from google.protobuf.json_format import ParseDict, ParseError
 
 from client.client import Client
+from client.comparison import compare
 from client.errors import ConnectionFailed, InvalidAnswer, Refused
-from wire import schema
+from wire import schema, version_folder
 from wire.status import StatusError
 from wire.tensors import decode_tensor
-
-FOLDER = Path("assets.extra") / "goldens"
 
 
 class GoldensError(ValueError):
@@ -50,7 +49,7 @@ class Goldens:
 
     Attributes:
         model: the name it was baked under.
-        tolerances: how much a number may differ, by alias of the output; others must be equal.
+        tolerances: how much the numbers of an output may differ, by its alias; others must be equal.
         requests: in the order in which they are asked.
     """
 
@@ -65,9 +64,11 @@ def read_goldens(version: Path) -> Goldens:
     Raises:
         GoldensError: there are none, or they can't be read.
     """
-    folder = version / FOLDER
+    folder = version / version_folder.GOLDENS
     if not (folder / "index.json").is_file():
-        raise GoldensError(f"{version} holds no {FOLDER}; give the folder of a version that was baked, as MODEL/1")
+        raise GoldensError(
+            f"{version} holds no {version_folder.GOLDENS}; give the folder of a version that was baked, as MODEL/1"
+        )
     try:
         index = json.loads((folder / "index.json").read_text())
         requests = [
@@ -103,13 +104,7 @@ def replay(golden: Golden, client: Client, tolerances: Mapping[str, float]) -> l
         raise
     except (Refused, InvalidAnswer) as error:
         return [str(error)]
-    missing = [f'there is no output "{alias}"' for alias in golden.expected if alias not in found]
-    differences = (
-        _difference(alias, wanted, found[alias], tolerances.get(alias, 0.0))
-        for alias, wanted in golden.expected.items()
-        if alias in found
-    )
-    return missing + [difference for difference in differences if difference]
+    return compare(golden.expected, found, lambda alias: tolerances.get(alias, 0.0))
 
 
 def _ask(golden: Golden, client: Client) -> Mapping[str, np.ndarray]:
@@ -129,21 +124,6 @@ def _columns(rows: Sequence[Sequence[tuple[str, float]]]) -> dict[str, np.ndarra
         "classes": np.array([[label for label, _ in row] for row in rows], object),
         "scores": np.array([[score for _, score in row] for row in rows], np.float32),
     }
-
-
-def _difference(alias: str, wanted: np.ndarray, found: np.ndarray, tolerance: float) -> str:
-    if found.shape != wanted.shape:
-        return f'"{alias}" has shape {list(found.shape)}, it had {list(wanted.shape)}'
-    if found.dtype != wanted.dtype:
-        return f'"{alias}" is {found.dtype}, it was {wanted.dtype}'
-    if wanted.dtype.kind == "f":
-        apart = float(np.max(np.abs(found.astype(np.float64) - wanted), initial=0.0))
-        return "" if apart <= tolerance else f'"{alias}" differs by {apart:.3g}; allowed is {tolerance:g}'
-    differing = np.argwhere(found != wanted)
-    if not len(differing):
-        return ""
-    first = tuple(differing[0])
-    return f'"{alias}" is {found[first]!r} at {list(map(int, first))}, it was {wanted[first]!r}'
 
 
 def _parse(document: Any, message: Any) -> Any:

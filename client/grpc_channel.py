@@ -43,10 +43,14 @@ _OPTIONS = (
 )
 
 
-def options_for(endpoints: Sequence[Endpoint]) -> list[tuple[str, int | str]]:
-    """Options of a channel to one server or several."""
+# Each call is measured as it went, over a connection that no other channel of the process shares.
+_LOAD_OPTIONS: tuple[tuple[str, int | str], ...] = (("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1))
+
+
+def options_for(endpoints: Sequence[Endpoint], *, for_load: bool = False) -> list[tuple[str, int | str]]:
+    """Options of a channel to one server or several; see `GrpcTransport` for `for_load`."""
     is_proxied = not all(endpoint.is_loopback for endpoint in endpoints)
-    return [*_OPTIONS, ("grpc.enable_http_proxy", int(is_proxied))]
+    return [*_OPTIONS, ("grpc.enable_http_proxy", int(is_proxied)), *(_LOAD_OPTIONS if for_load else ())]
 
 
 def address_of(endpoints: Sequence[Endpoint]) -> str:

@@ -88,7 +88,7 @@ def _prediction(question: Predict, response: large.Message) -> Prediction:
     answered = response.message.model_spec
     return Prediction(
         arrays=arrays,
-        model=question.spec.name,
+        model=answered.name or question.spec.name,
         version=answered.version.value if answered.HasField("version") else question.spec.version,
         signature=answered.signature_name or question.signature,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import Event
 from typing import Any
 
@@ -14,25 +14,41 @@ from client.transport import Endpoint
 
 
 class GrpcTransport:
-    """One channel to one server or several; messages of any size that protobuf can hold (2 GiB)."""
+    """One channel to one server or several; messages of any size that protobuf can hold (2 GiB).
 
-    def __init__(self, endpoints: Sequence[Endpoint], *, timeout_s: float) -> None:
+    `for_load` gives it a connection of its own, over which nothing is tried again.
+    """
+
+    def __init__(self, endpoints: Sequence[Endpoint], *, timeout_s: float, for_load: bool = False) -> None:
         self._endpoints = endpoints
         self._timeout_s = timeout_s
         self._channel = grpc.insecure_channel(
-            grpc_channel.address_of(endpoints), options=grpc_channel.options_for(endpoints)
+            grpc_channel.address_of(endpoints), options=grpc_channel.options_for(endpoints, for_load=for_load)
         )
 
     def ask(self, question: Question) -> Any:
         """Put a question; see `Transport.ask`."""
+        return self.decode(question, self.prepare(question)())
+
+    def prepare(self, question: Question) -> Callable[[], bytes]:
+        """Write a question; see `Transport.prepare`."""
         call = self._channel.unary_unary(grpc_messages.method_of(question).path)
-        try:
-            answer = call(grpc_messages.encode_request(question), timeout=self._timeout_s)
-        except grpc.RpcError as exc:
-            raise grpc_channel.error_of(
-                exc, self._endpoints, timeout_s=self._timeout_s, is_connected=self._is_connected
-            ) from exc
-        return grpc_messages.decode_answer(question, answer)
+        request = grpc_messages.encode_request(question)
+
+        def put() -> bytes:
+            try:
+                answer: bytes = call(request, timeout=self._timeout_s)
+            except grpc.RpcError as exc:
+                raise grpc_channel.error_of(
+                    exc, self._endpoints, timeout_s=self._timeout_s, is_connected=self._is_connected
+                ) from exc
+            return answer
+
+        return put
+
+    def decode(self, question: Question, content: bytes) -> Any:
+        """Read an answer; see `Transport.decode`."""
+        return grpc_messages.decode_answer(question, content)
 
     def close(self) -> None:
         """Close the channel."""

@@ -1,4 +1,4 @@
-"""The options that say whom to ask, the same on every subcommand. Must not import anything heavy."""
+"""The options that several subcommands share: whom to ask, and about which images. Must not import anything heavy."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
+
+from wire.amqp import DEFAULT_QUEUE
 
 if TYPE_CHECKING:
     from client.client import Client
@@ -19,6 +21,19 @@ def connection_options(command: _Command) -> _Command:
     for option in reversed(_CONNECTION_OPTIONS):
         command = option(command)
     return command
+
+
+def image_option(help_text: str) -> Callable[[_Command], _Command]:
+    """Give a command `-i`, whose paths come as `images`."""
+    return click.option(
+        "-i",
+        "--image_file",
+        "images",
+        multiple=True,
+        metavar="PATH",
+        type=click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True),
+        help=help_text,
+    )
 
 
 def is_chosen(context: click.Context, name: str) -> bool:
@@ -40,6 +55,10 @@ def open_client(context: click.Context, **instead: Any) -> Client:
     from client.client import Client
 
     arguments = {name: value for name, value in (context.obj | instead).items() if name != "signature"}
+    if arguments["transport"] == "amqp":  # whose target holds its port
+        for name in ("port", "rest_api_port"):
+            if not is_chosen(context, name):
+                del arguments[name]
     try:
         return Client(**arguments)
     except ValueError as exc:
@@ -77,14 +96,21 @@ _CONNECTION_OPTIONS = (
         "-f",
         "--format",
         "transport",
-        type=click.Choice(["GRPC", "REST"], case_sensitive=False),
+        type=click.Choice(["GRPC", "REST", "AMQP"], case_sensitive=False),
         default="GRPC",
-        metavar="[GRPC|REST]",
+        metavar="[GRPC|REST|AMQP]",
         help="Protocol to ask with.",
     ),
-    _option("-t", "--target", default="127.0.0.1", metavar="HOST[:PORT]", help="Where the model server is."),
+    _option(
+        "-t",
+        "--target",
+        default="127.0.0.1",
+        metavar="HOST[:PORT]",
+        help="Where the model server is, or the AMQP broker, which may be a URL: amqps://USER:PASSWORD@HOST:PORT/VHOST.",
+    ),
     _option("--port", type=_PORT, default=8500, help="Its gRPC port."),
     _option("--rest_api_port", type=_PORT, default=8501, help="Its REST port."),
+    _option("--queue", default=DEFAULT_QUEUE, metavar="NAME", help="Queue of the AMQP broker's workers."),
     _option(
         "-s",
         "--timeout_second",

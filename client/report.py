@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from client.answers import Classification, VersionStatus
 from wire.status import Code
@@ -22,9 +22,9 @@ def image_lines(answer: Classification) -> Iterator[str]:
         yield f"{scored.label}\t{scored.score:.3f}\t{scored.class_id}"
 
 
-def image_json(image: str, answer: Classification, *, model: str, version: int | None, signature: str) -> str:
-    """Spell an answer for machines, as one JSON object on one line."""
-    fields = {
+def image_row(image: str, answer: Classification, *, model: str, version: int | None, signature: str) -> dict[str, Any]:
+    """An answer for machines; what a line of JSON, and a row of a job, holds."""
+    return {
         "image": image,
         "ok": answer.ok,
         "label": answer.label,
@@ -34,7 +34,11 @@ def image_json(image: str, answer: Classification, *, model: str, version: int |
         "version": version,
         "signature": signature,
     }
-    return json.dumps(fields, ensure_ascii=False)
+
+
+def row_json(row: Mapping[str, Any]) -> str:
+    """Spell a row as one JSON object on one line."""
+    return json.dumps(row, ensure_ascii=False)
 
 
 def version_line(status: VersionStatus) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -15,7 +15,7 @@ from urllib3.util import Retry
 
 from client.answers import Prediction, read_status
 from client.errors import ClientError, DeadlineExceeded, InvalidAnswer, Refused
-from client.questions import Classify, Metadata, ModelSpec, Predict, Question
+from client.questions import Classify, Metadata, ModelSpec, Predict, Question, Status
 from client.transport import Endpoint, connection_failed, deadline_exceeded, decoding_answer, encoding_request
 from wire import columns_json, examples_json
 from wire.dtypes import DType
@@ -38,6 +38,8 @@ _CODES = {
     504: Code.DEADLINE_EXCEEDED,
 }
 
+_VERBS = {Predict: ":predict", Classify: ":classify", Metadata: "/metadata", Status: ""}
+
 # As over gRPC: what met no server, or one that is away, is asked again, three times at most; nothing else is.
 _RETRIES = Retry(
     connect=3, status=3, total=None, read=False, other=False, redirect=False,
@@ -47,66 +49,71 @@ _RETRIES = Retry(
 
 
 class RestTransport:
-    """One session with one server; `timeout_s` limits connecting, and each wait for more of an answer."""
+    """One session with one server; `timeout_s` limits connecting, and each wait for more of an answer.
 
-    def __init__(self, endpoint: Endpoint, *, timeout_s: float) -> None:
+    With `for_load` nothing is tried again.
+    """
+
+    def __init__(self, endpoint: Endpoint, *, timeout_s: float, for_load: bool = False) -> None:
         self._endpoint = endpoint
         self._timeout_s = timeout_s
         self._session = requests.Session()
         self._session.trust_env = not endpoint.is_loopback
-        self._session.mount("http://", HTTPAdapter(max_retries=_RETRIES))
+        self._session.mount("http://", HTTPAdapter(max_retries=0 if for_load else _RETRIES))
 
     def ask(self, question: Question) -> Any:
         """Put a question; see `Transport.ask`."""
-        url = f"http://{self._endpoint.address}/v1/models/{_path(question.spec)}"
+        return self.decode(question, self.prepare(question)())
+
+    def prepare(self, question: Question) -> Callable[[], bytes]:
+        """Write a question; see `Transport.prepare`."""
+        url = self._url(question)
         if isinstance(question, Predict):
-            return self._predict(url, question)
+            with encoding_request():
+                body = columns_json.encode_request(question.inputs, question.signature)
+            return self._exchange("POST", url, body)
         if isinstance(question, Classify):
             with encoding_request():
                 body = examples_json.encode_request(question.examples, question.signature)
-            answer = self._exchange("POST", f"{url}:classify", body)
+            return self._exchange("POST", url, body)
+        return self._exchange("GET", url)
+
+    def decode(self, question: Question, content: bytes) -> Any:
+        """Read an answer; see `Transport.decode`."""
+        if isinstance(question, Predict):
+            return _prediction(question, content)
+        if isinstance(question, Classify):
             with decoding_answer():
-                return examples_json.decode_answer(answer)
-        if isinstance(question, Metadata):
-            return self._get(f"{url}/metadata")
-        return read_status(self._get(url))
+                return examples_json.decode_answer(content)
+        document = _document(content)
+        if document is None:
+            raise InvalidAnswer(f"{self._url(question)} answered {len(content)} bytes that are no JSON object")
+        return document if isinstance(question, Metadata) else read_status(document)
 
     def close(self) -> None:
         """Close the session's connections."""
         self._session.close()
 
-    def _predict(self, url: str, question: Predict) -> Prediction:
-        """Run a signature by `:predict`; the API has no filter, so outputs are dropped here."""
-        with encoding_request():
-            body = columns_json.encode_request(question.inputs, question.signature)
-        answer = self._exchange("POST", f"{url}:predict", body)
-        with decoding_answer():
-            outputs = columns_json.decode_answer(answer, _output_dtypes(question))
-        return Prediction(
-            arrays={alias: outputs[alias] for alias in _checked(question.output_filter, outputs)},
-            model=question.spec.name,
-            version=question.spec.version,
-            signature=question.signature,
-        )
+    def _url(self, question: Question) -> str:
+        return f"http://{self._endpoint.address}/v1/models/{_path(question.spec)}{_VERBS[type(question)]}"
 
-    def _get(self, url: str) -> dict[str, Any]:
-        content = self._exchange("GET", url)
-        document = _document(content)
-        if document is None:
-            raise InvalidAnswer(f"{url} answered {len(content)} bytes that are no JSON object")
-        return document
-
-    def _exchange(self, method: str, url: str, body: bytes | None = None) -> bytes:
+    def _exchange(self, method: str, url: str, body: bytes | None = None) -> Callable[[], bytes]:
         headers = {} if body is None else {"Content-Type": "application/json"}
         try:
-            response = self._session.request(
-                method, url, data=body, headers=headers, timeout=self._timeout_s, allow_redirects=False
-            )
+            request = self._session.prepare_request(requests.Request(method, url, data=body, headers=headers))
         except requests.RequestException as exc:
             raise self._translate(exc) from exc
-        if response.status_code != requests.codes.ok:
-            raise _refusal(response)
-        return response.content
+
+        def exchange() -> bytes:
+            try:
+                response = self._session.send(request, timeout=self._timeout_s, allow_redirects=False)
+            except requests.RequestException as exc:
+                raise self._translate(exc) from exc
+            if response.status_code != requests.codes.ok:
+                raise _refusal(response)
+            return response.content
+
+        return exchange
 
     def _translate(self, exc: requests.RequestException) -> ClientError:
         # A wait for the rest of a body that ran out is handed on as a ConnectionError.
@@ -116,6 +123,18 @@ class RestTransport:
         if isinstance(exc, (requests.ConnectionError, requests.exceptions.InvalidURL)):
             return connection_failed([self._endpoint])
         return InvalidAnswer(f"{self._endpoint.address} gave no HTTP answer that can be read: {exc}")
+
+
+def _prediction(question: Predict, content: bytes) -> Prediction:
+    """What `:predict` answered; the API has no filter, so outputs are dropped here."""
+    with decoding_answer():
+        outputs = columns_json.decode_answer(content, _output_dtypes(question))
+    return Prediction(
+        arrays={alias: outputs[alias] for alias in _checked(question.output_filter, outputs)},
+        model=question.spec.name,
+        version=question.spec.version,
+        signature=question.signature,
+    )
 
 
 def _path(spec: ModelSpec) -> str:

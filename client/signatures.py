@@ -110,7 +110,7 @@ class Signatures:
             Refused: FAILED_PRECONDITION, as servers have it, where there is none.
         """
         if name not in self.by_name:
-            names = ", ".join(f'"{known}"' for known in sorted(self.by_name)) or "none"
+            names = ", ".join(f'"{known}"' for known in sorted(self.by_name) if not known.startswith("__")) or "none"
             raise Refused(Code.FAILED_PRECONDITION, f'signature "{name}" not found in {self.title}; it has {names}')
         return self.by_name[name]
 

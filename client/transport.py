@@ -7,7 +7,7 @@ Must not know gRPC, HTTP, or how a tensor is spelled: that is for the siblings `
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -47,7 +47,8 @@ class Endpoint:
             target = f"[{target}]"
         match = _TARGET.fullmatch(target)
         if match is None or not _is_name(match["host"] or ""):
-            raise ValueError(f'target "{target}" is no address; it is HOST or HOST:PORT, without http:// and path')
+            shown = re.sub(r"(?<=//).*@", "…@", target)  # there may be a password in it
+            raise ValueError(f'target "{shown}" is no address; it is HOST or HOST:PORT, without http:// and path')
         return cls(match["ipv6"] or match["host"], int(match["port"] or port), protocol)
 
     @property
@@ -72,6 +73,16 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """Give the connection back."""
+
+
+class PreparedTransport(Transport, Protocol):
+    """One that can put the same question again and again without writing it again, as load does."""
+
+    def prepare(self, question: Question) -> Callable[[], bytes]:
+        """Write a question once; each call of what is returned puts it, and gives the answer as it came."""
+
+    def decode(self, question: Question, content: bytes) -> Any:
+        """Read the answer that came to a question."""
 
 
 def _is_name(host: str) -> bool:

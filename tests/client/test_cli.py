@@ -197,12 +197,12 @@ def test_no_server_is_exit_3(
         pytest.param(["-m", "", "status"], "the name of a model, and a label, cannot be empty", id="empty model"),
         pytest.param(
             ["--json", "status"],
-            '--json was given before "status", which asks about no image',
+            '--json was given before "status", which takes none there',
             id="json before a subcommand",
         ),
         pytest.param(
             ["--top-k", "1", "metadata"],
-            '--top-k was given before "metadata", which asks about no image',
+            '--top-k was given before "metadata", which takes none there',
             id="top-k before a subcommand",
         ),
         pytest.param(["horse.jpg"], "No such command 'horse.jpg'.", id="image without -i"),
@@ -210,6 +210,13 @@ def test_no_server_is_exit_3(
 )
 def test_wrong_usage_is_one_line_and_exit_2(run: Run, arguments: list[str], error: str) -> None:
     assert Outcome(2, "", error + "\n") == run(*arguments)
+
+
+def test_a_file_or_folder_without_an_option_is_told_how_to_be_asked_about(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "horse.jpg").touch()
+    for given, advice in ((tmp_path / "horse.jpg", "-i {}"), (tmp_path, "classify {} --out FILE")):
+        error = f"{given} is no command; to ask what it shows: {advice.format(given)}\n"
+        assert Outcome(2, "", error) == run(str(given))
 
 
 def test_a_missing_file_among_others_is_found_before_anything_is_asked(
@@ -261,7 +268,9 @@ def test_the_environment_counts_below_the_command_line(
     assert expected[len(command)] == (outcome.code, outcome.err)
 
 
-@pytest.mark.parametrize("command", [[], ["status"], ["metadata"]], ids=["ask", "status", "metadata"])
+@pytest.mark.parametrize(
+    "command", [[], ["status"], ["metadata"], ["bench"]], ids=["ask", "status", "metadata", "bench"]
+)
 def test_help_shows_defaults_and_environment(run: Run, command: list[str]) -> None:
     shown = " ".join(run(*command, "--help").out.split())
     assert "[env var: BAKERY_CLIENT_TIMEOUT_SECOND; default: 30.0; 0<x<=86400]" in shown

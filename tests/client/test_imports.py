@@ -9,14 +9,18 @@ from typing import Any
 import pytest
 
 HEAVY = (
+    "aio_pika",
     "google.protobuf",
     "grpc",
     "keras",
     "ml_dtypes",
     "numpy",
+    "pyarrow",
     "requests",
+    "tenacity",
     "tensorflow",
     "tensorflow_serving",
+    "tqdm",
 )
 
 ASK = """
@@ -48,8 +52,8 @@ def run(program: str, **values: object) -> list[str]:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["status", "--help"], [], ["--port", "x"], ["-i", "missing.jpg"]],
-    ids=["help", "subcommand's help", "nothing to do", "wrong option", "missing file"],
+    [["--help"], ["bench", "--help"], ["classify", "--help"], [], ["--port", "x"], ["-i", "missing.jpg"]],
+    ids=["help", "subcommand's help", "job's help", "nothing to do", "wrong option", "missing file"],
 )
 def test_what_needs_no_server_imports_nothing_heavy(arguments: list[str]) -> None:
     code = "0" if "--help" in arguments else "2"

@@ -1,0 +1,125 @@
+"""The networks that all contestants serve, each in one folder, and the SavedModels that are made of them.
+
+    python -m benchmarks.networks NAME FOLDER
+
+Weights are the same for everybody: contestants read `network.keras`, and what we bake comes from the same source.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+KERAS_FILE = "network.keras"
+WEIGHTS_FILE = "network.weights.h5"
+DESCRIPTION_FILE = "network.json"
+
+
+@dataclass(frozen=True)
+class Description:
+    """What serving a network takes beside its weights.
+
+    Attributes:
+        size: height and width of its input, in pixels.
+        mean: it sees (pixel - mean) / std, of pixels 0..255, RGB.
+        std: see `mean`.
+        labels: class names in the order of class ids.
+        is_trained: whether its answers mean something.
+    """
+
+    size: int
+    mean: float
+    std: float
+    labels: list[str]
+    is_trained: bool
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A network that can be measured.
+
+    Attributes:
+        build: gives the Keras network; imports TensorFlow.
+        description: with no labels yet.
+        bake: options of `exporter bake`, with the folder's weights as {weights}.
+    """
+
+    build: Callable[[], Any]
+    description: Description
+    bake: tuple[str, ...]
+
+
+def _lite0() -> Any:
+    from exporter.sources import efficientnet_lite
+
+    return efficientnet_lite.load(0)
+
+
+def _inception() -> Any:
+    import keras
+
+    keras.utils.set_random_seed(0)
+    return keras.applications.InceptionV3(weights=None)
+
+
+CHOICES = {
+    "efficientnet-lite0": Choice(
+        _lite0, Description(224, 127.0, 128.0, [], is_trained=True), ("--model", "efficientnet-lite0")
+    ),
+    "inception-v3": Choice(
+        _inception,
+        Description(299, 127.5, 127.5, [], is_trained=False),
+        ("--model", "keras:InceptionV3", "--weights", "{weights}"),
+    ),
+}
+
+
+def read_description(folder: Path) -> Description:
+    """The description in a network's folder."""
+    return Description(**json.loads((folder / DESCRIPTION_FILE).read_text()))
+
+
+def write(name: str, folder: Path) -> None:
+    """Write a network's folder."""
+    from exporter.labels import read_labels
+
+    network = CHOICES[name].build()
+    folder.mkdir(parents=True, exist_ok=True)
+    network.save(folder / KERAS_FILE)
+    network.save_weights(folder / WEIGHTS_FILE)
+    values = asdict(CHOICES[name].description) | {"labels": read_labels("imagenet")}
+    (folder / DESCRIPTION_FILE).write_text(json.dumps(values))
+
+
+def prepare(name: str, folder: Path) -> None:
+    """Write a network's folder in a process of its own, unless it is there."""
+    if not (folder / DESCRIPTION_FILE).is_file():
+        _run("-m", "benchmarks.networks", name, str(folder))
+
+
+def export_baseline(folder: Path, base_path: Path) -> None:
+    """Make version 1 of the baseline."""
+    base_path.mkdir(parents=True)
+    _run("-m", "benchmarks.baseline", str(folder), str(base_path / "1"))
+
+
+def bake(name: str, folder: Path, base_path: Path, *, decode: str) -> None:
+    """Make version 1 of ours, as a user would; `decode` is `fast` or `exact`."""
+    options = [option.format(weights=folder / WEIGHTS_FILE) for option in CHOICES[name].bake]
+    where = ["--out", str(base_path.parent), "--name", base_path.name, "--decode", decode]
+    _run("-m", "exporter", "bake", *options, *where)
+
+
+def _run(*arguments: str) -> None:
+    ended = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False)
+    if ended.returncode:
+        raise SystemExit(f"python {' '.join(arguments)} failed:\n{ended.stderr}")
+
+
+if __name__ == "__main__":
+    write(sys.argv[1], Path(sys.argv[2]))

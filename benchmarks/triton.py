@@ -1,0 +1,53 @@
+"""How a tritonserver is started that came in the wheel of pytriton, without a container."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+PEERS = Path(__file__).parent / "peers"
+_PYTHON = "3.11"  # of the environment; its own must be the system's, as the stub links that one's library
+
+
+def command(environment: Path, folder: Path, *, http_port: int, free_ports: tuple[int, int]) -> list[str]:
+    """Write a model repository and what else it needs into `folder`; the command that serves it.
+
+    Args:
+        environment: the virtual environment with the wheel.
+        folder: to be made.
+        http_port: of the loopback address.
+        free_ports: for gRPC and metrics.
+    """
+    home = _site_packages(environment) / "pytriton" / "tritonserver"
+    backends, repository = folder / "backends", folder / "repository"
+    shutil.copytree(home / "backends", backends)
+    shutil.copy(home / "python_backend_stubs" / _PYTHON / "triton_python_backend_stub", backends / "python")
+    version = repository / "classifier" / "1"
+    version.mkdir(parents=True)
+    shutil.copy(PEERS / "triton_model.py", version / "model.py")
+    shutil.copy(PEERS / "triton.pbtxt", repository / "classifier" / "config.pbtxt")
+    addresses = zip(("http", "grpc", "metrics"), (http_port, *free_ports), strict=True)
+    return [
+        str(home / "bin" / "tritonserver"),
+        f"--model-repository={repository}",
+        f"--backend-directory={backends}",
+        *(flag for name, port in addresses for flag in (f"--{name}-address=127.0.0.1", f"--{name}-port={port}")),
+        "--allow-gpu-metrics=false",
+        "--exit-timeout-secs=3",
+    ]
+
+
+def variables(environment: Path) -> Mapping[str, str]:
+    """Environment variables of that command: the stub takes the first Python on the PATH, and no PYTHONPATH."""
+    libraries = _site_packages(environment) / "nvidia_pytriton.libs"
+    return {
+        "LD_LIBRARY_PATH": str(libraries),
+        "PATH": f"{environment / 'bin'}:{os.environ['PATH']}",
+        "BENCH_PEERS": str(PEERS),
+    }
+
+
+def _site_packages(environment: Path) -> Path:
+    return environment / "lib" / f"python{_PYTHON}" / "site-packages"

@@ -1,0 +1,119 @@
+"""`python -m client bench` against a real server with tiny models."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import model_makers
+import numpy as np
+import pytest
+from server_process import ServerProcess
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+CONFIG = """
+model_config_list {{
+  config {{ name: "labels" base_path: "{root}/labels" model_platform: "tensorflow" }}
+  config {{ name: "half" base_path: "{root}/half" model_platform: "tensorflow" }}
+  config {{ name: "counting" base_path: "{root}/counting" model_platform: "tensorflow" }}
+}}
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    root = tmp_path_factory.mktemp("models")
+    model_makers.labelling(root / "labels")
+    model_makers.half_plus_two_tf2(root / "half")
+    model_makers.counting(root / "counting")
+    config = root / "models.config"
+    config.write_text(CONFIG.format(root=root))
+    with ServerProcess(f"--model_config_file={config}", log=root / "log") as running:
+        yield running
+
+
+@pytest.fixture
+def bench(server: ServerProcess, tmp_path: Path) -> Run:
+    (tmp_path / "horse.jpg").write_bytes(b"horse")
+    (tmp_path / "cow.jpg").write_bytes(b"cow")
+    np.save(tmp_path / "x.npy", np.float32([1, 2]))
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        ports = ("--port", str(server.port), "--rest_api_port", str(server.rest_api_port))
+        command = [sys.executable, "-m", "client", "bench", *ports, *arguments]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+
+    return run
+
+
+@pytest.mark.parametrize("transport", ["GRPC", "REST"])
+def test_images_are_sent_in_turn_and_what_came_of_it_is_json(bench: Run, transport: str) -> None:
+    ended = bench(
+        "-f", transport, "-m", "labels", "-i", "horse.jpg", "-i", "cow.jpg", "--batch", "3",
+        "--expect", "sorrel", "--expect", "ox", "--requests", "30", "--callers", "1", "--callers", "4", "--json",
+    )  # fmt: skip
+    assert (0, "") == (ended.returncode, ended.stderr)
+    rows = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert [(1, 30, 30, {}), (4, 30, 30, {})] == [
+        (row["callers"], row["requests"], row["answered"], row["errors"]) for row in rows
+    ]
+    for row in rows:
+        assert row["requests_per_s"] * 3 == pytest.approx(row["images_per_s"])
+        assert 0 < row["p50_ms"] <= row["p90_ms"] <= row["p99_ms"] <= row["max_ms"]
+
+
+def test_arrays_are_sent_at_a_rate_and_drawn(bench: Run, tmp_path: Path) -> None:
+    (tmp_path / "y.json").write_text('{"output_0": [2.5, 3]}')
+    ended = bench(
+        "-m", "half", "--input", "x=x.npy", "--expect", "y.json", "--rate", "50", "--requests", "25", "--plot", "p.svg"
+    )
+    assert 0 == ended.returncode
+    assert ended.stderr.endswith("p.svg\n")
+    head, row = ended.stdout.splitlines()
+    assert ["callers", "rate/s", "requests", "requests/s", "p50"] == head.split()[:5]
+    assert ["8", "50.0", "25"] == row.split()[:3]
+    assert "<svg" in (tmp_path / "p.svg").read_text()
+
+
+@pytest.mark.parametrize("transport", ["GRPC", "REST"])
+def test_an_answer_that_is_not_the_first_is_wrong(bench: Run, transport: str) -> None:
+    """Each run of the model gives another number."""
+    ended = bench("-f", transport, "-m", "counting", "--input", "x=x.npy", "--requests", "10", "--callers", "2")
+    assert 1 == ended.returncode
+    assert ended.stdout.splitlines()[1].endswith("10 wrong answer")
+    assert re.fullmatch(r'wrong answer: "runs" is np\.int32\(\d+\) at \[\], it was np\.int32\(\d+\)\n', ended.stderr)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["-m", "labels", "-i", "horse.jpg", "--expect", "ox"], 1, 'image 0 is "sorrel"; expected was "ox"'),
+        (["-m", "half", "-i", "horse.jpg"], 1, "INVALID_ARGUMENT: .* takes x: float32"),
+        (["-m", "labels", "-i", "horse.jpg", "--port", "1"], 3, "cannot connect to 127.0.0.1:1 over gRPC"),
+        ([], 2, "give what to send: either images with -i or arrays with --input"),
+        (["-i", "horse.jpg", "--expect", "a", "--expect", "b"], 2, "--expect was given 2 times; once for all"),
+        (["-f", "AMQP", "-i", "horse.jpg"], 2, "--format AMQP was given; bench asks over GRPC or REST"),
+        (["-i", "horse.jpg", "--plot", "p.doc"], 2, r'p\.doc ends with "\.doc"; a plot ends with one of \.'),
+        (["-i", "horse.jpg", "--plot", "nowhere/p.svg"], 2, "there is no folder nowhere for the plot"),
+    ],
+    ids=["wrong", "refused", "no server", "nothing to send", "labels", "by message", "kind of plot", "folder of plot"],
+)
+def test_what_cannot_be_measured_is_one_line(bench: Run, arguments: list[str], code: int, said: str) -> None:
+    ended = bench(*arguments)
+    assert (code, "") == (ended.returncode, ended.stdout)
+    assert re.match(said, ended.stderr)
+    assert 1 == ended.stderr.count("\n")
+
+
+def test_without_matplotlib_a_plot_is_refused_with_the_extras_name(tmp_path: Path) -> None:
+    (tmp_path / "horse.jpg").write_bytes(b"horse")
+    hidden = "import sys; sys.modules['matplotlib'] = None; from client.cli import main; main(sys.argv[1:])"
+    command = [sys.executable, "-c", hidden, "bench", "-i", "horse.jpg", "--plot", "p.svg"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert 2 == ended.returncode
+    assert 'install the extra: pip install "savedmodel-bakery[plot]"' in ended.stderr

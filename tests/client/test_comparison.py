@@ -1,0 +1,44 @@
+"""Which answers agree with those expected."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from client.comparison import compare
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "atol"),
+    [
+        pytest.param(np.float32([1, NAN, np.inf]), np.float32([1.25, NAN, np.inf]), 0.5, id="float32"),
+        pytest.param(np.complex64([1 + 1j]), np.complex64([1 + 1.25j]), 0.5, id="complex64"),
+        pytest.param(np.array([1], ml_dtypes.bfloat16), np.array([1.25], ml_dtypes.bfloat16), 0.5, id="bfloat16"),
+        pytest.param(np.float64([NAN, 2]), np.float64([NAN, 2]), 0.0, id="not a number, exactly"),
+        pytest.param(np.array([b"a", b""], object), np.array([b"a", b""], object), 0.0, id="strings"),
+        pytest.param(np.zeros([0, 3], np.float32), np.zeros([0, 3], np.float32), 0.5, id="nothing"),
+    ],
+)
+def test_answers_that_agree(wanted: np.ndarray, found: np.ndarray, atol: float) -> None:
+    assert [] == compare({"y": wanted}, {"y": found}, lambda _: atol)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "atol", "text"),
+    [
+        pytest.param(np.float32([1]), np.float32([2]), 0.5, '"y" differs by 1; allowed is 0.5', id="too far"),
+        pytest.param(np.float32([NAN]), np.float32([2]), 0.5, '"y" differs by inf; allowed is 0.5', id="a number"),
+        pytest.param(np.float32([2]), np.float32([np.inf]), 0.5, '"y" differs by inf; allowed is 0.5', id="infinite"),
+        pytest.param(np.complex64([1j]), np.complex64([2j]), 0.5, '"y" differs by 1; allowed is 0.5', id="complex64"),
+        pytest.param(
+            np.int32([1, 2]), np.int32([1, 3]), 0.0, '"y" is np.int32(3) at [1], it was np.int32(2)', id="int"
+        ),
+        pytest.param(np.float32([1]), np.float64([1]), 0.5, '"y" is float64, it was float32', id="type"),
+        pytest.param(np.float32([1]), np.float32([1, 1]), 0.5, '"y" has shape [2], it had [1]', id="shape"),
+    ],
+)
+def test_answers_that_differ(wanted: np.ndarray, found: np.ndarray, atol: float, text: str) -> None:
+    assert [text] == compare({"y": wanted}, {"y": found}, lambda _: atol)
