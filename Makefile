@@ -8,15 +8,20 @@ PORT ?= 8500
 REST_API_PORT ?= 8501
 
 # One lock for every Python that is supported, with the hash of each file; no registry is named in it.
-DEMO_EXTRAS := --extra export --extra serve --extra demo
+DEMO_EXTRAS := --extra export --extra serve --extra amqp --extra demo
 CPU_ONLY := --override requirements/cpu-overrides.in pyproject.toml requirements/cpu.in
 LOCK_OPTIONS := --quiet --upgrade --universal --python-version 3.10 --generate-hashes --no-emit-index-url \
 	--no-annotate --no-header
 
-# What the system tests need beyond Python.
-SYSTEM_PACKAGES := buildah debootstrap
+BENCH := .cache/bench
+BENCH_OPTIONS ?=
+# Triton's wheel holds no Python: it takes this one's library.
+TRITON_PYTHON ?= /usr/bin/python3.11
 
-.PHONY: help install demo bake serve check test fuzz bench system-deps test-system image-test clean lock
+# What the system tests need beyond Python.
+SYSTEM_PACKAGES := buildah debootstrap rabbitmq-server
+
+.PHONY: help install demo bake serve check test fuzz bench bench-peers bench-amqp system-deps test-system image-test clean lock
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,11 +47,18 @@ check: $(VENV)/.installed-dev ## Lint, types, import rules, shell scripts and Do
 	$(BIN)/hadolint Dockerfile
 
 test: $(VENV)/.installed-dev ## All tests that need Python alone.
-	$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile
+	$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 
-bench: $(VENV)/.installed ## Latency and throughput of tiny requests; what arrays cost as raw bytes, base64 and numbers.
-	$(BIN)/python benchmarks/tiny.py
-	$(BIN)/python benchmarks/arrays.py
+bench: $(VENV)/.installed-dev ## Ways of serving one network; tiny requests; arrays. BENCH_OPTIONS choose: make bench BENCH_OPTIONS=--help.
+	$(BIN)/python -m benchmarks $(BENCH_OPTIONS)
+	test -n "$(BENCH_OPTIONS)" || { $(BIN)/python -m benchmarks.tiny && $(BIN)/python -m benchmarks.arrays && $(BIN)/python -m benchmarks.large; }
+
+bench-peers: ## Make the environments of what bench compares with; bench goes on without those that can't be made.
+	@$(MAKE) --no-print-directory $(BENCH)/web/.installed || echo "FastAPI and LitServe are left out"
+	@$(MAKE) --no-print-directory $(BENCH)/triton/.installed || echo "Triton is left out"
+
+bench-amqp: $(VENV)/.installed-dev ## Latency and throughput of questions by message, against gRPC; needs RabbitMQ.
+	$(BIN)/python -m benchmarks.amqp
 
 fuzz: $(VENV)/.installed-dev ## Thousands of damaged images, others each time; BAKERY_FUZZ_INPUTS and BAKERY_FUZZ_SEED choose.
 	BAKERY_FUZZ_INPUTS=$${BAKERY_FUZZ_INPUTS:-6000} BAKERY_FUZZ_SEED=$${BAKERY_FUZZ_SEED:-$$(date +%s)} \
@@ -54,7 +66,10 @@ fuzz: $(VENV)/.installed-dev ## Thousands of damaged images, others each time; B
 
 system-deps: ## Install the Debian packages that test-system needs, as root.
 	apt-get update --quiet
-	DEBIAN_FRONTEND=noninteractive apt-get install --quiet --yes --no-install-recommends $(SYSTEM_PACKAGES)
+	@# RabbitMQ's package starts a service; the tests, which have brokers of their own, want none.
+	rabbitmq=$$(dpkg-query --show --showformat='$${db:Status-Status}' rabbitmq-server 2>/dev/null); \
+	DEBIAN_FRONTEND=noninteractive apt-get install --quiet --yes --no-install-recommends $(SYSTEM_PACKAGES) || exit; \
+	if [ "$$rabbitmq" != installed ]; then invoke-rc.d rabbitmq-server stop; update-rc.d rabbitmq-server disable; fi
 
 test-system: $(VENV)/.installed-dev ## All tests that need Debian packages or much memory, as root.
 	$(BIN)/python -m pytest -m system
@@ -63,14 +78,14 @@ image-test: $(VENV)/.installed-dev ## Of these, build both images and run them.
 	$(BIN)/python -m pytest -m system tests/system/test_images.py
 
 clean: ## Remove what make has made, published models excepted.
-	rm -rf $(VENV) .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 
 lock: ## Refresh the locked dependencies.
 	$(PYTHON) -m venv .cache/uv
 	.cache/uv/bin/python -m pip install --quiet uv
 	.cache/uv/bin/uv pip compile $(LOCK_OPTIONS) $(DEMO_EXTRAS) --output-file requirements/demo.lock pyproject.toml
 	.cache/uv/bin/uv pip compile $(LOCK_OPTIONS) $(DEMO_EXTRAS) --extra dev --output-file requirements/dev.lock pyproject.toml
-	.cache/uv/bin/uv pip compile $(LOCK_OPTIONS) --extra serve --output-file requirements/embedded.lock $(CPU_ONLY)
+	.cache/uv/bin/uv pip compile $(LOCK_OPTIONS) --extra serve --extra amqp --output-file requirements/embedded.lock $(CPU_ONLY)
 	.cache/uv/bin/uv pip compile $(LOCK_OPTIONS) $(DEMO_EXTRAS) --output-file requirements/builder.lock $(CPU_ONLY)
 
 $(VENV)/.installed: requirements/demo.lock pyproject.toml
@@ -83,4 +98,14 @@ $(VENV)/.installed: requirements/demo.lock pyproject.toml
 $(VENV)/.installed-dev: requirements/dev.lock $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements/dev.lock
 	$(BIN)/python -m pip install --quiet --no-deps foolbox==3.3.4
+	@touch $@
+
+$(BENCH)/web/.installed: benchmarks/requirements-web.txt
+	$(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install --quiet --requirement $<
+	@touch $@
+
+$(BENCH)/triton/.installed: benchmarks/requirements-triton.txt
+	$(TRITON_PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install --quiet --requirement $<
 	@touch $@

@@ -13,6 +13,15 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 CLONE = Path(__file__).parent.parent
 
+LONGEST_FIRST = ("test_readme.py", "test_parity.py", "test_bake.py", "test_sources.py", "test_start.py")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that take minutes go first, or one of them would run at the end while all other cores wait for it."""
+    places = {name: place for place, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: places.get(item.path.name, len(places)))
+
 
 @pytest.fixture(scope="session")
 def clone() -> Path:

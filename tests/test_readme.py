@@ -10,6 +10,7 @@ from pathlib import Path
 
 import flowers
 import pytest
+from readme import MARK, blocks, commands, matches, needs_rabbitmq, run
 from server_process import free_port
 
 # What this test doesn't run: it does so itself, is part of it, or another test does.
@@ -18,34 +19,12 @@ NOT_RUN = {
     "make test": "runs this test",
     ". .venv/bin/activate": "the test's own environment is used",
     "docker": "run by tests/system/test_images.py",
+    "python -m serving batch": "run by tests/system/test_batch.py",
 }
-MARK = "=== command"
-
-
-def blocks(readme: str, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
-
-
-def commands(readme: str) -> list[tuple[str, str]]:
-    """Commands and what the README shows under each."""
-    found = []
-    for block in blocks(readme, "console"):
-        if block.startswith("$ make demo\n"):
-            found.append(("make demo", block.partition("\n")[2]))
-            continue
-        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            command, _, shown = part.partition("\n")
-            found.append((command, shown))
-    return found
 
 
 def is_run_elsewhere(command: str) -> bool:
-    return command in NOT_RUN or command.split()[0] in NOT_RUN
-
-
-def matches(shown: str, printed: str) -> bool:
-    pattern = "".join(".*?" if piece == "…" else re.escape(piece) for piece in re.split("(…)", shown))
-    return re.fullmatch(pattern, printed, re.DOTALL) is not None
+    return any(f"{command} ".startswith(f"{not_run} ") for not_run in NOT_RUN)
 
 
 @pytest.fixture
@@ -57,12 +36,13 @@ def workspace(clone: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_every_command_prints_what_the_readme_shows(clone: Path, workspace: Path) -> None:
     ports = {"8500": str(free_port()), "8501": str(free_port())}
     readme = re.sub("8500|8501", lambda port: ports[port[0]], (clone / "README.md").read_text())
     python = blocks(readme, "python")
-    asked = commands(readme)
+    # Those that need a broker are run by tests/system/test_amqp_readme.py.
+    asked = commands([block for block in blocks(readme, "console") if not needs_rabbitmq(block)])
     script = []
     for number, (command, _) in enumerate(asked):
         script.append(f"echo '{MARK} {number}'")
@@ -81,25 +61,21 @@ def test_every_command_prints_what_the_readme_shows(clone: Path, workspace: Path
     }
     # Client() in the README's Python uses the default ports.
     script = [line.replace("Client(", f"Client(port={ports['8500']}, ") for line in script]
-    ended = subprocess.run(
-        ["bash", "-c", "exec 2>&1\n" + "\n".join(script)],
-        cwd=workspace, env=environment, stdout=subprocess.PIPE, text=True, timeout=500, check=False,
-    )  # fmt: skip
-    printed = dict(re.findall(rf"^{MARK} (\w+)\n(.*?)(?=^{MARK}|\Z)", ended.stdout, re.MULTILINE | re.DOTALL))
+    printed = run(script, folder=workspace, environment=environment)
     assert "".join(blocks(readme, "text")) == printed["python"]
     for number, (command, shown) in enumerate(asked):
         if not is_run_elsewhere(command) and not command.endswith("&"):
             assert matches(shown, printed[str(number)]), f"$ {command}\n{printed[str(number)]}"
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_make_demo_prints_what_the_readme_shows(clone: Path) -> None:
     """In this very clone: the second run reuses what the first has made."""
-    shown = dict(commands((clone / "README.md").read_text()))["make demo"]
+    shown = dict(commands(blocks((clone / "README.md").read_text(), "console")))["make demo"]
     asked = re.findall(r"^\$ .*", shown, re.MULTILINE)[1:3]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
     ended = subprocess.run(
-        ["make", "demo"], cwd=clone, env=environment, capture_output=True, text=True, timeout=500, check=True
+        ["make", "demo"], cwd=clone, env=environment, capture_output=True, text=True, timeout=800, check=True
     )
     for command in asked:
         command = re.sub(r"\d{4,5}", r"\\d+", re.escape(command))

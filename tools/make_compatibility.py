@@ -27,6 +27,11 @@ FLAG_NOTES = {
     "num_load_threads": "without effect: every load has a thread of its own",
     "num_unload_threads": "without effect: every unload has a thread of its own",
     "num_tflite_pools": "same: interpreters of a model; the default is one a CPU",
+    **dict.fromkeys(
+        ("xla_cpu_compilation_enabled", "xla_gpu_compilation_enabled"),
+        "without effect: functions made for XLA are compiled in any case; the real server wants the flag for them",
+    ),
+    "tensorflow_session_config_file": "same, but graphs are optimised in one round and not by way of MLIR",
     "ssl_config_file": "same, but a bad file ends the start with a message rather than abort it",
     "version": "same lines, with this project's version",
 }
@@ -53,6 +58,8 @@ URLS = {
 }
 
 BEHAVIOUR = {
+    "callers who give up": "what still waits for a thread is not computed, over gRPC and REST; what runs is finished, "
+    "or stopped at its deadline",
     "SIGTERM, SIGINT": "requests in flight are answered, for up to 25 seconds, and the exit status is 0",
     "address": "`--bind_address`, 0.0.0.0 unless given; REST listens there too rather than on every IPv6 address",
     "batches": "calls of other element types or ranks are run apart rather than fail together or crash; a call "

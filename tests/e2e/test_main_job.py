@@ -173,6 +173,15 @@ def test_a_bad_row_fails_alone_in_top_k_and_is_named_in_serving_default(server: 
     assert "image 1 is empty: no bytes were sent" in answer.json()["error"]
 
 
+def test_a_folder_of_photos_becomes_rows(server: ServerProcess, clone: Path, tmp_path: Path) -> None:
+    ended = ask(server, "classify", clone / "examples", "--out", tmp_path / "rows.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert (4, {"chelsea.png": 282, "coffee.png": 967, "rocket.jpg": 657}) == (
+        ended.returncode,
+        {Path(row["image"]).name: row["top"][0]["class_id"] for row in rows if row["ok"]},
+    )
+
+
 def test_lite0_loads_with_tensorflows_own_loader_too(lite0: Path, coffee: Path) -> None:
     loaded = tf.saved_model.load(str(lite0 / "1"))
     found = loaded.signatures["serving_default"](image=tf.constant([coffee.read_bytes()]))

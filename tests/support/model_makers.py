@@ -129,6 +129,48 @@ def counting(base_path: Path, version: int = 1) -> Path:
     return path
 
 
+def labelling(base_path: Path, version: int = 1) -> Path:
+    """A version that labels images as a baked one does: `horse` is a sorrel, all else an ox."""
+
+    class Labelling(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="image")])
+        def serve(self, image: tf.Tensor) -> tf.Tensor:
+            return tf.where(image == "horse", "sorrel", "ox")
+
+    module = Labelling()
+    path = base_path / str(version)
+    tf.saved_model.save(module, str(path), signatures={"serving_default": module.serve})
+    return path
+
+
+def sizing(base_path: Path, version: int = 1, steps: int = 0) -> Path:
+    """A version whose `top_k` knows of an image how many bytes it has: that is its label and class id, at score 0.5.
+
+    The second of two classes is `other`. What is empty, or begins with `bad`, is no image. It counts `steps` before it
+    answers.
+    """
+
+    class Sizing(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="image")])
+        def top_k(self, image: tf.Tensor) -> dict[str, tf.Tensor]:
+            counted = tf.while_loop(lambda i: i < steps, lambda i: [i + 1], [0], parallel_iterations=1)
+            with tf.control_dependencies(counted):
+                size = tf.strings.length(image)
+            ok = tf.logical_not(tf.strings.regex_full_match(image, "|bad.*"))
+            return {
+                "labels": tf.stack([tf.strings.as_string(size), tf.fill(tf.shape(size), "other")], axis=1),
+                "scores": tf.tile([[0.5, 0.25]], [tf.size(size), 1]),
+                "class_ids": tf.stack([size, tf.zeros_like(size)], axis=1),
+                "ok": ok,
+                "error": tf.where(ok, "", "no image"),
+            }
+
+    module = Sizing()
+    path = base_path / str(version)
+    tf.saved_model.save(module, str(path), signatures={"top_k": module.top_k})
+    return path
+
+
 def half_plus_two_tf2(base_path: Path, version: int = 1) -> Path:
     """The same sum with TensorFlow 2's means: x float [batch] → output_0."""
 
