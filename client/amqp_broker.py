@@ -94,7 +94,13 @@ class Broker:
         """
         with self.naming_errors(connecting=True):
             properties: FieldTable = {"connection_name": name}
-            return await aio_pika.connect(self.url, timeout=timeout_s, client_properties=properties)
+            connection = aio_pika.Connection(self.url, client_properties=properties)
+            try:
+                await connection.connect(timeout_s)
+            except BaseException:
+                await connection.close()  # else the garbage collector tries to, in whatever thread it runs
+                raise
+            return connection
 
     @contextmanager
     def naming_errors(self, *, connecting: bool = False) -> Iterator[None]:

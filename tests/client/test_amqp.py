@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 
+import aio_pika
 import pytest
 
 from client import Client, ConnectionFailed
@@ -30,6 +32,14 @@ def test_no_broker_is_no_connection_and_its_password_is_not_shown(closed_port: i
     command = [sys.executable, "-m", "client", "--format", "AMQP", "-t", url, "status"]
     found = subprocess.run(command, check=False, capture_output=True, text=True)
     assert (3, "", f"{caught.value}\n") == (found.returncode, found.stdout, found.stderr)
+
+
+def test_what_was_connected_in_vain_is_closed_in_the_thread_that_connects(closed_port: int) -> None:
+    with Client(f"127.0.0.1:{closed_port}", transport="amqp") as asking:
+        with pytest.raises(ConnectionFailed) as caught:
+            asking.status()
+        held = [each for each in gc.get_objects() if isinstance(each, aio_pika.Connection)]  # by its traceback
+    assert caught.tb is not None and held and all(connection.is_closed for connection in held)
 
 
 WRONG = {
