@@ -9,7 +9,7 @@ import sys
 from importlib import import_module, metadata
 from typing import NoReturn
 
-from serving import engine, flags
+from serving import engine, flags, without_keras
 from serving.text_files import TextFormatError
 from wire.status import StatusError
 
@@ -70,6 +70,7 @@ def _serve_embedded(command_line: flags.CommandLine) -> None:
         logger.warning("--%s has no effect in the embedded engine", name)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: _exit(0))  # until the server has its own way to end
+    without_keras.import_tensorflow()
     from serving import server
 
     server.serve(command_line, found)

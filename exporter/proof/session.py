@@ -12,10 +12,13 @@ import sys
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
-from wire import schema
-from wire.tensors import decode_tensor, encode_tensor
+_modules: dict[str, Any] = sys.modules
+_modules.update(keras=None, tf_keras=None)  # they can't be imported then, as TensorFlow would, which takes a second
+import tensorflow as tf  # noqa: E402
+
+from wire import schema  # noqa: E402
+from wire.tensors import decode_tensor, encode_tensor  # noqa: E402
 
 
 class Session:

@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError
 
 from client import grpc_channel
 from client.transport import Endpoint
+from serving import without_keras
 from wire import large
 from wire.schema import METHODS
 from wire.status import Code, StatusError, invalid_argument
@@ -69,7 +70,7 @@ class OwnModel:
     """
 
     def __init__(self, name: str, base_path: Path, *, timeout_s: float) -> None:
-        # TensorFlow, which a worker before another server does without.
+        without_keras.import_tensorflow()  # which a worker before another server does without
         from serving.configuration import single_model
         from serving.grpc.handlers import Handlers
         from serving.lifecycle import Lifecycle, LifecycleOptions

@@ -13,6 +13,7 @@ from client.bulk.asking import classify_photos
 from client.bulk.photos import Photo, unreadable
 from client.classification import TOP_K_SIGNATURE, encode_images, read_classifications
 from client.errors import Refused
+from serving import without_keras
 from serving.data_plane import predict
 from serving.runtimes.runtime import Tensor
 from wire import dtypes
@@ -36,7 +37,8 @@ class Classifier:
     """
 
     def __init__(self, model: str, version: int, path: str) -> None:
-        from serving.loading import LoadOptions, load  # TensorFlow, which only the actors need
+        without_keras.import_tensorflow()  # which only the actors need
+        from serving.loading import LoadOptions, load
 
         self._servable = load(model, version, Path(path), LoadOptions())
         self._signature = predict.find_signature(self._servable, TOP_K_SIGNATURE)
