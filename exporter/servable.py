@@ -6,6 +6,7 @@ image ─► read_images ─► normalise ─► network ─► probabilities �
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,9 @@ CLASSIFY_METHOD = "tensorflow/serving/classify"
 ENCODED_FEATURE = "image/encoded"
 
 _IMAGES = tf.TensorSpec([None], tf.string, name="image")
+
+# Nothing here is Python's own control flow over tensors; AutoGraph's look for it would take half of a bake.
+_function = functools.partial(tf.function, autograph=False)
 
 
 class Servable(tf.Module):
@@ -45,8 +49,8 @@ class Servable(tf.Module):
         if recipe.batch_max:
             self._network = batching.batch(self._network, variables, recipe)
         # Traced once: as part of each signature it would be five times in the file.
-        self._read_images = tf.function(
-            lambda image: isolation.read_images(image, recipe), experimental_attributes=late_functions.LATE
+        self._read_images = _function(
+            self._read_on_cpu, experimental_attributes=late_functions.LATE
         ).get_concrete_function(tf.TensorSpec([None], tf.string))
         # A Keras 3 model tracks its variables in a way that tensorflow_model_server doesn't restore; so the ones
         # that inference reads are tracked here, and optimizer state and the like stay behind.
@@ -59,7 +63,7 @@ class Servable(tf.Module):
         """How many classes the network tells apart."""
         return int(self._network.structured_outputs.shape[-1])
 
-    @tf.function(input_signature=[_IMAGES])
+    @_function(input_signature=[_IMAGES])
     def serving_default(self, image: Any) -> dict[str, Any]:
         """The label of each image, and nothing else."""
         found, ok, error = self._read_images(image)
@@ -67,7 +71,7 @@ class Servable(tf.Module):
             answer = self._answer(tf.identity(found), k=1)
         return {"output_0": answer["labels"][:, 0]}
 
-    @tf.function(input_signature=[_IMAGES])
+    @_function(input_signature=[_IMAGES])
     def top_k(self, image: Any) -> dict[str, Any]:
         """The best labels of each image with their scores; a bad image fails alone."""
         found, ok, error = self._read_images(image)
@@ -81,7 +85,7 @@ class Servable(tf.Module):
             "error": error,
         }
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="inputs")])
+    @_function(input_signature=[tf.TensorSpec([None], tf.string, name="inputs")])
     def classify(self, inputs: Any) -> dict[str, Any]:
         """The best labels of each serialized tf.Example that holds an image file."""
         features = tf.io.parse_example(inputs, {ENCODED_FEATURE: tf.io.FixedLenFeature([], tf.string)})
@@ -90,7 +94,7 @@ class Servable(tf.Module):
             answer = self._answer(tf.identity(found))
         return {"classes": answer["labels"], "scores": answer["scores"]}
 
-    @tf.function
+    @_function
     def pixels(self, pixels: Any) -> dict[str, Any]:
         """The best labels of images that are arrays already, of the network's own size."""
         batch = tf.shape(pixels)[:1]
@@ -100,13 +104,13 @@ class Servable(tf.Module):
             "error": tf.fill(batch, ""),
         }
 
-    @tf.function(input_signature=[_IMAGES])
+    @_function(input_signature=[_IMAGES])
     def preprocess(self, image: Any) -> dict[str, Any]:
         """What the network is shown of each image, before normalising."""
         found, ok, error = self._read_images(image)
         return {"pixels": found, "ok": ok, "error": error}
 
-    @tf.function(input_signature=[_IMAGES])
+    @_function(input_signature=[_IMAGES])
     def preview(self, image: Any) -> dict[str, Any]:
         """The same as a picture."""
         found, ok, error = self._read_images(image)
@@ -128,6 +132,11 @@ class Servable(tf.Module):
         }
         tf.saved_model.save(self, str(path), signatures=signatures)
         _finish(path / "saved_model.pb")
+
+    def _read_on_cpu(self, image: Any) -> Any:
+        """Where files are decoded; what could run elsewhere, as resizing, would send each image there by itself."""
+        with tf.device("CPU"):
+            return isolation.read_images(image, self._recipe)
 
     def _answer(self, found: Any, k: int | None = None) -> dict[str, Any]:
         """Labels string, scores float32 and class_ids int32, all [batch, k], best first."""

@@ -153,6 +153,16 @@ def test_what_an_image_may_need_is_made_ready_when_it_is_needed(meta_graph: Any)
     assert not any(node.attr["_lower_using_switch_merge"].b for function in late for node in function.node_def)
 
 
+def test_images_are_read_on_the_cpu_and_the_network_goes_where_the_runtime_puts_it(meta_graph: Any) -> None:
+    nodes = [node for function in meta_graph.graph_def.library.function for node in function.node_def]
+
+    def devices(op: str) -> list[str]:
+        return [node.device for node in nodes if node.op == op]
+
+    assert ["/device:CPU:*"] == devices("While")  # over images; what is in a loop runs where the loop does
+    assert [""] == devices("MatMul")
+
+
 def test_only_the_network_s_variables_are_saved(saved: Path) -> None:
     names = [name for name, _ in tf.train.list_variables(str(saved / "variables" / "variables"))]
     assert 2 == len([name for name in names if name != "_CHECKPOINTABLE_OBJECT_GRAPH"])
