@@ -31,7 +31,7 @@ def settings(cores: int) -> dict[str, Contestant]:
     threads: list[dict[str, int]] = [
         {},
         {"intra": 1},
-        {"intra": 1, "inter": 1},
+        {"intra": cores},
         {"inter": 1},
         {"inter": 2 * cores},
         {"grpc": 1},

@@ -31,6 +31,7 @@ FLAG_NOTES = {
         ("xla_cpu_compilation_enabled", "xla_gpu_compilation_enabled"),
         "without effect: functions made for XLA are compiled in any case; the real server wants the flag for them",
     ),
+    "tensorflow_intra_op_parallelism": "same, but 0 is one for two CPUs, where the real server takes one a CPU",
     "tensorflow_session_config_file": "same, but graphs are optimised in one round and not by way of MLIR",
     "ssl_config_file": "same, but a bad file ends the start with a message rather than abort it",
     "version": "same lines, with this project's version",

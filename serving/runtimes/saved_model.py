@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,10 @@ with contextlib.suppress(ImportError):
 
 tf.get_logger().setLevel("ERROR")  # it tells of loads that this module logs itself
 
+# TensorFlow would take one a CPU, which answers a lone caller sooner, and two or more of them 8 to 40 % fewer images a
+# second: what several threads share of an operation costs more than it saves (`python -m benchmarks.threads`).
+_THREADS_WITHIN_OPERATION = max(1, (os.cpu_count() or 1) // 2)
+
 # The runtime marks quantised numbers by numpy types of its own.
 _RUNTIME_TYPES = {row.number: np.dtype(tf.as_dtype(row.number).as_numpy_dtype) for row in dtypes.BY_NUMBER.values()}
 
@@ -39,7 +44,8 @@ class SessionOptions:
 
     Attributes:
         tags: of the graph to load.
-        config: a ConfigProto, serialized; without allow_soft_placement a graph made with a GPU needs one.
+        config: a ConfigProto, serialized; without allow_soft_placement a graph made with a GPU needs one. The first
+            graph in a process decides how many threads operations have.
     """
 
     tags: tuple[str, ...] = ("serve",)
@@ -58,6 +64,7 @@ class SavedModel:
         _check_files(path)
         graph = tf.Graph()
         config = tf.compat.v1.ConfigProto.FromString(options.config)
+        config.intra_op_parallelism_threads = config.intra_op_parallelism_threads or _THREADS_WITHIN_OPERATION
         # A second round of optimisation, and that by way of MLIR, take half the time of a signature's first run, and
         # made no network faster (EfficientNet-Lite0, InceptionV3).
         rewriting = config.graph_options.rewrite_options

@@ -39,7 +39,9 @@ def test_what_was_connected_in_vain_is_closed_in_the_thread_that_connects(closed
         with pytest.raises(ConnectionFailed) as caught:
             asking.status()
         held = [each for each in gc.get_objects() if isinstance(each, aio_pika.Connection)]  # by its traceback
-    assert caught.tb is not None and held and all(connection.is_closed for connection in held)
+    assert caught.tb is not None
+    assert held
+    assert all(connection.is_closed for connection in held)
 
 
 WRONG = {

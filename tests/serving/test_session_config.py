@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
+from server_process import ServerProcess
 
 from serving import flags, settings
 from serving.runtimes.runtime import Tensor
@@ -67,3 +69,15 @@ def test_models_are_run_that_way(half_plus_two: Path, file: Path) -> None:
     with pytest.raises(StatusError) as error:
         model.run(feeds, [endless.outputs["v"].name])
     assert Code.DEADLINE_EXCEEDED == error.value.code
+
+
+def test_operations_have_a_thread_for_two_cpus_unless_told_otherwise(half_plus_two: Path, tmp_path: Path) -> None:
+    def threads(*flags: str) -> int:
+        """How many threads there are without a name of their own, as those within operations are."""
+        flags = ("--model_name=m", f"--model_base_path={half_plus_two}", *flags)
+        with ServerProcess(*flags, log=tmp_path / "log") as server:
+            names = [path.read_text() for path in Path("/proc", str(server.process.pid), "task").glob("*/comm")]
+        return sum("python" in name for name in names)
+
+    automatic = max(1, (os.cpu_count() or 1) // 2)
+    assert 2 == threads(f"--tensorflow_intra_op_parallelism={automatic + 2}") - threads()
