@@ -162,6 +162,11 @@ def main() -> None:
     f"{', '.join(recipes.OPTIMISATIONS)}.  [default: all of them]",
 )
 @click.option(
+    "--precision",
+    type=click.Choice(recipes.PRECISIONS),
+    help="What the network computes in; with 16 bits answers change, see --parity-atol.  [default: float32]",
+)
+@click.option(
     "--batch-max",
     type=click.IntRange(0, recipes.MAX_BATCH),
     help="Let requests that are under way together share runs of the network, of so many images at most.  "

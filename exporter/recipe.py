@@ -29,6 +29,7 @@ MAX_SIZE = 4096
 MAX_BATCH = 4096
 MAX_BATCH_TIMEOUT_US = 60_000_000
 MAX_BATCH_THREADS = 1024
+PRECISIONS = ("float32", "bfloat16", "float16")
 OPTIMISATIONS = ("drop-dead-operations", "fold-batch-norm", "fold-constants", "share-constants")
 
 Triple = tuple[float, float, float]
@@ -73,6 +74,8 @@ class Recipe:
             of the server's memory on the way.
         optimise: what is done to the network before it is baked, without changing its answers: some of
             `OPTIMISATIONS` with commas between them, or `none`.
+        precision: what the network is computed in, all but its last product of matrices; 16 bits halve its weights,
+            change its answers, and are faster only where the hardware computes with them.
         batch_max: the network is shown so many images of all requests together; 0 shows it each request alone.
         batch_timeout_us: so long an image waits for others, in microseconds; at 0 only while all `batch_threads` are
             busy.
@@ -104,6 +107,7 @@ class Recipe:
     padding: str = "0,0,0"
     max_pixels: int = 100_000_000
     optimise: str = ",".join(OPTIMISATIONS)
+    precision: str = "float32"
     batch_max: int = 0
     batch_timeout_us: int = 0
     batch_threads: int = 1
@@ -121,6 +125,7 @@ class Recipe:
         _check_choice("outputs", self.outputs, OUTPUTS)
         _check_choice("orientation", self.orientation, ORIENTATIONS)
         _check_choice("decode", self.decode, DECODERS)
+        _check_choice("precision", self.precision, PRECISIONS)
         if len(self.size) != 2 or not all(type(side) is int and 1 <= side <= MAX_SIZE for side in self.size):
             raise RecipeError(f"size is {self.size}; allowed are a height and a width from 1 to {MAX_SIZE} pixels")
         if type(self.antialias) is not bool:

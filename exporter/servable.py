@@ -45,7 +45,9 @@ class Servable(tf.Module):
     def __init__(self, network: Callable[[Any], Any], recipe: Recipe, names: list[str]) -> None:
         super().__init__()
         self._recipe = recipe
-        self._network, variables = optimisation.optimise(_trace(network, recipe), recipe.optimisations)
+        self._network, variables = optimisation.optimise(
+            _trace(network, recipe), recipe.optimisations, recipe.precision
+        )
         if recipe.batch_max:
             self._network = batching.batch(self._network, variables, recipe)
         # Traced once: as part of each signature it would be five times in the file.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
 from exporter.image import attempts, framing, gif, spelling, transparency, webp
@@ -142,11 +141,7 @@ def normalise(pixels: Any, recipe: Recipe) -> Any:
     mean, std = recipe.mean_and_std
     if recipe.channels == "GRAY":
         return (tf.image.rgb_to_grayscale(pixels) - mean[0]) / std[0]
-    # A colour after another would be a step of three numbers; a row of pixels at once takes a fifth of the time.
-    height, width = recipe.size
-    rows = tf.reshape(pixels, [-1, height, 3 * width])
-    means, stds = (np.tile(np.array(colours, np.float32), width) for colours in (mean, std))
-    scaled = tf.reshape((rows - means) / stds, [-1, height, width, 3])
+    scaled = (pixels - tf.constant(mean)) / tf.constant(std)
     return scaled[..., ::-1] if recipe.channels == "BGR" else scaled
 
 

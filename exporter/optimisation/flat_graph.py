@@ -66,15 +66,31 @@ class FlatGraph:
 
     def prune(self) -> None:
         """Drop nodes that neither the network's output nor any effect depends on."""
-        kept = self._leading_to([self._input, self.output, *self._effects()])
+        kept = self.leading_to([self._input, self.output, *self._effects()])
         self.nodes = {name: node for name, node in self.nodes.items() if name in kept}
+
+    def leading_to(self, tensors: Iterable[str]) -> set[str]:
+        """Names of the nodes that `tensors` depend on, their own among them."""
+        wanted, found = list(map(node_of, tensors)), set[str]()
+        while wanted:
+            if (name := wanted.pop()) not in found:
+                found.add(name)
+                wanted.extend(map(node_of, self.nodes[name].input))
+        return found
 
     def add_weight(self, name: str, value: np.ndarray) -> str:
         """A new node that gives `value`, with a name that begins so."""
-        while name in self.nodes:
-            name += "_"
+        name = self._free(name)
         self.nodes[name] = _placeholder(name, tf.as_dtype(value.dtype).as_datatype_enum, value.shape)
         self.weights[name] = tf.Variable(value, trainable=False)
+        return name
+
+    def add_cast(self, tensor: str, of: tf.DType, to: tf.DType) -> str:
+        """A new node that gives a tensor of type `of` as one of type `to`."""
+        name = self._free(f"{node_of(tensor)}/{to.name}")
+        node = tf.compat.v1.NodeDef(name=name, op="Cast", input=[tensor])
+        node.attr["SrcT"].type, node.attr["DstT"].type = of.as_datatype_enum, to.as_datatype_enum
+        self.nodes[name] = node
         return name
 
     def values(self, tensors: list[str]) -> dict[str, np.ndarray]:
@@ -102,22 +118,18 @@ class FlatGraph:
         traced = tf.function(call, autograph=False).get_concrete_function(spec)
         return traced, list(traced.graph.variables)
 
+    def _free(self, name: str) -> str:
+        while name in self.nodes:
+            name += "_"
+        return name
+
     def _effects(self) -> list[str]:
         return [name for name, node in self.nodes.items() if _has_effect(node)]
-
-    def _leading_to(self, tensors: Iterable[str]) -> set[str]:
-        """Names of the nodes that `tensors` depend on."""
-        wanted, found = list(map(node_of, tensors)), set[str]()
-        while wanted:
-            if (name := wanted.pop()) not in found:
-                found.add(name)
-                wanted.extend(map(node_of, self.nodes[name].input))
-        return found
 
     def _import(self, fed: dict[str, Any], tensors: list[str], effects: Iterable[str] = ()) -> Any:
         """Make what `tensors` and `effects` depend on part of the function that is being traced."""
         feeds = {**self._captures, **self.weights, **fed}
-        found = self._leading_to([*tensors, *effects])
+        found = self.leading_to([*tensors, *effects])
         graph_def = tf.compat.v1.GraphDef(
             node=[node for name, node in self.nodes.items() if name in found - feeds.keys()],
             library=self._library,

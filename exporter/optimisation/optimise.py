@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+import tensorflow as tf
+
+from exporter.errors import SourceError
 from exporter.optimisation.batch_norm import fold_batch_norm
 from exporter.optimisation.constants import fold_constants, share_constants
 from exporter.optimisation.dead_operations import drop_dead_operations
 from exporter.optimisation.flat_graph import FlatGraph, flatten
+from exporter.optimisation.precision import lower_precision
 
 # By the names of exporter.recipe.OPTIMISATIONS, in the order in which they help each other.
 _STEPS: Mapping[str, Callable[[FlatGraph], None]] = {
@@ -19,23 +23,32 @@ _STEPS: Mapping[str, Callable[[FlatGraph], None]] = {
 }
 
 
-def optimise(traced: Any, steps: Collection[str]) -> tuple[Any, list[Any]]:
+def optimise(traced: Any, steps: Collection[str], precision: str = "float32") -> tuple[Any, list[Any]]:
     """Optimise a network.
 
     Args:
         traced: a concrete function with one input and one output.
         steps: names of those to take.
+        precision: what most of it is to be computed in, one of exporter.recipe.PRECISIONS.
 
     Returns:
-        a concrete function of the same input that answers the same to a rounding error, and the variables that it
-        reads, new ones where a step changed them. It is `traced` itself where there is no step, or where its graph
-        can't be rewritten without risk.
+        a concrete function of the same input that answers the same to a rounding error of that precision, and the
+        variables that it reads, new ones where a step changed them. It is `traced` itself where there is no step, or
+        where its graph can't be rewritten without risk.
+
+    Raises:
+        SourceError: there is nothing that another precision could do.
     """
-    graph = flatten(traced) if steps else None
-    if graph is None:
-        return traced, list(traced.graph.variables)
-    for name, step in _STEPS.items():
-        if name in steps:
-            graph.prune()
-            step(graph)
-    return graph.trace()
+    lower = precision != "float32"
+    graph = flatten(traced) if steps or lower else None
+    if graph is not None:
+        for name, step in _STEPS.items():
+            if name in steps:
+                graph.prune()
+                step(graph)
+    if lower and (graph is None or not lower_precision(graph, tf.as_dtype(precision))):
+        raise SourceError(
+            f"precision is {precision}, but the network has nothing that could be computed in it: no convolution or "
+            "product of matrices before its last, or control flow of TensorFlow 1; bake with --precision float32"
+        )
+    return (traced, list(traced.graph.variables)) if graph is None else graph.trace()

@@ -65,7 +65,8 @@ def prove(
         names: class names in the order of class ids.
         name: the model's, as it will be served.
         photos: one or more files.
-        tolerance: of the comparison with the reference.
+        tolerance: of the comparison with the reference; also of that with the network where the recipe has it compute
+            in 16 bits.
 
     Raises:
         VerificationError: the SavedModel can't be loaded or run, or answers otherwise than the network.
@@ -74,10 +75,11 @@ def prove(
     shown = reference.fit(reference.read_upright(photos[0], recipe), recipe).round().clip(0, 255).astype(np.uint8)
     kept = goldens.questions([questions.read_photo(photo) for photo in photos[: goldens.MAX_PHOTOS]], shown)
     comparison = _Comparison(network, recipe, names, tolerance)
+    rounding = verification.ROUNDING if recipe.precision == "float32" else tolerance
     agreement, answered = verification.Agreement(0, 0.0), []
     for some in _batches(photos):
         found = _ask(version, some, kept)
-        agreement += verification.verify(found.answers, found.defaults, network.call, recipe, names)
+        agreement += verification.verify(found.answers, found.defaults, network.call, recipe, names, rounding)
         comparison.add(found.answers)
         answered += found.goldens
         kept = []  # asked once

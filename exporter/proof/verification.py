@@ -10,11 +10,11 @@ import numpy as np
 
 from exporter.errors import VerificationError
 from exporter.proof.questions import PhotoAnswer
+from exporter.proof.tolerance import Tolerance
 from exporter.recipe import Recipe
 
-# Two runs of the same network differ in the order of additions; a wrong one differs by far more.
-ATOL = 1e-5
-RTOL = 1e-4
+ROUNDING = Tolerance(atol=1e-5, rtol=1e-4)
+"""Two runs of the same network differ in the order of additions; a wrong one differs by far more."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,7 @@ def verify(
     network: Callable[[Any], Any],
     recipe: Recipe,
     names: Sequence[str],
+    tolerance: Tolerance = ROUNDING,
 ) -> Agreement:
     """Compare what the SavedModel said of photos with what `network` says of the same pixels.
 
@@ -72,30 +73,34 @@ def verify(
         network: from float32 [batch, height, width, channels], normalised, to [batch, classes].
         recipe: the recipe that was baked.
         names: class names in the order of class ids.
+        tolerance: how far scores may be apart.
 
     Raises:
         VerificationError: the answers differ; the message says on which photo.
     """
     from exporter.image.pixels import normalise
 
-    advice = "; --optimise none bakes the network as it is" if recipe.optimisations else ""
+    if recipe.precision != "float32":
+        advice = f"; allow more with --parity-atol, or bake with --precision float32, not {recipe.precision}"
+    else:
+        advice = "; --optimise none bakes the network as it is" if recipe.optimisations else ""
     differences = []
     for answer, default in zip(answers, defaults, strict=True):
         normalised = np.asarray(normalise(answer.pixels[np.newaxis], recipe))
         (expected,) = probabilities(network, recipe, normalised)
-        differences.append(_compare(answer, expected, advice=advice))
+        differences.append(_compare(answer, expected, tolerance, advice=advice))
         labels = [names[class_id] for class_id in answer.class_ids]
         if labels != answer.labels or labels[0] != default:
             raise VerificationError(f"on {answer.photo.name} the SavedModel's labels are not those of its class ids")
     return Agreement(len(answers), max(differences))
 
 
-def _compare(answer: PhotoAnswer, expected: np.ndarray, *, advice: str) -> float:
+def _compare(answer: PhotoAnswer, expected: np.ndarray, tolerance: Tolerance, *, advice: str) -> float:
     best = -np.sort(-expected)[: len(answer.scores)]
     for wanted in (best, expected[answer.class_ids]):
-        if not np.allclose(wanted, answer.scores, rtol=RTOL, atol=ATOL):
+        if not np.allclose(wanted, answer.scores, rtol=tolerance.rtol, atol=tolerance.atol):
             raise VerificationError(
                 f"on {answer.photo.name} the SavedModel's scores are {answer.scores.tolist()}, the network's "
-                f"{wanted.tolist()}; allowed is a difference of {ATOL} + {RTOL} of the score{advice}"
+                f"{wanted.tolist()}; allowed is a difference of {tolerance.atol} + {tolerance.rtol} of the score{advice}"
             )
     return float(np.abs(best - answer.scores).max())

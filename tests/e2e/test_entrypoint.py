@@ -77,9 +77,11 @@ def test_the_health_check_asks_for_any_name(clone: Path) -> None:
         asked = subprocess.Popen([clone / "healthcheck.sh"], env=environment, stdout=subprocess.PIPE)
         connection, _ = listening.accept()
         with connection:
-            line = connection.recv(4096).decode().splitlines()[0]
+            request = b""
+            while not request.endswith(b"\r\n\r\n"):  # bash writes it in pieces, and closing early would end it
+                request += connection.recv(4096)
             connection.sendall(b'HTTP/1.0 200 OK\r\n\r\n{"state": "AVAILABLE"}')
         assert (b"", None) == asked.communicate(timeout=10)
     assert 0 == asked.returncode
-    method, path, _ = line.split(" ")
+    method, path, _ = request.decode().splitlines()[0].split(" ")
     assert ("GET", f"/v1/models/{name}") == (method, unquote(path))

@@ -72,6 +72,7 @@ REFUSED = {
         "allowed_batch_sizes is '1,4', but batch_max is 0; the last of the sizes must be batch_max",
     ),
     "decode": ("decode", "quick", "decode is 'quick'; allowed are exact, fast"),
+    "precision": ("precision", "int8", "precision is 'int8'; allowed are float32, bfloat16, float16"),
     **{
         f"optimise {value}": ("optimise", value, f"optimise is {value!r}; allowed are none and, with commas between")
         for value in ("", "fold", "none,fold-constants", "fold-constants,", True)
@@ -144,8 +145,8 @@ def test_false_is_a_value_that_wins() -> None:
 
 ROUND_TRIPS = {
     "plain": {},
-    "all other": {"crop": "none", "size": (3, 4096), "antialias": True, "scale": "1,2,3:4,5,6", "top_k": 1},
-    "letterbox": {"crop": "letterbox", "padding": "114", "background": "1,2,3", "decode": "fast"},
+    "all other": {"crop": "none", "size": (3, 4096), "antialias": True, "scale": "1,2,3:4,5,6", "precision": "float16"},
+    "letterbox": {"crop": "letterbox", "padding": "114", "background": "1,2,3", "decode": "fast", "top_k": 1},
     "batches": {"batch_max": 8, "batch_timeout_us": 500, "batch_threads": 2, "allowed_batch_sizes": "1,8"},
     "quotes and umlauts": {"labels": 'C:\\"größe"\n.txt'},
 }
