@@ -101,6 +101,6 @@ def _compare(answer: PhotoAnswer, expected: np.ndarray, tolerance: Tolerance, *,
         if not np.allclose(wanted, answer.scores, rtol=tolerance.rtol, atol=tolerance.atol):
             raise VerificationError(
                 f"on {answer.photo.name} the SavedModel's scores are {answer.scores.tolist()}, the network's "
-                f"{wanted.tolist()}; allowed is a difference of {tolerance.atol} + {tolerance.rtol} of the score{advice}"
+                f"{wanted.tolist()}; allowed is a difference of {tolerance.atol} + {tolerance.rtol} of it{advice}"
             )
     return float(np.abs(best - answer.scores).max())
