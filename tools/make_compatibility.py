@@ -39,7 +39,6 @@ FLAG_NOTES = {
 
 RPC_NOTES = {
     "HandleReloadConfigRequest": "same; a refused configuration does not spoil later ones",
-    "Predict": "same; a tensor without elements whose other dimensions exceed 2^63 in product is refused",
 }
 OTHER_RPCS = {
     "grpc.health.v1.Health": "same, with its flag",

@@ -128,6 +128,18 @@ def read_shape(proto: Any) -> tuple[int, ...]:
     return shape
 
 
+def vast_shape(proto: Any) -> tuple[int, ...] | None:
+    """The shape of a TensorProto without elements whose other sizes multiply to more than numpy counts, else None."""
+    shape = read_shape(proto)
+    if 0 not in shape or proto.tensor_content:
+        return None
+    try:
+        np.empty(shape, dtypes.of_number(proto.dtype).numpy)
+    except ValueError:
+        return shape
+    return None
+
+
 def _as_bytes(item: object) -> bytes:
     if isinstance(item, bytes):
         return item

@@ -10,7 +10,7 @@ import numpy as np
 from serving import memory, metrics
 from serving.data_plane import examples
 from serving.data_plane import predict as predictions
-from serving.runtimes.runtime import Tensor
+from serving.runtimes.runtime import Tensor, read_tensor
 from serving.servable import Servable
 from wire import dtypes, large, schema, tensors
 from wire.status import invalid_argument
@@ -54,6 +54,9 @@ def predict(
     _fill_spec(response.model_spec, servable, request.model_spec.signature_name)
     message = large.Message(response, "outputs")
     for alias, tensor in outputs.items():
+        if tensor.shape is not None:
+            tensors.fill_head(response.outputs[alias], tensor.dtype, tensor.shape)
+            continue
         message.add(alias, tensor.array, packed=packed, packed_strings=packed, dtype=tensor.dtype)
     return message if message.outside else response
 
@@ -140,7 +143,7 @@ def _decode(proto: Any) -> Tensor:
         return Tensor(_aligned(array), dtypes.of_number(proto.proto.dtype))
     if proto.dtype in dtypes.HANDLES:  # which the runtime refuses, after all other checks
         return Tensor(_handles(proto), dtypes.HANDLES[proto.dtype])
-    return Tensor(tensors.decode_tensor(proto), dtypes.of_number(proto.dtype))
+    return read_tensor(proto)
 
 
 def _handles(proto: Any) -> np.ndarray:

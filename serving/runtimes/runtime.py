@@ -7,14 +7,40 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from wire.dtypes import DType
+from wire import tensors
+from wire.dtypes import DType, of_number
+from wire.status import StatusError
 
 
 class Tensor(NamedTuple):
-    """An array with its element type, which numpy alone can't tell for quantised numbers."""
+    """An array with its element type, which numpy alone can't tell for quantised numbers.
+
+    Attributes:
+        array: its elements.
+        dtype: their type.
+        shape: where there are none and numpy can't count the other sizes (`tensors.vast_shape`); `array` has one
+            dimension then.
+    """
 
     array: np.ndarray
     dtype: DType
+    shape: tuple[int, ...] | None = None
+
+
+def read_tensor(proto: Any) -> Tensor:
+    """Make a tensor of a TensorProto.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT where it describes none.
+    """
+    dtype = of_number(proto.dtype)
+    try:
+        return Tensor(tensors.decode_tensor(proto), dtype)
+    except StatusError:
+        shape = tensors.vast_shape(proto)
+        if shape is None:
+            raise
+        return Tensor(np.empty(0, dtype.numpy), dtype, shape)
 
 
 class Runtime(Protocol):

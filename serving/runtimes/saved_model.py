@@ -14,6 +14,7 @@ import tensorflow as tf
 from tensorflow.python.client import pywrap_tf_session
 
 from serving.runtimes.runtime import Tensor
+from serving.runtimes.vast import VastRunner
 from wire import dtypes, schema
 from wire.dtypes import DType
 from wire.status import Code, StatusError, invalid_argument
@@ -80,6 +81,7 @@ class SavedModel:
                 raise _load_error(error, options.tags) from error
         self._session._extend_graph()  # a graph without variables has not been run yet
         self._graph = graph
+        self._vast = VastRunner(self._session)
         # TensorFlow's own message class is not the one the wire uses.
         self.signatures: dict[str, Any] = {
             key: schema.SignatureDef.FromString(signature.SerializeToString())
@@ -93,31 +95,36 @@ class SavedModel:
         """See `Runtime.run`."""
         fetched = [self._port(name) for name in fetches]
         self._check_feeds(feeds)
-        options = None
+        limit = None
         if timeout_s is not None:
-            milliseconds = max(1, round(timeout_s * 1000))
-            options = pywrap_tf_session.TF_NewBufferFromString(
-                tf.compat.v1.RunOptions(timeout_in_ms=milliseconds).SerializeToString()
-            )
+            limit = tf.compat.v1.RunOptions(timeout_in_ms=max(1, round(timeout_s * 1000)))
         try:
-            # Session.run would refuse shapes that the real server takes, and costs more than a small model.
-            found = self._session._call_tf_sessionrun(
+            if any(tensor.shape is not None for tensor in feeds.values()):
+                return self._vast.run(feeds, fetches, limit)
+            found = self._run(feeds, fetched, limit)
+        except tf.errors.OpError as error:
+            raise StatusError(Code(error.error_code), error.message) from error
+        return [_from_runtime(value, port.dtype) for value, port in zip(found, fetched, strict=True)]
+
+    def close(self) -> None:
+        """See `Runtime.close`."""
+        self._session.close()
+
+    def _run(self, feeds: Mapping[str, Tensor], fetched: Sequence[_Port], limit: Any) -> list[Any]:
+        """Session.run would refuse shapes that the real server takes, and costs more than a small model."""
+        options = None if limit is None else pywrap_tf_session.TF_NewBufferFromString(limit.SerializeToString())
+        try:
+            found: list[Any] = self._session._call_tf_sessionrun(
                 options,
                 {self._port(name).handle: _to_runtime(tensor) for name, tensor in feeds.items()},
                 [port.handle for port in fetched],
                 [],
                 None,
             )
-        except tf.errors.OpError as error:
-            raise StatusError(Code(error.error_code), error.message) from error
+            return found
         finally:
             if options is not None:
                 pywrap_tf_session.TF_DeleteBuffer(options)
-        return [_from_runtime(value, port.dtype) for value, port in zip(found, fetched, strict=True)]
-
-    def close(self) -> None:
-        """See `Runtime.close`."""
-        self._session.close()
 
     def _check_feeds(self, feeds: Mapping[str, Tensor]) -> None:
         """Refuse what numpy can't hand over, in the runtime's own words (tensorflow/core/common_runtime)."""

@@ -1,0 +1,58 @@
+"""Tensors without elements whose other sizes numpy cannot count: [0, 2^62, 2^62] is a shape to TensorFlow.
+
+What a Session is fed and gives is numpy's. These go in and come out as messages, by operations that are added to the
+graph when the first of them comes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from serving.runtimes.runtime import Tensor, read_tensor
+from wire import schema, tensors
+from wire.dtypes import DType
+
+
+class VastRunner:
+    """Runs a graph where what it is fed holds such a tensor."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self._lock = threading.Lock()
+        self._readers: dict[DType, tuple[Any, Any]] = {}
+        self._writers: dict[str, Any] = {}
+
+    def run(self, feeds: Mapping[str, Tensor], fetches: Sequence[str], options: Any) -> list[Tensor]:
+        """See `Runtime.run`.
+
+        Raises:
+            tf.errors.OpError: what the runtime said.
+        """
+        graph = self._session.graph
+        with self._lock, graph.as_default():
+            fed = {graph.get_tensor_by_name(name): self._feed(tensor) for name, tensor in feeds.items()}
+            written = [self._write(graph.get_tensor_by_name(name)) for name in fetches]
+        found = self._session.run(written, fed, options)
+        return [read_tensor(schema.TensorProto.FromString(content)) for content in found]
+
+    def _feed(self, tensor: Tensor) -> Any:
+        """What a Session takes: the array, or a handle of what it has read."""
+        if tensor.shape is None:
+            return tensor.array
+        if tensor.dtype not in self._readers:
+            content = tf.compat.v1.placeholder(tf.string, [])
+            parsed = tf.io.parse_tensor(content, tf.as_dtype(tensor.dtype.number))
+            self._readers[tensor.dtype] = content, tf.compat.v1.get_session_handle(parsed)
+        content, handle = self._readers[tensor.dtype]
+        proto = schema.TensorProto()
+        tensors.fill_head(proto, tensor.dtype, tensor.shape)
+        return self._session.run(handle, {content: proto.SerializeToString()})
+
+    def _write(self, tensor: Any) -> Any:
+        if tensor.name not in self._writers:
+            self._writers[tensor.name] = tf.io.serialize_tensor(tensor)
+        return self._writers[tensor.name]
