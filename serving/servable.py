@@ -49,8 +49,7 @@ class Servable:
         started = time.perf_counter()
         found = self.runtime.run(feeds, fetches, timeout_s=timeout_s)
         if api is not None:
-            micros = (time.perf_counter() - started) * 1e6
-            metrics.RUNTIME_LATENCY.labels(self.name, api, "TF1").observe(micros)
+            metrics.time_run(self.name, api, time.perf_counter() - started)
         return found
 
     def close(self) -> None:

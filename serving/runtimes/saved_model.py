@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +28,12 @@ tf.get_logger().setLevel("ERROR")  # it tells of loads that this module logs its
 # TensorFlow would take one a CPU, which answers a lone caller sooner, and two or more of them 8 to 40 % fewer images a
 # second: what several threads share of an operation costs more than it saves (`python -m benchmarks.threads`).
 _THREADS_WITHIN_OPERATION = max(1, (os.cpu_count() or 1) // 2)
+
+# Handing a graph's operations to other threads, and waking those, takes 0.1 ms. A graph of so few operations, none of
+# which repeats others, has nothing to gain from it (`python -m benchmarks.tiny`).
+_SMALL_GRAPH_OPERATIONS = 256
+_REPEATING_OPERATIONS = {"While", "StatelessWhile", "Enter"}
+_IN_CALLERS_THREAD, _IN_SESSIONS_THREADS = -1, 0  # RunOptions.inter_op_thread_pool
 
 # The runtime marks quantised numbers by numpy types of its own.
 _RUNTIME_TYPES = {row.number: np.dtype(tf.as_dtype(row.number).as_numpy_dtype) for row in dtypes.BY_NUMBER.values()}
@@ -88,20 +95,24 @@ class SavedModel:
             for key, signature in loaded.signature_def.items()
         }
         self._ports: dict[str, _Port] = {}
+        self._operations_threads = _IN_CALLERS_THREAD if _is_small(loaded.graph_def) else _IN_SESSIONS_THREADS
 
     def run(
         self, feeds: Mapping[str, Tensor], fetches: Sequence[str], *, timeout_s: float | None = None
     ) -> list[Tensor]:
-        """See `Runtime.run`."""
+        """See `Runtime.run`.
+
+        TensorFlow keeps 0.7 kB of each run that fails under a limit, on purpose (core/framework/local_rendezvous.h).
+        """
         fetched = [self._port(name) for name in fetches]
         self._check_feeds(feeds)
-        limit = None
+        options = tf.compat.v1.RunOptions(inter_op_thread_pool=self._operations_threads)
         if timeout_s is not None:
-            limit = tf.compat.v1.RunOptions(timeout_in_ms=max(1, round(timeout_s * 1000)))
+            options.timeout_in_ms = max(1, round(timeout_s * 1000))
         try:
             if any(tensor.shape is not None for tensor in feeds.values()):
-                return self._vast.run(feeds, fetches, limit)
-            found = self._run(feeds, fetched, limit)
+                return self._vast.run(feeds, fetches, options)
+            found = self._run(feeds, fetched, options)
         except tf.errors.OpError as error:
             raise StatusError(Code(error.error_code), error.message) from error
         return [_from_runtime(value, port.dtype) for value, port in zip(found, fetched, strict=True)]
@@ -110,12 +121,12 @@ class SavedModel:
         """See `Runtime.close`."""
         self._session.close()
 
-    def _run(self, feeds: Mapping[str, Tensor], fetched: Sequence[_Port], limit: Any) -> list[Any]:
+    def _run(self, feeds: Mapping[str, Tensor], fetched: Sequence[_Port], options: Any) -> list[Any]:
         """Session.run would refuse shapes that the real server takes, and costs more than a small model."""
-        options = None if limit is None else pywrap_tf_session.TF_NewBufferFromString(limit.SerializeToString())
+        buffer = pywrap_tf_session.TF_NewBufferFromString(options.SerializeToString())
         try:
             found: list[Any] = self._session._call_tf_sessionrun(
-                options,
+                buffer,
                 {self._port(name).handle: _to_runtime(tensor) for name, tensor in feeds.items()},
                 [port.handle for port in fetched],
                 [],
@@ -123,8 +134,7 @@ class SavedModel:
             )
             return found
         finally:
-            if options is not None:
-                pywrap_tf_session.TF_DeleteBuffer(options)
+            pywrap_tf_session.TF_DeleteBuffer(buffer)
 
     def _check_feeds(self, feeds: Mapping[str, Tensor]) -> None:
         """Refuse what numpy can't hand over, in the runtime's own words (tensorflow/core/common_runtime)."""
@@ -168,6 +178,11 @@ def _from_runtime(value: Any, dtype: DType) -> Tensor:
     # Scalars of strings come as bytes, those of numbers as numpy scalars.
     array = np.asarray(value, object) if isinstance(value, bytes) else np.asarray(value)
     return Tensor(array if array.dtype == dtype.numpy else array.view(dtype.numpy), dtype)
+
+
+def _is_small(graph: Any) -> bool:
+    nodes = [*graph.node, *chain.from_iterable(function.node_def for function in graph.library.function)]
+    return len(nodes) <= _SMALL_GRAPH_OPERATIONS and _REPEATING_OPERATIONS.isdisjoint(node.op for node in nodes)
 
 
 def _check_files(path: Path) -> None:

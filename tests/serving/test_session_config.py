@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from server_process import ServerProcess
 
 from serving import flags, settings
@@ -81,3 +83,20 @@ def test_operations_have_a_thread_for_two_cpus_unless_told_otherwise(half_plus_t
 
     automatic = max(1, (os.cpu_count() or 1) // 2)
     assert 2 == threads(f"--tensorflow_intra_op_parallelism={automatic + 2}") - threads()
+
+
+@pytest.mark.parametrize("repeats", [False, True])
+def test_operations_of_a_small_graph_that_repeats_nothing_run_in_the_callers_thread(
+    tmp_path: Path, *, repeats: bool
+) -> None:
+    graph = tf.Graph()
+    with graph.as_default(), tf.compat.v1.Session() as saving:
+        start = tf.while_loop(lambda i: i < 1, lambda i: [i + 1], [tf.constant(0)]) if repeats else [tf.constant(0)]
+        with tf.control_dependencies(start):
+            x = tf.compat.v1.placeholder(tf.float32, [], "x")
+            thread = tf.compat.v1.py_func(lambda _: np.int64(threading.get_ident()), [x], tf.int64)
+        tf.compat.v1.saved_model.simple_save(saving, str(tmp_path / "1"), {"x": x}, {"thread": thread})
+    model = SavedModel(tmp_path / "1", SessionOptions())
+    feeds = {"x:0": Tensor(np.float32(0), dtypes.BY_NAME["float"])}
+    (found,) = model.run(feeds, [model.signatures["serving_default"].outputs["thread"].name])
+    assert repeats == (found.array != threading.get_ident())
