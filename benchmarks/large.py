@@ -50,11 +50,16 @@ class Asked(NamedTuple):
     peak_bytes: int
 
 
+def make(values: int) -> bytes:
+    """As many float64. Both contestants make them like this, as memory just freed is faster than any other."""
+    return np.random.default_rng(0).random(values).tobytes()
+
+
 def ask_echo(port: int, values: int) -> Asked:
     """Ask the echo for as many float64."""
     call = grpc.insecure_channel(f"127.0.0.1:{port}", NO_LIMIT).unary_unary(METHOD)
     call(b"small")
-    content = np.random.default_rng(0).random(values).tobytes()
+    content = make(values)
     started = time.perf_counter()
     answer = call(content)
     seconds = time.perf_counter() - started
@@ -65,7 +70,7 @@ def ask_model(port: int, values: int) -> Asked:
     """Ask the model for as many float64."""
     with Client(f"127.0.0.1:{port}", timeout_s=600) as client:
         client.predict({"x": np.zeros(1)}, model="same")
-        array = np.random.default_rng(0).random(values)
+        array = np.frombuffer(make(values))
         started = time.perf_counter()
         answer = client.predict({"x": array}, model="same")
         seconds = time.perf_counter() - started

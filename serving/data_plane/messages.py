@@ -7,16 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from serving import memory, metrics
+from serving import metrics
 from serving.data_plane import examples
 from serving.data_plane import predict as predictions
 from serving.runtimes.runtime import Tensor, read_tensor
 from serving.servable import Servable
 from wire import dtypes, large, schema, tensors
 from wire.status import invalid_argument
-
-_ALIGNMENT = 64  # EIGEN_MAX_ALIGN_BYTES
-_TRIMMED_BYTES = 128 << 20  # below it, giving memory back costs more than it is worth
 
 
 def predict(
@@ -46,7 +43,7 @@ def predict(
         predictions.check_method_name(signature)
     feeds = predictions.read_inputs(signature, {**request.inputs, **(outside or {})}, _decode)
     if outside:
-        _let_go(outside)
+        outside.clear()  # a request whose inputs have been copied, before the model needs memory of its own
     aliases = predictions.choose_outputs(signature, request.output_filter)
     outputs = predictions.run(servable, signature, feeds, aliases, timeout_s)
     del feeds  # which may be large
@@ -140,7 +137,8 @@ def _fill_regressions(message: Any, values: np.ndarray) -> None:
 def _decode(proto: Any) -> Tensor:
     if isinstance(proto, large.Outside):
         array = tensors.decode_tensor(proto.proto, (proto.field, proto.values))
-        return Tensor(_aligned(array), dtypes.of_number(proto.proto.dtype))
+        is_aligned = array.ctypes.data % large.ALIGNMENT == 0  # the runtime would make two copies where it isn't
+        return Tensor(array if is_aligned else large.copy(array), dtypes.of_number(proto.proto.dtype))
     if proto.dtype in dtypes.HANDLES:  # which the runtime refuses, after all other checks
         return Tensor(_handles(proto), dtypes.HANDLES[proto.dtype])
     return read_tensor(proto)
@@ -155,23 +153,6 @@ def _handles(proto: Any) -> np.ndarray:
         return np.broadcast_to(handle, shape)
     except ValueError as error:
         raise invalid_argument(f"a tensor of shape {list(shape)} cannot be made: {error}") from error
-
-
-def _let_go(outside: dict[str, large.Outside]) -> None:
-    """Free a request whose inputs have been copied, before the model needs memory of its own."""
-    size_bytes = sum(len(one.values) for one in outside.values())
-    outside.clear()
-    if size_bytes >= _TRIMMED_BYTES:
-        memory.trim()
-
-
-def _aligned(array: np.ndarray) -> np.ndarray:
-    """A copy where the runtime would make two: one that it shares must begin at a multiple of 64 bytes."""
-    buffer = np.empty(array.nbytes + _ALIGNMENT, np.uint8)
-    start = -buffer.ctypes.data % _ALIGNMENT
-    aligned = buffer[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-    np.copyto(aligned.reshape(-1).view(np.uint8), array.reshape(-1).view(np.uint8))
-    return aligned
 
 
 def _serialized_examples(message: Any) -> list[bytes]:

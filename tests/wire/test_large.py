@@ -104,3 +104,28 @@ def test_more_than_protobuf_holds_is_refused_before_it_is_copied() -> None:
         message.SerializeToString()
     expected = "PredictRequest takes 2147483648 bytes; a message of protobuf holds 2147483647 at most"
     assert f"INVALID_ARGUMENT: {expected}" == str(caught.value)
+
+
+@pytest.mark.parametrize("alias", ["x", "xy", "x" * 50, "x" * 127])
+def test_values_are_aligned_in_the_memory_of_who_reads_them(alias: str) -> None:
+    message = large.Message(schema.PredictRequest(), "inputs")
+    more_than_malloc_keeps = (9, SIZE)
+    for place, shape in enumerate([(SIZE,), more_than_malloc_keeps, (SIZE + 1,)]):
+        message.add(f"{alias}{place}", np.arange(np.prod(shape), dtype=np.float32).reshape(shape), packed=True)
+    content = bytes(bytearray(message.SerializeToString()))  # as gRPC makes them
+    found = large.parse(schema.PredictRequest, "inputs", content).tensors()
+    assert [0, 0, 0] == [array.ctypes.data % large.ALIGNMENT for array in found.values()]
+    read = schema.PredictRequest.FromString(content)
+    for name, array in found.items():
+        np.testing.assert_array_equal(array, tensors.decode_tensor(read.inputs[name]))
+
+
+@pytest.mark.parametrize("dtype", ["<f8", "<i4", "?", "<c16"])
+def test_a_copy_is_aligned_can_be_written_to_and_is_the_same(dtype: str) -> None:
+    content = b"head" + np.arange(SIZE).astype(dtype).tobytes()
+    array = np.frombuffer(content, dtype, offset=4).reshape(4, -1)
+    copied = large.copy(array)
+    np.testing.assert_array_equal(array, copied)
+    assert copied.flags.writeable
+    assert 0 == copied.ctypes.data % large.ALIGNMENT
+    assert (0, 3) == large.copy(array[:0, :3]).shape
