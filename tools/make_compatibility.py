@@ -66,7 +66,8 @@ BEHAVIOUR = {
     "without rows is answered",
     "JSON": "values nested deeper than a tensor can be are refused; the real server may crash",
     "`tensor_content` and REST": "REST answers right with `--enable_serialization_as_tensor_content`",
-    "graphs of at most 256 operations without loops": "run in the thread of their call, which answers sooner",
+    "graphs of at most 256 operations, without loops and queues": "operations run one after the other in the thread of "
+    "their call, which answers tiny requests sooner",
     "logs": "other lines but for those that say where the server listens",
 }
 

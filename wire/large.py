@@ -127,18 +127,22 @@ class Message:
                 f"{self.message.DESCRIPTOR.name} cannot be written; a message of protobuf holds {MAX_MESSAGE_BYTES} "
                 "bytes at most"
             ) from error
-        at = _BYTES_BEGIN + len(pieces[0])
+        at = len(pieces[0])
+        size = at + sum(one.values.nbytes for one in self.outside.values())
+        paddings = _PADDINGS if _MAPPED_BYTES <= size <= MAX_MESSAGE_BYTES - LARGE_BYTES else ()
         for alias, tensor in self.outside.items():
-            heads = (self._head(alias, tensor, padding) for padding in _PADDINGS)
-            head = next(head for head in heads if (at + len(head)) % ALIGNMENT == 0)
+            content = tensor.proto.SerializeToString()
+            heads = (self._head(alias, tensor, content + padding) for padding in paddings)
+            aligned = (head for head in heads if (_BYTES_BEGIN + at + len(head)) % ALIGNMENT == 0)
+            head = next(aligned, None) or self._head(alias, tensor, content)
             pieces += [head, tensor.values]
             at += len(head) + tensor.values.nbytes
         return pieces
 
-    def _head(self, alias: str, tensor: Outside, padding: bytes) -> bytes:
-        """What stands before the values in the map's entry."""
+    def _head(self, alias: str, tensor: Outside, content: bytes) -> bytes:
+        """What stands before the values in the map's entry; `content` is the rest of the TensorProto."""
         size = tensor.values.nbytes
-        head: bytes = tensor.proto.SerializeToString() + padding + RAW_TAGS[tensor.field] + varint(size)
+        head = content + RAW_TAGS[tensor.field] + varint(size)
         key = alias.encode()
         opening = _tag(_KEY) + varint(len(key)) + key + _tag(_VALUE) + varint(len(head) + size)
         field = self.message.DESCRIPTOR.fields_by_name[self._field]
@@ -157,7 +161,10 @@ def _room(size: int) -> np.ndarray:
     """Aligned bytes. Numpy asks for huge pages, and for many of them the system may move memory about, 3 s for a GB."""
     if sys.platform == "linux" and size >= _MAPPED_BYTES:
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE
-        return np.frombuffer(mmap.mmap(-1, size, flags=flags), np.uint8)
+        try:
+            return np.frombuffer(mmap.mmap(-1, size, flags=flags), np.uint8)
+        except OSError as error:
+            raise MemoryError(f"{size} bytes: {error.strerror}") from error
     room = np.empty(size + ALIGNMENT, np.uint8)
     start = -room.ctypes.data % ALIGNMENT
     return room[start : start + size]

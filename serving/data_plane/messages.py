@@ -43,7 +43,7 @@ def predict(
         predictions.check_method_name(signature)
     feeds = predictions.read_inputs(signature, {**request.inputs, **(outside or {})}, _decode)
     if outside:
-        outside.clear()  # a request whose inputs have been copied, before the model needs memory of its own
+        outside.clear()  # which frees a request whose inputs were copied, before the model needs memory of its own
     aliases = predictions.choose_outputs(signature, request.output_filter)
     outputs = predictions.run(servable, signature, feeds, aliases, timeout_s)
     del feeds  # which may be large

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -24,10 +23,6 @@ from wire.schema import METHODS, Method
 from wire.status import Code, StatusError
 
 logger = logging.getLogger(__name__)
-
-# Calls are taken from sockets by the thread that hands them out, not by another one that wakes it for each: 0.09 ms and
-# a sixth of the CPU of a tiny call less (`python -m benchmarks.tiny`, grpcio 1.85).
-os.environ.setdefault("GRPC_EXPERIMENTS", "-event_engine_listener")
 
 # No limit but protobuf's own, and no second process on the same port.
 _OPTIONS = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.client import pywrap_tf_session
+from tensorflow.python.framework import op_def_registry
 
 from serving.runtimes.runtime import Tensor
 from serving.runtimes.vast import VastRunner
@@ -29,10 +31,15 @@ tf.get_logger().setLevel("ERROR")  # it tells of loads that this module logs its
 # second: what several threads share of an operation costs more than it saves (`python -m benchmarks.threads`).
 _THREADS_WITHIN_OPERATION = max(1, (os.cpu_count() or 1) // 2)
 
-# Handing a graph's operations to other threads, and waking those, takes 0.1 ms. A graph of so few operations, none of
-# which repeats others, has nothing to gain from it (`python -m benchmarks.tiny`).
+# Handing a graph's operations to other threads, and waking those, takes 0.1 ms (`python -m benchmarks.tiny`). In the
+# caller's thread they run one after the other: that is for graphs of few operations, where none may wait for another
+# or repeats others.
 _SMALL_GRAPH_OPERATIONS = 256
-_REPEATING_OPERATIONS = {"While", "StatelessWhile", "Enter"}
+_REPEATING = {"While", "_While", "StatelessWhile", "For", "Enter", "MapDefun"}
+_STATEFUL_BUT_PROMPT = {
+    "Assign", "AssignVariableOp", "HashTableV2", "MergeV2Checkpoints", "PartitionedCall", "ReadVariableOp", "RestoreV2",
+    "SaveV2", "StatefulPartitionedCall", "VarHandleOp", "VarIsInitializedOp", "Variable", "VariableV2",
+}  # fmt: skip
 _IN_CALLERS_THREAD, _IN_SESSIONS_THREADS = -1, 0  # RunOptions.inter_op_thread_pool
 
 # The runtime marks quantised numbers by numpy types of its own.
@@ -112,7 +119,11 @@ class SavedModel:
         try:
             if any(tensor.shape is not None for tensor in feeds.values()):
                 return self._vast.run(feeds, fetches, options)
+            started = time.monotonic()
             found = self._run(feeds, fetched, options)
+            # In the caller's thread TensorFlow looks at the clock only where an operation waits.
+            if timeout_s is not None and time.monotonic() - started > timeout_s:
+                raise StatusError(Code.DEADLINE_EXCEEDED, "Timed out waiting for notification")
         except tf.errors.OpError as error:
             raise StatusError(Code(error.error_code), error.message) from error
         return [_from_runtime(value, port.dtype) for value, port in zip(found, fetched, strict=True)]
@@ -181,8 +192,15 @@ def _from_runtime(value: Any, dtype: DType) -> Tensor:
 
 
 def _is_small(graph: Any) -> bool:
+    """Whether a GraphDef gains by running in its caller's thread, and nothing in it may wait for another operation."""
     nodes = [*graph.node, *chain.from_iterable(function.node_def for function in graph.library.function)]
-    return len(nodes) <= _SMALL_GRAPH_OPERATIONS and _REPEATING_OPERATIONS.isdisjoint(node.op for node in nodes)
+    operations = {node.op for node in nodes} - _STATEFUL_BUT_PROMPT
+    known = [op_def_registry.get(name) for name in operations]
+    return (
+        len(nodes) <= _SMALL_GRAPH_OPERATIONS
+        and operations.isdisjoint(_REPEATING)
+        and not any(one is None or one.is_stateful for one in known)
+    )
 
 
 def _check_files(path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -85,18 +86,34 @@ def test_operations_have_a_thread_for_two_cpus_unless_told_otherwise(half_plus_t
     assert 2 == threads(f"--tensorflow_intra_op_parallelism={automatic + 2}") - threads()
 
 
-@pytest.mark.parametrize("repeats", [False, True])
-def test_operations_of_a_small_graph_that_repeats_nothing_run_in_the_callers_thread(
-    tmp_path: Path, *, repeats: bool
-) -> None:
+@pytest.mark.parametrize("waits", [None, "loop", "stage"])
+def test_a_small_graph_runs_in_the_callers_thread_where_nothing_in_it_waits(tmp_path: Path, waits: str | None) -> None:
     graph = tf.Graph()
     with graph.as_default(), tf.compat.v1.Session() as saving:
-        start = tf.while_loop(lambda i: i < 1, lambda i: [i + 1], [tf.constant(0)]) if repeats else [tf.constant(0)]
-        with tf.control_dependencies(start):
-            x = tf.compat.v1.placeholder(tf.float32, [], "x")
-            thread = tf.compat.v1.py_func(lambda _: np.int64(threading.get_ident()), [x], tf.int64)
+        x = tf.compat.v1.placeholder(tf.float32, [], "x")
+        first = [tf.identity(x)]
+        if waits == "loop":
+            first = tf.while_loop(lambda i: i < 1.0, lambda i: [i + 1], first)
+        elif waits == "stage":
+            tf.raw_ops.Stage(values=first)  # which another run may wait for
+        with tf.control_dependencies(first):
+            thread = tf.compat.v1.py_func(lambda _: np.int64(threading.get_ident()), [x], tf.int64, stateful=False)
         tf.compat.v1.saved_model.simple_save(saving, str(tmp_path / "1"), {"x": x}, {"thread": thread})
     model = SavedModel(tmp_path / "1", SessionOptions())
     feeds = {"x:0": Tensor(np.float32(0), dtypes.BY_NAME["float"])}
-    (found,) = model.run(feeds, [model.signatures["serving_default"].outputs["thread"].name])
-    assert repeats == (found.array != threading.get_ident())
+    (found,) = model.run(feeds, [model.signatures["serving_default"].outputs["thread"].name], timeout_s=30)
+    assert (waits is None) == (found.array == threading.get_ident())
+
+
+def test_a_small_graph_that_takes_longer_than_it_may_is_too_late(tmp_path: Path) -> None:
+    graph = tf.Graph()
+    with graph.as_default(), tf.compat.v1.Session() as saving:
+        x = tf.compat.v1.placeholder(tf.float32, [], "x")
+        slept = tf.compat.v1.py_func(lambda _: time.sleep(0.3) or np.float32(1), [x], tf.float32, stateful=False)
+        tf.compat.v1.saved_model.simple_save(saving, str(tmp_path / "1"), {"x": x}, {"y": slept})
+    model = SavedModel(tmp_path / "1", SessionOptions())
+    feeds = {"x:0": Tensor(np.float32(0), dtypes.BY_NAME["float"])}
+    fetches = [model.signatures["serving_default"].outputs["y"].name]
+    with pytest.raises(StatusError, match="DEADLINE_EXCEEDED: Timed out waiting for notification"):
+        model.run(feeds, fetches, timeout_s=0.1)
+    assert [1.0] == [found.array for found in model.run(feeds, fetches, timeout_s=30)]

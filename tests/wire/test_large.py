@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import ml_dtypes
@@ -114,7 +115,10 @@ def test_values_are_aligned_in_the_memory_of_who_reads_them(alias: str) -> None:
         message.add(f"{alias}{place}", np.arange(np.prod(shape), dtype=np.float32).reshape(shape), packed=True)
     content = bytes(bytearray(message.SerializeToString()))  # as gRPC makes them
     found = large.parse(schema.PredictRequest, "inputs", content).tensors()
-    assert [0, 0, 0] == [array.ctypes.data % large.ALIGNMENT for array in found.values()]
+    begin = np.frombuffer(content, np.uint8).ctypes.data
+    if sys.platform == "linux":  # elsewhere memory lies otherwise, and the reader copies
+        assert 48 == begin % large.ALIGNMENT
+    assert [16] * 3 == [(array.ctypes.data - begin) % large.ALIGNMENT for array in found.values()]
     read = schema.PredictRequest.FromString(content)
     for name, array in found.items():
         np.testing.assert_array_equal(array, tensors.decode_tensor(read.inputs[name]))
