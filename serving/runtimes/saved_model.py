@@ -37,9 +37,12 @@ _THREADS_WITHIN_OPERATION = max(1, (os.cpu_count() or 1) // 2)
 _SMALL_GRAPH_OPERATIONS = 256
 _REPEATING = {"While", "_While", "StatelessWhile", "For", "Enter", "MapDefun"}
 _STATEFUL_BUT_PROMPT = {
-    "Assign", "AssignVariableOp", "HashTableV2", "MergeV2Checkpoints", "PartitionedCall", "ReadVariableOp", "RestoreV2",
-    "SaveV2", "StatefulPartitionedCall", "VarHandleOp", "VarIsInitializedOp", "Variable", "VariableV2",
-}  # fmt: skip
+    *("Assert", "StatefulPartitionedCall"),
+    *("HashTableV2", "InitializeTableFromTextFileV2", "InitializeTableV2", "LookupTableExportV2", "LookupTableFindV2"),
+    *("LookupTableImportV2", "LookupTableSizeV2", "MergeV2Checkpoints", "RestoreV2", "SaveV2"),
+    *("Assign", "AssignVariableOp", "DisableCopyOnRead", "ReadVariableOp", "ResourceGather"),
+    *("VarHandleOp", "VarIsInitializedOp", "Variable", "VariableV2"),
+}
 _IN_CALLERS_THREAD, _IN_SESSIONS_THREADS = -1, 0  # RunOptions.inter_op_thread_pool
 
 # The runtime marks quantised numbers by numpy types of its own.

@@ -86,22 +86,32 @@ def test_operations_have_a_thread_for_two_cpus_unless_told_otherwise(half_plus_t
     assert 2 == threads(f"--tensorflow_intra_op_parallelism={automatic + 2}") - threads()
 
 
+class Telling(tf.Module):
+    """Tells which thread it ran in; its graph has what those of TensorFlow 2 have, and what may wait."""
+
+    def __init__(self, waits: str | None) -> None:
+        super().__init__()
+        self.zero = tf.Variable(0.0)
+        self.waits = waits
+
+    @tf.function(input_signature=[tf.TensorSpec([], tf.float32, "x")])
+    def serve(self, x: tf.Tensor) -> tf.Tensor:
+        x += self.zero
+        if self.waits == "loop":
+            (x,) = tf.while_loop(lambda i: i < 1.0, lambda i: [i + 1], [x])
+        elif self.waits == "stage":
+            tf.raw_ops.Stage(values=[x])  # which another run may wait for
+        return tf.numpy_function(lambda _: np.int64(threading.get_ident()), [x], tf.int64, stateful=False)
+
+
 @pytest.mark.parametrize("waits", [None, "loop", "stage"])
 def test_a_small_graph_runs_in_the_callers_thread_where_nothing_in_it_waits(tmp_path: Path, waits: str | None) -> None:
-    graph = tf.Graph()
-    with graph.as_default(), tf.compat.v1.Session() as saving:
-        x = tf.compat.v1.placeholder(tf.float32, [], "x")
-        first = [tf.identity(x)]
-        if waits == "loop":
-            first = tf.while_loop(lambda i: i < 1.0, lambda i: [i + 1], first)
-        elif waits == "stage":
-            tf.raw_ops.Stage(values=first)  # which another run may wait for
-        with tf.control_dependencies(first):
-            thread = tf.compat.v1.py_func(lambda _: np.int64(threading.get_ident()), [x], tf.int64, stateful=False)
-        tf.compat.v1.saved_model.simple_save(saving, str(tmp_path / "1"), {"x": x}, {"thread": thread})
+    telling = Telling(waits)
+    tf.saved_model.save(telling, str(tmp_path / "1"))
     model = SavedModel(tmp_path / "1", SessionOptions())
-    feeds = {"x:0": Tensor(np.float32(0), dtypes.BY_NAME["float"])}
-    (found,) = model.run(feeds, [model.signatures["serving_default"].outputs["thread"].name], timeout_s=30)
+    signature = model.signatures["serving_default"]
+    feeds = {signature.inputs["x"].name: Tensor(np.float32(0), dtypes.BY_NAME["float"])}
+    (found,) = model.run(feeds, [signature.outputs["output_0"].name], timeout_s=30)
     assert (waits is None) == (found.array == threading.get_ident())
 
 
