@@ -386,6 +386,15 @@ ENDINGS = {
 }
 
 
+@pytest.fixture
+def heard_interrupts() -> Iterator[None]:
+    """SIGINT as at a terminal: what a shell's background job starts would inherit that it is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heard_interrupts")
 @pytest.mark.parametrize(("arguments", "number", "code"), ENDINGS.values(), ids=ENDINGS)
 def test_who_waits_for_a_silent_broker_can_be_ended(arguments: list[str], number: int, code: int) -> None:
     """Connecting alone may take 30 s."""
