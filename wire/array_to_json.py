@@ -33,12 +33,12 @@ def float_texts(values: np.ndarray, dtype_name: str = "float") -> list[str]:
     """Print each element of a float32 or float64 array, flat, with as few digits as upstream takes.
 
     Six digits, or nine (seventeen for a double) where six don't read back. `.0` is added to what looks like
-    an integer; denormal numbers are `0.0`; `NaN` and `Infinity` are bare words.
+    an integer; denormal numbers are `0.0` or `-0.0`; `NaN` and `Infinity` are bare words.
     """
     kind = _FLOATS[dtype_name]
     flat = values.astype(kind).ravel()
     # tensorflow_model_server runs with denormals flushed, which its answers show.
-    flat[(np.abs(flat) < np.finfo(kind).tiny) & (flat != 0)] = 0
+    flat[np.abs(flat) < np.finfo(kind).tiny] *= 0
     numbers = flat.tolist()
     texts = ("%g " * len(numbers) % tuple(numbers)).split()
     with np.errstate(over="ignore"):

@@ -12,10 +12,11 @@ import numpy as np
 
 from wire import schema
 from wire.array_to_json import float_texts, line, quote_bytes
-from wire.json_text import JsonValue, type_name
+from wire.json_text import JsonValue, members_of, type_name
 from wire.json_to_array import decode_base64, is_base64
 from wire.predict_json import document_error, parse_document
 from wire.status import invalid_argument
+from wire.tensors import varint
 
 
 def parse_examples_body(body: bytes, method: str) -> tuple[str, list[bytes]]:
@@ -49,46 +50,62 @@ def parse_examples_body(body: bytes, method: str) -> tuple[str, list[bytes]]:
 def _serialize(value: JsonValue) -> bytes:
     if not isinstance(value, dict):
         raise invalid_argument(f"Example must be JSON object but got JSON {type_name(value)}")
-    example = schema.Example()
-    for name, content in value.items():
-        try:
-            feature = example.features.feature[name]
-        except (UnicodeEncodeError, ValueError):
-            raise invalid_argument(f"Feature name {name!a} is not valid UTF-8") from None
-        _fill_feature(feature, name, content if isinstance(content, list) else [content])
-    serialized: bytes = example.SerializeToString(deterministic=True)
-    return serialized
+    features = {}
+    for full_name, content in members_of(value):
+        name = full_name.partition("\0")[0]  # upstream reads it as a string of C; of a repeated name the last counts
+        features[name] = _feature(name, content if isinstance(content, list) else [content])
+    # Written by hand, as names may be no UTF-8: Example.features, and in it Features.feature, a map.
+    entries = [
+        _field(1, _field(1, name.encode("utf-8", "surrogateescape")) + _field(2, features[name].SerializeToString()))
+        for name in sorted(features)
+    ]
+    return _field(1, b"".join(entries))
 
 
-def _fill_feature(feature: Any, name: str, values: list[JsonValue]) -> None:
+def _field(number: int, content: bytes) -> bytes:
+    """A field of protobuf that is bytes or a message (protobuf.dev/programming-guides/encoding)."""
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def _feature(name: str, values: list[JsonValue]) -> Any:
+    feature = schema.Feature()
     kind = ""
     converted = []
     for value in values:
-        value_kind, element = _element(name, value)
+        value_kind = _kind(name, value)
         kind = kind or value_kind
         if value_kind != kind:
             raise invalid_argument(f"Unexpected element type in feature: {name} expecting type: {kind}")
-        converted.append(element)
+        converted.append(_element(name, value))
     if kind == "float":
         with np.errstate(over="ignore", under="ignore"):
             converted = np.array(converted, np.float64).astype(np.float32).tolist()
     if kind:
         getattr(feature, f"{kind}_list").value.extend(converted)
+    return feature
 
 
-def _element(name: str, value: JsonValue) -> tuple[str, int | float | bytes]:
-    """Give one value of a feature with the kind of list it belongs to."""
-    if isinstance(value, str):
-        return "bytes", value.encode("utf-8", "surrogateescape")
-    if is_base64(value):
-        return "bytes", decode_base64(value)
+def _kind(name: str, value: JsonValue) -> str:
+    """The kind of list that one value of a feature belongs to."""
+    if isinstance(value, str) or is_base64(value):
+        return "bytes"
     if isinstance(value, float):
-        return "float", value
+        return "float"
     if isinstance(value, int):
-        if value > 2**63 - 1:
-            raise invalid_argument(f"Feature: {name} has uint64_t element. Only int64_t is supported.")
-        return "int64", int(value)
+        return "int64"
     raise invalid_argument(f"Feature: {name} has element with unexpected JSON type: {type_name(value)}")
+
+
+def _element(name: str, value: Any) -> int | float | bytes:
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogateescape")
+    if isinstance(value, dict):
+        return decode_base64(value)
+    if isinstance(value, float):
+        return value
+    if value > 2**63 - 1:
+        raise invalid_argument(f"Feature: {name} has uint64_t element. Only int64_t is supported.")
+    return int(value)
 
 
 def encode_classifications(classes: np.ndarray | None, scores: np.ndarray | None) -> bytes:

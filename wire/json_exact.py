@@ -7,6 +7,7 @@ stack, so the depth of a document is bounded by memory alone. It knows nothing o
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from enum import Enum, auto
 from typing import TypeAlias
 
@@ -15,6 +16,31 @@ from wire.status import StatusError, invalid_argument
 JsonValue: TypeAlias = "dict[str, JsonValue] | list[JsonValue] | str | int | float | bool | None"
 
 MAX_FINITE = 1.7976931348623157e308
+_MAX_EXPONENT = 308
+
+
+class Members(dict[str, JsonValue]):
+    """An object whose text may repeat a name: as a dict it has the first value of each.
+
+    Attributes:
+        pairs: all of its names and values, in the order of the text.
+    """
+
+    __slots__ = ("pairs",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pairs: list[tuple[str, JsonValue]] = []
+
+    def add(self, name: str, value: JsonValue) -> None:
+        """Add a member behind all others."""
+        self.pairs.append((name, value))
+        self.setdefault(name, value)
+
+
+def members_of(value: dict[str, JsonValue]) -> Collection[tuple[str, JsonValue]]:
+    """All names and values of an object, repeated ones too."""
+    return value.pairs if isinstance(value, Members) else value.items()
 
 
 class _State(Enum):
@@ -79,14 +105,14 @@ _WORDS: dict[bytes, tuple[bytes, JsonValue]] = {
 def parse_exact(text: bytes, start: int = 0) -> JsonValue:
     """Read the first complete value of `text` at or after byte `start`; what follows it is not looked at.
 
-    Strings keep bytes that are no UTF-8 as surrogate escapes. Of repeated names the first counts.
+    Strings keep bytes that are no UTF-8 as surrogate escapes. Objects are `Members`.
 
     Raises:
         StatusError: INVALID_ARGUMENT with RapidJSON's reason and the byte offset.
     """
     root: JsonValue = None
     name = ""
-    parents: list[list[JsonValue] | dict[str, JsonValue]] = []
+    parents: list[list[JsonValue] | Members] = []
     state, position = _State.START, start
     while True:
         position = _end(_SPACE, text, position)
@@ -110,7 +136,7 @@ def parse_exact(text: bytes, start: int = 0) -> JsonValue:
             else:
                 root = value
             if token in (b"[", b"{"):
-                assert isinstance(value, (list, dict))
+                assert isinstance(value, (list, Members))
                 parents.append(value)
                 state = _State.ARRAY_OPEN if token == b"[" else _State.OBJECT_OPEN
             elif not parents:
@@ -121,11 +147,11 @@ def parse_exact(text: bytes, start: int = 0) -> JsonValue:
             raise _error(_WHY[state], position)
 
 
-def _attach(parent: list[JsonValue] | dict[str, JsonValue], name: str, value: JsonValue) -> None:
+def _attach(parent: list[JsonValue] | Members, name: str, value: JsonValue) -> None:
     if isinstance(parent, list):
         parent.append(value)
     else:
-        parent.setdefault(name, value)
+        parent.add(name, value)
 
 
 def _error(why: str, offset: int) -> StatusError:
@@ -143,7 +169,7 @@ def _read_value(text: bytes, position: int, token: bytes) -> tuple[JsonValue, in
     if token == b"[":
         return [], position + 1
     if token == b"{":
-        return {}, position + 1
+        return Members(), position + 1
     if token == b'"':
         return _read_string(text, position)
     if token in _WORDS:
@@ -178,9 +204,17 @@ def _read_number(text: bytes, start: int) -> tuple[JsonValue, int]:
     if is_integer and len(literal) <= 20 and -(2**63) <= (number := int(literal)) < 2**64:
         return number, end
     decimal = float(literal)
-    if abs(decimal) > MAX_FINITE:
+    if abs(decimal) > MAX_FINITE or (not decimal and _has_large_exponent(literal)):
         raise _error("Number too big to be stored in double.", start)
     return decimal, end
+
+
+def _has_large_exponent(literal: bytes) -> bool:
+    """Whether the exponent of a zero is refused: digits behind its point make room for as many more."""
+    mantissa, _, exponent = literal.lower().partition(b"e")
+    digits = exponent.lstrip(b"+0")
+    room = _MAX_EXPONENT + len(mantissa.partition(b".")[2])
+    return not digits.startswith(b"-") and (len(digits) > len(str(room)) or int(digits or b"0") > room)
 
 
 def _read_digits(text: bytes, position: int, missing: str) -> int:

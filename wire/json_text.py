@@ -10,8 +10,9 @@ import math
 import re
 from collections.abc import Iterator
 
-from wire.json_exact import MAX_FINITE, parse_exact
+from wire.json_exact import MAX_FINITE, Members, parse_exact
 from wire.json_exact import JsonValue as JsonValue
+from wire.json_exact import members_of as members_of
 from wire.json_grisu import grisu_digits
 from wire.status import invalid_argument
 
@@ -39,7 +40,8 @@ def parse_json(text: bytes) -> JsonValue:
 
     Beyond JSON, `NaN`, `Infinity` and `Inf` (signed or not) and a byte order mark are read. Integer literals
     that fit 64 bits, signed or unsigned, become int, all other numbers float. Bytes that are no UTF-8 stay in
-    strings as surrogate escapes. Of repeated names the first counts. Depth is bounded by memory alone.
+    strings as surrogate escapes. Of repeated names the first counts, and `members_of` gives all. Depth is bounded by
+    memory alone.
 
     Raises:
         StatusError: INVALID_ARGUMENT `JSON Parse error: …` with reason and byte offset.
@@ -80,14 +82,14 @@ def _has_lone_surrogate(text: bytes) -> bool:
     return any(match.group(1) for match in _ESCAPE_TOKENS.finditer(text))
 
 
-def _first_of_repeated(members: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
-    result = dict(members)
-    if len(result) == len(members):
+def _object_of(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
+    result = dict(pairs)
+    if len(result) == len(pairs):
         return result
-    result = {}
-    for name, value in members:
-        result.setdefault(name, value)
-    return result
+    members = Members()
+    for name, value in pairs:
+        members.add(name, value)
+    return members
 
 
 def _bounded_int(literal: str) -> int | float:
@@ -99,17 +101,15 @@ def _bounded_int(literal: str) -> int | float:
 
 def _finite_float(literal: str) -> float:
     number = float(literal)
-    if abs(number) > MAX_FINITE:
-        raise ValueError("number too big; the exact reader says where")
+    if abs(number) > MAX_FINITE or (not number and "e" in literal.lower()):
+        raise ValueError("number may be too big; the exact reader says where")
     return number
 
 
 # A Python call for each number costs as much as reading it, so only texts that need the checks get them.
-_PLAIN = json.JSONDecoder(object_pairs_hook=_first_of_repeated)
-_BOUNDED = json.JSONDecoder(object_pairs_hook=_first_of_repeated, parse_int=_bounded_int)
-_BOUNDED_AND_FINITE = json.JSONDecoder(
-    object_pairs_hook=_first_of_repeated, parse_int=_bounded_int, parse_float=_finite_float
-)
+_PLAIN = json.JSONDecoder(object_pairs_hook=_object_of)
+_BOUNDED = json.JSONDecoder(object_pairs_hook=_object_of, parse_int=_bounded_int)
+_BOUNDED_AND_FINITE = json.JSONDecoder(object_pairs_hook=_object_of, parse_int=_bounded_int, parse_float=_finite_float)
 
 
 def type_name(value: JsonValue) -> str:
@@ -191,7 +191,7 @@ def _members(container: dict[str, JsonValue] | list[JsonValue], level: int) -> I
             yield separator, item
             separator = ", "
     else:
-        for name, item in container.items():
+        for name, item in members_of(container):
             yield f"{separator}\n{'    ' * level}{quote(name[:SHOWN_BYTES])}: ", item
             separator = ","
 

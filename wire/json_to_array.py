@@ -16,7 +16,7 @@ from itertools import chain
 import numpy as np
 
 from wire.dtypes import STRING, DType
-from wire.json_text import JsonValue, show_value, type_name
+from wire.json_text import JsonValue, members_of, show_value, type_name
 from wire.status import Code, StatusError, invalid_argument
 
 MAX_DIMENSIONS = 254
@@ -133,7 +133,7 @@ def check_leaf(value: JsonValue, dtype: DType) -> None:
     """Refuse an element that does not fit the element type.
 
     Raises:
-        StatusError: INVALID_ARGUMENT; UNIMPLEMENTED for element types that JSON can't carry.
+        StatusError: INVALID_ARGUMENT; UNIMPLEMENTED for element types that JSON can't carry, unless it is an object.
     """
     if dtype.name in _FLOATS:
         fits = _is_number(value)
@@ -146,6 +146,8 @@ def check_leaf(value: JsonValue, dtype: DType) -> None:
         if isinstance(value, dict):
             decode_base64(value)
         fits = isinstance(value, (str, dict))
+    elif isinstance(value, dict):
+        fits = False
     else:
         raise StatusError(Code.UNIMPLEMENTED, f"Conversion of JSON Value: {show_value(value)} to type: {dtype.name}")
     if not fits:
@@ -201,20 +203,22 @@ def _pack_strings(leaves: Sequence[JsonValue], dtype: DType) -> np.ndarray:
 
 def is_base64(value: JsonValue) -> bool:
     """Whether a value is an object of the single key `b64` with a string in it."""
-    return isinstance(value, dict) and len(value) == 1 and isinstance(value.get("b64"), str)
+    return isinstance(value, dict) and len(members_of(value)) == 1 and isinstance(value.get("b64"), str)
 
 
 def decode_base64(value: JsonValue) -> bytes:
     """The bytes of a `{"b64": …}` object: standard alphabet, white space skipped, padding right or left out.
 
+    Padding may be of `=` or of `.`, as abseil's WebSafeBase64Unescape has it for all alphabets.
+
     Raises:
         StatusError: INVALID_ARGUMENT for other objects and other spellings.
     """
-    text = value.get("b64") if isinstance(value, dict) and len(value) == 1 else None
+    text = value.get("b64") if isinstance(value, dict) and is_base64(value) else None
     if not isinstance(text, str):
         raise invalid_argument(f"JSON Value: {show_value(value)} not formatted correctly for base64 data")
     compact = text.encode("utf-8", "surrogateescape").translate(None, _WHITE_SPACE)
-    digits = compact.rstrip(b"=")
+    digits = compact.rstrip(b"=.")
     padding = len(compact) - len(digits)
     if len(digits) % 4 == 1 or padding not in (0, -len(digits) % 4) or digits.translate(None, _BASE64):
         raise invalid_argument("Unable to base64 decode")

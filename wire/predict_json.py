@@ -13,7 +13,7 @@ import numpy as np
 
 from wire.array_to_json import element_texts, line, nest, quote_bytes
 from wire.dtypes import DType
-from wire.json_text import JsonValue, parse_json, show_value
+from wire.json_text import JsonValue, members_of, parse_json, show_value
 from wire.json_to_array import decode_array, decode_regular, is_base64, pack, walk
 from wire.status import StatusError, invalid_argument
 
@@ -131,6 +131,11 @@ class _Column:
         self.leaves: list[JsonValue] = []
 
     def add(self, row: JsonValue) -> None:
+        leaves = self.check(row)
+        self.count += 1
+        self.leaves += leaves
+
+    def check(self, row: JsonValue) -> list[JsonValue]:
         shape, leaves = walk(row, self.dtype)
         if not self.count:
             self.shape = shape
@@ -139,8 +144,7 @@ class _Column:
             raise invalid_argument(f"Expecting tensor size: {size} but got: {len(leaves)}")
         if shape != self.shape:
             raise invalid_argument(f"Expecting shape {_shape_text(self.shape)} but got: {_shape_text(shape)}")
-        self.count += 1
-        self.leaves += leaves
+        return leaves
 
     def array(self) -> np.ndarray:
         return pack(self.leaves, [self.count, *self.shape], self.dtype, self.alias)
@@ -151,12 +155,12 @@ def _shape_text(shape: list[int]) -> str:
 
 
 def _decode_plain_rows(rows: list[JsonValue], infos: Mapping[str, DType]) -> dict[str, np.ndarray]:
-    if len(infos) != 1:
+    if len(infos) != 1 and not isinstance(rows[0], dict):
         raise invalid_argument(
             "instances is a plain list, but expecting list of objects as multiple input tensors required"
             " as per tensorinfo_map"
         )
-    ((alias, dtype),) = infos.items()
+    alias, dtype = min(infos.items())  # base64 objects are rows of one of several, which the others are missed beside
     regular = decode_regular(rows, dtype, alias)
     if regular is not None:
         return {alias: regular}
@@ -183,14 +187,18 @@ def _decode_named_rows(rows: list[JsonValue], infos: Mapping[str, DType]) -> dic
     for index, row in enumerate(rows):
         if not isinstance(row, dict) or is_base64(row):
             raise invalid_argument(f"Expecting object but got list at item {index} of input list")
-        for name, value in row.items():
+        for full_name, value in members_of(row):
+            name = full_name.partition("\0")[0]  # upstream reads it as a string of C
             try:
                 if name not in columns:
                     raise invalid_argument(f"JSON object: does not have named input: {name}")
-                columns[name].add(value)
+                if columns[name].count > index:
+                    columns[name].check(value)
+                else:
+                    columns[name].add(value)
             except StatusError as error:
                 raise _row_error(index, f" key: {name}", error) from None
-        if row.keys() != infos.keys():
+        if any(column.count <= index for column in columns.values()):
             raise invalid_argument(
                 f"Failed to process element: {index} of 'instances' list. JSON object: {show_value(row)}"
                 f" keys must be equal to: {','.join(sorted(infos))}"
@@ -201,6 +209,8 @@ def _decode_named_rows(rows: list[JsonValue], infos: Mapping[str, DType]) -> dic
 def _decode_regular_named_rows(rows: list[JsonValue], infos: Mapping[str, DType]) -> dict[str, np.ndarray] | None:
     keys = infos.keys()
     named = [row for row in rows if isinstance(row, dict) and row.keys() == keys and not is_base64(row)]
+    if any(len(members_of(row)) != len(keys) for row in named):
+        return None
     if len(named) != len(rows):
         return None
     arrays = {}
@@ -230,21 +240,18 @@ def encode_outputs(outputs: Mapping[str, np.ndarray], dtypes: Mapping[str, DType
     return text.encode("latin-1")
 
 
-def _tensor_texts(
-    alias: str, array: np.ndarray, dtype: DType, *, rows: int | None, level: int, one_line: bool
-) -> list[str]:
-    """Print a tensor, whole (`rows` None) or row by row, inside of `level` lists and objects."""
+def _tensor_texts(alias: str, array: np.ndarray, dtype: DType, *, rows: int | None, level: int) -> list[str]:
+    """Print a tensor, whole (`rows` None) or row by row on a line each, inside of `level` lists and objects."""
     shape = array.shape if rows is None else array.shape[1:]
     as_base64 = alias.endswith(BYTES_SUFFIX)
     texts = element_texts(array, dtype, as_base64=as_base64, level=level + len(shape))
-    return nest(texts, shape, count=1 if rows is None else rows, level=level, one_line=one_line)
+    return nest(texts, shape, count=1 if rows is None else rows, level=level, one_line=rows is not None)
 
 
 def _column_text(outputs: Mapping[str, np.ndarray], dtypes: Mapping[str, DType]) -> str:
     level = 1 if len(outputs) == 1 else 2
     texts = {
-        alias: _tensor_texts(alias, array, dtypes[alias], rows=None, level=level, one_line=False)[0]
-        for alias, array in outputs.items()
+        alias: _tensor_texts(alias, array, dtypes[alias], rows=None, level=level)[0] for alias, array in outputs.items()
     }
     value = texts.popitem()[1] if len(texts) == 1 else _object_text(texts, 1)
     return f'{{\n    "outputs": {value}\n}}'
@@ -260,7 +267,7 @@ def _row_text(outputs: Mapping[str, np.ndarray], dtypes: Mapping[str, DType]) ->
     rows = _count_rows(outputs)
     single = len(outputs) == 1
     columns = {
-        alias: _tensor_texts(alias, array, dtypes[alias], rows=rows, level=2 if single else 3, one_line=single)
+        alias: _tensor_texts(alias, array, dtypes[alias], rows=rows, level=2 if single else 3)
         for alias, array in outputs.items()
     }
     if not rows:

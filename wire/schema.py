@@ -26,6 +26,7 @@ def _message(full_name: str) -> Any:
 
 ConfigProto = _message("tensorflow.ConfigProto")
 Example = _message("tensorflow.Example")
+Feature = _message("tensorflow.Feature")
 RewriterConfig = _message("tensorflow.RewriterConfig")
 ResourceHandleProto = _message("tensorflow.ResourceHandleProto")
 SavedModel = _message("tensorflow.SavedModel")

@@ -14,9 +14,8 @@ from wire.json_text import quote
 
 
 def encode_error(message: str) -> bytes:
-    """Write an error answer; bytes that are no UTF-8, held as surrogate escapes, become U+FFFD."""
-    clean = message.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    return f'{{\n    "error": {quote(clean)}\n}}'.encode()
+    """Write an error answer; bytes that are no UTF-8, held as surrogate escapes, are written as they came."""
+    return f'{{\n    "error": {quote(message)}\n}}'.encode("utf-8", "surrogateescape")
 
 
 def encode_status(response: Any) -> bytes:

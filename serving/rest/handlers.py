@@ -15,17 +15,20 @@ from serving import incident, metrics
 from serving.data_plane import examples, model, predict
 from serving.registry import ModelChoice, Registry
 from serving.rest.errors import HTTP_STATUS
-from serving.runtimes.runtime import Tensor
+from serving.runtimes.runtime import Tensor, read_tensor
 from serving.servable import Servable
 from wire import dtypes, example_json, predict_json, status_json
 from wire.status import Code, StatusError, invalid_argument
 
 logger = logging.getLogger(__name__)
 
-_MODEL = r"/v1/models/([^/:]+)(?:/versions/([0-9]+)|/labels/([^/:]+))?"
-_CALL_URL = re.compile(_MODEL + r":(?-i:(classify|regress|predict))", re.IGNORECASE)
-_MODEL_URL = re.compile(_MODEL + r"(/metadata)?", re.IGNORECASE)
-_ALL_MODELS_URL = re.compile(r"/v1/models", re.IGNORECASE)
+_CHARACTER = r"[\w.~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2}"
+_TARGET = re.compile(
+    rf"(?:{_CHARACTER})*(?:\?(?:{_CHARACTER}|\?)*)?(?:#(?:{_CHARACTER}|\?)*)?", re.ASCII
+)  # RFC 3986, 3
+_NAME, _CHOICE = r"/([^/:]+)", r"(?:/versions/([0-9]+)|/labels/([^/:]+))?"
+_CALL_URL = re.compile(rf"/v1/models{_NAME}{_CHOICE}:(?-i:(classify|regress|predict))", re.IGNORECASE)
+_MODEL_URL = re.compile(rf"/v1/models(?:{_NAME})?{_CHOICE}(/metadata)?", re.IGNORECASE)
 KNOWN_METHODS = ("GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH")
 
 CORS_HEADERS = {
@@ -44,7 +47,7 @@ class Request:
 
     Attributes:
         method: as sent.
-        target: path and query, as sent.
+        target: path, query and fragment, as sent.
         headers: names in lower case.
         body: as sent.
     """
@@ -99,13 +102,13 @@ class Handlers:
         """Answer a request; every mistake becomes an answer too."""
         if request.method not in KNOWN_METHODS:
             return page(501, "Not Implemented")
-        path, query, _ = request.target.partition("?")
+        if not _TARGET.fullmatch(request.target):
+            return page(400, "Bad Request")
+        path = re.split("[?#]", request.target)[0]
         if path == self._metrics_path:
-            if query:
+            if request.target != path:
                 return Answer(400, f"Unexpected path: {request.target}. Should be {path}".encode(), "text/plain")
             return Answer(200, metrics.page(), metrics.CONTENT_TYPE)
-        if re.search(r"%(?![0-9A-Fa-f]{2})", path):
-            return page(400, "Bad Request")
         if not path.lower().startswith("/v1/"):
             return page(404, "Not Found")
         if request.method == "OPTIONS":
@@ -139,10 +142,10 @@ class Handlers:
 
     def _json(self, request: Request, match: re.Match[str] | None) -> bytes:
         if match is None:
-            if request.method == "GET" and _ALL_MODELS_URL.fullmatch(request.target):
-                raise invalid_argument("Missing model name in request.")
             raise invalid_argument(f"Malformed request: {request.method} {request.target}")
         choice = _choice(match)
+        if not choice.name:
+            raise invalid_argument("Missing model name in request.")
         if request.method == "GET":
             # Capitals match, but only the lower-case word asks for metadata: so it is on the real server.
             return self._metadata(choice) if match[4] == "/metadata" else self._status(choice)
@@ -154,11 +157,12 @@ class Handlers:
         signature_name = parsed.signature_name or predict.DEFAULT_SIGNATURE
         with self._registry.acquire(choice) as servable:
             signature = _find_signature(servable, signature_name)
-            if self._check_method_names:
-                predict.check_method_name(signature)
             infos = {alias: dtypes.of_number(info.dtype) for alias, info in signature.inputs.items()}
             arrays, row_format = predict_json.decode_inputs(parsed.document, infos, signature_name)
-            feeds = {signature.inputs[alias].name: Tensor(array, infos[alias]) for alias, array in arrays.items()}
+            if self._check_method_names:
+                predict.check_method_name(signature)
+            sent = {alias: Tensor(array, infos[alias]) for alias, array in arrays.items()}
+            feeds = predict.read_inputs(signature, sent, _tensor)
             aliases = sorted(signature.outputs)
             outputs = predict.run(servable, signature, feeds, aliases, self._timeout_s)
         return predict_json.encode_outputs(
@@ -193,7 +197,7 @@ class Handlers:
 
 def _model_name(match: re.Match[str] | None) -> str:
     # Names that are no UTF-8 are names that no model has.
-    return unquote(match[1], errors="surrogateescape") if match else ""
+    return unquote(match[1], errors="surrogateescape") if match and match[1] else ""
 
 
 def _verb(match: re.Match[str] | None) -> str:
@@ -210,6 +214,11 @@ def _choice(match: re.Match[str]) -> ModelChoice:
         int(digits) if digits else None,
         unquote(label, errors="surrogateescape") if label is not None else None,
     )
+
+
+def _tensor(sent: Any) -> Tensor:
+    """What was sent, or the default of a signature, which is a TensorProto."""
+    return sent if isinstance(sent, Tensor) else read_tensor(sent)
 
 
 def _find_signature(servable: Servable, name: str) -> Any:

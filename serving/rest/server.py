@@ -22,11 +22,12 @@ _Message = MutableMapping[str, Any]
 # Longer than balancers keep connections; the real server never closes one.
 _KEEP_ALIVE_S = 3600
 _UPGRADE_HEADER = re.compile(rb"^upgrade:[^\r\n]*\r\n", re.IGNORECASE | re.MULTILINE)
+_ORIGIN = re.compile(rb"(?:[A-Za-z][A-Za-z0-9+.-]*:)?//[^/?#]*")
 _REQUEST_LINE = re.compile(rb"(\S+) \S+ HTTP/1\.[01]\r?\n")
 
 
 class _Protocol(HttpToolsProtocol):
-    """HTTP/1.1 that overlooks an Upgrade header, as a server may (RFC 9110, 7.8).
+    """HTTP/1.1 that overlooks an Upgrade header, as a server may (RFC 9110, 7.8), and keeps the target as it was sent.
 
     Java's client offers HTTP/2 with every plain request; the parser would then give the body to nobody.
     """
@@ -38,6 +39,13 @@ class _Protocol(HttpToolsProtocol):
             head, end, body = data.partition(b"\r\n\r\n")
             data = _UPGRADE_HEADER.sub(b"", head + b"\r\n")[:-2] + end + body
         super().data_received(data)
+
+    def on_headers_complete(self) -> None:
+        """Hand the request on; those of HTTP/1.0 may ask to keep the connection too."""
+        scope: _Message = self.scope
+        scope["target"] = self.url
+        super().on_headers_complete()
+        self.cycle.keep_alive = self.parser.should_keep_alive()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - the base class's text
         """Answer what the parser refuses, and hang up: 501 where only the method is unknown, else 400."""
@@ -100,13 +108,15 @@ class RestServer:
         if scope["http_version"] not in ("1.0", "1.1"):  # which the parser lets pass
             await _send(send, page(400, "Bad Request"), (b"Connection", b"close"))
             return
-        request = Request(scope["method"], _target(scope), _headers(scope), body)
+        headers = _headers(scope)
+        request = Request(scope["method"], _target(scope), headers, body)
+        is_kept = scope["http_version"] == "1.0" and "keep-alive" in headers.get("connection", "").lower()
         answering = asyncio.get_running_loop().run_in_executor(self._workers, self._handlers.answer, request)
         gone = asyncio.ensure_future(_hang_up(receive))
         await asyncio.wait((answering, gone), return_when=asyncio.FIRST_COMPLETED)
         gone.cancel()
         if answering.done():
-            await _send(send, await answering)
+            await _send(send, await answering, *([(b"Connection", b"keep-alive")] if is_kept else []))
         else:
             answering.cancel()  # the caller hung up, so what still waits for a thread is not computed
 
@@ -136,9 +146,10 @@ async def _read_body(receive: Callable[[], Awaitable[_Message]]) -> bytes | None
 
 
 def _target(scope: _Message) -> str:
-    path: bytes = scope["raw_path"]
-    query: bytes = scope["query_string"]
-    return (path + b"?" + query if query else path).decode("latin-1")
+    """Path, query and fragment, as they were sent."""
+    sent: bytes = scope["target"]
+    origin = _ORIGIN.match(sent)
+    return (sent[origin.end() :] if origin else sent).decode("latin-1")
 
 
 def _headers(scope: _Message) -> dict[str, str]:

@@ -6,6 +6,7 @@ import base64
 import gzip
 import json
 import socket
+from http.client import HTTPResponse
 
 import pytest
 import requests
@@ -237,7 +238,7 @@ def raw(server: ServerProcess, head: str, body: bytes = b"") -> tuple[str, str]:
     """Status line and body of what is sent as it stands."""
     with socket.create_connection(("127.0.0.1", server.rest_api_port), 10) as connection:
         connection.sendall(head.encode("latin-1") + b"\r\n\r\n" + body)
-        answer = b"".join(iter(lambda: connection.recv(65536), b"")).decode()
+        answer = b"".join(iter(lambda: connection.recv(65536), b"")).decode("latin-1")
     return answer.partition("\r\n")[0], answer.partition("\r\n\r\n")[2]
 
 
@@ -255,10 +256,16 @@ def test_an_offer_to_upgrade_is_overlooked(server: ServerProcess) -> None:
 @pytest.mark.parametrize(
     ("path", "error"),
     [
-        ("/v1/models/%ff", "Could not find any versions of model \ufffd"),
+        ("/v1/models/%ff", "Could not find any versions of model \xff"),
         (f"/v1/models/m/versions/{'0' * 5000}7", "Could not find version 7 of model m"),
+        ("/v1/models/half_plus_two?", "Could not find any versions of model half_plus_two?"),
+        ("/v1/models/half_plus_two#a?b", "Could not find any versions of model half_plus_two#a?b"),
+        ("/v1/models/half_plus_two/metadata#a", "Malformed request: GET /v1/models/half_plus_two/metadata#a"),
+        ("/v1/models?", "Malformed request: GET /v1/models?"),
+        ("/v1/models/versions/1", "Missing model name in request."),
+        ("/v1/models/labels/a/metadata", "Missing model name in request."),
+        ("http://host:1/v1/models/a?b=1", "Could not find any versions of model a?b=1"),
     ],
-    ids=["no UTF-8", "5000 zeros"],
 )
 def test_odd_names_and_numbers_are_refused_not_failed_on(server: ServerProcess, path: str, error: str) -> None:
     status, answer = raw(server, f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close")
@@ -266,10 +273,29 @@ def test_odd_names_and_numbers_are_refused_not_failed_on(server: ServerProcess, 
     assert {"error": error} == json.loads(answer)
 
 
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+def test_a_connection_of_http_1_0_is_kept_where_that_is_asked(server: ServerProcess, version: str) -> None:
+    """RFC 9112, 9.3: of HTTP/1.1 it is kept anyway, and answers don't say so."""
+    request = f"GET /v1/models/half_plus_two HTTP/{version}\r\nConnection: keep-alive\r\n\r\n".encode()
+    with socket.create_connection(("127.0.0.1", server.rest_api_port), 10) as connection:
+        for _ in range(2):
+            connection.sendall(request)
+            answer = HTTPResponse(connection)
+            answer.begin()
+            assert "model_version_status" in json.load(answer)
+            assert ("keep-alive" if version == "1.0" else None) == answer.getheader("connection")
+
+
+def test_http_1_0_hangs_up_where_nothing_is_asked(server: ServerProcess) -> None:
+    status, answer = raw(server, "GET /v1/models/half_plus_two HTTP/1.0")
+    assert "HTTP/1.1 200 OK" == status
+    assert "model_version_status" in answer
+
+
 def test_a_signature_name_that_is_no_utf8_is_one_that_is_not_there(model: str) -> None:
-    status, answer = post(f"{model}:predict", b'{"signature_name": "\xff", "instances": [1]}')
-    assert 400 == status
-    assert {"error": 'Serving signature name: "\ufffd" not found in signature def'} == answer
+    answer = requests.post(f"{model}:predict", data=b'{"signature_name": "\xff", "instances": [1]}', timeout=30)
+    assert 400 == answer.status_code
+    assert b'Serving signature name: \\"\xff\\" not found in signature def' in answer.content
 
 
 @pytest.mark.parametrize("number", ["9223372036854775808", "9" * 5000], ids=["2^63", "5000 digits"])
@@ -290,8 +316,10 @@ PAGE = "<HTML><HEAD>\n<TITLE>{0} {1}</TITLE>\n</HEAD><BODY>\n<H1>{1}</H1>\n</BOD
         ("GET /v1/models/m HTTP/2.0\r\nHost: x", 400, "Bad Request"),
         ("POST /v1/models/m:predict HTTP/1.1\r\nHost: x\r\nContent-Length: ten", 400, "Bad Request"),
         ("\x16\x03\x01\x02\x00\x01", 400, "Bad Request"),
+        ("GET /v1/models/[m] HTTP/1.1\r\nHost: x\r\nConnection: close", 400, "Bad Request"),
+        ("GET /v1/models/m?x=%zz HTTP/1.1\r\nHost: x\r\nConnection: close", 400, "Bad Request"),
     ],
-    ids=["made up", "TRACE", "CONNECT", "HTTP/2.0", "bad length", "TLS"],
+    ids=["made up", "TRACE", "CONNECT", "HTTP/2.0", "bad length", "TLS", "brackets", "bad escape"],
 )
 def test_what_is_no_request_of_ours_gets_a_page(server: ServerProcess, head: str, status: int, title: str) -> None:
     line, answer = raw(server, head)

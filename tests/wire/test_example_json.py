@@ -81,6 +81,10 @@ ERRORS = {
         '{"examples": [{"x": [1.0, "a"]}]}',
         "Unexpected element type in feature: x expecting type: float",
     ),
+    "mixed-beyond-int64": (
+        '{"examples": [{"x": [1.0, 9223372036854775808]}]}',
+        "Unexpected element type in feature: x expecting type: float",
+    ),
     "beyond-int64": (
         '{"examples": [{"k": 9223372036854775808}]}',
         "Feature: k has uint64_t element. Only int64_t is supported.",
@@ -98,9 +102,17 @@ def test_refusal(body: str, expected: str, method: str) -> None:
     assert (Code.INVALID_ARGUMENT, expected) == (refused.value.code, refused.value.message)
 
 
-def test_feature_name_that_is_no_utf_8_is_refused() -> None:
-    with pytest.raises(StatusError, match="is not valid UTF-8"):
-        parse_examples_body(b'{"examples": [{"\xff": 1}]}', "classify")
+def test_a_feature_name_need_not_be_utf_8() -> None:
+    _, (example,) = parse_examples_body(b'{"examples": [{"\xff": 1}]}', "classify")
+    entry = b"\x0a\x01\xff\x12\x05\x1a\x03\x0a\x01\x01"  # Features.feature: the key, and an int64_list of 1
+    assert b"\x0a\x0c\x0a\x0a" + entry == example
+
+
+def test_of_a_repeated_feature_the_last_counts_and_all_are_checked() -> None:
+    _, (example,) = parse_examples_body(b'{"examples": [{"x": 1, "x": 2.0}]}', "classify")
+    assert {"x": ("float_list", [2.0])} == features(example)
+    with pytest.raises(StatusError, match="unexpected JSON type: Null"):
+        parse_examples_body(b'{"examples": [{"x": null, "x": 2.0}]}', "classify")
 
 
 CLASSES = np.array([[b'a"\\', b"\xff"]], object)

@@ -23,6 +23,7 @@ VALUES = {
     "not-utf-8": (b'["\xff\xfe"]', ["\udcff\udcfe"]),
     "largest-integers": (b"[18446744073709551615, -9223372036854775808]", [2**64 - 1, -(2**63)]),
     "beyond-64-bits": (b"[18446744073709551616, -9223372036854775809]", [2.0**64, -(2.0**63)]),
+    "zeros-with-exponents": (b"[0e308, 0.00e310, 0e-999, 0E+08]", [0.0, 0.0, 0.0, 0.0]),
     "exponents": (b"[1e3, 1E+2, 1e-400, 1e308]", [1000.0, 100.0, 0.0, 1e308]),
     "many-digits": (b"[0.0012345678901234567890]", [0.0012345678901234568]),
     "thousands-of-digits": (b"[0." + b"1" * 5000 + b", " + b"9" * 300 + b"]", [0.1111111111111111, 1e300]),
@@ -56,6 +57,7 @@ REFUSED = {
     "no-fraction-at-the-top": (b"1.", "Miss fraction part in number. at offset: 2"),
     "no-exponent": (b"[1e+]", "Miss exponent in number. at offset: 4"),
     "too-big": (b"[-1e400]", "Number too big to be stored in double. at offset: 1"),
+    "zero-with-too-big-an-exponent": (b"[0.0e310]", "Number too big to be stored in double. at offset: 1"),
     "too-big-integer": (b"[" + b"9" * 400 + b"]", "Number too big to be stored in double. at offset: 1"),
     "too-big-by-both": (
         b"[" + b"9" * 290 + b"e99]",

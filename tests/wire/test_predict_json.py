@@ -92,6 +92,7 @@ VALUES = {
     "string": ("string", '["é", {"b64": "//4="}, "\\u0000"]', ["é".encode(), b"\xff\xfe", b"\0"]),
     "scalar": ("float", "1.5", 1.5),
     "b64-scalar": ("string", '{"b64": " Y Q = = "}', b"a"),
+    "b64-padded-with-points": ("string", '[{"b64": "YQ.."}]', [b"a"]),
     "b64-without-padding": ("string", '[{"b64": "YQ"}]', [b"a"]),
     "empty": ("int32", "[]", []),
     "empty-rows": ("float", "[[], []]", [[], []]),
@@ -153,6 +154,11 @@ VALUE_ERRORS = {
     "int-for-bool": ("bool", "[1]", "JSON Value: 1 Type: Number is not of expected type: bool"),
     "int-for-string": ("string", '["a", 1]', "JSON Value: 1 Type: Number is not of expected type: string"),
     "b64-alphabet": ("string", '[{"b64": "_w=="}]', "Unable to base64 decode"),
+    "b64-twice": (
+        "string",
+        '[{"b64": "YQ==", "b64": "Yg=="}]',
+        'JSON Value: {\n    "b64": "YQ==",\n    "b64": "Yg=="\n} not formatted correctly for base64 data',
+    ),
     "b64-padding": ("string", '[{"b64": "YQ="}]', "Unable to base64 decode"),
     "b64-one-digit": ("string", '[{"b64": "Y"}]', "Unable to base64 decode"),
     "b64-two-keys": (
@@ -195,13 +201,19 @@ def test_type_that_json_cannot_carry(name: str) -> None:
     assert (Code.UNIMPLEMENTED, why) == (refused.value.code, refused.value.message)
     expected = f"Failed to process element: 0 of 'instances' list. Error: UNIMPLEMENTED: {why}"
     assert expected == refusal(b'{"instances": [1]}', name)
+    of_object = f'JSON Value: {{\n    "b64": "YQ=="\n}} Type: Object is not of expected type: {name}'
+    assert of_object == refusal(b'{"inputs": [{"b64": "YQ=="}]}', name)
 
 
 def test_named_rows_and_columns_give_the_same_arrays() -> None:
-    rows, _ = decode(b'{"instances": [{"a": [1], "b": 2}, {"b": 3, "a": [4.5], "a": 0}]}', TWO)
+    rows, _ = decode(b'{"instances": [{"a": [1], "b": 2}, {"b": 3, "a": [4.5], "a": [0]}]}', TWO)
     columns, _ = decode(b'{"inputs": {"a": [[1], [4.5]], "b": [2, 3], "other": null}}', TWO)
     for arrays in (rows, columns):
         assert {"a": [[1.0], [4.5]], "b": [2, 3]} == {alias: array.tolist() for alias, array in arrays.items()}
+
+
+def test_a_name_ends_at_a_null_character() -> None:
+    assert [1.0] == decode(b'{"instances": [{"x\\u0000y": 1}]}')[0]["x"].tolist()
 
 
 def test_row_of_one_input_may_be_named() -> None:
@@ -246,6 +258,23 @@ ROW_ERRORS = {
         ONE,
         '[{"x": 1.0, "z": 2}]',
         FAILED + "0 key: z of 'instances' list. Error: INVALID_ARGUMENT: JSON object: does not have named input: z",
+    ),
+    "repeated-key": (
+        ONE,
+        '[{"x": 1, "x": "a"}]',
+        FAILED + "0 key: x of 'instances' list. Error: INVALID_ARGUMENT: JSON Value: \"a\" Type: String is not"
+        " of expected type: float",
+    ),
+    "repeated-key-of-another-size": (
+        ONE,
+        '[{"x": 1, "x": [2, 3]}]',
+        FAILED + "0 key: x of 'instances' list. Error: INVALID_ARGUMENT: Expecting tensor size: 1 but got: 2",
+    ),
+    "b64-for-two": (
+        TWO,
+        '[{"b64": "YQ=="}]',
+        FAILED + '0 of \'instances\' list. Error: INVALID_ARGUMENT: JSON Value: {\n    "b64": "YQ=="\n}'
+        " Type: Object is not of expected type: float",
     ),
     "key-too-few": (
         TWO,
@@ -295,8 +324,8 @@ def test_too_many_dimensions_are_refused(key: str, levels: int) -> None:
 
 SPECIALS = [np.nan, np.inf, -np.inf, -0.0, 0.1, 1 / 3, 9e6, 999999, 1e-45, 3.4028235e38, 123456.7, 1e-5]
 PRINTED = "NaN Infinity -Infinity -0.0 0.1 0.333333343 9e+06 999999.0 0.0 3.40282347e+38 123456.703 1e-05"
-DOUBLES = [1 / 3, 5e-324, 1.7976931348623157e308, 123456.7, 1e22, 2.0]
-PRINTED_DOUBLES = "0.33333333333333331 0.0 1.7976931348623157e+308 123456.7 1e+22 2.0"
+DOUBLES = [1 / 3, 5e-324, -1e-310, 1.7976931348623157e308, 123456.7, 1e22, 2.0]
+PRINTED_DOUBLES = "0.33333333333333331 0.0 -0.0 1.7976931348623157e+308 123456.7 1e+22 2.0"
 ROWS = {
     "float": ("float", SPECIALS, PRINTED),
     "double": ("double", DOUBLES, PRINTED_DOUBLES),
@@ -328,10 +357,7 @@ def test_answers_without_rows() -> None:
 
 
 def test_rows_of_several_outputs_are_objects() -> None:
-    expected = (
-        b'{\n    "predictions": [\n        {\n            "a": 1.5,\n            "b": [\n                2\n'
-        b"            ]\n        }\n    ]\n}"
-    )
+    expected = b'{\n    "predictions": [\n        {\n            "a": 1.5,\n            "b": [2]\n        }\n    ]\n}'
     assert expected == encode({"b": ("int32", [[2]]), "a": ("float", [1.5])}, row_format=True)
 
 
