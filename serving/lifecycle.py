@@ -16,12 +16,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from serving import configuration
 from serving.configuration import ModelConfig
 from serving.loading import NotAFolderError
 from serving.registry import Registry, State, Version
 from serving.servable import Servable
 from serving.storage import wanted_versions
-from wire.status import Code, StatusError
+from wire.status import Code, StatusError, invalid_argument
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +55,7 @@ class Lifecycle:
         self._load_servable = load
         self._options = options
         self._models: dict[str, ModelConfig] = {}
+        self._is_configured = False
         self._wanted: dict[str, dict[int, Path]] = {}
         self._given_up: set[tuple[str, int]] = set()
         self._next_look = math.inf
@@ -62,30 +64,33 @@ class Lifecycle:
         self._load_places = threading.Semaphore(4 * (os.cpu_count() or 1))
         self._thread = threading.Thread(target=self._follow, name="lifecycle", daemon=True)
 
-    def start(self, models: Mapping[str, ModelConfig]) -> None:
+    def start(self, models: Mapping[str, ModelConfig] | None) -> None:
         """Begin to load, and return when every model has a version that answers, or when told to stop.
 
         Raises:
-            StatusError: a model's wanted versions all failed, or a label names a version that isn't there.
+            StatusError: a model's wanted versions all failed, or the configuration is refused.
         """
         self._thread.start()
-        self._apply(models, noun="servable(s)")
+        self.reload(models)
 
-    def reload(self, models: Mapping[str, ModelConfig]) -> None:
+    def reload(self, models: Mapping[str, ModelConfig] | None) -> None:
         """Replace the configuration, and return when every model that is new has a version that answers.
 
         Models that are gone are unloaded; policies and labels of the others take effect. A refusal changes nothing,
-        but where new models fail the configuration is in force all the same.
+        but where new models fail, or requests are to be logged, the configuration is in force all the same. None is a
+        configuration of no kind, which may come before all others.
 
         Raises:
             StatusError: as for `start`.
         """
-        self._apply(models, noun="model(s)")
-
-    def _apply(self, models: Mapping[str, ModelConfig], *, noun: str) -> None:
         with self._one_at_a_time, self._registry.changed:
+            if models is None:
+                self._check_unconfigured()
+                return
+            self._check(models)
+            noun = "model(s)" if self._is_configured else "servable(s)"
+            self._is_configured = True
             new = set(models) - set(self._models)
-            self._check_labels(models)
             self._models = dict(models)
             self._registry.set_labels({name: config.labels for name, config in models.items()})
             if self._options.poll_wait_s >= 0:
@@ -98,6 +103,8 @@ class Lifecycle:
         if failures:
             listed = "".join(f"{failure}, " for failure in failures)
             raise StatusError(Code.UNKNOWN, f"{len(failures)} {noun} did not become available: {{{listed}}}")
+        if any(config.is_logged for config in models.values()):
+            raise invalid_argument("No request-logger-creator provided.")
 
     def stop(self) -> None:
         """Stop following the disk, and waiting for it; what is loaded stays loaded."""
@@ -105,31 +112,29 @@ class Lifecycle:
         with self._registry.changed:
             self._registry.changed.notify_all()
 
-    def _check_labels(self, models: Mapping[str, ModelConfig]) -> None:
-        for name, config in models.items():
-            available = self._registry.available(name)
-            in_use = self._models[name].labels if name in self._models else {}
-            for label, version in config.labels.items():
-                may_be_away = self._options.labels_for_unavailable and in_use.get(label, version) == version
-                if version not in available and not may_be_away:
-                    raise StatusError(
-                        Code.FAILED_PRECONDITION,
-                        f"Request to assign label to version {version} of model {name}, which is not currently "
-                        "available for inference",
-                    )
+    def _check(self, models: Mapping[str, ModelConfig]) -> None:
+        allowed = self._options.labels_for_unavailable
+        configuration.check(models, self._models, self._registry.available, labels_for_unavailable=allowed)
+
+    def _check_unconfigured(self) -> None:
+        if self._is_configured:
+            raise StatusError(
+                Code.FAILED_PRECONDITION,
+                "Cannot transition to requested config. It is only legal to transition from one ModelConfigList to "
+                "another.",
+            )
 
     def _is_settled(self, name: str) -> bool:
         return bool(self._registry.available(name)) or self._failure(name) is not None
 
     def _failure(self, name: str) -> str | None:
-        """The wanted versions of a model and their errors, where all of them have failed."""
+        """The highest wanted version of a model and its error, where all of them have failed."""
         wanted = self._wanted.get(name, {})
         versions = [version for version in self._registry.versions(name) if version.number in wanted]
         if not versions or len(versions) < len(wanted) or not all(version.error for version in versions):
             return None
-        return "".join(
-            f"{{{{name: {name} version: {version.number}}} due to error: {version.error}}}" for version in versions
-        )
+        highest = max(versions, key=lambda version: version.number)
+        return f"{{{{name: {name} version: {highest.number}}} due to error: {highest.error}}}"
 
     def _follow(self) -> None:
         while not self._stopping.is_set():

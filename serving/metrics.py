@@ -21,7 +21,9 @@ CONTENT_TYPE = "text/plain"
 
 _REGISTRY = CollectorRegistry()
 _LATENCY_BOUNDS_MICROS = tuple(10 * 1.8**power for power in range(33))
-_SIZE_BOUNDS = tuple(float(2**power) for power in range(16))
+_QUEUING_BOUNDS_MICROS = tuple(100 * 1.2**power for power in range(52))
+_EXAMPLE_BOUNDS = tuple(float(2**power) for power in range(15))
+_BATCH_BOUNDS = _EXAMPLE_BOUNDS[:-1]
 
 
 def _name(path: str) -> str:
@@ -40,17 +42,17 @@ _SERVING = "/tensorflow/serving/"
 REQUEST_COUNT = _counter(_SERVING + "request_count", "model_name", "status")
 REQUEST_LATENCY = _histogram(_SERVING + "request_latency", _LATENCY_BOUNDS_MICROS, "model_name", "API", "entrypoint")
 RUNTIME_LATENCY = _histogram(_SERVING + "runtime_latency", _LATENCY_BOUNDS_MICROS, "model_name", "API", "runtime")
-EXAMPLE_COUNTS = _histogram(_SERVING + "request_example_counts", _SIZE_BOUNDS, "model")
+EXAMPLE_COUNTS = _histogram(_SERVING + "request_example_counts", _EXAMPLE_BOUNDS, "model")
 EXAMPLE_COUNT_TOTAL = _counter(_SERVING + "request_example_count_total", "model")
 WARMUP_LATENCY = _histogram(_SERVING + "model_warmup_latency", _LATENCY_BOUNDS_MICROS, "model_path", "status")
 WARMUP_RECORDS_READ = _counter(_SERVING + "model_warmup_records_read", "model_path", "status")
 
 _BATCHING = _SERVING + "batching_session/"
-QUEUING_LATENCY = _histogram(_BATCHING + "queuing_latency", _LATENCY_BOUNDS_MICROS, "thread_pool_name")
+QUEUING_LATENCY = _histogram(_BATCHING + "queuing_latency", _QUEUING_BOUNDS_MICROS, "thread_pool_name")
 WRAPPED_RUN_COUNT = _counter(_BATCHING + "wrapped_run_count")
-PADDING_SIZE = _histogram(_BATCHING + "padding_size", (0.0, *_SIZE_BOUNDS), "execution_batch_size")
-INPUT_BATCH_SIZE = _histogram(_BATCHING + "input_batch_size", _SIZE_BOUNDS)
-PROCESSED_BATCH_SIZE = _histogram(_BATCHING + "processed_batch_size", _SIZE_BOUNDS)
+PADDING_SIZE = _histogram(_BATCHING + "padding_size", _BATCH_BOUNDS, "execution_batch_size")
+INPUT_BATCH_SIZE = _histogram(_BATCHING + "input_batch_size", _BATCH_BOUNDS)
+PROCESSED_BATCH_SIZE = _histogram(_BATCHING + "processed_batch_size", _BATCH_BOUNDS)
 
 
 @lru_cache(maxsize=4096)
@@ -101,7 +103,14 @@ def page() -> bytes:
 
 
 def _samples(metric: Metric) -> Iterator[Sample]:
-    return (sample for sample in metric.samples if not sample.name.endswith("_created"))
+    """Values, the sum of a histogram before its count."""
+    samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
+    for before, sample in zip([None, *samples], samples, strict=False):
+        if before is not None and before.name.endswith("_count") and sample.name.endswith("_sum"):
+            yield sample
+            yield before
+        elif not (metric.type == "histogram" and sample.name.endswith("_count")):
+            yield sample
 
 
 def _labels(sample: Sample) -> str:

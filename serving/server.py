@@ -11,6 +11,7 @@ import threading
 from functools import partial
 from pathlib import Path
 
+from serving.configuration import read_config
 from serving.flags import CommandLine
 from serving.grpc.handlers import Handlers as GrpcHandlers
 from serving.grpc.profiler import Profiler
@@ -101,7 +102,7 @@ def _start_grpc(flags: CommandLine, settings: Settings, registry: Registry, life
             registry,
             packed=flags.on("enable_serialization_as_tensor_content"),
             check_method_names=flags.on("enable_signature_method_name_check"),
-            reload=lifecycle.reload,
+            reload=lambda config: lifecycle.reload(read_config(config)),
         ),
         addresses,
         threads=flags.integer("grpc_max_threads") or _default_threads(),
@@ -148,7 +149,7 @@ def _start_rest(flags: CommandLine, registry: Registry, metrics_path: str | None
 def _load_options(flags: CommandLine, settings: Settings) -> LoadOptions:
     return LoadOptions(
         session=SessionOptions(
-            tags=tuple(flags.text("saved_model_tags").split(",")),
+            tags=tuple((flags.text("saved_model_tags") or "serve").split(",")),
             config=settings.session.SerializeToString(),
         ),
         prefer_tf_lite=flags.on("prefer_tflite_model"),

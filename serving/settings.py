@@ -62,14 +62,14 @@ class Settings:
     """What the files that flags name hold.
 
     Attributes:
-        models: by name.
+        models: by name; None where the config file is of no kind.
         batching: parameters; None where requests aren't joined.
         tls: of gRPC; None is plain text.
         metrics_path: where REST shows metrics; None is nowhere.
         session: a ConfigProto: how TensorFlow runs graphs.
     """
 
-    models: dict[str, ModelConfig]
+    models: dict[str, ModelConfig] | None
     batching: BatchingParameters | None
     tls: Tls | None
     metrics_path: str | None
@@ -82,8 +82,11 @@ def read(flags: CommandLine) -> Settings:
     Raises:
         StatusError: one is missing, doesn't parse, or asks for what is refused.
     """
+    models = read_models(flags)
+    allowed = flags.on("allow_version_labels_for_unavailable_models")
+    configuration.check(models or {}, {}, lambda _: (), labels_for_unavailable=allowed)
     return Settings(
-        models=read_models(flags),
+        models=models,
         batching=_read_batching(flags),
         tls=read_tls(Path(flags.text("ssl_config_file"))) if flags.text("ssl_config_file") else None,
         metrics_path=_read_metrics_path(flags),
@@ -91,8 +94,8 @@ def read(flags: CommandLine) -> Settings:
     )
 
 
-def read_models(flags: CommandLine) -> dict[str, ModelConfig]:
-    """Models by name, from the config file, or from the two flags where there is none.
+def read_models(flags: CommandLine) -> dict[str, ModelConfig] | None:
+    """Models by name, from the config file, or from the two flags where there is none; None where it is of no kind.
 
     Raises:
         StatusError: the file is missing, doesn't parse, or asks for what is refused.
@@ -110,7 +113,7 @@ def _read_batching(flags: CommandLine) -> BatchingParameters | None:
 
 
 def _read_metrics_path(flags: CommandLine) -> str | None:
-    if not flags.text("monitoring_config_file"):
+    if not flags.text("monitoring_config_file") or not flags.integer("rest_api_port"):
         return None
     message = text_files.read(Path(flags.text("monitoring_config_file")), schema.MonitoringConfig)
     return (message.prometheus_config.path or _DEFAULT_METRICS_PATH) if message.prometheus_config.enable else None

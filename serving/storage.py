@@ -19,8 +19,9 @@ def wanted_versions(config: ModelConfig) -> dict[int, Path]:
     Raises:
         StatusError: NOT_FOUND where the base path can't be listed.
     """
+    base_path = Path(config.base_path.removeprefix("file://"))
     try:
-        names = sorted((entry.name for entry in Path(config.base_path).iterdir()), key=os.fsencode)
+        names = sorted((entry.name for entry in base_path.iterdir()), key=os.fsencode)
     except OSError as error:
         raise StatusError(
             Code.NOT_FOUND,
@@ -28,7 +29,7 @@ def wanted_versions(config: ModelConfig) -> dict[int, Path]:
         ) from error
     # Of two names with the same number the later one counts.
     found = {
-        number: Path(config.base_path) / name
+        number: base_path / name
         for name in names
         if _NUMBER.fullmatch(name) and _MIN_VERSION <= (number := int(name)) <= _MAX_VERSION
     }

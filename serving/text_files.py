@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ from google.protobuf import text_format
 
 from wire import schema
 from wire.status import Code, StatusError, invalid_argument
+
+_CODES = {PermissionError: Code.PERMISSION_DENIED, IsADirectoryError: Code.FAILED_PRECONDITION}
 
 
 class TextFormatError(StatusError):
@@ -34,7 +37,7 @@ def read(path: Path, message_class: Any) -> Any:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise StatusError(Code.NOT_FOUND, f"{path}; {error.strerror}") from error
+        raise StatusError(_CODES.get(type(error), Code.NOT_FOUND), f"{path}; {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise TextFormatError(path, f"Error parsing text-format {name}: {path} is no UTF-8") from error
     if not text:
@@ -43,5 +46,6 @@ def read(path: Path, message_class: Any) -> Any:
     try:
         text_format.Parse(text, message, descriptor_pool=schema.POOL)
     except text_format.ParseError as error:
-        raise TextFormatError(path, f"Error parsing text-format {name}: {error}") from error
+        reason = re.sub(r"^(\d+:\d+) : ", r"\1: ", str(error))
+        raise TextFormatError(path, f"Error parsing text-format {name}: {reason}") from error
     return message

@@ -41,6 +41,18 @@ _CALLS: dict[str, Callable[[Servable, Any], Any]] = {
 }
 
 
+class _DamageError(StatusError):
+    """The file is damaged.
+
+    Attributes:
+        reason: TensorFlow's own words.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(Code.DATA_LOSS, f"{reason}. Please verify your warmup data is in TFRecord format.")
+        self.reason = reason
+
+
 def replay(servable: Servable, folder: Path, *, iterations: int) -> None:
     """Run the warm-up requests in a version's folder, if it has any; their model names and versions are not looked at.
 
@@ -56,16 +68,19 @@ def replay(servable: Servable, folder: Path, *, iterations: int) -> None:
     path = folder / version_folder.WARMUP
     if not path.is_file():
         return
-    started, status = time.perf_counter(), "OK"
+    started = time.perf_counter()
     try:
         count = _replay_file(servable, path, iterations)
-    except StatusError as error:
-        status = str(error)
+    except _DamageError as damage:  # a request that failed is not noted
+        _note(folder, f"{damage.code.name}: {damage.reason}", started)
         raise
-    finally:
-        metrics.WARMUP_LATENCY.labels(str(folder), status).observe((time.perf_counter() - started) * 1e6)
-    metrics.WARMUP_RECORDS_READ.labels(str(folder), status).inc(count)
+    _note(folder, "OK", started)
+    metrics.WARMUP_RECORDS_READ.labels(str(folder), "OK").inc(count)
     logger.info("%s version %d: %d warm-up records replayed from %s", servable.name, servable.version, count, path)
+
+
+def _note(folder: Path, status: str, started: float) -> None:
+    metrics.WARMUP_LATENCY.labels(str(folder), status).observe((time.perf_counter() - started) * 1e6)
 
 
 def _replay_file(servable: Servable, path: Path, iterations: int) -> int:
@@ -95,9 +110,7 @@ def _read(path: Path) -> Iterator[bytes]:
     try:
         yield from tf.compat.v1.io.tf_record_iterator(str(path))
     except tf.errors.DataLossError as error:
-        raise StatusError(
-            Code.DATA_LOSS, f"{error.message}. Please verify your warmup data is in TFRecord format."
-        ) from error
+        raise _DamageError(error.message) from error
     except tf.errors.OpError as error:
         raise StatusError(Code(error.error_code), error.message) from error
 

@@ -78,17 +78,24 @@ class Message:
         self._field = field
 
     def add(
-        self, alias: str, array: np.ndarray, *, packed: bool, packed_strings: bool = False, dtype: DType | None = None
+        self,
+        alias: str,
+        array: np.ndarray,
+        *,
+        packed: bool,
+        packed_strings: bool = False,
+        dtype: DType | None = None,
+        shape: Sequence[int] | None = None,
     ) -> None:
         """Add a tensor, as `encode_tensor` does; an array must not change before all is written."""
         kind = dtype or of_array(array)
         field = raw_field(kind, packed=packed)
         if array.nbytes < LARGE_BYTES or field is None:
             into = getattr(self.message, self._field)[alias]
-            encode_tensor(array, packed=packed, packed_strings=packed_strings, dtype=kind, into=into)
+            encode_tensor(array, packed=packed, packed_strings=packed_strings, dtype=kind, shape=shape, into=into)
             return
         head = schema.TensorProto()
-        fill_head(head, kind, array.shape)
+        fill_head(head, kind, array.shape if shape is None else shape)
         values = np.asarray(array, dtype=kind.numpy, order="C")
         self.outside[alias] = Outside(head, field, values.reshape(-1).view(np.uint8))
 

@@ -13,6 +13,7 @@ from wire import dtypes, schema
 from wire.status import invalid_argument
 
 MAX_DIMENSIONS = 254
+_FOUR_BITS = {"int4": np.int8, "uint4": np.uint8}
 
 # Fields whose values stand in a serialized message as they stand in memory, each with the tag before them: merging them
 # as bytes is fifty times faster than value by value (protobuf.dev/programming-guides/encoding, packed fields).
@@ -30,6 +31,7 @@ def encode_tensor(
     packed: bool = True,
     packed_strings: bool = False,
     dtype: dtypes.DType | None = None,
+    shape: Sequence[int] | None = None,
     into: Any = None,
 ) -> Any:
     """Turn an array into a TensorProto.
@@ -41,6 +43,7 @@ def encode_tensor(
             typed field of the dtype, as tensorflow_model_server answers.
         packed_strings: write strings into `tensor_content` too, rather than into `string_val`.
         dtype: the element type to declare where several share a numpy dtype (qint8 and int8).
+        shape: what to declare where numpy can't have that shape; None is the array's.
         into: an empty message to fill, which spares a copy; None makes one.
 
     Raises:
@@ -48,7 +51,7 @@ def encode_tensor(
     """
     kind = dtype or dtypes.of_array(array)
     proto = schema.TensorProto() if into is None else into
-    fill_head(proto, kind, array.shape)
+    fill_head(proto, kind, array.shape if shape is None else shape)
     if kind is dtypes.STRING:
         strings = [_as_bytes(item) for item in array.ravel().tolist()]
         if packed_strings:
@@ -86,7 +89,8 @@ def decode_tensor(proto: Any, outside: tuple[str, Any] | None = None) -> np.ndar
     """Turn a TensorProto into an array; strings become object arrays of bytes.
 
     `tensor_content` wins over typed values and must be exactly as long as the shape needs; fewer typed values are
-    filled up with the last one, none at all are zeros, more are dropped, and integers out of range wrap.
+    filled up with the last one, none at all are zeros, more are dropped, and integers out of range wrap. Of a shape
+    without elements no values are looked at.
 
     Args:
         proto: the message.
@@ -98,22 +102,31 @@ def decode_tensor(proto: Any, outside: tuple[str, Any] | None = None) -> np.ndar
     Raises:
         StatusError: INVALID_ARGUMENT where the message describes no tensor.
     """
-    kind = dtypes.of_number(proto.dtype)
     shape = read_shape(proto)
-    count = math.prod(shape)
     try:
-        if kind is dtypes.STRING:
-            flat = _strings(proto, count)
-        elif proto.tensor_content or (outside and outside[0] == "tensor_content"):
-            flat = _from_content(outside[1] if outside else proto.tensor_content, kind, count)
-        elif outside and outside[0] == kind.field:
-            whole = len(outside[1]) // kind.numpy.itemsize
-            flat = _fill(np.frombuffer(outside[1], kind.numpy, whole), kind.numpy, count)
-        else:
-            flat = _fill(_from_typed_field(proto, kind), kind.numpy, count)
-        return flat.reshape(shape)
+        return decode_values(proto, outside).reshape(shape)
     except (MemoryError, OverflowError, ValueError) as error:
         raise invalid_argument(f"a tensor of shape {list(shape)} cannot be made: {error}") from error
+
+
+def decode_values(proto: Any, outside: tuple[str, Any] | None = None) -> np.ndarray:
+    """The values of a TensorProto in an array of one dimension; arguments and errors as for `decode_tensor`.
+
+    Raises:
+        MemoryError, OverflowError, ValueError: there are too many.
+    """
+    kind = dtypes.of_number(proto.dtype)
+    count = math.prod(read_shape(proto))
+    if not count:
+        return np.empty(0, kind.numpy)
+    if kind is dtypes.STRING:
+        return _strings(proto, count)
+    if proto.tensor_content or (outside and outside[0] == "tensor_content"):
+        return _from_content(outside[1] if outside else proto.tensor_content, kind, count)
+    if outside and outside[0] == kind.field:
+        whole = len(outside[1]) // kind.numpy.itemsize
+        return _fill(np.frombuffer(outside[1], kind.numpy, whole), kind.numpy, count)
+    return _fill(_from_typed_field(proto, kind), kind.numpy, count)
 
 
 def read_shape(proto: Any) -> tuple[int, ...]:
@@ -129,12 +142,15 @@ def read_shape(proto: Any) -> tuple[int, ...]:
 
 
 def vast_shape(proto: Any) -> tuple[int, ...] | None:
-    """The shape of a TensorProto without elements whose other sizes multiply to more than numpy counts, else None."""
+    """The shape of a TensorProto that TensorFlow can have and numpy can't, else None.
+
+    It has more dimensions than numpy allows, or no elements and other sizes that multiply to more than numpy counts.
+    """
     shape = read_shape(proto)
-    if 0 not in shape or proto.tensor_content:
-        return None
     try:
-        np.empty(shape, dtypes.of_number(proto.dtype).numpy)
+        np.empty([0 if 0 in shape else 1] * len(shape))
+        if 0 in shape:
+            np.empty(shape, dtypes.of_number(proto.dtype).numpy)
     except ValueError:
         return shape
     return None
@@ -154,7 +170,7 @@ def _typed_values(values: np.ndarray, kind: dtypes.DType) -> list[Any]:
         flat = flat.view(kind.storage)
     elif values.dtype.kind == "c":  # on machines of the other byte order
         flat = flat.view(values.real.dtype)
-    elif kind.name in ("int4", "uint4"):
+    elif kind.name in _FOUR_BITS:
         flat = flat.astype(np.int32)
     return flat.tolist()  # type: ignore[no-any-return]
 
@@ -176,6 +192,8 @@ def _from_typed_field(proto: Any, kind: dtypes.DType) -> np.ndarray:
     if kind.numpy.kind == "c":
         pairs = np.array(field, np.float32 if kind.name == "complex64" else np.float64)
         return pairs[: len(pairs) // 2 * 2].view(kind.numpy)
+    if kind.name in _FOUR_BITS:  # in a byte each, all of which TensorFlow keeps
+        return np.array(field, np.int32).astype(_FOUR_BITS[kind.name]).view(kind.numpy)
     if kind.field == "int_val":
         return np.array(field, np.int32).astype(kind.numpy)
     return np.array(field, kind.numpy)

@@ -152,16 +152,20 @@ def find_signature(servable: Servable, name: str) -> Any:
         raise invalid_argument(f"No signature was found with the name: {name or DEFAULT_SIGNATURE}") from None
 
 
-def read_tasks(servable: Servable, messages: Sequence[Any], names: Sequence[str]) -> list[Task]:
-    """The tasks of a MultiInference request.
+def read_tasks(
+    servable: Servable, messages: Sequence[Any], names: Sequence[str], *, check_method_names: bool = False
+) -> list[Task]:
+    """The tasks of a MultiInference request; each is checked whole before the next.
 
     Args:
         servable: the first task's.
         messages: InferenceTasks.
         names: of the models they name.
+        check_method_names: as for `run`.
 
     Raises:
-        StatusError: they are of several models, the same twice, or of an unknown signature or method.
+        StatusError: they are of several models, the same twice, or of an unknown signature or method, or one that
+            doesn't fit.
     """
     tasks = []
     seen: set[str] = set()
@@ -178,7 +182,9 @@ def read_tasks(servable: Servable, messages: Sequence[Any], names: Sequence[str]
             raise invalid_argument(f"Requested signature not found in model graph: {name}")
         if message.method_name not in METHODS:
             raise StatusError(Code.UNIMPLEMENTED, f"Unsupported signature method_name: {message.method_name}")
-        tasks.append(Task(servable.signatures[name], METHODS[message.method_name]))
+        task = Task(servable.signatures[name], METHODS[message.method_name])
+        _plan(task, check_method_names=check_method_names)
+        tasks.append(task)
     return tasks
 
 
@@ -203,16 +209,9 @@ def run(
         StatusError: a signature doesn't fit its method, or outputs are malformed; else what the runtime said.
     """
     fetches: dict[str, None] = {}
-    plans = []
-    for signature, method in tasks:
-        if check_method_names and signature.method_name != method.NAME:
-            raise invalid_argument(
-                f"Expected {_NOUNS[method.NAME]} signature method_name to be {method.NAME}. "
-                f"Was: {signature.method_name}"
-            )
-        plan = method.plan(signature)
-        plans.append(plan)
-        fetches.update({signature.outputs[alias].name: None for alias in plan})
+    plans = [_plan(task, check_method_names=check_method_names) for task in tasks]
+    for task, plan in zip(tasks, plans, strict=True):
+        fetches.update({task.signature.outputs[alias].name: None for alias in plan})
     if not examples:
         raise invalid_argument("Input is empty.")
     batch = np.empty(len(examples), object)
@@ -225,6 +224,16 @@ def run(
         method.read({alias: fetched[signature.outputs[alias].name] for alias in plan}, len(examples))
         for (signature, method), plan in zip(tasks, plans, strict=True)
     ]
+
+
+def _plan(task: Task, *, check_method_names: bool) -> list[str]:
+    """Aliases of the outputs that count."""
+    signature, method = task
+    if check_method_names and signature.method_name != method.NAME:
+        raise invalid_argument(
+            f"Expected {_NOUNS[method.NAME]} signature method_name to be {method.NAME}. Was: {signature.method_name}"
+        )
+    return method.plan(signature)
 
 
 def _check_count(tensors: Any, message: str) -> None:

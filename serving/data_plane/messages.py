@@ -51,10 +51,7 @@ def predict(
     _fill_spec(response.model_spec, servable, request.model_spec.signature_name)
     message = large.Message(response, "outputs")
     for alias, tensor in outputs.items():
-        if tensor.shape is not None:
-            tensors.fill_head(response.outputs[alias], tensor.dtype, tensor.shape)
-            continue
-        message.add(alias, tensor.array, packed=packed, packed_strings=packed, dtype=tensor.dtype)
+        message.add(alias, tensor.array, packed=packed, packed_strings=packed, dtype=tensor.dtype, shape=tensor.shape)
     return message if message.outside else response
 
 
@@ -87,7 +84,7 @@ def multi_inference(
 ) -> Any:
     """A MultiInferenceResponse, results in the order of the tasks; arguments and errors as for `predict`."""
     names = [task.model_spec.name for task in request.tasks]
-    tasks = examples.read_tasks(servable, request.tasks, names)
+    tasks = examples.read_tasks(servable, request.tasks, names, check_method_names=check_method_name)
     results = _run_tasks(servable, tasks, request, timeout_s, check_method_name)
     count = len(_serialized_examples(request.input))
     metrics.EXAMPLE_COUNTS.labels(servable.name).observe(count)

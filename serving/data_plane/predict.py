@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from serving.runtimes.runtime import Tensor
@@ -109,8 +110,12 @@ def run(
     """Outputs by alias.
 
     Raises:
-        StatusError: what the runtime said.
+        StatusError: INVALID_ARGUMENT where the signature has one tensor for several inputs; else what the runtime said.
     """
+    if len(feeds) < len(signature.inputs):
+        names = sorted(info.name for info in signature.inputs.values())
+        twice = next(name for name, other in pairwise(names) if name == other)
+        raise invalid_argument(f'Endpoint "{twice}" fed more than once.')
     fetches = [signature.outputs[alias].name for alias in aliases]
     return dict(zip(aliases, servable.run(feeds, fetches, api="Predict", timeout_s=timeout_s), strict=True))
 

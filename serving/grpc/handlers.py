@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from serving import metrics
-from serving.configuration import ModelConfig, read_config
 from serving.data_plane import messages, model
 from serving.registry import ModelChoice, Registry
 from wire import large, schema
@@ -27,7 +26,7 @@ class Handlers:
         registry: where servables are found.
         packed: write Predict answers into `tensor_content` rather than typed fields.
         check_method_names: refuse signatures that were exported for another method.
-        reload: puts another configuration in force; returns when its new models answer.
+        reload: puts a ModelServerConfig in force; returns when its new models answer.
     """
 
     def __init__(
@@ -36,7 +35,7 @@ class Handlers:
         *,
         packed: bool,
         check_method_names: bool,
-        reload: Callable[[Mapping[str, ModelConfig]], None],
+        reload: Callable[[Any], None],
     ) -> None:
         self._registry = registry
         self._reload = reload
@@ -81,15 +80,16 @@ class Handlers:
         """MultiInference: the version is the first task's."""
         if not request.tasks:
             raise invalid_argument("ModelSpec has no name specified.")
-        with self._registry.acquire(_choice(request.tasks[0])) as servable:
+        with self._registry.acquire(_choice_of_spec(request.tasks[0].model_spec)) as servable:
             return messages.multi_inference(
                 servable, request, timeout_s=timeout_s, check_method_name=self._check_method_names
             )
 
     def metadata(self, request: Any, timeout_s: float | None) -> Any:  # noqa: ARG002 - every call takes a limit
         """GetModelMetadata."""
+        choice = _choice(request)
         model.check_metadata_fields(request.metadata_field)
-        with self._registry.acquire(_choice(request)) as servable:
+        with self._registry.acquire(choice) as servable:
             return model.metadata(servable)
 
     def status(self, request: Any, timeout_s: float | None) -> Any:  # noqa: ARG002 - every call takes a limit
@@ -104,7 +104,7 @@ class Handlers:
                 "Only ModelConfigList is currently supported"
             )
         before = metrics.counters()
-        self._reload(read_config(request.config))
+        self._reload(request.config)
         response = schema.ReloadConfigResponse()
         response.status.SetInParent()
         after = metrics.counters()
@@ -134,7 +134,10 @@ def _counted(api: str, call: Call) -> Call:
 def _choice(request: Any) -> ModelChoice:
     if not request.HasField("model_spec"):
         raise invalid_argument("Missing ModelSpec")
-    spec = request.model_spec
+    return _choice_of_spec(request.model_spec)
+
+
+def _choice_of_spec(spec: Any) -> ModelChoice:
     given = spec.WhichOneof("version_choice")
     return ModelChoice(
         spec.name,

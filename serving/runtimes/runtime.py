@@ -18,8 +18,7 @@ class Tensor(NamedTuple):
     Attributes:
         array: its elements.
         dtype: their type.
-        shape: where there are none and numpy can't count the other sizes (`tensors.vast_shape`); `array` has one
-            dimension then.
+        shape: where numpy can't have it (`tensors.vast_shape`); `array` has one dimension then.
     """
 
     array: np.ndarray
@@ -40,7 +39,7 @@ def read_tensor(proto: Any) -> Tensor:
         shape = tensors.vast_shape(proto)
         if shape is None:
             raise
-        return Tensor(np.empty(0, dtype.numpy), dtype, shape)
+        return Tensor(tensors.decode_values(proto), dtype, shape)
 
 
 class Runtime(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -95,7 +95,7 @@ class SavedModel:
                 loaded = tf.compat.v1.saved_model.load(self._session, list(options.tags), str(path))
             except Exception as error:
                 self._session.close()
-                raise _load_error(error, options.tags) from error
+                raise _load_error(error, path, options.tags) from error
         self._session._extend_graph()  # a graph without variables has not been run yet
         self._graph = graph
         self._vast = VastRunner(self._session)
@@ -152,7 +152,7 @@ class SavedModel:
 
     def _check_feeds(self, feeds: Mapping[str, Tensor]) -> None:
         """Refuse what numpy can't hand over, in the runtime's own words (tensorflow/core/common_runtime)."""
-        for place, (name, tensor) in enumerate(feeds.items()):
+        for place, (name, tensor) in enumerate(sorted(feeds.items())):
             if tensor.dtype.number not in dtypes.HANDLES:
                 continue
             if tensor.dtype.name == "resource":
@@ -170,17 +170,27 @@ class SavedModel:
     def _port(self, tensor_name: str) -> _Port:
         port = self._ports.get(tensor_name)
         if port is None:
-            try:
-                tensor = self._graph.get_tensor_by_name(tensor_name)
-            except (KeyError, ValueError) as error:
-                raise StatusError(
-                    Code.INVALID_ARGUMENT,
-                    f"Tensor {tensor_name}, specified in either feed_devices or fetch_devices was not found in "
-                    "the Graph",
-                ) from error
+            tensor = self._tensor(tensor_name)
             port = _Port(tensor._as_tf_output(), dtypes.of_number(tensor.dtype.base_dtype.as_datatype_enum))
             self._ports[tensor_name] = port
         return port
+
+    def _tensor(self, name: str) -> Any:
+        """The graph's tensor NODE:N; NODE alone is its first."""
+        node, _, place = name.partition(":")
+        try:
+            operation, index = self._graph.get_operation_by_name(node), int(place or 0)
+        except (KeyError, ValueError) as error:
+            raise invalid_argument(
+                f"Tensor {name}, specified in either feed_devices or fetch_devices was not found in the Graph"
+            ) from error
+        if index >= len(operation.outputs):
+            raise StatusError(
+                Code.OUT_OF_RANGE,
+                f"Node '{node}' (type: '{operation.type}', num of outputs: {len(operation.outputs)}) does not have "
+                f"output {index}",
+            )
+        return operation.outputs[index]
 
 
 def _to_runtime(tensor: Tensor) -> np.ndarray:
@@ -218,15 +228,26 @@ def _check_files(path: Path) -> None:
     )
 
 
-def _load_error(error: Exception, tags: Sequence[str]) -> StatusError:
+def _load_error(error: Exception, path: Path, tags: Sequence[str]) -> StatusError:
     if isinstance(error, tf.errors.OpError):
-        return StatusError(Code(error.error_code), error.message)
+        said = [each for each in _chain(error) if isinstance(each, tf.errors.OpError)][-1]  # before Python's own words
+        return StatusError(Code(said.error_code), said.message)
     if isinstance(error, RuntimeError) and "MetaGraphDef associated with tags" in str(error):
         return StatusError(
             Code.NOT_FOUND,
             f"Could not find meta graph def matching supplied tags: {{ {' '.join(tags)} }}. To inspect available "
             "tag-sets in the SavedModel, please use the SavedModel CLI: `saved_model_cli`",
         )
-    if isinstance(error, OSError):
-        return StatusError(Code.DATA_LOSS, str(error))
+    if isinstance(error, (OSError, UnicodeDecodeError)):
+        file, kind = (
+            ("saved_model.pb", "binary") if (path / "saved_model.pb").is_file() else ("saved_model.pbtxt", "text")
+        )
+        return StatusError(Code.DATA_LOSS, f"Can't parse {path / file} as {kind} proto")
     return StatusError(Code.INVALID_ARGUMENT, str(error))
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, the one that it was raised over, and so on."""
+    while error is not None:
+        yield error
+        error = error.__context__

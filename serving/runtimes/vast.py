@@ -1,4 +1,4 @@
-"""Tensors without elements whose other sizes numpy cannot count: [0, 2^62, 2^62] is a shape to TensorFlow.
+"""Tensors of shapes that numpy cannot have: [0, 2^62, 2^62] is one to TensorFlow, and so are 254 dimensions.
 
 What a Session is fed and gives is numpy's. These go in and come out as messages, by operations that are added to the
 graph when the first of them comes.
@@ -48,8 +48,7 @@ class VastRunner:
             parsed = tf.io.parse_tensor(content, tf.as_dtype(tensor.dtype.number))
             self._readers[tensor.dtype] = content, tf.compat.v1.get_session_handle(parsed)
         content, handle = self._readers[tensor.dtype]
-        proto = schema.TensorProto()
-        tensors.fill_head(proto, tensor.dtype, tensor.shape)
+        proto = tensors.encode_tensor(tensor.array, dtype=tensor.dtype, shape=tensor.shape)
         return self._session.run(handle, {content: proto.SerializeToString()})
 
     def _write(self, tensor: Any) -> Any:

@@ -12,7 +12,7 @@ from serving.text_files import TextFormatError
 from wire.status import Code, StatusError
 
 
-def read(tmp_path: Path, text: str) -> dict[str, ModelConfig]:
+def read(tmp_path: Path, text: str) -> dict[str, ModelConfig] | None:
     path = tmp_path / "models.config"
     path.write_text(text)
     return configuration.read_config_file(path)
@@ -45,13 +45,26 @@ def test_policies(tmp_path: Path, policy: str, expected: configuration.Policy) -
     assert expected == models["m"].policy
 
 
+def checked(
+    tmp_path: Path, text: str, *current: str, available: int | None = None, labels_for_unavailable: bool = False
+) -> None:
+    """Read a file and check it as one that follows some models of which one version answers, or none."""
+    models = read(tmp_path, text)
+    in_force = {name: ModelConfig(name, f"/{name}") for name in current}
+    configuration.check(models, in_force, lambda _: {available}, labels_for_unavailable=labels_for_unavailable)
+
+
 def test_labels_and_the_deprecated_type(tmp_path: Path) -> None:
     body = 'name: "m" base_path: "s3://b/m" model_type: TENSORFLOW version_labels { key: "stable" value: 4 }'
-    assert {"m": ModelConfig("m", "s3://b/m", Latest(1), {"stable": 4})} == read(tmp_path, listed(body))
+    found = read(tmp_path, listed(body))["m"]
+    assert ("m", "s3://b/m", Latest(1), {"stable": 4}) == (found.name, found.base_path, found.policy, found.labels)
+    checked(tmp_path, listed(body), available=4)
+    checked(tmp_path, listed(body), labels_for_unavailable=True)
 
 
-def test_a_file_without_models_means_no_models(tmp_path: Path) -> None:
-    assert {} == read(tmp_path, "# nothing yet")
+def test_a_file_without_models_is_of_no_kind_and_an_empty_list_is_one(tmp_path: Path) -> None:
+    assert read(tmp_path, "# nothing yet") is None
+    assert {} == read(tmp_path, "model_config_list {}")
 
 
 _OK = 'base_path: "/m" model_platform: "tensorflow"'
@@ -97,13 +110,64 @@ _OK = 'base_path: "/m" model_platform: "tensorflow"'
             "Model m requests unsupported platform torch",
             id="other platform",
         ),
-        pytest.param(f'name: "m" {_OK} logging_config {{}}', "No request-logger-creator provided.", id="logging"),
     ],
 )
 def test_refusals(tmp_path: Path, body: str, message: str) -> None:
     with pytest.raises(StatusError) as refused:
-        read(tmp_path, listed(body))
+        checked(tmp_path, listed(body))
     assert (Code.INVALID_ARGUMENT, message) == (refused.value.code, refused.value.message)
+
+
+_LABEL = 'version_labels { key: "stable" value: 77 }'
+_NO_LABEL_YET = "Request to assign label to version 77 of model m, which is not currently available for inference"
+
+
+@pytest.mark.parametrize(
+    ("text", "current", "message"),
+    [
+        pytest.param(
+            listed('name: "a" base_path: "a" } config { name: "a" base_path: "a"'),
+            (),
+            "Illegal to list model a multiple times in config list",
+            id="names come before base paths",
+        ),
+        pytest.param(
+            listed('name: "a" base_path: "/a" } config { name: "b" base_path: "b"'),
+            (),
+            "Expected model b to have an absolute path or URI; got base_path()=b",
+            id="base paths come before platforms",
+        ),
+        pytest.param(
+            listed(f'name: "m" base_path: "/m" model_platform: "caffe" {_LABEL}'),
+            ("m",),
+            "Illegal to change a model's platform. For model m platform was tensorflow and new platform requested is "
+            "caffe",
+            id="a change of platform comes before labels",
+        ),
+        pytest.param(
+            listed(f'name: "m" base_path: "/m" model_platform: "caffe" {_LABEL}'),
+            (),
+            _NO_LABEL_YET,
+            id="labels come before new platforms",
+        ),
+        pytest.param(
+            "custom_model_config {}",
+            (),
+            "Missing custom_model_config_loader in ServerCore Options",
+            id="a kind that is not served",
+        ),
+    ],
+)
+def test_the_order_of_refusals(tmp_path: Path, text: str, current: tuple[str, ...], message: str) -> None:
+    with pytest.raises(StatusError) as refused:
+        checked(tmp_path, text, *current)
+    assert message == refused.value.message
+
+
+def test_what_cannot_be_read_says_why(tmp_path: Path) -> None:
+    with pytest.raises(StatusError) as refused:
+        configuration.read_config_file(tmp_path)
+    assert f"FAILED_PRECONDITION: {tmp_path}; Is a directory" == str(refused.value)
 
 
 def test_a_missing_and_an_empty_file(tmp_path: Path) -> None:
@@ -119,5 +183,6 @@ def test_a_file_that_does_not_parse_names_the_place(tmp_path: Path) -> None:
     with pytest.raises(TextFormatError) as refused:
         read(tmp_path, listed('nme: "m"'))
     assert f"INVALID_ARGUMENT: Invalid protobuf file: '{tmp_path / 'models.config'}'" == str(refused.value)
-    assert refused.value.reason.startswith("Error parsing text-format tensorflow.serving.ModelServerConfig: 1:")
+    place = "Error parsing text-format tensorflow.serving.ModelServerConfig: 1:30: "
+    assert refused.value.reason.startswith(place), refused.value.reason
     assert 'has no field named "nme"' in refused.value.reason

@@ -98,6 +98,12 @@ def test_the_fed_shape_is_not_checked(prediction: object) -> None:
     assert [2, 1] == [dim.size for dim in answer.outputs["y"].tensor_shape.dim]
 
 
+@pytest.mark.parametrize("dimensions", [65, 254])
+def test_more_dimensions_than_numpy_has(prediction: object, dimensions: int) -> None:
+    answer = prediction.Predict(ranked(dimensions), timeout=30).outputs["y"]
+    assert ([1] * dimensions, [5.0]) == ([dim.size for dim in answer.tensor_shape.dim], list(answer.float_val))
+
+
 def test_an_output_filter_chooses(prediction: object) -> None:
     message = request("two", a=np.float32([5]), b=np.float32([2]))
     message.output_filter.append("diff")
@@ -119,6 +125,14 @@ def damaged() -> predict_pb2.PredictRequest:
     message = request(x=np.float32([1]))
     message.inputs["x"].ClearField("float_val")
     message.inputs["x"].tensor_content = b"abc"
+    return message
+
+
+def ranked(dimensions: int) -> predict_pb2.PredictRequest:
+    message = request(x=np.float32([4]))
+    del message.inputs["x"].tensor_shape.dim[:]
+    for _ in range(dimensions):
+        message.inputs["x"].tensor_shape.dim.add(size=1)
     return message
 
 
@@ -162,6 +176,13 @@ REFUSALS = [
         "Expects arg[0] to be float but int32 is provided",
         id="dtype",
     ),
+    pytest.param(
+        request("__saved_model_init_op", model="tf2"),
+        "OUT_OF_RANGE",
+        "Node 'NoOp' (type: 'NoOp', num of outputs: 0) does not have output 0",
+        id="no tensor to fetch",
+    ),
+    pytest.param(ranked(255), "INVALID_ARGUMENT", "tensor parsing error: x", id="255 dimensions"),
 ]
 
 
@@ -281,6 +302,11 @@ def test_multi_inference_answers_every_task_in_order(prediction: object) -> None
             "INVALID_ARGUMENT",
             "All ModelSpecs in a MultiInferenceRequest must access the same model name.",
         ),
+        (
+            [("half_plus_two", "two", "regress"), ("tf2", "regress", "regress")],
+            "INVALID_ARGUMENT",
+            "Expected one input Tensor.",
+        ),
         ([CLASSIFY, CLASSIFY], "INVALID_ARGUMENT", "Duplicate evaluation of signature: classify"),
         (
             [("half_plus_two", "s", "regress")],
@@ -297,6 +323,12 @@ def test_multi_inference_answers_every_task_in_order(prediction: object) -> None
 )
 def test_multi_inference_refusals(prediction: object, tasks: list[tuple[str, str, str]], code: str, text: str) -> None:
     assert (code, text) == refused(prediction.MultiInference, inference(*tasks))
+
+
+def test_the_first_task_names_the_model(prediction: object) -> None:
+    message = inference_pb2.MultiInferenceRequest()
+    message.tasks.add(method_name="tensorflow/serving/classify")
+    assert ("INVALID_ARGUMENT", "ModelSpec has no name specified.") == refused(prediction.MultiInference, message)
 
 
 def test_metadata_holds_all_signatures(prediction: object) -> None:
@@ -325,6 +357,8 @@ def test_metadata_refusals(prediction: object, fields: list[str], text: str) -> 
     message = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=fields)
     message.model_spec.name = "half_plus_two"
     assert ("INVALID_ARGUMENT", text) == refused(prediction.GetModelMetadata, message)
+    message.ClearField("model_spec")
+    assert ("INVALID_ARGUMENT", "Missing ModelSpec") == refused(prediction.GetModelMetadata, message)
 
 
 def test_status_lists_versions_highest_first(models: object) -> None:

@@ -118,19 +118,35 @@ def test_a_model_that_fails_is_told_and_the_rest_is_in_force(server: ServerProce
             "Expected model a to have an absolute path or URI; got base_path()=a",
         ),
         (
+            'model_config_list { config { name: "a" base_path: "/a" model_platform: "caffe" } }',
+            "INVALID_ARGUMENT",
+            "Illegal to change a model's platform. For model a platform was tensorflow and new platform requested is "
+            "caffe",
+        ),
+        (
             'model_config_list { config { name: "a" base_path: "/a" model_platform: "tensorflow" '
             'version_labels { key: "stable" value: 7 } } }',
             "FAILED_PRECONDITION",
             "Request to assign label to version 7 of model a, which is not currently available for inference",
         ),
     ],
-    ids=["no list", "relative", "label of nothing"],
+    ids=["no list", "relative", "another platform", "label of nothing"],
 )
 def test_a_refusal_changes_nothing(server: ServerProcess, text: str, code: str, message: str) -> None:
     with pytest.raises(grpc.RpcError) as refused:
         reload(server, text)
     assert (code, message) == (refused.value.code().name, refused.value.details())
     assert [2.0] == answer(server, "a")
+
+
+def test_requests_to_be_logged_are_refused_when_all_else_is_in_force(server: ServerProcess, root: Path) -> None:
+    with pytest.raises(grpc.RpcError) as refused:
+        reload(server, config(root, "b").replace("config {", "config { logging_config {}", 1))
+    assert ("INVALID_ARGUMENT", "No request-logger-creator provided.") == (
+        refused.value.code().name,
+        refused.value.details(),
+    )
+    assert [10.0] == answer(server, "b")
 
 
 def test_the_file_is_read_again_and_a_bad_one_is_passed_over(root: Path, tmp_path: Path) -> None:
@@ -141,7 +157,10 @@ def test_the_file_is_read_again_and_a_bad_one_is_passed_over(root: Path, tmp_pat
         file.write_text("model_config_list {")
         server.wait_for_log("Failed to read ModelServerConfig file: ")
         assert [2.0] == answer(server, "a")
-        file.write_text(config(root, "b"))
+        file.write_text("# nothing")
+        server.wait_for_log("Cannot transition to requested config.")
+        assert [2.0] == answer(server, "a")
+        file.write_text(config(root, "b").replace(str(root), f"file://{root}"))
         wait_until(server, "b", [10.0])
         wait_until(server, "a", 404)
         assert server.stop() == 0

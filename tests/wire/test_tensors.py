@@ -96,6 +96,8 @@ def test_memory_layout_does_not_matter(array: np.ndarray, expected: np.ndarray) 
         pytest.param(proto("float", [1], int_val=[7]), [0.0], id="a field of another dtype counts as none"),
         pytest.param(proto("complex64", [1], scomplex_val=[1, 2, 3]), [1 + 2j], id="a lone number is dropped"),
         pytest.param(proto("string", [2], tensor_content=b"\1\2abc"), [b"a", b"bc"], id="strings in content"),
+        pytest.param(proto("float", [0], tensor_content=b"\0\0\0\0"), [], id="content of no elements"),
+        pytest.param(proto("string", [2, 0], tensor_content=b"abc"), [[], []], id="content of no strings"),
     ],
 )
 def test_decoding_follows_tensorflow(message: Any, expected: list[Any]) -> None:
@@ -134,3 +136,9 @@ def test_packed_strings_both_ways() -> None:
     packed = tensors.encode_tensor(strings, packed_strings=True)
     assert b"\x01\xac\x02\x00a" + b"x" * 300 == packed.tensor_content
     assert strings.tolist() == tensors.decode_tensor(packed).tolist()
+
+
+def test_all_bits_of_a_byte_stay_with_four_bit_integers() -> None:
+    """So TensorFlow keeps them, and so they stand in `tensor_content`."""
+    content = tensors.encode_tensor(tensors.decode_tensor(proto("int4", [3], int_val=[-1, 7, 127]))).tensor_content
+    assert b"\xff\x07\x7f" == content
