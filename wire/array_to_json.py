@@ -6,12 +6,12 @@ them.
 
 from __future__ import annotations
 
-import binascii
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pybase64
 
 from wire.dtypes import STRING, DType
 from wire.json_text import quote
@@ -76,7 +76,7 @@ def element_texts(values: np.ndarray, dtype: DType, *, as_base64: bool = False, 
 
 
 def _base64_text(raw: bytes | str, level: int) -> str:
-    data = binascii.b2a_base64(raw.encode() if isinstance(raw, str) else raw, newline=False).decode()
+    data = pybase64.b64encode_as_string(raw.encode() if isinstance(raw, str) else raw)
     return f'{{{line(level + 1)}"b64": "{data}"{line(level)}}}'
 
 

@@ -7,12 +7,12 @@ the element types.
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pybase64
 
 from wire import dtypes
 from wire.status import Code, StatusError, invalid_argument
@@ -102,7 +102,7 @@ def _base64(alias: str, item: object) -> str:
         raise invalid_argument(
             f'an element of the string input "{alias}" is {type(item).__name__}; supported are bytes and str'
         )
-    return base64.b64encode(item).decode()
+    return pybase64.b64encode_as_string(item)
 
 
 def _decode_column(alias: str, value: Any, kind: dtypes.DType) -> np.ndarray:
@@ -144,5 +144,5 @@ def _as_bytes(item: object) -> bytes:
     if isinstance(item, str):
         return item.encode("utf-8", "surrogateescape")
     if isinstance(item, dict) and item.keys() == {"b64"} and isinstance(item["b64"], str):
-        return base64.b64decode(item["b64"], validate=True)
+        return pybase64.b64decode(item["b64"], validate=True)
     raise TypeError(f"found {type(item).__name__}")

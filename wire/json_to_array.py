@@ -8,12 +8,14 @@ recurses.
 from __future__ import annotations
 
 import binascii
+import contextlib
 import string
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
 import numpy as np
+import pybase64
 
 from wire.dtypes import STRING, DType
 from wire.json_text import JsonValue, members_of, show_value, type_name
@@ -217,9 +219,12 @@ def decode_base64(value: JsonValue) -> bytes:
     text = value.get("b64") if isinstance(value, dict) and is_base64(value) else None
     if not isinstance(text, str):
         raise invalid_argument(f"JSON Value: {show_value(value)} not formatted correctly for base64 data")
-    compact = text.encode("utf-8", "surrogateescape").translate(None, _WHITE_SPACE)
+    content = text.encode("utf-8", "surrogateescape")
+    with contextlib.suppress(binascii.Error):
+        return pybase64.b64decode(content, validate=True)
+    compact = content.translate(None, _WHITE_SPACE)
     digits = compact.rstrip(b"=.")
     padding = len(compact) - len(digits)
     if len(digits) % 4 == 1 or padding not in (0, -len(digits) % 4) or digits.translate(None, _BASE64):
         raise invalid_argument("Unable to base64 decode")
-    return binascii.a2b_base64(digits + b"=" * (-len(digits) % 4))
+    return pybase64.b64decode(digits + b"=" * (-len(digits) % 4), validate=True)

@@ -47,6 +47,11 @@ class _Protocol(HttpToolsProtocol):
         super().on_headers_complete()
         self.cycle.keep_alive = self.parser.should_keep_alive()
 
+    def on_body(self, body: bytes) -> None:
+        """Take a piece of a body; only all of it is of use, so reading goes on, and nobody is woken before its end."""
+        if not self.cycle.response_complete:
+            self.cycle.body += body
+
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - the base class's text
         """Answer what the parser refuses, and hang up: 501 where only the method is unknown, else 400."""
         line = _REQUEST_LINE.match(self._received)
