@@ -217,13 +217,13 @@ def parse(kind: Any, field: str, content: bytes) -> Message:
         DecodeError: it is no such message.
     """
     message = Message(None, field)
-    kept: list[Any] = [content]
+    kept: list[Any] = []
     if len(content) >= LARGE_BYTES:
         try:
             kept = list(_take_out(memoryview(content), kind.DESCRIPTOR.fields_by_name[field].number, message.outside))
         except (StatusError, UnicodeDecodeError, DecodeError):
-            kept, message.outside = [content], {}  # protobuf's own code says what is wrong with it
-    message.message = kind.FromString(kept[0] if len(kept) == 1 else b"".join(kept))
+            message.outside = {}  # protobuf's own code says what is wrong with it
+    message.message = kind.FromString(b"".join(kept) if message.outside else content)
     return message
 
 
