@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import json
 import zipfile
@@ -12,6 +11,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 import numpy as np
+import pybase64
 
 from wire import trees
 
@@ -99,13 +99,13 @@ def _text(item: bytes) -> Any:
     try:
         return item.decode()
     except UnicodeDecodeError:
-        return {"b64": base64.b64encode(item).decode()}
+        return {"b64": pybase64.b64encode_as_string(item)}
 
 
 def _as_bytes(value: dict[str, Any]) -> Any:
     if value.keys() != {"b64"} or not isinstance(value["b64"], str):
         return value
-    return base64.b64decode(value["b64"], validate=True)
+    return pybase64.b64decode(value["b64"], validate=True)
 
 
 def _read_npy(content: bytes, source: str) -> np.ndarray:

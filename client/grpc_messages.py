@@ -98,7 +98,7 @@ def _owned(array: np.ndarray) -> np.ndarray:
     """An array that can be written to and doesn't keep the whole message in memory."""
     if array.flags.writeable:
         return array
-    return large.copy(array)
+    return large.copy(array) if array.nbytes >= large.LARGE_BYTES else array.copy()
 
 
 def _metadata(response: Any) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def read(path: Path, message_class: Any) -> Any:
 
     Raises:
         TextFormatError: it doesn't parse.
-        StatusError: it is missing, or has zero bytes.
+        StatusError: it is missing, may not be read, is a folder, or has zero bytes.
     """
     name = message_class.DESCRIPTOR.full_name
     try:

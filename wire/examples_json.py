@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Sequence
 from typing import Any
+
+import pybase64
 
 from wire.features import Example, Feature, ScoredClass, feature_values
 from wire.status import invalid_argument
@@ -36,4 +37,4 @@ def decode_answer(body: bytes) -> list[list[ScoredClass]]:
 
 def _spell(name: str, feature: Feature) -> list[Any]:
     values = feature_values(name, feature)
-    return [{"b64": base64.b64encode(value).decode()} if isinstance(value, bytes) else value for value in values]
+    return [{"b64": pybase64.b64encode_as_string(value)} if isinstance(value, bytes) else value for value in values]

@@ -204,17 +204,17 @@ def _read_number(text: bytes, start: int) -> tuple[JsonValue, int]:
     if is_integer and len(literal) <= 20 and -(2**63) <= (number := int(literal)) < 2**64:
         return number, end
     decimal = float(literal)
-    if abs(decimal) > MAX_FINITE or (not decimal and _has_large_exponent(literal)):
+    if abs(decimal) > MAX_FINITE or (not decimal and has_large_exponent(literal.decode())):
         raise _error("Number too big to be stored in double.", start)
     return decimal, end
 
 
-def _has_large_exponent(literal: bytes) -> bool:
+def has_large_exponent(literal: str) -> bool:
     """Whether the exponent of a zero is refused: digits behind its point make room for as many more."""
-    mantissa, _, exponent = literal.lower().partition(b"e")
-    digits = exponent.lstrip(b"+0")
-    room = _MAX_EXPONENT + len(mantissa.partition(b".")[2])
-    return not digits.startswith(b"-") and (len(digits) > len(str(room)) or int(digits or b"0") > room)
+    mantissa, _, exponent = literal.lower().partition("e")
+    digits = exponent.lstrip("+0")
+    room = _MAX_EXPONENT + len(mantissa.partition(".")[2])
+    return not digits.startswith("-") and (len(digits) > len(str(room)) or int(digits or "0") > room)
 
 
 def _read_digits(text: bytes, position: int, missing: str) -> int:

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Iterator
 
-from wire.json_exact import MAX_FINITE, Members, parse_exact
+from wire.json_exact import MAX_FINITE, Members, has_large_exponent, parse_exact
 from wire.json_exact import JsonValue as JsonValue
 from wire.json_exact import members_of as members_of
 from wire.json_grisu import grisu_digits
@@ -117,7 +117,7 @@ def _bounded_int(literal: str) -> int | float:
 
 def _finite_float(literal: str) -> float:
     number = float(literal)
-    if abs(number) > MAX_FINITE or (not number and "e" in literal.lower()):
+    if abs(number) > MAX_FINITE or (not number and has_large_exponent(literal)):
         raise ValueError("number may be too big; the exact reader says where")
     return number
 
@@ -134,7 +134,9 @@ def type_name(value: JsonValue) -> str:
         return {None: "Null", True: "True", False: "False"}[value]
     if isinstance(value, (int, float)):
         return "Number"
-    return {str: "String", list: "Array", dict: "Object"}[type(value)]
+    if isinstance(value, str):
+        return "String"
+    return "Array" if isinstance(value, list) else "Object"
 
 
 def quote(text: str) -> str:

@@ -37,10 +37,10 @@ ALIGNMENT = 64
 """TensorFlow copies arrays that don't begin at a multiple of it (EIGEN_MAX_ALIGN_BYTES), in bytes."""
 
 _MAPPED_BYTES = 32 << 20  # from here on malloc of glibc takes pages for each piece (M_MMAP_THRESHOLD of mallopt(3))
-_BYTES_BEGIN = (
-    48  # where those of such a piece do in a `bytes`, beyond a page, behind the heads of malloc and of CPython
-)
-_COPIERS = min(4, os.cpu_count() or 1)  # threads: most of the time goes into pages that the system hands out
+# Where those of such a piece do in a `bytes`, beyond a page, behind the heads of malloc and of CPython.
+_BYTES_BEGIN = 48
+# Threads: most of the time of a large copy goes into pages that the system hands out.
+_COPIERS = min(4, len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1)
 _new_bytes = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_ssize_t)(
     ("PyBytes_FromStringAndSize", ctypes.pythonapi)
 )
@@ -197,7 +197,7 @@ def _join(pieces: Sequence[Any], size: int) -> bytes:
 
 def _move(to: int, origin: int, size: int) -> None:
     """Copy bytes from address to address, many of them by several threads at once."""
-    if size < _MAPPED_BYTES:
+    if size < _MAPPED_BYTES or _COPIERS == 1:
         ctypes.memmove(to, origin, size)
         return
     step = -(-size // _COPIERS)

@@ -136,6 +136,11 @@ class _Column:
         self.leaves += leaves
 
     def check(self, row: JsonValue) -> list[JsonValue]:
+        """The values of a row like those before it.
+
+        Raises:
+            StatusError: INVALID_ARGUMENT where it is of another type, size or shape.
+        """
         shape, leaves = walk(row, self.dtype)
         if not self.count:
             self.shape = shape
@@ -160,7 +165,7 @@ def _decode_plain_rows(rows: list[JsonValue], infos: Mapping[str, DType]) -> dic
             "instances is a plain list, but expecting list of objects as multiple input tensors required"
             " as per tensorinfo_map"
         )
-    alias, dtype = min(infos.items())  # base64 objects are rows of one of several, which the others are missed beside
+    alias, dtype = min(infos.items())  # of several where rows are base64 objects: the others are missing then
     regular = decode_regular(rows, dtype, alias)
     if regular is not None:
         return {alias: regular}
@@ -209,9 +214,7 @@ def _decode_named_rows(rows: list[JsonValue], infos: Mapping[str, DType]) -> dic
 def _decode_regular_named_rows(rows: list[JsonValue], infos: Mapping[str, DType]) -> dict[str, np.ndarray] | None:
     keys = infos.keys()
     named = [row for row in rows if isinstance(row, dict) and row.keys() == keys and not is_base64(row)]
-    if any(len(members_of(row)) != len(keys) for row in named):
-        return None
-    if len(named) != len(rows):
+    if len(named) != len(rows) or any(len(members_of(row)) != len(keys) for row in named):
         return None
     arrays = {}
     for alias, dtype in infos.items():

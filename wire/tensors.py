@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from wire import dtypes, schema
-from wire.status import invalid_argument
+from wire.status import StatusError, invalid_argument
 
 MAX_DIMENSIONS = 254
+_SURE_DIMENSIONS = 32  # what every numpy has
 _FOUR_BITS = {"int4": np.int8, "uint4": np.uint8}
 
 # Fields whose values stand in a serialized message as they stand in memory, each with the tag before them: merging them
@@ -103,20 +104,27 @@ def decode_tensor(proto: Any, outside: tuple[str, Any] | None = None) -> np.ndar
         StatusError: INVALID_ARGUMENT where the message describes no tensor.
     """
     shape = read_shape(proto)
+    values = decode_values(proto, outside)
     try:
-        return decode_values(proto, outside).reshape(shape)
-    except (MemoryError, OverflowError, ValueError) as error:
-        raise invalid_argument(f"a tensor of shape {list(shape)} cannot be made: {error}") from error
+        return values.reshape(shape)
+    except ValueError as error:
+        raise _unmakeable(shape, error) from error
 
 
 def decode_values(proto: Any, outside: tuple[str, Any] | None = None) -> np.ndarray:
-    """The values of a TensorProto in an array of one dimension; arguments and errors as for `decode_tensor`.
+    """The values of a TensorProto in an array of one dimension; arguments and errors as for `decode_tensor`."""
+    kind, shape = dtypes.of_number(proto.dtype), read_shape(proto)
+    try:
+        return _values(proto, kind, math.prod(shape), outside)
+    except (MemoryError, OverflowError, ValueError) as error:
+        raise _unmakeable(shape, error) from error
 
-    Raises:
-        MemoryError, OverflowError, ValueError: there are too many.
-    """
-    kind = dtypes.of_number(proto.dtype)
-    count = math.prod(read_shape(proto))
+
+def _unmakeable(shape: Sequence[int], error: Exception) -> StatusError:
+    return invalid_argument(f"a tensor of shape {list(shape)} cannot be made: {error}")
+
+
+def _values(proto: Any, kind: dtypes.DType, count: int, outside: tuple[str, Any] | None) -> np.ndarray:
     if not count:
         return np.empty(0, kind.numpy)
     if kind is dtypes.STRING:
@@ -147,6 +155,8 @@ def vast_shape(proto: Any) -> tuple[int, ...] | None:
     It has more dimensions than numpy allows, or no elements and other sizes that multiply to more than numpy counts.
     """
     shape = read_shape(proto)
+    if len(shape) <= _SURE_DIMENSIONS and 0 not in shape:
+        return None
     try:
         np.empty([0 if 0 in shape else 1] * len(shape))
         if 0 in shape:

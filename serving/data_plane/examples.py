@@ -183,7 +183,7 @@ def read_tasks(
         if message.method_name not in METHODS:
             raise StatusError(Code.UNIMPLEMENTED, f"Unsupported signature method_name: {message.method_name}")
         task = Task(servable.signatures[name], METHODS[message.method_name])
-        _plan(task, check_method_names=check_method_names)
+        _plan(task, check_method_names=check_method_names)  # which refuses what doesn't fit
         tasks.append(task)
     return tasks
 

@@ -133,9 +133,9 @@ def _fill_regressions(message: Any, values: np.ndarray) -> None:
 
 def _decode(proto: Any) -> Tensor:
     if isinstance(proto, large.Outside):
-        array = tensors.decode_tensor(proto.proto, (proto.field, proto.values))
-        is_aligned = array.ctypes.data % large.ALIGNMENT == 0  # the runtime would make two copies where it isn't
-        return Tensor(array if is_aligned else large.copy(array), dtypes.of_number(proto.proto.dtype))
+        tensor = read_tensor(proto.proto, (proto.field, proto.values))
+        is_aligned = tensor.array.ctypes.data % large.ALIGNMENT == 0  # the runtime would make two copies where it isn't
+        return tensor if is_aligned else tensor._replace(array=large.copy(tensor.array))
     if proto.dtype in dtypes.HANDLES:  # which the runtime refuses, after all other checks
         return Tensor(_handles(proto), dtypes.HANDLES[proto.dtype])
     return read_tensor(proto)

@@ -23,9 +23,8 @@ from wire.status import Code, StatusError, invalid_argument
 logger = logging.getLogger(__name__)
 
 _CHARACTER = r"[\w.~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2}"
-_TARGET = re.compile(
-    rf"(?:{_CHARACTER})*(?:\?(?:{_CHARACTER}|\?)*)?(?:#(?:{_CHARACTER}|\?)*)?", re.ASCII
-)  # RFC 3986, 3
+# RFC 3986, 3
+_TARGET = re.compile(rf"(?:{_CHARACTER})*(?:\?(?:{_CHARACTER}|\?)*)?(?:#(?:{_CHARACTER}|\?)*)?", re.ASCII)
 _NAME, _CHOICE = r"/([^/:]+)", r"(?:/versions/([0-9]+)|/labels/([^/:]+))?"
 _CALL_URL = re.compile(rf"/v1/models{_NAME}{_CHOICE}:(?-i:(classify|regress|predict))", re.IGNORECASE)
 _MODEL_URL = re.compile(rf"/v1/models(?:{_NAME})?{_CHOICE}(/metadata)?", re.IGNORECASE)
@@ -47,7 +46,7 @@ class Request:
 
     Attributes:
         method: as sent.
-        target: path, query and fragment, as sent.
+        target: path, query and fragment, as sent but for scheme and host.
         headers: names in lower case.
         body: as sent.
     """

@@ -12,6 +12,7 @@ from http import HTTPStatus
 from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from serving.rest.handlers import KNOWN_METHODS, Answer, Handlers, Request, page
@@ -22,7 +23,7 @@ _Message = MutableMapping[str, Any]
 # Longer than balancers keep connections; the real server never closes one.
 _KEEP_ALIVE_S = 3600
 _UPGRADE_HEADER = re.compile(rb"^upgrade:[^\r\n]*\r\n", re.IGNORECASE | re.MULTILINE)
-_ORIGIN = re.compile(rb"(?:[A-Za-z][A-Za-z0-9+.-]*:)?//[^/?#]*")
+_ORIGIN = re.compile(rb"(?:[A-Za-z][A-Za-z0-9+.-]*:)?//[^/?#]*")  # with or without scheme (RFC 3986, 4.2)
 _REQUEST_LINE = re.compile(rb"(\S+) \S+ HTTP/1\.[01]\r?\n")
 
 
@@ -41,16 +42,19 @@ class _Protocol(HttpToolsProtocol):
         super().data_received(data)
 
     def on_headers_complete(self) -> None:
-        """Hand the request on; those of HTTP/1.0 may ask to keep the connection too."""
+        """Hand the request on; those of HTTP/1.0 may ask to keep the connection, and are told that it is."""
         scope: _Message = self.scope
         scope["target"] = self.url
         super().on_headers_complete()
         self.cycle.keep_alive = self.parser.should_keep_alive()
+        scope["is_kept_on_request"] = self.cycle.keep_alive and self.parser.get_http_version() == "1.0"
 
     def on_body(self, body: bytes) -> None:
         """Take a piece of a body; only all of it is of use, so reading goes on, and nobody is woken before its end."""
         if not self.cycle.response_complete:
             self.cycle.body += body
+            if self.pipeline and len(self.cycle.body) > HIGH_WATER_LIMIT:
+                self.flow.pause_reading()  # that of a request whose turn has not come
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - the base class's text
         """Answer what the parser refuses, and hang up: 501 where only the method is unknown, else 400."""
@@ -113,15 +117,14 @@ class RestServer:
         if scope["http_version"] not in ("1.0", "1.1"):  # which the parser lets pass
             await _send(send, page(400, "Bad Request"), (b"Connection", b"close"))
             return
-        headers = _headers(scope)
-        request = Request(scope["method"], _target(scope), headers, body)
-        is_kept = scope["http_version"] == "1.0" and "keep-alive" in headers.get("connection", "").lower()
+        request = Request(scope["method"], _target(scope), _headers(scope), body)
+        headers = [(b"Connection", b"keep-alive")] if scope["is_kept_on_request"] else []
         answering = asyncio.get_running_loop().run_in_executor(self._workers, self._handlers.answer, request)
         gone = asyncio.ensure_future(_hang_up(receive))
         await asyncio.wait((answering, gone), return_when=asyncio.FIRST_COMPLETED)
         gone.cancel()
         if answering.done():
-            await _send(send, await answering, *([(b"Connection", b"keep-alive")] if is_kept else []))
+            await _send(send, await answering, *headers)
         else:
             answering.cancel()  # the caller hung up, so what still waits for a thread is not computed
 

@@ -92,7 +92,8 @@ class Batcher:
     ) -> list[Tensor]:
         """See Runtime; the limit counts from now, and a call waits for its batch meanwhile."""
         count = _count_rows(feeds)
-        if count == 0:  # which the scheduler would keep until others come
+        # The scheduler would keep no rows until others come; and what numpy has no shape for it can't join.
+        if count == 0 or any(tensor.shape is not None for tensor in feeds.values()):
             return self._runtime.run(feeds, fetches, timeout_s=timeout_s)
         metrics.INPUT_BATCH_SIZE.observe(count)
         most = self._parameters.max_batch_size

@@ -9,7 +9,6 @@ import numpy as np
 
 from wire import tensors
 from wire.dtypes import DType, of_number
-from wire.status import StatusError
 
 
 class Tensor(NamedTuple):
@@ -26,20 +25,15 @@ class Tensor(NamedTuple):
     shape: tuple[int, ...] | None = None
 
 
-def read_tensor(proto: Any) -> Tensor:
-    """Make a tensor of a TensorProto.
+def read_tensor(proto: Any, outside: tuple[str, Any] | None = None) -> Tensor:
+    """Make a tensor of a TensorProto; see `tensors.decode_tensor`.
 
     Raises:
         StatusError: INVALID_ARGUMENT where it describes none.
     """
-    dtype = of_number(proto.dtype)
-    try:
-        return Tensor(tensors.decode_tensor(proto), dtype)
-    except StatusError:
-        shape = tensors.vast_shape(proto)
-        if shape is None:
-            raise
-        return Tensor(tensors.decode_values(proto), dtype, shape)
+    shape = tensors.vast_shape(proto)
+    read = tensors.decode_tensor if shape is None else tensors.decode_values
+    return Tensor(read(proto, outside), of_number(proto.dtype), shape)
 
 
 class Runtime(Protocol):

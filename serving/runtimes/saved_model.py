@@ -98,7 +98,7 @@ class SavedModel:
                 raise _load_error(error, path, options.tags) from error
         self._session._extend_graph()  # a graph without variables has not been run yet
         self._graph = graph
-        self._vast = VastRunner(self._session)
+        self._vast = VastRunner(self._session, self._tensor, _to_runtime)
         # TensorFlow's own message class is not the one the wire uses.
         self.signatures: dict[str, Any] = {
             key: schema.SignatureDef.FromString(signature.SerializeToString())

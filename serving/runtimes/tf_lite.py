@@ -74,7 +74,7 @@ class TfLiteModel:
                 raise invalid_argument(
                     f"Expects arg[{number}] to be {port.dtype.name} but {tensor.dtype.name} is provided"
                 )
-            _check_rank(port, tensor.array, number)
+            _check_rank(port, tensor, number)
         if not self._places.acquire(timeout=timeout_s):
             raise StatusError(Code.DEADLINE_EXCEEDED, "Timed out waiting for an interpreter")
         try:
@@ -164,14 +164,15 @@ def _find(ports: Mapping[str, _Port], name: str) -> _Port:
         raise invalid_argument(f"Tensor {name} was not found in the model; it has {', '.join(sorted(ports))}") from None
 
 
-def _check_rank(port: _Port, array: np.ndarray, number: int) -> None:
+def _check_rank(port: _Port, tensor: Tensor, number: int) -> None:
     """Refuse a rank that an input doesn't have, which no resize checks and a later one crashes upon.
 
     The file of an input of unknown rank gives it no dimensions, like that of a scalar.
     """
     allowed = str(len(port.shape)) if port.shape else f"up to {_MOST_DIMENSIONS}"
-    if array.ndim != len(port.shape) if port.shape else array.ndim > _MOST_DIMENSIONS:
-        raise invalid_argument(f"Expects arg[{number}] to have {allowed} dimensions but {array.ndim} are provided")
+    given = len(tensor.array.shape if tensor.shape is None else tensor.shape)
+    if given != len(port.shape) if port.shape else given > _MOST_DIMENSIONS:
+        raise invalid_argument(f"Expects arg[{number}] to have {allowed} dimensions but {given} are provided")
 
 
 def _invoke(

@@ -7,9 +7,10 @@ graph when the first of them comes.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from serving.runtimes.runtime import Tensor, read_tensor
@@ -18,10 +19,18 @@ from wire.dtypes import DType
 
 
 class VastRunner:
-    """Runs a graph where what it is fed holds such a tensor."""
+    """Runs a graph where what it is fed holds such a tensor.
 
-    def __init__(self, session: Any) -> None:
+    Args:
+        session: of the graph.
+        find: its tensor by name.
+        feed: what a Session takes for a tensor whose shape numpy has.
+    """
+
+    def __init__(self, session: Any, find: Callable[[str], Any], feed: Callable[[Tensor], np.ndarray]) -> None:
         self._session = session
+        self._find = find
+        self._feed_array = feed
         self._lock = threading.Lock()
         self._readers: dict[DType, tuple[Any, Any]] = {}
         self._writers: dict[str, Any] = {}
@@ -34,15 +43,15 @@ class VastRunner:
         """
         graph = self._session.graph
         with self._lock, graph.as_default():
-            fed = {graph.get_tensor_by_name(name): self._feed(tensor) for name, tensor in feeds.items()}
-            written = [self._write(graph.get_tensor_by_name(name)) for name in fetches]
+            fed = {self._find(name): self._feed(tensor) for name, tensor in feeds.items()}
+            written = [self._write(self._find(name)) for name in fetches]
         found = self._session.run(written, fed, options)
         return [read_tensor(schema.TensorProto.FromString(content)) for content in found]
 
     def _feed(self, tensor: Tensor) -> Any:
         """What a Session takes: the array, or a handle of what it has read."""
         if tensor.shape is None:
-            return tensor.array
+            return self._feed_array(tensor)
         if tensor.dtype not in self._readers:
             content = tf.compat.v1.placeholder(tf.string, [])
             parsed = tf.io.parse_tensor(content, tf.as_dtype(tensor.dtype.number))

@@ -104,6 +104,15 @@ def test_more_dimensions_than_numpy_has(prediction: object, dimensions: int) -> 
     assert ([1] * dimensions, [5.0]) == ([dim.size for dim in answer.tensor_shape.dim], list(answer.float_val))
 
 
+def test_many_dimensions_of_many_values(prediction: object) -> None:
+    values = np.arange(2**19, dtype=np.float32)
+    message = ranked(65, len(values))
+    message.inputs["x"].tensor_content = values.tobytes()
+    answer = prediction.Predict(message, timeout=30).outputs["y"]
+    assert [len(values), *[1] * 64] == [dim.size for dim in answer.tensor_shape.dim]
+    np.testing.assert_array_equal(values / 2 + 3, answer.float_val)
+
+
 def test_an_output_filter_chooses(prediction: object) -> None:
     message = request("two", a=np.float32([5]), b=np.float32([2]))
     message.output_filter.append("diff")
@@ -128,11 +137,11 @@ def damaged() -> predict_pb2.PredictRequest:
     return message
 
 
-def ranked(dimensions: int) -> predict_pb2.PredictRequest:
+def ranked(dimensions: int, first: int = 1) -> predict_pb2.PredictRequest:
     message = request(x=np.float32([4]))
     del message.inputs["x"].tensor_shape.dim[:]
-    for _ in range(dimensions):
-        message.inputs["x"].tensor_shape.dim.add(size=1)
+    for size in (first, *[1] * (dimensions - 1)):
+        message.inputs["x"].tensor_shape.dim.add(size=size)
     return message
 
 
@@ -183,6 +192,8 @@ REFUSALS = [
         id="no tensor to fetch",
     ),
     pytest.param(ranked(255), "INVALID_ARGUMENT", "tensor parsing error: x", id="255 dimensions"),
+    pytest.param(ranked(65, 2**62), "INVALID_ARGUMENT", "tensor parsing error: x", id="more than can be counted"),
+    pytest.param(ranked(65, 2**44), "INVALID_ARGUMENT", "tensor parsing error: x", id="more than there is room for"),
 ]
 
 

@@ -73,6 +73,10 @@ ERRORS = {
         '{"examples": [{"x": {"y": 1}}]}',
         "Feature: x has element with unexpected JSON type: Object",
     ),
+    "object-with-a-repeated-key": (
+        '{"examples": [{"x": {"y": 1, "y": 2}}]}',
+        "Feature: x has element with unexpected JSON type: Object",
+    ),
     "mixed": (
         '{"examples": [{"x": [1, 1.0]}]}',
         "Unexpected element type in feature: x expecting type: int64",

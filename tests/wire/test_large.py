@@ -111,8 +111,12 @@ def test_more_than_protobuf_holds_is_refused_before_it_is_copied() -> None:
 def test_values_are_aligned_in_the_memory_of_who_reads_them(alias: str) -> None:
     message = large.Message(schema.PredictRequest(), "inputs")
     more_than_malloc_keeps = (9, SIZE)
-    for place, shape in enumerate([(SIZE,), more_than_malloc_keeps, (SIZE + 1,)]):
-        message.add(f"{alias}{place}", np.arange(np.prod(shape), dtype=np.float32).reshape(shape), packed=True)
+    sent = {
+        f"{alias}{place}": np.arange(1, np.prod(shape) + 1, dtype=np.float32).reshape(shape)
+        for place, shape in enumerate([(SIZE,), more_than_malloc_keeps, (SIZE + 1,)])
+    }
+    for name, array in sent.items():
+        message.add(name, array, packed=True)
     content = bytes(bytearray(message.SerializeToString()))  # as gRPC makes them
     found = large.parse(schema.PredictRequest, "inputs", content).tensors()
     begin = np.frombuffer(content, np.uint8).ctypes.data
@@ -120,8 +124,15 @@ def test_values_are_aligned_in_the_memory_of_who_reads_them(alias: str) -> None:
         assert 48 == begin % large.ALIGNMENT
     assert [16] * 3 == [(array.ctypes.data - begin) % large.ALIGNMENT for array in found.values()]
     read = schema.PredictRequest.FromString(content)
-    for name, array in found.items():
+    for name, array in sent.items():
+        np.testing.assert_array_equal(array, found[name])
         np.testing.assert_array_equal(array, tensors.decode_tensor(read.inputs[name]))
+
+
+def test_a_copy_of_many_bytes_has_all_of_them() -> None:
+    """More than malloc keeps, and no multiple of how many threads copy it."""
+    array = np.random.default_rng(0).integers(0, 256, (32 << 20) + 5, np.uint8)
+    np.testing.assert_array_equal(array, large.copy(array))
 
 
 @pytest.mark.parametrize("dtype", ["<f8", "<i4", "?", "<c16"])

@@ -270,6 +270,12 @@ ROW_ERRORS = {
         '[{"x": 1, "x": [2, 3]}]',
         FAILED + "0 key: x of 'instances' list. Error: INVALID_ARGUMENT: Expecting tensor size: 1 but got: 2",
     ),
+    "repeated-key-in-a-value": (
+        ONE,
+        '[{"x": {"a": 1, "a": 2}}]',
+        FAILED + '0 key: x of \'instances\' list. Error: INVALID_ARGUMENT: JSON Value: {\n    "a": 1,\n    "a": 2\n}'
+        " Type: Object is not of expected type: float",
+    ),
     "b64-for-two": (
         TWO,
         '[{"b64": "YQ=="}]',
