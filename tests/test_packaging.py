@@ -40,7 +40,7 @@ def test_the_wheel_holds_the_four_packages_and_their_data(wheel: Path) -> None:
 def test_the_base_install_is_the_client_without_tensorflow(wheel: Path) -> None:
     metadata = email.message_from_bytes(zipfile.ZipFile(wheel).read("savedmodel_bakery-0.1.0.dist-info/METADATA"))
     base = [need for need in metadata.get_all("Requires-Dist", []) if "extra ==" not in need]
-    assert {"click", "grpcio", "ml-dtypes", "numpy", "protobuf", "requests", "tenacity", "tqdm"} == {
+    assert {"click", "grpcio", "ml-dtypes", "numpy", "protobuf", "pybase64", "requests", "tenacity", "tqdm"} == {
         re.split(r"[^A-Za-z0-9-]", need)[0] for need in base
     }
 
