@@ -87,7 +87,8 @@ class Lifecycle:
             if models is None:
                 self._check_unconfigured()
                 return
-            self._check(models)
+            allowed = self._options.labels_for_unavailable
+            configuration.check(models, self._models, self._registry.available, labels_for_unavailable=allowed)
             noun = "model(s)" if self._is_configured else "servable(s)"
             self._is_configured = True
             new = set(models) - set(self._models)
@@ -111,10 +112,6 @@ class Lifecycle:
         self._stopping.set()
         with self._registry.changed:
             self._registry.changed.notify_all()
-
-    def _check(self, models: Mapping[str, ModelConfig]) -> None:
-        allowed = self._options.labels_for_unavailable
-        configuration.check(models, self._models, self._registry.available, labels_for_unavailable=allowed)
 
     def _check_unconfigured(self) -> None:
         if self._is_configured:

@@ -104,13 +104,14 @@ def page() -> bytes:
 
 def _samples(metric: Metric) -> Iterator[Sample]:
     """Values, the sum of a histogram before its count."""
-    samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
-    for before, sample in zip([None, *samples], samples, strict=False):
-        if before is not None and before.name.endswith("_count") and sample.name.endswith("_sum"):
+    count = None
+    for sample in metric.samples:
+        if sample.name.endswith("_count"):
+            count = sample
+        elif not sample.name.endswith("_created"):
             yield sample
-            yield before
-        elif not (metric.type == "histogram" and sample.name.endswith("_count")):
-            yield sample
+        if count is not None and sample.name.endswith("_sum"):
+            yield count
 
 
 def _labels(sample: Sample) -> str:

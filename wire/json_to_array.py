@@ -211,7 +211,7 @@ def is_base64(value: JsonValue) -> bool:
 def decode_base64(value: JsonValue) -> bytes:
     """The bytes of a `{"b64": …}` object: standard alphabet, white space skipped, padding right or left out.
 
-    Padding may be of `=` or of `.`, as abseil's WebSafeBase64Unescape has it for all alphabets.
+    Padding may be of `=` or of `.`, as abseil's Base64Unescape takes both.
 
     Raises:
         StatusError: INVALID_ARGUMENT for other objects and other spellings.

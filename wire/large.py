@@ -165,8 +165,8 @@ class Message:
 
 def copy(array: np.ndarray) -> np.ndarray:
     """A copy of an array that is contiguous, with elements that are no objects: aligned, and it can be written to."""
-    room = _room(array.nbytes)
-    _move(room.ctypes.data, array.ctypes.data, array.nbytes)
+    room, values = _room(array.nbytes), array.reshape(-1).view(np.uint8)
+    _move(room.ctypes.data, values.ctypes.data, values.nbytes)
     return room.view(array.dtype).reshape(array.shape)
 
 

@@ -131,25 +131,22 @@ class _Column:
         self.leaves: list[JsonValue] = []
 
     def add(self, row: JsonValue) -> None:
-        leaves = self.check(row)
+        self.shape, leaves = self.check(row)
         self.count += 1
         self.leaves += leaves
 
-    def check(self, row: JsonValue) -> list[JsonValue]:
-        """The values of a row like those before it.
+    def check(self, row: JsonValue) -> tuple[list[int], list[JsonValue]]:
+        """Shape and values of a row like those before it.
 
         Raises:
             StatusError: INVALID_ARGUMENT where it is of another type, size or shape.
         """
         shape, leaves = walk(row, self.dtype)
-        if not self.count:
-            self.shape = shape
-        size = len(self.leaves) // self.count if self.count else len(leaves)
-        if len(leaves) != size:
+        if self.count and len(leaves) != (size := len(self.leaves) // self.count):
             raise invalid_argument(f"Expecting tensor size: {size} but got: {len(leaves)}")
-        if shape != self.shape:
+        if self.count and shape != self.shape:
             raise invalid_argument(f"Expecting shape {_shape_text(self.shape)} but got: {_shape_text(shape)}")
-        return leaves
+        return shape, leaves
 
     def array(self) -> np.ndarray:
         return pack(self.leaves, [self.count, *self.shape], self.dtype, self.alias)

@@ -104,16 +104,16 @@ def decode_tensor(proto: Any, outside: tuple[str, Any] | None = None) -> np.ndar
         StatusError: INVALID_ARGUMENT where the message describes no tensor.
     """
     shape = read_shape(proto)
-    values = decode_values(proto, outside)
+    values = decode_values(proto, shape, outside)
     try:
         return values.reshape(shape)
     except ValueError as error:
         raise _unmakeable(shape, error) from error
 
 
-def decode_values(proto: Any, outside: tuple[str, Any] | None = None) -> np.ndarray:
-    """The values of a TensorProto in an array of one dimension; arguments and errors as for `decode_tensor`."""
-    kind, shape = dtypes.of_number(proto.dtype), read_shape(proto)
+def decode_values(proto: Any, shape: Sequence[int], outside: tuple[str, Any] | None = None) -> np.ndarray:
+    """The values of a TensorProto of this shape, in one dimension; the rest as for `decode_tensor`."""
+    kind = dtypes.of_number(proto.dtype)
     try:
         return _values(proto, kind, math.prod(shape), outside)
     except (MemoryError, OverflowError, ValueError) as error:
@@ -149,21 +149,18 @@ def read_shape(proto: Any) -> tuple[int, ...]:
     return shape
 
 
-def vast_shape(proto: Any) -> tuple[int, ...] | None:
-    """The shape of a TensorProto that TensorFlow can have and numpy can't, else None.
+def is_vast(shape: Sequence[int], dtype: np.dtype) -> bool:
+    """Whether TensorFlow can have a shape and numpy can't.
 
     It has more dimensions than numpy allows, or no elements and other sizes that multiply to more than numpy counts.
     """
-    shape = read_shape(proto)
     if len(shape) <= _SURE_DIMENSIONS and 0 not in shape:
-        return None
+        return False
     try:
-        np.empty([0 if 0 in shape else 1] * len(shape))
-        if 0 in shape:
-            np.empty(shape, dtypes.of_number(proto.dtype).numpy)
+        np.empty(shape if 0 in shape else [1] * len(shape), dtype)
     except ValueError:
-        return shape
-    return None
+        return True
+    return False
 
 
 def _as_bytes(item: object) -> bytes:

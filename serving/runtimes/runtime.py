@@ -17,7 +17,7 @@ class Tensor(NamedTuple):
     Attributes:
         array: its elements.
         dtype: their type.
-        shape: where numpy can't have it (`tensors.vast_shape`); `array` has one dimension then.
+        shape: where numpy can't have it (`tensors.is_vast`); `array` has one dimension then.
     """
 
     array: np.ndarray
@@ -31,9 +31,9 @@ def read_tensor(proto: Any, outside: tuple[str, Any] | None = None) -> Tensor:
     Raises:
         StatusError: INVALID_ARGUMENT where it describes none.
     """
-    shape = tensors.vast_shape(proto)
-    read = tensors.decode_tensor if shape is None else tensors.decode_values
-    return Tensor(read(proto, outside), of_number(proto.dtype), shape)
+    dtype, shape = of_number(proto.dtype), tensors.read_shape(proto)
+    values = tensors.decode_values(proto, shape, outside)
+    return Tensor(values, dtype, shape) if tensors.is_vast(shape, dtype.numpy) else Tensor(values.reshape(shape), dtype)
 
 
 class Runtime(Protocol):
