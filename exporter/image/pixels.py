@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from exporter.image import attempts, framing, gif, spelling, transparency, webp
@@ -15,6 +16,9 @@ from exporter.recipe import LETTERBOX, Recipe
 RATIOS = (1, 2, 4, 8)
 # What is decoded must still be this much larger than what the network is given, or resizing would have nothing to mix.
 GUARD = 2
+
+_DCT = "INTEGER_ACCURATE"
+_NOTHING = np.zeros([0, 0, 3], np.uint8)
 
 
 class Picture(NamedTuple):
@@ -44,7 +48,7 @@ def read_file(data: Any, claims: Header, recipe: Recipe) -> tuple[Any, Any]:
 def decode_file(data: Any, claims: Header, recipe: Recipe) -> Picture:
     """What the recipe keeps of the file in scalar string `data`, whose header `claims` a size.
 
-    JPEG's inverse DCT is the exact one, which agrees with Pillow's bit for bit; TensorFlow's default is up to 6
+    JPEG's inverse DCT is the accurate one, which agrees with Pillow's bit for bit; TensorFlow's default is up to 6
     levels off. Of an animation the first frame counts; gray becomes three equal channels; what is transparent lets
     the recipe's background through. With `decode` fast a JPEG photo may come out smaller.
     """
@@ -57,27 +61,23 @@ def decode_file(data: Any, claims: Header, recipe: Recipe) -> Picture:
     stored = framing.before_turning(window, height, width, orientation)
     index = _ratio_index(claims, window, size, recipe)
     part = stored.scaled(tf.gather(tf.constant(RATIOS, tf.int64), index))
-    nothing = tf.zeros([0, 0, 3], tf.uint8)
 
-    def attempt(decode: Callable[[Any], Any], data: Any = data) -> Any:
-        # Cut out at once, as what follows takes longer than all the rest where a photo is large.
-        return attempts.attempt(lambda data: part.cut(decode(data)), data, otherwise=nothing)
+    def cut(decode: Callable[[Any], Any], data: Any = data) -> Any:
+        return part.cut(_attempt(decode, data))
 
     pixels = tf.switch_case(
         claims.kind,
         {
-            spelling.NO_IMAGE: lambda: nothing,
-            spelling.JPEG: lambda: attempt(lambda data: _decode_jpeg(data, index, recipe)),
-            spelling.PNG: lambda: attempt(lambda data: _decode_channels(data, claims.alpha)),
-            spelling.GIF: lambda: attempt(lambda data: gif.decode(data, recipe.background_colour)),
-            spelling.BMP: lambda: attempt(_decode_bmp),
-            spelling.WEBP: lambda: attempt(
-                lambda data: _decode_channels(data, claims.alpha), webp.announce_alpha(data)
-            ),
+            spelling.NO_IMAGE: lambda: tf.constant(_NOTHING),
+            spelling.JPEG: lambda: _decode_jpeg(data, part, index, recipe),
+            spelling.PNG: lambda: cut(lambda data: _decode_channels(data, claims.alpha)),
+            spelling.GIF: lambda: cut(lambda data: gif.decode(data, recipe.background_colour)),
+            spelling.BMP: lambda: cut(_decode_bmp),
+            spelling.WEBP: lambda: cut(lambda data: _decode_channels(data, claims.alpha), webp.announce_alpha(data)),
         },
     )
     is_whole = tf.reduce_all(tf.equal(tf.shape(pixels, tf.int64)[:2], [part.height, part.width]))
-    pixels = tf.cond(is_whole, lambda: _opaque(pixels, claims.alpha, recipe), lambda: nothing)
+    pixels = tf.cond(is_whole, lambda: _opaque(pixels, claims.alpha, recipe), lambda: tf.constant(_NOTHING))
     return Picture(framing.upright(pixels, orientation), size)
 
 
@@ -90,13 +90,30 @@ def _ratio_index(claims: Header, window: framing.Window, size: tuple[Any, Any], 
     return tf.where(tf.equal(claims.kind, spelling.JPEG), fitting, 0)
 
 
-def _decode_jpeg(data: Any, ratio_index: Any, recipe: Recipe) -> Any:
-    def decode(ratio: int) -> Any:
-        return tf.io.decode_jpeg(data, channels=3, ratio=ratio, dct_method="INTEGER_ACCURATE")
+def _decode_jpeg(data: Any, part: framing.Window, ratio_index: Any, recipe: Recipe) -> Any:
+    """The `part` of a JPEG file that has been made smaller by the ratio of that index: uint8 [height, width, 3].
+
+    Where it is made smaller, what lies outside isn't decoded, and what is stored below isn't even read. That may
+    change the outermost columns, if chroma is stored at half the width alone.
+    """
+
+    def whole() -> Any:
+        return part.cut(_attempt(lambda data: tf.io.decode_jpeg(data, channels=3, dct_method=_DCT), data))
+
+    def smaller(ratio: int) -> Any:
+        window = tf.cast(tf.stack(part), tf.int32)
+        return _attempt(
+            lambda data: tf.image.decode_and_crop_jpeg(data, window, channels=3, ratio=ratio, dct_method=_DCT), data
+        )
 
     if recipe.decode == "exact":
-        return decode(1)
-    return tf.switch_case(ratio_index, [lambda ratio=ratio: decode(ratio) for ratio in RATIOS])
+        return whole()
+    return tf.switch_case(ratio_index, [whole, *(lambda ratio=ratio: smaller(ratio) for ratio in RATIOS[1:])])
+
+
+def _attempt(decode: Callable[[Any], Any], data: Any) -> Any:
+    """Pixels uint8 [height, width, channels]; none where `data` can't be decoded."""
+    return attempts.attempt(decode, data, otherwise=_NOTHING)
 
 
 def _decode_channels(data: Any, alpha: Any) -> Any:
@@ -141,7 +158,10 @@ def normalise(pixels: Any, recipe: Recipe) -> Any:
     mean, std = recipe.mean_and_std
     if recipe.channels == "GRAY":
         return (tf.image.rgb_to_grayscale(pixels) - mean[0]) / std[0]
-    scaled = (pixels - tf.constant(mean)) / tf.constant(std)
+    # By whole rows: three numbers broadcast to a picture take five times as long.
+    height, width = pixels.shape[1:3]
+    rows = tf.reshape(pixels, [-1, height, width * 3])
+    scaled = tf.reshape((rows - tf.constant(mean * width)) / tf.constant(std * width), [-1, height, width, 3])
     return scaled[..., ::-1] if recipe.channels == "BGR" else scaled
 
 

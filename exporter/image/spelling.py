@@ -48,14 +48,20 @@ def decode(text: Any) -> Any:
 
 def decode_base64(text: Any) -> Any:
     """The file in scalar string `text`, which is base64 of any spelling; empty if it isn't."""
-    octets = tf.io.decode_raw(text, tf.uint8)
-    # Of what is not web-safe and yet has a meaning (`+`, `/`, white space, a comma) all stands before the digits.
-    is_web_safe = tf.reduce_all((octets >= ord("0")) | tf.equal(octets, ord("-")))
-    symbols = tf.cond(is_web_safe, lambda: text, lambda: _as_string(_symbols(text, octets)))
+    file = _decode_web_safe(text)
+    return tf.cond(tf.equal(file, b""), lambda: _decode_web_safe(_web_safe(text)), lambda: file)
+
+
+def _decode_web_safe(symbols: Any) -> Any:
+    return attempt(tf.io.decode_base64, symbols, otherwise=b"")
+
+
+def _web_safe(text: Any) -> Any:
+    """A text of any spelling in the web-safe alphabet, without data URI, white space and padding."""
+    symbols = _as_string(_symbols(text, tf.io.decode_raw(text, tf.uint8)))
     size = tf.strings.length(symbols)
     padding = tf.reduce_sum(tf.cast(tf.equal(read(symbols, size - 2, 2), ord("=")), tf.int32))
-    unpadded = tf.strings.substr(symbols, 0, size - padding)
-    return attempt(tf.io.decode_base64, unpadded, otherwise=b"")
+    return tf.strings.substr(symbols, 0, size - padding)
 
 
 def _symbols(text: Any, octets: Any) -> Any:

@@ -174,3 +174,37 @@ def test_fast_decoding_leaves_other_files_and_small_photos_alone(
     images = [encode(rocket, "PNG"), encode(rocket.resize((90, 60)), "JPEG"), encode(rocket, "WEBP")]
     for image in images:
         np.testing.assert_array_equal(*(reader(recipe_of(decode=decode))(image) for decode in ("exact", "fast")))
+
+
+@pytest.mark.parametrize("orientation", [1, 6])
+@pytest.mark.parametrize("subsampling", ["4:4:4", "4:2:0"])
+@pytest.mark.parametrize("ratio", [2, 4, 8])
+def test_fast_decoding_gives_the_part_that_pillow_cuts_out_of_a_smaller_picture(
+    recipe_of: RecipeOf, rocket: Image.Image, encode: Encode, ratio: int, subsampling: str, orientation: int
+) -> None:
+    """To the bit: nothing that lies outside takes part in it."""
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    width, height = ratio * 161, ratio * 104
+    photo = encode(rocket.resize((width, height)), "JPEG", quality=92, subsampling=subsampling, exif=exif)
+    with Image.open(io.BytesIO(photo)) as smaller:
+        smaller.draft("RGB", (width // ratio, height // ratio))
+        whole = np.asarray(smaller)
+    side = height * 7 // 8
+    top, left = (height - side + 1) // 2, (width - side + 1) // 2
+    top, bottom, left, right = (int(edge / ratio + 0.5) for edge in (top, top + side, left, left + side))
+    expected = whole[top:bottom, left:right]
+    data = tf.constant(photo)
+    found = pixels.decode_file(data, header.read_header(data), recipe_of(crop="7/8", size=(30, 30), decode="fast"))
+    np.testing.assert_array_equal(expected if orientation == 1 else np.rot90(expected, -1), found.pixels.numpy())
+
+
+def test_fast_decoding_does_not_read_what_is_stored_below_the_kept_part(
+    recipe_of: RecipeOf, rocket: Image.Image, encode: Encode
+) -> None:
+    photo = encode(rocket.resize((640, 640)), "JPEG")
+    cut_off = photo[: -len(photo) // 32]
+    whole, rest = (reader(recipe_of(crop="7/8", decode="fast"))(data) for data in (photo, cut_off))
+    assert rest.numpy().any()
+    np.testing.assert_array_equal(whole, rest)
+    assert not reader(recipe_of(crop="7/8"))(cut_off).numpy().any()
