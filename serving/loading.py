@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from serving import batching_parameters, warmup
+from serving import batching_parameters, memory, warmup
 from serving.batching_parameters import BatchingParameters
 from serving.runtimes.batching import Batcher
 from serving.runtimes.runtime import Runtime
@@ -95,6 +95,7 @@ def load(name: str, version: int, path: Path, options: LoadOptions) -> Servable:
     except Exception:
         runtime.close()
         raise
+    memory.release()
     return servable
 
 
