@@ -56,7 +56,8 @@ def decode_answer(question: Question, content: bytes) -> Any:
     """
     kind = method_of(question).response
     if isinstance(question, Predict):
-        return _prediction(question, _parse(partial(large.parse, kind, "outputs"), kind, content))
+        response = _parse(partial(large.parse, kind, "outputs"), kind, content)
+        return _prediction(question, response, len(content))
     response = _parse(kind.FromString, kind, content)
     if isinstance(question, Classify):
         rows = response.result.classifications
@@ -82,9 +83,9 @@ def _predict_request(request: Any, question: Predict) -> large.Message:
     return message
 
 
-def _prediction(question: Predict, response: large.Message) -> Prediction:
+def _prediction(question: Predict, response: large.Message, size: int) -> Prediction:
     with decoding_answer():
-        arrays = {alias: _owned(array) for alias, array in response.tensors().items()}
+        arrays = {alias: _owned(array, size) for alias, array in response.tensors().items()}
     answered = response.message.model_spec
     return Prediction(
         arrays=arrays,
@@ -94,10 +95,12 @@ def _prediction(question: Predict, response: large.Message) -> Prediction:
     )
 
 
-def _owned(array: np.ndarray) -> np.ndarray:
-    """An array that can be written to and doesn't keep the whole message in memory."""
+def _owned(array: np.ndarray, size: int) -> np.ndarray:
+    """An array that can be written to; it keeps its message, of `size` bytes, in memory only if it is most of it."""
     if array.flags.writeable:
         return array
+    if array.flags.aligned and array.nbytes > max(size // 2, large.LARGE_BYTES):
+        return large.take_over(array)
     return large.copy(array) if array.nbytes >= large.LARGE_BYTES else array.copy()
 
 

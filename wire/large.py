@@ -170,6 +170,23 @@ def copy(array: np.ndarray) -> np.ndarray:
     return room.view(array.dtype).reshape(array.shape)
 
 
+class _Lent:
+    """Memory of a read-only array, as one that can be written to."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self._array = array  # which keeps it
+        self.__array_interface__ = {**array.__array_interface__, "data": (array.ctypes.data, False)}
+
+
+def take_over(array: np.ndarray) -> np.ndarray:
+    """An array that can be written to, in the memory of one from a message that nobody else refers to.
+
+    CPython keeps nothing that depends on the contents of such a `bytes`, unless it is hashed.
+    """
+    taken: np.ndarray = np.asarray(_Lent(array.reshape(-1).view(np.uint8)))
+    return taken.view(array.dtype).reshape(array.shape)
+
+
 def _room(size: int) -> np.ndarray:
     """Aligned bytes. Numpy asks for huge pages, and for many of them the system may move memory about, 3 s for a GB."""
     if sys.platform == "linux" and size >= _MAPPED_BYTES:
