@@ -49,7 +49,7 @@ def encode_request(question: Question) -> bytes:
 
 
 def decode_answer(question: Question, content: bytes) -> Any:
-    """Read the response to a question.
+    """Read the response to a question; `content` is the answer's from then on, as arrays may be in its memory.
 
     Raises:
         InvalidAnswer: where it is none.

@@ -82,7 +82,7 @@ class PreparedTransport(Transport, Protocol):
         """Write a question once; each call of what is returned puts it, and gives the answer as it came."""
 
     def decode(self, question: Question, content: bytes) -> Any:
-        """Read the answer that came to a question."""
+        """Read the answer that came to a question; `content` is the answer's from then on."""
 
 
 def _is_name(host: str) -> bool:

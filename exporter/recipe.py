@@ -66,8 +66,8 @@ class Recipe:
         top_k: how many labels an answer lists; no more than there are classes.
         orientation: `exif` turns photos upright as their EXIF data say; `ignore` leaves them as they lie.
         decode: `exact` decodes every pixel; `fast` decodes JPEG photos at a half, a quarter or an eighth of their
-            size where that leaves at least twice what the network is given, which changes pixels a little; what is
-            cropped away is not decoded then, and a file that breaks off below what is kept is as good as a whole one.
+            size where that leaves at least twice what the network is given, which changes pixels a little; rows that
+            are cropped away are not decoded then, and a file that breaks off below them may be as good as a whole one.
         background: R,G,B from 0 to 255, what transparent pixels let through. White, because pictures with
             transparency are mostly made for pages, and pages are mostly white.
         padding: R,G,B from 0 to 255, what a letterbox is filled up with. Black, as in tf.image.resize_with_pad.

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from serving import configuration
+from serving import configuration, memory
 from serving.configuration import ModelConfig
 from serving.loading import NotAFolderError
 from serving.registry import Registry, State, Version
@@ -228,6 +228,7 @@ class Lifecycle:
 
     def _unload(self, version: Version) -> None:
         self._registry.drain(version).close()
+        memory.release()
         self._registry.update(version, State.END)
         logger.info("Unloaded servable version {name: %s version: %d}", version.name, version.number)
 

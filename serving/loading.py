@@ -84,6 +84,13 @@ def load(name: str, version: int, path: Path, options: LoadOptions) -> Servable:
             f"Error while attempting to reserve resources to load servable {{name: {name} version: {version}}}: "
             f"{path}; Not a directory",
         )
+    try:
+        return _warmed_up(name, version, path, options)
+    finally:
+        memory.release()
+
+
+def _warmed_up(name: str, version: int, path: Path, options: LoadOptions) -> Servable:
     runtime = _load_runtime(path, options)
     try:
         parameters = options.batching.of_version(path) if options.batching else None
@@ -95,7 +102,6 @@ def load(name: str, version: int, path: Path, options: LoadOptions) -> Servable:
     except Exception:
         runtime.close()
         raise
-    memory.release()
     return servable
 
 

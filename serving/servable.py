@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from serving import memory, metrics
+from serving import metrics
 from serving.runtimes.runtime import Runtime, Tensor
 
 
@@ -55,4 +55,3 @@ class Servable:
     def close(self) -> None:
         """Give its memory back; nothing may be running."""
         self.runtime.close()
-        memory.release()

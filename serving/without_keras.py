@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import sys
 from typing import Any
@@ -23,3 +24,4 @@ def import_tensorflow() -> None:
     finally:
         for name in hidden:
             del modules[name]
+    gc.freeze()  # what is there stays, and looking at all of it takes a tenth of a second, in which nobody is answered

@@ -63,13 +63,13 @@ def decode_file(data: Any, claims: Header, recipe: Recipe) -> Picture:
     part = stored.scaled(tf.gather(tf.constant(RATIOS, tf.int64), index))
 
     def cut(decode: Callable[[Any], Any], data: Any = data) -> Any:
-        return part.cut(_attempt(decode, data))
+        return _attempt(lambda data: part.cut(decode(data)), data)
 
     pixels = tf.switch_case(
         claims.kind,
         {
             spelling.NO_IMAGE: lambda: tf.constant(_NOTHING),
-            spelling.JPEG: lambda: _decode_jpeg(data, part, index, recipe),
+            spelling.JPEG: lambda: _decode_jpeg(data, claims, part, index, recipe),
             spelling.PNG: lambda: cut(lambda data: _decode_channels(data, claims.alpha)),
             spelling.GIF: lambda: cut(lambda data: gif.decode(data, recipe.background_colour)),
             spelling.BMP: lambda: cut(_decode_bmp),
@@ -90,21 +90,25 @@ def _ratio_index(claims: Header, window: framing.Window, size: tuple[Any, Any], 
     return tf.where(tf.equal(claims.kind, spelling.JPEG), fitting, 0)
 
 
-def _decode_jpeg(data: Any, part: framing.Window, ratio_index: Any, recipe: Recipe) -> Any:
+def _decode_jpeg(data: Any, claims: Header, part: framing.Window, ratio_index: Any, recipe: Recipe) -> Any:
     """The `part` of a JPEG file that has been made smaller by the ratio of that index: uint8 [height, width, 3].
 
-    Where it is made smaller, what lies outside isn't decoded, and what is stored below isn't even read. That may
-    change the outermost columns, if chroma is stored at half the width alone.
+    Where it is made smaller, rows outside are not decoded; what a file that isn't progressive has below is not read.
     """
 
     def whole() -> Any:
-        return part.cut(_attempt(lambda data: tf.io.decode_jpeg(data, channels=3, dct_method=_DCT), data))
+        return _attempt(lambda data: part.cut(tf.io.decode_jpeg(data, channels=3, dct_method=_DCT)), data)
 
     def smaller(ratio: int) -> Any:
-        window = tf.cast(tf.stack(part), tf.int32)
-        return _attempt(
-            lambda data: tf.image.decode_and_crop_jpeg(data, window, channels=3, ratio=ratio, dct_method=_DCT), data
-        )
+        # Rows alone: a decoder that is to leave columns out as well may show memory that is none of the picture's
+        # (jpeg_crop_scanline of libjpeg-turbo before 3.0, where chroma is stored at a quarter of the width).
+        rows = tf.cast(tf.stack([part.top, 0, part.height, -(-claims.width // ratio)]), tf.int32)
+
+        def decode(data: Any) -> Any:
+            decoded = tf.image.decode_and_crop_jpeg(data, rows, channels=3, ratio=ratio, dct_method=_DCT)
+            return decoded[:, part.left : part.left + part.width]
+
+        return _attempt(decode, data)
 
     if recipe.decode == "exact":
         return whole()
@@ -112,7 +116,10 @@ def _decode_jpeg(data: Any, part: framing.Window, ratio_index: Any, recipe: Reci
 
 
 def _attempt(decode: Callable[[Any], Any], data: Any) -> Any:
-    """Pixels uint8 [height, width, channels]; none where `data` can't be decoded."""
+    """Pixels uint8 [height, width, channels]; none where `data` can't be decoded.
+
+    What comes out stays in memory until the image is ready, so `decode` should leave out what isn't needed.
+    """
     return attempts.attempt(decode, data, otherwise=_NOTHING)
 
 
@@ -158,8 +165,8 @@ def normalise(pixels: Any, recipe: Recipe) -> Any:
     mean, std = recipe.mean_and_std
     if recipe.channels == "GRAY":
         return (tf.image.rgb_to_grayscale(pixels) - mean[0]) / std[0]
-    # By whole rows: three numbers broadcast to a picture take five times as long. TensorFlow would multiply by
-    # reciprocals too, but by approximate ones.
+    # By whole rows: three numbers broadcast to a picture take five times as long. TensorFlow makes a product of a
+    # division too, but by a reciprocal that may be off by a rounding error.
     height, width = pixels.shape[1:3]
     shift, scale = (np.tile(numbers, width) for numbers in (np.array(mean, "f4"), 1 / np.array(std, "f4")))
     scaled = tf.reshape((tf.reshape(pixels, [-1, height, width * 3]) - shift) * scale, [-1, height, width, 3])

@@ -98,7 +98,7 @@ class SavedModel:
                 raise _load_error(error, path, options.tags) from error
         self._session._extend_graph()  # a graph without variables has not been run yet
         self._graph = graph
-        self._vast = VastRunner(self._session, self._tensor, _to_runtime)
+        self._vast = VastRunner(self._session, _find_tensor, _to_runtime)
         # TensorFlow's own message class is not the one the wire uses.
         self.signatures: dict[str, Any] = {
             key: schema.SignatureDef.FromString(signature.SerializeToString())
@@ -170,27 +170,28 @@ class SavedModel:
     def _port(self, tensor_name: str) -> _Port:
         port = self._ports.get(tensor_name)
         if port is None:
-            tensor = self._tensor(tensor_name)
+            tensor = _find_tensor(self._graph, tensor_name)
             port = _Port(tensor._as_tf_output(), dtypes.of_number(tensor.dtype.base_dtype.as_datatype_enum))
             self._ports[tensor_name] = port
         return port
 
-    def _tensor(self, name: str) -> Any:
-        """The graph's tensor NODE:N; NODE alone is its first."""
-        node, _, place = name.partition(":")
-        try:
-            operation, index = self._graph.get_operation_by_name(node), int(place or 0)
-        except (KeyError, ValueError) as error:
-            raise invalid_argument(
-                f"Tensor {name}, specified in either feed_devices or fetch_devices was not found in the Graph"
-            ) from error
-        if index >= len(operation.outputs):
-            raise StatusError(
-                Code.OUT_OF_RANGE,
-                f"Node '{node}' (type: '{operation.type}', num of outputs: {len(operation.outputs)}) does not have "
-                f"output {index}",
-            )
-        return operation.outputs[index]
+
+def _find_tensor(graph: Any, name: str) -> Any:
+    """The graph's tensor NODE:N; NODE alone is its first."""
+    node, _, place = name.partition(":")
+    try:
+        operation, index = graph.get_operation_by_name(node), int(place or 0)
+    except (KeyError, ValueError) as error:
+        raise invalid_argument(
+            f"Tensor {name}, specified in either feed_devices or fetch_devices was not found in the Graph"
+        ) from error
+    if index >= len(operation.outputs):
+        raise StatusError(
+            Code.OUT_OF_RANGE,
+            f"Node '{node}' (type: '{operation.type}', num of outputs: {len(operation.outputs)}) does not have "
+            f"output {index}",
+        )
+    return operation.outputs[index]
 
 
 def _to_runtime(tensor: Tensor) -> np.ndarray:

@@ -23,11 +23,11 @@ class VastRunner:
 
     Args:
         session: of the graph.
-        find: its tensor by name.
+        find: a graph's tensor by name.
         feed: what a Session takes for a tensor whose shape numpy has.
     """
 
-    def __init__(self, session: Any, find: Callable[[str], Any], feed: Callable[[Tensor], np.ndarray]) -> None:
+    def __init__(self, session: Any, find: Callable[[Any, str], Any], feed: Callable[[Tensor], np.ndarray]) -> None:
         self._session = session
         self._find = find
         self._feed_array = feed
@@ -43,8 +43,8 @@ class VastRunner:
         """
         graph = self._session.graph
         with self._lock, graph.as_default():
-            fed = {self._find(name): self._feed(tensor) for name, tensor in feeds.items()}
-            written = [self._write(self._find(name)) for name in fetches]
+            fed = {self._find(graph, name): self._feed(tensor) for name, tensor in feeds.items()}
+            written = [self._write(self._find(graph, name)) for name in fetches]
         found = self._session.run(written, fed, options)
         return [read_tensor(schema.TensorProto.FromString(content)) for content in found]
 

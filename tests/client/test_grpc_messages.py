@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Mapping
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -13,12 +14,13 @@ from client.grpc_messages import decode_answer
 from client.questions import ModelSpec, Predict
 from wire import large, schema
 
-SIZE = 9 << 20  # of float32 more than malloc keeps, so that values are aligned
-ARRAYS = {
-    "float": np.arange(SIZE, dtype=np.float32).reshape(9, -1),
-    "bfloat16": np.arange(2 * SIZE).astype(ml_dtypes.bfloat16),
-    "bool": np.arange(4 * SIZE) % 3 == 0,
-}
+BYTES = 36 << 20  # from 32 MB on values are written where they will be aligned
+DTYPES = {"float": np.float32, "bfloat16": ml_dtypes.bfloat16, "bool": np.bool_, "complex128": np.complex128}
+
+
+def ones_and_zeros(dtype: Any, size: int = BYTES) -> np.ndarray:
+    """Some of each, [9, …] of `size` bytes."""
+    return np.resize(np.array([0, 1, 1], dtype), (9, size // 9 // np.dtype(dtype).itemsize))
 
 
 def answer(arrays: Mapping[str, np.ndarray]) -> bytes:
@@ -37,8 +39,9 @@ def read(content: bytes) -> Mapping[str, np.ndarray]:
     return found
 
 
-@pytest.mark.parametrize("array", ARRAYS.values(), ids=ARRAYS)
-def test_an_array_that_is_most_of_an_answer_is_not_copied(array: np.ndarray) -> None:
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+def test_an_array_that_is_most_of_an_answer_is_not_copied(dtype: Any) -> None:
+    array = ones_and_zeros(dtype)
     content = answer({"y": array, "z": np.arange(3)})
     found = read(content)["y"]
     assert np.shares_memory(found, np.frombuffer(content, np.uint8))
@@ -52,7 +55,17 @@ def test_an_array_that_is_most_of_an_answer_is_not_copied(array: np.ndarray) -> 
 
 def test_arrays_of_which_none_is_most_of_an_answer_are_copied() -> None:
     """Else one that is kept would keep the others too."""
-    content = answer({"y": ARRAYS["float"], "z": ARRAYS["float"] + 1})
-    for array in read(content).values():
-        assert not np.shares_memory(array, np.frombuffer(content, np.uint8))
-        array[...] = 1
+    array = ones_and_zeros(np.float32)
+    content = answer({"y": array, "z": array})
+    for copied in read(content).values():
+        assert not np.shares_memory(copied, np.frombuffer(content, np.uint8))
+        copied[...] = 1
+
+
+@pytest.mark.parametrize("places", range(8))
+def test_an_array_is_aligned_wherever_it_stands_in_the_message(places: int) -> None:
+    array = ones_and_zeros(np.float64, 9 << 20)
+    found = read(answer({"y" * (1 + places): array}))["y" * (1 + places)]
+    assert found.flags.aligned
+    assert found.flags.writeable
+    np.testing.assert_array_equal(array, found)

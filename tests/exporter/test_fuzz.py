@@ -42,14 +42,14 @@ ERRORS = re.compile(
 )
 
 
-@pytest.fixture(scope="module", params=["exact", "fast"])
+@pytest.fixture(scope="module", params=itertools.product(["exact", "fast"], ["7/8", "letterbox"]), ids="-".join)
 def ask(
     request: pytest.FixtureRequest, recipe_of: Callable[..., Recipe], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Loaded]:
     """A network that answers with the mean of each channel, in a Session; up to two million pixels are allowed."""
-    crop = {"exact": "letterbox", "fast": "7/8"}[request.param]
-    chosen = recipe_of(size=(SIDE, SIDE), crop=crop, decode=request.param, max_pixels=2_000_000)
-    path = tmp_path_factory.mktemp("fuzz") / request.param
+    decode, crop = request.param
+    chosen = recipe_of(size=(SIDE, SIDE), crop=crop, decode=decode, max_pixels=2_000_000)
+    path = tmp_path_factory.mktemp("fuzz") / decode
     Servable(lambda pixels: tf.reduce_mean(pixels, [1, 2]), chosen, NAMES).save(path)
     with loaded(path) as ask:
         yield ask

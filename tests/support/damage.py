@@ -7,6 +7,7 @@ import io
 import random
 from collections.abc import Iterator
 
+import sampled_jpeg
 from photos import labelled_photos
 from PIL import Image
 
@@ -34,6 +35,7 @@ def pictures() -> dict[str, bytes]:
         "JPEG, gray": _saved(photo.convert("L"), "JPEG"),
         "JPEG, CMYK": _saved(photo.convert("CMYK"), "JPEG"),
         "JPEG, restart markers": _saved(photo, "JPEG", restart_marker_rows=1),
+        "JPEG, sampled 4 by 2": sampled_jpeg.encode([(4, 2), (1, 1), (1, 1)], 157, 148),
         "PNG": _saved(photo, "PNG", exif=exif),
         "PNG, alpha": _saved(clear, "PNG", exif=exif),
         "PNG, 16 bit": _saved(photo.convert("L").convert("I;16"), "PNG"),
