@@ -63,7 +63,7 @@ def decode_file(data: Any, claims: Header, recipe: Recipe) -> Picture:
     part = stored.scaled(tf.gather(tf.constant(RATIOS, tf.int64), index))
 
     def cut(decode: Callable[[Any], Any], data: Any = data) -> Any:
-        return _attempt(lambda data: part.cut(decode(data)), data)
+        return _cut_out(part, decode, data)
 
     pixels = tf.switch_case(
         claims.kind,
@@ -97,30 +97,29 @@ def _decode_jpeg(data: Any, claims: Header, part: framing.Window, ratio_index: A
     """
 
     def whole() -> Any:
-        return _attempt(lambda data: part.cut(tf.io.decode_jpeg(data, channels=3, dct_method=_DCT)), data)
+        return _cut_out(part, lambda data: tf.io.decode_jpeg(data, channels=3, dct_method=_DCT), data)
 
     def smaller(ratio: int) -> Any:
         # Rows alone: a decoder that is to leave columns out as well may show memory that is none of the picture's
         # (jpeg_crop_scanline of libjpeg-turbo before 3.0, where chroma is stored at a quarter of the width).
         rows = tf.cast(tf.stack([part.top, 0, part.height, -(-claims.width // ratio)]), tf.int32)
-
-        def decode(data: Any) -> Any:
-            decoded = tf.image.decode_and_crop_jpeg(data, rows, channels=3, ratio=ratio, dct_method=_DCT)
-            return decoded[:, part.left : part.left + part.width]
-
-        return _attempt(decode, data)
+        return _cut_out(
+            part._replace(top=0),
+            lambda data: tf.image.decode_and_crop_jpeg(data, rows, channels=3, ratio=ratio, dct_method=_DCT),
+            data,
+        )
 
     if recipe.decode == "exact":
         return whole()
     return tf.switch_case(ratio_index, [whole, *(lambda ratio=ratio: smaller(ratio) for ratio in RATIOS[1:])])
 
 
-def _attempt(decode: Callable[[Any], Any], data: Any) -> Any:
-    """Pixels uint8 [height, width, channels]; none where `data` can't be decoded.
+def _cut_out(part: framing.Window, decode: Callable[[Any], Any], data: Any) -> Any:
+    """The `part` of what `decode` makes of `data`: uint8 [height, width, channels]; nothing where that fails.
 
-    What comes out stays in memory until the image is ready, so `decode` should leave out what isn't needed.
+    It is cut inside of the attempt, as what comes out of one stays in memory until the image is ready.
     """
-    return attempts.attempt(decode, data, otherwise=_NOTHING)
+    return attempts.attempt(lambda data: part.cut(decode(data)), data, otherwise=_NOTHING)
 
 
 def _decode_channels(data: Any, alpha: Any) -> Any:

@@ -15,13 +15,14 @@ def encode(factors: Sequence[tuple[int, int]], width: int, height: int) -> bytes
     chosen = random.Random(0)
     across, down = (max(pair[axis] for pair in factors) for axis in (0, 1))
     units = -(-width // (8 * across)) * -(-height // (8 * down))
-    levels = [[0] for _ in factors]
+    before = [0] * len(factors)
     bits = []
     for _ in range(units):
-        for (horizontal, vertical), ours in zip(factors, levels, strict=True):
+        for place, (horizontal, vertical) in enumerate(factors):
             for _ in range(horizontal * vertical):
-                ours.append(chosen.randrange(-100, 100))
-                bits.append(_difference(*ours[-2:]) + "0")
+                level = chosen.randrange(-100, 100)
+                bits.append(_difference(before[place], level) + "0")
+                before[place] = level
     joined = "".join(bits)
     joined += "1" * (-len(joined) % 8)
     scan = int(joined, 2).to_bytes(len(joined) // 8, "big").replace(b"\xff", b"\xff\x00")
