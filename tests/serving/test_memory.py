@@ -1,15 +1,19 @@
-"""Memory that nobody needs any more goes back to the system."""
+"""Memory is taken in huge pages where the system has them, and goes back to it when nobody needs it any more."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import model_makers
+import pytest
 import requests
 import tensorflow as tf
 from server_process import ServerProcess
@@ -51,6 +55,59 @@ def fragments() -> Iterator[None]:
         library.free(ctypes.c_void_p(block))
     yield
     library.free(ctypes.c_void_p(last))
+
+
+PROGRAM = """
+import os, sys
+from pathlib import Path
+from serving import memory
+memory._HUGE_PAGES = Path(sys.argv[1])
+memory.start_with_huge_pages()
+print(os.getpid(), os.environ.get("GLIBC_TUNABLES"), sys.argv[2:])
+"""
+
+
+@pytest.mark.parametrize(
+    ("system", "told", "tells"),
+    [
+        pytest.param("always [madvise] never", None, "glibc.malloc.hugetlb=1", id="for who asks"),
+        pytest.param("[always] madvise never", None, "None", id="always"),
+        pytest.param("always madvise [never]", None, "None", id="never"),
+        pytest.param(None, None, "None", id="not known to the system"),
+        pytest.param(
+            "always [madvise] never",
+            "glibc.malloc.arena_max=4",
+            "glibc.malloc.arena_max=4:glibc.malloc.hugetlb=1",
+            id="beside what the user tells",
+        ),
+        pytest.param(
+            "always [madvise] never", "glibc.malloc.hugetlb=0", "glibc.malloc.hugetlb=0", id="not if the user says no"
+        ),
+    ],
+)
+def test_a_program_starts_with_huge_pages(tmp_path: Path, system: str | None, told: str | None, tells: str) -> None:
+    """In the same process, with the same arguments."""
+    if system is not None:
+        (tmp_path / "enabled").write_text(system)
+    environment = {name: value for name, value in os.environ.items() if name != "GLIBC_TUNABLES"}
+    if told is not None:
+        environment["GLIBC_TUNABLES"] = told
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "enabled"), "--a=b c", "d"]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        output, _ = process.communicate(timeout=60)
+    assert f"{process.pid} {tells} ['--a=b c', 'd']\n" == output
+    assert 0 == process.returncode
+
+
+def test_the_server_has_huge_pages_where_the_system_gives_them_to_who_asks(tmp_path: Path) -> None:
+    """Those that a process has asked for are marked `hg` (proc(5), VmFlags); malloc's heap is the first of them."""
+    model_makers.half_plus(tmp_path / "m", 1)
+    asks = "[madvise]" in Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text()
+    with ServerProcess("--model_name=m", f"--model_base_path={tmp_path / 'm'}", log=tmp_path / "log") as server:
+        heap = Path("/proc", str(server.process.pid), "smaps").read_text().partition("[heap]\n")[2]
+    flags = re.search(r"^VmFlags: (.*)$", heap, re.M)
+    assert flags
+    assert asks == ("hg" in flags[1].split())
 
 
 def test_what_is_free_goes_back() -> None:
