@@ -30,7 +30,7 @@ MAX_BATCH = 4096
 MAX_BATCH_TIMEOUT_US = 60_000_000
 MAX_BATCH_THREADS = 1024
 PRECISIONS = ("float32", "bfloat16", "float16")
-OPTIMISATIONS = ("drop-dead-operations", "fold-batch-norm", "fold-constants", "share-constants")
+OPTIMISATIONS = ("drop-dead-operations", "fold-batch-norm", "fold-constants", "share-constants", "suit-cpu-kernels")
 
 Triple = tuple[float, float, float]
 Colour = tuple[int, int, int]

@@ -7,7 +7,6 @@ and AddV2, Keras 2 and TensorFlow 1 as FusedBatchNorm; any other chain of such o
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -44,15 +43,9 @@ def fold_batch_norm(graph: FlatGraph) -> None:
     linear = [node for node in graph.nodes.values() if _is_linear(node) and _name(node.input[1]) in edges]
     values = graph.values(sorted(edges - {_name(node.input[1]) for node in linear}))
     uses = graph.uses()
-    readers = Counter(
-        _weight(graph, name)
-        for node in graph.nodes.values()
-        if node.op not in PASSING_ON
-        for name in node.input
-        if not name.startswith("^")
-    )
+    read_once = graph.read_once()
     for node in linear:
-        if readers[_weight(graph, node.input[1])] == 1:
+        if node.input[1] in read_once:
             (kernel,) = graph.values([node.input[1]]).values()  # one at a time, as they are large
             chain = _follow(graph, node, _by_channel(node, kernel).shape[-1], values, uses)
             if any(graph.nodes[name].op not in PASSING_ON | {"BiasAdd"} for name in chain.nodes):
@@ -76,13 +69,6 @@ def _name(tensor: str) -> str:
 
 def _has_channels_last(node: Any) -> bool:
     return "data_format" not in node.attr or node.attr["data_format"].s == b"NHWC"
-
-
-def _weight(graph: FlatGraph, tensor: str) -> object:
-    """What tells one weight from another: reads of one variable have different names."""
-    origin = graph.origin(tensor)
-    weight = graph.weights.get(origin)
-    return origin if weight is None else id(weight)
 
 
 def _by_channel(node: Any, kernel: np.ndarray) -> np.ndarray:
@@ -154,7 +140,4 @@ def _fold(graph: FlatGraph, node: Any, kernel: np.ndarray, chain: _Chain) -> Non
         return
     if (chain.affine.scale != 1).any():
         node.input[1] = graph.add_weight(f"{node.name}/kernel", scaled)
-    last = tf.compat.v1.NodeDef(name=chain.nodes[-1], op="BiasAdd")
-    last.input.extend([node.name, graph.add_weight(f"{node.name}/bias", bias)])
-    last.attr["T"].type = node.attr["T"].type
-    graph.nodes[last.name] = last
+    graph.put("BiasAdd", chain.nodes[-1], node.name, graph.add_weight(f"{node.name}/bias", bias), T=tf.float32)

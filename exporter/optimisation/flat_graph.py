@@ -78,6 +78,28 @@ class FlatGraph:
                 wanted.extend(map(node_of, self.nodes[name].input))
         return found
 
+    def read_once(self) -> set[str]:
+        """Names by which one operation alone takes a tensor; a weight is one tensor, however often it is read."""
+        readers: dict[object, list[str]] = defaultdict(list)
+        for node in self.nodes.values():
+            for name in node.input if node.op not in PASSING_ON else ():
+                if not name.startswith("^"):
+                    origin = self.origin(name)
+                    weight = self.weights.get(origin)  # reads of one variable have different names
+                    readers[origin if weight is None else id(weight)].append(name)
+        return {names[0] for names in readers.values() if len(names) == 1}
+
+    def shapes(self, tensors: list[str]) -> dict[str, tf.TensorShape]:
+        """What is known of the shapes of `tensors`."""
+        found: dict[str, tf.TensorShape] = {}
+
+        def look(normalised: Any) -> None:
+            made = self._import({self._input: normalised}, tensors)
+            found.update((name, tensor.shape) for name, tensor in zip(tensors, made, strict=True))
+
+        tf.function(look, autograph=False).get_concrete_function(self._spec())
+        return found
+
     def add_weight(self, name: str, value: np.ndarray) -> str:
         """A new node that gives `value`, with a name that begins so."""
         name = self._free(name)
@@ -87,11 +109,33 @@ class FlatGraph:
 
     def add_cast(self, tensor: str, of: tf.DType, to: tf.DType) -> str:
         """A new node that gives a tensor of type `of` as one of type `to`."""
-        name = self._free(f"{node_of(tensor)}/{to.name}")
-        node = tf.compat.v1.NodeDef(name=name, op="Cast", input=[tensor])
-        node.attr["SrcT"].type, node.attr["DstT"].type = of.as_datatype_enum, to.as_datatype_enum
-        self.nodes[name] = node
+        return self.add("Cast", f"{node_of(tensor)}/{to.name}", tensor, SrcT=of, DstT=to)
+
+    def add_constant(self, name: str, value: np.ndarray) -> str:
+        """A new node that gives `value`, which is small, with a name that begins so."""
+        name = self.add("Const", name, dtype=tf.as_dtype(value.dtype))
+        self.nodes[name].attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value))
         return name
+
+    def add(self, op: str, name: str, *inputs: str, **types: tf.DType) -> str:
+        """A new node with a name that begins so; `types` are attributes of the operation."""
+        name = self._free(name)
+        self.put(op, name, *inputs, **types)
+        return name
+
+    def put(self, op: str, name: str, *inputs: str, **types: tf.DType) -> None:
+        """A node of that name, in the place of one that may be there."""
+        node = tf.compat.v1.NodeDef(name=name, op=op, input=inputs)
+        for attribute, dtype in types.items():
+            node.attr[attribute].type = dtype.as_datatype_enum
+        self.nodes[name] = node
+
+    def rename(self, name: str) -> str:
+        """Give a node another name, so that another node can have its name and its place."""
+        node = self.nodes.pop(name)
+        node.name = self._free(f"{name}/renamed")
+        self.nodes[node.name] = node
+        return str(node.name)
 
     def values(self, tensors: list[str]) -> dict[str, np.ndarray]:
         """What the weights alone make of `tensors`, which depend on nothing else."""
@@ -113,10 +157,12 @@ class FlatGraph:
             answer.set_shape(self._shape)
             return answer
 
-        placeholder = self.nodes[self._input].attr
-        spec = tf.TensorSpec(placeholder["shape"].shape, placeholder["dtype"].type, name=self._input)
-        traced = tf.function(call, autograph=False).get_concrete_function(spec)
+        traced = tf.function(call, autograph=False).get_concrete_function(self._spec())
         return traced, list(traced.graph.variables)
+
+    def _spec(self) -> tf.TensorSpec:
+        placeholder = self.nodes[self._input].attr
+        return tf.TensorSpec(placeholder["shape"].shape, placeholder["dtype"].type, name=self._input)
 
     def _free(self, name: str) -> str:
         while name in self.nodes:

@@ -10,6 +10,7 @@ import tensorflow as tf
 from exporter.errors import SourceError
 from exporter.optimisation.batch_norm import fold_batch_norm
 from exporter.optimisation.constants import fold_constants, share_constants
+from exporter.optimisation.cpu_kernels import suit_cpu_kernels
 from exporter.optimisation.dead_operations import drop_dead_operations
 from exporter.optimisation.flat_graph import FlatGraph, flatten
 from exporter.optimisation.precision import lower_precision
@@ -20,6 +21,7 @@ _STEPS: Mapping[str, Callable[[FlatGraph], None]] = {
     "fold-batch-norm": fold_batch_norm,
     "fold-constants": fold_constants,
     "share-constants": share_constants,
+    "suit-cpu-kernels": suit_cpu_kernels,
 }
 
 

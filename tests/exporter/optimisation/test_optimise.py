@@ -88,7 +88,7 @@ FOLDED = {
     "in groups": ([layers.Conv2D(6, 3, groups=3), norm()], [(3, 3, 1, 6), (6,)]),
     "depthwise": ([layers.DepthwiseConv2D(3), norm()], [(3,), (3, 3, 3, 1)]),
     "depthwise with a multiplier": ([layers.DepthwiseConv2D(3, depth_multiplier=2), norm()], [(3, 3, 3, 2), (6,)]),
-    "separable": ([layers.SeparableConv2D(4, 3), norm()], [(1, 1, 3, 4), (3, 3, 3, 1), (4,)]),
+    "separable": ([layers.SeparableConv2D(4, 3), norm()], [(3, 3, 3, 1), (3, 4), (4,)]),
     "dense": ([layers.Flatten(), layers.Dense(5), norm()], [(5,), (108, 5)]),
     "without scale": ([conv(), norm(scale=False)], [(3, 3, 3, 4), (4,)]),
     "without centre": ([conv(), norm(center=False)], [(3, 3, 3, 4), (4,)]),
@@ -207,6 +207,73 @@ def test_constants_of_a_source_become_variables_where_they_are_large() -> None:
     assert [(3, 3, 3, 32)] == made.weights()
 
 
+ON_ROWS = {"MatMul", "BiasAdd", "Relu6", "Relu"}
+PRODUCTS = {
+    "alone": ([layers.Conv2D(4, 1, use_bias=False)], [(3, 4)]),
+    "with a bias": ([layers.Conv2D(4, 1)], [(3, 4), (4,)]),
+    "with a norm and an activation": ([layers.Conv2D(4, 1), norm(), layers.ReLU(6)], [(3, 4), (4,)]),
+    "with two activations": ([layers.Conv2D(4, 1), layers.ReLU(), layers.Activation("sigmoid")], [(3, 4), (4,)]),
+    "padded to no other size": ([layers.Conv2D(4, 1, padding="same")], [(3, 4), (4,)]),
+    "one after the other": ([layers.Conv2D(4, 1), layers.Conv2D(2, 1)], [(2,), (3, 4), (4,), (4, 2)]),
+}
+
+
+@pytest.mark.parametrize(("stack", "weights"), PRODUCTS.values(), ids=PRODUCTS)
+def test_a_convolution_of_1_by_1_is_a_product_of_matrices(stack: list[Any], weights: list[tuple[int, ...]]) -> None:
+    """What follows is computed on its rows, where TensorFlow joins it to the product."""
+    made = make(of_layers(*stack))
+    assert "Conv2D" not in made.operations()
+    assert weights == made.weights()
+    ranks = [each.outputs[0].shape.rank for each in made.after.graph.get_operations() if each.type in ON_ROWS]
+    assert {2} == set(ranks)
+
+
+def shared_kernel() -> Any:
+    image = keras.Input((SIDE, SIDE, 3))
+    shared = layers.Conv2D(3, 1)
+    return trained(keras.Model(image, layers.Add()([shared(image), shared(shared(image))])))
+
+
+def padded_around() -> Any:
+    kernel = tf.Variable(tf.ones([1, 1, 3, 4]))
+    return lambda images: tf.nn.conv2d(images, kernel, 1, [[0, 0], [1, 1], [1, 1], [0, 0]])
+
+
+CONVOLUTIONS = {
+    "larger kernel": lambda: of_layers(conv()),
+    "strides": lambda: of_layers(layers.Conv2D(4, 1, strides=2)),
+    "groups": lambda: of_layers(layers.Conv2D(6, 1, groups=3)),
+    "shared kernel": shared_kernel,
+    "padded around": padded_around,
+}
+
+
+@pytest.mark.parametrize("network", CONVOLUTIONS.values(), ids=CONVOLUTIONS)
+def test_other_convolutions_stay(network: Callable[[], Any]) -> None:
+    made = make(network())
+    assert "Conv2D" in made.operations()
+    assert "MatMul" not in made.operations()
+
+
+def test_a_convolution_of_pictures_of_any_size_stays() -> None:
+    kernel = tf.Variable(np.random.default_rng(0).normal(size=(1, 1, 3, 4)).astype(np.float32))
+    before = tf.function(lambda images: tf.nn.relu6(tf.nn.conv2d(images, kernel, 1, "SAME"))).get_concrete_function(
+        tf.TensorSpec([None, None, None, 3], tf.float32)
+    )
+    after, _ = optimise(before, OPTIMISATIONS)
+    assert "Conv2D" in operations(after)
+    images = np.random.default_rng(1).normal(size=(2, 5, 7, 3), scale=9).astype(np.float32)
+    np.testing.assert_allclose(before(images), after(images), rtol=1e-5)
+
+
+def test_a_larger_convolution_clips_afterwards() -> None:
+    """As do no others, nor what is no convolution."""
+    made = make(of_layers(layers.Rescaling(100.0), conv(), norm(), layers.ReLU(6)))
+    assert (0, 1, 1) == tuple(made.operations()[name] for name in ("Relu6", "Relu", "Minimum"))
+    made = make(of_layers(layers.Rescaling(100.0), layers.DepthwiseConv2D(3), layers.ReLU(6)))
+    assert (1, 0, 0) == tuple(made.operations()[name] for name in ("Relu6", "Relu", "Minimum"))
+
+
 class Stateful(tf.Module):
     """Counts its calls in a variable, so that nothing of its graph may be computed before."""
 
@@ -247,13 +314,14 @@ STEPS = {
     "drop-dead-operations": (("drop-dead-operations",), {"Mul": 6, "Rsqrt": 2, "Identity": 1}),
     "fold-batch-norm": (("fold-batch-norm",), {"Mul": 3, "Rsqrt": 1, "Identity": 3}),
     "fold-constants": (("fold-constants",), {"Mul": 2, "Rsqrt": 0, "Identity": 3}),
-    "all": (OPTIMISATIONS, {"Mul": 1, "Rsqrt": 0, "Identity": 1}),
+    "suit-cpu-kernels": (("suit-cpu-kernels",), {"Mul": 6, "Rsqrt": 2, "Identity": 3, "MatMul": 1}),
+    "all": (OPTIMISATIONS, {"Mul": 1, "Rsqrt": 0, "Identity": 1, "MatMul": 1}),
 }
 
 
 @pytest.mark.parametrize(("steps", "expected"), STEPS.values(), ids=STEPS)
 def test_each_step_can_be_taken_alone(steps: tuple[str, ...], expected: dict[str, int]) -> None:
     """On a norm that can be folded, an identity, and a norm that cannot."""
-    stack = of_layers(conv(), norm(), layers.ReLU(), norm())
+    stack = of_layers(conv(), norm(), layers.ReLU(), norm(), layers.Conv2D(4, 1, use_bias=False))
     made = make(lambda images: tf.nn.relu(tf.identity(stack(images))), steps)
     assert expected == {name: made.operations()[name] for name in expected}
