@@ -56,8 +56,9 @@ class Job:
         self._model = model
         self._signature = signature
         self._batch_size = batch_size
-        self._retry_s = retry_s
         self._stopped = Event()
+        # One for all requests: what it is made of stays as long as the thread that has used it.
+        self._again = {alone: self._retrying(retry_s, alone=alone) for alone in (True, False)}
         # Twice as many as may ask: the others read their photos meanwhile.
         self._workers = 2 * len(clients)
 
@@ -97,18 +98,20 @@ class Job:
 
     def _predict_again(self, images: list[bytes]) -> Prediction:
         """Predict by the next client that is free, until it succeeds or may not any more."""
-        again = Retrying(
-            retry=retry_if_exception(lambda exc: _will_pass(exc, alone=len(images) == 1)),
+        client = self._idle.get()
+        try:
+            return self._again[len(images) == 1](self._predict, client, images)
+        finally:
+            self._idle.put(client)
+
+    def _retrying(self, limit_s: float, *, alone: bool) -> Retrying:
+        return Retrying(
+            retry=retry_if_exception(lambda exc: _will_pass(exc, alone=alone)),
             wait=wait_random_exponential(multiplier=0.2, max=_LONGEST_WAIT_S),
-            stop=stop_after_delay(self._retry_s) | stop_when_event_set(self._stopped),
+            stop=stop_after_delay(limit_s) | stop_when_event_set(self._stopped),
             sleep=sleep_using_event(self._stopped),
             reraise=True,
         )
-        client = self._idle.get()
-        try:
-            return again(self._predict, client, images)
-        finally:
-            self._idle.put(client)
 
     def _predict(self, client: Client, images: list[bytes]) -> Prediction:
         return client.predict(encode_images(images), signature=self._signature)

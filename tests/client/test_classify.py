@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import errno
+import gc
 import io
 import json
 import os
@@ -12,6 +13,7 @@ import random
 import subprocess
 import sys
 import tarfile
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -569,6 +571,22 @@ def test_what_ends_it_midway_leaves_rows_to_go_on_from(
     assert 0 < len(labels()) < 40
     assert 0 == run("a", "--out", "rows.jsonl")[0]
     assert {f"a/p{number}.jpg": "tabby" for number in range(40)} == labels()
+
+
+def test_photos_that_are_done_are_not_kept(peer: Any) -> None:
+    """Of 100 photos of 1 MB a dozen are held at once: those that are asked about or read, and their requests."""
+    photos = (Photo(f"{at}.jpg", 1 << 20, lambda: bytes(1 << 20)) for at in range(100))
+    with Client(port=peer.grpc_port) as client:
+        job = Job([client, client], model="efficientnet_lite0", signature="top_k", batch_size=1, retry_s=60)
+        gc.disable()
+        tracemalloc.start()
+        try:
+            assert 100 == sum(map(len, job.run(photos)))
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+            gc.enable()
+    assert peak < 30 << 20
 
 
 def test_photos_are_not_read_far_ahead(peer: Any) -> None:
