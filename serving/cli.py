@@ -9,7 +9,7 @@ import sys
 from importlib import import_module, metadata
 from typing import NoReturn
 
-from serving import engine, flags, memory, without_keras
+from serving import engine, flags, without_keras
 from serving.text_files import TextFormatError
 from wire.status import StatusError
 
@@ -55,7 +55,6 @@ def main() -> None:
         binary = engine.choose_binary(command_line)
         if binary:
             engine.run_binary(binary, arguments, command_line)
-        memory.start_with_huge_pages()
         _serve_embedded(command_line)
     except ModuleNotFoundError as error:
         _fail(f"UNIMPLEMENTED: the embedded engine needs {error.name}; try: pip install 'savedmodel-bakery[serve]'")

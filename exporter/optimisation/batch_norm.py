@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from exporter.optimisation.constants import constant_edges
-from exporter.optimisation.flat_graph import PASSING_ON, FlatGraph, Use
+from exporter.optimisation.flat_graph import PASSING_ON, FlatGraph, Use, has_channels_last
 
 _NORMS = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"})
 _RANKS = {"Conv2D": 4, "DepthwiseConv2dNative": 4, "MatMul": 2}
@@ -57,7 +57,7 @@ def _is_linear(node: Any) -> bool:
     return (
         node.op in _RANKS
         and node.attr["T"].type == tf.float32.as_datatype_enum
-        and _has_channels_last(node)
+        and has_channels_last(node)
         and not ("transpose_b" in node.attr and node.attr["transpose_b"].b)
     )
 
@@ -65,10 +65,6 @@ def _is_linear(node: Any) -> bool:
 def _name(tensor: str) -> str:
     """A first output by its shorter name."""
     return tensor.removesuffix(":0")
-
-
-def _has_channels_last(node: Any) -> bool:
-    return "data_format" not in node.attr or node.attr["data_format"].s == b"NHWC"
 
 
 def _by_channel(node: Any, kernel: np.ndarray) -> np.ndarray:
@@ -102,7 +98,7 @@ def _after(before: _Affine, node: Any, place: int, rank: int, values: Mapping[st
         return before
     arguments = [values.get(_name(name)) for index, name in enumerate(node.input) if index != place]
     constants = [value.astype(np.float64) for value in arguments if value is not None]
-    if len(constants) < len(arguments) or not _has_channels_last(node):
+    if len(constants) < len(arguments) or not has_channels_last(node):
         return None
     if node.op in _NORMS:
         if node.attr["is_training"].b or place != 0:

@@ -131,7 +131,7 @@ class FlatGraph:
         self.nodes[name] = node
 
     def rename(self, name: str) -> str:
-        """Give a node another name, so that another node can have its name and its place."""
+        """Give a node another name; who takes what it gives still names the old one, where another is to be put."""
         node = self.nodes.pop(name)
         node.name = self._free(f"{name}/renamed")
         self.nodes[node.name] = node
@@ -237,6 +237,11 @@ def _drop_needless_control(graph: FlatGraph) -> None:
         kept = [source for source in node.input if not source.startswith("^") or node_of(source) in late]
         del node.input[:]
         node.input.extend(kept)
+
+
+def has_channels_last(node: Any) -> bool:
+    """Whether channels are the last axis of what it takes and gives."""
+    return "data_format" not in node.attr or node.attr["data_format"].s == b"NHWC"
 
 
 def node_of(tensor: str) -> str:

@@ -239,12 +239,19 @@ def padded_around() -> Any:
     return lambda images: tf.nn.conv2d(images, kernel, 1, [[0, 0], [1, 1], [1, 1], [0, 0]])
 
 
+def in_double() -> Any:
+    """Keras computes in float64 what is given to it in that."""
+    kernel = tf.Variable(tf.ones([1, 1, 3, 4], tf.float64))
+    return lambda images: tf.cast(tf.nn.conv2d(tf.cast(images, tf.float64), kernel, 1, "SAME"), tf.float32)
+
+
 CONVOLUTIONS = {
     "larger kernel": lambda: of_layers(conv()),
     "strides": lambda: of_layers(layers.Conv2D(4, 1, strides=2)),
     "groups": lambda: of_layers(layers.Conv2D(6, 1, groups=3)),
     "shared kernel": shared_kernel,
     "padded around": padded_around,
+    "float64": in_double,
 }
 
 
@@ -253,6 +260,49 @@ def test_other_convolutions_stay(network: Callable[[], Any]) -> None:
     made = make(network())
     assert "Conv2D" in made.operations()
     assert "MatMul" not in made.operations()
+
+
+def beside(follow: Callable[[Any], Any], size: int) -> Callable[[Any], Any]:
+    """A convolution, and what follows it beside another use of its own output."""
+    kernel = tf.Variable(np.random.default_rng(0).normal(size=(size, size, 3, 4), scale=9).astype(np.float32))
+
+    def call(images: Any) -> Any:
+        filtered = tf.nn.conv2d(images, kernel, 1, "SAME")
+        return follow(filtered) - filtered
+
+    return call
+
+
+@pytest.mark.parametrize("follow", [tf.nn.relu, tf.nn.relu6, lambda x: tf.nn.bias_add(x, tf.range(4.0))])
+@pytest.mark.parametrize("size", [1, 3])
+def test_what_uses_a_convolution_beside_others_stays(follow: Callable[[Any], Any], size: int) -> None:
+    made = make(beside(follow, size))
+    assert "Minimum" not in made.operations()
+    assert size == (1 if "MatMul" in made.operations() else 3)
+
+
+def test_a_bias_of_another_axis_is_not_computed_on_rows() -> None:
+    """Channels first, on what has them last: a bias of each line; oneDNN refuses to run it."""
+    kernel = tf.Variable(np.random.default_rng(0).normal(size=(1, 1, 3, 4)).astype(np.float32))
+    before = tf.function(
+        lambda images: tf.nn.bias_add(tf.nn.conv2d(images, kernel, 1, "SAME"), tf.range(6.0), "NCHW")
+    ).get_concrete_function(tf.TensorSpec([None, SIDE, SIDE, 3], tf.float32))
+    after, _ = optimise(before, OPTIMISATIONS)
+    (bias,) = (each for each in after.graph.get_operations() if each.type == "BiasAdd")
+    assert [None, SIDE, SIDE, 4] == bias.outputs[0].shape.as_list()
+
+
+def test_a_clip_that_waits_for_something_still_does() -> None:
+    kernel = tf.Variable(np.random.default_rng(0).normal(size=(3, 3, 3, 4)).astype(np.float32))
+
+    def call(images: Any) -> Any:
+        filtered = tf.nn.conv2d(images, kernel, 1, "SAME")
+        with tf.control_dependencies([tf.debugging.assert_less(images, 100.0)]):
+            return tf.nn.relu6(filtered)
+
+    made = make(call)
+    (relu,) = (each for each in made.after.graph.get_operations() if each.type == "Relu")
+    assert relu.control_inputs
 
 
 def test_a_convolution_of_pictures_of_any_size_stays() -> None:
