@@ -116,6 +116,7 @@ class Client:
             ClientError: see `client.errors`. Refused, before anything is sent, where names, types or shapes are not the
                 signature's, or where the request would be over 2 GiB.
             ValueError: where something is no array, or a version can't be one.
+            TypeError: where `inputs` are no dict.
         """
         return self._follow(
             self._conversation.predict(

@@ -33,8 +33,10 @@ def flatten(
 
     Raises:
         ValueError: where two things get one name.
-        TypeError: where a key is no str.
+        TypeError: where a key is no str, or `tree` no dict.
     """
+    if not isinstance(tree, Mapping):
+        raise TypeError(f"inputs are one {type(tree).__name__}; supported is a dict of their names to arrays")
     found: dict[str, Any] = {}
     for key, value in tree.items():
         leaves = [(key, value)] if key in aliases else _leaves(_escape(key), value, aliases, array_type)

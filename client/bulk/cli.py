@@ -85,7 +85,8 @@ def classify(
         files = files.without(results.files)
         photos = (photo for file in files for photo in open_file(file, results.is_new))
         if (first := next(photos, None)) is None:
-            click.echo(f"nothing to do: all {results.rows} photos have a row", err=True)
+            reason = f"all {results.rows} photos have a row" if results.rows else f"no photo is in {' '.join(paths)}"
+            click.echo(f"nothing to do: {reason}", err=True)
         else:
             clients = [stack.enter_context(open_client(context)) for _ in range(jobs)]
             job = Job(clients, model=asked["model"], signature=signature, batch_size=batch_size, retry_s=retry_s)

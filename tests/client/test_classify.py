@@ -367,6 +367,11 @@ FORMATS = pytest.mark.parametrize("name", ["rows.jsonl", "rows.csv", "rows.parqu
 NO_SERVER = ("-t", "127.0.0.1:1")
 
 
+def test_a_folder_without_photos_is_named(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert (0, "nothing to do: no photo is in empty") == run("empty", *NO_SERVER, "--out", "rows.jsonl")
+
+
 @FORMATS
 def test_done_again_nothing_is_asked_about(run: Run, tmp_path: Path, name: str) -> None:
     """Not even a server, and the exit code is that of the finished job."""

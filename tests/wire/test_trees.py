@@ -64,3 +64,8 @@ def test_two_arrays_of_one_name_are_a_value_error() -> None:
 def test_a_key_that_is_no_text_is_a_type_error(tree: Any) -> None:
     with pytest.raises(TypeError, match="the key 1 of an input is int; supported is str"):
         flatten(tree)
+
+
+def test_an_array_alone_has_no_name() -> None:
+    with pytest.raises(TypeError, match=r"^inputs are one ndarray; supported is a dict of their names to arrays$"):
+        flatten(np.zeros(2))  # type: ignore[arg-type]
