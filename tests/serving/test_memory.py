@@ -58,7 +58,7 @@ def fragments() -> Iterator[None]:
 
 
 PROGRAM = """
-import os, subprocess, sys
+import os, sys
 from pathlib import Path
 from serving import memory
 memory._HUGE_PAGES = Path(sys.argv[1])

@@ -240,7 +240,6 @@ def padded_around() -> Any:
 
 
 def in_double() -> Any:
-    """Keras computes in float64 what is given to it in that."""
     kernel = tf.Variable(tf.ones([1, 1, 3, 4], tf.float64))
     return lambda images: tf.cast(tf.nn.conv2d(tf.cast(images, tf.float64), kernel, 1, "SAME"), tf.float32)
 
@@ -262,9 +261,15 @@ def test_other_convolutions_stay(network: Callable[[], Any]) -> None:
     assert "MatMul" not in made.operations()
 
 
+def kernel_of(size: int, scale: float = 1) -> Any:
+    """From three channels to four."""
+    values = np.random.default_rng(0).normal(size=(size, size, 3, 4), scale=scale)
+    return tf.Variable(values.astype(np.float32))
+
+
 def beside(follow: Callable[[Any], Any], size: int) -> Callable[[Any], Any]:
     """A convolution, and what follows it beside another use of its own output."""
-    kernel = tf.Variable(np.random.default_rng(0).normal(size=(size, size, 3, 4), scale=9).astype(np.float32))
+    kernel = kernel_of(size, scale=9)
 
     def call(images: Any) -> Any:
         filtered = tf.nn.conv2d(images, kernel, 1, "SAME")
@@ -283,7 +288,7 @@ def test_what_uses_a_convolution_beside_others_stays(follow: Callable[[Any], Any
 
 def test_a_bias_of_another_axis_is_not_computed_on_rows() -> None:
     """Channels first, on what has them last: a bias of each line; oneDNN refuses to run it."""
-    kernel = tf.Variable(np.random.default_rng(0).normal(size=(1, 1, 3, 4)).astype(np.float32))
+    kernel = kernel_of(1)
     before = tf.function(
         lambda images: tf.nn.bias_add(tf.nn.conv2d(images, kernel, 1, "SAME"), tf.range(6.0), "NCHW")
     ).get_concrete_function(tf.TensorSpec([None, SIDE, SIDE, 3], tf.float32))
@@ -293,7 +298,7 @@ def test_a_bias_of_another_axis_is_not_computed_on_rows() -> None:
 
 
 def test_a_clip_that_waits_for_something_still_does() -> None:
-    kernel = tf.Variable(np.random.default_rng(0).normal(size=(3, 3, 3, 4)).astype(np.float32))
+    kernel = kernel_of(3)
 
     def call(images: Any) -> Any:
         filtered = tf.nn.conv2d(images, kernel, 1, "SAME")
@@ -306,7 +311,7 @@ def test_a_clip_that_waits_for_something_still_does() -> None:
 
 
 def test_a_convolution_of_pictures_of_any_size_stays() -> None:
-    kernel = tf.Variable(np.random.default_rng(0).normal(size=(1, 1, 3, 4)).astype(np.float32))
+    kernel = kernel_of(1)
     before = tf.function(lambda images: tf.nn.relu6(tf.nn.conv2d(images, kernel, 1, "SAME"))).get_concrete_function(
         tf.TensorSpec([None, None, None, 3], tf.float32)
     )
@@ -317,7 +322,7 @@ def test_a_convolution_of_pictures_of_any_size_stays() -> None:
 
 
 def test_a_larger_convolution_clips_afterwards() -> None:
-    """As do no others, nor what is no convolution."""
+    """A depthwise one does not."""
     made = make(of_layers(layers.Rescaling(100.0), conv(), norm(), layers.ReLU(6)))
     assert (0, 1, 1) == tuple(made.operations()[name] for name in ("Relu6", "Relu", "Minimum"))
     made = make(of_layers(layers.Rescaling(100.0), layers.DepthwiseConv2D(3), layers.ReLU(6)))
