@@ -21,6 +21,7 @@ COPY client client
 COPY examples examples
 COPY exporter exporter
 COPY labels labels
+COPY savedmodel_bakery savedmodel_bakery
 COPY serving serving
 COPY wire wire
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
@@ -35,7 +36,7 @@ COPY requirements/builder.lock requirements/
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
     python3 -m pip install --no-deps --require-hashes --requirement requirements/builder.lock
 COPY . .
-RUN python3 -m exporter bake --model "$MODEL" --name "$MODEL_NAME" --out /models ${RECIPE:+--recipe "$RECIPE"}
+RUN python3 -m savedmodel_bakery.exporter bake --model "$MODEL" --name "$MODEL_NAME" --out /models ${RECIPE:+--recipe "$RECIPE"}
 
 FROM ${PYTHON_BASE} AS embedded
 ARG MODEL_NAME=efficientnet_lite0

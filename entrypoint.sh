@@ -19,7 +19,7 @@ fi
 
 server=(tensorflow_model_server)
 if ! command -v tensorflow_model_server >/dev/null; then
-    server=(python3 -m serving --engine=embedded)
+    server=(python3 -m savedmodel_bakery.serving --engine=embedded)
 fi
 
 exec "${server[@]}" \

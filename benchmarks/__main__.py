@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from benchmarks import measure, networks, photos, report
-from benchmarks.contestants import CACHE, CONTESTANTS, Workshop
+from benchmarks.candidates import CACHE, CONTESTANTS, Workshop
 
 
 @click.command()

@@ -33,7 +33,7 @@ from rabbitmq import SERVER, RabbitMQ
 
 from benchmarks.processes import Tree
 from benchmarks.tiny import MODEL, serve
-from client import Client
+from savedmodel_bakery.client import Client
 
 CALLERS = 16
 WARM_UP_CALLS = 100
@@ -85,7 +85,7 @@ def start(folder: Path, opened: ExitStack) -> dict[str, Way]:
     """Start everything, and give the ways there are."""
     base_path = folder / "tiny"
     subprocess.run([sys.executable, "-c", MODEL, str(base_path / "1")], check=True, capture_output=True)
-    command = [sys.executable, "-m", "serving", "--engine=embedded", "--bind_address=127.0.0.1"]
+    command = [sys.executable, "-m", "savedmodel_bakery.serving", "--engine=embedded", "--bind_address=127.0.0.1"]
     server = opened.enter_context(serve(command, base_path, folder / "server"))
     broker = opened.enter_context(RabbitMQ(folder / "rabbitmq"))
     model = ("--model_name", "tiny", "--model_base_path", str(base_path), "--queue", "own")

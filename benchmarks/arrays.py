@@ -17,7 +17,9 @@ from collections.abc import Callable
 import click
 import numpy as np
 
-from wire import columns_json, dtypes, large, schema
+from savedmodel_bakery.wire import attachments as large
+from savedmodel_bakery.wire import dtypes, schema
+from savedmodel_bakery.wire.json import columns as columns_json
 
 
 def write_raw(array: np.ndarray) -> bytes:

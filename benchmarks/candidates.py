@@ -12,14 +12,14 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks import networks, triton
-from benchmarks.callees import MODEL
 from benchmarks.generator import Generator
 from benchmarks.processes import DidNotStart, Server, free_port
+from benchmarks.targets import MODEL
 
 CACHE = Path(__file__).parent.parent / ".cache" / "bench"
 
 _PEERS = Path(__file__).parent / "peers"
-_EMBEDDED = (sys.executable, "-m", "serving", "--engine=embedded", "--bind_address=127.0.0.1")
+_EMBEDDED = (sys.executable, "-m", "savedmodel_bakery.serving", "--engine=embedded", "--bind_address=127.0.0.1")
 _REAL = "tensorflow_model_server"
 
 

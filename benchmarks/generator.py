@@ -65,8 +65,8 @@ class Generator:
 
 def main(order: dict[str, Any]) -> None:
     """Read orders from stdin until it ends."""
-    from benchmarks.callees import open_callees
-    from client.load import generator, report
+    from benchmarks.targets import open_callees
+    from savedmodel_bakery.client.load import generator, report
 
     photos = {name: Path(path).read_bytes() for name, path in order["photos"].items()}
     callees = open_callees(order["asked"], ports=order["ports"], servable=order["servable"], photos=photos)

@@ -28,7 +28,7 @@ import numpy as np
 
 from benchmarks.echo import METHOD, NO_LIMIT
 from benchmarks.processes import Server, free_port
-from client import Client
+from savedmodel_bakery.client import Client
 
 MODEL = """
 import sys
@@ -88,7 +88,7 @@ def _asked(seconds: float, *, is_right: bool) -> Asked:
 
 def commands(folder: Path, ports: dict[str, int]) -> dict[str, list[str]]:
     """How the contestants' servers are started."""
-    serving = ["-m", "serving", "--engine=embedded", "--bind_address=127.0.0.1", "--model_name=same"]
+    serving = ["-m", "savedmodel_bakery.serving", "--engine=embedded", "--bind_address=127.0.0.1", "--model_name=same"]
     return {
         "bare echo": [sys.executable, "-m", "benchmarks.echo", str(ports["bare echo"])],
         "embedded server": [

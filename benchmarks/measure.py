@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import machine, networks, photos
-from benchmarks.contestants import Contestant, LeftOut, Running, Workshop, start
+from benchmarks.candidates import Contestant, LeftOut, Running, Workshop, start
 from benchmarks.processes import PeakMemory, Tree
 
 WARM_UP_S = 2.0

@@ -55,7 +55,7 @@ class Choice:
 
 
 def _lite0() -> Any:
-    from exporter.sources import efficientnet_lite
+    from savedmodel_bakery.exporter.sources import efficientnet_lite
 
     return efficientnet_lite.load(0)
 
@@ -86,7 +86,7 @@ def read_description(folder: Path) -> Description:
 
 def write(name: str, folder: Path) -> None:
     """Write a network's folder."""
-    from exporter.labels import read_labels
+    from savedmodel_bakery.exporter.labels import read_labels
 
     network = CHOICES[name].build()
     folder.mkdir(parents=True, exist_ok=True)
@@ -112,7 +112,7 @@ def bake(name: str, folder: Path, base_path: Path, *, decode: str) -> None:
     """Make version 1 of ours, as a user would; `decode` is `fast` or `exact`."""
     options = [option.format(weights=folder / WEIGHTS_FILE) for option in CHOICES[name].bake]
     where = ["--out", str(base_path.parent), "--name", base_path.name, "--decode", decode]
-    _run("-m", "exporter", "bake", *options, *where)
+    _run("-m", "savedmodel_bakery.exporter", "bake", *options, *where)
 
 
 def _run(*arguments: str) -> None:

@@ -12,11 +12,11 @@ from typing import Any, Protocol
 import numpy as np
 import requests
 
-from client.classification import DEFAULT_SIGNATURE, encode_images
-from client.client import open_transport
-from client.load.generator import Call, CallFailed
-from client.load.target import WRONG, Target
-from client.questions import ModelSpec
+from savedmodel_bakery.client.calls import ModelSpec
+from savedmodel_bakery.client.client import open_transport
+from savedmodel_bakery.client.images import DEFAULT_SIGNATURE, encode_images
+from savedmodel_bakery.client.load.generator import Call, CallFailedError
+from savedmodel_bakery.client.load.target import WRONG, Target
 
 MODEL = "bench"
 _TIMEOUT_S = 120.0
@@ -82,11 +82,11 @@ class HttpServer:
                 try:
                     answer = session.send(request, timeout=_TIMEOUT_S)
                 except requests.RequestException as exc:
-                    raise CallFailed("no answer", str(exc)) from exc
+                    raise CallFailedError("no answer", str(exc)) from exc
                 if answer.status_code != requests.codes.ok:
-                    raise CallFailed(f"HTTP {answer.status_code}", answer.text)
+                    raise CallFailedError(f"HTTP {answer.status_code}", answer.text)
                 if answer.content != self._first and self._label_of(answer.json()) != self.label:
-                    raise CallFailed(WRONG, answer.text)
+                    raise CallFailedError(WRONG, answer.text)
 
             yield call
 
@@ -95,9 +95,9 @@ class Direct:
     """The embedded server's own runtime, called in this process by as many threads as there are callers."""
 
     def __init__(self, servable: Any, photo: bytes) -> None:
-        from serving.data_plane import predict
-        from serving.runtimes.runtime import Tensor
-        from wire import dtypes
+        from savedmodel_bakery.serving.inference import predict
+        from savedmodel_bakery.serving.runtimes.runtime import Tensor
+        from savedmodel_bakery.wire import dtypes
 
         signature = predict.find_signature(servable, DEFAULT_SIGNATURE)
         name = signature.inputs["image"].name
@@ -117,7 +117,7 @@ class Direct:
 
         def call(_: int) -> None:
             if (found := self._run()) != self.label:
-                raise CallFailed(WRONG, found)
+                raise CallFailedError(WRONG, found)
 
         yield call
 
@@ -132,7 +132,7 @@ def open_callees(asked: str, *, ports: list[int], servable: str, photos: dict[st
         photos: by name.
     """
     if asked == "direct":
-        from serving.loading import LoadOptions, load
+        from savedmodel_bakery.serving.models.loading import LoadOptions, load
 
         loaded = load(MODEL, 1, Path(servable) / "1", LoadOptions())
         return {name: Direct(loaded, photo) for name, photo in photos.items()}

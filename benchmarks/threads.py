@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 
 from benchmarks import measure, networks, photos, report
-from benchmarks.contestants import CACHE, Contestant, Workshop
+from benchmarks.candidates import CACHE, Contestant, Workshop
 
 DEFAULTS = "defaults"
 _FLAGS = {

@@ -28,7 +28,7 @@ import grpc
 import numpy as np
 
 from benchmarks.processes import Server, Tree, free_port
-from wire import schema, tensors
+from savedmodel_bakery.wire import schema, tensors
 
 MODEL = """
 import sys
@@ -134,7 +134,9 @@ def measure(server: Ports, make_caller: Callable[[Ports, ExitStack], Caller], ca
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(1), help="Rounds.")
 def main(calls: int, rounds: int) -> None:
     """Measure, and print a table."""
-    commands = {"embedded": [sys.executable, "-m", "serving", "--engine=embedded", "--bind_address=127.0.0.1"]}
+    commands = {
+        "embedded": [sys.executable, "-m", "savedmodel_bakery.serving", "--engine=embedded", "--bind_address=127.0.0.1"]
+    }
     if real := shutil.which("tensorflow_model_server"):
         commands["tensorflow_model_server"] = [real]
     found: dict[tuple[str, str], list[Row]] = {}

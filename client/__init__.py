@@ -9,37 +9,43 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from client.answers import Classification, Prediction, ScoredLabel, VersionStatus
-    from client.async_client import AsyncClient
-    from client.client import Client
-    from client.errors import ClientError, ConnectionFailed, DeadlineExceeded, InvalidAnswer, Refused
+    from savedmodel_bakery.client.aio import AsyncClient
+    from savedmodel_bakery.client.client import Client
+    from savedmodel_bakery.client.errors import (
+        ClientError,
+        ConnectionFailedError,
+        DeadlineExceededError,
+        InvalidResponseError,
+        RequestRefusedError,
+    )
+    from savedmodel_bakery.client.results import Classification, Prediction, ScoredLabel, VersionStatus
 
 __all__ = [
     "AsyncClient",
     "Classification",
     "Client",
     "ClientError",
-    "ConnectionFailed",
-    "DeadlineExceeded",
-    "InvalidAnswer",
+    "ConnectionFailedError",
+    "DeadlineExceededError",
+    "InvalidResponseError",
     "Prediction",
-    "Refused",
+    "RequestRefusedError",
     "ScoredLabel",
     "VersionStatus",
 ]
 
 _HOMES = {
-    "AsyncClient": "client.async_client",
-    "Classification": "client.answers",
-    "Client": "client.client",
-    "ClientError": "client.errors",
-    "ConnectionFailed": "client.errors",
-    "DeadlineExceeded": "client.errors",
-    "InvalidAnswer": "client.errors",
-    "Prediction": "client.answers",
-    "Refused": "client.errors",
-    "ScoredLabel": "client.answers",
-    "VersionStatus": "client.answers",
+    "AsyncClient": "savedmodel_bakery.client.aio",
+    "Classification": "savedmodel_bakery.client.results",
+    "Client": "savedmodel_bakery.client.client",
+    "ClientError": "savedmodel_bakery.client.errors",
+    "ConnectionFailedError": "savedmodel_bakery.client.errors",
+    "DeadlineExceededError": "savedmodel_bakery.client.errors",
+    "InvalidResponseError": "savedmodel_bakery.client.errors",
+    "Prediction": "savedmodel_bakery.client.results",
+    "RequestRefusedError": "savedmodel_bakery.client.errors",
+    "ScoredLabel": "savedmodel_bakery.client.results",
+    "VersionStatus": "savedmodel_bakery.client.results",
 }
 
 

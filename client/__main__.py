@@ -1,6 +1,6 @@
 """`python -m client`."""
 
-from client.cli import main
+from savedmodel_bakery.client.commands.cli import main
 
 if __name__ == "__main__":
     main()

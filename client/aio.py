@@ -7,14 +7,14 @@ from os import PathLike
 from types import TracebackType
 from typing import Any
 
-from client.answers import Classification, Prediction, VersionStatus
-from client.classification import CLASSIFY_SIGNATURE, DEFAULT_SIGNATURE
-from client.client import DEFAULT_PORTS
-from client.conversation import Conversation, Course, Result, follow_async
-from client.grpc_aio_transport import GrpcAioTransport
-from client.questions import ModelSpec
-from client.transport import check_timeout, read_targets
-from wire.features import Example, ScoredClass
+from savedmodel_bakery.client.calls import ModelSpec
+from savedmodel_bakery.client.client import DEFAULT_PORTS
+from savedmodel_bakery.client.flows import Conversation, Course, Result, follow_async
+from savedmodel_bakery.client.images import CLASSIFY_SIGNATURE, DEFAULT_SIGNATURE
+from savedmodel_bakery.client.results import Classification, Prediction, VersionStatus
+from savedmodel_bakery.client.transports.grpc_aio import GrpcAioTransport
+from savedmodel_bakery.client.transports.transport import check_timeout, read_targets
+from savedmodel_bakery.wire.features import Example, ScoredClass
 
 
 class AsyncClient:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
-    from client.signatures import Signature
-    from wire.features import Example
+    from savedmodel_bakery.client.signatures import Signature
+    from savedmodel_bakery.wire.features import Example
 
 
 @dataclass(frozen=True)

@@ -7,17 +7,17 @@ from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
-from client.answers import Classification, Prediction, VersionStatus
-from client.classification import CLASSIFY_SIGNATURE, DEFAULT_SIGNATURE
-from client.conversation import Conversation, Course, Result, follow
-from client.errors import ClientError
-from client.questions import ModelSpec
-from client.transport import PreparedTransport, Transport, check_timeout, read_targets
-from wire.amqp import DEFAULT_QUEUE
-from wire.features import Example, ScoredClass
+from savedmodel_bakery.client.calls import ModelSpec
+from savedmodel_bakery.client.errors import ClientError
+from savedmodel_bakery.client.flows import Conversation, Course, Result, follow
+from savedmodel_bakery.client.images import CLASSIFY_SIGNATURE, DEFAULT_SIGNATURE
+from savedmodel_bakery.client.results import Classification, Prediction, VersionStatus
+from savedmodel_bakery.client.transports.transport import PreparedTransport, Transport, check_timeout, read_targets
+from savedmodel_bakery.wire.amqp import DEFAULT_QUEUE
+from savedmodel_bakery.wire.features import Example, ScoredClass
 
 if TYPE_CHECKING:
-    from client.amqp_transport import AmqpTransport
+    from savedmodel_bakery.client.transports.amqp import AmqpTransport
 
 _TRANSPORTS = ("grpc", "rest", "amqp")
 DEFAULT_PORTS = {"grpc": 8500, "rest": 8501}
@@ -113,8 +113,8 @@ class Client:
             label: its version, by label.
 
         Raises:
-            ClientError: see `client.errors`. Refused, before anything is sent, where names, types or shapes are not the
-                signature's, or where the request would be over 2 GiB.
+            ClientError: see `client.errors`. RequestRefusedError, before anything is sent, where names, types or
+                shapes are not the signature's, or where the request would be over 2 GiB.
             ValueError: where something is no array, or a version can't be one.
             TypeError: where `inputs` are no dict.
         """
@@ -230,8 +230,8 @@ class Client:
 
 def _open_amqp(target: str | Sequence[str], queue: str, timeout_s: float) -> AmqpTransport:
     try:
-        from client.amqp_broker import Broker
-        from client.amqp_transport import AmqpTransport
+        from savedmodel_bakery.client.transports.amqp import AmqpTransport
+        from savedmodel_bakery.client.transports.amqp_broker import Broker
     except ModuleNotFoundError as exc:
         raise ValueError(
             f"transport \"amqp\" needs {exc.name}, which is not installed; try: pip install 'savedmodel-bakery[amqp]'"
@@ -258,13 +258,13 @@ def open_transport(
     """
     # Each transport brings a library that is slow to import and that the other does without.
     if transport == "rest":
-        from client.rest_transport import RestTransport
+        from savedmodel_bakery.client.transports.rest import RestTransport
 
         endpoints = read_targets(target, port, "REST")
         if len(endpoints) > 1:
             raise ValueError(f'{len(endpoints)} targets were given; transport "rest" takes one, "grpc" several')
         return RestTransport(endpoints[0], timeout_s=timeout_s, for_load=for_load)
 
-    from client.grpc_transport import GrpcTransport
+    from savedmodel_bakery.client.transports.grpc import GrpcTransport
 
     return GrpcTransport(read_targets(target, port, "gRPC"), timeout_s=timeout_s, for_load=for_load)

@@ -1,36 +1,34 @@
 """Everything that can go wrong between a question and its answer, as one tree.
 
     ClientError
-    ├── ConnectionFailed      no connection, or it was lost: nothing is known about the model
-    ├── DeadlineExceeded      connected, but no answer in time
-    ├── Refused               the request was understood and declined, for a reason with a code
-    └── InvalidAnswer         an answer came that is not the API's, or not what the signature promises
+    ├── ConnectionFailedError      no connection, or it was lost: nothing is known about the model
+    ├── DeadlineExceededError      connected, but no answer in time
+    ├── RequestRefusedError               the request was understood and declined, for a reason with a code
+    └── InvalidResponseError         an answer came that is not the API's, or not what the signature promises
 
 Wrong arguments of the library itself are ValueError and TypeError; an image file that can't be read is an
 OSError.
 Must not know numpy, protobuf or a network.
 """
 
-# ruff: noqa: N818 - the names say what happened, as canonical codes do; the module says that they are errors.
-
 from __future__ import annotations
 
-from wire.status import Code
+from savedmodel_bakery.wire.status import Code
 
 
 class ClientError(Exception):
     """Base of all errors that an ask may raise; its text is one sentence meant for people."""
 
 
-class ConnectionFailed(ClientError):
+class ConnectionFailedError(ClientError):
     """No connection to the server could be made, or it was lost before the answer."""
 
 
-class DeadlineExceeded(ClientError):
+class DeadlineExceededError(ClientError):
     """The server took longer than it was given, by this client or by its own settings."""
 
 
-class Refused(ClientError):
+class RequestRefusedError(ClientError):
     """The request was declined, with the server's own words.
 
     What can't be sent at all (an element type that JSON doesn't carry) is refused so before it leaves.
@@ -49,5 +47,5 @@ class Refused(ClientError):
         return f"{self.code.name}: {self.message}" if self.message else self.code.name
 
 
-class InvalidAnswer(ClientError):
+class InvalidResponseError(ClientError):
     """What came back is not an answer of the TensorFlow Serving API, or doesn't fit the signature."""

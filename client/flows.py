@@ -11,14 +11,14 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from os import PathLike
 from typing import Any, TypeVar
 
-from client.answers import Classification, Prediction, VersionStatus
-from client.classification import DEFAULT_SIGNATURE, encode_images, read_classifications, signature_for
-from client.errors import ClientError, InvalidAnswer, Refused
-from client.questions import Classify, Metadata, ModelSpec, Predict, Question, Status
-from client.signatures import Signature, Signatures, as_array, read_signatures
-from wire import trees
-from wire.features import Example, ScoredClass
-from wire.status import Code
+from savedmodel_bakery.client.calls import Classify, Metadata, ModelSpec, Predict, Question, Status
+from savedmodel_bakery.client.errors import ClientError, InvalidResponseError, RequestRefusedError
+from savedmodel_bakery.client.images import DEFAULT_SIGNATURE, encode_images, read_classifications, signature_for
+from savedmodel_bakery.client.results import Classification, Prediction, VersionStatus
+from savedmodel_bakery.client.signatures import Signature, Signatures, as_array, read_signatures
+from savedmodel_bakery.wire import trees
+from savedmodel_bakery.wire.features import Example, ScoredClass
+from savedmodel_bakery.wire.status import Code
 
 Result = TypeVar("Result")
 Course = Generator[Question, Any, Result]
@@ -51,8 +51,8 @@ class Conversation:
         told = known or (yield from self._fetch(spec))
         try:
             return (yield from self._predict(spec, told, inputs, name, output_filter))
-        except (Refused, InvalidAnswer) as exc:
-            if known is None or (isinstance(exc, Refused) and exc.code not in _STALE):
+        except (RequestRefusedError, InvalidResponseError) as exc:
+            if known is None or (isinstance(exc, RequestRefusedError) and exc.code not in _STALE):
                 raise
             told = yield from self._fetch(spec)
             if told == known:
@@ -95,7 +95,7 @@ class Conversation:
         self._known.pop(spec, None)
         try:
             document = yield Metadata(spec)
-        except Refused as exc:
+        except RequestRefusedError as exc:
             if exc.code is Code.UNIMPLEMENTED:
                 return None
             raise

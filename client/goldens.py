@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from google.protobuf.json_format import ParseDict, ParseError
 
-from client.client import Client
-from client.comparison import compare
-from client.errors import ConnectionFailed, InvalidAnswer, Refused
-from wire import schema, version_folder
-from wire.status import StatusError
-from wire.tensors import decode_tensor
+from savedmodel_bakery.client.client import Client
+from savedmodel_bakery.client.comparison import compare
+from savedmodel_bakery.client.errors import ConnectionFailedError, InvalidResponseError, RequestRefusedError
+from savedmodel_bakery.wire import schema, version_folder
+from savedmodel_bakery.wire.status import StatusError
+from savedmodel_bakery.wire.tensors import decode_tensor
 
 
 class GoldensError(ValueError):
@@ -96,13 +96,13 @@ def replay(golden: Golden, client: Client, tolerances: Mapping[str, float]) -> l
     """Ask a server and say in what its answer differs; nothing where it agrees.
 
     Raises:
-        ConnectionFailed: nobody answers there.
+        ConnectionFailedError: nobody answers there.
     """
     try:
         found = _ask(golden, client)
-    except ConnectionFailed:
+    except ConnectionFailedError:
         raise
-    except (Refused, InvalidAnswer) as error:
+    except (RequestRefusedError, InvalidResponseError) as error:
         return [str(error)]
     return compare(golden.expected, found, lambda alias: tolerances.get(alias, 0.0))
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from client.answers import Classification, Prediction, ScoredLabel
-from client.errors import InvalidAnswer, Refused
-from wire.status import Code
+from savedmodel_bakery.client.errors import InvalidResponseError, RequestRefusedError
+from savedmodel_bakery.client.results import Classification, Prediction, ScoredLabel
+from savedmodel_bakery.wire.status import Code
 
 DEFAULT_SIGNATURE = "serving_default"
 TOP_K_SIGNATURE = "top_k"
@@ -55,15 +55,15 @@ def read_classifications(prediction: Prediction, *, batch: int, top_k: int | Non
         top_k: how many classes of each image to keep, at most the k of the answer; None keeps all.
 
     Raises:
-        InvalidAnswer: where the outputs are others, or of another shape.
-        Refused: where more classes are wanted than the servable gives.
+        InvalidResponseError: where the outputs are others, or of another shape.
+        RequestRefusedError: where more classes are wanted than the servable gives.
     """
     outputs = prediction.arrays
     if outputs.keys() == {"output_0"}:
         _check_shapes(prediction, {"output_0": (batch,)})
         return [Classification(ok=True, error=None, label=_text(item)) for item in outputs["output_0"]]
     if not outputs.keys() >= set(_TOP_K_OUTPUTS):
-        raise InvalidAnswer(
+        raise InvalidResponseError(
             f"{_named(prediction)} has the outputs {_listed(outputs)}; "
             f'images are classified by "output_0" alone or by {_listed(_TOP_K_OUTPUTS)}'
         )
@@ -72,7 +72,7 @@ def read_classifications(prediction: Prediction, *, batch: int, top_k: int | Non
     shapes = {"labels": matrix, "scores": matrix, "class_ids": matrix, "ok": column, "error": column}
     _check_shapes(prediction, shapes)
     if top_k is not None and top_k > given:
-        raise Refused(
+        raise RequestRefusedError(
             Code.INVALID_ARGUMENT,
             f"top_k {top_k} was asked; {_named(prediction)} gives {given}",
         )
@@ -91,7 +91,7 @@ def _check_shapes(prediction: Prediction, expected: dict[str, tuple[int, ...]]) 
     for alias, shape in expected.items():
         found = prediction.arrays[alias].shape
         if found != shape:
-            raise InvalidAnswer(
+            raise InvalidResponseError(
                 f'output "{alias}" of {_named(prediction)} has shape {list(found)}; it must be {list(shape)}'
             )
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from client.errors import InvalidAnswer
-from wire.status import Code
+from savedmodel_bakery.client.errors import InvalidResponseError
+from savedmodel_bakery.wire.status import Code
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,7 +35,7 @@ class Prediction:
     @cached_property
     def outputs(self) -> dict[str, Any]:
         """The arrays, in dicts and lists where their aliases are of the form `a/0/b`; see `wire.trees`."""
-        from wire.trees import restore
+        from savedmodel_bakery.wire.trees import restore
 
         return restore(self.arrays)
 
@@ -87,7 +87,7 @@ def read_status(document: Mapping[str, Any]) -> list[VersionStatus]:
     """Read GetModelStatusResponse from its protobuf JSON, in the server's order.
 
     Raises:
-        InvalidAnswer: where the document is no such message.
+        InvalidResponseError: where the document is no such message.
     """
     try:
         return [
@@ -100,4 +100,4 @@ def read_status(document: Mapping[str, Any]) -> list[VersionStatus]:
             for row in document["model_version_status"]
         ]
     except (KeyError, TypeError, ValueError) as exc:
-        raise InvalidAnswer(f"the status is not one of the API: {exc!r}") from exc
+        raise InvalidResponseError(f"the status is not one of the API: {exc!r}") from exc

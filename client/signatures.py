@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from client.errors import InvalidAnswer, Refused
-from wire import dtypes, trees
-from wire.dtypes import DType
-from wire.status import Code, StatusError
+from savedmodel_bakery.client.errors import InvalidResponseError, RequestRefusedError
+from savedmodel_bakery.wire import dtypes, trees
+from savedmodel_bakery.wire.dtypes import DType
+from savedmodel_bakery.wire.status import Code, StatusError
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Signature:
         Arrays keep their element types; numbers that are in none take the one that is wanted, where it holds them.
 
         Raises:
-            Refused: INVALID_ARGUMENT where names, element types or shapes are not the signature's.
+            RequestRefusedError: INVALID_ARGUMENT where names, element types or shapes are not the signature's.
             ValueError, TypeError: where something is no array, or has no name.
         """
         leaves = trees.flatten(tree, self.inputs.keys())
@@ -85,7 +85,7 @@ class Signature:
         ]
         if wrong:
             takes = ", ".join(f"{alias}: {spec}" for alias, spec in sorted(self.inputs.items())) or "nothing"
-            raise Refused(Code.INVALID_ARGUMENT, f"{'; '.join(wrong)}; {self.title} takes {takes}")
+            raise RequestRefusedError(Code.INVALID_ARGUMENT, f"{'; '.join(wrong)}; {self.title} takes {takes}")
         return arrays
 
 
@@ -107,11 +107,13 @@ class Signatures:
         """The signature of this name.
 
         Raises:
-            Refused: FAILED_PRECONDITION, as servers have it, where there is none.
+            RequestRefusedError: FAILED_PRECONDITION, as servers have it, where there is none.
         """
         if name not in self.by_name:
             names = ", ".join(f'"{known}"' for known in sorted(self.by_name) if not known.startswith("__")) or "none"
-            raise Refused(Code.FAILED_PRECONDITION, f'signature "{name}" not found in {self.title}; it has {names}')
+            raise RequestRefusedError(
+                Code.FAILED_PRECONDITION, f'signature "{name}" not found in {self.title}; it has {names}'
+            )
         return self.by_name[name]
 
 
@@ -119,7 +121,7 @@ def read_signatures(document: Mapping[str, Any]) -> Signatures:
     """Read GetModelMetadataResponse from the protobuf JSON that the REST API has.
 
     Raises:
-        InvalidAnswer: where the document is no such message.
+        InvalidResponseError: where the document is no such message.
     """
     try:
         spec, definitions = document["model_spec"], document["metadata"]["signature_def"]["signature_def"]
@@ -136,14 +138,14 @@ def read_signatures(document: Mapping[str, Any]) -> Signatures:
         }
         return Signatures(title, version, by_name)
     except (AttributeError, KeyError, TypeError, ValueError) as exc:
-        raise InvalidAnswer(f"the metadata are not those of the API: {exc!r}") from exc
+        raise InvalidResponseError(f"the metadata are not those of the API: {exc!r}") from exc
 
 
 def as_array(alias: str, value: Any, wanted: TensorSpec | None) -> np.ndarray:
     """An array of a value; see `Signature.fit`.
 
     Raises:
-        Refused: INVALID_ARGUMENT where its element type is none that travels.
+        RequestRefusedError: INVALID_ARGUMENT where its element type is none that travels.
         ValueError: where it is no array, such as a ragged list or a dict.
     """
     try:
@@ -155,7 +157,7 @@ def as_array(alias: str, value: Any, wanted: TensorSpec | None) -> np.ndarray:
     try:
         dtypes.of_array(array)
     except StatusError as exc:
-        raise Refused(exc.code, exc.message) from exc
+        raise RequestRefusedError(exc.code, exc.message) from exc
     if hasattr(value, "__array__"):
         return array
     if array.dtype.kind in "SU":

@@ -3,7 +3,7 @@
 import sys
 
 try:
-    from exporter.cli import main
+    from savedmodel_bakery.exporter.cli import main
 except ModuleNotFoundError as error:
     sys.exit(
         f"error: the exporter needs {error.name}, which is not installed; try: pip install 'savedmodel-bakery[export]'"

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from exporter import labels, publish, recipe, resources, sources
-from exporter.errors import PublishError, RecipeError
-from exporter.proof import page
-from exporter.proof.proving import Proof, prove
-from exporter.proof.tolerance import DEFAULT_TOLERANCE, Tolerance
-from exporter.servable import Servable
+from savedmodel_bakery.exporter import labels, publish, recipe, resources, sources
+from savedmodel_bakery.exporter.errors import PublishError, RecipeError
+from savedmodel_bakery.exporter.servable_module import ServableModule
+from savedmodel_bakery.exporter.validation import page
+from savedmodel_bakery.exporter.validation.tolerance import DEFAULT_TOLERANCE, Tolerance
+from savedmodel_bakery.exporter.validation.validate import Proof, prove
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def bake(
     chosen = recipe.complete(network.recipe, given)
     names = labels.read_labels(chosen.labels)
     progress("building the servable")
-    servable = Servable(network.call, chosen, names)
+    servable = ServableModule(network.call, chosen, names)
     with publish.staging(base_path) as stage:
         staged = stage / "version"
         servable.save(staged)

@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from exporter.recipe import Recipe
+from savedmodel_bakery.exporter.recipe import Recipe
 
 # The operation counts in 32 bits. Servers bound what they let in, and nobody is to be refused besides.
 _BEYOND_ALL_REQUESTS = 2**20

@@ -16,10 +16,12 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from exporter import inspection, publish, quiet, resources
-from exporter import recipe as recipes
-from exporter.errors import BakeError, PublishError, RecipeError
-from exporter.proof.tolerance import DEFAULT_TOLERANCE, Tolerance
+from savedmodel_bakery.exporter import inspect as inspection
+from savedmodel_bakery.exporter import publish, resources
+from savedmodel_bakery.exporter import recipe as recipes
+from savedmodel_bakery.exporter import tensorflow_import as quiet
+from savedmodel_bakery.exporter.errors import BakeError, PublishError, RecipeError
+from savedmodel_bakery.exporter.validation.tolerance import DEFAULT_TOLERANCE, Tolerance
 
 DEFAULT_ROOT = Path("saved_model")
 DEFAULT_NAME = "efficientnet_lite0"
@@ -206,7 +208,7 @@ def bake(
     """Bake a model, prove that it answers right and publish it; prints the path of the new version."""
     base_path = out / _checked_name(name)
     with _tensorflow():
-        from exporter.bake import bake as run
+        from savedmodel_bakery.exporter.bake import bake as run
 
         baked = run(
             base_path=base_path,
@@ -262,8 +264,8 @@ def function(
     """Bake a TensorFlow function, check it in a fresh process and publish it; prints the path of the new version."""
     base_path = out / _checked_name(function.rpartition(":")[2] if name is None else name)
     with _tensorflow():
-        from exporter.function.bake import bake_function
-        from exporter.function.inputs import parse_input, read_example
+        from savedmodel_bakery.exporter.function.bake import bake_function
+        from savedmodel_bakery.exporter.function.inputs import parse_input, read_example
 
         path = bake_function(
             base_path=base_path,
@@ -296,7 +298,8 @@ def report_parity(
     photo is beyond tolerance.
     """
     with _tensorflow():
-        from exporter.proof import page, proving
+        from savedmodel_bakery.exporter.validation import page
+        from savedmodel_bakery.exporter.validation import validate as proving
 
         if html:
             page.check_writable(html)

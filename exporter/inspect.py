@@ -8,9 +8,9 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from exporter.errors import PublishError
-from exporter.publish import FUNCTION_FILE, RECIPE_FILE
-from wire import dtypes, schema
+from savedmodel_bakery.exporter.errors import PublishError
+from savedmodel_bakery.exporter.publish import FUNCTION_FILE, RECIPE_FILE
+from savedmodel_bakery.wire import dtypes, schema
 
 # Not a signature anybody calls: TensorFlow 2 keeps its initialisation there.
 _INIT_SIGNATURE = "__saved_model_init_op"

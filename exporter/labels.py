@@ -6,8 +6,8 @@ import csv
 import json
 from pathlib import Path
 
-from exporter import resources
-from exporter.errors import LabelError
+from savedmodel_bakery.exporter import resources
+from savedmodel_bakery.exporter.errors import LabelError
 
 
 def known_sets() -> list[str]:

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from exporter.errors import PublishError
+from savedmodel_bakery.exporter.errors import PublishError
 
 RECIPE_FILE = Path("assets.extra") / "recipe.toml"
 FUNCTION_FILE = Path("assets.extra") / "function.toml"

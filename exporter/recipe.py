@@ -12,7 +12,7 @@ from typing import Any
 
 import tomli_w
 
-from exporter.errors import RecipeError
+from savedmodel_bakery.exporter.errors import RecipeError
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from exporter.errors import ParityError
+from savedmodel_bakery.exporter.errors import ParityError
 
 _PHOTO_SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp")
 
-_PACKAGE = Path(__file__).parent
+_PACKAGE = Path(__file__).resolve().parent  # of a clone's own folder, where the package links to it
 
 
 def folder(name: str) -> Path:

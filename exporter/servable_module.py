@@ -13,11 +13,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from exporter import batching, labels, late_functions, optimisation
-from exporter.errors import SourceError
-from exporter.image import isolation, pixels
-from exporter.recipe import Recipe
-from wire import schema
+from savedmodel_bakery.exporter import batching, labels, optimisation
+from savedmodel_bakery.exporter import lazy_functions as late_functions
+from savedmodel_bakery.exporter.errors import SourceError
+from savedmodel_bakery.exporter.image import per_image as isolation
+from savedmodel_bakery.exporter.image import pixels
+from savedmodel_bakery.exporter.recipe import Recipe
+from savedmodel_bakery.wire import schema
 
 CLASSIFY_METHOD = "tensorflow/serving/classify"
 ENCODED_FEATURE = "image/encoded"
@@ -28,7 +30,7 @@ _IMAGES = tf.TensorSpec([None], tf.string, name="image")
 _function = functools.partial(tf.function, autograph=False)
 
 
-class Servable(tf.Module):
+class ServableModule(tf.Module):
     """A network with everything around it, from an image's bytes to labels.
 
     Args:

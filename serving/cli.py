@@ -9,16 +9,17 @@ import sys
 from importlib import import_module, metadata
 from typing import NoReturn
 
-from serving import engine, flags, without_keras
-from serving.text_files import TextFormatError
-from wire.status import StatusError
+from savedmodel_bakery.serving.options import engine, flags
+from savedmodel_bakery.serving.options.text_format import TextFormatError
+from savedmodel_bakery.serving.runtimes import tensorflow_import as without_keras
+from savedmodel_bakery.wire.status import StatusError
 
 _FAILURE = 255  # -1, as the real server exits
 PROGRAM = "python -m serving"
 # What else there is besides serving: first argument to the module whose `main` takes the others.
 SUBCOMMANDS = {
-    "amqp": "serving.amqp.cli",
-    "batch": "serving.batch.cli",
+    "amqp": "savedmodel_bakery.serving.amqp.cli",
+    "batch": "savedmodel_bakery.serving.bulk.cli",
 }
 
 logger = logging.getLogger(__name__)
@@ -67,7 +68,7 @@ def main() -> None:
 def _serve_embedded(command_line: flags.CommandLine) -> None:
     if command_line.unknown is not None:
         print(f"unknown argument: {command_line.unknown}\n{flags.usage(PROGRAM)}", flush=True)
-    from serving import settings
+    from savedmodel_bakery.serving.options import settings
 
     settings.check_flags(command_line)
     passed_over = engine.check_embedded(command_line)
@@ -78,7 +79,7 @@ def _serve_embedded(command_line: flags.CommandLine) -> None:
         signal.signal(number, lambda *_: _exit(0))  # until the server has its own way to end
     os.environ.setdefault("GRPC_EXPERIMENTS", _GRPC_EXPERIMENTS)
     without_keras.import_tensorflow()
-    from serving import server
+    from savedmodel_bakery.serving import server
 
     server.serve(command_line, found)
     _exit(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 
-from wire.status import Code, StatusError
+from savedmodel_bakery.wire.status import Code, StatusError
 
 
 def report(logger: logging.Logger, request: str) -> StatusError:

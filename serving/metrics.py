@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 
-from wire.status import Code
+from savedmodel_bakery.wire.status import Code
 
 CONTENT_TYPE = "text/plain"
 

@@ -11,19 +11,19 @@ import threading
 from functools import partial
 from pathlib import Path
 
-from serving.configuration import read_config
-from serving.flags import CommandLine
-from serving.grpc.handlers import Handlers as GrpcHandlers
-from serving.grpc.profiler import Profiler
-from serving.grpc.server import GrpcServer
-from serving.lifecycle import Lifecycle, LifecycleOptions
-from serving.loading import Batching, LoadOptions, load
-from serving.registry import Registry
-from serving.rest.handlers import Handlers as RestHandlers
-from serving.rest.server import RestServer
-from serving.runtimes.saved_model import SessionOptions
-from serving.settings import Settings, read_models
-from wire.status import StatusError
+from savedmodel_bakery.serving.grpc.handlers import Handlers as GrpcHandlers
+from savedmodel_bakery.serving.grpc.profiler import Profiler
+from savedmodel_bakery.serving.grpc.server import GrpcServer
+from savedmodel_bakery.serving.models.lifecycle import Lifecycle, LifecycleOptions
+from savedmodel_bakery.serving.models.loading import Batching, LoadOptions, load
+from savedmodel_bakery.serving.models.registry import Registry
+from savedmodel_bakery.serving.options.flags import CommandLine
+from savedmodel_bakery.serving.options.model_config import read_config
+from savedmodel_bakery.serving.options.settings import Settings, read_models
+from savedmodel_bakery.serving.rest.handlers import Handlers as RestHandlers
+from savedmodel_bakery.serving.rest.server import RestServer
+from savedmodel_bakery.serving.runtimes.tf_session import SessionOptions
+from savedmodel_bakery.wire.status import StatusError
 
 logger = logging.getLogger(__name__)
 

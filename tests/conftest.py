@@ -33,6 +33,15 @@ def clone() -> Path:
 def lite0(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Base path of EfficientNet-Lite0 with its real weights, version 1, baked by the command a user types."""
     root = tmp_path_factory.mktemp("lite0")
-    command = [sys.executable, "-m", "exporter", "bake", "--model", "efficientnet-lite0", "--out", str(root)]
+    command = [
+        sys.executable,
+        "-m",
+        "savedmodel_bakery.exporter",
+        "bake",
+        "--model",
+        "efficientnet-lite0",
+        "--out",
+        str(root),
+    ]
     subprocess.run(command, check=True, capture_output=True, timeout=240)
     return root / "efficientnet_lite0"

@@ -15,10 +15,11 @@ import model_makers
 import psutil
 import pytest
 
-from benchmarks import contestants, publish, report, threads
-from benchmarks.contestants import CONTESTANTS, Contestant, LeftOut, Workshop, start
+from benchmarks import candidates as contestants
+from benchmarks import publish, report, threads
+from benchmarks.candidates import CONTESTANTS, Contestant, LeftOut, Workshop, start
 from benchmarks.processes import Server, Tree, free_port
-from serving import flags
+from savedmodel_bakery.serving.options import flags
 
 
 def run(clone: Path, *arguments: str) -> list[str]:

@@ -53,6 +53,6 @@ def test_the_wheel_bakes_outside_a_clone(wheel: Path, tmp_path: Path) -> None:
     where = [sys.executable, "-c", "import exporter, client; print(exporter.__file__)"]
     found = subprocess.run(where, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
     assert str(installed / "exporter" / "__init__.py") == found.stdout.strip()
-    command = [sys.executable, "-m", "exporter", "bake", "--model", "efficientnet-lite0"]
+    command = [sys.executable, "-m", "savedmodel_bakery.exporter", "bake", "--model", "efficientnet-lite0"]
     ended = subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
     assert "saved_model/efficientnet_lite0/1\n" == ended.stdout

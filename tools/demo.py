@@ -38,7 +38,7 @@ def main() -> None:
     ]
     say(f"python -m serving {' '.join(flags)} &".replace(str(CLONE), "$PWD"))
     with Path(BASE_PATH.parent / "server.log").open("w") as log:
-        server = subprocess.Popen([sys.executable, "-m", "serving", *flags], stdout=log, stderr=log)
+        server = subprocess.Popen([sys.executable, "-m", "savedmodel_bakery.serving", *flags], stdout=log, stderr=log)
     try:
         url = f"http://127.0.0.1:{rest_api_port}/v1/models/{NAME}"
         wait_for(url, server)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from serving.flags import FLAGS, Flag, Support
-from wire.schema import METHODS
+from savedmodel_bakery.serving.options.flags import FLAGS, Flag, Support
+from savedmodel_bakery.wire.schema import METHODS
 
 SAME = "same"
 

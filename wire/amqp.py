@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from wire.status import Code, StatusError
+from savedmodel_bakery.wire.status import Code, StatusError
 
 PROTOBUF = "application/x-protobuf"
 JSON = "application/json"

@@ -22,10 +22,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from google.protobuf.message import DecodeError, EncodeError
 
-from wire import schema
-from wire.dtypes import DType, of_array, of_number
-from wire.status import StatusError, invalid_argument
-from wire.tensors import RAW_TAGS, decode_tensor, encode_tensor, fill_head, raw_field, read_varint, varint
+from savedmodel_bakery.wire import schema
+from savedmodel_bakery.wire.dtypes import DType, of_array, of_number
+from savedmodel_bakery.wire.status import StatusError, invalid_argument
+from savedmodel_bakery.wire.tensors import (
+    RAW_TAGS,
+    decode_tensor,
+    encode_tensor,
+    fill_head,
+    raw_field,
+    read_varint,
+    varint,
+)
 
 LARGE_BYTES = 1 << 20
 """What is smaller than this stays in the message: copying it costs less than the care."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import ml_dtypes
 import numpy as np
 
-from wire.status import invalid_argument
+from savedmodel_bakery.wire.status import invalid_argument
 
 
 @dataclass(frozen=True)

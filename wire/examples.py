@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from wire import schema
-from wire.features import Example, feature_values
+from savedmodel_bakery.wire import schema
+from savedmodel_bakery.wire.features import Example, feature_values
 
 _FIELDS = {bytes: "bytes_list", int: "int64_list", float: "float_list"}
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from wire.status import invalid_argument
+from savedmodel_bakery.wire.status import invalid_argument
 
 FeatureValue = bytes | str | int | float
 Feature = FeatureValue | Sequence[FeatureValue]

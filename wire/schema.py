@@ -15,7 +15,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 POOL = descriptor_pool.DescriptorPool()
 for _file in descriptor_pb2.FileDescriptorSet.FromString(
-    resources.files("wire").joinpath("descriptors.binpb").read_bytes()
+    resources.files("savedmodel_bakery.wire").joinpath("descriptors.binpb").read_bytes()
 ).file:
     POOL.Add(_file)
 

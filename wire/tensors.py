@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from wire import dtypes, schema
-from wire.status import StatusError, invalid_argument
+from savedmodel_bakery.wire import dtypes, schema
+from savedmodel_bakery.wire.status import StatusError, invalid_argument
 
 MAX_DIMENSIONS = 254
 _SURE_DIMENSIONS = 32  # what every numpy has

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from client.answers import Classification, Prediction
-from client.bulk.photos import Photo, UnreadablePhoto
-from client.bulk.rows import Row
-from client.classification import read_classifications
-from client.errors import ClientError, Refused
-from client.report import image_row, one_line, plain_reason
-from wire.status import Code
+from savedmodel_bakery.client.bulk.photos import Photo, UnreadablePhoto
+from savedmodel_bakery.client.bulk.rows import Row
+from savedmodel_bakery.client.commands.report import image_row, one_line, plain_reason
+from savedmodel_bakery.client.errors import ClientError, RequestRefusedError
+from savedmodel_bakery.client.images import read_classifications
+from savedmodel_bakery.client.results import Classification, Prediction
+from savedmodel_bakery.wire.status import Code
 
 # These are about an image, or the size of a request; all others would be said of any image.
 _ABOUT_IMAGES = (
@@ -77,4 +77,4 @@ def _failed(reason: str) -> Classification:
 
 
 def _is_about_images(exc: ClientError) -> bool:
-    return isinstance(exc, Refused) and exc.code in _ABOUT_IMAGES
+    return isinstance(exc, RequestRefusedError) and exc.code in _ABOUT_IMAGES

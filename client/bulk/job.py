@@ -10,14 +10,14 @@ from threading import Event
 from tenacity import Retrying, retry_if_exception, stop_after_delay, stop_when_event_set, wait_random_exponential
 from tenacity.nap import sleep_using_event
 
-from client.answers import Prediction
-from client.bulk.asking import classify_photos
-from client.bulk.photos import Photo
-from client.bulk.rows import Row
-from client.classification import encode_images, read_classifications
-from client.client import Client
-from client.errors import ConnectionFailed, DeadlineExceeded, Refused
-from wire.status import Code
+from savedmodel_bakery.client.bulk.classify import classify_photos
+from savedmodel_bakery.client.bulk.photos import Photo
+from savedmodel_bakery.client.bulk.rows import Row
+from savedmodel_bakery.client.client import Client
+from savedmodel_bakery.client.errors import ConnectionFailedError, DeadlineExceededError, RequestRefusedError
+from savedmodel_bakery.client.images import encode_images, read_classifications
+from savedmodel_bakery.client.results import Prediction
+from savedmodel_bakery.wire.status import Code
 
 # Of one request; the first photo beyond it goes into the next.
 _BATCH_BYTES = 4 << 20
@@ -131,6 +131,6 @@ def _batches(photos: Iterable[Photo], size: int) -> Iterator[list[Photo]]:
 
 
 def _will_pass(exc: BaseException, *, alone: bool) -> bool:
-    if isinstance(exc, Refused):
+    if isinstance(exc, RequestRefusedError):
         return exc.code in _AWAY or (alone and exc.code is Code.RESOURCE_EXHAUSTED)
-    return isinstance(exc, (ConnectionFailed, DeadlineExceeded))
+    return isinstance(exc, (ConnectionFailedError, DeadlineExceededError))

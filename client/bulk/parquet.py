@@ -9,9 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from client.bulk import photos
-from client.bulk.photos import Photo
-from client.bulk.rows import Row
+from savedmodel_bakery.client.bulk import photos
+from savedmodel_bakery.client.bulk.photos import Photo
+from savedmodel_bakery.client.bulk.rows import Row
 
 _ROWS_PER_GROUP = 4_000
 _PHOTOS_PER_READ = 64

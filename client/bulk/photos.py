@@ -68,7 +68,7 @@ def open_file(path: Path, is_wanted: IsWanted) -> Iterator[Photo]:
     elif name.endswith(".zip"):
         yield from _in_archive(path, _read_zip(path, is_wanted), is_wanted)
     elif name.endswith(".parquet"):
-        from client.bulk import parquet
+        from savedmodel_bakery.client.bulk import parquet
 
         yield from _in_archive(path, parquet.read_photos(path, is_wanted), is_wanted)
     elif is_wanted(key := spell(path)):

@@ -10,7 +10,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from client.bulk.photos import open_file
+from savedmodel_bakery.client.bulk.photos import open_file
 
 _EVERY_S = {True: 0.1, False: 30.0}  # a log isn't overwritten as a terminal is
 

@@ -16,9 +16,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
-from client.bulk.keys import Keys
-from client.bulk.rows import CSV_COLUMNS, Row, csv_cells, is_row, row_of_csv
-from client.report import row_json
+from savedmodel_bakery.client.bulk.keys import Keys
+from savedmodel_bakery.client.bulk.rows import CSV_COLUMNS, Row, csv_cells, is_row, row_of_csv
+from savedmodel_bakery.client.commands.report import row_json
 
 FORMATS = (".jsonl", ".csv", ".parquet")
 
@@ -91,7 +91,7 @@ class Results:
         if self._out.suffix == ".csv":
             _write_csv(rows, staged)
         else:
-            from client.bulk.parquet import write_rows
+            from savedmodel_bakery.client.bulk.parquet import write_rows
 
             write_rows(rows, staged)
         staged.replace(self._out)
@@ -175,7 +175,7 @@ def _finished_rows(path: Path) -> Iterator[Row]:
     if path.suffix == ".csv":
         rows = _read_csv(path)
     else:
-        from client.bulk.parquet import read_rows
+        from savedmodel_bakery.client.bulk.parquet import read_rows
 
         rows = read_rows(path)
     try:

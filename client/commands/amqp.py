@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from client.errors import ClientError
-from client.inputs import read_file
-from client.options import connection_options, open_client
-from client.transport import MAX_TIMEOUT_S
+from savedmodel_bakery.client.commands.inputs import read_file
+from savedmodel_bakery.client.commands.options import connection_options, open_client
+from savedmodel_bakery.client.errors import ClientError
+from savedmodel_bakery.client.transports.transport import MAX_TIMEOUT_S
 
 if TYPE_CHECKING:
-    from client.client import Client
+    from savedmodel_bakery.client.client import Client
 
 
 @click.command()
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @click.pass_context
 def results(context: click.Context, result_queue: str, idle_s: float) -> None:
     """Print the answers that came to QUEUE over AMQP, each as a JSON object on a line, and take them out of it."""
-    from client.array_files import to_json
+    from savedmodel_bakery.client.commands.array_files import to_json
 
     with open_client(context) as client:
         try:
@@ -48,7 +48,7 @@ def submit_images(
     client: Client, signature: str, images: tuple[str, ...], top_k: int | None, result_queue: str
 ) -> None:
     """Have images classified, the answers sent to a queue, and print an id of each."""
-    from client.classification import encode_images, signature_for
+    from savedmodel_bakery.client.images import encode_images, signature_for
 
     for image in images:
         inputs = encode_images([read_file(image, "image")])

@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 import numpy as np
 import pybase64
 
-from wire import trees
+from savedmodel_bakery.wire import trees
 
 
 def read_input(name: str | None, content: bytes, source: str) -> dict[str, Any]:

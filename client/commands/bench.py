@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from client.inputs import read_arrays, read_file
-from client.options import connection_options, image_option
+from savedmodel_bakery.client.commands.inputs import read_arrays, read_file
+from savedmodel_bakery.client.commands.options import connection_options, image_option
 
 if TYPE_CHECKING:
-    from client.load.generator import Load, Plan
-    from client.load.target import Target
+    from savedmodel_bakery.client.load.generator import Load, Plan
+    from savedmodel_bakery.client.load.target import Target
 
 EXIT_FAILED = 1
 DEFAULT_DURATION_S = 10.0
@@ -94,7 +94,7 @@ def bench(
     caller makes one call that doesn't count before a load begins. Exits with 1 where a call failed or an answer
     was wrong.
     """
-    from client.load import generator, report
+    from savedmodel_bakery.client.load import generator, report
 
     if bool(images) == bool(inputs):
         raise click.UsageError("give what to send: either images with -i or arrays with --input")
@@ -108,7 +108,7 @@ def bench(
             _learn_images(target, images, batch, expect)
         else:
             _learn_arrays(target, inputs, expect)
-    except generator.CallFailed as exc:
+    except generator.CallFailedError as exc:
         click.echo(exc.message, err=True)
         context.exit(EXIT_FAILED)
     loads = [_load(target, generator.Plan(number, duration_s, requests, rate_per_s)) for number in callers]
@@ -122,10 +122,10 @@ def bench(
 
 
 def _open_target(asked: dict[str, Any], atol: float) -> Target:
-    from client.client import open_transport
-    from client.load.target import Target
-    from client.questions import ModelSpec
-    from client.transport import PreparedTransport
+    from savedmodel_bakery.client.calls import ModelSpec
+    from savedmodel_bakery.client.client import open_transport
+    from savedmodel_bakery.client.load.target import Target
+    from savedmodel_bakery.client.transports.transport import PreparedTransport
 
     if asked["transport"] == "amqp":
         raise click.UsageError("--format AMQP was given; bench asks over GRPC or REST")
@@ -146,7 +146,7 @@ def _open_target(asked: dict[str, Any], atol: float) -> Target:
 
 def _learn_images(target: Target, images: tuple[str, ...], batch: int, expect: tuple[str, ...]) -> None:
     """Make questions in which the images follow each other in turn."""
-    from client.classification import encode_images
+    from savedmodel_bakery.client.images import encode_images
 
     if len(expect) not in (0, 1, len(images)):
         raise click.UsageError(f"--expect was given {len(expect)} times; once for all images, or once for each")
@@ -159,8 +159,8 @@ def _learn_images(target: Target, images: tuple[str, ...], batch: int, expect: t
 
 
 def _learn_arrays(target: Target, inputs: tuple[str, ...], expect: tuple[str, ...]) -> None:
-    from client.array_files import read_input
-    from wire import trees
+    from savedmodel_bakery.client.commands.array_files import read_input
+    from savedmodel_bakery.wire import trees
 
     if len(expect) > 1:
         raise click.UsageError(f"--expect was given {len(expect)} times; arrays make one question")
@@ -173,7 +173,7 @@ def _learn_arrays(target: Target, inputs: tuple[str, ...], expect: tuple[str, ..
 
 
 def _load(target: Target, plan: Plan) -> Load:
-    from client.load import generator
+    from savedmodel_bakery.client.load import generator
 
     with _progress(f"{plan.callers} callers") as tell:
         return generator.generate(target.open_caller, plan, progress=tell)
@@ -188,7 +188,7 @@ def _progress(label: str) -> Iterator[Any]:
 
 
 def _check_plot(path: Path) -> None:
-    from client.load import plot
+    from savedmodel_bakery.client.load import plot
 
     try:
         plot.check(path)
@@ -197,7 +197,7 @@ def _check_plot(path: Path) -> None:
 
 
 def _plot(path: Path, loads: list[Load]) -> None:
-    from client.load import plot
+    from savedmodel_bakery.client.load import plot
 
     plot.write(path, loads)
     click.echo(path, err=True)

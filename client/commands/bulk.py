@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from client.options import connection_options, open_client
+from savedmodel_bakery.client.commands.options import connection_options, open_client
 
 EXIT_PHOTOS_FAILED = 4
 
@@ -64,12 +64,12 @@ def classify(
     or - for a list of paths on stdin. Started again, it goes on where it was; photos that have a row are not asked
     about again.
     """
-    from client.bulk.files import FileList
-    from client.bulk.job import Job
-    from client.bulk.photos import open_file
-    from client.bulk.progress import Progress
-    from client.bulk.results import Results, WrongResults
-    from client.classification import DEFAULT_SIGNATURE, TOP_K_SIGNATURE
+    from savedmodel_bakery.client.bulk.files import FileList
+    from savedmodel_bakery.client.bulk.job import Job
+    from savedmodel_bakery.client.bulk.photos import open_file
+    from savedmodel_bakery.client.bulk.progress import Progress
+    from savedmodel_bakery.client.bulk.results import Results, WrongResults
+    from savedmodel_bakery.client.images import DEFAULT_SIGNATURE, TOP_K_SIGNATURE
 
     asked = context.obj
     signature = TOP_K_SIGNATURE if asked["signature"] == DEFAULT_SIGNATURE else asked["signature"]

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 from click.core import ParameterSource
 
-from client.amqp_commands import results, submit_images
-from client.answers import Classification
-from client.bulk.cli import classify
-from client.errors import ClientError, ConnectionFailed
-from client.inputs import read_arrays, read_file
-from client.load.command import bench
-from client.options import connection_options, image_option, is_chosen, open_client
-from client.report import (
+from savedmodel_bakery.client.commands.amqp import results, submit_images
+from savedmodel_bakery.client.commands.bench import bench
+from savedmodel_bakery.client.commands.bulk import classify
+from savedmodel_bakery.client.commands.inputs import read_arrays, read_file
+from savedmodel_bakery.client.commands.options import connection_options, image_option, is_chosen, open_client
+from savedmodel_bakery.client.commands.report import (
     golden_json,
     golden_line,
     image_lines,
@@ -29,9 +27,11 @@ from client.report import (
     version_json,
     version_line,
 )
+from savedmodel_bakery.client.errors import ClientError, ConnectionFailedError
+from savedmodel_bakery.client.results import Classification
 
 if TYPE_CHECKING:
-    from client.client import Client
+    from savedmodel_bakery.client.client import Client
 
 EXIT_REFUSED = 1
 EXIT_NO_CONNECTION = 3
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         code = exc.exit_code
     except ClientError as exc:
         _complain(plain_reason(str(exc)))
-        code = EXIT_NO_CONNECTION if isinstance(exc, ConnectionFailed) else EXIT_REFUSED
+        code = EXIT_NO_CONNECTION if isinstance(exc, ConnectionFailedError) else EXIT_REFUSED
     except click.Abort:
         code = EXIT_INTERRUPTED
     except OSError as exc:  # a full disk behind stdout
@@ -177,7 +177,7 @@ def check_goldens(context: click.Context, version_folder: Path, as_json: bool) -
     Asks over gRPC and REST, unless --format names one; the model is the one that was baked, and the version the number
     that the folder is named by, unless options say otherwise. Exits with 1 where an answer differs.
     """
-    from client.goldens import GoldensError, read_goldens, replay
+    from savedmodel_bakery.client.goldens import GoldensError, read_goldens, replay
 
     try:
         goldens = read_goldens(version_folder)
@@ -230,7 +230,7 @@ def predict_arrays(
     context: click.Context, inputs: tuple[str, ...], output_dir: Path | None, output_format: str
 ) -> None:
     """Run a signature on arrays."""
-    from client.array_files import to_json, write_outputs
+    from savedmodel_bakery.client.commands.array_files import to_json, write_outputs
 
     tree = read_arrays(inputs)
     with open_client(context) as client:
@@ -255,7 +255,7 @@ def _print_metadata(client: Client) -> None:
 
 def _ask(client: Client, asked: dict[str, Any], image: str, top_k: int | None, several: bool, as_json: bool) -> bool:
     """Classify one image and print what came of it; False where it could not be classified."""
-    from client.classification import encode_images, read_classifications, signature_for
+    from savedmodel_bakery.client.images import encode_images, read_classifications, signature_for
 
     signature, version = signature_for(asked["signature"], top_k), asked["version"]
     inputs, image = encode_images([read_file(image, "image")]), click.format_filename(image)
@@ -263,7 +263,7 @@ def _ask(client: Client, asked: dict[str, Any], image: str, top_k: int | None, s
         prediction = client.predict(inputs, signature=signature)
         signature, version = prediction.signature, prediction.version
         [answer] = read_classifications(prediction, batch=1, top_k=top_k)
-    except ConnectionFailed:
+    except ConnectionFailedError:
         raise  # the next image would fare no better
     except ClientError as exc:
         answer = Classification(ok=False, error=plain_reason(str(exc)), label=None)

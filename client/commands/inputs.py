@@ -28,7 +28,7 @@ def read_arrays(given: Sequence[str]) -> dict[str, Any]:
     Raises:
         click.UsageError: one can't be read, or stands there twice.
     """
-    from client.array_files import read_input
+    from savedmodel_bakery.client.commands.array_files import read_input
 
     tree: dict[str, Any] = {}
     for text in given:

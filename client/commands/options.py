@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from wire.amqp import DEFAULT_QUEUE
+from savedmodel_bakery.wire.amqp import DEFAULT_QUEUE
 
 if TYPE_CHECKING:
-    from client.client import Client
+    from savedmodel_bakery.client.client import Client
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -52,7 +52,7 @@ def open_client(context: click.Context, **instead: Any) -> Client:
     Raises:
         click.UsageError: where they contradict each other or can't be used.
     """
-    from client.client import Client
+    from savedmodel_bakery.client.client import Client
 
     arguments = {name: value for name, value in (context.obj | instead).items() if name != "signature"}
     if arguments["transport"] == "amqp":  # whose target holds its port

@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from client.answers import Classification, VersionStatus
-from wire.status import Code
+from savedmodel_bakery.client.results import Classification, VersionStatus
+from savedmodel_bakery.wire.status import Code
 
 if TYPE_CHECKING:
-    from client.goldens import Golden
+    from savedmodel_bakery.client.goldens import Golden
 
 
 def image_lines(answer: Classification) -> Iterator[str]:

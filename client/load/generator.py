@@ -18,13 +18,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 Call = Callable[[int], None]
-"""One call, by its number, which may choose what is asked; raises CallFailed."""
+"""One call, by its number, which may choose what is asked; raises CallFailedError."""
 
 NOT_SENT = "not sent"
 _TICK_S = 0.1
 
 
-class CallFailed(Exception):  # noqa: N818 - the name says what happened
+class CallFailedError(Exception):
     """A call that brought no right answer.
 
     Attributes:
@@ -99,7 +99,7 @@ def generate(
         progress: told ten times a second which part is done, 0 to 1.
 
     Raises:
-        Exception: what a call raises beside CallFailed.
+        Exception: what a call raises beside CallFailedError.
     """
     with ExitStack() as stack:
         calls = [stack.enter_context(open_caller()) for _ in range(plan.callers)]
@@ -194,7 +194,7 @@ class _Pace:
 def _connect(call: Call) -> None:
     try:
         call(0)
-    except CallFailed:
+    except CallFailedError:
         return  # which those that count will show
 
 
@@ -212,7 +212,7 @@ def _work(call: Call, pace: _Pace) -> _Notes:
         began_s = now_s if due_s is None else due_s
         try:
             call(number)
-        except CallFailed as exc:
+        except CallFailedError as exc:
             notes.errors[exc.status] += 1
             notes.messages.setdefault(exc.status, exc.message)
             continue

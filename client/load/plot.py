@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from client.load.generator import Load
+from savedmodel_bakery.client.load.generator import Load
 
 _SLICES = 20  # of the time
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from client.load.generator import Load
+from savedmodel_bakery.client.load.generator import Load
 
 PERCENTILES = (50, 90, 99)
 

@@ -9,20 +9,26 @@ from typing import Any
 
 import numpy as np
 
-from client.answers import Prediction
-from client.classification import read_classifications
-from client.comparison import compare
-from client.conversation import Conversation, follow
-from client.errors import ClientError, ConnectionFailed, DeadlineExceeded, InvalidAnswer, Refused
-from client.load.generator import Call, CallFailed
-from client.questions import ModelSpec, Predict, Question
-from client.transport import PreparedTransport
-from wire.status import Code
+from savedmodel_bakery.client.calls import ModelSpec, Predict, Question
+from savedmodel_bakery.client.comparison import compare
+from savedmodel_bakery.client.errors import (
+    ClientError,
+    ConnectionFailedError,
+    DeadlineExceededError,
+    InvalidResponseError,
+    RequestRefusedError,
+)
+from savedmodel_bakery.client.flows import Conversation, follow
+from savedmodel_bakery.client.images import read_classifications
+from savedmodel_bakery.client.load.generator import Call, CallFailedError
+from savedmodel_bakery.client.results import Prediction
+from savedmodel_bakery.client.transports.transport import PreparedTransport
+from savedmodel_bakery.wire.status import Code
 
 _STATUSES: dict[type[ClientError], str] = {
-    ConnectionFailed: "no connection",
-    DeadlineExceeded: "DEADLINE_EXCEEDED",
-    InvalidAnswer: "no answer of the API",
+    ConnectionFailedError: "no connection",
+    DeadlineExceededError: "DEADLINE_EXCEEDED",
+    InvalidResponseError: "no answer of the API",
 }
 WRONG = "wrong answer"
 
@@ -102,15 +108,15 @@ class Target:
 
         Raises:
             ClientError: it was not answered, or an image can't be classified.
-            CallFailed: an image is not what was expected.
+            CallFailedError: an image is not what was expected.
         """
         prediction = self.learn(images)
         answers = read_classifications(prediction, batch=len(images["image"]), top_k=None)
         for number, answer in enumerate(answers):
             if not answer.ok:
-                raise Refused(Code.INVALID_ARGUMENT, f"image {number}: {answer.error}")
+                raise RequestRefusedError(Code.INVALID_ARGUMENT, f"image {number}: {answer.error}")
             if expected is not None and answer.label != expected[number]:
-                raise CallFailed(WRONG, f'image {number} is "{answer.label}"; expected was "{expected[number]}"')
+                raise CallFailedError(WRONG, f'image {number} is "{answer.label}"; expected was "{expected[number]}"')
 
     @contextmanager
     def open_caller(self) -> Iterator[Call]:
@@ -126,8 +132,8 @@ class Target:
                 if content != exchange.content:
                     self._check(exchange, transport.decode(exchange.question, content))
             except ClientError as exc:
-                status = exc.code.name if isinstance(exc, Refused) else _STATUSES[type(exc)]
-                raise CallFailed(status, str(exc)) from exc
+                status = exc.code.name if isinstance(exc, RequestRefusedError) else _STATUSES[type(exc)]
+                raise CallFailedError(status, str(exc)) from exc
 
         try:
             yield call
@@ -137,7 +143,7 @@ class Target:
     def _check(self, exchange: Exchange, prediction: Prediction) -> None:
         differences = compare(exchange.expected, prediction.arrays, lambda _: self._atol)
         if differences:
-            raise CallFailed(WRONG, "; ".join(differences))
+            raise CallFailedError(WRONG, "; ".join(differences))
 
 
 def _typed(expected: Mapping[str, Any], like: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -28,14 +28,20 @@ from tenacity import (
     wait_exponential,
 )
 
-from client import grpc_messages
-from client.amqp_broker import ERRORS, Broker
-from client.answers import Prediction
-from client.errors import ClientError, ConnectionFailed, DeadlineExceeded, InvalidAnswer, Refused
-from client.questions import ModelSpec, Predict, Question
-from client.transport import deadline_exceeded
-from wire import amqp
-from wire.status import Code
+from savedmodel_bakery.client.calls import ModelSpec, Predict, Question
+from savedmodel_bakery.client.errors import (
+    ClientError,
+    ConnectionFailedError,
+    DeadlineExceededError,
+    InvalidResponseError,
+    RequestRefusedError,
+)
+from savedmodel_bakery.client.results import Prediction
+from savedmodel_bakery.client.transports import grpc_codec as grpc_messages
+from savedmodel_bakery.client.transports.amqp_broker import ERRORS, Broker
+from savedmodel_bakery.client.transports.transport import deadline_exceeded
+from savedmodel_bakery.wire import amqp
+from savedmodel_bakery.wire.status import Code
 
 Result = TypeVar("Result")
 
@@ -72,7 +78,7 @@ class _Link:
                 waiter.set_exception(_lost(error))
 
 
-class _NotTaken(Refused):
+class _NotTakenError(RequestRefusedError):
     """The broker has not taken a message: its queue is full, or was made a moment ago."""
 
 
@@ -137,7 +143,7 @@ class AmqpTransport:
         end = self._loop.time() + self._timeout_s
         again = AsyncRetrying(
             retry=retry_if_exception_type(
-                (ConnectionFailed, ConnectionError, exceptions.ChannelInvalidStateError, _NotTaken)
+                (ConnectionFailedError, ConnectionError, exceptions.ChannelInvalidStateError, _NotTakenError)
             ),
             wait=wait_exponential(multiplier=0.1),
             stop=stop_after_attempt(4) | stop_before_delay(self._timeout_s),
@@ -172,7 +178,7 @@ class AmqpTransport:
     async def _publish(self, channel: AbstractChannel, message: aio_pika.Message, end: float) -> None:
         """Return when the broker has it; one that is short of memory or disk may let us wait."""
         if len(message.body) > amqp.MAX_MESSAGE_BYTES:
-            raise Refused(
+            raise RequestRefusedError(
                 Code.RESOURCE_EXHAUSTED,
                 f"the request takes {len(message.body)} bytes; "
                 f"a message of RabbitMQ holds {amqp.MAX_MESSAGE_BYTES} at most",
@@ -180,12 +186,12 @@ class AmqpTransport:
         try:
             await self._in_time(channel.default_exchange.publish(message, self._queue, mandatory=True), end)
         except exceptions.PublishError as exc:
-            raise Refused(
+            raise RequestRefusedError(
                 Code.NOT_FOUND,
                 f'there is no queue "{self._queue}" on {self._broker.endpoint.address}; the first worker makes it',
             ) from exc
         except exceptions.DeliveryError as exc:
-            raise _NotTaken(Code.UNAVAILABLE, f'queue "{self._queue}" takes no more messages now') from exc
+            raise _NotTakenError(Code.UNAVAILABLE, f'queue "{self._queue}" takes no more messages now') from exc
 
     async def _consume(self, result_queue: str) -> tuple[AbstractChannel, _Arrived]:
         end = self._loop.time() + self._timeout_s
@@ -275,11 +281,11 @@ def _decode(question: Question, message: AbstractIncomingMessage) -> Any:
     try:
         error = amqp.read_status(message.headers)
     except (ValueError, TypeError) as exc:
-        raise InvalidAnswer(f"{len(message.body)} bytes came without the status of an answer") from exc
+        raise InvalidResponseError(f"{len(message.body)} bytes came without the status of an answer") from exc
     if error is None and message.content_type != amqp.PROTOBUF:
-        raise InvalidAnswer(f"{message.content_type or 'no content type'} came; the answer is {amqp.PROTOBUF}")
+        raise InvalidResponseError(f"{message.content_type or 'no content type'} came; the answer is {amqp.PROTOBUF}")
     if error is None:
         return grpc_messages.decode_answer(question, message.body)
     if error.code is Code.DEADLINE_EXCEEDED:
-        raise DeadlineExceeded(error.message)
-    raise Refused(error.code, error.message)
+        raise DeadlineExceededError(error.message)
+    raise RequestRefusedError(error.code, error.message)

@@ -23,9 +23,9 @@ from pamqp.common import FieldTable
 from pamqp.exceptions import PAMQPException
 from yarl import URL
 
-from client.errors import ClientError, ConnectionFailed, Refused
-from client.transport import Endpoint
-from wire.status import Code
+from savedmodel_bakery.client.errors import ClientError, ConnectionFailedError, RequestRefusedError
+from savedmodel_bakery.client.transports.transport import Endpoint
+from savedmodel_bakery.wire.status import Code
 
 # What the library logs about connections it raises as well, and a command line shows once.
 logging.getLogger("aiormq.connection").addHandler(logging.NullHandler())
@@ -89,8 +89,8 @@ class Broker:
         """Open a connection, which the broker's tools show under `name`.
 
         Raises:
-            ConnectionFailed: nobody answers, or not as a broker does.
-            Refused: the broker doesn't let this user in, or has no such virtual host.
+            ConnectionFailedError: nobody answers, or not as a broker does.
+            RequestRefusedError: the broker doesn't let this user in, or has no such virtual host.
         """
         with self.naming_errors(connecting=True):
             properties: FieldTable = {"connection_name": name}
@@ -114,33 +114,37 @@ class Broker:
         where = f"the broker {self.endpoint.address}"
         cause = exc.__cause__ if isinstance(exc.__cause__, SSLError) else exc
         if isinstance(cause, SSLCertVerificationError):
-            return ConnectionFailed(f"{where} has no certificate that can be trusted: {cause.verify_message}")
+            return ConnectionFailedError(f"{where} has no certificate that can be trusted: {cause.verify_message}")
         if isinstance(cause, SSLError):
-            return ConnectionFailed(f"{where} does not agree on TLS: {cause.reason or cause}")
+            return ConnectionFailedError(f"{where} does not agree on TLS: {cause.reason or cause}")
         user = self.url.user or "guest"
         if isinstance(exc, exceptions.ProbableAuthenticationError):
-            return Refused(Code.UNAUTHENTICATED, f'{where} does not let user "{user}" in: wrong name or password')
+            return RequestRefusedError(
+                Code.UNAUTHENTICATED, f'{where} does not let user "{user}" in: wrong name or password'
+            )
         if isinstance(exc, (exceptions.InvalidFrameError, PAMQPException)):  # what aiormq makes of a refusal to open
             vhost = self.url.path.removeprefix("/") or "/"
-            return Refused(Code.PERMISSION_DENIED, f'{where} does not let user "{user}" into virtual host "{vhost}"')
+            return RequestRefusedError(
+                Code.PERMISSION_DENIED, f'{where} does not let user "{user}" into virtual host "{vhost}"'
+            )
         if refused := self._refused(exc):
             return refused
-        return ConnectionFailed(f"cannot connect to {self.endpoint.address} over AMQP; is a broker running there?")
+        return ConnectionFailedError(f"cannot connect to {self.endpoint.address} over AMQP; is a broker running there?")
 
     def _failed(self, exc: Exception) -> ClientError:
         where = f"the broker {self.endpoint.address}"
         if isinstance(exc, exceptions.PublishError):
-            return Refused(Code.NOT_FOUND, f"{where} has no queue any more that a message could go to")
+            return RequestRefusedError(Code.NOT_FOUND, f"{where} has no queue any more that a message could go to")
         if isinstance(exc, exceptions.DeliveryError):
-            return Refused(Code.UNAVAILABLE, f"{where} takes no more messages now")
+            return RequestRefusedError(Code.UNAVAILABLE, f"{where} takes no more messages now")
         if refused := self._refused(exc):
             return refused
         lost = f"the connection to {where} was lost"
         if isinstance(exc, (exceptions.ChannelClosed, exceptions.ConnectionClosed)) and exc.args:
-            return ConnectionFailed(f"{lost}: {exc.args[-1]}")
-        return ConnectionFailed(lost)
+            return ConnectionFailedError(f"{lost}: {exc.args[-1]}")
+        return ConnectionFailedError(lost)
 
-    def _refused(self, exc: Exception) -> Refused | None:
+    def _refused(self, exc: Exception) -> RequestRefusedError | None:
         said = str(exc.args[-1]) if exc.args else ""
         code = _CODES.get(re.split(r"\W", said)[0])
-        return None if code is None else Refused(code, f"the broker {self.endpoint.address} says {said}")
+        return None if code is None else RequestRefusedError(code, f"the broker {self.endpoint.address} says {said}")

@@ -7,9 +7,10 @@ from typing import Any
 
 import grpc
 
-from client import grpc_channel, grpc_messages
-from client.questions import Question
-from client.transport import Endpoint
+from savedmodel_bakery.client.calls import Question
+from savedmodel_bakery.client.transports import grpc_channel
+from savedmodel_bakery.client.transports import grpc_codec as grpc_messages
+from savedmodel_bakery.client.transports.transport import Endpoint
 
 
 class GrpcAioTransport:

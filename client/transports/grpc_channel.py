@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from ipaddress import ip_address
 from typing import Any
 
-from client.errors import ClientError, DeadlineExceeded, Refused
-from client.transport import Endpoint, connection_failed, deadline_exceeded
-from wire.status import Code
+from savedmodel_bakery.client.errors import ClientError, DeadlineExceededError, RequestRefusedError
+from savedmodel_bakery.client.transports.transport import Endpoint, connection_failed, deadline_exceeded
+from savedmodel_bakery.wire.status import Code
 
 # Calls go to the servers in turn. UNAVAILABLE without any of an answer is tried again, by gRPC's own means
 # (github.com/grpc/proposal/blob/master/A6-client-retries.md); nothing else is.
@@ -87,7 +87,7 @@ def error_of(
     if code in (Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED) and not is_connected():
         return connection_failed(endpoints)
     if code is not Code.DEADLINE_EXCEEDED:
-        return Refused(code, exc.details() or "")
+        return RequestRefusedError(code, exc.details() or "")
     if exc.details() in (None, "", "Deadline Exceeded"):  # the text of gRPC itself, which names no time
         return deadline_exceeded(endpoints, timeout_s)
-    return DeadlineExceeded(exc.details())
+    return DeadlineExceededError(exc.details())

@@ -10,13 +10,14 @@ import numpy as np
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import DecodeError
 
-from client.answers import Prediction, VersionStatus, read_status
-from client.errors import InvalidAnswer
-from client.questions import Classify, Metadata, ModelSpec, Predict, Question
-from client.transport import decoding_answer, encoding_request
-from wire import large, schema
-from wire.examples import encode_example
-from wire.schema import METHODS, Method
+from savedmodel_bakery.client.calls import Classify, Metadata, ModelSpec, Predict, Question
+from savedmodel_bakery.client.errors import InvalidResponseError
+from savedmodel_bakery.client.results import Prediction, VersionStatus, read_status
+from savedmodel_bakery.client.transports.transport import decoding_answer, encoding_request
+from savedmodel_bakery.wire import attachments as large
+from savedmodel_bakery.wire import schema
+from savedmodel_bakery.wire.examples import encode_example
+from savedmodel_bakery.wire.schema import METHODS, Method
 
 
 def method_of(question: Question) -> Method:
@@ -32,7 +33,7 @@ def encode_request(question: Question) -> bytes:
     """Write the request of a question.
 
     Raises:
-        Refused: for what can't be sent.
+        RequestRefusedError: for what can't be sent.
     """
     request = method_of(question).request()
     with encoding_request():
@@ -52,7 +53,7 @@ def decode_answer(question: Question, content: bytes) -> Any:
     """Read the response to a question; `content` is the answer's from then on, as arrays may be in its memory.
 
     Raises:
-        InvalidAnswer: where it is none.
+        InvalidResponseError: where it is none.
     """
     kind = method_of(question).response
     if isinstance(question, Predict):
@@ -120,7 +121,7 @@ def _parse(read: Callable[[bytes], Any], kind: Any, content: bytes) -> Any:
     try:
         return read(content)
     except DecodeError as exc:
-        raise InvalidAnswer(f"{len(content)} bytes came that are no {kind.DESCRIPTOR.full_name}") from exc
+        raise InvalidResponseError(f"{len(content)} bytes came that are no {kind.DESCRIPTOR.full_name}") from exc
 
 
 def _as_document(message: Any) -> dict[str, Any]:

@@ -13,13 +13,25 @@ from requests.adapters import HTTPAdapter
 from urllib3.exceptions import ReadTimeoutError
 from urllib3.util import Retry
 
-from client.answers import Prediction, read_status
-from client.errors import ClientError, DeadlineExceeded, InvalidAnswer, Refused
-from client.questions import Classify, Metadata, ModelSpec, Predict, Question, Status
-from client.transport import Endpoint, connection_failed, deadline_exceeded, decoding_answer, encoding_request
-from wire import columns_json, examples_json
-from wire.dtypes import DType
-from wire.status import Code
+from savedmodel_bakery.client.calls import Classify, Metadata, ModelSpec, Predict, Question, Status
+from savedmodel_bakery.client.errors import (
+    ClientError,
+    DeadlineExceededError,
+    InvalidResponseError,
+    RequestRefusedError,
+)
+from savedmodel_bakery.client.results import Prediction, read_status
+from savedmodel_bakery.client.transports.transport import (
+    Endpoint,
+    connection_failed,
+    deadline_exceeded,
+    decoding_answer,
+    encoding_request,
+)
+from savedmodel_bakery.wire.dtypes import DType
+from savedmodel_bakery.wire.json import client_examples as examples_json
+from savedmodel_bakery.wire.json import columns as columns_json
+from savedmodel_bakery.wire.status import Code
 
 # tensorflow_model_server's table read backwards; where several codes share a status the commonest is meant.
 # 502 is a gateway's word for a server that is away. Any other status is UNKNOWN.
@@ -87,7 +99,7 @@ class RestTransport:
                 return examples_json.decode_answer(content)
         document = _document(content)
         if document is None:
-            raise InvalidAnswer(f"{self._url(question)} answered {len(content)} bytes that are no JSON object")
+            raise InvalidResponseError(f"{self._url(question)} answered {len(content)} bytes that are no JSON object")
         return document if isinstance(question, Metadata) else read_status(document)
 
     def close(self) -> None:
@@ -122,7 +134,7 @@ class RestTransport:
             return deadline_exceeded([self._endpoint], self._timeout_s)
         if isinstance(exc, (requests.ConnectionError, requests.exceptions.InvalidURL)):
             return connection_failed([self._endpoint])
-        return InvalidAnswer(f"{self._endpoint.address} gave no HTTP answer that can be read: {exc}")
+        return InvalidResponseError(f"{self._endpoint.address} gave no HTTP answer that can be read: {exc}")
 
 
 def _prediction(question: Predict, content: bytes) -> Prediction:
@@ -158,11 +170,11 @@ def _refusal(response: requests.Response) -> ClientError:
     message = (_document(response.content) or {}).get("error")
     if not isinstance(message, str):
         kind = response.headers.get("Content-Type", "no content type")
-        return InvalidAnswer(
+        return InvalidResponseError(
             f'{response.url} answered HTTP {response.status_code} with {kind}; a model server answers {{"error": …}}'
         )
     code = _CODES.get(response.status_code, Code.UNKNOWN)
-    return DeadlineExceeded(message) if code is Code.DEADLINE_EXCEEDED else Refused(code, message)
+    return DeadlineExceededError(message) if code is Code.DEADLINE_EXCEEDED else RequestRefusedError(code, message)
 
 
 def _output_dtypes(question: Predict) -> dict[str, DType]:
@@ -170,7 +182,7 @@ def _output_dtypes(question: Predict) -> dict[str, DType]:
     outputs = question.declared.outputs if question.declared else {}
     known = {alias: spec.dtype for alias, spec in outputs.items() if spec.dtype is not None}
     if not known or len(known) < len(outputs):
-        raise InvalidAnswer(f'the metadata do not say the output types of signature "{question.signature}"')
+        raise InvalidResponseError(f'the metadata do not say the output types of signature "{question.signature}"')
     return known
 
 
@@ -179,10 +191,10 @@ def _checked(output_filter: Sequence[str], outputs: Mapping[str, np.ndarray]) ->
     for place, alias in enumerate(output_filter):
         if alias not in outputs:
             names = ",".join(sorted(outputs))
-            raise Refused(
+            raise RequestRefusedError(
                 Code.INVALID_ARGUMENT,
                 f"output tensor alias not found in signature: {alias} Outputs expected to be in the set {{{names}}}.",
             )
         if alias in output_filter[:place]:
-            raise Refused(Code.INVALID_ARGUMENT, f"duplicate output tensor alias: {alias}")
+            raise RequestRefusedError(Code.INVALID_ARGUMENT, f"duplicate output tensor alias: {alias}")
     return output_filter or list(outputs)

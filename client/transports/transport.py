@@ -13,11 +13,16 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Protocol
 
-from client.errors import ConnectionFailed, DeadlineExceeded, InvalidAnswer, Refused
-from wire.status import Code, StatusError
+from savedmodel_bakery.client.errors import (
+    ConnectionFailedError,
+    DeadlineExceededError,
+    InvalidResponseError,
+    RequestRefusedError,
+)
+from savedmodel_bakery.wire.status import Code, StatusError
 
 if TYPE_CHECKING:
-    from client.questions import Question
+    from savedmodel_bakery.client.calls import Question
 
 MAX_TIMEOUT_S = 86_400.0  # a day; far beyond it sockets and gRPC overflow
 
@@ -96,22 +101,22 @@ def _is_name(host: str) -> bool:
 
 @contextmanager
 def encoding_request() -> Iterator[None]:
-    """Name what the codecs refuse to send as Refused."""
+    """Name what the codecs refuse to send as RequestRefusedError."""
     try:
         yield
     except StatusError as exc:
-        raise Refused(exc.code, exc.message) from exc
+        raise RequestRefusedError(exc.code, exc.message) from exc
     except UnicodeEncodeError as exc:
-        raise Refused(Code.INVALID_ARGUMENT, f"a name or text cannot be sent as UTF-8: {exc}") from exc
+        raise RequestRefusedError(Code.INVALID_ARGUMENT, f"a name or text cannot be sent as UTF-8: {exc}") from exc
 
 
 @contextmanager
 def decoding_answer() -> Iterator[None]:
-    """Name what the codecs can't read as InvalidAnswer."""
+    """Name what the codecs can't read as InvalidResponseError."""
     try:
         yield
     except StatusError as exc:
-        raise InvalidAnswer(exc.message) from exc
+        raise InvalidResponseError(exc.message) from exc
 
 
 def read_targets(target: str | Sequence[str], port: int, protocol: str) -> list[Endpoint]:
@@ -136,14 +141,14 @@ def check_timeout(timeout_s: float) -> None:
         raise ValueError(f"timeout_s {timeout_s:g} was given; it is above 0 and at most {MAX_TIMEOUT_S:g}")
 
 
-def connection_failed(endpoints: Sequence[Endpoint]) -> ConnectionFailed:
+def connection_failed(endpoints: Sequence[Endpoint]) -> ConnectionFailedError:
     """The error for no connection."""
-    return ConnectionFailed(f"cannot connect to {_named(endpoints)}; is a model server running there?")
+    return ConnectionFailedError(f"cannot connect to {_named(endpoints)}; is a model server running there?")
 
 
-def deadline_exceeded(endpoints: Sequence[Endpoint], timeout_s: float) -> DeadlineExceeded:
+def deadline_exceeded(endpoints: Sequence[Endpoint], timeout_s: float) -> DeadlineExceededError:
     """The error for no answer within the time that this client gives."""
-    return DeadlineExceeded(f"no answer from {_named(endpoints)} within {timeout_s:g} s")
+    return DeadlineExceededError(f"no answer from {_named(endpoints)} within {timeout_s:g} s")
 
 
 def _named(endpoints: Sequence[Endpoint]) -> str:

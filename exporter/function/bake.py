@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import tomli_w
 
-from exporter import publish
-from exporter.function.inputs import Input, check_names
-from exporter.function.proof import prove
-from exporter.function.servable import Function, Servable
-from exporter.sources.function import import_callable
+from savedmodel_bakery.exporter import publish
+from savedmodel_bakery.exporter.function.inputs import Input, check_names
+from savedmodel_bakery.exporter.function.servable_module import Function, ServableModule
+from savedmodel_bakery.exporter.function.validate import prove
+from savedmodel_bakery.exporter.sources.function import import_callable
 
 
 def bake_function(
@@ -48,7 +48,7 @@ def bake_function(
     progress(f"loading {name}")
     function = Function(import_callable(name), inputs)
     progress("tracing it")
-    module = Servable(function, inputs, name)
+    module = ServableModule(function, inputs, name)
     with publish.staging(base_path) as stage:
         staged = stage / "version"
         module.save(staged)

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from exporter.errors import RecipeError
-from wire import dtypes
+from savedmodel_bakery.exporter.errors import RecipeError
+from savedmodel_bakery.wire import dtypes
 
 INEXACT = ("half", "bfloat16", "float", "double", "complex64", "complex128")
 _ALLOWED = {number: dtype for number, dtype in dtypes.BY_NUMBER.items() if not dtype.name.startswith(("qint", "quint"))}

@@ -10,9 +10,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from exporter.errors import SourceError
-from exporter.function.inputs import Input
-from wire import schema, trees
+from savedmodel_bakery.exporter.errors import SourceError
+from savedmodel_bakery.exporter.function.inputs import Input
+from savedmodel_bakery.wire import schema, trees
 
 SIGNATURE = "serving_default"
 
@@ -67,7 +67,7 @@ def _by_alias(given: Any) -> dict[str, Any]:
     return converted
 
 
-class Servable(tf.Module):
+class ServableModule(tf.Module):
     """The traced function, with its one signature."""
 
     def __init__(self, function: Function, inputs: Sequence[Input], name: str) -> None:

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from exporter.errors import SourceError, VerificationError
-from exporter.function.inputs import INEXACT, Input, check_example, make_up
-from exporter.function.servable import SIGNATURE, Function
-from exporter.proof import goldens, questions
-from wire import dtypes
+from savedmodel_bakery.exporter.errors import SourceError, VerificationError
+from savedmodel_bakery.exporter.function.inputs import INEXACT, Input, check_example, make_up
+from savedmodel_bakery.exporter.function.servable_module import SIGNATURE, Function
+from savedmodel_bakery.exporter.validation import goldens
+from savedmodel_bakery.exporter.validation import requests as questions
+from savedmodel_bakery.wire import dtypes
 
 # Two runs of the same operations differ in the order of additions: by this part of a number at most.
 _RTOLS = dict(zip(INEXACT, (1e-2, 5e-2, 1e-4, 1e-9, 1e-4, 1e-9), strict=True))

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from exporter.image.octets import number, text
+from savedmodel_bakery.exporter.image.bytes_ops import number, text
 
 # Files have a handful before the picture's own; a walk must end soon.
 _MAX_CHUNKS = 1024

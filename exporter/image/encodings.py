@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from exporter.image.attempts import attempt
-from exporter.image.octets import read
+from savedmodel_bakery.exporter.image.bytes_ops import read
+from savedmodel_bakery.exporter.image.fallback import attempt
 
 # Formats that tf.io.decode_image knows.
 NO_IMAGE, JPEG, PNG, GIF, BMP, WEBP = range(6)

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from exporter.image.octets import number, read, text
+from savedmodel_bakery.exporter.image.bytes_ops import number, read, text
 
 PREFIX = b"Exif\0\0"
 # TIFF 6.0, section 8: Orientation, a SHORT; some writers use a LONG.

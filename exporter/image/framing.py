@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from exporter.recipe import LETTERBOX, Recipe
+from savedmodel_bakery.exporter.recipe import LETTERBOX, Recipe
 
 # Exif 2.3, section 4.6.4, Orientation: to be upright, a picture of orientation 1..8 is transposed or not, then the
 # order of its rows and that of its columns is reversed or not.

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from exporter.image import framing
-from exporter.image.octets import read, text
+from savedmodel_bakery.exporter.image import framing
+from savedmodel_bakery.exporter.image.bytes_ops import read, text
 
 _EXTENSION, _IMAGE, _GRAPHIC_CONTROL = 0x21, 0x2C, 0xF9
 _SCREEN_BYTES, _IMAGE_BYTES = 13, 10

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from exporter.image import chunks, exif, gif, spelling, webp
-from exporter.image.octets import number, read, text
+from savedmodel_bakery.exporter.image import chunks, exif, gif, webp
+from savedmodel_bakery.exporter.image import encodings as spelling
+from savedmodel_bakery.exporter.image.bytes_ops import number, read, text
 
 # JPEG, ITU-T T.81, table B.1: markers of frames hold the size; the scan's ends the headers; some have no contents.
 # libjpeg skips what is no marker (00) and goes on; a file like that is left, as it might hold another frame there.

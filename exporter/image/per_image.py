@@ -6,9 +6,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from exporter.image import header, pixels, spelling
-from exporter.image.header import Header
-from exporter.recipe import Recipe
+from savedmodel_bakery.exporter.image import encodings as spelling
+from savedmodel_bakery.exporter.image import header, pixels
+from savedmodel_bakery.exporter.image.header import Header
+from savedmodel_bakery.exporter.recipe import Recipe
 
 
 def read_images(image: Any, recipe: Recipe) -> tuple[Any, Any, Any]:

@@ -8,9 +8,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from exporter.image import attempts, framing, gif, spelling, transparency, webp
-from exporter.image.header import Header
-from exporter.recipe import LETTERBOX, Recipe
+from savedmodel_bakery.exporter.image import (
+    encodings as spelling,
+)
+from savedmodel_bakery.exporter.image import (
+    fallback as attempts,
+)
+from savedmodel_bakery.exporter.image import (
+    framing,
+    gif,
+    transparency,
+    webp,
+)
+from savedmodel_bakery.exporter.image.header import Header
+from savedmodel_bakery.exporter.recipe import LETTERBOX, Recipe
 
 # JPEG's inverse DCT can leave detail out (ITU-T T.81, A.3.3): a picture comes out smaller by one of these ratios.
 RATIOS = (1, 2, 4, 8)

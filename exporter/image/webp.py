@@ -6,8 +6,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from exporter.image import chunks
-from exporter.image.octets import number, text
+from savedmodel_bakery.exporter.image import chunks
+from savedmodel_bakery.exporter.image.bytes_ops import number, text
 
 # Of the flags of a VP8X chunk, and of the fifth byte of a VP8L chunk.
 _HAS_ALPHA, _IS_ANIMATED = 0x10, 0x02

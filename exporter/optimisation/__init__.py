@@ -6,6 +6,6 @@ of the user's own. What it doesn't recognise stays as it is. It must know nothin
 traced ─► one flat graph ─► steps, each of which may be left out ─► traced
 """
 
-from exporter.optimisation.optimise import optimise
+from savedmodel_bakery.exporter.optimisation.optimise import optimise
 
 __all__ = ["optimise"]

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from exporter.optimisation.constants import constant_edges
-from exporter.optimisation.flat_graph import PASSING_ON, FlatGraph, Use, has_channels_last
+from savedmodel_bakery.exporter.optimisation.constants import constant_edges
+from savedmodel_bakery.exporter.optimisation.flat_graph import PASSING_ON, FlatGraph, Use, has_channels_last
 
 _NORMS = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"})
 _RANKS = {"Conv2D": 4, "DepthwiseConv2dNative": 4, "MatMul": 2}

@@ -6,7 +6,7 @@ from collections.abc import Set
 
 import tensorflow as tf
 
-from exporter.optimisation.flat_graph import PASSING_ON, FlatGraph, node_of
+from savedmodel_bakery.exporter.optimisation.flat_graph import PASSING_ON, FlatGraph, node_of
 
 # Operations that always give the same of the same; what batch normalisation and the like are computed with.
 _PURE = PASSING_ON | {

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from exporter.optimisation.flat_graph import FlatGraph, Use, has_channels_last
+from savedmodel_bakery.exporter.optimisation.flat_graph import FlatGraph, Use, has_channels_last
 
 # What TensorFlow computes together with a product or a convolution, as it writes.
 _ACTIVATIONS = frozenset({"Relu", "Relu6", "LeakyRelu", "Elu", "Sigmoid", "Tanh"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from exporter.optimisation.flat_graph import FlatGraph
+from savedmodel_bakery.exporter.optimisation.flat_graph import FlatGraph
 
 
 def drop_dead_operations(graph: FlatGraph) -> None:

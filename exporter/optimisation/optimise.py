@@ -7,13 +7,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from exporter.errors import SourceError
-from exporter.optimisation.batch_norm import fold_batch_norm
-from exporter.optimisation.constants import fold_constants, share_constants
-from exporter.optimisation.cpu_kernels import suit_cpu_kernels
-from exporter.optimisation.dead_operations import drop_dead_operations
-from exporter.optimisation.flat_graph import FlatGraph, flatten
-from exporter.optimisation.precision import lower_precision
+from savedmodel_bakery.exporter.errors import SourceError
+from savedmodel_bakery.exporter.optimisation.batch_norm import fold_batch_norm
+from savedmodel_bakery.exporter.optimisation.constants import fold_constants, share_constants
+from savedmodel_bakery.exporter.optimisation.cpu_kernels import suit_cpu_kernels
+from savedmodel_bakery.exporter.optimisation.dead_operations import drop_dead_operations
+from savedmodel_bakery.exporter.optimisation.flat_graph import FlatGraph, flatten
+from savedmodel_bakery.exporter.optimisation.precision import lower_precision
 
 # By the names of exporter.recipe.OPTIMISATIONS, in the order in which they help each other.
 _STEPS: Mapping[str, Callable[[FlatGraph], None]] = {

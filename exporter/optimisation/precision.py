@@ -13,8 +13,8 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
 
-from exporter.optimisation.constants import constant_nodes
-from exporter.optimisation.flat_graph import PASSING_ON, FlatGraph, node_of
+from savedmodel_bakery.exporter.optimisation.constants import constant_nodes
+from savedmodel_bakery.exporter.optimisation.flat_graph import PASSING_ON, FlatGraph, node_of
 
 _LINEAR = frozenset({"Conv2D", "DepthwiseConv2dNative", "MatMul", "BatchMatMulV2"})
 _BETWEEN = PASSING_ON | {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from exporter.errors import SourceError
-from exporter.sources import built_in, function, hub, keras_application, keras_file, saved_model
-from exporter.sources.network import Network, SourceOptions
+from savedmodel_bakery.exporter.errors import SourceError
+from savedmodel_bakery.exporter.sources import built_in, function, hub, keras_application, keras_file, saved_model
+from savedmodel_bakery.exporter.sources.network import Network, SourceOptions
 
 
 class Source(Protocol):

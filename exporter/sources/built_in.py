@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from exporter.errors import SourceError
-from exporter.sources.network import Network, SourceOptions
+from savedmodel_bakery.exporter.errors import SourceError
+from savedmodel_bakery.exporter.sources.network import Network, SourceOptions
 
 _VARIANTS = {"efficientnet-lite0": 0, "efficientnet-lite1": 1, "efficientnet-lite2": 2}
 FORM = ", ".join(_VARIANTS)
@@ -23,7 +23,7 @@ def read(model: str, options: SourceOptions) -> Network:
     if model not in _VARIANTS:
         raise SourceError(f"there is no built-in model {model!r}; allowed are {FORM}")
     options.refuse(model)
-    from exporter.sources import efficientnet_lite
+    from savedmodel_bakery.exporter.sources import efficientnet_lite
 
     variant = _VARIANTS[model]
     network = efficientnet_lite.load(variant)

@@ -22,8 +22,8 @@ import keras
 import numpy as np
 from keras import layers
 
-from exporter.errors import SourceError
-from exporter.sources.torch_checkpoint import CheckpointError, read_checkpoint
+from savedmodel_bakery.exporter.errors import SourceError
+from savedmodel_bakery.exporter.sources.torch_checkpoint import CheckpointError, read_checkpoint
 
 # Height and width of the input in pixels, by variant.
 SIZES = {0: 224, 1: 240, 2: 260}

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from exporter.errors import SourceError
-from exporter.sources.network import Network, SourceOptions, of_keras_model
+from savedmodel_bakery.exporter.errors import SourceError
+from savedmodel_bakery.exporter.sources.network import Network, SourceOptions, of_keras_model
 
 FORM = "package.module:callable returning a Keras model or a tf.Module"
 

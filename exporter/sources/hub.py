@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from exporter.errors import SourceError
-from exporter.sources import saved_model
-from exporter.sources.network import Network, SourceOptions, check_image_shape
+from savedmodel_bakery.exporter.errors import SourceError
+from savedmodel_bakery.exporter.sources import saved_model
+from savedmodel_bakery.exporter.sources.network import Network, SourceOptions, check_image_shape
 
 FORM = "the URL of a TF Hub or Kaggle module, or hub:FOLDER"
 _PREFIX = "hub:"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from exporter.errors import SourceError
-from exporter.sources.network import Network, SourceOptions, of_keras_model
+from savedmodel_bakery.exporter.errors import SourceError
+from savedmodel_bakery.exporter.sources.network import Network, SourceOptions, of_keras_model
 
 FORM = "keras:NAME, a network of keras.applications"
 _PREFIX = "keras:"

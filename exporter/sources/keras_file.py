@@ -6,8 +6,8 @@ import json
 import zipfile
 from pathlib import Path
 
-from exporter.errors import SourceError
-from exporter.sources.network import Network, SourceOptions, of_keras_model
+from savedmodel_bakery.exporter.errors import SourceError
+from savedmodel_bakery.exporter.sources.network import Network, SourceOptions, of_keras_model
 
 FORM = "the path of a .keras or .h5 file"
 

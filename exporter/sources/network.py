@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from exporter.errors import SourceError
+from savedmodel_bakery.exporter.errors import SourceError
 
 
 @dataclass(frozen=True)

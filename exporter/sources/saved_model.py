@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from exporter.errors import SourceError
-from exporter.sources.network import Network, SourceOptions, check_image_shape
+from savedmodel_bakery.exporter.errors import SourceError
+from savedmodel_bakery.exporter.sources.network import Network, SourceOptions, check_image_shape
 
 FORM = "the folder of a SavedModel"
 _DEFAULT_SIGNATURE = "serving_default"

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from google.protobuf.json_format import MessageToDict
 
-from exporter.proof.questions import images, predict, write_records
-from exporter.servable import ENCODED_FEATURE
-from wire import schema, version_folder
-from wire.examples import encode_example
+from savedmodel_bakery.exporter.servable_module import ENCODED_FEATURE
+from savedmodel_bakery.exporter.validation.requests import images, predict, write_records
+from savedmodel_bakery.wire import schema, version_folder
+from savedmodel_bakery.wire.examples import encode_example
 
 MAX_PHOTOS = 8
 NO_IMAGE = b"<html>"

@@ -12,8 +12,8 @@ import numpy as np
 from jinja2 import Environment
 from PIL import Image
 
-from exporter.errors import ParityError
-from exporter.proof.parity import Compared, PhotoParity, Report
+from savedmodel_bakery.exporter.errors import ParityError
+from savedmodel_bakery.exporter.validation.parity import Compared, PhotoParity, Report
 
 _HEADER = ("photo", "pixels mean", "max", "probability", "baked graph", "reference", "top 5", "")
 _GAIN = 16
@@ -52,7 +52,7 @@ def write(path: Path, report: Report, shown: Sequence[Compared]) -> None:
     Raises:
         ParityError: the file can't be written.
     """
-    template = resources.files("exporter.proof").joinpath("page.html").read_text("utf-8")
+    template = resources.files("savedmodel_bakery.exporter.validation").joinpath("page.html").read_text("utf-8")
     page = Environment(autoescape=True, trim_blocks=True).from_string(template)
     rows = [(compared.parity, _sources(compared)) for compared in shown]
     written = page.render(report=report, rows=rows, gain=_GAIN).encode("utf-8", "replace")

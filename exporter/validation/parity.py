@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from exporter.errors import ParityError
-from exporter.proof import reference
-from exporter.proof.questions import PhotoAnswer
-from exporter.proof.tolerance import Tolerance
-from exporter.recipe import Recipe
+from savedmodel_bakery.exporter.errors import ParityError
+from savedmodel_bakery.exporter.recipe import Recipe
+from savedmodel_bakery.exporter.validation import reference
+from savedmodel_bakery.exporter.validation.requests import PhotoAnswer
+from savedmodel_bakery.exporter.validation.tolerance import Tolerance
 
 # By a recipe's `decode`: mean levels that rounding and another build of libjpeg never reach, and a wrong recipe does.
 # Fast decoding itself changed photos of 12 megapixels by 0.7 (antialiased) to 1.6 levels.

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps
 
-from exporter.errors import ParityError
-from exporter.proof import resampling
-from exporter.recipe import LETTERBOX, Recipe
+from savedmodel_bakery.exporter.errors import ParityError
+from savedmodel_bakery.exporter.recipe import LETTERBOX, Recipe
+from savedmodel_bakery.exporter.validation import resampling
 
 
 def read_upright(photo: Path, recipe: Recipe) -> Image.Image:

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from exporter.errors import ParityError, VerificationError
-from wire import schema
-from wire.tensors import decode_tensor, encode_tensor
+from savedmodel_bakery.exporter.errors import ParityError, VerificationError
+from savedmodel_bakery.wire import schema
+from savedmodel_bakery.wire.tensors import decode_tensor, encode_tensor
 
 
 class SessionError(VerificationError):
@@ -131,7 +131,14 @@ def ask(saved_model: Path, questions: Sequence[Any]) -> list[Any]:
         asked, answered = Path(folder) / "asked", Path(folder) / "answered"
         write_records(asked, questions)
         child = subprocess.run(
-            [sys.executable, "-m", "exporter.proof.session", str(saved_model), str(asked), str(answered)],
+            [
+                sys.executable,
+                "-m",
+                "savedmodel_bakery.exporter.validation.session",
+                str(saved_model),
+                str(asked),
+                str(answered),
+            ],
             capture_output=True,
             text=True,
             env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},

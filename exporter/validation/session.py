@@ -1,6 +1,6 @@
 """A process of its own that loads a SavedModel as tensorflow_model_server does, asks it and writes down its answers.
 
-python -m exporter.proof.session SAVED_MODEL ASKED ANSWERED
+python -m savedmodel_bakery.exporter.validation.session SAVED_MODEL ASKED ANSWERED
 
 Both files are TFRecords of PredictionLog (tensorflow_serving/apis/prediction_log.proto), as warm-up files are: first
 with requests alone, then with the responses too.
@@ -17,8 +17,8 @@ _modules: dict[str, Any] = sys.modules
 _modules.update(keras=None, tf_keras=None)  # they can't be imported then, as TensorFlow would, which takes a second
 import tensorflow as tf  # noqa: E402
 
-from wire import schema  # noqa: E402
-from wire.tensors import decode_tensor, encode_tensor  # noqa: E402
+from savedmodel_bakery.wire import schema  # noqa: E402
+from savedmodel_bakery.wire.tensors import decode_tensor, encode_tensor  # noqa: E402
 
 
 class Session:

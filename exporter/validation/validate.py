@@ -12,13 +12,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from exporter import labels, publish, sources
-from exporter import recipe as recipes
-from exporter.errors import ParityError
-from exporter.proof import goldens, parity, questions, reference, verification
-from exporter.proof.tolerance import Tolerance
-from exporter.recipe import Recipe
-from exporter.sources.network import Network
+from savedmodel_bakery.exporter import labels, publish, sources
+from savedmodel_bakery.exporter import recipe as recipes
+from savedmodel_bakery.exporter.errors import ParityError
+from savedmodel_bakery.exporter.recipe import Recipe
+from savedmodel_bakery.exporter.sources.network import Network
+from savedmodel_bakery.exporter.validation import goldens, parity, reference, verification
+from savedmodel_bakery.exporter.validation import requests as questions
+from savedmodel_bakery.exporter.validation.tolerance import Tolerance
 
 PARITY_FILE = Path("assets.extra") / "parity.json"
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from exporter.errors import VerificationError
-from exporter.proof.questions import PhotoAnswer
-from exporter.proof.tolerance import Tolerance
-from exporter.recipe import Recipe
+from savedmodel_bakery.exporter.errors import VerificationError
+from savedmodel_bakery.exporter.recipe import Recipe
+from savedmodel_bakery.exporter.validation.requests import PhotoAnswer
+from savedmodel_bakery.exporter.validation.tolerance import Tolerance
 
 ROUNDING = Tolerance(atol=1e-5, rtol=1e-4)
 """Two runs of the same network differ in the order of additions; a wrong one differs by far more."""
@@ -78,7 +78,7 @@ def verify(
     Raises:
         VerificationError: the answers differ; the message says on which photo.
     """
-    from exporter.image.pixels import normalise
+    from savedmodel_bakery.exporter.image.pixels import normalise
 
     if recipe.precision != "float32":
         advice = f"; allow more with --parity-atol, or bake with --precision float32, not {recipe.precision}"

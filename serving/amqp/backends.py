@@ -9,12 +9,12 @@ from typing import Any, Protocol
 import grpc
 from google.protobuf.message import DecodeError
 
-from client import grpc_channel
-from client.transport import Endpoint
-from serving import without_keras
-from wire import large
-from wire.schema import METHODS
-from wire.status import Code, StatusError, invalid_argument
+from savedmodel_bakery.client.transports import grpc_channel
+from savedmodel_bakery.client.transports.transport import Endpoint
+from savedmodel_bakery.serving.runtimes import tensorflow_import as without_keras
+from savedmodel_bakery.wire import attachments as large
+from savedmodel_bakery.wire.schema import METHODS
+from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
 
 class Backend(Protocol):
@@ -71,11 +71,11 @@ class OwnModel:
 
     def __init__(self, name: str, base_path: Path, *, timeout_s: float) -> None:
         without_keras.import_tensorflow()  # which a worker before another server does without
-        from serving.configuration import single_model
-        from serving.grpc.handlers import Handlers
-        from serving.lifecycle import Lifecycle, LifecycleOptions
-        from serving.loading import LoadOptions, load
-        from serving.registry import Registry
+        from savedmodel_bakery.serving.grpc.handlers import Handlers
+        from savedmodel_bakery.serving.models.lifecycle import Lifecycle, LifecycleOptions
+        from savedmodel_bakery.serving.models.loading import LoadOptions, load
+        from savedmodel_bakery.serving.models.registry import Registry
+        from savedmodel_bakery.serving.options.model_config import single_model
 
         registry = Registry()
         self._lifecycle = Lifecycle(

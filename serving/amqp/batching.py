@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from wire import large, schema, tensors
-from wire.status import Code, StatusError
+from savedmodel_bakery.wire import attachments as large
+from savedmodel_bakery.wire import schema, tensors
+from savedmodel_bakery.wire.status import Code, StatusError
 
 _MOST_BYTES = 64 << 20  # what is large gains nothing by being joined
 

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
-from client.errors import ClientError, ConnectionFailed
-from client.transport import MAX_TIMEOUT_S, Endpoint
-from wire.amqp import DEFAULT_QUEUE
-from wire.status import StatusError
+from savedmodel_bakery.client.errors import ClientError, ConnectionFailedError
+from savedmodel_bakery.client.transports.transport import MAX_TIMEOUT_S, Endpoint
+from savedmodel_bakery.wire.amqp import DEFAULT_QUEUE
+from savedmodel_bakery.wire.status import StatusError
 
 if TYPE_CHECKING:
     from aio_pika.abc import AbstractChannel
 
-    from client.amqp_broker import Broker
+    from savedmodel_bakery.client.transports.amqp_broker import Broker
 
 EXIT_REFUSED = 1
 EXIT_NO_CONNECTION = 3
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
         _complain(f"there is no {error.name}; try: pip install 'savedmodel-bakery[{extra}]'")
     except (ClientError, StatusError) as error:
         _complain(str(error))
-        code = EXIT_NO_CONNECTION if isinstance(error, ConnectionFailed) else EXIT_REFUSED
+        code = EXIT_NO_CONNECTION if isinstance(error, ConnectionFailedError) else EXIT_REFUSED
     except click.Abort:
         code = EXIT_INTERRUPTED
     sys.stdout.flush()
@@ -94,7 +94,7 @@ def _broker_options(command: _Command) -> _Command:
 
 
 def _parse_broker(_context: click.Context, _parameter: click.Parameter, value: str) -> Broker:
-    from client.amqp_broker import Broker
+    from savedmodel_bakery.client.transports.amqp_broker import Broker
 
     try:
         return Broker.parse(value)
@@ -174,10 +174,10 @@ def work(
     if batch > prefetch:
         raise click.UsageError(f"--batch {batch} is more than --prefetch {prefetch}: there are never so many to join")
     _log_to_stderr()
-    from serving.amqp import backends
-    from serving.amqp.handlers import Handlers
-    from serving.amqp.server import Worker
-    from serving.amqp.session import WorkerOptions
+    from savedmodel_bakery.serving.amqp import backends
+    from savedmodel_bakery.serving.amqp.handlers import Handlers
+    from savedmodel_bakery.serving.amqp.server import Worker
+    from savedmodel_bakery.serving.amqp.session import WorkerOptions
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: os._exit(0))  # until there is anything in hand
@@ -211,7 +211,7 @@ async def _work(worker: Any) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def print_status(queue: str, url: Broker, reasons: bool, as_json: bool) -> None:
     """Print how many messages wait, how many workers there are, and how many dead letters."""
-    from serving.amqp import queues
+    from savedmodel_bakery.serving.amqp import queues
 
     found = _run(url, lambda channel: queues.status(channel, queue, with_reasons=reasons))
     if as_json:
@@ -226,7 +226,7 @@ def print_status(queue: str, url: Broker, reasons: bool, as_json: bool) -> None:
 @_broker_options
 def purge_queue(queue: str, url: Broker) -> None:
     """Empty the queue, and answer every waiting caller that it was purged."""
-    from serving.amqp import queues
+    from savedmodel_bakery.serving.amqp import queues
 
     click.echo(f"{_run(url, lambda channel: queues.purge(channel, queue))} purged")
 
@@ -235,7 +235,7 @@ def purge_queue(queue: str, url: Broker) -> None:
 @_broker_options
 def requeue_dead_letters(queue: str, url: Broker) -> None:
     """Put the dead letters back into the queue."""
-    from serving.amqp import queues
+    from savedmodel_bakery.serving.amqp import queues
 
     click.echo(f"{_run(url, lambda channel: queues.requeue(channel, queue))} requeued")
 

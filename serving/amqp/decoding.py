@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from serving.amqp.backends import Backend
-from serving.amqp.errors import Answer
-from serving.data_plane.predict import DEFAULT_SIGNATURE
-from wire import amqp, dtypes, large, predict_json, schema
-from wire.schema import METHODS
-from wire.status import StatusError, invalid_argument
+from savedmodel_bakery.serving.amqp.backends import Backend
+from savedmodel_bakery.serving.amqp.errors import Answer
+from savedmodel_bakery.serving.inference.predict import DEFAULT_SIGNATURE
+from savedmodel_bakery.wire import amqp, dtypes, schema
+from savedmodel_bakery.wire import attachments as large
+from savedmodel_bakery.wire.json import predict as predict_json
+from savedmodel_bakery.wire.schema import METHODS
+from savedmodel_bakery.wire.status import StatusError, invalid_argument
 
 _CALLS = ("Predict", "Classify", "Regress", "MultiInference", "GetModelMetadata", "GetModelStatus")
 _BY_TYPE = {METHODS[name].request.DESCRIPTOR.full_name: name for name in _CALLS}

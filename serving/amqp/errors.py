@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from serving.grpc.errors import cut
-from wire import amqp, status_json
-from wire.status import Code, StatusError
+from savedmodel_bakery.serving.grpc.errors import cut
+from savedmodel_bakery.wire import amqp
+from savedmodel_bakery.wire.json import status as status_json
+from savedmodel_bakery.wire.status import Code, StatusError
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Hashable, Sequence
 
-from serving import incident
-from serving.amqp import joining, questions
-from serving.amqp.backends import Backend
-from serving.amqp.errors import Answer, refusal, too_large
-from serving.amqp.questions import Message, Question, UndecodableError
-from wire.status import Code, StatusError
+from savedmodel_bakery.serving import incident
+from savedmodel_bakery.serving.amqp import batching as joining
+from savedmodel_bakery.serving.amqp import decoding as questions
+from savedmodel_bakery.serving.amqp.backends import Backend
+from savedmodel_bakery.serving.amqp.decoding import Message, Question, UndecodableError
+from savedmodel_bakery.serving.amqp.errors import Answer, refusal, too_large
+from savedmodel_bakery.wire.status import Code, StatusError
 
 logger = logging.getLogger(__name__)
 

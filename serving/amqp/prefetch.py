@@ -8,7 +8,7 @@ from collections import deque
 
 from aio_pika.abc import AbstractIncomingMessage
 
-from wire import amqp
+from savedmodel_bakery.wire import amqp
 
 
 def delivery_count(message: AbstractIncomingMessage) -> int:

@@ -11,9 +11,9 @@ import aio_pika
 from aio_pika import exceptions
 from aio_pika.abc import AbstractChannel, AbstractIncomingMessage, AbstractQueue
 
-from serving.amqp.errors import refusal
-from wire import amqp
-from wire.status import Code, StatusError
+from savedmodel_bakery.serving.amqp.errors import refusal
+from savedmodel_bakery.wire import amqp
+from savedmodel_bakery.wire.status import Code, StatusError
 
 MOST_REASONS = 1000
 _OF_THE_BROKER = "amq."  # how names begin that it gave; such a queue is gone when its consumer is

@@ -13,12 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 from aio_pika.abc import AbstractConnection
 
-from client.amqp_broker import Broker
-from client.errors import ClientError, Refused
-from serving.amqp import queues
-from serving.amqp.errors import Answer
-from serving.amqp.questions import Message
-from serving.amqp.session import Session, WorkerOptions, first, pauses
+from savedmodel_bakery.client.errors import ClientError, RequestRefusedError
+from savedmodel_bakery.client.transports.amqp_broker import Broker
+from savedmodel_bakery.serving.amqp import queues
+from savedmodel_bakery.serving.amqp.decoding import Message
+from savedmodel_bakery.serving.amqp.errors import Answer
+from savedmodel_bakery.serving.amqp.session import Session, WorkerOptions, first, pauses
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +48,8 @@ class Worker:
         A broker that can't be reached, or was lost, is tried again for ever; one that refuses is not.
 
         Raises:
-            Refused: the broker doesn't let this user in, or do what a worker does, or the queue is there otherwise.
+            RequestRefusedError: the broker doesn't let this user in, or do what a worker does, or the queue is there
+                otherwise.
         """
         has_worked = False
         waits = pauses()
@@ -65,7 +66,7 @@ class Worker:
             except ClientError as error:
                 if stop.is_set():
                     return
-                if isinstance(error, Refused) and not has_worked:
+                if isinstance(error, RequestRefusedError) and not has_worked:
                     raise
                 pause_s = next(waits)
                 logger.warning("%s; trying again in %.1f s", error, pause_s)

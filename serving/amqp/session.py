@@ -20,14 +20,14 @@ import aio_pika
 from aio_pika import exceptions
 from aio_pika.abc import AbstractChannel, AbstractIncomingMessage, AbstractQueue
 
-from client.amqp_broker import ERRORS
-from client.errors import ConnectionFailed
-from serving import incident
-from serving.amqp import queues
-from serving.amqp.errors import Answer, exhausted, refusal
-from serving.amqp.inbox import Inbox, delivery_count
-from serving.amqp.questions import Message
-from wire.status import Code, StatusError, invalid_argument
+from savedmodel_bakery.client.errors import ConnectionFailedError
+from savedmodel_bakery.client.transports.amqp_broker import ERRORS
+from savedmodel_bakery.serving import incident
+from savedmodel_bakery.serving.amqp import queues
+from savedmodel_bakery.serving.amqp.decoding import Message
+from savedmodel_bakery.serving.amqp.errors import Answer, exhausted, refusal
+from savedmodel_bakery.serving.amqp.prefetch import Inbox, delivery_count
+from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
 Result = TypeVar("Result")
 
@@ -100,7 +100,7 @@ class Session:
         if self._inbox:
             logger.warning("%d messages go back to queue %s unanswered", len(self._inbox), self._options.queue)
         if self._lost.is_set():
-            raise ConnectionFailed("the broker, or the way there, was lost")
+            raise ConnectionFailedError("the broker, or the way there, was lost")
 
     async def _take_in(self, stop: asyncio.Event) -> None:
         """Take messages in, one at a time or as many as may be in hand, until that has to change; settle those."""

@@ -7,17 +7,17 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from client.answers import Prediction
-from client.bulk import parquet
-from client.bulk.asking import classify_photos
-from client.bulk.photos import Photo, unreadable
-from client.classification import TOP_K_SIGNATURE, encode_images, read_classifications
-from client.errors import Refused
-from serving import without_keras
-from serving.data_plane import predict
-from serving.runtimes.runtime import Tensor
-from wire import dtypes
-from wire.status import StatusError
+from savedmodel_bakery.client.bulk import parquet
+from savedmodel_bakery.client.bulk.classify import classify_photos
+from savedmodel_bakery.client.bulk.photos import Photo, unreadable
+from savedmodel_bakery.client.errors import RequestRefusedError
+from savedmodel_bakery.client.images import TOP_K_SIGNATURE, encode_images, read_classifications
+from savedmodel_bakery.client.results import Prediction
+from savedmodel_bakery.serving.inference import predict
+from savedmodel_bakery.serving.runtimes import tensorflow_import as without_keras
+from savedmodel_bakery.serving.runtimes.runtime import Tensor
+from savedmodel_bakery.wire import dtypes
+from savedmodel_bakery.wire.status import StatusError
 
 # What goes from the readers to the actors; a photo has content, or the reason why it can't be read.
 PHOTOS = pa.schema([("image", pa.string()), ("content", pa.binary()), ("error", pa.string())])
@@ -38,7 +38,7 @@ class Classifier:
 
     def __init__(self, model: str, version: int, path: str) -> None:
         without_keras.import_tensorflow()  # which only the actors need
-        from serving.loading import LoadOptions, load
+        from savedmodel_bakery.serving.models.loading import LoadOptions, load
 
         self._servable = load(model, version, Path(path), LoadOptions())
         self._signature = predict.find_signature(self._servable, TOP_K_SIGNATURE)
@@ -56,7 +56,7 @@ class Classifier:
             feeds = predict.read_inputs(self._signature, encode_images(images), _as_strings)
             found = predict.run(self._servable, self._signature, feeds, self._outputs, None)
         except StatusError as error:
-            raise Refused(error.code, error.message) from error
+            raise RequestRefusedError(error.code, error.message) from error
         arrays = {alias: tensor.array for alias, tensor in found.items()}
         return Prediction(arrays, self._servable.name, self._servable.version, TOP_K_SIGNATURE)
 

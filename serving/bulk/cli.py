@@ -13,9 +13,9 @@ from typing import NoReturn
 
 import click
 
-from client.bulk.cli import EXIT_PHOTOS_FAILED
-from client.report import one_line
-from wire.status import Code, StatusError
+from savedmodel_bakery.client.commands.bulk import EXIT_PHOTOS_FAILED
+from savedmodel_bakery.client.commands.report import one_line
+from savedmodel_bakery.wire.status import Code, StatusError
 
 EXIT_REFUSED = 1
 EXIT_NO_CONNECTION = 3
@@ -87,9 +87,9 @@ def batch(
     or - for a list of paths on stdin. Inputs, model and OUT lie where every node of the cluster finds them. Started
     again, it goes on where it was; photos that have a row are not classified again.
     """
-    from client.bulk.files import FileList
-    from client.bulk.photos import spell
-    from serving.batch.parts import locked, read_parts
+    from savedmodel_bakery.client.bulk.files import FileList
+    from savedmodel_bakery.client.bulk.photos import spell
+    from savedmodel_bakery.serving.bulk.parts import locked, read_parts
 
     files = FileList.of_arguments(paths)
     try:
@@ -117,7 +117,7 @@ def batch(
 
 def _all_files(files: Iterable[Path]) -> list[Path]:
     """Each file once, also of those that Parquet files list; so no two tasks read the same photo."""
-    from client.bulk.parquet import list_files
+    from savedmodel_bakery.client.bulk.parquet import list_files
 
     is_read: dict[Path, bool] = {}
     waiting = deque(files)
@@ -139,7 +139,7 @@ def _ray(address: str | None, *, actors: int) -> Iterator[ModuleType]:
         os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     from ray.exceptions import RayError
 
-    from serving.batch import job
+    from savedmodel_bakery.serving.bulk import job
 
     try:
         job.start_ray(address, actors=actors)
@@ -153,8 +153,8 @@ def _ray(address: str | None, *, actors: int) -> Iterator[ModuleType]:
 
 
 def _newest_version(model_name: str, model_base_path: Path) -> tuple[str, int, str]:
-    from serving.configuration import single_model
-    from serving.storage import wanted_versions
+    from savedmodel_bakery.serving.models.storage import wanted_versions
+    from savedmodel_bakery.serving.options.model_config import single_model
 
     found = wanted_versions(single_model(model_name, str(model_base_path.resolve()))[model_name])
     if not found:

@@ -13,12 +13,12 @@ import ray
 from ray.data import ActorPoolStrategy, DataContext
 from ray.data.datasource import FilenameProvider
 
-from client.bulk.photos import UnreadablePhoto, open_file, spell
-from client.errors import ClientError
-from client.transport import Endpoint
-from serving.batch.classifier import PHOTOS, Classifier
-from serving.batch.parts import part_name
-from wire.status import StatusError
+from savedmodel_bakery.client.bulk.photos import UnreadablePhoto, open_file, spell
+from savedmodel_bakery.client.errors import ClientError
+from savedmodel_bakery.client.transports.transport import Endpoint
+from savedmodel_bakery.serving.bulk.classifier import PHOTOS, Classifier
+from savedmodel_bakery.serving.bulk.parts import part_name
+from savedmodel_bakery.wire.status import StatusError
 
 # What is written at once, and so what a restart may have to do again; photos in bytes, files in number.
 _BLOCK_BYTES = 16 << 20

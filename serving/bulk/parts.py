@@ -15,9 +15,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from client.bulk.parquet import SCHEMA
-from client.bulk.results import WrongResults, lock
-from wire.status import StatusError, invalid_argument
+from savedmodel_bakery.client.bulk.parquet import SCHEMA
+from savedmodel_bakery.client.bulk.results import WrongResults, lock
+from savedmodel_bakery.wire.status import StatusError, invalid_argument
 
 _PART = re.compile(r"rows-[0-9a-f]{32}-[0-9]{6}-[0-9]+\.parquet")
 

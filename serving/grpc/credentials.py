@@ -8,9 +8,9 @@ from typing import Any
 
 import grpc
 
-from serving import text_files
-from wire import schema
-from wire.status import invalid_argument
+from savedmodel_bakery.serving.options import text_format as text_files
+from savedmodel_bakery.wire import schema
+from savedmodel_bakery.wire.status import invalid_argument
 
 
 @dataclass(frozen=True)

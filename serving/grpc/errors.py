@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import grpc
 
-from wire.status import Code
+from savedmodel_bakery.wire.status import Code
 
 STATUS_CODES = {Code(status.value[0]): status for status in grpc.StatusCode}
 

@@ -6,11 +6,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from serving import metrics
-from serving.data_plane import messages, model
-from serving.registry import ModelChoice, Registry
-from wire import large, schema
-from wire.status import Code, StatusError, invalid_argument
+from savedmodel_bakery.serving import metrics
+from savedmodel_bakery.serving.inference import messages, model
+from savedmodel_bakery.serving.models.registry import ModelChoice, Registry
+from savedmodel_bakery.wire import attachments as large
+from savedmodel_bakery.wire import schema
+from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
 Call = Callable[..., Any]
 """From a request message and the seconds it may take (None: no limit) to a response message.

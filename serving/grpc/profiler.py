@@ -13,10 +13,10 @@ from typing import Any
 
 from tensorflow.python.profiler.internal import _pywrap_profiler
 
-from serving.grpc.handlers import Call
-from wire import schema
-from wire.schema import Method
-from wire.status import Code, StatusError, invalid_argument
+from savedmodel_bakery.serving.grpc.handlers import Call
+from savedmodel_bakery.wire import schema
+from savedmodel_bakery.wire.schema import Method
+from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
 _SERVICE = "/tensorflow.ProfilerService/"
 _NAME = re.compile(r"[^/\0]*")

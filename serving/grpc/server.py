@@ -12,15 +12,15 @@ import grpc
 from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2_grpc
 
-from serving import incident
-from serving.grpc.credentials import Tls
-from serving.grpc.errors import STATUS_CODES, cut
-from serving.grpc.handlers import Call, Handlers
-from serving.grpc.health import HealthService
-from serving.grpc.profiler import Profiler
-from wire import large
-from wire.schema import METHODS, Method
-from wire.status import Code, StatusError
+from savedmodel_bakery.serving import incident
+from savedmodel_bakery.serving.grpc.credentials import Tls
+from savedmodel_bakery.serving.grpc.errors import STATUS_CODES, cut
+from savedmodel_bakery.serving.grpc.handlers import Call, Handlers
+from savedmodel_bakery.serving.grpc.health import HealthService
+from savedmodel_bakery.serving.grpc.profiler import Profiler
+from savedmodel_bakery.wire import attachments as large
+from savedmodel_bakery.wire.schema import METHODS, Method
+from savedmodel_bakery.wire.status import Code, StatusError
 
 logger = logging.getLogger(__name__)
 

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from google.protobuf import text_format
 
-from serving.data_plane.predict import DEFAULT_SIGNATURE
-from serving.runtimes.runtime import Tensor
-from serving.servable import Servable
-from wire import dtypes
-from wire.status import Code, StatusError, invalid_argument
+from savedmodel_bakery.serving.inference.predict import DEFAULT_SIGNATURE
+from savedmodel_bakery.serving.models.servable import Servable
+from savedmodel_bakery.serving.runtimes.runtime import Tensor
+from savedmodel_bakery.wire import dtypes
+from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
 INPUTS = "inputs"
 

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from serving import metrics
-from serving.data_plane import examples
-from serving.data_plane import predict as predictions
-from serving.runtimes.runtime import Tensor, read_tensor
-from serving.servable import Servable
-from wire import dtypes, large, schema, tensors
-from wire.status import invalid_argument
+from savedmodel_bakery.serving import metrics
+from savedmodel_bakery.serving.inference import examples
+from savedmodel_bakery.serving.inference import predict as predictions
+from savedmodel_bakery.serving.models.servable import Servable
+from savedmodel_bakery.serving.runtimes.runtime import Tensor, read_tensor
+from savedmodel_bakery.wire import attachments as large
+from savedmodel_bakery.wire import dtypes, schema, tensors
+from savedmodel_bakery.wire.status import invalid_argument
 
 
 def predict(

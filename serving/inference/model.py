@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from serving.registry import ModelChoice, Registry
-from serving.servable import Servable
-from wire import schema
-from wire.status import invalid_argument
+from savedmodel_bakery.serving.models.registry import ModelChoice, Registry
+from savedmodel_bakery.serving.models.servable import Servable
+from savedmodel_bakery.wire import schema
+from savedmodel_bakery.wire.status import invalid_argument
 
 SIGNATURE_FIELD = "signature_def"
 

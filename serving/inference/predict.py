@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from serving.runtimes.runtime import Tensor
-from serving.servable import Servable
-from wire.status import Code, StatusError, invalid_argument
+from savedmodel_bakery.serving.models.servable import Servable
+from savedmodel_bakery.serving.runtimes.runtime import Tensor
+from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
 DEFAULT_SIGNATURE = "serving_default"
 METHOD_NAMES = tuple(f"tensorflow/serving/{method}" for method in ("predict", "classify", "regress"))

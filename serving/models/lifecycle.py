@@ -16,13 +16,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from serving import configuration, memory
-from serving.configuration import ModelConfig
-from serving.loading import NotAFolderError
-from serving.registry import Registry, State, Version
-from serving.servable import Servable
-from serving.storage import wanted_versions
-from wire.status import Code, StatusError, invalid_argument
+from savedmodel_bakery.serving.models import memory
+from savedmodel_bakery.serving.models.loading import NotAFolderError
+from savedmodel_bakery.serving.models.registry import Registry, State, Version
+from savedmodel_bakery.serving.models.servable import Servable
+from savedmodel_bakery.serving.models.storage import wanted_versions
+from savedmodel_bakery.serving.options import model_config as configuration
+from savedmodel_bakery.serving.options.model_config import ModelConfig
+from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
 logger = logging.getLogger(__name__)
 

@@ -6,13 +6,14 @@ import threading
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from serving import batching_parameters, memory, warmup
-from serving.batching_parameters import BatchingParameters
-from serving.runtimes.batching import Batcher
-from serving.runtimes.runtime import Runtime
-from serving.runtimes.saved_model import SavedModel, SessionOptions
-from serving.servable import Servable
-from wire.status import Code, StatusError
+from savedmodel_bakery.serving.models import memory, warmup
+from savedmodel_bakery.serving.models.servable import Servable
+from savedmodel_bakery.serving.options import batching as batching_parameters
+from savedmodel_bakery.serving.options.batching import BatchingParameters
+from savedmodel_bakery.serving.runtimes.batching import Batcher
+from savedmodel_bakery.serving.runtimes.runtime import Runtime
+from savedmodel_bakery.serving.runtimes.tf_session import SavedModel, SessionOptions
+from savedmodel_bakery.wire.status import Code, StatusError
 
 TF_LITE_FILE = "model.tflite"
 
@@ -107,7 +108,7 @@ def _warmed_up(name: str, version: int, path: Path, options: LoadOptions) -> Ser
 
 def _load_runtime(path: Path, options: LoadOptions) -> Runtime:
     if options.prefer_tf_lite and (path / TF_LITE_FILE).is_file():
-        from serving.runtimes.tf_lite import TfLiteModel  # few need it
+        from savedmodel_bakery.serving.runtimes.tf_lite import TfLiteModel  # few need it
 
         return TfLiteModel(path / TF_LITE_FILE, interpreters=options.tf_lite_interpreters)
     return SavedModel(path, options.session)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
-from serving.servable import Servable
-from wire.status import Code, StatusError, invalid_argument
+from savedmodel_bakery.serving.models.servable import Servable
+from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
 
 class State(IntEnum):

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from serving import metrics
-from serving.runtimes.runtime import Runtime, Tensor
+from savedmodel_bakery.serving import metrics
+from savedmodel_bakery.serving.runtimes.runtime import Runtime, Tensor
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import os
 import re
 from pathlib import Path
 
-from serving.configuration import All, Latest, ModelConfig, Policy, Specific
-from wire.status import Code, StatusError
+from savedmodel_bakery.serving.options.model_config import All, Latest, ModelConfig, Policy, Specific
+from savedmodel_bakery.wire.status import Code, StatusError
 
 _MIN_VERSION, _MAX_VERSION = -(2**63), 2**63 - 1
 _NUMBER = re.compile(r"\s*[+-]?[0-9]+\s*")

@@ -20,11 +20,11 @@ from typing import Any
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 
-from serving import metrics
-from serving.data_plane import messages
-from serving.servable import Servable
-from wire import schema, version_folder
-from wire.status import Code, StatusError, invalid_argument
+from savedmodel_bakery.serving import metrics
+from savedmodel_bakery.serving.inference import messages
+from savedmodel_bakery.serving.models.servable import Servable
+from savedmodel_bakery.wire import schema, version_folder
+from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
 logger = logging.getLogger(__name__)
 

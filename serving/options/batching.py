@@ -8,9 +8,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from serving import text_files
-from wire import schema
-from wire.status import invalid_argument
+from savedmodel_bakery.serving.options import text_format as text_files
+from savedmodel_bakery.wire import schema
+from savedmodel_bakery.wire.status import invalid_argument
 
 FILE_IN_VERSION = "batching_params.pbtxt"
 """What a version's folder calls its own parameters, with `--enable_per_model_batching_parameters`."""

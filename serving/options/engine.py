@@ -6,8 +6,8 @@ import os
 import shutil
 from collections.abc import Sequence
 
-from serving.flags import FLAGS, CommandLine, Support
-from wire.status import Code, StatusError, invalid_argument
+from savedmodel_bakery.serving.options.flags import FLAGS, CommandLine, Support
+from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
 BINARY = "tensorflow_model_server"
 ENGINES = ("auto", "embedded", BINARY)

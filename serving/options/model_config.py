@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from serving import text_files
-from wire import schema
-from wire.status import Code, StatusError, invalid_argument
+from savedmodel_bakery.serving.options import text_format as text_files
+from savedmodel_bakery.wire import schema
+from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
 PLATFORM = "tensorflow"
 _TENSORFLOW_TYPE = 1

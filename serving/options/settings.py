@@ -7,13 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from serving import batching_parameters, configuration, text_files
-from serving.batching_parameters import BatchingParameters
-from serving.configuration import ModelConfig
-from serving.flags import CommandLine
-from serving.grpc.credentials import Tls, read_tls
-from wire import schema
-from wire.status import invalid_argument
+from savedmodel_bakery.serving.grpc.credentials import Tls, read_tls
+from savedmodel_bakery.serving.options import (
+    batching as batching_parameters,
+)
+from savedmodel_bakery.serving.options import (
+    model_config as configuration,
+)
+from savedmodel_bakery.serving.options import (
+    text_format as text_files,
+)
+from savedmodel_bakery.serving.options.batching import BatchingParameters
+from savedmodel_bakery.serving.options.flags import CommandLine
+from savedmodel_bakery.serving.options.model_config import ModelConfig
+from savedmodel_bakery.wire import schema
+from savedmodel_bakery.wire.status import invalid_argument
 
 logger = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from google.protobuf import text_format
 
-from wire import schema
-from wire.status import Code, StatusError, invalid_argument
+from savedmodel_bakery.wire import schema
+from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
 _CODES = {PermissionError: Code.PERMISSION_DENIED, IsADirectoryError: Code.FAILED_PRECONDITION}
 

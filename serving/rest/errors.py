@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wire.status import Code
+from savedmodel_bakery.wire.status import Code
 
 HTTP_STATUS = {
     Code.OK: 200,

@@ -11,14 +11,17 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
-from serving import incident, metrics
-from serving.data_plane import examples, model, predict
-from serving.registry import ModelChoice, Registry
-from serving.rest.errors import HTTP_STATUS
-from serving.runtimes.runtime import Tensor, read_tensor
-from serving.servable import Servable
-from wire import dtypes, example_json, predict_json, status_json
-from wire.status import Code, StatusError, invalid_argument
+from savedmodel_bakery.serving import incident, metrics
+from savedmodel_bakery.serving.inference import examples, model, predict
+from savedmodel_bakery.serving.models.registry import ModelChoice, Registry
+from savedmodel_bakery.serving.models.servable import Servable
+from savedmodel_bakery.serving.rest.errors import HTTP_STATUS
+from savedmodel_bakery.serving.runtimes.runtime import Tensor, read_tensor
+from savedmodel_bakery.wire import dtypes
+from savedmodel_bakery.wire.json import examples as example_json
+from savedmodel_bakery.wire.json import predict as predict_json
+from savedmodel_bakery.wire.json import status as status_json
+from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
 logger = logging.getLogger(__name__)
 

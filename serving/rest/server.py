@@ -15,7 +15,7 @@ import uvicorn
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from serving.rest.handlers import KNOWN_METHODS, Answer, Handlers, Request, page
+from savedmodel_bakery.serving.rest.handlers import KNOWN_METHODS, Answer, Handlers, Request, page
 
 _Message = MutableMapping[str, Any]
 

@@ -13,8 +13,8 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf.config_pb2 import ThreadPoolOptionProto
 
-from serving.batching_parameters import BatchingParameters
-from wire.status import Code, StatusError
+from savedmodel_bakery.serving.options.batching import BatchingParameters
+from savedmodel_bakery.wire.status import Code, StatusError
 
 tf1 = tf.compat.v1
 

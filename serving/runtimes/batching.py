@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from serving import batching_parameters, incident, metrics
-from serving.batching_parameters import BatchingParameters
-from serving.runtimes.batch_scheduler import BatchScheduler
-from serving.runtimes.runtime import Runtime, Tensor
-from wire.status import Code, StatusError, invalid_argument
+from savedmodel_bakery.serving import incident, metrics
+from savedmodel_bakery.serving.options import batching as batching_parameters
+from savedmodel_bakery.serving.options.batching import BatchingParameters
+from savedmodel_bakery.serving.runtimes.batch_scheduler import BatchScheduler
+from savedmodel_bakery.serving.runtimes.runtime import Runtime, Tensor
+from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
 logger = logging.getLogger(__name__)
 

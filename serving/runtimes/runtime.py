@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from wire import tensors
-from wire.dtypes import DType, of_number
+from savedmodel_bakery.wire import tensors
+from savedmodel_bakery.wire.dtypes import DType, of_number
 
 
 class Tensor(NamedTuple):

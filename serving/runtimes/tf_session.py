@@ -16,11 +16,11 @@ import tensorflow as tf
 from tensorflow.python.client import pywrap_tf_session
 from tensorflow.python.framework import op_def_registry
 
-from serving.runtimes.runtime import Tensor
-from serving.runtimes.vast import VastRunner
-from wire import dtypes, schema
-from wire.dtypes import DType
-from wire.status import Code, StatusError, invalid_argument
+from savedmodel_bakery.serving.runtimes.runtime import Tensor
+from savedmodel_bakery.serving.runtimes.unrepresentable_shapes import UnrepresentableShapeRunner
+from savedmodel_bakery.wire import dtypes, schema
+from savedmodel_bakery.wire.dtypes import DType
+from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
 with contextlib.suppress(ImportError):
     import tensorflow_text  # noqa: F401 - where it is installed, models may have its operations
@@ -98,7 +98,7 @@ class SavedModel:
                 raise _load_error(error, path, options.tags) from error
         self._session._extend_graph()  # a graph without variables has not been run yet
         self._graph = graph
-        self._vast = VastRunner(self._session, _find_tensor, _to_runtime)
+        self._vast = UnrepresentableShapeRunner(self._session, _find_tensor, _to_runtime)
         # TensorFlow's own message class is not the one the wire uses.
         self.signatures: dict[str, Any] = {
             key: schema.SignatureDef.FromString(signature.SerializeToString())

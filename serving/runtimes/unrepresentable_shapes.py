@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from serving.runtimes.runtime import Tensor, read_tensor
-from wire import schema, tensors
-from wire.dtypes import DType
+from savedmodel_bakery.serving.runtimes.runtime import Tensor, read_tensor
+from savedmodel_bakery.wire import schema, tensors
+from savedmodel_bakery.wire.dtypes import DType
 
 
-class VastRunner:
+class UnrepresentableShapeRunner:
     """Runs a graph where what it is fed holds such a tensor.
 
     Args:

@@ -26,10 +26,10 @@ import numpy as np
 import pytest
 from google.protobuf.json_format import ParseDict
 
-from client import Client
-from wire import schema
-from wire.status import Code, StatusError, invalid_argument
-from wire.tensors import decode_tensor, encode_tensor
+from savedmodel_bakery.client import Client
+from savedmodel_bakery.wire import schema
+from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
+from savedmodel_bakery.wire.tensors import decode_tensor, encode_tensor
 
 HTTP_STATUS = {
     Code.CANCELLED: 499,

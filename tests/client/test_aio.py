@@ -11,8 +11,14 @@ import grpc
 import numpy as np
 import pytest
 
-from client import AsyncClient, Client, ConnectionFailed, DeadlineExceeded, Refused
-from wire.status import Code, StatusError
+from savedmodel_bakery.client import (
+    AsyncClient,
+    Client,
+    ConnectionFailedError,
+    DeadlineExceededError,
+    RequestRefusedError,
+)
+from savedmodel_bakery.wire.status import Code, StatusError
 
 X = {"x": np.float32([1, 2])}
 
@@ -81,9 +87,9 @@ def test_errors_of_the_way_there_are_those_of_client(peer: Any, closed_port: int
         async with AsyncClient(**options) as asking:
             return await asking.predict(X)
 
-    with pytest.raises(ConnectionFailed, match=f"cannot connect to 127.0.0.1:{closed_port} over gRPC"):
+    with pytest.raises(ConnectionFailedError, match=f"cannot connect to 127.0.0.1:{closed_port} over gRPC"):
         asyncio.run(ask(port=closed_port))
-    with pytest.raises(DeadlineExceeded, match=r"over gRPC within 0\.2 s"):
+    with pytest.raises(DeadlineExceededError, match=r"over gRPC within 0\.2 s"):
         asyncio.run(ask(port=peer.grpc_port, model="slow", timeout_s=0.2))
 
 
@@ -134,7 +140,7 @@ def test_only_unavailable_is_tried_again(
     if refusals < asked:
         assert 3 == ask_status()[0].version
     else:
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(RequestRefusedError) as caught:
             ask_status()
         assert (code, "not now") == (caught.value.code, caught.value.message)
     assert asked == count

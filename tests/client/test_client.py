@@ -11,19 +11,19 @@ import numpy as np
 import pytest
 
 import client
-from client import (
+from savedmodel_bakery.client import (
     Classification,
     Client,
-    ConnectionFailed,
-    DeadlineExceeded,
-    InvalidAnswer,
+    ConnectionFailedError,
+    DeadlineExceededError,
+    InvalidResponseError,
     Prediction,
-    Refused,
+    RequestRefusedError,
     ScoredLabel,
     VersionStatus,
 )
-from client.classification import read_classifications
-from wire.status import Code
+from savedmodel_bakery.client.images import read_classifications
+from savedmodel_bakery.wire.status import Code
 
 Connect = Callable[..., Client]
 
@@ -38,11 +38,11 @@ def test_the_public_names_are_these() -> None:
         "Classification",
         "Client",
         "ClientError",
-        "ConnectionFailed",
-        "DeadlineExceeded",
-        "InvalidAnswer",
+        "ConnectionFailedError",
+        "DeadlineExceededError",
+        "InvalidResponseError",
         "Prediction",
-        "Refused",
+        "RequestRefusedError",
         "ScoredLabel",
         "VersionStatus",
     ]
@@ -110,14 +110,14 @@ def test_a_filter_keeps_the_outputs_it_names(connect: Connect) -> None:
     ids=["unknown", "twice"],
 )
 def test_a_wrong_filter_is_refused_in_the_same_words(connect: Connect, output_filter: list[str], message: str) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefusedError) as caught:
         connect().predict({"x": np.float32([1])}, output_filter=output_filter)
     assert (Code.INVALID_ARGUMENT, message) == (caught.value.code, caught.value.message)
 
 
 def test_zero_bytes_at_the_end_of_a_string_arrive(connect: Connect) -> None:
     """Arrays of numpy's own string types would drop them, and serve another image."""
-    with pytest.raises(Refused, match="row 0 is no image"):
+    with pytest.raises(RequestRefusedError, match="row 0 is no image"):
         connect("efficientnet_lite0").predict({"image": [b"horse\x00"]})
 
 
@@ -163,7 +163,7 @@ def test_a_bad_image_costs_the_others_nothing_in_top_k(connect: Connect) -> None
 
 
 def test_a_bad_image_fails_the_request_for_labels_alone(connect: Connect) -> None:
-    with pytest.raises(Refused, match=r"^INVALID_ARGUMENT: row 1 is no image"):
+    with pytest.raises(RequestRefusedError, match=r"^INVALID_ARGUMENT: row 1 is no image"):
         connect("efficientnet_lite0").classify_images([b"horse", b"bad"])
 
 
@@ -174,7 +174,7 @@ def test_no_images_are_not_asked_about(connect: Connect, peer: Any) -> None:
 
 
 def test_more_classes_than_the_servable_has_are_refused_with_both_numbers(connect: Connect) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefusedError) as caught:
         connect("efficientnet_lite0").classify_images([b"horse"], top_k=4)
     expected = 'top_k 4 was asked; signature "top_k" of model "efficientnet_lite0" gives 3'
     assert (Code.INVALID_ARGUMENT, expected) == (caught.value.code, caught.value.message)
@@ -182,7 +182,7 @@ def test_more_classes_than_the_servable_has_are_refused_with_both_numbers(connec
 
 def test_a_signature_that_classifies_no_images_is_named_with_its_outputs() -> None:
     prediction = Prediction({"y": np.zeros(1), "z": np.zeros(1)}, "m", 1, "s")
-    with pytest.raises(InvalidAnswer) as caught:
+    with pytest.raises(InvalidResponseError) as caught:
         read_classifications(prediction, batch=1, top_k=None)
     expected = (
         'signature "s" of model "m" has the outputs "y", "z"; images are classified by "output_0" alone '
@@ -217,7 +217,7 @@ def test_status_lists_the_versions_newest_first(connect: Connect) -> None:
 def test_a_refusal_has_the_servers_code_and_words(
     connect: Connect, options: dict[str, Any], code: Code, message: str
 ) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefusedError) as caught:
         connect(**options).predict({"x": np.float32([1])})
     assert (code, message) == (caught.value.code, caught.value.message)
     assert f"{code.name}: {message}" == str(caught.value)
@@ -225,7 +225,7 @@ def test_a_refusal_has_the_servers_code_and_words(
 
 def test_an_answer_that_takes_too_long_is_deadline_exceeded(connect: Connect, peer: Any, transport: str) -> None:
     name, port = {"grpc": ("gRPC", peer.grpc_port), "rest": ("REST", peer.rest_port)}[transport]
-    with pytest.raises(DeadlineExceeded) as caught:
+    with pytest.raises(DeadlineExceededError) as caught:
         connect("slow", timeout_s=0.2).predict({"x": np.float32([1])})
     assert f"no answer from 127.0.0.1:{port} over {name} within 0.2 s" == str(caught.value)
 
@@ -235,7 +235,7 @@ def test_a_server_that_is_down_is_reported_at_once(connect: Connect, closed_port
     asking = connect(target=f"127.0.0.1:{closed_port}", timeout_s=60.0)
     name = {"grpc": "gRPC", "rest": "REST"}[transport]
     for _ in range(2):
-        with pytest.raises(ConnectionFailed) as caught:
+        with pytest.raises(ConnectionFailedError) as caught:
             asking.status()
         expected = f"cannot connect to 127.0.0.1:{closed_port} over {name}; is a model server running there?"
         assert expected == str(caught.value)

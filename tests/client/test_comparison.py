@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from client.comparison import compare
+from savedmodel_bakery.client.comparison import compare
 
 NAN = float("nan")
 

@@ -25,7 +25,7 @@ HEAVY = (
 
 ASK = """
 import sys
-from client import Client
+from savedmodel_bakery import Client
 with Client(transport={transport!r}, port={grpc_port}, rest_api_port={rest_port}) as client:
     print(client.classify_images([b"horse"], top_k=1)[0].label)
     client.metadata(), client.status()
@@ -34,7 +34,7 @@ print(*sorted(sys.modules.keys() & {heavy!r}))
 
 COMMAND = """
 import sys
-from client.cli import main
+from savedmodel_bakery.client.commands.cli import main
 try:
     main({arguments!r})
 except SystemExit as exit:
@@ -61,7 +61,7 @@ def test_what_needs_no_server_imports_nothing_heavy(arguments: list[str]) -> Non
 
 
 def test_the_package_alone_imports_nothing_heavy() -> None:
-    assert [""] == run("import sys, client\nprint(*sorted(sys.modules.keys() & {heavy!r}))")
+    assert [""] == run("import sys, savedmodel_bakery\nprint(*sorted(sys.modules.keys() & {heavy!r}))")
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from client.errors import InvalidAnswer, Refused
-from client.signatures import read_signatures
-from wire.status import Code
+from savedmodel_bakery.client.errors import InvalidResponseError, RequestRefusedError
+from savedmodel_bakery.client.signatures import read_signatures
+from savedmodel_bakery.wire.status import Code
 
 
 def tensor(dtype: str, shape: list[int] | None) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def test_numbers_outside_arrays_take_the_type_that_is_wanted(dtype: str, value: 
 def test_a_misfit_is_refused_with_what_the_signature_takes(
     dtype: str, shape: list[int] | None, value: Any, given: str, takes: str
 ) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefusedError) as caught:
         fit(dtype, shape, value)
     expected = f'input "x" is {given}; signature "run" of model "m" version 7 takes x: {takes}'
     assert (Code.INVALID_ARGUMENT, expected) == (caught.value.code, caught.value.message)
@@ -77,7 +77,7 @@ def test_a_misfit_is_refused_with_what_the_signature_takes(
 
 def test_all_that_is_wrong_is_said_at_once() -> None:
     run = read_signatures(document({"a": tensor("DT_FLOAT", [-1]), "b": tensor("DT_INT32", [])})).find("run")
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefusedError) as caught:
         run.fit({"a": np.zeros(1), "c": {"d": [np.zeros(2)]}})
     assert (
         'there is no input "c/d/0"; input "b" is missing; input "a" is float64[1]; '
@@ -101,7 +101,7 @@ def test_what_is_no_array_is_a_value_error(value: Any, message: str) -> None:
 
 
 def test_an_unknown_signature_is_refused_with_those_there_are() -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefusedError) as caught:
         read_signatures(document({})).find("serve")
     expected = 'signature "serve" not found in model "m" version 7; it has "run"'
     assert (Code.FAILED_PRECONDITION, expected) == (caught.value.code, caught.value.message)
@@ -109,5 +109,5 @@ def test_an_unknown_signature_is_refused_with_those_there_are() -> None:
 
 @pytest.mark.parametrize("found", [{}, {"model_spec": {"name": "m"}, "metadata": []}], ids=["empty", "other"])
 def test_other_documents_are_invalid_answers(found: Any) -> None:
-    with pytest.raises(InvalidAnswer, match="the metadata are not those of the API"):
+    with pytest.raises(InvalidResponseError, match="the metadata are not those of the API"):
         read_signatures(found)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from server_process import ServerProcess
 
-from client import Client, Refused
+from savedmodel_bakery.client import Client, RequestRefusedError
 
 JSON_DTYPES = ["float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint32", "uint64", "bool", "string"]
 OTHER_DTYPES = ["float16", "bfloat16", "uint16", "complex64", "complex128", "float8_e5m2", "int4", "qint8", "quint16"]
@@ -30,7 +30,17 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     root = tmp_path_factory.mktemp("arrays")
     model_makers.echoing(root / "echo", JSON_DTYPES + OTHER_DTYPES)
     (root / "sums.py").write_text("def add_ten(x):\n    return x + 10\n")
-    bake = [sys.executable, "-m", "exporter", "function", "sums:add_ten", "--input", "x:float64[?,?,?]", "--out", "."]
+    bake = [
+        sys.executable,
+        "-m",
+        "savedmodel_bakery.exporter",
+        "function",
+        "sums:add_ten",
+        "--input",
+        "x:float64[?,?,?]",
+        "--out",
+        ".",
+    ]
     baked = subprocess.run(bake, cwd=root, check=True, capture_output=True, text=True, timeout=120)
     assert "add_ten/1\n" == baked.stdout
     rows = (
@@ -101,7 +111,7 @@ def test_trees_of_arrays_are_restored(client: Client) -> None:
 
 
 def test_a_misfit_is_refused_with_what_the_signature_takes(client: Client) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefusedError) as caught:
         client.predict({"x": np.zeros((2, 2), np.int32)}, signature="fixed")
     assert (
         'INVALID_ARGUMENT: input "x" is int32[2,2]; signature "fixed" of model "echo" version 1 takes x: int32[?,3]'
@@ -112,15 +122,18 @@ def test_a_misfit_is_refused_with_what_the_signature_takes(client: Client) -> No
 def test_a_call_may_name_another_model_and_version(client: Client) -> None:
     x = {"x": np.zeros((1, 3), np.int32)}
     assert 1 == client.predict(x, signature="fixed", model="echo", version=1).version
-    with pytest.raises(Refused, match=r"Specific\(echo, 9\)"):
+    with pytest.raises(RequestRefusedError, match=r"Specific\(echo, 9\)"):
         client.predict(x, signature="fixed", version=9)
-    with pytest.raises(Refused, match=r"Latest\(other\)"):
+    with pytest.raises(RequestRefusedError, match=r"Latest\(other\)"):
         client.predict(x, signature="fixed", model="other")
 
 
 def test_more_than_protobuf_holds_is_refused_before_it_is_sent(server: ServerProcess) -> None:
     """Zeros that nobody has touched take no memory."""
-    with Client(port=server.port, model="add_ten") as asking, pytest.raises(Refused, match="holds 2147483647 at most"):
+    with (
+        Client(port=server.port, model="add_ten") as asking,
+        pytest.raises(RequestRefusedError, match="holds 2147483647 at most"),
+    ):
         asking.predict({"x": np.zeros((1, 1, 1 << 28))})
 
 
@@ -136,7 +149,7 @@ def test_the_command_line_reads_and_writes_files(server: ServerProcess, tmp_path
     np.save(tmp_path / "array.npy", np.float64([[[1, 2]]]))
 
     def predict(*arguments: str, stdin: bytes = b"", code: int = 0) -> tuple[str, str]:
-        command = [sys.executable, "-m", "client", "predict", "--port", str(server.port), *arguments]
+        command = [sys.executable, "-m", "savedmodel_bakery.client", "predict", "--port", str(server.port), *arguments]
         ran = subprocess.run(command, cwd=tmp_path, input=stdin, capture_output=True, timeout=60, check=False)
         assert code == ran.returncode, ran.stderr
         return ran.stdout.decode(), ran.stderr.decode()

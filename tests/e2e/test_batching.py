@@ -12,7 +12,7 @@ import telling
 from PIL import Image
 from server_process import ServerProcess
 
-from client import Client
+from savedmodel_bakery.client import Client
 
 CALLERS = 4
 ROUNDS = 10

@@ -60,7 +60,18 @@ def port(start: Start) -> int:
 
 def begin(port: int, folder: Path, out: Path) -> subprocess.Popen[bytes]:
     """Start the job, with small requests, so that there are many moments at which it may end."""
-    command = [sys.executable, "-m", "client", "classify", "-m", "sizing", "--port", str(port), "--jobs", "4"]
+    command = [
+        sys.executable,
+        "-m",
+        "savedmodel_bakery.client",
+        "classify",
+        "-m",
+        "sizing",
+        "--port",
+        str(port),
+        "--jobs",
+        "4",
+    ]
     return subprocess.Popen([*command, "--batch-size", "2", str(folder), "--out", str(out)], stderr=subprocess.PIPE)
 
 

@@ -31,7 +31,7 @@ def copied(lite0: Path, tmp_path: Path) -> Path:
 
 def check(server: ServerProcess, path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     ports = ("--port", str(server.port), "--rest_api_port", str(server.rest_api_port))
-    command = [sys.executable, "-m", "client", *ports, "check", str(path), "-m", "pets", *arguments]
+    command = [sys.executable, "-m", "savedmodel_bakery.client", *ports, "check", str(path), "-m", "pets", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 

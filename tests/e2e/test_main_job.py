@@ -16,7 +16,7 @@ import tensorflow as tf
 from server_process import ServerProcess, free_port
 from tensorflow_serving.apis import classification_pb2, predict_pb2, prediction_service_pb2_grpc
 
-from client import Client
+from savedmodel_bakery.client import Client
 
 NAME = "efficientnet_lite0"
 
@@ -40,7 +40,7 @@ def chelsea(clone: Path) -> Path:
 
 def ask(server: ServerProcess, *arguments: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
     ports = ("--port", str(server.port), "--rest_api_port", str(server.rest_api_port))
-    command = [sys.executable, "-m", "client", *ports, *map(str, arguments)]
+    command = [sys.executable, "-m", "savedmodel_bakery.client", *ports, *map(str, arguments)]
     ended = subprocess.run(command, input=stdin, capture_output=True, timeout=60, check=False)
     return subprocess.CompletedProcess(command, ended.returncode, ended.stdout.decode(), ended.stderr.decode())
 
@@ -150,7 +150,17 @@ class TestOurClient:
     @pytest.mark.parametrize("transport", ["GRPC", "REST"])
     def test_a_server_that_is_down_is_one_line_and_3(self, coffee: Path, transport: str) -> None:
         port = str(free_port())
-        command = [sys.executable, "-m", "client", "-f", transport, "--port", port, "--rest_api_port", port]
+        command = [
+            sys.executable,
+            "-m",
+            "savedmodel_bakery.client",
+            "-f",
+            transport,
+            "--port",
+            port,
+            "--rest_api_port",
+            port,
+        ]
         ended = subprocess.run([*command, "-i", coffee], capture_output=True, text=True, timeout=60, check=False)
         assert ("", 3) == (ended.stdout, ended.returncode)
         assert f"cannot connect to 127.0.0.1:{port}" in ended.stderr

@@ -8,10 +8,19 @@ from pathlib import Path
 
 from server_process import ServerProcess
 
-from client import Client
+from savedmodel_bakery.client import Client
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
-COMMAND = [sys.executable, "-m", "exporter", "bake", "--model", "efficientnet-lite0", "--precision", "bfloat16"]
+COMMAND = [
+    sys.executable,
+    "-m",
+    "savedmodel_bakery.exporter",
+    "bake",
+    "--model",
+    "efficientnet-lite0",
+    "--precision",
+    "bfloat16",
+]
 
 
 def test_half_the_weights_and_the_same_labels(lite0: Path, tmp_path: Path) -> None:

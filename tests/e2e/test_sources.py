@@ -15,8 +15,8 @@ from hub_server import HubServer
 from PIL import Image
 from server_process import ServerProcess
 
-from client import Client
-from exporter.bake import bake
+from savedmodel_bakery.client import Client
+from savedmodel_bakery.exporter.bake import bake
 
 COLOURS = ["red", "green", "blue"]
 RECIPE = {"crop": "none", "resize": "bilinear", "antialias": False, "scale": "0..1", "channels": "RGB"}
@@ -210,8 +210,8 @@ class TestHubDownload:
         self, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The second bake asks the hub for nothing; a refusal leaves nothing in the cache."""
-        from exporter.errors import SourceError
-        from exporter.sources import SourceOptions, read_network
+        from savedmodel_bakery.exporter.errors import SourceError
+        from savedmodel_bakery.exporter.sources import SourceOptions, read_network
 
         cache = tmp_path / "cache"
         monkeypatch.setenv("TFHUB_CACHE_DIR", str(cache))

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from exporter import resources
-from exporter.recipe import Recipe
+from savedmodel_bakery.exporter import resources
+from savedmodel_bakery.exporter.recipe import Recipe
 
 RECIPE = {
     "model": "tiny",
@@ -50,7 +50,7 @@ def read(recipe_of: Callable[..., Recipe]) -> Callable[..., Read]:
     """Read a batch of images through the graph that is baked; keywords change the recipe."""
     import tensorflow as tf
 
-    from exporter.image import isolation
+    from savedmodel_bakery.exporter.image import per_image as isolation
 
     @functools.cache
     def traced(**changes: Any) -> Any:

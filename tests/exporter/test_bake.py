@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from exporter import publish
-from exporter.cli import main
+from savedmodel_bakery.exporter import publish
+from savedmodel_bakery.exporter.cli import main
 
 # The program imports TensorFlow afresh in two processes, so the bakes of this file start together and two run at a
 # time; each test waits for its own.
@@ -116,7 +116,7 @@ def files(root: Path) -> dict[str, bytes]:
 def exporter(workshop: Path, *arguments: str, root: str = "out") -> Ran:
     before = files(workshop / root)
     ran = subprocess.run(
-        [sys.executable, "-m", "exporter", *arguments],
+        [sys.executable, "-m", "savedmodel_bakery.exporter", *arguments],
         cwd=workshop,
         capture_output=True,
         text=True,
@@ -401,7 +401,18 @@ def test_a_kill_leaves_nothing_that_a_server_would_load(
     workshop: Path, tmp_path: Path, sign: str, longer_s: tuple[float, float]
 ) -> None:
     base, lines = tmp_path / "tiny", tmp_path / "stderr"
-    command = [sys.executable, "-m", "exporter", "bake", "--model", "tiny:build", "--name", "tiny", "--out", tmp_path]
+    command = [
+        sys.executable,
+        "-m",
+        "savedmodel_bakery.exporter",
+        "bake",
+        "--model",
+        "tiny:build",
+        "--name",
+        "tiny",
+        "--out",
+        tmp_path,
+    ]
     with lines.open("w") as stderr:
         baking = subprocess.Popen([*command, *RECIPE], cwd=workshop, stderr=stderr, start_new_session=True)
     try:
@@ -528,7 +539,18 @@ def test_what_bakes_nothing_imports_no_tensorflow(workshop: Path, arguments: lis
 def test_sigterm_removes_what_was_staged(workshop: Path) -> None:
     """A scheduler's way to stop a job: exit 143, and not even a staging folder stays."""
     base_path = workshop / "stopped" / "tiny"
-    command = [sys.executable, "-m", "exporter", "bake", "--model", "tiny:build", "--name", "tiny", "--out", "stopped"]
+    command = [
+        sys.executable,
+        "-m",
+        "savedmodel_bakery.exporter",
+        "bake",
+        "--model",
+        "tiny:build",
+        "--name",
+        "tiny",
+        "--out",
+        "stopped",
+    ]
     process = subprocess.Popen([*command, *RECIPE], cwd=workshop, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     end = time.monotonic() + 60
     while not list(base_path.glob(".staging-*")):
@@ -544,7 +566,7 @@ def test_sigterm_removes_what_was_staged(workshop: Path) -> None:
 def test_a_forgotten_name_does_not_take_over_another_model(workshop: Path) -> None:
     """Without --name the default is meant, and that may serve something else already."""
     name = "efficientnet_lite0"
-    command = [sys.executable, "-m", "exporter", "bake", "--out", "default", *RECIPE, "--model"]
+    command = [sys.executable, "-m", "savedmodel_bakery.exporter", "bake", "--out", "default", *RECIPE, "--model"]
     first = subprocess.run([*command, "tiny:build"], cwd=workshop, capture_output=True, text=True, check=True)
     assert f"default/{name}/1\n" == first.stdout
     second = subprocess.run([*command, "tiny:logits"], cwd=workshop, capture_output=True, text=True, check=False)

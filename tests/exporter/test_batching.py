@@ -14,9 +14,9 @@ import tensorflow as tf
 from PIL import Image
 from session import Loaded, loaded
 
-from exporter import batching
-from exporter.recipe import Recipe
-from wire import schema
+from savedmodel_bakery.exporter import batching
+from savedmodel_bakery.exporter.recipe import Recipe
+from savedmodel_bakery.wire import schema
 
 # Longer than any test: a batch that runs was full.
 FOREVER_US = 60_000_000

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter import labels
-from exporter.errors import LabelError
+from savedmodel_bakery.exporter import labels
+from savedmodel_bakery.exporter.errors import LabelError
 
 FORMS = {
     "JSON list": ("n.json", '["red", "grün", "blue"]'),

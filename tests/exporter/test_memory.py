@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from exporter.recipe import Recipe
+from savedmodel_bakery.exporter.recipe import Recipe
 
 SIDE = 3000
 ALLOWED = SIDE * SIDE

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter import publish
-from exporter.errors import PublishError
+from savedmodel_bakery.exporter import publish
+from savedmodel_bakery.exporter.errors import PublishError
 
 Outcome = Path | PublishError
 LARGEST = 2**63 - 1

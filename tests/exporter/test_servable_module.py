@@ -13,10 +13,10 @@ import tensorflow as tf
 from PIL import Image
 from session import Loaded, loaded
 
-from exporter.errors import LabelError
-from exporter.recipe import Recipe
-from exporter.servable import Servable
-from wire import schema
+from savedmodel_bakery.exporter.errors import LabelError
+from savedmodel_bakery.exporter.recipe import Recipe
+from savedmodel_bakery.exporter.servable_module import ServableModule
+from savedmodel_bakery.wire import schema
 
 Encode = Callable[..., bytes]
 RecipeOf = Callable[..., Recipe]
@@ -34,18 +34,18 @@ def network(activation: str | None = None) -> Any:
 
 
 @pytest.fixture(scope="module")
-def servable_of(recipe_of: RecipeOf) -> Callable[..., Servable]:
+def servable_of(recipe_of: RecipeOf) -> Callable[..., ServableModule]:
     """A servable of the network; keywords change its recipe."""
     model = network()
 
-    def servable_of(**changes: Any) -> Servable:
-        return Servable(model, recipe_of(**{"size": (SIDE, SIDE), "scale": "0..1", **changes}), NAMES)
+    def servable_of(**changes: Any) -> ServableModule:
+        return ServableModule(model, recipe_of(**{"size": (SIDE, SIDE), "scale": "0..1", **changes}), NAMES)
 
     return servable_of
 
 
 @pytest.fixture(scope="module")
-def saved(servable_of: Callable[..., Servable], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def saved(servable_of: Callable[..., ServableModule], tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("servable") / "saved"
     servable_of().save(path)
     return path
@@ -252,7 +252,7 @@ def test_an_empty_batch_gives_empty_outputs(ask: Loaded, name: str) -> None:
     }
 
 
-def scores_by_id(servable: Servable, colour: tuple[float, float, float]) -> list[float]:
+def scores_by_id(servable: ServableModule, colour: tuple[float, float, float]) -> list[float]:
     """Scores of one image of one colour, in the order of class ids."""
     found = servable.pixels(tf.constant(np.full((1, SIDE, SIDE, 3), colour, np.float32)))
     order = np.argsort(found["class_ids"].numpy()[0])
@@ -274,13 +274,13 @@ RECIPES: dict[str, tuple[dict[str, Any], list[float]]] = {
 
 @pytest.mark.parametrize(("changes", "expected"), RECIPES.values(), ids=RECIPES)
 def test_the_network_sees_what_the_recipe_says(
-    servable_of: Callable[..., Servable], changes: dict[str, Any], expected: list[float]
+    servable_of: Callable[..., ServableModule], changes: dict[str, Any], expected: list[float]
 ) -> None:
     assert expected == pytest.approx(scores_by_id(servable_of(**changes), (51, 102, 153)), abs=1e-6)
 
 
 @pytest.mark.parametrize("top_k", [1, 2, 3, 4])
-def test_top_k_is_no_more_than_there_are_classes(servable_of: Callable[..., Servable], top_k: int) -> None:
+def test_top_k_is_no_more_than_there_are_classes(servable_of: Callable[..., ServableModule], top_k: int) -> None:
     servable = servable_of(top_k=top_k)
     found = servable.pixels(tf.zeros([1, SIDE, SIDE, 3]))
     assert (1, min(top_k, 3)) == found["labels"].shape
@@ -289,7 +289,7 @@ def test_top_k_is_no_more_than_there_are_classes(servable_of: Callable[..., Serv
 def test_scores_are_float32_whatever_the_network_computes_in(recipe_of: RecipeOf) -> None:
     """Clients are promised float32; a network under mixed precision may end in float16."""
     model = network()
-    servable = Servable(lambda pixels: tf.cast(model(pixels), tf.float16), recipe_of(size=(SIDE, SIDE)), NAMES)
+    servable = ServableModule(lambda pixels: tf.cast(model(pixels), tf.float16), recipe_of(size=(SIDE, SIDE)), NAMES)
     found = servable.pixels(tf.fill([1, SIDE, SIDE, 3], 255.0))
     assert tf.float32 == found["scores"].dtype
     assert [1.0, 1.0, 1.0] == found["scores"].numpy()[0].tolist()
@@ -298,4 +298,4 @@ def test_scores_are_float32_whatever_the_network_computes_in(recipe_of: RecipeOf
 @pytest.mark.parametrize("names", [["a", "b"], ["a", "b", "c", "d"]], ids=["too few", "too many"])
 def test_names_that_do_not_fit_the_network_are_refused(recipe_of: RecipeOf, names: list[str]) -> None:
     with pytest.raises(LabelError, match=f"the network has 3 classes, but labels 'names.txt' hold {len(names)}"):
-        Servable(network(), recipe_of(size=(SIDE, SIDE)), names)
+        ServableModule(network(), recipe_of(size=(SIDE, SIDE)), names)

@@ -13,8 +13,8 @@ import pytest
 import requests
 from server_process import ServerProcess
 
-from serving.flags import FLAGS
-from wire.schema import METHODS
+from savedmodel_bakery.serving.options.flags import FLAGS
+from savedmodel_bakery.wire.schema import METHODS
 
 
 @pytest.fixture(scope="module")

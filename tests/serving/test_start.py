@@ -16,11 +16,11 @@ import pytest
 import requests
 from server_process import ServerProcess, free_port
 
-from serving import cli
+from savedmodel_bakery.serving import cli
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "serving", "--engine=embedded", *arguments]
+    command = [sys.executable, "-m", "savedmodel_bakery.serving", "--engine=embedded", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
 
 

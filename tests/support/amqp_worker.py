@@ -38,7 +38,7 @@ class WorkerProcess:
         self.log = log
         with log.open("w") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "serving", "amqp", "--url", url, *options],
+                [sys.executable, "-m", "savedmodel_bakery.serving", "amqp", "--url", url, *options],
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
@@ -79,7 +79,7 @@ class WorkerProcess:
 
 def command(url: str, *arguments: str) -> str:
     """What a subcommand of `python -m serving amqp` prints."""
-    full = [sys.executable, "-m", "serving", "amqp", *arguments, "--url", url]
+    full = [sys.executable, "-m", "savedmodel_bakery.serving", "amqp", *arguments, "--url", url]
     return subprocess.run(full, check=True, capture_output=True, text=True, timeout=60).stdout
 
 

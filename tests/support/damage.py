@@ -11,7 +11,7 @@ import sampled_jpeg
 from photos import labelled_photos
 from PIL import Image
 
-from exporter import resources
+from savedmodel_bakery.exporter import resources
 
 
 def corpus() -> list[bytes]:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from exporter.image import isolation
-from exporter.recipe import Recipe
+from savedmodel_bakery.exporter.image import per_image as isolation
+from savedmodel_bakery.exporter.recipe import Recipe
 
 
 def peak_bytes() -> int:

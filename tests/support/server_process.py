@@ -38,7 +38,7 @@ class ServerProcess:
         ports = (f"--port={self.port}", f"--rest_api_port={self.rest_api_port}", "--bind_address=127.0.0.1")
         with log.open("w") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "serving", "--engine=embedded", *ports, *flags],
+                [sys.executable, "-m", "savedmodel_bakery.serving", "--engine=embedded", *ports, *flags],
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )

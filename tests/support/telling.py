@@ -7,8 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from exporter.recipe import Recipe
-from exporter.servable import Servable
+from savedmodel_bakery.exporter.recipe import Recipe
+from savedmodel_bakery.exporter.servable_module import ServableModule
 
 SIDE = 8
 CLASSES = ["red", "green", "blue", "together"]
@@ -41,5 +41,5 @@ def save(path: Path, *, weight: float = 1.0, **batching: Any) -> Path:
         outputs="probabilities",
         **batching,
     )
-    Servable(Network(weight), recipe, CLASSES).save(path)
+    ServableModule(Network(weight), recipe, CLASSES).save(path)
     return path

@@ -32,10 +32,10 @@ from amqp_worker import (
 from rabbitmq import RabbitMQ
 from server_process import ServerProcess, free_port
 
-from client import Client, ConnectionFailed, DeadlineExceeded, Refused
-from wire import amqp, schema
-from wire.status import Code
-from wire.tensors import encode_tensor
+from savedmodel_bakery.client import Client, ConnectionFailedError, DeadlineExceededError, RequestRefusedError
+from savedmodel_bakery.wire import amqp, schema
+from savedmodel_bakery.wire.status import Code
+from savedmodel_bakery.wire.tensors import encode_tensor
 
 MODEL = "half_plus_two"
 Connect = Callable[..., Client]
@@ -120,7 +120,9 @@ def test_a_worker_with_a_model_of_its_own_answers(
         assert [[("half", 3.5)]] == asking.classify_examples([{"x": 3.0}])
         large = np.arange(10_000_000, dtype=np.float32)
         assert np.array_equal(large / 2 + 2, asking.predict({"x": large}).arrays["y"])
-        with pytest.raises(Refused, match=r"^RESOURCE_EXHAUSTED: .*; a message of RabbitMQ holds 134217728 at most$"):
+        with pytest.raises(
+            RequestRefusedError, match=r"^RESOURCE_EXHAUSTED: .*; a message of RabbitMQ holds 134217728 at most$"
+        ):
             asking.predict({"x": np.zeros(1 << 25, np.float32)})
         with ThreadPoolExecutor(8) as pool:
             rows = list(pool.map(lambda x: connect().predict({"x": [x]}).arrays["y"].tolist(), range(24)))
@@ -290,7 +292,7 @@ def test_purge_tells_every_waiting_caller(broker: RabbitMQ, start: StartWorker, 
     start().stop()
 
     def ask(_: int) -> str:
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(RequestRefusedError) as caught:
             connect().status()
         return str(caught.value)
 
@@ -305,7 +307,7 @@ def test_purge_tells_every_waiting_caller(broker: RabbitMQ, start: StartWorker, 
 def test_a_purge_ends_a_job_over_many_photos(broker: RabbitMQ, start: StartWorker, tmp_path: Path) -> None:
     start().stop()
     job = ("classify", str(tmp_path), "--out", str(tmp_path / "rows.jsonl"))
-    asked = [sys.executable, "-m", "client", "--format", "AMQP", "-t", broker.url(), *job]
+    asked = [sys.executable, "-m", "savedmodel_bakery.client", "--format", "AMQP", "-t", broker.url(), *job]
     with subprocess.Popen(asked, stderr=subprocess.PIPE, text=True) as asking:
         wait_for_status(broker.url(), ready=1)
         assert "1 purged\n" == command(broker.url(), "purge")
@@ -327,7 +329,7 @@ def test_what_was_submitted_is_answered_some_time_and_outlives_the_broker(
     start()
     found = dict(connect().results("results", idle_s=3))
     assert [[2.0], [3.0], [4.0]] == [found[one].arrays["y"].tolist() for one in sent[:3]]
-    assert isinstance(found[sent[3]], Refused)
+    assert isinstance(found[sent[3]], RequestRefusedError)
     assert [] == list(connect().results("results", idle_s=0.1))
 
 
@@ -338,7 +340,7 @@ def test_workers_and_clients_come_back_when_the_broker_does(
     asking = connect()
     assert [2.0] == asking.predict({"x": [0]}).arrays["y"].tolist()
     broker.stop()
-    with pytest.raises(ConnectionFailed):
+    with pytest.raises(ConnectionFailedError):
         asking.predict({"x": [0]})
     worker.wait_for_log("trying again in")
     broker.start()
@@ -355,7 +357,7 @@ def test_results_that_are_cut_off_are_no_end(broker: RabbitMQ, start: StartWorke
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(next, arriving, None)
         broker.stop()
-        with pytest.raises(ConnectionFailed, match=r"^the connection to the broker 127\.0\.0\.1:\d+ was lost"):
+        with pytest.raises(ConnectionFailedError, match=r"^the connection to the broker 127\.0\.0\.1:\d+ was lost"):
             waiting.result(30)
     broker.start()
 
@@ -377,7 +379,7 @@ def test_a_broker_that_is_short_of_memory_holds_up_no_caller_beyond_his_time(
             lambda: asking.submit(inputs, result_queue="results"),
             lambda: list(asking.results("results", idle_s=0.1)),
         ):
-            with pytest.raises(DeadlineExceeded, match="within 3 s"):
+            with pytest.raises(DeadlineExceededError, match="within 3 s"):
                 ask()
         connect(timeout_s=3.0).close()
     finally:
@@ -396,7 +398,7 @@ def test_a_queue_that_was_deleted_is_made_again(broker: RabbitMQ, start: StartWo
 def test_what_expires(broker: RabbitMQ, start: StartWorker, connect: Connect) -> None:
     """A question whose caller waits no longer, and an answer that nobody fetches."""
     start().stop()
-    with pytest.raises(DeadlineExceeded, match="within 1 s"):
+    with pytest.raises(DeadlineExceededError, match="within 1 s"):
         connect(timeout_s=1.0).status()
     wait_for_status(broker.url(), ready=0, dead=1)
     assert {"expired": 1} == status(broker.url(), "--reasons")["reasons"]
@@ -432,10 +434,10 @@ def test_users_need_few_permissions_and_their_passwords_are_shown_nowhere(
         broker.url("nobody", secret),
         broker.url("caller", secret) + "nowhere",
     ):
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(RequestRefusedError) as caught:
             connect(wrong).status()
         ended = subprocess.run(
-            [sys.executable, "-m", "serving", "amqp", "status", "--url", wrong],
+            [sys.executable, "-m", "savedmodel_bakery.serving", "amqp", "status", "--url", wrong],
             capture_output=True,
             text=True,
             check=False,
@@ -444,7 +446,7 @@ def test_users_need_few_permissions_and_their_passwords_are_shown_nowhere(
         shown += str(caught.value) + repr(caught.value) + ended.stdout + ended.stderr
     broker.add_user("reader", secret, "^$", "^$", ".*")
     asking = connect(broker.url("reader", secret))
-    with pytest.raises(Refused, match=r"^PERMISSION_DENIED"):
+    with pytest.raises(RequestRefusedError, match=r"^PERMISSION_DENIED"):
         asking.status()
     while "reader" in broker.control("list_connections", "user"):  # what was opened in vain is closed
         time.sleep(0.2)
@@ -474,7 +476,10 @@ def test_tls_with_certificates_of_both_sides(server: ServerProcess, tmp_path: Pa
             with Client(url, transport="amqp", model=MODEL) as asking:
                 assert [2.5] == asking.predict({"x": [1]}).arrays["y"].tolist()
             for wrong, why in ((plain, "no certificate that can be trusted"), (trusted, "127.0.0.1")):
-                with Client(wrong, transport="amqp", model=MODEL) as asking, pytest.raises(ConnectionFailed, match=why):
+                with (
+                    Client(wrong, transport="amqp", model=MODEL) as asking,
+                    pytest.raises(ConnectionFailedError, match=why),
+                ):
                     asking.predict({"x": [1]})
 
 
@@ -484,7 +489,7 @@ def test_the_command_line_asks_and_fetches(broker: RabbitMQ, start: StartWorker,
 
     def run(*arguments: str) -> str:
         options = ("--format", "AMQP", "-t", broker.url(), "-m", MODEL)
-        full = [sys.executable, "-m", "client", *options, *arguments]
+        full = [sys.executable, "-m", "savedmodel_bakery.client", *options, *arguments]
         return subprocess.run(full, check=True, capture_output=True, text=True, timeout=60).stdout
 
     assert '{"y": [2.5, 3.0]}\n' == run("predict", "--input", f"x={tmp_path}/x.json")

@@ -13,7 +13,7 @@ import pytest
 from amqp_worker import WorkerProcess, status
 from rabbitmq import RabbitMQ
 
-from client import Client
+from savedmodel_bakery.client import Client
 
 REQUESTS, CALLERS, KILLS = 10_000, 16, 10
 

@@ -66,7 +66,16 @@ def local_rows(base_path: Path, inputs: Path) -> pa.Table:
     out = inputs.parent / "local.parquet"
     flags = ("--model_name=sizing", f"--model_base_path={base_path}")
     with ServerProcess(*flags, log=inputs.parent / "log") as server:
-        command = [sys.executable, "-m", "client", "classify", "-m", "sizing", "--port", str(server.port)]
+        command = [
+            sys.executable,
+            "-m",
+            "savedmodel_bakery.client",
+            "classify",
+            "-m",
+            "sizing",
+            "--port",
+            str(server.port),
+        ]
         assert 4 == subprocess.run([*command, str(inputs), "--out", str(out)], check=False).returncode
     return by_image(pq.read_table(out))
 
@@ -77,7 +86,15 @@ def by_image(table: pa.Table) -> pa.Table:
 
 
 def begin(base_path: Path, inputs: Path, out: Path, log: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "serving", "batch", str(inputs), "--model_name=sizing", "--actors=2"]
+    command = [
+        sys.executable,
+        "-m",
+        "savedmodel_bakery.serving",
+        "batch",
+        str(inputs),
+        "--model_name=sizing",
+        "--actors=2",
+    ]
     with log.open("wb") as output:
         return subprocess.Popen([*command, f"--model_base_path={base_path}", "--out", str(out)], stderr=output)
 
@@ -172,7 +189,7 @@ def test_relative_inputs_are_found_on_a_cluster_that_was_started_elsewhere(base_
         assert cluster.stdout is not None
         assert any(b"Ray runtime started" in line for line in cluster.stdout)
         flags = ("--model_name=sizing", f"--model_base_path={base_path}", f"--ray-address=127.0.0.1:{port}")
-        command = [sys.executable, "-m", "serving", "batch", "in", *flags, "--out=rows"]
+        command = [sys.executable, "-m", "savedmodel_bakery.serving", "batch", "in", *flags, "--out=rows"]
         subprocess.run(command, cwd=tmp_path, env=environment, check=True)
     finally:
         cluster.terminate()

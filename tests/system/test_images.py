@@ -15,7 +15,7 @@ import requests
 from images import Images
 from server_process import ServerProcess, free_port
 
-from client import Client
+from savedmodel_bakery.client import Client
 
 # Of the machine only its loopback address is used.
 LOOPBACK = "--bind_address=127.0.0.1"

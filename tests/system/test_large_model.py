@@ -14,7 +14,7 @@ import pytest
 import requests
 from server_process import ServerProcess
 
-from client import Client
+from savedmodel_bakery.client import Client
 
 # A network whose answer hangs on one row of a table of 2.5 GB: which one, the image's mean level says.
 NETWORK = """

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from google.protobuf.message import DecodeError
 
-from wire import dtypes, large, schema, tensors
-from wire.status import StatusError
+from savedmodel_bakery.wire import attachments as large
+from savedmodel_bakery.wire import dtypes, schema, tensors
+from savedmodel_bakery.wire.status import StatusError
 
 SIZE = 1 << 20
 ARRAYS = {

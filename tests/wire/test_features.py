@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from wire import examples_json
-from wire.examples import encode_example
-from wire.features import Example
-from wire.status import Code, StatusError
+from savedmodel_bakery.wire.examples import encode_example
+from savedmodel_bakery.wire.features import Example
+from savedmodel_bakery.wire.json import client_examples as examples_json
+from savedmodel_bakery.wire.status import Code, StatusError
 
 TABLE: list[Any] = [
     pytest.param({"x": 7}, {"int64_list": [7]}, [7], id="int"),

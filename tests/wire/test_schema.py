@@ -8,7 +8,7 @@ from pathlib import Path
 
 from google.protobuf import descriptor_pb2
 
-from wire import schema
+from savedmodel_bakery.wire import schema
 
 
 def test_the_committed_definitions_are_what_the_script_makes(clone: Path, tmp_path: Path) -> None:

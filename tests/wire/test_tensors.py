@@ -8,8 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from wire import dtypes, schema, tensors
-from wire.status import StatusError
+from savedmodel_bakery.wire import dtypes, schema, tensors
+from savedmodel_bakery.wire.status import StatusError
 
 
 def proto(dtype: str, shape: list[int], **values: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wire.trees import flatten, restore
+from savedmodel_bakery.wire.trees import flatten, restore
 
 A, B = np.array(1), np.array(2)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pybase64
 
-from wire.features import Example, Feature, ScoredClass, feature_values
-from wire.status import invalid_argument
+from savedmodel_bakery.wire.features import Example, Feature, ScoredClass, feature_values
+from savedmodel_bakery.wire.status import invalid_argument
 
 
 def encode_request(examples: Sequence[Example], signature: str) -> bytes:

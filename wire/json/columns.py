@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pybase64
 
-from wire import dtypes
-from wire.status import Code, StatusError, invalid_argument
+from savedmodel_bakery.wire import dtypes
+from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
 _READABLE = (
     "bool",

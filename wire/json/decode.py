@@ -17,9 +17,9 @@ from itertools import chain
 import numpy as np
 import pybase64
 
-from wire.dtypes import STRING, DType
-from wire.json_text import JsonValue, members_of, show_value, type_name
-from wire.status import Code, StatusError, invalid_argument
+from savedmodel_bakery.wire.dtypes import STRING, DType
+from savedmodel_bakery.wire.json.text import JsonValue, members_of, show_value, type_name
+from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
 MAX_DIMENSIONS = 254
 

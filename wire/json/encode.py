@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pybase64
 
-from wire.dtypes import STRING, DType
-from wire.json_text import quote
-from wire.status import invalid_argument
+from savedmodel_bakery.wire.dtypes import STRING, DType
+from savedmodel_bakery.wire.json.text import quote
+from savedmodel_bakery.wire.status import invalid_argument
 
 _FLOATS: dict[str, np.dtype[Any]] = {"float": np.dtype(np.float32), "double": np.dtype(np.float64)}
 _LONG_FORMAT = {"float": "%.9g", "double": "%.17g"}

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from enum import Enum, auto
 from typing import TypeAlias
 
-from wire.status import StatusError, invalid_argument
+from savedmodel_bakery.wire.status import StatusError, invalid_argument
 
 JsonValue: TypeAlias = "dict[str, JsonValue] | list[JsonValue] | str | int | float | bool | None"
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from wire import schema
-from wire.array_to_json import float_texts, line, quote_bytes
-from wire.json_text import JsonValue, members_of, type_name
-from wire.json_to_array import decode_base64, is_base64
-from wire.predict_json import document_error, parse_document
-from wire.status import invalid_argument
-from wire.tensors import varint
+from savedmodel_bakery.wire import schema
+from savedmodel_bakery.wire.json.decode import decode_base64, is_base64
+from savedmodel_bakery.wire.json.encode import float_texts, line, quote_bytes
+from savedmodel_bakery.wire.json.predict import document_error, parse_document
+from savedmodel_bakery.wire.json.text import JsonValue, members_of, type_name
+from savedmodel_bakery.wire.status import invalid_argument
+from savedmodel_bakery.wire.tensors import varint
 
 
 def parse_examples_body(body: bytes, method: str) -> tuple[str, list[bytes]]:

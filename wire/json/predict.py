@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from wire.array_to_json import element_texts, line, nest, quote_bytes
-from wire.dtypes import DType
-from wire.json_text import JsonValue, members_of, parse_json, show_value
-from wire.json_to_array import decode_array, decode_regular, is_base64, pack, walk
-from wire.status import StatusError, invalid_argument
+from savedmodel_bakery.wire.dtypes import DType
+from savedmodel_bakery.wire.json.decode import decode_array, decode_regular, is_base64, pack, walk
+from savedmodel_bakery.wire.json.encode import element_texts, line, nest, quote_bytes
+from savedmodel_bakery.wire.json.text import JsonValue, members_of, parse_json, show_value
+from savedmodel_bakery.wire.status import StatusError, invalid_argument
 
 BYTES_SUFFIX = "_bytes"
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from google.protobuf import json_format
 
-from wire import schema
-from wire.json_text import quote
+from savedmodel_bakery.wire import schema
+from savedmodel_bakery.wire.json.text import quote
 
 
 def encode_error(message: str) -> bytes:

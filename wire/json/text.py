@@ -10,11 +10,11 @@ import math
 import re
 from collections.abc import Iterator
 
-from wire.json_exact import MAX_FINITE, Members, has_large_exponent, parse_exact
-from wire.json_exact import JsonValue as JsonValue
-from wire.json_exact import members_of as members_of
-from wire.json_grisu import grisu_digits
-from wire.status import invalid_argument
+from savedmodel_bakery.wire.json.exact import MAX_FINITE, Members, has_large_exponent, parse_exact
+from savedmodel_bakery.wire.json.exact import JsonValue as JsonValue
+from savedmodel_bakery.wire.json.exact import members_of as members_of
+from savedmodel_bakery.wire.json.grisu import grisu_digits
+from savedmodel_bakery.wire.status import invalid_argument
 
 SHOWN_BYTES = 256
 

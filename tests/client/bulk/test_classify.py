@@ -24,14 +24,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from client import Client
-from client.answers import Prediction
-from client.bulk import photos as bulk_photos
-from client.bulk.asking import classify_photos
-from client.bulk.job import Job
-from client.bulk.photos import Photo, unreadable
-from client.cli import main
-from wire.status import Code, StatusError
+from savedmodel_bakery.client import Client
+from savedmodel_bakery.client.bulk import photos as bulk_photos
+from savedmodel_bakery.client.bulk.classify import classify_photos
+from savedmodel_bakery.client.bulk.job import Job
+from savedmodel_bakery.client.bulk.photos import Photo, unreadable
+from savedmodel_bakery.client.commands.cli import main
+from savedmodel_bakery.client.results import Prediction
+from savedmodel_bakery.wire.status import Code, StatusError
 
 Run = Callable[..., tuple[int, str]]
 CUT_OFF = "the archive cannot be read to its end"

@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from client.array_files import read_input, to_json, write_outputs
+from savedmodel_bakery.client.commands.array_files import read_input, to_json, write_outputs
 
 ARRAYS = {
     "x": np.float64([[1.5, 2]]),

@@ -45,7 +45,7 @@ def bench(server: ServerProcess, tmp_path: Path) -> Run:
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         ports = ("--port", str(server.port), "--rest_api_port", str(server.rest_api_port))
-        command = [sys.executable, "-m", "client", "bench", *ports, *arguments]
+        command = [sys.executable, "-m", "savedmodel_bakery.client", "bench", *ports, *arguments]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
 
     return run
@@ -112,7 +112,8 @@ def test_what_cannot_be_measured_is_one_line(bench: Run, arguments: list[str], c
 
 def test_without_matplotlib_a_plot_is_refused_with_the_extras_name(tmp_path: Path) -> None:
     (tmp_path / "horse.jpg").write_bytes(b"horse")
-    hidden = "import sys; sys.modules['matplotlib'] = None; from client.cli import main; main(sys.argv[1:])"
+    hidden = "import sys; sys.modules['matplotlib'] = None; "
+    hidden += "from savedmodel_bakery.client.commands.cli import main; main(sys.argv[1:])"
     command = [sys.executable, "-c", hidden, "bench", "-i", "horse.jpg", "--plot", "p.svg"]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert 2 == ended.returncode

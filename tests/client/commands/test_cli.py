@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from client.cli import main
+from savedmodel_bakery.client.commands.cli import main
 
 
 @dataclass(frozen=True)
@@ -288,7 +288,7 @@ def test_a_path_that_is_not_utf_8_is_shown_with_a_replacement(run: Run, whom: li
 
 
 def test_a_closed_stdout_is_no_traceback(peer: Any, photos: SimpleNamespace) -> None:
-    command = [sys.executable, "-m", "client", "--port", str(peer.grpc_port)]
+    command = [sys.executable, "-m", "savedmodel_bakery.client", "--port", str(peer.grpc_port)]
     with subprocess.Popen(
         [*command, "-i", str(photos.horse), "-i", str(photos.cat)],
         stdout=subprocess.PIPE,

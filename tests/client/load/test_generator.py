@@ -10,8 +10,8 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from client.load import report
-from client.load.generator import NOT_SENT, Call, CallFailed, Load, Plan, generate
+from savedmodel_bakery.client.load import report
+from savedmodel_bakery.client.load.generator import NOT_SENT, Call, CallFailedError, Load, Plan, generate
 
 
 class Callee:
@@ -37,7 +37,7 @@ class Callee:
             self.threads.add(threading.get_ident())
             time.sleep(self.takes_s)
             if number in self.fails:
-                raise CallFailed("broken", f"call {number}")
+                raise CallFailedError("broken", f"call {number}")
 
         yield call
         self.closed += 1

@@ -9,14 +9,16 @@ import sys
 import aio_pika
 import pytest
 
-from client import Client, ConnectionFailed
+from savedmodel_bakery.client import Client, ConnectionFailedError
 
 HIDDEN = "import sys; sys.modules['aio_pika'] = None; "
 COMMAND = "sys.argv[1:] = ['--format', 'AMQP', 'status']; from client.cli import main; main()"
 
 
 def test_without_the_extra_its_name_is_told() -> None:
-    library = "from client import Client\ntry: Client(transport='amqp')\nexcept ValueError as error: print(error)"
+    library = (
+        "from savedmodel_bakery import Client\ntry: Client(transport='amqp')\nexcept ValueError as error: print(error)"
+    )
     wanted = "transport \"amqp\" needs aio_pika, which is not installed; try: pip install 'savedmodel-bakery[amqp]'\n"
     found = subprocess.run([sys.executable, "-c", HIDDEN + library], check=True, capture_output=True, text=True)
     assert wanted == found.stdout
@@ -26,17 +28,17 @@ def test_without_the_extra_its_name_is_told() -> None:
 
 def test_no_broker_is_no_connection_and_its_password_is_not_shown(closed_port: int) -> None:
     url = f"amqp://caller:correct-horse@127.0.0.1:{closed_port}/"
-    with Client(url, transport="amqp") as asking, pytest.raises(ConnectionFailed) as caught:
+    with Client(url, transport="amqp") as asking, pytest.raises(ConnectionFailedError) as caught:
         asking.status()
     assert f"cannot connect to 127.0.0.1:{closed_port} over AMQP; is a broker running there?" == str(caught.value)
-    command = [sys.executable, "-m", "client", "--format", "AMQP", "-t", url, "status"]
+    command = [sys.executable, "-m", "savedmodel_bakery.client", "--format", "AMQP", "-t", url, "status"]
     found = subprocess.run(command, check=False, capture_output=True, text=True)
     assert (3, "", f"{caught.value}\n") == (found.returncode, found.stdout, found.stderr)
 
 
 def test_what_was_connected_in_vain_is_closed_in_the_thread_that_connects(closed_port: int) -> None:
     with Client(f"127.0.0.1:{closed_port}", transport="amqp") as asking:
-        with pytest.raises(ConnectionFailed) as caught:
+        with pytest.raises(ConnectionFailedError) as caught:
             asking.status()
         held = [each for each in gc.get_objects() if isinstance(each, aio_pika.Connection)]  # by its traceback
     assert caught.tb is not None

@@ -10,9 +10,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from client.grpc_messages import decode_answer
-from client.questions import ModelSpec, Predict
-from wire import large, schema
+from savedmodel_bakery.client.calls import ModelSpec, Predict
+from savedmodel_bakery.client.transports.grpc_codec import decode_answer
+from savedmodel_bakery.wire import attachments as large
+from savedmodel_bakery.wire import schema
 
 BYTES = 36 << 20  # from 32 MB on values are written where they will be aligned
 DTYPES = {"float": np.float32, "bfloat16": ml_dtypes.bfloat16, "bool": np.bool_, "complex128": np.complex128}

@@ -13,9 +13,16 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from client import Client, ClientError, ConnectionFailed, DeadlineExceeded, InvalidAnswer, Refused
-from client.transport import Endpoint
-from wire.status import Code
+from savedmodel_bakery.client import (
+    Client,
+    ClientError,
+    ConnectionFailedError,
+    DeadlineExceededError,
+    InvalidResponseError,
+    RequestRefusedError,
+)
+from savedmodel_bakery.client.transports.transport import Endpoint
+from savedmodel_bakery.wire.status import Code
 
 Connect = Callable[..., Client]
 
@@ -31,9 +38,9 @@ def test_every_code_over_grpc_is_the_servers(peer: Any, code: Code) -> None:
     ):
         asking.predict(X)
     if code is Code.DEADLINE_EXCEEDED:
-        assert (DeadlineExceeded, "refused: DEADLINE_EXCEEDED") == (caught.type, str(caught.value))
+        assert (DeadlineExceededError, "refused: DEADLINE_EXCEEDED") == (caught.type, str(caught.value))
     else:
-        assert (Refused, code, f"refused: {code.name}") == (
+        assert (RequestRefusedError, code, f"refused: {code.name}") == (
             caught.type,
             caught.value.code,
             caught.value.message,
@@ -58,10 +65,10 @@ def test_every_code_over_rest_is_told_by_the_http_status(peer: Any, code: Code) 
     ):
         asking.predict(X)
     if code is Code.DEADLINE_EXCEEDED:
-        assert (DeadlineExceeded, "refused: DEADLINE_EXCEEDED") == (caught.type, str(caught.value))
+        assert (DeadlineExceededError, "refused: DEADLINE_EXCEEDED") == (caught.type, str(caught.value))
     else:
         expected = FOLDED.get(code, code)
-        assert (Refused, expected, f"refused: {code.name}") == (
+        assert (RequestRefusedError, expected, f"refused: {code.name}") == (
             caught.type,
             caught.value.code,
             caught.value.message,
@@ -93,7 +100,7 @@ def test_metadata_are_fetched_anew_when_another_version_answers(
     asking.predict(X)
     doubled = canned.Model({"serving_default": canned.signature_of({"z": "DT_FLOAT"}, {"y": "DT_FLOAT"})}, None)
     monkeypatch.setitem(canned.MODELS, "half_plus_two", doubled)
-    with pytest.raises(Refused, match=r'input "z" is missing; .* takes z: float32'):
+    with pytest.raises(RequestRefusedError, match=r'input "z" is missing; .* takes z: float32'):
         asking.predict({"x": np.float32([1]), "q": 1})
 
 
@@ -101,7 +108,7 @@ def test_a_misfit_asks_for_the_metadata_once_more_and_no_more(connect: Connect, 
     asking = connect("half_plus_two")
     asking.predict(X)
     before = peer.requests
-    with pytest.raises(Refused, match="takes x: float32"):
+    with pytest.raises(RequestRefusedError, match="takes x: float32"):
         asking.predict({"x": "one"})
     assert 1 == peer.requests - before
 
@@ -113,21 +120,21 @@ def test_rest_refuses_what_json_does_not_carry_before_it_is_sent(
     monkeypatch.setitem(canned.MODELS, "half", half)
     with (
         Client(transport="rest", rest_api_port=peer.rest_port, model="half") as asking,
-        pytest.raises(Refused, match=r'^UNIMPLEMENTED: input "x" is bfloat16') as caught,
+        pytest.raises(RequestRefusedError, match=r'^UNIMPLEMENTED: input "x" is bfloat16') as caught,
     ):
         asking.predict({"x": np.zeros(1, ml_dtypes.bfloat16)})
     assert caught.value.__cause__ is not None
 
 
 def test_an_array_that_is_no_tensor_is_refused(connect: Connect) -> None:
-    with pytest.raises(Refused, match=r"^INVALID_ARGUMENT: an array of datetime64\[D\] cannot be sent"):
+    with pytest.raises(RequestRefusedError, match=r"^INVALID_ARGUMENT: an array of datetime64\[D\] cannot be sent"):
         connect().predict({"x": np.array(["2026-01-01"], "datetime64[D]")})
 
 
 def test_grpc_connects_again_soon_after_the_server_came_up(peer: Any, closed_port: int) -> None:
     """By default gRPC would fail calls for a second and more without a look at the server."""
     with Client(port=closed_port, model="half_plus_two") as asking:
-        with pytest.raises(ConnectionFailed):
+        with pytest.raises(ConnectionFailedError):
             asking.status()
         with peer.serve_grpc(closed_port):
             time.sleep(0.3)
@@ -171,36 +178,36 @@ def answering() -> Iterator[Callable[[str], int]]:
     [
         pytest.param(
             "HTTP/1.1 404 Not Found\r\nContent-Type: text/html\r\nContent-Length: 4\r\n\r\n<h1>",
-            InvalidAnswer,
+            InvalidResponseError,
             '/v1/models/m answered HTTP 404 with text/html; a model server answers {"error": …}',
             id="page",
         ),
         pytest.param(
             "HTTP/1.1 302 Found\r\nLocation: /login\r\nContent-Length: 0\r\n\r\n",
-            InvalidAnswer,
+            InvalidResponseError,
             '/v1/models/m answered HTTP 302 with no content type; a model server answers {"error": …}',
             id="redirect",
         ),
         pytest.param(
             f"HTTP/1.1 418 Teapot\r\n{JSON}Content-Length: 14\r\n\r\n" + '{"error": "t"}',
-            Refused,
+            RequestRefusedError,
             "UNKNOWN: t",
             id="status of no code",
         ),
         pytest.param(
             f"HTTP/1.1 200 OK\r\n{JSON}Content-Length: 2\r\n\r\n[]",
-            InvalidAnswer,
+            InvalidResponseError,
             "/v1/models/m answered 2 bytes that are no JSON object",
             id="no object",
         ),
         pytest.param(
             f"HTTP/1.1 200 OK\r\n{JSON}Content-Length: 2\r\n\r\n" + "{}",
-            InvalidAnswer,
+            InvalidResponseError,
             "the status is not one of the API: KeyError('model_version_status')",
             id="other object",
         ),
-        pytest.param("", ConnectionFailed, "over REST; is a model server running there?", id="hangs up"),
-        pytest.param("SSH-2.0\r\n", ConnectionFailed, "is a model server running there?", id="no HTTP"),
+        pytest.param("", ConnectionFailedError, "over REST; is a model server running there?", id="hangs up"),
+        pytest.param("SSH-2.0\r\n", ConnectionFailedError, "is a model server running there?", id="no HTTP"),
     ],
 )
 def test_rest_answers_that_are_not_the_apis(
@@ -231,7 +238,7 @@ def test_rest_body_that_stops_coming_is_deadline_exceeded() -> None:
         thread.start()
         with (
             Client(transport="rest", rest_api_port=port, timeout_s=0.2) as asking,
-            pytest.raises(DeadlineExceeded, match=r"over REST within 0\.2 s$"),
+            pytest.raises(DeadlineExceededError, match=r"over REST within 0\.2 s$"),
         ):
             asking.status()
         done.set()
@@ -240,7 +247,7 @@ def test_rest_body_that_stops_coming_is_deadline_exceeded() -> None:
 
 def test_grpc_asked_of_an_http_server_is_no_connection(answering: Callable[[str], int]) -> None:
     port = answering("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
-    with Client(port=port) as asking, pytest.raises(ConnectionFailed, match="over gRPC; is a model server"):
+    with Client(port=port) as asking, pytest.raises(ConnectionFailedError, match="over gRPC; is a model server"):
         asking.status()
 
 
@@ -249,7 +256,7 @@ def test_grpc_asked_of_a_mute_listener_is_no_connection() -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as listener,
         Client(port=listener.getsockname()[1], timeout_s=0.3) as asking,
-        pytest.raises(ConnectionFailed),
+        pytest.raises(ConnectionFailedError),
     ):
         asking.status()
 

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from exporter.errors import BakeError, RecipeError, SourceError, VerificationError
-from exporter.function.bake import bake_function
-from exporter.function.inputs import parse_input, read_example
+from savedmodel_bakery.exporter.errors import BakeError, RecipeError, SourceError, VerificationError
+from savedmodel_bakery.exporter.function.bake import bake_function
+from savedmodel_bakery.exporter.function.inputs import parse_input, read_example
 
 FUNCTIONS = """
 import tensorflow as tf
@@ -78,7 +78,16 @@ def bake(folder: Path, name: str, *inputs: str, **options: Any) -> Path:
 
 def test_a_function_of_trees_is_baked_with_their_names(workshop: Path) -> None:
     inputs = ("--input", "a/0/b:float32[?]", "--input", "a/1/b:float32[...]", "--input", "k:int64[]")
-    command = [sys.executable, "-m", "exporter", "function", "sample_functions:nested", *inputs, "--out", "out"]
+    command = [
+        sys.executable,
+        "-m",
+        "savedmodel_bakery.exporter",
+        "function",
+        "sample_functions:nested",
+        *inputs,
+        "--out",
+        "out",
+    ]
     ran = subprocess.run(command, cwd=workshop, capture_output=True, text=True, timeout=120, check=True)
     version = workshop / "out" / "nested" / "1"
     assert "out/nested/1\n" == ran.stdout

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from exporter.image import spelling
+from savedmodel_bakery.exporter.image import encodings as spelling
 
 Spell = Callable[[bytes], bytes]
 

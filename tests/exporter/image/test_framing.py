@@ -14,8 +14,8 @@ import sampled_jpeg
 import tensorflow as tf
 from PIL import Image
 
-from exporter.image import framing, header, pixels
-from exporter.recipe import Recipe
+from savedmodel_bakery.exporter.image import framing, header, pixels
+from savedmodel_bakery.exporter.recipe import Recipe
 
 Read = Callable[..., Any]
 Encode = Callable[..., bytes]

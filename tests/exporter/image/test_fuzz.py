@@ -21,8 +21,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from session import Loaded, loaded
 
-from exporter.recipe import Recipe
-from exporter.servable import Servable
+from savedmodel_bakery.exporter.recipe import Recipe
+from savedmodel_bakery.exporter.servable_module import ServableModule
 
 INPUTS = int(os.environ.get("BAKERY_FUZZ_INPUTS", "200"))
 SEED = int(os.environ.get("BAKERY_FUZZ_SEED", "1"))
@@ -50,7 +50,7 @@ def ask(
     decode, crop = request.param
     chosen = recipe_of(size=(SIDE, SIDE), crop=crop, decode=decode, max_pixels=2_000_000)
     path = tmp_path_factory.mktemp("fuzz") / decode
-    Servable(lambda pixels: tf.reduce_mean(pixels, [1, 2]), chosen, NAMES).save(path)
+    ServableModule(lambda pixels: tf.reduce_mean(pixels, [1, 2]), chosen, NAMES).save(path)
     with loaded(path) as ask:
         yield ask
 

@@ -15,8 +15,9 @@ import pytest
 import tensorflow as tf
 from PIL import Image, ImageOps
 
-from exporter import recipe, resources
-from exporter.image import header, isolation, pixels
+from savedmodel_bakery.exporter import recipe, resources
+from savedmodel_bakery.exporter.image import header, pixels
+from savedmodel_bakery.exporter.image import per_image as isolation
 
 RECIPE = {
     "model": "m",

@@ -13,9 +13,9 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from exporter import resources
-from exporter.image import header, pixels
-from exporter.recipe import Recipe
+from savedmodel_bakery.exporter import resources
+from savedmodel_bakery.exporter.image import header, pixels
+from savedmodel_bakery.exporter.recipe import Recipe
 
 Read = Callable[..., Any]
 Encode = Callable[..., bytes]

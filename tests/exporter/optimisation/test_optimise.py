@@ -13,9 +13,9 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
-from exporter.optimisation import optimise
-from exporter.recipe import OPTIMISATIONS
-from exporter.sources import SourceOptions, read_network
+from savedmodel_bakery.exporter.optimisation import optimise
+from savedmodel_bakery.exporter.recipe import OPTIMISATIONS
+from savedmodel_bakery.exporter.sources import SourceOptions, read_network
 
 tf1 = tf.compat.v1
 SIDE = 6

@@ -10,9 +10,9 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
-from exporter.errors import SourceError
-from exporter.optimisation import optimise
-from exporter.recipe import OPTIMISATIONS
+from savedmodel_bakery.exporter.errors import SourceError
+from savedmodel_bakery.exporter.optimisation import optimise
+from savedmodel_bakery.exporter.recipe import OPTIMISATIONS
 
 SIDE = 8
 SPEC = tf.TensorSpec([None, SIDE, SIDE, 3], tf.float32, name="normalised")

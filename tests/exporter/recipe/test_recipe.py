@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from exporter import recipe
-from exporter.errors import RecipeError
-from exporter.recipe import Recipe
+from savedmodel_bakery.exporter import recipe
+from savedmodel_bakery.exporter.errors import RecipeError
+from savedmodel_bakery.exporter.recipe import Recipe
 
 KNOWN = {
     "labels": "imagenet",

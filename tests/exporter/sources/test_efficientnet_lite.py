@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from exporter.errors import SourceError
-from exporter.sources import efficientnet_lite
-from exporter.sources.torch_checkpoint import read_checkpoint
+from savedmodel_bakery.exporter.errors import SourceError
+from savedmodel_bakery.exporter.sources import efficientnet_lite
+from savedmodel_bakery.exporter.sources.torch_checkpoint import read_checkpoint
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ESPRESSO, TIGER_CAT, EGYPTIAN_CAT = 967, 282, 285

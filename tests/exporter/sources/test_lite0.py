@@ -16,9 +16,9 @@ import pytest
 import tensorflow as tf
 from photos import labelled_photos
 
-from exporter import labels, publish, recipe, sources
-from exporter.servable import Servable
-from wire import schema
+from savedmodel_bakery.exporter import labels, publish, recipe, sources
+from savedmodel_bakery.exporter.servable_module import ServableModule
+from savedmodel_bakery.wire import schema
 
 TopK = Callable[[list[bytes]], dict[str, np.ndarray]]
 
@@ -88,7 +88,7 @@ def true_scores_with(labelled: tuple[list[bytes], np.ndarray]) -> Callable[..., 
 
     def true_scores_with(**changes: Any) -> np.ndarray:
         chosen = recipe.complete(network.recipe, {"model": "efficientnet-lite0", "top_k": 1000}, changes)
-        servable = Servable(network.call, chosen, labels.read_labels(chosen.labels))
+        servable = ServableModule(network.call, chosen, labels.read_labels(chosen.labels))
         images, class_ids = labelled
         return true_scores(servable.top_k(tf.constant(images)), class_ids)
 

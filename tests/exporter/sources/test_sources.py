@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from exporter import recipe
-from exporter.errors import SourceError
-from exporter.image import pixels
-from exporter.sources import SourceOptions, keras_application, read_network
+from savedmodel_bakery.exporter import recipe
+from savedmodel_bakery.exporter.errors import SourceError
+from savedmodel_bakery.exporter.image import pixels
+from savedmodel_bakery.exporter.sources import SourceOptions, keras_application, read_network
 
 NAMES = sorted(keras_application.applications())
 
@@ -125,7 +125,16 @@ def test_weights_that_cannot_be_downloaded_name_their_host(tmp_path: Path) -> No
     """Keras would fetch them; here its cache is empty and the way out is a closed port."""
     keras_home = tmp_path / "keras"
     ended = subprocess.run(
-        [sys.executable, "-m", "exporter", "bake", "--model", "keras:MobileNetV3Small", "--out", str(tmp_path / "out")],
+        [
+            sys.executable,
+            "-m",
+            "savedmodel_bakery.exporter",
+            "bake",
+            "--model",
+            "keras:MobileNetV3Small",
+            "--out",
+            str(tmp_path / "out"),
+        ],
         env={**os.environ, "KERAS_HOME": str(keras_home), "https_proxy": "http://127.0.0.1:9"},
         capture_output=True,
         text=True,

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from exporter.sources.torch_checkpoint import CheckpointError, read_checkpoint
+from savedmodel_bakery.exporter.sources.torch_checkpoint import CheckpointError, read_checkpoint
 
 MAGIC = 0x1950A86A20F9469CFC6C
 SYSTEM = {"protocol_version": 1001, "little_endian": True, "type_sizes": {"short": 2, "int": 4, "long": 4}}

@@ -11,9 +11,9 @@ import tensorflow as tf
 from google.protobuf import json_format
 from tensorflow_serving.apis import classification_pb2, predict_pb2, prediction_log_pb2
 
-from exporter import resources
-from exporter.proof import goldens
-from wire import version_folder
+from savedmodel_bakery.exporter import resources
+from savedmodel_bakery.exporter.validation import goldens
+from savedmodel_bakery.wire import version_folder
 
 SIGNATURES = {"classify": 1, "pixels": 1, "preprocess": 1, "preview": 1, "serving_default": 1, "top_k": 4}
 

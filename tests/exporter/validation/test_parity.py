@@ -17,13 +17,13 @@ import pytest
 from photos import labelled_photos
 from PIL import Image
 
-from exporter import labels, recipe, resources, sources
-from exporter.errors import ParityError
-from exporter.proof import page, parity, reference, verification
-from exporter.proof.questions import PhotoAnswer
-from exporter.proof.tolerance import DEFAULT_TOLERANCE
-from exporter.servable import Servable
-from exporter.sources import Network
+from savedmodel_bakery.exporter import labels, recipe, resources, sources
+from savedmodel_bakery.exporter.errors import ParityError
+from savedmodel_bakery.exporter.servable_module import ServableModule
+from savedmodel_bakery.exporter.sources import Network
+from savedmodel_bakery.exporter.validation import page, parity, reference, verification
+from savedmodel_bakery.exporter.validation.requests import PhotoAnswer
+from savedmodel_bakery.exporter.validation.tolerance import DEFAULT_TOLERANCE
 
 OWN = {"model": "efficientnet-lite0"}
 TOLERANCE = DEFAULT_TOLERANCE
@@ -55,7 +55,7 @@ def turned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def answers_of(servable: Servable, photos: list[Path]) -> list[PhotoAnswer]:
+def answers_of(servable: ServableModule, photos: list[Path]) -> list[PhotoAnswer]:
     """What the graph says, without a Session: that it says the same there is for others to show."""
     found = []
     for photo in photos:
@@ -79,7 +79,7 @@ def report(network: Network, names: list[str]) -> Callable[..., parity.Report]:
 
     def report(photos: list[Path], **changes: Any) -> parity.Report:
         baked = recipe.complete(network.recipe, OWN, changes)
-        answers = answers_of(Servable(network.call, baked, names), photos)
+        answers = answers_of(ServableModule(network.call, baked, names), photos)
         wanted, departures = parity.reference_recipe(baked, network.recipe)
         direct = partial(verification.probabilities, network.call, wanted)
         compared = parity.compare(answers, direct, wanted, names, TOLERANCE)
@@ -101,7 +101,7 @@ def test_the_probability_of_the_true_class(network: Network, names: list[str], l
     """By graph and by reference: the same in the mean to 0.005, on each photo to 0.02."""
     baked = recipe.complete(network.recipe, OWN)
     direct = partial(verification.probabilities, network.call, baked)
-    servable = Servable(network.call, baked, names)
+    servable = ServableModule(network.call, baked, names)
     true = [int(photo.stem.split("_")[2]) for photo in labelled]
     by_graph, by_reference = [], []
     for photo, class_id in zip(labelled, true, strict=True):
@@ -194,7 +194,7 @@ class TestReport:
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "exporter", *map(str, arguments)]
+    command = [sys.executable, "-m", "savedmodel_bakery.exporter", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from exporter.errors import ParityError
-from exporter.proof import reference
-from exporter.recipe import Recipe
+from savedmodel_bakery.exporter.errors import ParityError
+from savedmodel_bakery.exporter.recipe import Recipe
+from savedmodel_bakery.exporter.validation import reference
 
 RecipeOf = Callable[..., Recipe]
 RAMP = np.arange(5 * 8 * 3, dtype=np.uint8).reshape(5, 8, 3)

@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from exporter.proof import resampling
-from exporter.recipe import RESIZE_METHODS
+from savedmodel_bakery.exporter.recipe import RESIZE_METHODS
+from savedmodel_bakery.exporter.validation import resampling
 
 LEVELS = np.random.default_rng(7).integers(0, 256, (37, 53, 3)).astype(np.float32)
 SIZES = [(8, 11), (37, 53), (20, 90), (100, 101), (1, 1)]

@@ -18,16 +18,16 @@ import numpy as np
 import pytest
 from server_process import ServerProcess, free_port
 
-from client.amqp_broker import Broker
-from client.transport import Endpoint
-from serving.amqp.backends import Backend, ModelServer, OwnModel
-from serving.amqp.errors import exhausted, refusal
-from serving.amqp.handlers import Handlers
-from serving.amqp.inbox import Inbox
-from serving.amqp.questions import Message
-from wire import amqp, schema
-from wire.status import Code, StatusError
-from wire.tensors import decode_tensor, encode_tensor
+from savedmodel_bakery.client.transports.amqp_broker import Broker
+from savedmodel_bakery.client.transports.transport import Endpoint
+from savedmodel_bakery.serving.amqp.backends import Backend, ModelServer, OwnModel
+from savedmodel_bakery.serving.amqp.decoding import Message
+from savedmodel_bakery.serving.amqp.errors import exhausted, refusal
+from savedmodel_bakery.serving.amqp.handlers import Handlers
+from savedmodel_bakery.serving.amqp.prefetch import Inbox
+from savedmodel_bakery.wire import amqp, schema
+from savedmodel_bakery.wire.status import Code, StatusError
+from savedmodel_bakery.wire.tensors import decode_tensor, encode_tensor
 
 
 class Counting:
@@ -341,7 +341,7 @@ def test_a_broker_is_shown_without_its_password() -> None:
         Broker.parse("amqps://worker@broker.example/?cafile=missing.pem")
 
 
-def run(*arguments: str, code: str = "import serving.cli; serving.cli.main()") -> tuple[int, str, str]:
+def run(*arguments: str, code: str = "from savedmodel_bakery.serving.cli import main; main()") -> tuple[int, str, str]:
     program = f"import sys; sys.argv[1:] = {['amqp', *arguments]!r}; {code}"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     return ended.returncode, ended.stdout, ended.stderr
@@ -373,7 +373,7 @@ def test_no_broker_is_no_connection() -> None:
 
 
 def test_help_is_there_without_the_library_and_work_names_the_extra() -> None:
-    hidden = "sys.modules['aio_pika'] = None; import serving.cli; serving.cli.main()"
+    hidden = "sys.modules['aio_pika'] = None; from savedmodel_bakery.serving.cli import main; main()"
     code, printed, _ = run("--help", code=hidden)
     assert (0, True) == (code, "python -m serving amqp purge" in printed)
     code, _, complaint = run("--server", "host", code=hidden)
@@ -401,7 +401,7 @@ def test_who_waits_for_a_silent_broker_can_be_ended(arguments: list[str], number
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.settimeout(60)
         url = f"amqp://127.0.0.1:{silent.getsockname()[1]}/"
-        command = [sys.executable, "-m", "serving", "amqp", *arguments, "--url", url]
+        command = [sys.executable, "-m", "savedmodel_bakery.serving", "amqp", *arguments, "--url", url]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as waiting:
             connection, _ = silent.accept()
             with connection:

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from client.bulk.parquet import write_rows
-from serving.batch import cli
-from serving.batch.parts import part_name, read_parts
+from savedmodel_bakery.client.bulk.parquet import write_rows
+from savedmodel_bakery.serving.bulk import cli
+from savedmodel_bakery.serving.bulk.parts import part_name, read_parts
 
 PART = f"{part_name('0123456789abcdef' * 2, 7)}-0.parquet"
 ROW = {"image": "a", "ok": False, "top": [], "model": "pets", "signature": "top_k"}

@@ -14,9 +14,9 @@ import pytest
 import requests
 from server_process import ServerProcess
 
-from serving.grpc import profiler
-from wire import schema
-from wire.status import StatusError
+from savedmodel_bakery.serving.grpc import profiler
+from savedmodel_bakery.wire import schema
+from savedmodel_bakery.wire.status import StatusError
 
 PROFILE, TERMINATE = "/tensorflow.ProfilerService/Profile", "/tensorflow.ProfilerService/Terminate"
 TRACE = """

@@ -18,8 +18,8 @@ import requests
 import tensorflow as tf
 from server_process import ServerProcess
 
-from serving import loading, memory
-from serving.loading import LoadOptions
+from savedmodel_bakery.serving.models import loading, memory
+from savedmodel_bakery.serving.models.loading import LoadOptions
 
 MB = 2**20
 WEIGHTS = 100 * MB

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from serving import storage
-from serving.configuration import All, Latest, ModelConfig, Policy, Specific
-from wire.status import Code, StatusError
+from savedmodel_bakery.serving.models import storage
+from savedmodel_bakery.serving.options.model_config import All, Latest, ModelConfig, Policy, Specific
+from savedmodel_bakery.wire.status import Code, StatusError
 
 
 def wanted(base_path: Path, policy: Policy) -> dict[int, str]:

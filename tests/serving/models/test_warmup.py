@@ -12,9 +12,9 @@ import tensorflow as tf
 from server_process import ServerProcess
 from tensorflow_serving.apis import prediction_log_pb2
 
-from serving.data_plane import messages
-from serving.loading import LoadOptions, load
-from wire.status import StatusError
+from savedmodel_bakery.serving.inference import messages
+from savedmodel_bakery.serving.models.loading import LoadOptions, load
+from savedmodel_bakery.wire.status import StatusError
 
 
 def predict_log(signature: str = "", **inputs: object) -> bytes:

@@ -23,7 +23,7 @@ def binary(tmp_path: Path) -> Path:
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PATH": f"{folder}:/usr/bin:/bin"}
-    command = [sys.executable, "-m", "serving", *arguments]
+    command = [sys.executable, "-m", "savedmodel_bakery.serving", *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from serving import flags
+from savedmodel_bakery.serving.options import flags
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from serving import configuration
-from serving.configuration import All, Latest, ModelConfig, Specific
-from serving.text_files import TextFormatError
-from wire.status import Code, StatusError
+from savedmodel_bakery.serving.options import model_config as configuration
+from savedmodel_bakery.serving.options.model_config import All, Latest, ModelConfig, Specific
+from savedmodel_bakery.serving.options.text_format import TextFormatError
+from savedmodel_bakery.wire.status import Code, StatusError
 
 
 def read(tmp_path: Path, text: str) -> dict[str, ModelConfig] | None:

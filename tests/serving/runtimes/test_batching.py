@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 from server_process import ServerProcess
 
-from serving.batching_parameters import FILE_IN_VERSION, BatchingParameters
-from serving.loading import Batching, LoadOptions, load
-from serving.runtimes.batching import Batcher
-from serving.runtimes.runtime import Tensor
-from serving.runtimes.saved_model import SavedModel, SessionOptions
-from wire import dtypes
-from wire.status import StatusError
+from savedmodel_bakery.serving.models.loading import Batching, LoadOptions, load
+from savedmodel_bakery.serving.options.batching import FILE_IN_VERSION, BatchingParameters
+from savedmodel_bakery.serving.runtimes.batching import Batcher
+from savedmodel_bakery.serving.runtimes.runtime import Tensor
+from savedmodel_bakery.serving.runtimes.tf_session import SavedModel, SessionOptions
+from savedmodel_bakery.wire import dtypes
+from savedmodel_bakery.wire.status import StatusError
 
 # Long enough for every caller of a test to arrive on a busy machine; full batches, which tests make, don't wait for it.
 WAIT_MICROS = 60_000_000

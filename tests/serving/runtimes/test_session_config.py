@@ -12,11 +12,11 @@ import pytest
 import tensorflow as tf
 from server_process import ServerProcess
 
-from serving import flags, settings
-from serving.runtimes.runtime import Tensor
-from serving.runtimes.saved_model import SavedModel, SessionOptions
-from wire import dtypes, schema
-from wire.status import Code, StatusError
+from savedmodel_bakery.serving.options import flags, settings
+from savedmodel_bakery.serving.runtimes.runtime import Tensor
+from savedmodel_bakery.serving.runtimes.tf_session import SavedModel, SessionOptions
+from savedmodel_bakery.wire import dtypes, schema
+from savedmodel_bakery.wire.status import Code, StatusError
 
 FILE = """
 intra_op_parallelism_threads: 7

@@ -14,12 +14,12 @@ import requests
 import tensorflow as tf
 from server_process import ServerProcess
 
-from serving.batching_parameters import BatchingParameters
-from serving.loading import Batching, LoadOptions, load
-from serving.runtimes.runtime import Tensor
-from serving.servable import Servable
-from wire import dtypes, schema
-from wire.status import StatusError
+from savedmodel_bakery.serving.models.loading import Batching, LoadOptions, load
+from savedmodel_bakery.serving.models.servable import Servable
+from savedmodel_bakery.serving.options.batching import BatchingParameters
+from savedmodel_bakery.serving.runtimes.runtime import Tensor
+from savedmodel_bakery.wire import dtypes, schema
+from savedmodel_bakery.wire.status import StatusError
 
 FLOAT, INT = dtypes.BY_NAME["float"], dtypes.BY_NAME["int32"]
 PREFERRED = LoadOptions(prefer_tf_lite=True)

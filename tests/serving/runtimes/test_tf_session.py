@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from serving.data_plane import predict
-from serving.runtimes.runtime import Tensor
-from serving.runtimes.saved_model import SavedModel, SessionOptions
-from wire import dtypes, schema
-from wire.status import StatusError
+from savedmodel_bakery.serving.inference import predict
+from savedmodel_bakery.serving.runtimes.runtime import Tensor
+from savedmodel_bakery.serving.runtimes.tf_session import SavedModel, SessionOptions
+from savedmodel_bakery.wire import dtypes, schema
+from savedmodel_bakery.wire.status import StatusError
 
 DATA = "variables/variables.data-00000-of-00001"
 

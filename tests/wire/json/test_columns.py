@@ -8,9 +8,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from wire import dtypes
-from wire.columns_json import decode_answer, encode_request
-from wire.status import Code, StatusError
+from savedmodel_bakery.wire import dtypes
+from savedmodel_bakery.wire.json.columns import decode_answer, encode_request
+from savedmodel_bakery.wire.status import Code, StatusError
 
 
 def strings(*items: object) -> np.ndarray:

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from wire import schema
-from wire.example_json import encode_classifications, encode_regressions, parse_examples_body
-from wire.status import Code, StatusError
+from savedmodel_bakery.wire import schema
+from savedmodel_bakery.wire.json.examples import encode_classifications, encode_regressions, parse_examples_body
+from savedmodel_bakery.wire.status import Code, StatusError
 
 
 def features(serialized: bytes) -> dict[str, tuple[str | None, list]]:

@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from wire.dtypes import BY_NAME, DType
-from wire.predict_json import decode_inputs, encode_outputs, parse_predict_body
-from wire.status import Code, StatusError
+from savedmodel_bakery.wire.dtypes import BY_NAME, DType
+from savedmodel_bakery.wire.json.predict import decode_inputs, encode_outputs, parse_predict_body
+from savedmodel_bakery.wire.status import Code, StatusError
 
 ONE = {"x": BY_NAME["float"]}
 TWO = {"b": BY_NAME["int32"], "a": BY_NAME["float"]}

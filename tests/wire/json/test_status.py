@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from wire import schema
-from wire.status_json import encode_error, encode_metadata, encode_status
+from savedmodel_bakery.wire import schema
+from savedmodel_bakery.wire.json.status import encode_error, encode_metadata, encode_status
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from wire.json_exact import parse_exact
-from wire.json_text import parse_json, quote, show_value, type_name
-from wire.status import Code, StatusError
+from savedmodel_bakery.wire.json.exact import parse_exact
+from savedmodel_bakery.wire.json.text import parse_json, quote, show_value, type_name
+from savedmodel_bakery.wire.status import Code, StatusError
 
 VALUES = {
     "object": (b'{"a": [1, 2.5, true, false, null, "x"]}', {"a": [1, 2.5, True, False, None, "x"]}),

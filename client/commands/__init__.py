@@ -1,0 +1,1 @@
+"""The command line: options, subcommands and what they print."""

@@ -1,0 +1,1 @@
+"""One connection for each way of reaching a model server; each sends the calls of `client.calls`."""

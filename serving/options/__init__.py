@@ -1,0 +1,1 @@
+"""What the flags and the files they name ask for. Imports nothing heavy."""
