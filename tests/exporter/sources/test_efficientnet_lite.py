@@ -16,7 +16,7 @@ from savedmodel_bakery.exporter.errors import SourceError
 from savedmodel_bakery.exporter.sources import efficientnet_lite
 from savedmodel_bakery.exporter.sources.torch_checkpoint import read_checkpoint
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 ESPRESSO, TIGER_CAT, EGYPTIAN_CAT = 967, 282, 285
 
 
