@@ -12,7 +12,9 @@ import pytest
 from savedmodel_bakery.client import Client, ConnectionFailedError
 
 HIDDEN = "import sys; sys.modules['aio_pika'] = None; "
-COMMAND = "sys.argv[1:] = ['--format', 'AMQP', 'status']; from savedmodel_bakery.client.commands.cli import main; main()"
+COMMAND = (
+    "from savedmodel_bakery.client.commands.cli import main; sys.argv[1:] = ['--format', 'AMQP', 'status']; main()"
+)
 
 
 def test_without_the_extra_its_name_is_told() -> None:
