@@ -17,21 +17,21 @@ from collections.abc import Callable
 import click
 import numpy as np
 
-from savedmodel_bakery.wire import attachments as large
 from savedmodel_bakery.wire import dtypes, schema
+from savedmodel_bakery.wire.attachments import TensorMessage, parse_message
 from savedmodel_bakery.wire.json import columns as columns_json
 
 
 def write_raw(array: np.ndarray) -> bytes:
     """A PredictRequest, as the client writes it."""
-    message = large.Message(schema.PredictRequest(), "inputs")
+    message = TensorMessage(schema.PredictRequest(), "inputs")
     message.add("x", array, packed=True)
     return message.SerializeToString()
 
 
 def read_raw(content: bytes) -> np.ndarray:
     """The array, as the server reads it."""
-    return np.array(large.parse(schema.PredictRequest, "inputs", content).tensors()["x"])
+    return np.array(parse_message(schema.PredictRequest, "inputs", content).tensors()["x"])
 
 
 def write_base64(array: np.ndarray) -> bytes:

@@ -96,8 +96,8 @@ class Direct:
 
     def __init__(self, servable: Any, photo: bytes) -> None:
         from savedmodel_bakery.serving.inference import predict
-        from savedmodel_bakery.serving.runtimes.runtime import Tensor
         from savedmodel_bakery.wire import dtypes
+        from savedmodel_bakery.wire.tensors import Tensor
 
         signature = predict.find_signature(servable, DEFAULT_SIGNATURE)
         name = signature.inputs["image"].name

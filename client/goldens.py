@@ -19,7 +19,7 @@ from savedmodel_bakery.client.comparison import compare
 from savedmodel_bakery.client.errors import ConnectionFailedError, InvalidResponseError, RequestRefusedError
 from savedmodel_bakery.wire import schema, version_folder
 from savedmodel_bakery.wire.status import StatusError
-from savedmodel_bakery.wire.tensors import decode_tensor
+from savedmodel_bakery.wire.tensors import decode_array
 
 
 class GoldensError(ValueError):
@@ -85,7 +85,7 @@ def _golden(signature: str, number: int, exchange: Mapping[str, Any]) -> Golden:
     if "inputs" in exchange["request"]:
         request = _parse(exchange["request"], schema.PredictRequest())
         outputs = _parse(exchange["response"], schema.PredictResponse()).outputs
-        return Golden(signature, number, request, {alias: decode_tensor(outputs[alias]) for alias in outputs})
+        return Golden(signature, number, request, {alias: decode_array(outputs[alias]) for alias in outputs})
     request = _parse(exchange["request"], schema.ClassificationRequest())
     result = _parse(exchange["response"], schema.ClassificationResponse()).result
     rows = [[(scored.label, scored.score) for scored in row.classes] for row in result.classifications]
@@ -109,7 +109,7 @@ def replay(golden: Golden, client: Client, tolerances: Mapping[str, float]) -> l
 
 def _ask(golden: Golden, client: Client) -> Mapping[str, np.ndarray]:
     if isinstance(golden.request, schema.PredictRequest):
-        inputs = {alias: decode_tensor(tensor) for alias, tensor in golden.request.inputs.items()}
+        inputs = {alias: decode_array(tensor) for alias, tensor in golden.request.inputs.items()}
         wanted = list(golden.request.output_filter)
         return client.predict(inputs, signature=golden.signature, output_filter=wanted).arrays
     examples = [

@@ -27,7 +27,7 @@ from savedmodel_bakery.wire.dtypes import DType, of_array, of_number
 from savedmodel_bakery.wire.status import StatusError, invalid_argument
 from savedmodel_bakery.wire.tensors import (
     RAW_TAGS,
-    decode_tensor,
+    decode_array,
     encode_tensor,
     fill_head,
     raw_field,
@@ -58,7 +58,7 @@ _KEY, _VALUE = 1, 2  # the fields of a map's entry
 _FIELDS = {tag[0] >> 3: name for name, tag in RAW_TAGS.items()}
 
 
-class Outside(NamedTuple):
+class DetachedTensor(NamedTuple):
     """A tensor whose values stand outside of its message.
 
     Attributes:
@@ -72,7 +72,7 @@ class Outside(NamedTuple):
     values: Any
 
 
-class Message:
+class TensorMessage:
     """A PredictRequest or a PredictResponse, with tensors that belong into its map of them.
 
     Args:
@@ -82,7 +82,7 @@ class Message:
 
     def __init__(self, message: Any, field: str) -> None:
         self.message = message
-        self.outside: dict[str, Outside] = {}
+        self.attachments: dict[str, DetachedTensor] = {}
         self._field = field
 
     def add(
@@ -105,13 +105,15 @@ class Message:
         head = schema.TensorProto()
         fill_head(head, kind, array.shape if shape is None else shape)
         values = np.asarray(array, dtype=kind.numpy, order="C")
-        self.outside[alias] = Outside(head, field, values.reshape(-1).view(np.uint8))
+        self.attachments[alias] = DetachedTensor(head, field, values.reshape(-1).view(np.uint8))
 
     def tensors(self) -> dict[str, np.ndarray]:
-        """All of them, decoded; see `decode_tensor`."""
+        """All of them, decoded; see `decode_array`."""
         protos = getattr(self.message, self._field)
-        found = {alias: decode_tensor(protos[alias]) for alias in protos}
-        return found | {alias: decode_tensor(one.proto, (one.field, one.values)) for alias, one in self.outside.items()}
+        found = {alias: decode_array(protos[alias]) for alias in protos}
+        return found | {
+            alias: decode_array(one.proto, (one.field, one.values)) for alias, one in self.attachments.items()
+        }
 
     def dtypes(self) -> dict[str, DType]:
         """Element types of all of them.
@@ -120,7 +122,9 @@ class Message:
             StatusError: INVALID_ARGUMENT for one that doesn't travel.
         """
         protos = getattr(self.message, self._field)
-        heads = {alias: protos[alias] for alias in protos} | {alias: one.proto for alias, one in self.outside.items()}
+        heads = {alias: protos[alias] for alias in protos} | {
+            alias: one.proto for alias, one in self.attachments.items()
+        }
         return {alias: of_number(head.dtype) for alias, head in heads.items()}
 
     def SerializeToString(self) -> bytes:  # noqa: N802 - as messages have it
@@ -129,7 +133,7 @@ class Message:
         Raises:
             StatusError: INVALID_ARGUMENT where it is larger than protobuf allows.
         """
-        inside = sum(one.values.nbytes for one in self.outside.values())
+        inside = sum(one.values.nbytes for one in self.attachments.values())
         if inside <= MAX_MESSAGE_BYTES:
             pieces = self._pieces()
             size = sum(map(len, pieces))
@@ -150,9 +154,9 @@ class Message:
                 "bytes at most"
             ) from error
         at = len(pieces[0])
-        size = at + sum(one.values.nbytes for one in self.outside.values())
+        size = at + sum(one.values.nbytes for one in self.attachments.values())
         paddings = _PADDINGS if _MAPPED_BYTES <= size <= MAX_MESSAGE_BYTES - LARGE_BYTES else ()
-        for alias, tensor in self.outside.items():
+        for alias, tensor in self.attachments.items():
             content = tensor.proto.SerializeToString()
             heads = (self._head(alias, tensor, content + padding) for padding in paddings)
             aligned = (head for head in heads if (_BYTES_BEGIN + at + len(head)) % ALIGNMENT == 0)
@@ -161,7 +165,7 @@ class Message:
             at += len(head) + tensor.values.nbytes
         return pieces
 
-    def _head(self, alias: str, tensor: Outside, content: bytes) -> bytes:
+    def _head(self, alias: str, tensor: DetachedTensor, content: bytes) -> bytes:
         """What stands before the values in the map's entry; `content` is the rest of the TensorProto."""
         size = tensor.values.nbytes
         head = content + RAW_TAGS[tensor.field] + varint(size)
@@ -230,7 +234,7 @@ def _move(to: int, origin: int, size: int) -> None:
         list(copiers.map(lambda at: ctypes.memmove(to + at, origin + at, min(step, size - at)), range(0, size, step)))
 
 
-def parse(kind: Any, field: str, content: bytes) -> Message:
+def parse_message(kind: Any, field: str, content: bytes) -> TensorMessage:
     """Read a message; values of large tensors stay in `content`.
 
     Args:
@@ -241,19 +245,21 @@ def parse(kind: Any, field: str, content: bytes) -> Message:
     Raises:
         DecodeError: it is no such message.
     """
-    message = Message(None, field)
+    message = TensorMessage(None, field)
     kept: list[Any] = []
     if len(content) >= LARGE_BYTES:
         try:
-            kept = list(_take_out(memoryview(content), kind.DESCRIPTOR.fields_by_name[field].number, message.outside))
+            kept = list(
+                _take_out(memoryview(content), kind.DESCRIPTOR.fields_by_name[field].number, message.attachments)
+            )
         except (StatusError, UnicodeDecodeError, DecodeError):
-            message.outside = {}  # protobuf's own code says what is wrong with it
-    message.message = kind.FromString(b"".join(kept) if message.outside else content)
+            message.attachments = {}  # protobuf's own code says what is wrong with it
+    message.message = kind.FromString(b"".join(kept) if message.attachments else content)
     return message
 
 
-def _take_out(content: memoryview, number: int, outside: dict[str, Outside]) -> Iterator[Any]:
-    """The parts of a message that remain when entries of its map `number` with large tensors are moved to `outside`."""
+def _take_out(content: memoryview, number: int, attachments: dict[str, DetachedTensor]) -> Iterator[Any]:
+    """Move large tensors of the map field `number` to `attachments`; yield the rest of the message."""
     seen = set()
     for found, start, body, end in _fields(content):
         alias, tensor = _entry(content[body:end]) if found == number else (None, None)
@@ -263,10 +269,10 @@ def _take_out(content: memoryview, number: int, outside: dict[str, Outside]) -> 
         if alias is None or tensor is None:
             yield content[start:end]
         else:
-            outside[alias] = tensor
+            attachments[alias] = tensor
 
 
-def _entry(content: memoryview) -> tuple[str | None, Outside | None]:
+def _entry(content: memoryview) -> tuple[str | None, DetachedTensor | None]:
     alias, tensor = "", None
     for number, _, body, end in _fields(content):
         if number == _KEY:
@@ -276,7 +282,7 @@ def _entry(content: memoryview) -> tuple[str | None, Outside | None]:
     return alias, tensor
 
 
-def _tensor(content: memoryview) -> Outside | None:
+def _tensor(content: memoryview) -> DetachedTensor | None:
     """None where its values don't stand in one large piece."""
     kept, found = [], []
     for number, start, body, end in _fields(content):
@@ -288,7 +294,7 @@ def _tensor(content: memoryview) -> Outside | None:
             kept.append(content[start:end])
     if len(found) != 1:
         return None
-    return Outside(schema.TensorProto.FromString(b"".join(kept)), *found[0])
+    return DetachedTensor(schema.TensorProto.FromString(b"".join(kept)), *found[0])
 
 
 def _fields(content: memoryview) -> Iterator[tuple[int, int, int, int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,20 @@ RAW_TAGS = {
     name: bytes([schema.TensorProto.DESCRIPTOR.fields_by_name[name].number << 3 | _LENGTH_DELIMITED])
     for name in ("tensor_content", *_TYPED_AS_IN_MEMORY)
 }
+
+
+class Tensor(NamedTuple):
+    """An array with its element type, which numpy cannot express for quantised numbers.
+
+    Attributes:
+        array: the elements.
+        dtype: their type.
+        shape: the tensor's shape if numpy cannot have it (`is_unrepresentable`); `array` then has one dimension.
+    """
+
+    array: np.ndarray
+    dtype: dtypes.DType
+    shape: tuple[int, ...] | None = None
 
 
 def encode_tensor(
@@ -86,7 +100,7 @@ def raw_field(kind: dtypes.DType, *, packed: bool) -> str | None:
     return field if field in RAW_TAGS and kind is not dtypes.STRING else None
 
 
-def decode_tensor(proto: Any, outside: tuple[str, Any] | None = None) -> np.ndarray:
+def decode_array(proto: Any, detached: tuple[str, Any] | None = None) -> np.ndarray:
     """Turn a TensorProto into an array; strings become object arrays of bytes.
 
     `tensor_content` wins over typed values and must be exactly as long as the shape needs; fewer typed values are
@@ -95,7 +109,7 @@ def decode_tensor(proto: Any, outside: tuple[str, Any] | None = None) -> np.ndar
 
     Args:
         proto: the message.
-        outside: a field of `RAW_TAGS` and its bytes, where they stand outside of the message.
+        detached: a field of `RAW_TAGS` and its bytes, where they stand outside of the message.
 
     Returns:
         An array; read-only where it shares its memory with `proto`.
@@ -104,18 +118,27 @@ def decode_tensor(proto: Any, outside: tuple[str, Any] | None = None) -> np.ndar
         StatusError: INVALID_ARGUMENT where the message describes no tensor.
     """
     shape = read_shape(proto)
-    values = decode_values(proto, shape, outside)
+    values = _decode_values(proto, shape, detached)
     try:
         return values.reshape(shape)
     except ValueError as error:
         raise _unmakeable(shape, error) from error
 
 
-def decode_values(proto: Any, shape: Sequence[int], outside: tuple[str, Any] | None = None) -> np.ndarray:
-    """The values of a TensorProto of this shape, in one dimension; the rest as for `decode_tensor`."""
+def decode_tensor(proto: Any, detached: tuple[str, Any] | None = None) -> Tensor:
+    """Turn a TensorProto into a Tensor, of any shape that TensorFlow has; otherwise as `decode_array`."""
+    dtype, shape = dtypes.of_number(proto.dtype), read_shape(proto)
+    values = _decode_values(proto, shape, detached)
+    if is_unrepresentable(shape, dtype.numpy):
+        return Tensor(values, dtype, shape)
+    return Tensor(values.reshape(shape), dtype)
+
+
+def _decode_values(proto: Any, shape: Sequence[int], detached: tuple[str, Any] | None = None) -> np.ndarray:
+    """The values of a TensorProto of this shape, in one dimension; the rest as for `decode_array`."""
     kind = dtypes.of_number(proto.dtype)
     try:
-        return _values(proto, kind, math.prod(shape), outside)
+        return _values(proto, kind, math.prod(shape), detached)
     except (MemoryError, OverflowError, ValueError) as error:
         raise _unmakeable(shape, error) from error
 
@@ -124,16 +147,16 @@ def _unmakeable(shape: Sequence[int], error: Exception) -> StatusError:
     return invalid_argument(f"a tensor of shape {list(shape)} cannot be made: {error}")
 
 
-def _values(proto: Any, kind: dtypes.DType, count: int, outside: tuple[str, Any] | None) -> np.ndarray:
+def _values(proto: Any, kind: dtypes.DType, count: int, detached: tuple[str, Any] | None) -> np.ndarray:
     if not count:
         return np.empty(0, kind.numpy)
     if kind is dtypes.STRING:
         return _strings(proto, count)
-    if proto.tensor_content or (outside and outside[0] == "tensor_content"):
-        return _from_content(outside[1] if outside else proto.tensor_content, kind, count)
-    if outside and outside[0] == kind.field:
-        whole = len(outside[1]) // kind.numpy.itemsize
-        return _fill(np.frombuffer(outside[1], kind.numpy, whole), kind.numpy, count)
+    if proto.tensor_content or (detached and detached[0] == "tensor_content"):
+        return _from_content(detached[1] if detached else proto.tensor_content, kind, count)
+    if detached and detached[0] == kind.field:
+        whole = len(detached[1]) // kind.numpy.itemsize
+        return _fill(np.frombuffer(detached[1], kind.numpy, whole), kind.numpy, count)
     return _fill(_from_typed_field(proto, kind), kind.numpy, count)
 
 
@@ -149,7 +172,7 @@ def read_shape(proto: Any) -> tuple[int, ...]:
     return shape
 
 
-def is_vast(shape: Sequence[int], dtype: np.dtype) -> bool:
+def is_unrepresentable(shape: Sequence[int], dtype: np.dtype) -> bool:
     """Whether TensorFlow can have a shape and numpy can't.
 
     It has more dimensions than numpy allows, or no elements and other sizes that multiply to more than numpy counts.

@@ -14,8 +14,8 @@ from savedmodel_bakery.client.calls import Classify, Metadata, ModelSpec, Predic
 from savedmodel_bakery.client.errors import InvalidResponseError
 from savedmodel_bakery.client.results import Prediction, VersionStatus, read_status
 from savedmodel_bakery.client.transports.transport import decoding_answer, encoding_request
-from savedmodel_bakery.wire import attachments as large
-from savedmodel_bakery.wire import schema
+from savedmodel_bakery.wire import attachments, schema
+from savedmodel_bakery.wire.attachments import TensorMessage, parse_message
 from savedmodel_bakery.wire.examples import encode_example
 from savedmodel_bakery.wire.schema import METHODS, Method
 
@@ -57,7 +57,7 @@ def decode_answer(question: Question, content: bytes) -> Any:
     """
     kind = method_of(question).response
     if isinstance(question, Predict):
-        response = _parse(partial(large.parse, kind, "outputs"), kind, content)
+        response = _parse(partial(parse_message, kind, "outputs"), kind, content)
         return _prediction(question, response, len(content))
     response = _parse(kind.FromString, kind, content)
     if isinstance(question, Classify):
@@ -74,17 +74,17 @@ def _fill_spec(message: Any, spec: ModelSpec) -> None:
         message.version_label = spec.label
 
 
-def _predict_request(request: Any, question: Predict) -> large.Message:
+def _predict_request(request: Any, question: Predict) -> TensorMessage:
     request.model_spec.signature_name = question.signature
     request.output_filter.extend(question.output_filter)
     declared = question.declared.inputs if question.declared else {}
-    message = large.Message(request, "inputs")
+    message = TensorMessage(request, "inputs")
     for alias, array in question.inputs.items():
         message.add(alias, array, packed=True, dtype=declared[alias].dtype if alias in declared else None)
     return message
 
 
-def _prediction(question: Predict, response: large.Message, size: int) -> Prediction:
+def _prediction(question: Predict, response: TensorMessage, size: int) -> Prediction:
     with decoding_answer():
         arrays = {alias: _owned(array, size) for alias, array in response.tensors().items()}
     answered = response.message.model_spec
@@ -100,9 +100,9 @@ def _owned(array: np.ndarray, size: int) -> np.ndarray:
     """An array that can be written to; it keeps its message, of `size` bytes, in memory only if it is most of it."""
     if array.flags.writeable:
         return array
-    if array.flags.aligned and array.nbytes > max(size // 2, large.LARGE_BYTES):
-        return large.take_over(array)
-    return large.copy(array) if array.nbytes >= large.LARGE_BYTES else array.copy()
+    if array.flags.aligned and array.nbytes > max(size // 2, attachments.LARGE_BYTES):
+        return attachments.take_over(array)
+    return attachments.copy(array) if array.nbytes >= attachments.LARGE_BYTES else array.copy()
 
 
 def _metadata(response: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from savedmodel_bakery.exporter.errors import ParityError, VerificationError
 from savedmodel_bakery.wire import schema
-from savedmodel_bakery.wire.tensors import decode_tensor, encode_tensor
+from savedmodel_bakery.wire.tensors import decode_array, encode_tensor
 
 
 class SessionError(VerificationError):
@@ -112,7 +112,7 @@ def read_photo_answers(
 def outputs_of(log: Any) -> dict[str, np.ndarray]:
     """The answer to a Predict question, by alias."""
     response = log.predict_log.response
-    return {alias: decode_tensor(response.outputs[alias]) for alias in response.outputs}
+    return {alias: decode_array(response.outputs[alias]) for alias in response.outputs}
 
 
 def ask(saved_model: Path, questions: Sequence[Any]) -> list[Any]:

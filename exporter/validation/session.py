@@ -18,7 +18,7 @@ _modules.update(keras=None, tf_keras=None)  # they can't be imported then, as Te
 import tensorflow as tf  # noqa: E402
 
 from savedmodel_bakery.wire import schema  # noqa: E402
-from savedmodel_bakery.wire.tensors import decode_tensor, encode_tensor  # noqa: E402
+from savedmodel_bakery.wire.tensors import decode_array, encode_tensor  # noqa: E402
 
 
 class Session:
@@ -42,7 +42,7 @@ class Session:
         asked = log.request
         outputs = self._run(
             asked.model_spec.signature_name,
-            {alias: decode_tensor(asked.inputs[alias]) for alias in asked.inputs},
+            {alias: decode_array(asked.inputs[alias]) for alias in asked.inputs},
             list(asked.output_filter),
         )
         log.response.model_spec.CopyFrom(asked.model_spec)

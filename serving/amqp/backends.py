@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 from savedmodel_bakery.client.transports import grpc_channel
 from savedmodel_bakery.client.transports.transport import Endpoint
 from savedmodel_bakery.serving.runtimes import tensorflow_import as without_keras
-from savedmodel_bakery.wire import attachments as large
+from savedmodel_bakery.wire.attachments import parse_message
 from savedmodel_bakery.wire.schema import METHODS
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
@@ -91,8 +91,8 @@ class OwnModel:
         kind = METHODS[name].request
         try:
             if name == "Predict":
-                parsed = large.parse(kind, "inputs", request)
-                ask: Any = partial(self._calls[name], parsed.message, outside=parsed.outside)
+                parsed = parse_message(kind, "inputs", request)
+                ask: Any = partial(self._calls[name], parsed.message, attachments=parsed.attachments)
             else:
                 ask = partial(self._calls[name], kind.FromString(request))
         except DecodeError as error:

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from savedmodel_bakery.wire import attachments as large
 from savedmodel_bakery.wire import schema, tensors
+from savedmodel_bakery.wire.attachments import TensorMessage, parse_message
 from savedmodel_bakery.wire.status import Code, StatusError
 
 _MOST_BYTES = 64 << 20  # what is large gains nothing by being joined
 
 
-def key_of(request: large.Message) -> Hashable:
+def key_of(request: TensorMessage) -> Hashable:
     """Requests with equal keys can be joined; None is for one that can't.
 
     Equal are model, version, signature, outputs asked for, and of all inputs element type and shape but for the rows.
@@ -33,12 +33,12 @@ def key_of(request: large.Message) -> Hashable:
     return asked.model_spec.SerializeToString(deterministic=True), tuple(asked.output_filter), inputs
 
 
-def count_rows(request: large.Message) -> int:
+def count_rows(request: TensorMessage) -> int:
     """Rows of a request that has a key."""
     return int(tensors.read_shape(next(iter(_heads(request).values())))[0])
 
 
-def join(requests: Sequence[large.Message]) -> bytes:
+def join(requests: Sequence[TensorMessage]) -> bytes:
     """One serialized request of several with the same key.
 
     Raises:
@@ -47,7 +47,7 @@ def join(requests: Sequence[large.Message]) -> bytes:
     joined = schema.PredictRequest()
     joined.model_spec.CopyFrom(requests[0].message.model_spec)
     joined.output_filter.extend(requests[0].message.output_filter)
-    message = large.Message(joined, "inputs")
+    message = TensorMessage(joined, "inputs")
     columns = [request.tensors() for request in requests]
     for alias, dtype in requests[0].dtypes().items():
         message.add(alias, np.concatenate([arrays[alias] for arrays in columns]), packed=True, dtype=dtype)
@@ -60,7 +60,7 @@ def split(content: bytes, rows: Sequence[int]) -> list[bytes]:
     Raises:
         StatusError: FAILED_PRECONDITION where an output has other rows than the inputs had.
     """
-    response = large.parse(schema.PredictResponse, "outputs", content)
+    response = parse_message(schema.PredictResponse, "outputs", content)
     arrays, dtypes = response.tensors(), response.dtypes()
     for alias, array in arrays.items():
         if array.ndim == 0 or len(array) != sum(rows):
@@ -70,18 +70,18 @@ def split(content: bytes, rows: Sequence[int]) -> list[bytes]:
     for start, end in zip([0, *ends], ends, strict=False):
         part = schema.PredictResponse()
         part.model_spec.CopyFrom(response.message.model_spec)
-        message = large.Message(part, "outputs")
+        message = TensorMessage(part, "outputs")
         for alias, array in arrays.items():
             message.add(alias, array[start:end], packed=False, dtype=dtypes[alias])
         parts.append(message.SerializeToString())
     return parts
 
 
-def _heads(request: large.Message) -> dict[str, Any]:
+def _heads(request: TensorMessage) -> dict[str, Any]:
     """TensorProtos by alias, those without their values too."""
     inputs = request.message.inputs
-    return {alias: inputs[alias] for alias in inputs} | {alias: one.proto for alias, one in request.outside.items()}
+    return {alias: inputs[alias] for alias in inputs} | {alias: one.proto for alias, one in request.attachments.items()}
 
 
-def _size_bytes(request: large.Message) -> int:
-    return int(request.message.ByteSize()) + sum(len(one.values) for one in request.outside.values())
+def _size_bytes(request: TensorMessage) -> int:
+    return int(request.message.ByteSize()) + sum(len(one.values) for one in request.attachments.values())

@@ -13,7 +13,7 @@ from savedmodel_bakery.serving.amqp.backends import Backend
 from savedmodel_bakery.serving.amqp.errors import Answer
 from savedmodel_bakery.serving.inference.predict import DEFAULT_SIGNATURE
 from savedmodel_bakery.wire import amqp, dtypes, schema
-from savedmodel_bakery.wire import attachments as large
+from savedmodel_bakery.wire.attachments import TensorMessage, parse_message
 from savedmodel_bakery.wire.json import predict as predict_json
 from savedmodel_bakery.wire.schema import METHODS
 from savedmodel_bakery.wire.status import StatusError, invalid_argument
@@ -49,7 +49,7 @@ class Question:
 
     name: str
     content: bytes
-    predict: large.Message | None
+    predict: TensorMessage | None
     spell: Callable[[bytes], Answer]
 
 
@@ -88,7 +88,7 @@ def _read_protobuf(message: Message) -> Question:
         raise _undecodable(f'type "{kind}" is none that is read; those are {", ".join(_BY_TYPE)}')
     method = METHODS[name]
     try:
-        predict = large.parse(method.request, "inputs", message.body) if name == "Predict" else None
+        predict = parse_message(method.request, "inputs", message.body) if name == "Predict" else None
         if predict is None:
             method.request.FromString(message.body)
     except DecodeError:
@@ -148,12 +148,12 @@ def _input_types(backend: Backend, spec: Any, signature: str) -> dict[str, dtype
 def _predict(
     request: Any, arrays: Mapping[str, np.ndarray], types: Mapping[str, dtypes.DType], *, row_format: bool
 ) -> Question:
-    predict = large.Message(request, "inputs")
+    predict = TensorMessage(request, "inputs")
     for alias, array in arrays.items():
         predict.add(alias, array, packed=True, dtype=types[alias])
 
     def spell(content: bytes) -> Answer:
-        response = large.parse(schema.PredictResponse, "outputs", content)
+        response = parse_message(schema.PredictResponse, "outputs", content)
         body = predict_json.encode_outputs(response.tensors(), response.dtypes(), row_format)
         return Answer(body, amqp.JSON)
 

@@ -15,9 +15,9 @@ from savedmodel_bakery.client.images import TOP_K_SIGNATURE, encode_images, read
 from savedmodel_bakery.client.results import Prediction
 from savedmodel_bakery.serving.inference import predict
 from savedmodel_bakery.serving.runtimes import tensorflow_import as without_keras
-from savedmodel_bakery.serving.runtimes.runtime import Tensor
 from savedmodel_bakery.wire import dtypes
 from savedmodel_bakery.wire.status import StatusError
+from savedmodel_bakery.wire.tensors import Tensor
 
 # What goes from the readers to the actors; a photo has content, or the reason why it can't be read.
 PHOTOS = pa.schema([("image", pa.string()), ("content", pa.binary()), ("error", pa.string())])

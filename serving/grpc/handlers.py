@@ -9,14 +9,14 @@ from typing import Any
 from savedmodel_bakery.serving import metrics
 from savedmodel_bakery.serving.inference import messages, model
 from savedmodel_bakery.serving.models.registry import ModelChoice, Registry
-from savedmodel_bakery.wire import attachments as large
 from savedmodel_bakery.wire import schema
+from savedmodel_bakery.wire.attachments import DetachedTensor
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
 Call = Callable[..., Any]
 """From a request message and the seconds it may take (None: no limit) to a response message.
 
-Predict may be given inputs that stand `outside` of the request.
+Predict takes large inputs as attachments of the request.
 """
 
 
@@ -55,8 +55,10 @@ class Handlers:
             "HandleReloadConfigRequest": self.reload_config,
         }
 
-    def predict(self, request: Any, timeout_s: float | None, outside: dict[str, large.Outside] | None = None) -> Any:
-        """Predict; inputs may stand outside of the request."""
+    def predict(
+        self, request: Any, timeout_s: float | None, attachments: dict[str, DetachedTensor] | None = None
+    ) -> Any:
+        """Predict; large inputs may be attached to the request."""
         with self._registry.acquire(_choice(request)) as servable:
             return messages.predict(
                 servable,
@@ -64,7 +66,7 @@ class Handlers:
                 timeout_s=timeout_s,
                 check_method_name=self._check_method_names,
                 packed=self._packed,
-                outside=outside,
+                attachments=attachments,
             )
 
     def classify(self, request: Any, timeout_s: float | None) -> Any:

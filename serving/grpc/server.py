@@ -18,7 +18,7 @@ from savedmodel_bakery.serving.grpc.errors import STATUS_CODES, cut
 from savedmodel_bakery.serving.grpc.handlers import Call, Handlers
 from savedmodel_bakery.serving.grpc.health import HealthService
 from savedmodel_bakery.serving.grpc.profiler import Profiler
-from savedmodel_bakery.wire import attachments as large
+from savedmodel_bakery.wire.attachments import parse_message
 from savedmodel_bakery.wire.schema import METHODS, Method
 from savedmodel_bakery.wire.status import Code, StatusError
 
@@ -130,8 +130,8 @@ def _answering(method: Method, call: Call) -> Callable[[list[bytes], Any], bytes
         data = box.pop()
         try:
             if method is METHODS["Predict"]:
-                parsed = large.parse(method.request, "inputs", data)
-                ask = partial(call, parsed.message, outside=parsed.outside)
+                parsed = parse_message(method.request, "inputs", data)
+                ask = partial(call, parsed.message, attachments=parsed.attachments)
             else:
                 ask = partial(call, method.request.FromString(data))
         except DecodeError:

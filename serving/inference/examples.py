@@ -13,9 +13,9 @@ from google.protobuf import text_format
 
 from savedmodel_bakery.serving.inference.predict import DEFAULT_SIGNATURE
 from savedmodel_bakery.serving.models.servable import Servable
-from savedmodel_bakery.serving.runtimes.runtime import Tensor
 from savedmodel_bakery.wire import dtypes
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
+from savedmodel_bakery.wire.tensors import Tensor
 
 INPUTS = "inputs"
 

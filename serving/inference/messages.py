@@ -11,10 +11,10 @@ from savedmodel_bakery.serving import metrics
 from savedmodel_bakery.serving.inference import examples
 from savedmodel_bakery.serving.inference import predict as predictions
 from savedmodel_bakery.serving.models.servable import Servable
-from savedmodel_bakery.serving.runtimes.runtime import Tensor, read_tensor
-from savedmodel_bakery.wire import attachments as large
 from savedmodel_bakery.wire import dtypes, schema, tensors
+from savedmodel_bakery.wire.attachments import DetachedTensor, TensorMessage
 from savedmodel_bakery.wire.status import invalid_argument
+from savedmodel_bakery.wire.tensors import Tensor, decode_tensor
 
 
 def predict(
@@ -24,9 +24,9 @@ def predict(
     timeout_s: float | None = None,
     check_method_name: bool = False,
     packed: bool = False,
-    outside: dict[str, large.Outside] | None = None,
+    attachments: dict[str, DetachedTensor] | None = None,
 ) -> Any:
-    """A PredictResponse, or a `large.Message` of one.
+    """A PredictResponse, or a `TensorMessage` of one.
 
     Args:
         servable: what answers, whatever the request's model spec says of name and version.
@@ -34,7 +34,7 @@ def predict(
         timeout_s: limit of the run; None is none.
         check_method_name: refuse a signature that was exported for a method of its author's own.
         packed: write tensors into `tensor_content` rather than typed fields.
-        outside: inputs that the request doesn't hold itself; emptied when they are read.
+        attachments: large inputs, kept outside the request; cleared once they are decoded.
 
     Raises:
         StatusError: a refusal, or what the runtime said.
@@ -42,18 +42,18 @@ def predict(
     signature = predictions.find_signature(servable, request.model_spec.signature_name)
     if check_method_name:
         predictions.check_method_name(signature)
-    feeds = predictions.read_inputs(signature, {**request.inputs, **(outside or {})}, _decode)
-    if outside:
-        outside.clear()  # which frees a request whose inputs were copied, before the model needs memory of its own
+    feeds = predictions.read_inputs(signature, {**request.inputs, **(attachments or {})}, _decode)
+    if attachments:
+        attachments.clear()  # which frees a request whose inputs were copied, before the model needs memory of its own
     aliases = predictions.choose_outputs(signature, request.output_filter)
     outputs = predictions.run(servable, signature, feeds, aliases, timeout_s)
     del feeds  # which may be large
     response = schema.PredictResponse()
     _fill_spec(response.model_spec, servable, request.model_spec.signature_name)
-    message = large.Message(response, "outputs")
+    message = TensorMessage(response, "outputs")
     for alias, tensor in outputs.items():
         message.add(alias, tensor.array, packed=packed, packed_strings=packed, dtype=tensor.dtype, shape=tensor.shape)
-    return message if message.outside else response
+    return message if message.attachments else response
 
 
 def classify(
@@ -133,13 +133,11 @@ def _fill_regressions(message: Any, values: np.ndarray) -> None:
 
 
 def _decode(proto: Any) -> Tensor:
-    if isinstance(proto, large.Outside):
-        tensor = read_tensor(proto.proto, (proto.field, proto.values))
-        is_aligned = tensor.array.ctypes.data % large.ALIGNMENT == 0  # the runtime would make two copies where it isn't
-        return tensor if is_aligned else tensor._replace(array=large.copy(tensor.array))
+    if isinstance(proto, DetachedTensor):
+        return decode_tensor(proto.proto, (proto.field, proto.values))
     if proto.dtype in dtypes.HANDLES:  # which the runtime refuses, after all other checks
         return Tensor(_handles(proto), dtypes.HANDLES[proto.dtype])
-    return read_tensor(proto)
+    return decode_tensor(proto)
 
 
 def _handles(proto: Any) -> np.ndarray:

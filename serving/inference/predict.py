@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from savedmodel_bakery.serving.models.servable import Servable
-from savedmodel_bakery.serving.runtimes.runtime import Tensor
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
+from savedmodel_bakery.wire.tensors import Tensor
 
 DEFAULT_SIGNATURE = "serving_default"
 METHOD_NAMES = tuple(f"tensorflow/serving/{method}" for method in ("predict", "classify", "regress"))

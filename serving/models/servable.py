@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from savedmodel_bakery.serving import metrics
-from savedmodel_bakery.serving.runtimes.runtime import Runtime, Tensor
+from savedmodel_bakery.serving.runtimes.runtime import Runtime
+from savedmodel_bakery.wire.tensors import Tensor
 
 
 @dataclass(frozen=True)

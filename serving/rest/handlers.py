@@ -16,12 +16,12 @@ from savedmodel_bakery.serving.inference import examples, model, predict
 from savedmodel_bakery.serving.models.registry import ModelChoice, Registry
 from savedmodel_bakery.serving.models.servable import Servable
 from savedmodel_bakery.serving.rest.errors import HTTP_STATUS
-from savedmodel_bakery.serving.runtimes.runtime import Tensor, read_tensor
 from savedmodel_bakery.wire import dtypes
 from savedmodel_bakery.wire.json import examples as example_json
 from savedmodel_bakery.wire.json import predict as predict_json
 from savedmodel_bakery.wire.json import status as status_json
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
+from savedmodel_bakery.wire.tensors import Tensor, decode_tensor
 
 logger = logging.getLogger(__name__)
 
@@ -220,7 +220,7 @@ def _choice(match: re.Match[str]) -> ModelChoice:
 
 def _tensor(sent: Any) -> Tensor:
     """What was sent, or the default of a signature, which is a TensorProto."""
-    return sent if isinstance(sent, Tensor) else read_tensor(sent)
+    return sent if isinstance(sent, Tensor) else decode_tensor(sent)
 
 
 def _find_signature(servable: Servable, name: str) -> Any:

@@ -20,8 +20,9 @@ from savedmodel_bakery.serving import incident, metrics
 from savedmodel_bakery.serving.options import batching as batching_parameters
 from savedmodel_bakery.serving.options.batching import BatchingParameters
 from savedmodel_bakery.serving.runtimes.batch_scheduler import BatchScheduler
-from savedmodel_bakery.serving.runtimes.runtime import Runtime, Tensor
+from savedmodel_bakery.serving.runtimes.runtime import Runtime
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
+from savedmodel_bakery.wire.tensors import Tensor
 
 logger = logging.getLogger(__name__)
 

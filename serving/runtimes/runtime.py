@@ -3,37 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
-import numpy as np
-
-from savedmodel_bakery.wire import tensors
-from savedmodel_bakery.wire.dtypes import DType, of_number
-
-
-class Tensor(NamedTuple):
-    """An array with its element type, which numpy alone can't tell for quantised numbers.
-
-    Attributes:
-        array: its elements.
-        dtype: their type.
-        shape: where numpy can't have it (`tensors.is_vast`); `array` has one dimension then.
-    """
-
-    array: np.ndarray
-    dtype: DType
-    shape: tuple[int, ...] | None = None
-
-
-def read_tensor(proto: Any, outside: tuple[str, Any] | None = None) -> Tensor:
-    """Make a tensor of a TensorProto; see `tensors.decode_tensor`.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT where it describes none.
-    """
-    dtype, shape = of_number(proto.dtype), tensors.read_shape(proto)
-    values = tensors.decode_values(proto, shape, outside)
-    return Tensor(values, dtype, shape) if tensors.is_vast(shape, dtype.numpy) else Tensor(values.reshape(shape), dtype)
+from savedmodel_bakery.wire.tensors import Tensor
 
 
 class Runtime(Protocol):

@@ -16,10 +16,10 @@ from flatbuffers import flexbuffers
 from google.protobuf.message import DecodeError
 from tensorflow.lite.python import schema_py_generated as lite_schema
 
-from savedmodel_bakery.serving.runtimes.runtime import Tensor
 from savedmodel_bakery.wire import dtypes, schema
 from savedmodel_bakery.wire.dtypes import DType
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
+from savedmodel_bakery.wire.tensors import Tensor
 
 # The metadata entry with SignatureDefs by key, serialized, in a FlexBuffer (tensorflow/lite/tools/signature).
 _SIGNATURES_ENTRY = b"signature_defs_metadata"

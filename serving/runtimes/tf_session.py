@@ -16,11 +16,11 @@ import tensorflow as tf
 from tensorflow.python.client import pywrap_tf_session
 from tensorflow.python.framework import op_def_registry
 
-from savedmodel_bakery.serving.runtimes.runtime import Tensor
 from savedmodel_bakery.serving.runtimes.unrepresentable_shapes import UnrepresentableShapeRunner
 from savedmodel_bakery.wire import dtypes, schema
 from savedmodel_bakery.wire.dtypes import DType
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
+from savedmodel_bakery.wire.tensors import Tensor
 
 with contextlib.suppress(ImportError):
     import tensorflow_text  # noqa: F401 - where it is installed, models may have its operations

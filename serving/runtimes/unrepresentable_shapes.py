@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from savedmodel_bakery.serving.runtimes.runtime import Tensor, read_tensor
 from savedmodel_bakery.wire import schema, tensors
 from savedmodel_bakery.wire.dtypes import DType
+from savedmodel_bakery.wire.tensors import Tensor, decode_tensor
 
 
 class UnrepresentableShapeRunner:
@@ -46,7 +46,7 @@ class UnrepresentableShapeRunner:
             fed = {self._find(graph, name): self._feed(tensor) for name, tensor in feeds.items()}
             written = [self._write(self._find(graph, name)) for name in fetches]
         found = self._session.run(written, fed, options)
-        return [read_tensor(schema.TensorProto.FromString(content)) for content in found]
+        return [decode_tensor(schema.TensorProto.FromString(content)) for content in found]
 
     def _feed(self, tensor: Tensor) -> Any:
         """What a Session takes: the array, or a handle of what it has read."""

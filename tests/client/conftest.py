@@ -29,7 +29,7 @@ from google.protobuf.json_format import ParseDict
 from savedmodel_bakery.client import Client
 from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
-from savedmodel_bakery.wire.tensors import decode_tensor, encode_tensor
+from savedmodel_bakery.wire.tensors import decode_array, encode_tensor
 
 HTTP_STATUS = {
     Code.CANCELLED: 499,
@@ -237,7 +237,7 @@ def grpc_handlers(peer: Peer) -> list[grpc.GenericRpcHandler]:
         signature = request.model_spec.signature_name or "serving_default"
         if signature not in model.signatures:
             raise StatusError(Code.FAILED_PRECONDITION, f'Serving signature key "{signature}" not found.')
-        outputs = model.run(signature, {alias: decode_tensor(proto) for alias, proto in request.inputs.items()})
+        outputs = model.run(signature, {alias: decode_array(proto) for alias, proto in request.inputs.items()})
         wanted = list(request.output_filter)
         for place, alias in enumerate(wanted):
             if alias not in outputs:

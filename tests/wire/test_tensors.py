@@ -53,7 +53,7 @@ IDS = [f"{name} {list(shape)}" for name, _, shape, _ in TABLE]
 @pytest.mark.parametrize(("name", "array", "shape", "values"), TABLE, ids=IDS)
 def test_typed_fields_both_ways(name: str, array: np.ndarray, shape: list[int], values: dict[str, Any]) -> None:
     assert proto(name, shape, **values) == tensors.encode_tensor(array, packed=False)
-    decoded = tensors.decode_tensor(proto(name, shape, **values))
+    decoded = tensors.decode_array(proto(name, shape, **values))
     assert (array.dtype, array.shape) == (decoded.dtype, decoded.shape)
     assert array.tolist() == decoded.tolist()
 
@@ -63,7 +63,7 @@ def test_packed_content_both_ways(name: str, array: np.ndarray, shape: list[int]
     encoded = tensors.encode_tensor(array)
     if name != "string":
         assert proto(name, shape, tensor_content=array.tobytes()) == encoded
-    decoded = tensors.decode_tensor(encoded)
+    decoded = tensors.decode_array(encoded)
     assert (array.dtype, array.tolist()) == (decoded.dtype, decoded.tolist())
 
 
@@ -78,7 +78,7 @@ def test_packed_content_both_ways(name: str, array: np.ndarray, shape: list[int]
     ],
 )
 def test_memory_layout_does_not_matter(array: np.ndarray, expected: np.ndarray) -> None:
-    decoded = tensors.decode_tensor(tensors.encode_tensor(array))
+    decoded = tensors.decode_array(tensors.encode_tensor(array))
     assert (expected.dtype, expected.tolist()) == (decoded.dtype, decoded.tolist())
 
 
@@ -102,7 +102,7 @@ def test_memory_layout_does_not_matter(array: np.ndarray, expected: np.ndarray) 
 )
 def test_decoding_follows_tensorflow(message: Any, expected: list[Any]) -> None:
     """tensorflow/core/framework/tensor.cc, Tensor::FromProto."""
-    assert expected == tensors.decode_tensor(message).tolist()
+    assert expected == tensors.decode_array(message).tolist()
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_decoding_follows_tensorflow(message: Any, expected: list[Any]) -> None:
 )
 def test_what_describes_no_tensor_is_refused(message: Any) -> None:
     with pytest.raises(StatusError, match="INVALID_ARGUMENT"):
-        tensors.decode_tensor(message)
+        tensors.decode_array(message)
 
 
 @pytest.mark.parametrize("array", [np.array(["2020-01-01"], "M8[D]"), np.zeros(1, "i4,f4"), np.array([1, None])])
@@ -135,10 +135,10 @@ def test_packed_strings_both_ways() -> None:
     strings = objects(b"a", b"x" * 300, b"")
     packed = tensors.encode_tensor(strings, packed_strings=True)
     assert b"\x01\xac\x02\x00a" + b"x" * 300 == packed.tensor_content
-    assert strings.tolist() == tensors.decode_tensor(packed).tolist()
+    assert strings.tolist() == tensors.decode_array(packed).tolist()
 
 
 def test_all_bits_of_a_byte_stay_with_four_bit_integers() -> None:
     """So TensorFlow keeps them, and so they stand in `tensor_content`."""
-    content = tensors.encode_tensor(tensors.decode_tensor(proto("int4", [3], int_val=[-1, 7, 127]))).tensor_content
+    content = tensors.encode_tensor(tensors.decode_array(proto("int4", [3], int_val=[-1, 7, 127]))).tensor_content
     assert b"\xff\x07\x7f" == content

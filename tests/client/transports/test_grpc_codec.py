@@ -12,8 +12,8 @@ import pytest
 
 from savedmodel_bakery.client.calls import ModelSpec, Predict
 from savedmodel_bakery.client.transports.grpc_codec import decode_answer
-from savedmodel_bakery.wire import attachments as large
 from savedmodel_bakery.wire import schema
+from savedmodel_bakery.wire.attachments import TensorMessage
 
 BYTES = 36 << 20  # from 32 MB on values are written where they will be aligned
 DTYPES = {"float": np.float32, "bfloat16": ml_dtypes.bfloat16, "bool": np.bool_, "complex128": np.complex128}
@@ -26,7 +26,7 @@ def ones_and_zeros(dtype: Any, size: int = BYTES) -> np.ndarray:
 
 def answer(arrays: Mapping[str, np.ndarray]) -> bytes:
     """A response with `arrays`, as gRPC hands it over."""
-    message = large.Message(schema.PredictResponse(), "outputs")
+    message = TensorMessage(schema.PredictResponse(), "outputs")
     for alias, array in arrays.items():
         message.add(alias, array, packed=True)
     return bytes(bytearray(message.SerializeToString()))

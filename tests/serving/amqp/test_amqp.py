@@ -27,7 +27,7 @@ from savedmodel_bakery.serving.amqp.handlers import Handlers
 from savedmodel_bakery.serving.amqp.prefetch import Inbox
 from savedmodel_bakery.wire import amqp, schema
 from savedmodel_bakery.wire.status import Code, StatusError
-from savedmodel_bakery.wire.tensors import decode_tensor, encode_tensor
+from savedmodel_bakery.wire.tensors import decode_array, encode_tensor
 
 
 class Counting:
@@ -85,7 +85,7 @@ def predict(
 def outputs(answer: Any) -> dict[str, list[Any]]:
     assert answer.error is None, answer.error
     found = schema.PredictResponse.FromString(answer.body).outputs
-    return {alias: decode_tensor(found[alias]).tolist() for alias in found}
+    return {alias: decode_array(found[alias]).tolist() for alias in found}
 
 
 X = np.float32([1, 2])

@@ -17,10 +17,10 @@ from server_process import ServerProcess
 from savedmodel_bakery.serving.models.loading import Batching, LoadOptions, load
 from savedmodel_bakery.serving.options.batching import FILE_IN_VERSION, BatchingParameters
 from savedmodel_bakery.serving.runtimes.batching import Batcher
-from savedmodel_bakery.serving.runtimes.runtime import Tensor
 from savedmodel_bakery.serving.runtimes.tf_session import SavedModel, SessionOptions
 from savedmodel_bakery.wire import dtypes
 from savedmodel_bakery.wire.status import StatusError
+from savedmodel_bakery.wire.tensors import Tensor
 
 # Long enough for every caller of a test to arrive on a busy machine; full batches, which tests make, don't wait for it.
 WAIT_MICROS = 60_000_000

@@ -13,10 +13,10 @@ import tensorflow as tf
 from server_process import ServerProcess
 
 from savedmodel_bakery.serving.options import flags, settings
-from savedmodel_bakery.serving.runtimes.runtime import Tensor
 from savedmodel_bakery.serving.runtimes.tf_session import SavedModel, SessionOptions
 from savedmodel_bakery.wire import dtypes, schema
 from savedmodel_bakery.wire.status import Code, StatusError
+from savedmodel_bakery.wire.tensors import Tensor
 
 FILE = """
 intra_op_parallelism_threads: 7

@@ -17,9 +17,9 @@ from server_process import ServerProcess
 from savedmodel_bakery.serving.models.loading import Batching, LoadOptions, load
 from savedmodel_bakery.serving.models.servable import Servable
 from savedmodel_bakery.serving.options.batching import BatchingParameters
-from savedmodel_bakery.serving.runtimes.runtime import Tensor
 from savedmodel_bakery.wire import dtypes, schema
 from savedmodel_bakery.wire.status import StatusError
+from savedmodel_bakery.wire.tensors import Tensor
 
 FLOAT, INT = dtypes.BY_NAME["float"], dtypes.BY_NAME["int32"]
 PREFERRED = LoadOptions(prefer_tf_lite=True)

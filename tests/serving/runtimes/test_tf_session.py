@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from savedmodel_bakery.serving.inference import predict
-from savedmodel_bakery.serving.runtimes.runtime import Tensor
 from savedmodel_bakery.serving.runtimes.tf_session import SavedModel, SessionOptions
 from savedmodel_bakery.wire import dtypes, schema
 from savedmodel_bakery.wire.status import StatusError
+from savedmodel_bakery.wire.tensors import Tensor
 
 DATA = "variables/variables.data-00000-of-00001"
 
