@@ -1,13 +1,15 @@
 #!/bin/bash
-# Starts the server of the image with the model that the environment names; further arguments go to the server
-# and win over the ones given here.
+# Starts the image's model server. Environment variables configure it; arguments are passed on to the server and
+# override them.
 #
-#   PORT              gRPC, 8500
-#   REST_API_PORT     REST, 8501; 0 for none
-#   MODEL_NAME        efficientnet_lite0
-#   MODEL_BASE_PATH   the folder that holds the model's versions or, as in TensorFlow's own image, the folder that
-#                     holds the folder MODEL_NAME; /models
-#   GRPC_MAX_THREADS  256; the real server's own default is four a CPU, and calls beyond that are refused
+#   PORT              gRPC port. Default: 8500
+#   REST_API_PORT     REST port; 0 disables REST. Default: 8501
+#   MODEL_NAME        Default: efficientnet_lite0
+#   MODEL_BASE_PATH   Folder with the model's numbered versions or, as in TensorFlow's own image, the parent folder of
+#                     MODEL_NAME. Default: /models
+#   GRPC_MAX_THREADS  tensorflow_model_server's own default, four per CPU, rejects further concurrent calls. Default: 256
+#   GLIBC_TUNABLES    Default: glibc.malloc.hugetlb=1, which uses huge pages where Linux grants them on request: a
+#                     large request takes two thirds of the time
 set -euo pipefail
 
 : "${PORT:=8500}" "${REST_API_PORT:=8501}" "${MODEL_NAME:=efficientnet_lite0}"
@@ -16,6 +18,7 @@ set -euo pipefail
 if [[ -d "$MODEL_BASE_PATH/$MODEL_NAME" ]]; then
     MODEL_BASE_PATH="${MODEL_BASE_PATH%/}/$MODEL_NAME"
 fi
+export GLIBC_TUNABLES="${GLIBC_TUNABLES-glibc.malloc.hugetlb=1}"
 
 server=(tensorflow_model_server)
 if ! command -v tensorflow_model_server >/dev/null; then

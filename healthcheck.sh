@@ -1,7 +1,7 @@
 #!/bin/bash
-# Exits 0 if the server of this container answers for MODEL_NAME, else 1 and says why. Bash alone does it: the image
-# of tensorflow_model_server has neither curl nor Python. It knows ports and model from the environment only, not from
-# arguments to the server. Without REST it can only see whether gRPC takes connections.
+# Exits with 0 if the container's server reports MODEL_NAME as AVAILABLE; otherwise prints the reason and exits with 1.
+# Uses only bash, as tensorflow_model_server's image has neither curl nor Python. Reads ports and model from the
+# environment, not from the server's arguments. If REST is disabled, it only checks that gRPC accepts connections.
 set -euo pipefail
 
 : "${PORT:=8500}" "${REST_API_PORT:=8501}" "${MODEL_NAME:=efficientnet_lite0}"

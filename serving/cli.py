@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Callable, Sequence
 from importlib import import_module, metadata
 from typing import NoReturn
 
@@ -31,10 +32,15 @@ logger = logging.getLogger(__name__)
 _GRPC_EXPERIMENTS = "-event_engine_listener"
 
 
-def main() -> None:
-    """Serve until killed; exit 0 after SIGTERM, 255 where the start fails. A subcommand exits by itself."""
+def main(arguments: Sequence[str] | None = None, *, program: str = PROGRAM) -> None:
+    """Serve until stopped; exit 0 after SIGTERM, 255 if the start fails. A subcommand exits by itself.
+
+    Args:
+        arguments: the command line after the program's name; `sys.argv` by default.
+        program: the name shown in usage texts.
+    """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    arguments = sys.argv[1:]
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
     if arguments and arguments[0] in SUBCOMMANDS:
         import_module(SUBCOMMANDS[arguments[0]]).main(arguments[1:])
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s] %(message)s", stream=sys.stderr)
@@ -42,7 +48,7 @@ def main() -> None:
         command_line = flags.parse(arguments)
     except flags.FlagError as error:
         print(error, file=sys.stderr)
-        _exit_with_usage()
+        _exit_with_usage(program)
     if command_line.on("version"):
         print(f"TensorFlow ModelServer: {metadata.version('savedmodel-bakery')} (savedmodel-bakery)")
         # The distribution may be tensorflow-cpu, or another build.
@@ -50,13 +56,15 @@ def main() -> None:
         print(f"TensorFlow Library: {metadata.version(builds[0]) if builds else 'not installed'}")
         return
     if command_line.unknown == "--help":
-        print(flags.usage(PROGRAM), *(f"see also: {PROGRAM} {name} --help" for name in SUBCOMMANDS), sep="\n")
+        print(flags.usage(program), *(f"see also: {program} {name} --help" for name in SUBCOMMANDS), sep="\n")
         sys.exit(_FAILURE)
     try:
         binary = engine.choose_binary(command_line)
         if binary:
             engine.run_binary(binary, arguments, command_line)
-        _serve_embedded(command_line)
+        if command_line.unknown is not None:
+            print(f"unknown argument: {command_line.unknown}\n{flags.usage(program)}", flush=True)
+        serve_embedded(command_line)
     except ModuleNotFoundError as error:
         _fail(f"UNIMPLEMENTED: the embedded engine needs {error.name}; try: pip install 'savedmodel-bakery[serve]'")
     except StatusError as error:
@@ -65,9 +73,17 @@ def main() -> None:
         _fail(str(error))
 
 
-def _serve_embedded(command_line: flags.CommandLine) -> None:
-    if command_line.unknown is not None:
-        print(f"unknown argument: {command_line.unknown}\n{flags.usage(PROGRAM)}", flush=True)
+def serve_embedded(command_line: flags.CommandLine, *, on_ready: Callable[[], None] | None = None) -> NoReturn:
+    """Run the embedded server until SIGTERM or SIGINT, then exit with 0.
+
+    Args:
+        command_line: the parsed flags.
+        on_ready: called once when the models are loaded and the ports are open.
+
+    Raises:
+        ModuleNotFoundError: the extra `serve` is not installed.
+        StatusError: the server cannot start.
+    """
     from savedmodel_bakery.serving.options import settings
 
     settings.check_flags(command_line)
@@ -81,12 +97,12 @@ def _serve_embedded(command_line: flags.CommandLine) -> None:
     without_keras.import_tensorflow()
     from savedmodel_bakery.serving import server
 
-    server.serve(command_line, found)
+    server.serve(command_line, found, on_ready=on_ready)
     _exit(0)
 
 
-def _exit_with_usage() -> NoReturn:
-    print(flags.usage(PROGRAM), end="")
+def _exit_with_usage(program: str) -> NoReturn:
+    print(flags.usage(program), end="")
     sys.exit(_FAILURE)
 
 

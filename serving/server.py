@@ -8,6 +8,7 @@ import os
 import resource
 import signal
 import threading
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -31,8 +32,10 @@ logger = logging.getLogger(__name__)
 GRACE_S = 25.0
 
 
-def serve(flags: CommandLine, settings: Settings) -> None:
+def serve(flags: CommandLine, settings: Settings, *, on_ready: Callable[[], None] | None = None) -> None:
     """Load the models, serve them, and return after SIGTERM or SIGINT when requests in flight are answered.
+
+    `on_ready` is called once, when the models are loaded and the ports are open.
 
     Raises:
         StatusError: the models can't be loaded, or gRPC can't listen.
@@ -53,6 +56,8 @@ def serve(flags: CommandLine, settings: Settings) -> None:
         return
     grpc_server = _start_grpc(flags, settings, registry, lifecycle)
     rest_server = _start_rest(flags, registry, settings.metrics_path)
+    if on_ready:
+        on_ready()
     _wait(stop, flags, lifecycle)
     stopping = [threading.Thread(target=grpc_server.stop, args=(GRACE_S,))]
     if rest_server:

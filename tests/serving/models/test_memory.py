@@ -1,19 +1,15 @@
-"""Memory is taken in huge pages where the system has them, and goes back to it when nobody needs it any more."""
+"""Memory goes back to the system when it is no longer needed."""
 
 from __future__ import annotations
 
 import ctypes
-import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import model_makers
-import pytest
 import requests
 import tensorflow as tf
 from server_process import ServerProcess
@@ -55,69 +51,6 @@ def fragments() -> Iterator[None]:
         library.free(ctypes.c_void_p(block))
     yield
     library.free(ctypes.c_void_p(last))
-
-
-PROGRAM = """
-import os, sys
-from pathlib import Path
-from serving import memory
-memory._HUGE_PAGES = Path(sys.argv[1])
-starts = int(os.environ["STARTS"]) + 1
-os.environ["STARTS"] = str(starts)
-if sys.argv[2] == "lose":  # as glibc does where a program has special rights
-    os.environ.pop("GLIBC_TUNABLES", None)
-own = os.environ.get("GLIBC_TUNABLES")
-if sys.argv[2] == "nameless":
-    sys.executable = ""
-memory.start_with_huge_pages()
-print(os.getpid(), starts, own, os.environ.get("GLIBC_TUNABLES"), sys.argv[2:])
-"""
-ASKS = "always [madvise] never"
-
-
-@pytest.mark.parametrize(
-    ("system", "told", "what", "starts", "own"),
-    [
-        pytest.param(ASKS, "", "", 2, "glibc.malloc.hugetlb=1", id="for who asks"),
-        pytest.param("[always] madvise never", "", "", 1, "", id="always"),
-        pytest.param("always madvise [never]", "", "", 1, "", id="never"),
-        pytest.param(None, "", "", 1, "", id="not known to the system"),
-        pytest.param(
-            *(ASKS, "glibc.malloc.arena_max=4", "", 2, "glibc.malloc.arena_max=4:glibc.malloc.hugetlb=1"),
-            id="beside what the user tells",
-        ),
-        pytest.param(ASKS, "glibc.malloc.hugetlb=0", "", 1, "glibc.malloc.hugetlb=0", id="not if the user says no"),
-        pytest.param(ASKS, "", "lose", 2, None, id="not for ever"),
-        pytest.param(ASKS, "", "nameless", 1, "", id="not if Python doesn't know itself"),
-    ],
-)
-def test_a_program_starts_with_huge_pages(
-    tmp_path: Path, system: str | None, told: str, what: str, starts: int, own: str | None
-) -> None:
-    """In the same process, with the same arguments; what it starts itself is told what it was told."""
-    if system is not None:
-        (tmp_path / "enabled").write_text(system)
-    environment = os.environ | {"GLIBC_TUNABLES": told, "STARTS": "0"}
-    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "enabled"), what, "--a=b c"]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
-        output, _ = process.communicate(timeout=60)
-    assert f"{process.pid} {starts} {own} {told} {[what, '--a=b c']}\n" == output
-    assert 0 == process.returncode
-
-
-def test_the_server_has_huge_pages_where_the_system_gives_them_to_who_asks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Those that a process has asked for are marked `hg` (proc(5), VmFlags); malloc's heap is the first of them."""
-    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
-    model_makers.half_plus(tmp_path / "m", 1)
-    system = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-    asks = system.is_file() and "[madvise]" in system.read_text()
-    with ServerProcess("--model_name=m", f"--model_base_path={tmp_path / 'm'}", log=tmp_path / "log") as server:
-        heap = Path("/proc", str(server.process.pid), "smaps").read_text().partition("[heap]\n")[2]
-    flags = re.search(r"^VmFlags: (.*)$", heap, re.M)
-    assert flags
-    assert asks == ("hg" in flags[1].split())
 
 
 def test_what_is_free_goes_back() -> None:
