@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import client
+from savedmodel_bakery import client
 from savedmodel_bakery.client import (
     Classification,
     Client,

@@ -1,0 +1,178 @@
+"""The `bakery` command: loads each subcommand on first use and turns errors into one line and an exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from typing import NamedTuple, NoReturn
+
+import click
+from click.shell_completion import CompletionItem
+
+EXIT_NO_CONNECTION = 3
+EXIT_INTERRUPTED = 130
+
+
+class LazyCommand(NamedTuple):
+    """A subcommand: the module and attribute of its click command, and its line in the help."""
+
+    module: str
+    attribute: str
+    help: str
+
+
+SECTIONS = {
+    "Bake": {
+        "bake": LazyCommand("exporter.cli", "bake", "Bake an image classifier into a SavedModel."),
+        "function": LazyCommand("exporter.cli", "function", "Bake a TensorFlow function into a SavedModel."),
+        "parity": LazyCommand("exporter.cli", "report_parity", "Compare a SavedModel with its source model."),
+        "inspect": LazyCommand("exporter.cli", "inspect", "Show the signatures, recipe and size of a SavedModel."),
+        "versions": LazyCommand("exporter.cli", "versions", "List the published versions of a model."),
+    },
+    "Serve": {
+        "serve": LazyCommand("serve", "serve", "Serve one model on this machine."),
+        "model-server": LazyCommand("model_server", "model_server", "Serve with tensorflow_model_server's flags."),
+        "amqp": LazyCommand("serving.amqp.cli", "cli", "Process requests from a RabbitMQ queue."),
+    },
+    "Call": {
+        "ask": LazyCommand("client.commands.cli", "cli", "Classify images."),
+        "bulk": LazyCommand("client.commands.bulk", "classify", "Classify many images into one file."),
+        "predict": LazyCommand("client.commands.cli", "predict_arrays", "Run a signature on arrays."),
+        "metadata": LazyCommand("client.commands.cli", "print_metadata", "Print a model's signatures as JSON."),
+        "status": LazyCommand("client.commands.cli", "print_status", "Print the state of each version of a model."),
+        "check": LazyCommand("client.commands.cli", "check_goldens", "Replay a version's golden requests."),
+        "bench": LazyCommand("client.commands.bench", "bench", "Measure a server under load."),
+        "results": LazyCommand("client.commands.amqp", "results", "Print replies from an AMQP result queue."),
+    },
+}
+COMMANDS = {name: command for section in SECTIONS.values() for name, command in section.items()}
+
+_MODULE_EXTRAS = {
+    "aio_pika": "amqp",
+    "matplotlib": "plot",
+    "pyarrow": "parquet",
+    "ray": "ray",
+    "tensorflow_text": "text",
+}
+_SECTION_EXTRAS = {"Bake": "export", "Serve": "serve"}
+
+EXAMPLES = """
+\b
+Examples:
+  bakery bake --model efficientnet-lite0
+  bakery serve saved_model/efficientnet_lite0
+  bakery ask photo.jpg
+
+\b
+Shell completion:
+  eval "$(_BAKERY_COMPLETE=bash_source bakery)"    # or zsh_source, fish_source
+
+\b
+Exit codes: 0 success, 1 refused or failed, 2 wrong usage, 3 cannot connect, 4 finished but some inputs failed,
+130 interrupted.
+"""
+
+
+class _CannotConnect(click.ClickException):
+    exit_code = EXIT_NO_CONNECTION
+
+
+class BakeryGroup(click.Group):
+    """A group that imports a subcommand's module when that subcommand runs, and lists subcommands by section."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return the names of all subcommands."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
+        """Import a subcommand."""
+        if cmd_name not in COMMANDS:
+            return None
+        entry = COMMANDS[cmd_name]
+        command = getattr(import_module(f"savedmodel_bakery.{entry.module}"), entry.attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the subcommands by section, then the options."""
+        width = max(map(len, COMMANDS))
+        for title, commands in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:<{width}}", command.help) for name, command in commands.items()])
+        click.Command.format_options(self, ctx, formatter)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete subcommand names without importing the subcommands."""
+        names = [
+            CompletionItem(name, help=entry.help) for name, entry in COMMANDS.items() if name.startswith(incomplete)
+        ]
+        return names + click.Command.shell_complete(self, ctx, incomplete)
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the subcommand; its errors become click exceptions with this command's exit codes."""
+        with _as_click_exceptions(ctx):
+            return super().invoke(ctx)
+
+
+@click.group(cls=BakeryGroup, epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="savedmodel-bakery", message="%(prog)s %(version)s")
+def bakery() -> None:
+    """Bake image models into signed SavedModels, serve them, and call them."""
+
+
+def main(arguments: Sequence[str] | None = None, *, program: str = "bakery") -> NoReturn:
+    """Run the command line and exit."""
+    try:
+        code = bakery.main(arguments, prog_name=program, standalone_mode=False)
+    except click.UsageError as error:
+        error.show()
+        code = error.exit_code
+    except click.ClickException as error:
+        click.echo(f"error: {' '.join(error.format_message().split())}", err=True)
+        code = error.exit_code
+    except click.Abort:
+        code = EXIT_INTERRUPTED
+    sys.exit(code)
+
+
+@contextmanager
+def _as_click_exceptions(ctx: click.Context) -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        extra = _extra_of(error.name or "", ctx.invoked_subcommand or "")
+        if extra is None:
+            raise
+        raise click.ClickException(
+            f"{ctx.invoked_subcommand} needs {error.name}, which is not installed: "
+            f"pip install 'savedmodel-bakery[{extra}]'"
+        ) from error
+    except Exception as error:
+        exception = _click_exception(error)
+        if exception is None:
+            raise
+        raise exception from error
+
+
+def _extra_of(module: str, command: str) -> str | None:
+    """Return the extra that provides a module to a subcommand; None for modules of this package."""
+    top_level = module.partition(".")[0]
+    if top_level == "savedmodel_bakery":
+        return None
+    section = next(title for title, commands in SECTIONS.items() if command in commands)
+    return _MODULE_EXTRAS.get(top_level) or _SECTION_EXTRAS.get(section)
+
+
+def _click_exception(error: Exception) -> click.ClickException | None:
+    """Return the click exception for an error of this package or a failed connection; None for any other exception."""
+    from savedmodel_bakery.client.errors import ClientError, ConnectionFailedError
+    from savedmodel_bakery.exporter.errors import BakeError
+    from savedmodel_bakery.wire.status import StatusError
+
+    if isinstance(error, BrokenPipeError):  # of stdout; click handles it
+        return None
+    if isinstance(error, (ConnectionFailedError, ConnectionError)):
+        return _CannotConnect(str(error))
+    return click.ClickException(str(error)) if isinstance(error, (BakeError, ClientError, StatusError)) else None

@@ -1,0 +1,77 @@
+"""`bakery serve`: serves one model with the embedded server on the loopback address."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import sys
+from functools import partial
+from pathlib import Path
+
+import click
+
+ADDRESS = "127.0.0.1"
+_PORT = click.IntRange(1, 65535)
+
+EXAMPLES = """
+\b
+Examples:
+  bakery serve saved_model/flowers
+  bakery serve saved_model/flowers --port 9500 --rest-api-port 9501 --name blooms
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--name", metavar="NAME", help="Name to serve the model under.  [default: the folder's name]")
+@click.option("--port", type=_PORT, default=8500, show_default=True, help="gRPC port.")
+@click.option("--rest-api-port", "--rest_api_port", type=_PORT, default=8501, show_default=True, help="REST port.")
+def serve(folder: Path, name: str | None, port: int, rest_api_port: int) -> None:
+    """Serve the newest version of the model in FOLDER until Ctrl-C.
+
+    FOLDER contains the model's numbered versions. The server listens on 127.0.0.1 only and prints its URLs when it is
+    ready. New versions are loaded as they are published. For other settings use `bakery model-server`.
+    """
+    _check_folder(folder)
+    for option, number in (("--port", port), ("--rest-api-port", rest_api_port)):
+        _check_port(option, number)
+    from savedmodel_bakery.serving import cli
+    from savedmodel_bakery.serving.options import flags
+
+    name = name or folder.resolve().name
+    command_line = flags.parse(
+        [
+            f"--model_name={name}",
+            f"--model_base_path={folder.resolve()}",
+            f"--port={port}",
+            f"--rest_api_port={rest_api_port}",
+            f"--bind_address={ADDRESS}",
+            "--engine=embedded",
+        ]
+    )
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    cli.serve_embedded(command_line, on_ready=partial(_print_urls, name, port, rest_api_port))
+
+
+def _check_folder(folder: Path) -> None:
+    if (folder / "saved_model.pb").exists():
+        raise click.UsageError(f"{folder} is a version; pass the folder that contains it: {folder.resolve().parent}")
+    if not any(path.is_dir() and path.name.isdecimal() for path in folder.iterdir()):
+        raise click.UsageError(f"{folder} contains no version; versions are folders named 1, 2, 3, …")
+
+
+def _check_port(option: str, port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((ADDRESS, port))
+        except OSError as error:
+            raise click.ClickException(
+                f"cannot listen on port {port}: {error.strerror}; choose one with {option}"
+            ) from error
+
+
+def _print_urls(name: str, port: int, rest_api_port: int) -> None:
+    click.echo(f"Serving {name}. Press Ctrl-C to stop.")
+    click.echo(f"  gRPC  {ADDRESS}:{port}")
+    click.echo(f"  REST  http://{ADDRESS}:{rest_api_port}/v1/models/{name}")
