@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from savedmodel_bakery.exporter import labels, publish, recipe, resources, sources
+from savedmodel_bakery.exporter import labels, publish, resources, sources
 from savedmodel_bakery.exporter.errors import PublishError, RecipeError
+from savedmodel_bakery.exporter.recipe import complete_recipe, read_toml
 from savedmodel_bakery.exporter.servable_module import ServableModule
 from savedmodel_bakery.exporter.validation import page
 from savedmodel_bakery.exporter.validation.tolerance import DEFAULT_TOLERANCE, Tolerance
@@ -63,7 +64,7 @@ def bake(
     publish.check_free(base_path, version)
     if parity_page:
         page.check_writable(parity_page)
-    from_file = recipe.read_toml(recipe_file) if recipe_file else {}
+    from_file = read_toml(recipe_file) if recipe_file else {}
     given = from_file | {name: value for name, value in (options or {}).items() if value is not None}
     if "model" not in given:
         raise RecipeError("no model was given; name one with --model, or in the recipe file")
@@ -72,8 +73,8 @@ def bake(
         _check_same_model(base_path, given["model"])
     progress(f"loading {given['model']}")
     network = sources.read_network(given["model"], sources.SourceOptions.of_recipe(given))
-    chosen = recipe.complete(network.recipe, given)
-    names = labels.read_labels(chosen.labels)
+    chosen = complete_recipe(network.recipe, given)
+    names = labels.read_labels(chosen.source.labels)
     progress("building the servable")
     servable = ServableModule(network.call, chosen, names)
     with publish.staging(base_path) as stage:
@@ -102,6 +103,6 @@ def _check_same_model(base_path: Path, model: str) -> None:
     newest = max(publish.published_versions(base_path).items(), default=None)
     if newest is None or not (newest[1] / publish.RECIPE_FILE).is_file():
         return
-    served = recipe.read_toml(newest[1] / publish.RECIPE_FILE).get("model")
+    served = read_toml(newest[1] / publish.RECIPE_FILE).get("model")
     if served != model:
         raise PublishError(f"{base_path} serves {served}; give {model} a name of its own with --name")

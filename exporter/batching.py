@@ -43,12 +43,12 @@ def batch(network: Any, variables: Iterable[Any], recipe: Recipe) -> Any:
             captured_tensors=body.captured_inputs,
             f=body,
             Tout=[tf.float32],
-            num_batch_threads=recipe.batch_threads,
-            batch_timeout_micros=recipe.batch_timeout_us,
+            num_batch_threads=recipe.batching.batch_threads,
+            batch_timeout_micros=recipe.batching.batch_timeout_us,
             max_enqueued_batches=_BEYOND_ALL_REQUESTS,
             # This is what one request may bring; it is split into batches of the last allowed size at most.
             max_batch_size=_BEYOND_ALL_REQUESTS,
-            allowed_batch_sizes=recipe.batch_sizes,
+            allowed_batch_sizes=recipe.batching.batch_sizes,
             enable_large_batch_splitting=True,
             shared_name=shared_name,
         )

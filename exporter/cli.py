@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import json
 import signal
 import sys
@@ -18,9 +17,9 @@ from click.core import ParameterSource
 
 from savedmodel_bakery.exporter import inspect as inspection
 from savedmodel_bakery.exporter import publish, resources
-from savedmodel_bakery.exporter import recipe as recipes
 from savedmodel_bakery.exporter import tensorflow_import as quiet
-from savedmodel_bakery.exporter.errors import BakeError, PublishError, RecipeError
+from savedmodel_bakery.exporter.errors import BakeError, PublishError
+from savedmodel_bakery.exporter.recipe.options import recipe_options
 from savedmodel_bakery.exporter.validation.tolerance import DEFAULT_TOLERANCE, Tolerance
 
 DEFAULT_ROOT = Path("saved_model")
@@ -37,23 +36,6 @@ Examples:
       --size 299 --name inception_v3
   python -m exporter bake --model mypackage.models:build --recipe recipe.toml
 """
-
-
-class _RecipeValue(click.ParamType[Any]):
-    """An option whose text the recipe itself checks, so that flag and file are refused in the same words."""
-
-    def __init__(self, name: str, check: Callable[[str], Any], *, keep_text: bool = False) -> None:
-        self.name = name
-        self._check = check
-        self._keep_text = keep_text
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The checked value; a refusal is a usage error."""
-        try:
-            checked = self._check(value)
-        except RecipeError as error:
-            self.fail(str(error), param, ctx)
-        return value if self._keep_text else checked
 
 
 def _tell(doing: str) -> None:
@@ -99,11 +81,6 @@ def main() -> None:
 
 
 @main.command(epilog=_BAKE_EXAMPLES)
-@click.option(
-    "--model",
-    help="efficientnet-lite0, -lite1, -lite2; keras:NAME; a TF Hub or Kaggle URL, or hub:FOLDER; a .keras or .h5 file; "
-    "a SavedModel's folder; package.module:callable.",
-)
 @click.option("--name", default=DEFAULT_NAME, show_default=True, help="Name the model is served under.")
 @_OUT
 @_VERSION
@@ -113,82 +90,7 @@ def main() -> None:
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     help="TOML file with any of the options below; flags win.",
 )
-@click.option("--weights", metavar="none|imagenet|FILE", help="Of keras:NAME.  [default: imagenet]")
-@click.option("--source-signature", help="Signature of a SavedModel or module.  [default: serving_default]")
-@click.option("--source-input", help="Alias of that signature's input.  [default: its only one]")
-@click.option("--source-output", help="Alias of that signature's output.  [default: its only one]")
-@click.option("--labels", help="A set that comes with the exporter (imagenet, imagenet1001) or a file.")
-@click.option(
-    "--size", type=_RecipeValue("SIDE|HxW", recipes.parse_size), help="Height and width of the network's input."
-)
-@click.option("--resize", type=click.Choice(recipes.RESIZE_METHODS), help="How pixels are interpolated.")
-@click.option("--antialias/--no-antialias", default=None, help="Whether making smaller averages over what is left out.")
-@click.option(
-    "--crop",
-    type=_RecipeValue("none|letterbox|FRACTION", recipes.parse_crop, keep_text=True),
-    help="Central square as a part of the shorter side (7/8), none: stretch the whole image, or letterbox: pad it.",
-)
-@click.option(
-    "--scale",
-    type=_RecipeValue("NAME|MEAN:STD", recipes.parse_scale, keep_text=True),
-    help=f"What the network sees of pixels 0..255: {', '.join(recipes.SCALES)}, or mean and deviation.",
-)
-@click.option(
-    "--channels",
-    type=click.Choice(recipes.CHANNEL_ORDERS, case_sensitive=False),
-    help="Order of colours the network was trained on, or GRAY.",
-)
-@click.option("--outputs", type=click.Choice(recipes.OUTPUTS), help="What the network gives; logits are softmaxed.")
-@click.option("--orientation", type=click.Choice(recipes.ORIENTATIONS), help="Turn photos upright.  [default: exif]")
-@click.option(
-    "--decode",
-    type=click.Choice(recipes.DECODERS),
-    help="Every pixel of a JPEG photo, or fewer where it is much too large.  [default: exact]",
-)
-@click.option(
-    "--background",
-    type=_RecipeValue("R,G,B", functools.partial(recipes.parse_colour, name="background"), keep_text=True),
-    help="What transparent pixels let through.  [default: 255,255,255]",
-)
-@click.option(
-    "--padding",
-    type=_RecipeValue("R,G,B", functools.partial(recipes.parse_colour, name="padding"), keep_text=True),
-    help="What a letterbox is filled up with.  [default: 0,0,0]",
-)
-@click.option("--max-pixels", type=click.IntRange(min=1), help="Larger pictures are refused.  [default: 100000000]")
-@click.option("--top-k", type=click.IntRange(min=1), help="Labels an answer lists.  [default: 5]")
-@click.option(
-    "--optimise",
-    type=_RecipeValue("none|STEP,STEP…", recipes.parse_optimise, keep_text=True),
-    help="How the network is made faster without changing its answers: some of "
-    f"{', '.join(recipes.OPTIMISATIONS)}.  [default: all of them]",
-)
-@click.option(
-    "--precision",
-    type=click.Choice(recipes.PRECISIONS),
-    help="What the network computes in; with 16 bits answers change, see --parity-atol.  [default: float32]",
-)
-@click.option(
-    "--batch-max",
-    type=click.IntRange(0, recipes.MAX_BATCH),
-    help="Let requests that are under way together share runs of the network, of so many images at most.  "
-    "[default: 0, each alone]",
-)
-@click.option(
-    "--batch-timeout-us",
-    type=click.IntRange(0, recipes.MAX_BATCH_TIMEOUT_US),
-    help="How long an image waits for others, in microseconds; 0: only while the network is busy.  [default: 0]",
-)
-@click.option(
-    "--batch-threads",
-    type=click.IntRange(1, recipes.MAX_BATCH_THREADS),
-    help="Batches that are computed at the same time.  [default: 1]",
-)
-@click.option(
-    "--allowed-batch-sizes",
-    type=_RecipeValue("SIZE,SIZE…", recipes.parse_batch_sizes, keep_text=True),
-    help="Sizes that batches are filled up to; the last is the one of --batch-max.  [default: all]",
-)
+@recipe_options
 @_PHOTOS
 @_tolerance
 @click.option("--parity/--no-parity", "is_refused", default=True, help="Whether to refuse what is beyond tolerance.")

@@ -48,9 +48,9 @@ class ServableModule(tf.Module):
         super().__init__()
         self._recipe = recipe
         self._network, variables = optimisation.optimise(
-            _trace(network, recipe), recipe.optimisations, recipe.precision
+            _trace(network, recipe), recipe.optimisation.steps, recipe.optimisation.precision
         )
-        if recipe.batch_max:
+        if recipe.batching.batch_max:
             self._network = batching.batch(self._network, variables, recipe)
         # Traced once: as part of each signature it would be five times in the file.
         self._read_images = _function(
@@ -59,7 +59,7 @@ class ServableModule(tf.Module):
         # A Keras 3 model tracks its variables in a way that tensorflow_model_server doesn't restore; so the ones
         # that inference reads are tracked here, and optimizer state and the like stay behind.
         self._variables_read = variables
-        labels.check_width(names, recipe.labels, self.classes)
+        labels.check_width(names, recipe.source.labels, self.classes)
         self._names = tf.constant(names)
 
     @property
@@ -129,7 +129,7 @@ class ServableModule(tf.Module):
             "top_k": self.top_k,
             "classify": self.classify,
             "pixels": self.pixels.get_concrete_function(
-                tf.TensorSpec([None, *self._recipe.size, 3], tf.uint8, name="pixels")
+                tf.TensorSpec([None, *self._recipe.preprocessing.size, 3], tf.uint8, name="pixels")
             ),
             "preprocess": self.preprocess,
             "preview": self.preview,
@@ -140,17 +140,17 @@ class ServableModule(tf.Module):
     def _read_on_cpu(self, image: Any) -> Any:
         """Where files are decoded; what could run elsewhere, as resizing, would send each image there by itself."""
         with tf.device("CPU"):
-            return isolation.read_images(image, self._recipe)
+            return isolation.read_images(image, self._recipe.preprocessing)
 
     def _answer(self, found: Any, k: int | None = None) -> dict[str, Any]:
         """Labels string, scores float32 and class_ids int32, all [batch, k], best first."""
         rows = tf.shape(found)[0]
-        if not self._recipe.batch_max:
+        if not self._recipe.batching.batch_max:
             # Not every kernel takes an empty batch, so the network is then given one blank image.
-            found = tf.cond(rows > 0, lambda: found, lambda: tf.zeros([1, *self._recipe.size, 3]))
-        given = self._network(pixels.normalise(found, self._recipe))[:rows]
-        probabilities = tf.nn.softmax(given) if self._recipe.outputs == "logits" else given
-        scores, class_ids = tf.math.top_k(probabilities, min(k or self._recipe.top_k, self.classes))
+            found = tf.cond(rows > 0, lambda: found, lambda: tf.zeros([1, *self._recipe.preprocessing.size, 3]))
+        given = self._network(pixels.normalise(found, self._recipe.preprocessing))[:rows]
+        probabilities = tf.nn.softmax(given) if self._recipe.source.outputs == "logits" else given
+        scores, class_ids = tf.math.top_k(probabilities, min(k or self._recipe.source.top_k, self.classes))
         return {"labels": tf.gather(self._names, class_ids), "scores": scores, "class_ids": class_ids}
 
 
@@ -165,8 +165,8 @@ def _finish(file: Path) -> None:
 
 def _trace(network: Callable[[Any], Any], recipe: Recipe) -> Any:
     """The network as a concrete function to float32 [batch, classes]."""
-    channels = 1 if recipe.channels == "GRAY" else 3
-    spec = tf.TensorSpec([None, *recipe.size, channels], tf.float32, name="normalised")
+    channels = 1 if recipe.preprocessing.channels == "GRAY" else 3
+    spec = tf.TensorSpec([None, *recipe.preprocessing.size, channels], tf.float32, name="normalised")
 
     def rows(normalised: Any) -> Any:
         given = tf.cast(network(normalised), tf.float32)
@@ -175,10 +175,10 @@ def _trace(network: Callable[[Any], Any], recipe: Recipe) -> Any:
     try:
         traced = tf.function(rows).get_concrete_function(spec)
     except Exception as error:  # the network's own code runs here
-        raise SourceError(f"the network of {recipe.model} does not take images {spec.shape}: {error}") from error
+        raise SourceError(f"the network of {recipe.source.model} does not take images {spec.shape}: {error}") from error
     shape = traced.structured_outputs.shape
     if shape.rank != 2 or shape[-1] is None:
-        raise SourceError(f"the network of {recipe.model} gives {shape}; allowed is one row of numbers an image")
+        raise SourceError(f"the network of {recipe.source.model} gives {shape}; allowed is one row of numbers an image")
     return traced
 
 

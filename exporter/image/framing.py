@@ -1,4 +1,4 @@
-"""Which part of a picture a recipe keeps, which way up it is, and where it comes to lie in the network's input."""
+"""Which part of a picture is kept, which way up it is, and where it comes to lie in the network's input."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.recipe import LETTERBOX, Recipe
+from savedmodel_bakery.exporter.recipe import LETTERBOX, Preprocessing
 
 # Exif 2.3, section 4.6.4, Orientation: to be upright, a picture of orientation 1..8 is transposed or not, then the
 # order of its rows and that of its columns is reversed or not.
@@ -37,9 +37,9 @@ class Window(NamedTuple):
         return Window(top, left, bottom - top, right - left)
 
 
-def kept(height: Any, width: Any, recipe: Recipe) -> Window:
-    """What the recipe keeps of an upright picture of that size: its central square, or all of it."""
-    fraction = recipe.crop_fraction
+def kept(height: Any, width: Any, preprocessing: Preprocessing) -> Window:
+    """What is kept of an upright picture of that size: its central square, or all of it."""
+    fraction = preprocessing.crop_fraction
     if fraction is None:
         nothing = tf.constant(0, tf.int64)
         return Window(nothing, nothing, height, width)
@@ -86,13 +86,13 @@ def upright(pixels: Any, orientation: Any) -> Any:
     return tf.cond(orientation > 1, turn, lambda: pixels)
 
 
-def fitted_size(height: Any, width: Any, recipe: Recipe) -> tuple[Any, Any]:
+def fitted_size(height: Any, width: Any, preprocessing: Preprocessing) -> tuple[Any, Any]:
     """Height and width to which a part of that size is resized: the network's, or for a letterbox what fits into it.
 
     A letterbox's shorter side is rounded to the nearest pixel, halves up, and is at least one.
     """
-    most_height, most_width = (tf.constant(side, tf.int64) for side in recipe.size)
-    if recipe.crop != LETTERBOX:
+    most_height, most_width = (tf.constant(side, tf.int64) for side in preprocessing.size)
+    if preprocessing.crop != LETTERBOX:
         return most_height, most_width
 
     def scaled(side: Any, numerator: Any, denominator: Any) -> Any:

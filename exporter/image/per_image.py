@@ -9,26 +9,26 @@ import tensorflow as tf
 from savedmodel_bakery.exporter.image import encodings as spelling
 from savedmodel_bakery.exporter.image import header, pixels
 from savedmodel_bakery.exporter.image.header import Header
-from savedmodel_bakery.exporter.recipe import Recipe
+from savedmodel_bakery.exporter.recipe import Preprocessing
 
 
-def read_images(image: Any, recipe: Recipe) -> tuple[Any, Any, Any]:
+def read_images(image: Any, preprocessing: Preprocessing) -> tuple[Any, Any, Any]:
     """Read a batch of image files in any spelling.
 
     Args:
         image: string [batch].
-        recipe: how to crop and resize.
+        preprocessing: how to crop and resize.
 
     Returns:
-        pixels: float32 [batch, *recipe.size, 3], 0..255 in R, G, B; zeros where `ok` is false.
+        pixels: float32 [batch, *preprocessing.size, 3], 0..255 in R, G, B; zeros where `ok` is false.
         ok: bool [batch].
         error: string [batch], empty where `ok` is true.
     """
     found, ok, error = tf.map_fn(
-        lambda text: _read_image(text, recipe),
+        lambda text: _read_image(text, preprocessing),
         image,
         fn_output_signature=(
-            tf.TensorSpec([*recipe.size, 3], tf.float32),
+            tf.TensorSpec([*preprocessing.size, 3], tf.float32),
             tf.TensorSpec([], tf.bool),
             tf.TensorSpec([], tf.string),
         ),
@@ -36,27 +36,27 @@ def read_images(image: Any, recipe: Recipe) -> tuple[Any, Any, Any]:
     return found, ok, error
 
 
-def _read_image(text: Any, recipe: Recipe) -> tuple[Any, Any, Any]:
+def _read_image(text: Any, preprocessing: Preprocessing) -> tuple[Any, Any, Any]:
     data = spelling.decode(text)
     claims = header.read_header(data)
     claimed = claims.height * claims.width
-    usable = (claimed > 0) & (claimed <= recipe.max_pixels)
+    usable = (claimed > 0) & (claimed <= preprocessing.max_pixels)
 
     def blank() -> tuple[Any, Any]:
-        return tf.zeros([*recipe.size, 3]), tf.constant(False)
+        return tf.zeros([*preprocessing.size, 3]), tf.constant(False)
 
-    found, ok = tf.cond(usable, lambda: pixels.read_file(data, claims, recipe), blank)
-    return found, ok, tf.cond(ok, lambda: b"", lambda: _explain(text, data, claims, recipe))
+    found, ok = tf.cond(usable, lambda: pixels.read_file(data, claims, preprocessing), blank)
+    return found, ok, tf.cond(ok, lambda: b"", lambda: _explain(text, data, claims, preprocessing))
 
 
-def _explain(text: Any, data: Any, claims: Header, recipe: Recipe) -> Any:
+def _explain(text: Any, data: Any, claims: Header, preprocessing: Preprocessing) -> Any:
     """Why an image can't be used: scalar string.
 
     Args:
         text: what was sent.
         data: the file it spells, empty where it spells none.
         claims: what the file's header says.
-        recipe: how many pixels are allowed.
+        preprocessing: how many pixels are allowed.
     """
     sides = tf.strings.as_string(claims.width), " by ", tf.strings.as_string(claims.height)
     return tf.case(
@@ -73,9 +73,9 @@ def _explain(text: Any, data: Any, claims: Header, recipe: Recipe) -> Any:
                 lambda: tf.strings.join(["base64, but of no image file we know: it begins with ", _first_bytes(data)]),
             ),
             (
-                claims.height * claims.width > recipe.max_pixels,
+                claims.height * claims.width > preprocessing.max_pixels,
                 lambda: tf.strings.join(
-                    ["too large: its header says ", *sides, f" pixels; allowed are {recipe.max_pixels} in all"]
+                    ["too large: its header says ", *sides, f" pixels; allowed are {preprocessing.max_pixels} in all"]
                 ),
             ),
         ],

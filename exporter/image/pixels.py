@@ -21,7 +21,7 @@ from savedmodel_bakery.exporter.image import (
     webp,
 )
 from savedmodel_bakery.exporter.image.header import Header
-from savedmodel_bakery.exporter.recipe import LETTERBOX, Recipe
+from savedmodel_bakery.exporter.recipe import LETTERBOX, Preprocessing
 
 # JPEG's inverse DCT can leave detail out (ITU-T T.81, A.3.3): a picture comes out smaller by one of these ratios.
 RATIOS = (1, 2, 4, 8)
@@ -33,7 +33,7 @@ _NOTHING = np.zeros([0, 0, 3], np.uint8)
 
 
 class Picture(NamedTuple):
-    """What a recipe keeps of a file.
+    """What is kept of a file.
 
     Attributes:
         pixels: uint8 [height, width, 3], R, G, B, upright; without any where the file can't be decoded.
@@ -44,33 +44,33 @@ class Picture(NamedTuple):
     size: tuple[Any, Any]
 
 
-def read_file(data: Any, claims: Header, recipe: Recipe) -> tuple[Any, Any]:
-    """The file in scalar string `data`, whose header `claims` a size, as the recipe has it.
+def read_file(data: Any, claims: Header, preprocessing: Preprocessing) -> tuple[Any, Any]:
+    """The file in scalar string `data`, whose header `claims` a size, cropped and resized.
 
     Returns:
-        pixels: float32 [*recipe.size, 3], 0..255, or a little beyond where the resize method overshoots.
+        pixels: float32 [*preprocessing.size, 3], 0..255, or a little beyond where the resize method overshoots.
         ok: scalar bool, whether it could be decoded; the pixels are zeros where it couldn't.
     """
-    picture = decode_file(data, claims, recipe)
+    picture = decode_file(data, claims, preprocessing)
     ok = tf.size(picture.pixels) > 0
-    return tf.cond(ok, lambda: fit(picture, recipe), lambda: tf.zeros([*recipe.size, 3])), ok
+    return tf.cond(ok, lambda: fit(picture, preprocessing), lambda: tf.zeros([*preprocessing.size, 3])), ok
 
 
-def decode_file(data: Any, claims: Header, recipe: Recipe) -> Picture:
-    """What the recipe keeps of the file in scalar string `data`, whose header `claims` a size.
+def decode_file(data: Any, claims: Header, preprocessing: Preprocessing) -> Picture:
+    """What is kept of the file in scalar string `data`, whose header `claims` a size.
 
     JPEG's inverse DCT is the accurate one, which agrees with Pillow's bit for bit; TensorFlow's default is up to 6
     levels off. Of an animation the first frame counts; gray becomes three equal channels; what is transparent lets
-    the recipe's background through. With `decode` fast a JPEG photo may come out smaller.
+    the background through. With `decode` fast a JPEG photo may come out smaller.
     """
-    orientation = claims.orientation if recipe.orientation == "exif" else tf.constant(1)
+    orientation = claims.orientation if preprocessing.orientation == "exif" else tf.constant(1)
     swap = framing.is_transposed(orientation)
     height = tf.where(swap, claims.width, claims.height)
     width = tf.where(swap, claims.height, claims.width)
-    window = framing.kept(height, width, recipe)
-    size = framing.fitted_size(window.height, window.width, recipe)
+    window = framing.kept(height, width, preprocessing)
+    size = framing.fitted_size(window.height, window.width, preprocessing)
     stored = framing.before_turning(window, height, width, orientation)
-    index = _ratio_index(claims, window, size, recipe)
+    index = _ratio_index(claims, window, size, preprocessing)
     part = stored.scaled(tf.gather(tf.constant(RATIOS, tf.int64), index))
 
     def cut(decode: Callable[[Any], Any], data: Any = data) -> Any:
@@ -80,28 +80,30 @@ def decode_file(data: Any, claims: Header, recipe: Recipe) -> Picture:
         claims.kind,
         {
             spelling.NO_IMAGE: lambda: tf.constant(_NOTHING),
-            spelling.JPEG: lambda: _decode_jpeg(data, claims, part, index, recipe),
+            spelling.JPEG: lambda: _decode_jpeg(data, claims, part, index, preprocessing),
             spelling.PNG: lambda: cut(lambda data: _decode_channels(data, claims.alpha)),
-            spelling.GIF: lambda: cut(lambda data: gif.decode(data, recipe.background_colour)),
+            spelling.GIF: lambda: cut(lambda data: gif.decode(data, preprocessing.background_colour)),
             spelling.BMP: lambda: cut(_decode_bmp),
             spelling.WEBP: lambda: cut(lambda data: _decode_channels(data, claims.alpha), webp.announce_alpha(data)),
         },
     )
     is_whole = tf.reduce_all(tf.equal(tf.shape(pixels, tf.int64)[:2], [part.height, part.width]))
-    pixels = tf.cond(is_whole, lambda: _opaque(pixels, claims.alpha, recipe), lambda: tf.constant(_NOTHING))
+    pixels = tf.cond(is_whole, lambda: _opaque(pixels, claims.alpha, preprocessing), lambda: tf.constant(_NOTHING))
     return Picture(framing.upright(pixels, orientation), size)
 
 
-def _ratio_index(claims: Header, window: framing.Window, size: tuple[Any, Any], recipe: Recipe) -> Any:
+def _ratio_index(claims: Header, window: framing.Window, size: tuple[Any, Any], preprocessing: Preprocessing) -> Any:
     """Which of RATIOS suits a file whose `window` becomes `size`: scalar int32; the first where it is no JPEG photo."""
-    if recipe.decode == "exact":
+    if preprocessing.decode == "exact":
         return tf.constant(0)
     room = tf.minimum(window.height // (GUARD * size[0]), window.width // (GUARD * size[1]))
     fitting = tf.reduce_sum(tf.cast(room >= tf.constant(RATIOS[1:], tf.int64), tf.int32))
     return tf.where(tf.equal(claims.kind, spelling.JPEG), fitting, 0)
 
 
-def _decode_jpeg(data: Any, claims: Header, part: framing.Window, ratio_index: Any, recipe: Recipe) -> Any:
+def _decode_jpeg(
+    data: Any, claims: Header, part: framing.Window, ratio_index: Any, preprocessing: Preprocessing
+) -> Any:
     """The `part` of a JPEG file that has been made smaller by the ratio of that index: uint8 [height, width, 3].
 
     Where it is made smaller, rows outside are not decoded; what a file that isn't progressive has below is not read.
@@ -120,7 +122,7 @@ def _decode_jpeg(data: Any, claims: Header, part: framing.Window, ratio_index: A
             data,
         )
 
-    if recipe.decode == "exact":
+    if preprocessing.decode == "exact":
         return whole()
     return tf.switch_case(ratio_index, [whole, *(lambda ratio=ratio: smaller(ratio) for ratio in RATIOS[1:])])
 
@@ -145,42 +147,42 @@ def _decode_channels(data: Any, alpha: Any) -> Any:
     return tf.cond(alpha, lambda: decode(4), lambda: decode(3))
 
 
-def _opaque(pixels: Any, alpha: Any, recipe: Recipe) -> Any:
+def _opaque(pixels: Any, alpha: Any, preprocessing: Preprocessing) -> Any:
     """Pixels uint8 [height, width, 3] of those with 4 channels where there is `alpha`, else with 3."""
 
     def composited() -> Any:
-        return transparency.composite(tf.ensure_shape(pixels, [None, None, 4]), recipe.background_colour)
+        return transparency.composite(tf.ensure_shape(pixels, [None, None, 4]), preprocessing.background_colour)
 
     return tf.ensure_shape(tf.cond(alpha, composited, lambda: pixels), [None, None, 3])
 
 
-def fit(picture: Picture, recipe: Recipe) -> Any:
-    """Resize what is kept as the recipe says, and lay a letterbox on its canvas: float32 [*recipe.size, 3]."""
-    letterbox = recipe.crop == LETTERBOX
-    size = tf.cast(picture.size, tf.int32) if letterbox else recipe.size
-    resized = tf.image.resize(picture.pixels, size, method=recipe.resize, antialias=recipe.antialias)
+def fit(picture: Picture, preprocessing: Preprocessing) -> Any:
+    """Resize what is kept, and lay a letterbox on its canvas: float32 [*preprocessing.size, 3]."""
+    letterbox = preprocessing.crop == LETTERBOX
+    size = tf.cast(picture.size, tf.int32) if letterbox else preprocessing.size
+    resized = tf.image.resize(picture.pixels, size, method=preprocessing.resize, antialias=preprocessing.antialias)
     resized = tf.cast(resized, tf.float32)
     if letterbox:
         # The smaller half of an odd margin is above and to the left.
-        corner = tuple((whole - part) // 2 for whole, part in zip(recipe.size, picture.size, strict=True))
-        resized = framing.place(resized, recipe.size, corner, recipe.padding_colour)
-    return tf.ensure_shape(resized, [*recipe.size, 3])
+        corner = tuple((whole - part) // 2 for whole, part in zip(preprocessing.size, picture.size, strict=True))
+        resized = framing.place(resized, preprocessing.size, corner, preprocessing.padding_colour)
+    return tf.ensure_shape(resized, [*preprocessing.size, 3])
 
 
-def normalise(pixels: Any, recipe: Recipe) -> Any:
+def normalise(pixels: Any, preprocessing: Preprocessing) -> Any:
     """What the network sees of `pixels`, float32 [batch, height, width, 3] in R, G, B, 0..255.
 
     Gray is Rec. 601's luma, as in tf.image.rgb_to_grayscale.
     """
-    mean, std = recipe.mean_and_std
-    if recipe.channels == "GRAY":
+    mean, std = preprocessing.mean_and_std
+    if preprocessing.channels == "GRAY":
         return (tf.image.rgb_to_grayscale(pixels) - mean[0]) / std[0]
     # By whole rows: three numbers broadcast to a picture take five times as long. TensorFlow makes a product of a
     # division too, but by a reciprocal that may be off by a rounding error.
     height, width = pixels.shape[1:3]
     shift, scale = (np.tile(numbers, width) for numbers in (np.array(mean, "f4"), 1 / np.array(std, "f4")))
     scaled = tf.reshape((tf.reshape(pixels, [-1, height, width * 3]) - shift) * scale, [-1, height, width, 3])
-    return scaled[..., ::-1] if recipe.channels == "BGR" else scaled
+    return scaled[..., ::-1] if preprocessing.channels == "BGR" else scaled
 
 
 def _decode_bmp(data: Any) -> Any:

@@ -160,9 +160,10 @@ def reference_recipe(baked: Recipe, known: Mapping[str, Any]) -> tuple[Recipe, d
         The recipe, and where the baked one departs from it: name to (baked, reference).
     """
     own = {name: known[name] for name in _IMAGE_FIELDS if name in known}
-    wanted = dataclasses.replace(baked, **own, orientation="exif")
+    preprocessing = dataclasses.replace(baked.preprocessing, **own, orientation="exif")
     names = (*_IMAGE_FIELDS, "orientation")
-    departures = {name: (getattr(baked, name), getattr(wanted, name)) for name in names}
+    departures = {name: (getattr(baked.preprocessing, name), getattr(preprocessing, name)) for name in names}
+    wanted = dataclasses.replace(baked, preprocessing=preprocessing)
     return wanted, {name: pair for name, pair in departures.items() if pair[0] != pair[1]}
 
 
@@ -187,14 +188,14 @@ def compare(
     """
     compared = []
     for answer in answers:
-        original = reference.read_upright(answer.photo, recipe)
-        pixels = reference.fit(original, recipe)
+        original = reference.read_upright(answer.photo, recipe.preprocessing)
+        pixels = reference.fit(original, recipe.preprocessing)
         original.thumbnail(_THUMBNAIL)
         if answer.error:
             photo = PhotoParity(answer.photo.name, error=answer.error)
         else:
-            (probabilities,) = network(reference.normalise(pixels[np.newaxis], recipe))
-            photo = _compare(answer, pixels, probabilities, names, tolerance, PIXEL_LIMITS[recipe.decode])
+            (probabilities,) = network(reference.normalise(pixels[np.newaxis], recipe.preprocessing))
+            photo = _compare(answer, pixels, probabilities, names, tolerance, PIXEL_LIMITS[recipe.preprocessing.decode])
         compared.append(Compared(photo, original, answer.pixels, pixels))
     return compared
 

@@ -14,11 +14,11 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from savedmodel_bakery.exporter.errors import ParityError
-from savedmodel_bakery.exporter.recipe import LETTERBOX, Recipe
+from savedmodel_bakery.exporter.recipe import LETTERBOX, Preprocessing
 from savedmodel_bakery.exporter.validation import resampling
 
 
-def read_upright(photo: Path, recipe: Recipe) -> Image.Image:
+def read_upright(photo: Path, preprocessing: Preprocessing) -> Image.Image:
     """The photo in R, G, B, 8 bits each, upright, on the recipe's background where it is transparent.
 
     Raises:
@@ -34,40 +34,42 @@ def read_upright(photo: Path, recipe: Recipe) -> Image.Image:
                 picture = Image.merge("LA", [Image.fromarray(levels), Image.fromarray(opaque)])
             if not picture.has_transparency_data:
                 return picture.convert("RGB")
-            canvas = Image.new("RGBA", picture.size, (*recipe.background_colour, 255))
+            canvas = Image.new("RGBA", picture.size, (*preprocessing.background_colour, 255))
             return Image.alpha_composite(canvas, picture.convert("RGBA")).convert("RGB")
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise ParityError(f"the photo {photo} cannot be read: {error}") from error
 
 
-def fit(picture: Image.Image, recipe: Recipe) -> np.ndarray:
-    """Crop and resize: float32 [*recipe.size, 3] in R, G, B, 0..255, or a little beyond."""
+def fit(picture: Image.Image, preprocessing: Preprocessing) -> np.ndarray:
+    """Crop and resize: float32 [*preprocessing.size, 3] in R, G, B, 0..255, or a little beyond."""
     levels = np.asarray(picture)
     height, width, _ = levels.shape
-    if recipe.crop_fraction is not None:
-        side = max(int(min(height, width) * recipe.crop_fraction), 1)
+    if preprocessing.crop_fraction is not None:
+        side = max(int(min(height, width) * preprocessing.crop_fraction), 1)
         top, left = -((side - height) // 2), -((side - width) // 2)  # half of an odd margin is rounded up
         levels = levels[top : top + side, left : left + side]
-    if recipe.crop != LETTERBOX:
-        return _resize(levels, recipe.size, recipe)
-    most_height, most_width = recipe.size
+    if preprocessing.crop != LETTERBOX:
+        return _resize(levels, preprocessing.size, preprocessing)
+    most_height, most_width = preprocessing.size
     zoom = min(Fraction(most_height, height), Fraction(most_width, width))
     fitted = tuple(max(floor(side * zoom + Fraction(1, 2)), 1) for side in (height, width))
     top, left = (most_height - fitted[0]) // 2, (most_width - fitted[1]) // 2
-    canvas = np.full((*recipe.size, 3), recipe.padding_colour, np.float32)
-    canvas[top : top + fitted[0], left : left + fitted[1]] = _resize(levels, (fitted[0], fitted[1]), recipe)
+    canvas = np.full((*preprocessing.size, 3), preprocessing.padding_colour, np.float32)
+    canvas[top : top + fitted[0], left : left + fitted[1]] = _resize(levels, (fitted[0], fitted[1]), preprocessing)
     return canvas
 
 
-def _resize(levels: np.ndarray, size: tuple[int, int], recipe: Recipe) -> np.ndarray:
-    return resampling.resize(levels, size, method=recipe.resize, antialias=recipe.antialias).astype(np.float32)
+def _resize(levels: np.ndarray, size: tuple[int, int], preprocessing: Preprocessing) -> np.ndarray:
+    return resampling.resize(levels, size, method=preprocessing.resize, antialias=preprocessing.antialias).astype(
+        np.float32
+    )
 
 
-def normalise(pixels: np.ndarray, recipe: Recipe) -> np.ndarray:
+def normalise(pixels: np.ndarray, preprocessing: Preprocessing) -> np.ndarray:
     """What the network sees of `pixels` [batch, height, width, 3]: float32 [batch, height, width, channels]."""
-    mean, std = (np.array(triple, np.float32) for triple in recipe.mean_and_std)
-    if recipe.channels == "GRAY":  # ITU-R BT.601
+    mean, std = (np.array(triple, np.float32) for triple in preprocessing.mean_and_std)
+    if preprocessing.channels == "GRAY":  # ITU-R BT.601
         luma = pixels @ np.array([[0.299], [0.587], [0.114]], np.float32)
         return np.asarray((luma - mean[0]) / std[0])
     scaled = (pixels - mean) / std
-    return np.asarray(scaled[..., ::-1] if recipe.channels == "BGR" else scaled)
+    return np.asarray(scaled[..., ::-1] if preprocessing.channels == "BGR" else scaled)

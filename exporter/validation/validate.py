@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from savedmodel_bakery.exporter import labels, publish, sources
-from savedmodel_bakery.exporter import recipe as recipes
 from savedmodel_bakery.exporter.errors import ParityError
-from savedmodel_bakery.exporter.recipe import Recipe
+from savedmodel_bakery.exporter.recipe import Recipe, read_toml
 from savedmodel_bakery.exporter.sources.network import Network
 from savedmodel_bakery.exporter.validation import goldens, parity, reference, verification
 from savedmodel_bakery.exporter.validation import requests as questions
@@ -73,10 +72,11 @@ def prove(
         VerificationError: the SavedModel can't be loaded or run, or answers otherwise than the network.
         ParityError: a photo can't be read. Where the report isn't within tolerance is for the caller to say.
     """
-    shown = reference.fit(reference.read_upright(photos[0], recipe), recipe).round().clip(0, 255).astype(np.uint8)
+    shown = reference.fit(reference.read_upright(photos[0], recipe.preprocessing), recipe.preprocessing)
+    shown = shown.round().clip(0, 255).astype(np.uint8)
     kept = goldens.questions([questions.read_photo(photo) for photo in photos[: goldens.MAX_PHOTOS]], shown)
     comparison = _Comparison(network, recipe, names, tolerance)
-    rounding = verification.ROUNDING if recipe.precision == "float32" else tolerance
+    rounding = verification.ROUNDING if recipe.optimisation.precision == "float32" else tolerance
     agreement, answered = verification.Agreement(0, 0.0), []
     for some in _batches(photos):
         found = _ask(version, some, kept)
@@ -141,11 +141,11 @@ def review(
     path = version / publish.RECIPE_FILE
     if not path.is_file():
         raise ParityError(f"{version} holds no {publish.RECIPE_FILE}; give the folder of a version that was baked here")
-    values = recipes.read_toml(path)
-    recipe = recipes.complete({}, values)
-    names = labels.read_labels(recipe.labels)
-    progress(f"loading {recipe.model}")
-    network = sources.read_network(recipe.model, sources.SourceOptions.of_recipe(values))
+    values = read_toml(path)
+    recipe = Recipe.from_values(values)
+    names = labels.read_labels(recipe.source.labels)
+    progress(f"loading {recipe.source.model}")
+    network = sources.read_network(recipe.source.model, sources.SourceOptions.of_recipe(values))
     progress(f"comparing {len(photos)} photos")
     comparison = _Comparison(network, recipe, names, tolerance)
     for some in _batches(photos):
@@ -177,5 +177,5 @@ class _Comparison:
 
     def report(self) -> parity.Report:
         """How all that was added compares."""
-        limit = parity.PIXEL_LIMITS[self._recipe.decode]
-        return parity.Report(self._recipe.model, self._departures, self._tolerance, limit, self._photos)
+        limit = parity.PIXEL_LIMITS[self._recipe.preprocessing.decode]
+        return parity.Report(self._recipe.source.model, self._departures, self._tolerance, limit, self._photos)

@@ -46,10 +46,10 @@ def probabilities(network: Callable[[Any], Any], recipe: Recipe, normalised: np.
         raise VerificationError("the network gives values that are not finite (NaN or infinity) for a photo")
     sums = np.asarray(tf.reduce_sum(given, axis=1))
     are_probabilities = bool(tf.reduce_all(given >= 0)) and np.allclose(sums, 1, atol=1e-3)
-    if are_probabilities != (recipe.outputs == "probabilities"):
+    if are_probabilities != (recipe.source.outputs == "probabilities"):
         other = "probabilities" if are_probabilities else "logits"
         raise VerificationError(
-            f"outputs is {recipe.outputs}, but for a photo the network's add up to {sums.tolist()}, from "
+            f"outputs is {recipe.source.outputs}, but for a photo the network's add up to {sums.tolist()}, from "
             f"{float(tf.reduce_min(given)):.3g} up: they look like {other}; bake with --outputs {other}"
         )
     return np.asarray(given if are_probabilities else tf.nn.softmax(given))
@@ -80,13 +80,15 @@ def verify(
     """
     from savedmodel_bakery.exporter.image.pixels import normalise
 
-    if recipe.precision != "float32":
-        advice = f"; allow more with --parity-atol, or bake with --precision float32, not {recipe.precision}"
+    if recipe.optimisation.precision != "float32":
+        advice = (
+            f"; allow more with --parity-atol, or bake with --precision float32, not {recipe.optimisation.precision}"
+        )
     else:
-        advice = "; --optimise none bakes the network as it is" if recipe.optimisations else ""
+        advice = "; --optimise none bakes the network as it is" if recipe.optimisation.steps else ""
     differences = []
     for answer, default in zip(answers, defaults, strict=True):
-        normalised = np.asarray(normalise(answer.pixels[np.newaxis], recipe))
+        normalised = np.asarray(normalise(answer.pixels[np.newaxis], recipe.preprocessing))
         (expected,) = probabilities(network, recipe, normalised)
         differences.append(_compare(answer, expected, tolerance, advice=advice))
         labels = [names[class_id] for class_id in answer.class_ids]

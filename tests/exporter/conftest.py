@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from savedmodel_bakery.exporter import resources
-from savedmodel_bakery.exporter.recipe import Recipe
+from savedmodel_bakery.exporter.recipe import Preprocessing, Recipe
 
 RECIPE = {
     "model": "tiny",
@@ -40,9 +40,15 @@ def recipe_of() -> Callable[..., Recipe]:
     """Make a complete recipe, with what is given changed."""
 
     def recipe_of(**changes: Any) -> Recipe:
-        return Recipe(**{**RECIPE, **changes})
+        return Recipe.from_values({**RECIPE, **changes})
 
     return recipe_of
+
+
+@pytest.fixture(scope="session")
+def preprocessing_of(recipe_of: Callable[..., Recipe]) -> Callable[..., Preprocessing]:
+    """Make the preprocessing of a complete recipe; keywords change it."""
+    return lambda **changes: recipe_of(**changes).preprocessing
 
 
 @pytest.fixture(scope="session")
@@ -54,9 +60,10 @@ def read(recipe_of: Callable[..., Recipe]) -> Callable[..., Read]:
 
     @functools.cache
     def traced(**changes: Any) -> Any:
-        recipe = recipe_of(**changes)
+        preprocessing = recipe_of(**changes).preprocessing
         return tf.function(
-            lambda image: isolation.read_images(image, recipe), input_signature=[tf.TensorSpec([None], tf.string)]
+            lambda image: isolation.read_images(image, preprocessing),
+            input_signature=[tf.TensorSpec([None], tf.string)],
         )
 
     def read(images: list[bytes], **changes: Any) -> Read:

@@ -161,7 +161,7 @@ REFUSED: dict[str, tuple[str | None, list[str], int, list[str]]] = {
         "tiny:build",
         ["--labels", "rgb.txt", "--crop", "none"],
         1,
-        ["the recipe of tiny:build lacks --resize, --antialias, --scale, --channels, --outputs, which cannot be"],
+        ["tiny:build needs --outputs, --resize, --antialias, --scale and --channels: they cannot be inferred from the"],
     ),
     "too few labels": (
         "tiny:build",
@@ -183,7 +183,7 @@ REFUSED: dict[str, tuple[str | None, list[str], int, list[str]]] = {
         ["garbage.keras is damaged, or no .keras file"],
     ),
     "callable fails": ("tiny:fails", RECIPE, 1, ["tiny:fails failed with RuntimeError: no weights here"]),
-    "another size": ("tiny:build", [*RECIPE, "--size", "9"], 1, ["size is 9x9, but tiny:build takes 8x8"]),
+    "another size": ("tiny:build", [*RECIPE, "--size", "9"], 1, ["invalid size 9x9: tiny:build requires 8x8"]),
     "logits taken for probabilities": (
         "tiny:logits",
         RECIPE,
@@ -212,16 +212,21 @@ REFUSED: dict[str, tuple[str | None, list[str], int, list[str]]] = {
         "tiny:build",
         ["--recipe", "typo.toml"],
         1,
-        ["the recipe file typo.toml names crops; a recipe has model, labels, size, crop,"],
+        ["recipe file typo.toml: unknown recipe field crops; a recipe has model, labels, outputs, top_k,"],
     ),
     "no recipe file": ("tiny:build", ["--recipe", "none.toml"], 2, ["'none.toml' does not exist"]),
-    "size of letters": ("tiny:build", ["--size", "big"], 2, ["size is 'big'; allowed are SIDE and HEIGHTxWIDTH"]),
-    "scale unknown": ("tiny:build", ["--scale", "0..2"], 2, ["scale is '0..2'; allowed are 0..255, 0..1, -1..1,"]),
+    "size of letters": ("tiny:build", ["--size", "big"], 2, ["invalid size 'big': must be SIDE or HEIGHTxWIDTH"]),
+    "scale unknown": (
+        "tiny:build",
+        ["--scale", "0..2"],
+        2,
+        ["invalid scale '0..2': must be one of 0..255, 0..1, -1..1,"],
+    ),
     "crop above one": (
         "tiny:build",
         ["--crop", "9/8"],
         2,
-        ["crop is '9/8'; allowed are none, letterbox and a fraction"],
+        ["invalid crop '9/8': must be none, letterbox or a fraction"],
     ),
     "version below zero": ("tiny:build", ["--version", "-1"], 2, ["-1 is not in the range x>=0"]),
     "name of a path": (

@@ -82,7 +82,7 @@ def measured(
 
     The process has read every kind of file before.
     """
-    recipe = vars(recipe_of(max_pixels=ALLOWED, crop="7/8", resize="bicubic"))
+    recipe = recipe_of(max_pixels=ALLOWED, crop="7/8", resize="bicubic").to_values()
     path = tmp_path_factory.mktemp("memory") / "images.pickle"
     path.write_bytes(pickle.dumps((recipe, list(damage.pictures().values()), [claims() * 50, bombs() * 2])))
     child = subprocess.run(

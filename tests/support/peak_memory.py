@@ -27,9 +27,9 @@ def peak_bytes() -> int:
 def main() -> None:
     """Print, as JSON, the errors of each batch and by how many bytes it raised the peak."""
     fields, first, batches = pickle.loads(Path(sys.argv[1]).read_bytes())
-    recipe = Recipe(**fields)
+    preprocessing = Recipe.from_values(fields).preprocessing
     read = tf.function(
-        lambda image: isolation.read_images(image, recipe), input_signature=[tf.TensorSpec([None], tf.string)]
+        lambda image: isolation.read_images(image, preprocessing), input_signature=[tf.TensorSpec([None], tf.string)]
     )
     read(tf.constant(first))
     found = []

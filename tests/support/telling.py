@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.recipe import Recipe
+from savedmodel_bakery.exporter.recipe import Batching, Preprocessing, Recipe, Source
 from savedmodel_bakery.exporter.servable_module import ServableModule
 
 SIDE = 8
@@ -30,16 +30,9 @@ class Network(tf.Module):
 def save(path: Path, *, weight: float = 1.0, **batching: Any) -> Path:
     """Write the model to `path`, which must not exist; `batching` goes into its recipe."""
     recipe = Recipe(
-        model="telling",
-        labels="names.txt",
-        size=(SIDE, SIDE),
-        crop="none",
-        resize="bilinear",
-        antialias=False,
-        scale="0..1",
-        channels="RGB",
-        outputs="probabilities",
-        **batching,
+        Source(model="telling", labels="names.txt", outputs="probabilities"),
+        Preprocessing(size=(SIDE, SIDE), crop="none", resize="bilinear", antialias=False, scale="0..1", channels="RGB"),
+        batching=Batching(**batching),
     )
     ServableModule(Network(weight), recipe, CLASSES).save(path)
     return path

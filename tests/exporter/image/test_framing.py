@@ -15,18 +15,18 @@ import tensorflow as tf
 from PIL import Image
 
 from savedmodel_bakery.exporter.image import framing, header, pixels
-from savedmodel_bakery.exporter.recipe import Recipe
+from savedmodel_bakery.exporter.recipe import Preprocessing
 
 Read = Callable[..., Any]
 Encode = Callable[..., bytes]
-RecipeOf = Callable[..., Recipe]
+PreprocessingOf = Callable[..., Preprocessing]
 
 
 @functools.cache
-def reader(recipe: Recipe) -> Any:
+def reader(preprocessing: Preprocessing) -> Any:
     """One file to the network's input, without what isolates it from others."""
     return tf.function(
-        lambda data: pixels.read_file(data, header.read_header(data), recipe)[0],
+        lambda data: pixels.read_file(data, header.read_header(data), preprocessing)[0],
         input_signature=[tf.TensorSpec([], tf.string)],
     )
 
@@ -72,9 +72,11 @@ def test_a_letterbox_holds_the_whole_picture_undistorted(
     np.testing.assert_allclose(found[inside].reshape(height, width, 3), by_pillow, rtol=0, atol=0.02)
 
 
-def test_padding_is_black_and_background_white_unless_said_otherwise(recipe_of: RecipeOf, encode: Encode) -> None:
+def test_padding_is_black_and_background_white_unless_said_otherwise(
+    preprocessing_of: PreprocessingOf, encode: Encode
+) -> None:
     clear = encode(Image.new("RGBA", (10, 10), (9, 9, 9, 0)), "PNG")
-    found = reader(recipe_of(crop="letterbox"))(clear).numpy()
+    found = reader(preprocessing_of(crop="letterbox"))(clear).numpy()
     assert [0.0, 0.0, 0.0] == found[0, 0].tolist()
     assert [255.0, 255.0, 255.0] == found[12, 16].tolist()
 
@@ -104,7 +106,7 @@ PLACES = {
 
 @pytest.mark.parametrize(("canvas", "frame", "size"), PLACES.values(), ids=PLACES)
 def test_a_small_gif_frame_lies_where_it_belongs(
-    recipe_of: RecipeOf, canvas: tuple[int, int], frame: tuple[int, int, int, int], size: tuple[int, int]
+    preprocessing_of: PreprocessingOf, canvas: tuple[int, int], frame: tuple[int, int, int, int], size: tuple[int, int]
 ) -> None:
     """Around it is the background."""
     left, top, width, height = frame
@@ -112,7 +114,7 @@ def test_a_small_gif_frame_lies_where_it_belongs(
     levels = (np.arange(width * height) % 250 + 1).astype(np.uint8).reshape(height, width, 1)
     expected[top : top + height, left : left + width] = levels
     data = tf.constant(gif(canvas=canvas, frame=frame))
-    found = pixels.decode_file(data, header.read_header(data), recipe_of(background="7,8,9")).pixels
+    found = pixels.decode_file(data, header.read_header(data), preprocessing_of(background="7,8,9")).pixels
     np.testing.assert_array_equal(expected, found.numpy())
 
 
@@ -131,13 +133,13 @@ RATIOS = {
 
 @pytest.mark.parametrize(("shape", "ratio"), RATIOS.values(), ids=RATIOS)
 def test_fast_decoding_leaves_at_least_twice_what_is_needed(
-    recipe_of: RecipeOf, encode: Encode, shape: tuple[int, int], ratio: int
+    preprocessing_of: PreprocessingOf, encode: Encode, shape: tuple[int, int], ratio: int
 ) -> None:
     photo = tf.constant(encode(Image.new("RGB", (shape[1], shape[0]), (10, 100, 200)), "JPEG"))
     claims = header.read_header(photo)
-    found = pixels.decode_file(photo, claims, recipe_of(decode="fast")).pixels
+    found = pixels.decode_file(photo, claims, preprocessing_of(decode="fast")).pixels
     assert tuple(-(-side // ratio) for side in shape) == tuple(found.shape[:2])
-    assert (*shape, 3) == pixels.decode_file(photo, claims, recipe_of()).pixels.shape
+    assert (*shape, 3) == pixels.decode_file(photo, claims, preprocessing_of()).pixels.shape
 
 
 WINDOWS = {
@@ -157,24 +159,26 @@ def test_a_window_of_a_smaller_picture(window: tuple[int, ...], ratio: int, expe
 @pytest.mark.parametrize("orientation", [1, 3, 6, 8])
 @pytest.mark.parametrize("crop", ["7/8", "letterbox"])
 def test_fast_decoding_changes_little(
-    recipe_of: RecipeOf, rocket: Image.Image, encode: Encode, orientation: int, crop: str
+    preprocessing_of: PreprocessingOf, rocket: Image.Image, encode: Encode, orientation: int, crop: str
 ) -> None:
     """On a photo of 1920 by 1281 pixels, with an antialiased resize: what is left out would have been averaged away."""
     exif = Image.Exif()
     exif[0x0112] = orientation
     photo = encode(rocket.resize((1920, 1281), Image.Resampling.LANCZOS), "JPEG", quality=92, exif=exif)
-    exact, fast = (reader(recipe_of(crop=crop, antialias=True, decode=decode))(photo) for decode in ("exact", "fast"))
+    exact, fast = (
+        reader(preprocessing_of(crop=crop, antialias=True, decode=decode))(photo) for decode in ("exact", "fast")
+    )
     difference = np.abs(exact - fast)
     assert 0 < difference.mean() < 0.5
     assert difference.max() < 8
 
 
 def test_fast_decoding_leaves_other_files_and_small_photos_alone(
-    recipe_of: RecipeOf, rocket: Image.Image, encode: Encode
+    preprocessing_of: PreprocessingOf, rocket: Image.Image, encode: Encode
 ) -> None:
     images = [encode(rocket, "PNG"), encode(rocket.resize((90, 60)), "JPEG"), encode(rocket, "WEBP")]
     for image in images:
-        np.testing.assert_array_equal(*(reader(recipe_of(decode=decode))(image) for decode in ("exact", "fast")))
+        np.testing.assert_array_equal(*(reader(preprocessing_of(decode=decode))(image) for decode in ("exact", "fast")))
 
 
 def smaller_by_pillow(photo: bytes, ratio: int, side: int) -> np.ndarray:
@@ -188,10 +192,10 @@ def smaller_by_pillow(photo: bytes, ratio: int, side: int) -> np.ndarray:
     return smaller[top:bottom, left:right]
 
 
-def decoded_fast(recipe_of: RecipeOf, photo: bytes) -> np.ndarray:
+def decoded_fast(preprocessing_of: PreprocessingOf, photo: bytes) -> np.ndarray:
     """What is kept of a photo of which 7/8 of the shorter side are three to four times the network's 30 pixels."""
-    recipe = recipe_of(crop="7/8", size=(30, 30), decode="fast")
-    found: np.ndarray = pixels.decode_file(tf.constant(photo), header.read_header(photo), recipe).pixels.numpy()
+    preprocessing = preprocessing_of(crop="7/8", size=(30, 30), decode="fast")
+    found: np.ndarray = pixels.decode_file(tf.constant(photo), header.read_header(photo), preprocessing).pixels.numpy()
     return found
 
 
@@ -199,13 +203,19 @@ def decoded_fast(recipe_of: RecipeOf, photo: bytes) -> np.ndarray:
 @pytest.mark.parametrize("options", [{"subsampling": "4:4:4"}, {"subsampling": "4:2:0", "progressive": True}])
 @pytest.mark.parametrize("ratio", [2, 4, 8])
 def test_fast_decoding_gives_what_pillow_cuts_out_of_a_smaller_picture(
-    recipe_of: RecipeOf, rocket: Image.Image, encode: Encode, ratio: int, options: Any, orientation: int, turns: int
+    preprocessing_of: PreprocessingOf,
+    rocket: Image.Image,
+    encode: Encode,
+    ratio: int,
+    options: Any,
+    orientation: int,
+    turns: int,
 ) -> None:
     exif = Image.Exif()
     exif[0x0112] = orientation
     photo = encode(rocket.resize((ratio * 161, ratio * 104)), "JPEG", quality=92, exif=exif, **options)
     expected = np.rot90(smaller_by_pillow(photo, ratio, ratio * 91), turns)
-    np.testing.assert_array_equal(expected, decoded_fast(recipe_of, photo))
+    np.testing.assert_array_equal(expected, decoded_fast(preprocessing_of, photo))
 
 
 # Of Y; Cb and Cr have one by one.
@@ -214,19 +224,21 @@ FACTORS = {"4:4:4": (1, 1), "4:2:2": (2, 1), "4:4:0": (1, 2), "4:1:1": (4, 1), "
 
 @pytest.mark.parametrize("factors", FACTORS.values(), ids=FACTORS)
 @pytest.mark.parametrize("ratio", [2, 4, 8])
-def test_fast_decoding_of_whatever_sampling(recipe_of: RecipeOf, ratio: int, factors: tuple[int, int]) -> None:
+def test_fast_decoding_of_whatever_sampling(
+    preprocessing_of: PreprocessingOf, ratio: int, factors: tuple[int, int]
+) -> None:
     """With a margin that is odd. Some decoders show other memory here when they are to leave columns out."""
     photo = sampled_jpeg.encode([factors, (1, 1), (1, 1)], ratio * 161 + 3, ratio * 104 + 1)
     side = (ratio * 104 + 1) * 7 // 8
-    np.testing.assert_array_equal(smaller_by_pillow(photo, ratio, side), decoded_fast(recipe_of, photo))
+    np.testing.assert_array_equal(smaller_by_pillow(photo, ratio, side), decoded_fast(preprocessing_of, photo))
 
 
 def test_fast_decoding_does_not_read_what_is_stored_below_the_kept_part(
-    recipe_of: RecipeOf, rocket: Image.Image, encode: Encode
+    preprocessing_of: PreprocessingOf, rocket: Image.Image, encode: Encode
 ) -> None:
     photo = encode(rocket.resize((640, 640)), "JPEG")
     cut_off = photo[: -len(photo) // 32]
-    whole, rest = (reader(recipe_of(crop="7/8", decode="fast"))(data) for data in (photo, cut_off))
+    whole, rest = (reader(preprocessing_of(crop="7/8", decode="fast"))(data) for data in (photo, cut_off))
     assert rest.numpy().any()
     np.testing.assert_array_equal(whole, rest)
-    assert not reader(recipe_of(crop="7/8"))(cut_off).numpy().any()
+    assert not reader(preprocessing_of(crop="7/8"))(cut_off).numpy().any()

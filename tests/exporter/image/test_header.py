@@ -15,9 +15,10 @@ import pytest
 import tensorflow as tf
 from PIL import Image, ImageOps
 
-from savedmodel_bakery.exporter import recipe, resources
+from savedmodel_bakery.exporter import resources
 from savedmodel_bakery.exporter.image import header, pixels
 from savedmodel_bakery.exporter.image import per_image as isolation
+from savedmodel_bakery.exporter.recipe import Recipe
 
 RECIPE = {
     "model": "m",
@@ -45,7 +46,7 @@ def orientation() -> Any:
 
 @pytest.fixture(scope="module")
 def decode() -> Any:
-    chosen = recipe.complete(RECIPE)
+    chosen = Recipe.from_values(RECIPE).preprocessing
     return tf.function(
         lambda data: pixels.decode_file(data, header.read_header(data), chosen).pixels, input_signature=[TEXT]
     )
@@ -156,7 +157,7 @@ SHAPES = {
 
 @functools.cache
 def reader(crop: str) -> Any:
-    chosen = recipe.complete(RECIPE, {"crop": crop})
+    chosen = Recipe.from_values(RECIPE | {"crop": crop}).preprocessing
     return tf.function(
         lambda image: isolation.read_images(image, chosen), input_signature=[tf.TensorSpec([None], tf.string)]
     )
@@ -185,8 +186,10 @@ def with_orientation(jpeg: bytes, value: int) -> bytes:
 def test_the_recipe_can_ignore_it() -> None:
     data = tf.constant(with_segments(EXIF_8))
     claims = header.read_header(data)
-    upright = pixels.decode_file(data, claims, recipe.complete(RECIPE)).pixels
-    lying = pixels.decode_file(data, claims, recipe.complete(RECIPE, {"orientation": "ignore"})).pixels
+    upright = pixels.decode_file(data, claims, Recipe.from_values(RECIPE).preprocessing).pixels
+    lying = pixels.decode_file(
+        data, claims, Recipe.from_values(RECIPE | {"orientation": "ignore"}).preprocessing
+    ).pixels
     assert ([30, 20, 3], [20, 30, 3]) == (upright.shape, lying.shape)
 
 

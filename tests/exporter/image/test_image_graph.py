@@ -15,7 +15,7 @@ from PIL import Image
 
 from savedmodel_bakery.exporter import resources
 from savedmodel_bakery.exporter.image import header, pixels
-from savedmodel_bakery.exporter.recipe import Recipe
+from savedmodel_bakery.exporter.recipe import Preprocessing
 
 Read = Callable[..., Any]
 Encode = Callable[..., bytes]
@@ -70,16 +70,16 @@ def with_own_palette(gif: bytes) -> bytes:
 
 
 @functools.cache
-def decoder(recipe: Recipe) -> Any:
+def decoder(preprocessing: Preprocessing) -> Any:
     return tf.function(
-        lambda data: pixels.decode_file(data, header.read_header(data), recipe).pixels,
+        lambda data: pixels.decode_file(data, header.read_header(data), preprocessing).pixels,
         input_signature=[tf.TensorSpec([], tf.string)],
     )
 
 
-def decoded(data: bytes, recipe: Recipe) -> np.ndarray:
+def decoded(data: bytes, preprocessing: Preprocessing) -> np.ndarray:
     """Uint8 [height, width, 3] before any resizing, by the graph."""
-    found: np.ndarray = decoder(recipe)(tf.constant(data)).numpy()
+    found: np.ndarray = decoder(preprocessing)(tf.constant(data)).numpy()
     return found
 
 
@@ -141,31 +141,31 @@ FILES: dict[str, Callable[[Image.Image, Encode], bytes]] = {
 
 @pytest.mark.parametrize("write", FILES.values(), ids=FILES)
 def test_pixels_of_a_file_are_pillows(
-    rocket: Image.Image, encode: Encode, recipe_of: Callable[..., Any], write: Any
+    rocket: Image.Image, encode: Encode, preprocessing_of: Callable[..., Any], write: Any
 ) -> None:
     """Bit for bit, before any resizing."""
     data = write(rocket, encode)
-    np.testing.assert_array_equal(by_pillow(data), decoded(data, recipe_of()))
+    np.testing.assert_array_equal(by_pillow(data), decoded(data, preprocessing_of()))
 
 
 @pytest.mark.parametrize("write", FILES.values(), ids=FILES)
 def test_only_what_is_transparent_lets_the_background_through(
-    rocket: Image.Image, encode: Encode, recipe_of: Callable[..., Any], write: Any
+    rocket: Image.Image, encode: Encode, preprocessing_of: Callable[..., Any], write: Any
 ) -> None:
     data = write(rocket, encode)
     colour = (12, 200, 99)
     shown = by_pillow(data, colour)
     assert is_transparent(data) == bool((shown != by_pillow(data)).any())
-    np.testing.assert_array_equal(shown, decoded(data, recipe_of(background="12,200,99")))
+    np.testing.assert_array_equal(shown, decoded(data, preprocessing_of(background="12,200,99")))
 
 
-def test_16_bit_png_keeps_its_upper_8(encode: Encode, recipe_of: Callable[..., Any]) -> None:
+def test_16_bit_png_keeps_its_upper_8(encode: Encode, preprocessing_of: Callable[..., Any]) -> None:
     """All 65536 levels, against the rule itself, since Pillow would cut them off at 255."""
     levels = np.arange(2**16, dtype=np.uint16).reshape(256, 256)
     data = encode(Image.fromarray(levels), "PNG")
     assert 16 == data[24]  # IHDR's bit depth
     expected = np.repeat((levels >> 8)[..., np.newaxis], 3, axis=2)
-    np.testing.assert_array_equal(expected, decoded(data, recipe_of()))
+    np.testing.assert_array_equal(expected, decoded(data, preprocessing_of()))
 
 
 @pytest.mark.parametrize(
@@ -233,12 +233,16 @@ CROPS = {
 
 @pytest.mark.parametrize(("shape", "crop", "expected"), CROPS.values(), ids=CROPS)
 def test_crop_is_the_central_square_to_the_pixel(
-    recipe_of: Callable[..., Recipe], encode: Encode, shape: tuple[int, int], crop: str, expected: tuple[int, int, int]
+    preprocessing_of: Callable[..., Preprocessing],
+    encode: Encode,
+    shape: tuple[int, int],
+    crop: str,
+    expected: tuple[int, int, int],
 ) -> None:
     """Top, left and side were worked out by hand."""
     top, left, side = expected
     picture = np.random.default_rng(0).integers(0, 256, (*shape, 3), np.uint8)
-    found = decoded(encode(Image.fromarray(picture), "PNG"), recipe_of(crop=crop))
+    found = decoded(encode(Image.fromarray(picture), "PNG"), preprocessing_of(crop=crop))
     np.testing.assert_array_equal(picture[top : top + side, left : left + side], found)
 
 
@@ -388,7 +392,9 @@ NORMALISED = {
 
 
 @pytest.mark.parametrize(("scale", "channels", "expected"), NORMALISED.values(), ids=NORMALISED)
-def test_normalised_pixels(recipe_of: Callable[..., Recipe], scale: str, channels: str, expected: list[float]) -> None:
+def test_normalised_pixels(
+    preprocessing_of: Callable[..., Preprocessing], scale: str, channels: str, expected: list[float]
+) -> None:
     colour = tf.constant([[[[10.0, 100.0, 250.0]]]])
-    found = pixels.normalise(colour, recipe_of(scale=scale, channels=channels)).numpy()
+    found = pixels.normalise(colour, preprocessing_of(scale=scale, channels=channels)).numpy()
     np.testing.assert_allclose(found[0, 0, 0], expected, rtol=1e-6)

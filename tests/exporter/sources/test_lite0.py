@@ -16,7 +16,8 @@ import pytest
 import tensorflow as tf
 from photos import labelled_photos
 
-from savedmodel_bakery.exporter import labels, publish, recipe, sources
+from savedmodel_bakery.exporter import labels, publish, sources
+from savedmodel_bakery.exporter.recipe import OPTIMISATIONS, complete_recipe, read_toml
 from savedmodel_bakery.exporter.servable_module import ServableModule
 from savedmodel_bakery.wire import schema
 
@@ -71,7 +72,7 @@ def test_the_published_network_has_each_weight_once_and_no_batch_norm(lite0: Pat
     stored = dict(tf.train.list_variables(str(lite0 / "1" / "variables" / "variables")))
     sizes = [math.prod(shape) for name, shape in stored.items() if name != "_CHECKPOINTABLE_OBJECT_GRAPH"]
     assert (100, 4_631_000) == (len(sizes), sum(sizes))
-    assert set(recipe.OPTIMISATIONS) == set(recipe.read_toml(lite0 / "1" / publish.RECIPE_FILE)["optimise"].split(","))
+    assert set(OPTIMISATIONS) == set(read_toml(lite0 / "1" / publish.RECIPE_FILE)["optimise"].split(","))
 
 
 def true_scores(found: dict[str, Any], class_ids: np.ndarray) -> np.ndarray:
@@ -87,8 +88,8 @@ def true_scores_with(labelled: tuple[list[bytes], np.ndarray]) -> Callable[..., 
     network = sources.read_network("efficientnet-lite0", sources.SourceOptions())
 
     def true_scores_with(**changes: Any) -> np.ndarray:
-        chosen = recipe.complete(network.recipe, {"model": "efficientnet-lite0", "top_k": 1000}, changes)
-        servable = ServableModule(network.call, chosen, labels.read_labels(chosen.labels))
+        chosen = complete_recipe(network.recipe, {"model": "efficientnet-lite0", "top_k": 1000, **changes})
+        servable = ServableModule(network.call, chosen, labels.read_labels(chosen.source.labels))
         images, class_ids = labelled
         return true_scores(servable.top_k(tf.constant(images)), class_ids)
 

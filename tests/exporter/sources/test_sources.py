@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from savedmodel_bakery.exporter import recipe
 from savedmodel_bakery.exporter.errors import SourceError
 from savedmodel_bakery.exporter.image import pixels
+from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.sources import SourceOptions, keras_application, read_network
 
 NAMES = sorted(keras_application.applications())
@@ -45,7 +45,7 @@ def test_scale_and_channels_are_those_of_preprocess_input(module: str) -> None:
         "outputs": "probabilities",
     }
     expected = applications.preprocess_input(levels.copy())
-    found = pixels.normalise(tf.constant(levels), recipe.complete(values)).numpy()
+    found = pixels.normalise(tf.constant(levels), Recipe.from_values(values).preprocessing).numpy()
     np.testing.assert_allclose(expected, found, rtol=0, atol=2e-5)
 
 

@@ -17,8 +17,9 @@ import pytest
 from photos import labelled_photos
 from PIL import Image
 
-from savedmodel_bakery.exporter import labels, recipe, resources, sources
+from savedmodel_bakery.exporter import labels, resources, sources
 from savedmodel_bakery.exporter.errors import ParityError
+from savedmodel_bakery.exporter.recipe import complete_recipe
 from savedmodel_bakery.exporter.servable_module import ServableModule
 from savedmodel_bakery.exporter.sources import Network
 from savedmodel_bakery.exporter.validation import page, parity, reference, verification
@@ -78,12 +79,12 @@ def report(network: Network, names: list[str]) -> Callable[..., parity.Report]:
     """Compare a graph that was baked with some values changed."""
 
     def report(photos: list[Path], **changes: Any) -> parity.Report:
-        baked = recipe.complete(network.recipe, OWN, changes)
+        baked = complete_recipe(network.recipe, OWN | changes)
         answers = answers_of(ServableModule(network.call, baked, names), photos)
         wanted, departures = parity.reference_recipe(baked, network.recipe)
         direct = partial(verification.probabilities, network.call, wanted)
         compared = parity.compare(answers, direct, wanted, names, TOLERANCE)
-        return parity.Report(baked.model, departures, TOLERANCE, 0.5, [one.parity for one in compared])
+        return parity.Report(baked.source.model, departures, TOLERANCE, 0.5, [one.parity for one in compared])
 
     return report
 
@@ -99,16 +100,16 @@ def test_its_own_recipe_on_labelled_photos(report: Callable[..., parity.Report],
 
 def test_the_probability_of_the_true_class(network: Network, names: list[str], labelled: list[Path]) -> None:
     """By graph and by reference: the same in the mean to 0.005, on each photo to 0.02."""
-    baked = recipe.complete(network.recipe, OWN)
+    baked = complete_recipe(network.recipe, OWN)
     direct = partial(verification.probabilities, network.call, baked)
     servable = ServableModule(network.call, baked, names)
     true = [int(photo.stem.split("_")[2]) for photo in labelled]
     by_graph, by_reference = [], []
     for photo, class_id in zip(labelled, true, strict=True):
         seen = servable.preprocess([photo.read_bytes()])["pixels"].numpy()
-        wanted = reference.fit(reference.read_upright(photo, baked), baked)[np.newaxis]
-        by_graph.append(direct(reference.normalise(seen, baked))[0][class_id])
-        by_reference.append(direct(reference.normalise(wanted, baked))[0][class_id])
+        wanted = reference.fit(reference.read_upright(photo, baked.preprocessing), baked.preprocessing)[np.newaxis]
+        by_graph.append(direct(reference.normalise(seen, baked.preprocessing))[0][class_id])
+        by_reference.append(direct(reference.normalise(wanted, baked.preprocessing))[0][class_id])
     assert abs(np.mean(by_graph) - np.mean(by_reference)) < 0.005
     assert np.abs(np.subtract(by_graph, by_reference)).max() < 0.02
     assert np.mean(by_reference) == pytest.approx(0.706, abs=0.005)

@@ -1,0 +1,81 @@
+"""Batching: whether concurrent requests share runs of the network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from savedmodel_bakery.exporter.errors import RecipeError
+from savedmodel_bakery.exporter.recipe.fields import FieldGroup, Parsed, WholeNumber
+
+
+def parse_batch_sizes(text: str) -> tuple[int, ...]:
+    """Parse sizes of batches.
+
+    Raises:
+        ValueError: the text is not a list of whole numbers from 1, each larger than the one before.
+    """
+    try:
+        sizes = [int(part) for part in text.split(",")]
+    except ValueError:
+        sizes = []
+    if not sizes or sizes[0] < 1 or sizes != sorted(set(sizes)):
+        raise ValueError(
+            "must be whole numbers from 1, each larger than the one before, separated by commas, such as 1,4,16"
+        )
+    return tuple(sizes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batching(FieldGroup):
+    """Whether and how concurrent requests share runs of the network.
+
+    Raises:
+        RecipeError: a value is not allowed, or the last of `allowed_batch_sizes` is not `batch_max`.
+    """
+
+    batch_max: Annotated[
+        int,
+        WholeNumber(
+            minimum=0,
+            maximum=4096,
+            metavar="IMAGES",
+            help="Join images of concurrent requests in runs of the network with at most this many images; 0 runs the "
+            "network for each request separately.",
+        ),
+    ] = 0
+    batch_timeout_us: Annotated[
+        int,
+        WholeNumber(
+            minimum=0,
+            maximum=60_000_000,
+            metavar="MICROSECONDS",
+            help="How long an image waits for others; with 0 it waits only while all --batch-threads are busy.",
+        ),
+    ] = 0
+    batch_threads: Annotated[
+        int, WholeNumber(minimum=1, maximum=1024, metavar="THREADS", help="Number of batches computed at a time.")
+    ] = 1
+    allowed_batch_sizes: Annotated[
+        str | None,
+        Parsed(
+            parse=parse_batch_sizes,
+            metavar="SIZE,SIZE…",
+            when_unset="all",
+            help="Sizes of batches; a batch is padded to the next of them. The last must be --batch-max.",
+        ),
+    ] = None
+
+    def _check_combination(self) -> None:
+        if self.allowed_batch_sizes is not None and self.batch_sizes[-1] != self.batch_max:
+            raise RecipeError(
+                f"invalid allowed_batch_sizes {self.allowed_batch_sizes!r}: the last size must be batch_max, which is "
+                f"{self.batch_max}"
+            )
+
+    @property
+    def batch_sizes(self) -> tuple[int, ...]:
+        """The allowed sizes of a batch, smallest first."""
+        if self.allowed_batch_sizes is None:
+            return tuple(range(1, self.batch_max + 1))
+        return parse_batch_sizes(self.allowed_batch_sizes)

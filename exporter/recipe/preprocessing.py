@@ -1,0 +1,213 @@
+"""Preprocessing: every choice between the bytes of a photo and the tensor that the network receives."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Annotated, Any
+
+from savedmodel_bakery.exporter.errors import RecipeError
+from savedmodel_bakery.exporter.recipe.fields import Choice, FieldGroup, Parsed, Switch, Text, WholeNumber
+
+RESIZE_METHODS = ("bilinear", "bicubic", "area", "lanczos3", "lanczos5", "gaussian", "mitchellcubic", "nearest")
+STRETCH, LETTERBOX = "none", "letterbox"
+MAX_SIZE = 4096
+
+Triple = tuple[float, float, float]
+Colour = tuple[int, int, int]
+
+# Mean and standard deviation for R, G, B on pixels 0..255. imagenet and caffe are the modes `torch` and `caffe` of
+# keras.applications.imagenet_utils.preprocess_input; networks trained with caffe also need channels BGR.
+SCALES: dict[str, tuple[Triple, Triple]] = {
+    "0..255": ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0)),
+    "0..1": ((0.0, 0.0, 0.0), (255.0, 255.0, 255.0)),
+    "-1..1": ((127.5, 127.5, 127.5), (127.5, 127.5, 127.5)),
+    "imagenet": ((123.675, 116.28, 103.53), (58.395, 57.12, 57.375)),
+    "caffe": ((123.68, 116.779, 103.939), (1.0, 1.0, 1.0)),
+}
+
+
+def parse_size(value: object) -> tuple[int, int]:
+    """Parse height and width from `224`, `"240x320"` (height first) or `[240, 320]`.
+
+    Raises:
+        ValueError: the value has another form, or a side is out of range.
+    """
+    try:
+        parts = list(value) if isinstance(value, (list, tuple)) else str(value).lower().split("x")
+        sides = [int(str(part)) for part in parts]  # through str, because int() truncates 224.5
+        height, width = sides * 2 if len(sides) == 1 else sides
+    except ValueError:
+        raise ValueError("must be SIDE or HEIGHTxWIDTH, such as 224 or 240x320") from None
+    if not 1 <= min(sides) <= max(sides) <= MAX_SIZE:
+        raise ValueError(f"must be a height and a width from 1 to {MAX_SIZE} pixels")
+    return height, width
+
+
+def parse_crop(text: str) -> Fraction | None:
+    """Parse the crop: None for `none` and `letterbox`, else the fraction.
+
+    Raises:
+        ValueError: the text is neither a known word nor a fraction above 0 and at most 1.
+    """
+    if text in (STRETCH, LETTERBOX):
+        return None
+    try:
+        fraction = Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        fraction = Fraction(0)
+    if not 0 < fraction <= 1:
+        raise ValueError("must be none, letterbox or a fraction above 0 and at most 1, such as 7/8 or 0.875")
+    return fraction
+
+
+def parse_colour(text: str) -> Colour:
+    """Parse R, G and B from one number or three: `255` or `124,116,104`.
+
+    Raises:
+        ValueError: the text has another form, or a level is not between 0 and 255.
+    """
+    try:
+        levels = [int(part) for part in text.split(",")]
+        red, green, blue = levels * 3 if len(levels) == 1 else levels
+        if not 0 <= min(levels) <= max(levels) <= 255:
+            raise ValueError
+    except ValueError:
+        raise ValueError("must be one or three levels from 0 to 255, such as 255 or 124,116,104") from None
+    return red, green, blue
+
+
+def parse_scale(text: str) -> tuple[Triple, Triple]:
+    """Parse mean and standard deviation for R, G, B.
+
+    Raises:
+        ValueError: the text is neither a known name nor MEAN:STD.
+    """
+    if text in SCALES:
+        return SCALES[text]
+    try:
+        mean, std = (_parse_triple(part) for part in text.split(":"))
+    except ValueError:
+        raise ValueError(
+            f"must be one of {', '.join(SCALES)}, or MEAN:STD on pixels 0..255, such as 127:128 or "
+            "123.7,116.3,103.5:58.4,57.1,57.4"
+        ) from None
+    if not all(map(math.isfinite, (*mean, *std))) or min(std) <= 0:
+        raise ValueError("the numbers must be finite, and the standard deviation above 0")
+    return mean, std
+
+
+def _parse_triple(text: str) -> Triple:
+    numbers = [float(part) for part in text.split(",")]
+    red, green, blue = numbers * 3 if len(numbers) == 1 else numbers
+    return red, green, blue
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Size(Text):
+    """Height and width, stored as two numbers."""
+
+    metavar: str = "SIDE|HxW"
+
+    def convert(self, value: object) -> tuple[int, int]:
+        return parse_size(value)
+
+    def to_plain(self, value: Any) -> Any:
+        height, width = value
+        return height if height == width else f"{height}x{width}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preprocessing(FieldGroup):
+    """How the bytes of a photo become the tensor that the network receives.
+
+    Raises:
+        RecipeError: a value is not allowed, or `scale` differs by colour although `channels` is GRAY.
+    """
+
+    size: Annotated[
+        tuple[int, int],
+        _Size(help="Height and width of the network's input in pixels, each from 1 to 4096."),
+    ]
+    crop: Annotated[
+        str,
+        Parsed(
+            parse=parse_crop,
+            metavar="none|letterbox|FRACTION",
+            help="Part of the photo to keep: a fraction such as 7/8 cuts out the central square whose side is that "
+            "part of the shorter side; none stretches the whole photo; letterbox fits it in undistorted and pads it.",
+        ),
+    ]
+    resize: Annotated[str, Choice(choices=RESIZE_METHODS, help="Interpolation of pixels, a method of tf.image.resize.")]
+    antialias: Annotated[bool, Switch(help="Whether to average over the skipped pixels when making a photo smaller.")]
+    scale: Annotated[
+        str,
+        Parsed(
+            parse=parse_scale,
+            metavar="NAME|MEAN:STD",
+            help=f"Range of the network's input: {', '.join(SCALES)}, or mean and standard deviation on pixels 0..255, "
+            "one number each or three for R, G, B. The network receives (pixel - mean) / std.",
+        ),
+    ]
+    channels: Annotated[
+        str,
+        Choice(
+            choices=("RGB", "BGR", "GRAY"),
+            help="Order of colours that the network was trained on, or GRAY for one channel.",
+        ),
+    ]
+    orientation: Annotated[
+        str, Choice(choices=("exif", "ignore"), help="Whether to rotate photos upright as their EXIF data state.")
+    ] = "exif"
+    decode: Annotated[
+        str,
+        Choice(
+            choices=("exact", "fast"),
+            help="exact decodes every pixel of a JPEG; fast decodes one that is much too large at 1/2, 1/4 or 1/8 of "
+            "its size. Fast decoding changes pixels slightly and skips rows that are cropped away, so a file that is "
+            "damaged only there is accepted.",
+        ),
+    ] = "exact"
+    background: Annotated[
+        str, Parsed(parse=parse_colour, metavar="R,G,B", help="Colour behind transparent pixels, levels 0 to 255.")
+    ] = "255,255,255"
+    padding: Annotated[
+        str, Parsed(parse=parse_colour, metavar="R,G,B", help="Colour of a letterbox's margins, levels 0 to 255.")
+    ] = "0,0,0"
+    max_pixels: Annotated[
+        int,
+        WholeNumber(
+            minimum=1,
+            metavar="PIXELS",
+            help="Reject larger images before decoding them. A pixel takes 3 to 12 bytes of the server's memory.",
+        ),
+    ] = 100_000_000
+
+    def _check_combination(self) -> None:
+        mean, std = self.mean_and_std
+        if self.channels == "GRAY" and (len(set(mean)) > 1 or len(set(std)) > 1):
+            raise RecipeError(
+                f"invalid scale {self.scale!r}: it differs by colour; with channels GRAY it must be one mean and one "
+                "standard deviation"
+            )
+
+    @property
+    def crop_fraction(self) -> Fraction | None:
+        """Side of the central square as a part of the shorter side; None if the whole photo is used."""
+        return parse_crop(self.crop)
+
+    @property
+    def background_colour(self) -> Colour:
+        """Colour behind transparent pixels: R, G, B."""
+        return parse_colour(self.background)
+
+    @property
+    def padding_colour(self) -> Colour:
+        """Colour of a letterbox's margins: R, G, B."""
+        return parse_colour(self.padding)
+
+    @property
+    def mean_and_std(self) -> tuple[Triple, Triple]:
+        """Mean and standard deviation for R, G, B on pixels 0..255."""
+        return parse_scale(self.scale)

@@ -1,0 +1,110 @@
+"""The recipe: every choice between the bytes of a photo and its labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from savedmodel_bakery.exporter.errors import RecipeError
+from savedmodel_bakery.exporter.recipe.batching import Batching
+from savedmodel_bakery.exporter.recipe.fields import Field, FieldGroup, fields_of, listed
+from savedmodel_bakery.exporter.recipe.optimisation import Optimisation
+from savedmodel_bakery.exporter.recipe.preprocessing import Preprocessing
+from savedmodel_bakery.exporter.recipe.source import Source
+
+_GROUPS: dict[str, type[FieldGroup]] = {
+    "source": Source,
+    "preprocessing": Preprocessing,
+    "optimisation": Optimisation,
+    "batching": Batching,
+}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A complete recipe. Its fields are listed in docs/recipe.md.
+
+    Attributes:
+        source: which model is baked, and how its outputs become class labels.
+        preprocessing: how the bytes of a photo become the network's input.
+        optimisation: how the network is made faster.
+        batching: whether concurrent requests share runs of the network.
+    """
+
+    source: Source
+    preprocessing: Preprocessing
+    optimisation: Optimisation = field(default_factory=Optimisation)
+    batching: Batching = field(default_factory=Batching)
+
+    FIELDS: ClassVar[dict[str, Field]] = {
+        name: declared for group in _GROUPS.values() for name, declared in fields_of(group).items()
+    }
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> Recipe:
+        """Create a recipe from the values of its fields, all in one mapping.
+
+        Args:
+            values: by name of the field; None means the default.
+
+        Raises:
+            RecipeError: a required value is missing, a name is unknown, or a value is not allowed.
+        """
+        check_names(values)
+        values = {name: value for name, value in values.items() if value is not None}
+        missing = [field.option for name, field in cls.FIELDS.items() if field.is_required and name not in values]
+        if missing:
+            they, them = ("they", "them as options") if len(missing) > 1 else ("it", "it as an option")
+            raise RecipeError(
+                f"{values.get('model', 'the model')} needs {listed(missing)}: {they} cannot be inferred from the "
+                f"model. Pass {them} or in a --recipe file"
+            )
+        parts: dict[str, Any] = {
+            part: group(**{name: values[name] for name in fields_of(group) if name in values})
+            for part, group in _GROUPS.items()
+        }
+        return cls(**parts)
+
+    def to_values(self) -> dict[str, Any]:
+        """Return the values of all fields by name; the inverse of `from_values`."""
+        return {name: value for part in _GROUPS for name, value in vars(getattr(self, part)).items()}
+
+    def to_toml(self) -> str:
+        """Return the recipe as a TOML file for `bake --recipe`."""
+        from savedmodel_bakery.exporter.recipe.toml import format_toml
+
+        return format_toml(self.to_values())
+
+
+def check_names(values: Mapping[str, Any]) -> None:
+    """Reject values of fields that a recipe doesn't have.
+
+    Raises:
+        RecipeError: a name is unknown.
+    """
+    unknown = sorted(values.keys() - Recipe.FIELDS.keys())
+    if unknown:
+        fields = "field" if len(unknown) == 1 else "fields"
+        raise RecipeError(f"unknown recipe {fields} {listed(unknown)}; a recipe has {listed(Recipe.FIELDS)}")
+
+
+def complete_recipe(known: Mapping[str, Any], values: Mapping[str, Any]) -> Recipe:
+    """Combine what a source knows about its model with the values that a user states.
+
+    Args:
+        known: the source's values. Its size, and channels GRAY, are properties of the network and can't be changed.
+        values: the user's values; they override the source's. None counts as not stated.
+
+    Raises:
+        RecipeError: a value is missing, not allowed, or contradicts the network.
+    """
+    recipe = Recipe.from_values({**known, **{name: value for name, value in values.items() if value is not None}})
+    model, preprocessing = recipe.source.model, recipe.preprocessing
+    size = known.get("size", preprocessing.size)
+    if preprocessing.size != size:
+        stated, required = ("x".join(map(str, sides)) for sides in (preprocessing.size, size))
+        raise RecipeError(f"invalid size {stated}: {model} requires {required}")
+    if known.get("channels") == "GRAY" != preprocessing.channels:
+        raise RecipeError(f"invalid channels {preprocessing.channels}: {model} requires GRAY")
+    return recipe

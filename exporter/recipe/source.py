@@ -1,0 +1,56 @@
+"""Source: which model is baked, and how its outputs become class labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from savedmodel_bakery.exporter.recipe.fields import Choice, FieldGroup, Text, WholeNumber
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source(FieldGroup):
+    """Which model is baked, and how its outputs become class labels.
+
+    Raises:
+        RecipeError: a value is not allowed.
+    """
+
+    model: Annotated[
+        str,
+        Text(
+            metavar="MODEL",
+            help="efficientnet-lite0, -lite1 or -lite2; keras:NAME; a TF Hub or Kaggle URL, or hub:FOLDER; a .keras or "
+            ".h5 file; a SavedModel's folder; package.module:callable.",
+        ),
+    ]
+    labels: Annotated[
+        str,
+        Text(metavar="SET|FILE", help="A label set that comes with the exporter (imagenet, imagenet1001) or a file."),
+    ]
+    outputs: Annotated[
+        str,
+        Choice(
+            choices=("probabilities", "logits"), help="Values that the network returns; a softmax is added to logits."
+        ),
+    ]
+    top_k: Annotated[
+        int,
+        WholeNumber(
+            minimum=1, metavar="K", help="Number of labels in a response, or all classes if there are fewer than that."
+        ),
+    ] = 5
+    weights: Annotated[
+        str | None,
+        Text(metavar="none|imagenet|FILE", when_unset="imagenet", help="Weights of a keras:NAME model."),
+    ] = None
+    source_signature: Annotated[
+        str | None,
+        Text(metavar="NAME", when_unset="serving_default", help="Signature of a SavedModel or a TF Hub module."),
+    ] = None
+    source_input: Annotated[
+        str | None, Text(metavar="NAME", when_unset="its only one", help="Input of that signature.")
+    ] = None
+    source_output: Annotated[
+        str | None, Text(metavar="NAME", when_unset="its only one", help="Output of that signature.")
+    ] = None
