@@ -74,8 +74,8 @@ def test_the_wheel_has_one_package_and_its_data(wheel: Path) -> None:
     assert {"savedmodel_bakery", "savedmodel_bakery-0.1.0.dist-info"} == {name.partition("/")[0] for name in names}
     inside = {name.removeprefix("savedmodel_bakery/") for name in names if name.startswith("savedmodel_bakery/")}
     assert {"__init__.py", "__main__.py", "command.py", "py.typed"} <= inside
-    assert {"exporter/labels/imagenet.json", "exporter/labels/imagenet1001.json"} <= inside
-    assert {"exporter/examples/coffee.png", "wire/descriptors.binpb"} <= inside
+    assert {"exporter/resources/labels/imagenet.json", "exporter/resources/labels/imagenet1001.json"} <= inside
+    assert {"exporter/resources/examples/coffee.png", "wire/descriptors.binpb"} <= inside
     assert {f"{folder}/__init__.py" for folder in FOLDERS} <= inside
     licenses = {name.rpartition("/")[2] for name in names if "/licenses/" in name}
     assert {"LICENSE", "NOTICE"} == licenses

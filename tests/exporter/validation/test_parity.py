@@ -241,7 +241,7 @@ class TestProgram:
 
     def test_no_photos(self, lite0: Path, tmp_path: Path) -> None:
         ended = run("parity", lite0 / "1", "--photos", tmp_path)
-        assert f"error: there is no photo in {tmp_path}; photos are files named .jpg, " in ended.stderr
+        assert f"error: no photos in {tmp_path}: file names must end in .jpg, " in ended.stderr
         assert 1 == ended.returncode
 
     def test_another_savedmodel_has_no_recipe(self, tmp_path: Path) -> None:
