@@ -1,6 +1,6 @@
-"""Serve SavedModels as tensorflow_model_server does: its flags, its RPCs, its REST, its texts.
+"""Serves SavedModels with tensorflow_model_server's flags, RPCs, REST API and error texts.
 
-flags ─► configuration ─► storage ─► lifecycle ─► registry: name → version → servable
-                                                     │
-grpc, rest: parse ─► data_plane (no transport) ──────┘ ─► encode
+options ─► models: storage ─► lifecycle ─► registry: name → version → servable
+                                              │
+grpc, rest, amqp: codec ─► inference ─────────┘ ─► codec
 """

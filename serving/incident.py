@@ -1,4 +1,4 @@
-"""Incidents: what nobody expected. The caller gets INTERNAL and a number, the log gets the traceback under it."""
+"""Unexpected exceptions: the caller gets INTERNAL and a request id, the log gets the traceback with the same id."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from savedmodel_bakery.wire.status import Code, StatusError
 
 
 def report(logger: logging.Logger, request: str) -> StatusError:
-    """Log the exception that is being handled, and make the error for the caller.
+    """Log the exception being handled, and return the error for the caller.
 
     Args:
-        logger: of the transport.
-        request: what was asked, in a few words.
+        logger: the transport's logger.
+        request: a short description of the request, for the log.
     """
     request_id = uuid.uuid4().hex
     logger.exception("%s failed, request %s", request, request_id)

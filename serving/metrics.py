@@ -1,7 +1,7 @@
-"""Metrics: what is counted and timed, by tensorflow_model_server's names, and the page that tells them to Prometheus.
+"""Counters and latency histograms, and the page that exports them to Prometheus.
 
-Names and labels are TensorFlow Serving's. TensorFlow's own metrics, which the real server shows too, can't be read from
-Python.
+Names and labels are TensorFlow Serving's. TensorFlow's own metrics, which the real server also exports, can't be read
+from Python.
 """
 
 from __future__ import annotations
@@ -56,33 +56,33 @@ PROCESSED_BATCH_SIZE = _histogram(_BATCHING + "processed_batch_size", _BATCH_BOU
 
 
 @lru_cache(maxsize=4096)
-def _labelled(metric: Counter | Histogram, *labels: str) -> Any:
-    """What a metric counts for these labels: finding it takes longer than counting does."""
+def _with_labels(metric: Counter | Histogram, *labels: str) -> Any:
+    """Return the child of a metric for these labels; cached, as the look-up takes longer than the counting."""
     return metric.labels(*labels)
 
 
 def count_request(model_name: str, api: str, entrypoint: str, code: Code, seconds: float) -> None:
-    """Note a call that was answered; how long it took counts only where it succeeded.
+    """Count a finished call; its latency is recorded only if it succeeded.
 
     Args:
-        model_name: empty where the call named none.
+        model_name: the model's name; empty if the call named none.
         api: `Predict`, `Classify`, `Regress`, or the verb of a URL.
         entrypoint: `GRPC` or `REST`.
-        code: the outcome.
-        seconds: from the message to its answer.
+        code: the call's status code.
+        seconds: time from the request to the response.
     """
-    _labelled(REQUEST_COUNT, model_name, code.name).inc()
+    _with_labels(REQUEST_COUNT, model_name, code.name).inc()
     if code is Code.OK:
-        _labelled(REQUEST_LATENCY, model_name, api, entrypoint).observe(seconds * 1e6)
+        _with_labels(REQUEST_LATENCY, model_name, api, entrypoint).observe(seconds * 1e6)
 
 
 def time_run(model_name: str, api: str, seconds: float) -> None:
-    """Note how long a model ran for a call to `api`."""
-    _labelled(RUNTIME_LATENCY, model_name, api, "TF1").observe(seconds * 1e6)
+    """Record how long a model ran for a call to `api`."""
+    _with_labels(RUNTIME_LATENCY, model_name, api, "TF1").observe(seconds * 1e6)
 
 
 def counters() -> dict[str, int]:
-    """Values of all counters, over all labels, by the name with slashes."""
+    """Return the value of every counter, summed over its labels, by its name with slashes."""
     return {
         metric.documentation: round(sum(sample.value for sample in _samples(metric)))
         for metric in _REGISTRY.collect()
@@ -91,7 +91,7 @@ def counters() -> dict[str, int]:
 
 
 def page() -> bytes:
-    """Everything in Prometheus' text format, as the real server writes it."""
+    """Return all metrics in Prometheus' text format, laid out as the real server does."""
     lines = []
     for metric in _REGISTRY.collect():
         name = _name(metric.documentation)
@@ -103,7 +103,7 @@ def page() -> bytes:
 
 
 def _samples(metric: Metric) -> Iterator[Sample]:
-    """Values, the sum of a histogram before its count."""
+    """Yield the samples of a metric, a histogram's sum before its count."""
     count = None
     for sample in metric.samples:
         if sample.name.endswith("_count"):
@@ -125,5 +125,5 @@ def _label_value(key: str, value: str) -> str:
 
 
 def _number(value: float) -> str:
-    """Whole numbers in full, others with six digits."""
+    """Format integers in full, and other numbers with six digits."""
     return str(int(value)) if value.is_integer() and abs(value) < 2**53 else f"{value:g}"

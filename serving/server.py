@@ -1,4 +1,4 @@
-"""The embedded model server: read the configuration, load, listen, run until told to stop."""
+"""The embedded model server: loads the models, starts gRPC and REST, and runs until it receives a signal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from savedmodel_bakery.serving.models.lifecycle import Lifecycle, LifecycleOptio
 from savedmodel_bakery.serving.models.loading import Batching, LoadOptions, load
 from savedmodel_bakery.serving.models.registry import Registry
 from savedmodel_bakery.serving.options.flags import CommandLine
-from savedmodel_bakery.serving.options.model_config import read_config
+from savedmodel_bakery.serving.options.model_config import parse_config
 from savedmodel_bakery.serving.options.settings import Settings, read_models
 from savedmodel_bakery.serving.rest.handlers import Handlers as RestHandlers
 from savedmodel_bakery.serving.rest.server import RestServer
@@ -28,17 +28,17 @@ from savedmodel_bakery.wire.status import StatusError
 
 logger = logging.getLogger(__name__)
 
-# How long requests in flight may take after SIGTERM; a pod gets 30 s between SIGTERM and SIGKILL by default.
+# How long running requests may take after SIGTERM. By default, Kubernetes sends SIGKILL 30 s after SIGTERM.
 GRACE_S = 25.0
 
 
 def serve(flags: CommandLine, settings: Settings, *, on_ready: Callable[[], None] | None = None) -> None:
-    """Load the models, serve them, and return after SIGTERM or SIGINT when requests in flight are answered.
+    """Load and serve the models; after SIGTERM or SIGINT, finish the running requests and return.
 
     `on_ready` is called once, when the models are loaded and the ports are open.
 
     Raises:
-        StatusError: the models can't be loaded, or gRPC can't listen.
+        StatusError: a model can't be loaded, or gRPC can't listen.
     """
     _raise_file_limit()
     stop = threading.Event()
@@ -69,14 +69,14 @@ def serve(flags: CommandLine, settings: Settings, *, on_ready: Callable[[], None
 
 
 def _raise_file_limit() -> None:
-    """Allow as many open files, and so connections, as the system lets us; shells begin with 1024."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    """Raise the limit of open files, and so of connections, to the system's maximum; the default is often 1024."""
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
 
 
 def _wait(stop: threading.Event, flags: CommandLine, lifecycle: Lifecycle) -> None:
-    """Return when told to stop; meanwhile put the config file in force every so often, changed or not."""
+    """Wait for `stop`; meanwhile reload the config file at the configured interval, whether it has changed or not."""
     interval_s = flags.integer("model_config_file_poll_wait_seconds")
     if interval_s <= 0 or not flags.text("model_config_file"):
         stop.wait()
@@ -100,14 +100,14 @@ def _start_grpc(flags: CommandLine, settings: Settings, registry: Registry, life
         addresses.append(f"[{bind_address}]:{port}" if ":" in bind_address else f"{bind_address}:{port}")
     if path:
         if Path(path).is_socket():
-            Path(path).unlink()  # the one of a server that was killed stays behind
+            Path(path).unlink()  # left behind by a server that was killed
         addresses.append(f"unix:{path}")
     server = GrpcServer(
         GrpcHandlers(
             registry,
             packed=flags.on("enable_serialization_as_tensor_content"),
             check_method_names=flags.on("enable_signature_method_name_check"),
-            reload=lambda config: lifecycle.reload(read_config(config)),
+            reload=lambda config: lifecycle.reload(parse_config(config)),
         ),
         addresses,
         threads=flags.integer("grpc_max_threads") or _default_threads(),
@@ -125,7 +125,7 @@ def _start_grpc(flags: CommandLine, settings: Settings, registry: Registry, life
 
 
 def _start_rest(flags: CommandLine, registry: Registry, metrics_path: str | None) -> RestServer | None:
-    """The REST server; None where it isn't wanted or can't listen, which leaves gRPC running."""
+    """Start the REST server; return None if it is disabled or can't listen, in which case only gRPC runs."""
     port = flags.integer("rest_api_port")
     if not port:
         return None

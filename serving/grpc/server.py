@@ -13,11 +13,12 @@ from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2_grpc
 
 from savedmodel_bakery.serving import incident
-from savedmodel_bakery.serving.grpc.credentials import Tls
+from savedmodel_bakery.serving.grpc.credentials import server_credentials
 from savedmodel_bakery.serving.grpc.errors import STATUS_CODES, cut
 from savedmodel_bakery.serving.grpc.handlers import Call, Handlers
 from savedmodel_bakery.serving.grpc.health import HealthService
 from savedmodel_bakery.serving.grpc.profiler import Profiler
+from savedmodel_bakery.serving.options.tls import Tls
 from savedmodel_bakery.wire.attachments import parse_message
 from savedmodel_bakery.wire.schema import METHODS, Method
 from savedmodel_bakery.wire.status import Code, StatusError
@@ -73,7 +74,7 @@ class GrpcServer:
         try:
             for address in addresses:
                 if tls:
-                    self._server.add_secure_port(address, tls.credentials())
+                    self._server.add_secure_port(address, server_credentials(tls))
                 else:
                     self._server.add_insecure_port(address)
         except RuntimeError as error:

@@ -21,8 +21,7 @@ from savedmodel_bakery.serving.models.loading import NotAFolderError
 from savedmodel_bakery.serving.models.registry import Registry, State, Version
 from savedmodel_bakery.serving.models.servable import Servable
 from savedmodel_bakery.serving.models.storage import wanted_versions
-from savedmodel_bakery.serving.options import model_config as configuration
-from savedmodel_bakery.serving.options.model_config import ModelConfig
+from savedmodel_bakery.serving.options.model_config import ModelConfig, check_models
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
 logger = logging.getLogger(__name__)
@@ -89,7 +88,7 @@ class Lifecycle:
                 self._check_unconfigured()
                 return
             allowed = self._options.labels_for_unavailable
-            configuration.check(models, self._models, self._registry.available, labels_for_unavailable=allowed)
+            check_models(models, self._models, self._registry.available, labels_for_unavailable=allowed)
             noun = "model(s)" if self._is_configured else "servable(s)"
             self._is_configured = True
             new = set(models) - set(self._models)
@@ -105,7 +104,7 @@ class Lifecycle:
         if failures:
             listed = "".join(f"{failure}, " for failure in failures)
             raise StatusError(Code.UNKNOWN, f"{len(failures)} {noun} did not become available: {{{listed}}}")
-        if any(config.is_logged for config in models.values()):
+        if any(config.has_request_logging for config in models.values()):
             raise invalid_argument("No request-logger-creator provided.")
 
     def stop(self) -> None:

@@ -8,8 +8,11 @@ from pathlib import Path
 
 from savedmodel_bakery.serving.models import memory, warmup
 from savedmodel_bakery.serving.models.servable import Servable
-from savedmodel_bakery.serving.options import batching as batching_parameters
-from savedmodel_bakery.serving.options.batching import BatchingParameters
+from savedmodel_bakery.serving.options.batching import (
+    FILE_IN_VERSION,
+    BatchingParameters,
+    read_batching_parameters,
+)
 from savedmodel_bakery.serving.runtimes.batching import Batcher
 from savedmodel_bakery.serving.runtimes.runtime import Runtime
 from savedmodel_bakery.serving.runtimes.tf_session import SavedModel, SessionOptions
@@ -40,11 +43,11 @@ class Batching:
         """
         if not self.per_model:
             return self.parameters
-        own = path / batching_parameters.FILE_IN_VERSION
+        own = path / FILE_IN_VERSION
         if not own.is_file():
             return None
         return replace(
-            batching_parameters.read(own),
+            read_batching_parameters(own),
             num_batch_threads=self.parameters.num_batch_threads,
             thread_pool_name=self.parameters.thread_pool_name,
         )

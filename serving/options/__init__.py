@@ -1,1 +1,1 @@
-"""What the flags and the files they name ask for. Imports nothing heavy."""
+"""Command-line flags and the configuration files they name. Imports neither TensorFlow nor gRPC."""

@@ -1,4 +1,4 @@
-"""How requests are joined: a text BatchingParameters, with tensorflow_model_server's defaults and refusals."""
+"""Batching parameters, read from a text BatchingParameters; defaults and errors are tensorflow_model_server's."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from savedmodel_bakery.serving.options import text_format as text_files
+from savedmodel_bakery.serving.options.text_format import read_message
 from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.status import invalid_argument
 
 FILE_IN_VERSION = "batching_params.pbtxt"
-"""What a version's folder calls its own parameters, with `--enable_per_model_batching_parameters`."""
+"""File name of a version's own parameters, read with `--enable_per_model_batching_parameters`."""
 
-_MOST = 2**31 - 1
-_MOST_THREADS = 2**16  # as of other flags
+_MAX_VALUE = 2**31 - 1
+_MAX_THREADS = 2**16  # the same limit as for the flags that set threads
 
 
 @dataclass(frozen=True)
 class BatchingParameters:
-    """When a batch is full, and how long it may wait to become so.
+    """When a batch is full, and how long it may wait for more requests.
 
     Attributes:
-        max_batch_size: most rows in a batch, and in a request.
-        batch_timeout_micros: microseconds that a batch which isn't full waits for more.
-        max_enqueued_batches: batches that may wait in the queue of one set of inputs and outputs.
-        num_batch_threads: batches that run at the same time.
-        thread_pool_name: the label of metrics; empty unless given.
-        allowed_batch_sizes: rows that a batch may have, padding included; empty is any number.
-        pad_variable_length_inputs: whether tensors grow to the largest of their batch, beyond the first dimension too.
-        enable_large_batch_splitting: whether a request may be spread over several batches.
-        max_execution_batch_size: most rows in a batch where requests are split.
+        max_batch_size: maximum rows in a batch, and in a request.
+        batch_timeout_micros: how long a batch that isn't full waits for more requests, in microseconds.
+        max_enqueued_batches: maximum batches waiting in the queue of one combination of inputs and outputs.
+        num_batch_threads: maximum batches running at the same time; 0 means one per CPU.
+        thread_pool_name: label of the batching metrics.
+        allowed_batch_sizes: row counts that batches are padded to; empty means any number.
+        pad_variable_length_inputs: whether tensors are padded to the largest in their batch in every dimension.
+        enable_large_batch_splitting: whether a request may be split over several batches.
+        max_execution_batch_size: maximum rows in a batch when requests are split; 0 means `max_batch_size`.
     """
 
     max_batch_size: int = 1000
@@ -53,45 +53,45 @@ class BatchingParameters:
             object.__setattr__(self, "max_execution_batch_size", self.max_batch_size)
 
 
-def read(path: Path) -> BatchingParameters:
-    """Read a file.
+def read_batching_parameters(path: Path) -> BatchingParameters:
+    """Read a text BatchingParameters file.
 
     Raises:
-        StatusError: it is missing, no text protobuf, or has parameters out of range.
+        StatusError: the file can't be read or parsed, or a value is out of range.
     """
-    return of_message(text_files.read(path, schema.BatchingParameters))
+    return parse_batching_parameters(read_message(path, schema.BatchingParameters))
 
 
-def of_message(message: Any) -> BatchingParameters:
-    """Parameters of a BatchingParameters message, whose fields that are not set have their defaults.
+def parse_batching_parameters(message: Any) -> BatchingParameters:
+    """Convert a BatchingParameters message; fields that aren't set get their defaults.
 
     Raises:
-        StatusError: INVALID_ARGUMENT for a number out of range; `check_sizes` looks for contradictions.
+        StatusError: INVALID_ARGUMENT if a value is out of range. Contradictions are found by `check_sizes`.
     """
-    given: dict[str, Any] = {
+    fields: dict[str, Any] = {
         field.name: value if field.is_repeated or field.message_type is None else value.value
         for field, value in message.ListFields()
     }
-    for name, least, most in (
-        ("num_batch_threads", 1, _MOST_THREADS),
-        ("max_batch_size", 1, _MOST),
-        ("max_execution_batch_size", 1, _MOST),
-        ("batch_timeout_micros", 0, _MOST),
-        ("max_enqueued_batches", 0, _MOST),
+    for name, minimum, maximum in (
+        ("num_batch_threads", 1, _MAX_THREADS),
+        ("max_batch_size", 1, _MAX_VALUE),
+        ("max_execution_batch_size", 1, _MAX_VALUE),
+        ("batch_timeout_micros", 0, _MAX_VALUE),
+        ("max_enqueued_batches", 0, _MAX_VALUE),
     ):
-        if name in given and given[name] < least:
-            raise invalid_argument(f"{name} must be {'positive' if least else 'non-negative'}; was {given[name]}")
-        if name in given and given[name] > most:
-            raise invalid_argument(f"{name} is {given[name]}; allowed are up to {most}")
-    given["allowed_batch_sizes"] = tuple(given.get("allowed_batch_sizes", ()))
-    return BatchingParameters(**given)
+        if name in fields and fields[name] < minimum:
+            raise invalid_argument(f"{name} must be {'positive' if minimum else 'non-negative'}; was {fields[name]}")
+        if name in fields and fields[name] > maximum:
+            raise invalid_argument(f"invalid {name} {fields[name]}: must be at most {maximum}")
+    fields["allowed_batch_sizes"] = tuple(fields.get("allowed_batch_sizes", ()))
+    return BatchingParameters(**fields)
 
 
 def check_sizes(parameters: BatchingParameters) -> None:
-    """Refuse sizes that contradict each other; the real server finds them when it loads a model.
+    """Reject sizes that contradict each other; the real server checks them when it loads a model.
 
     Raises:
-        StatusError: INVALID_ARGUMENT.
+        StatusError: INVALID_ARGUMENT, worded as the real server words it.
     """
     sizes, largest = parameters.allowed_batch_sizes, parameters.max_execution_batch_size
     if largest > parameters.max_batch_size:
@@ -104,7 +104,7 @@ def check_sizes(parameters: BatchingParameters) -> None:
             f"Last entry in allowed_batch_sizes must match {name}; last entry was {sizes[-1]}; expected {largest}"
         )
     if any(left >= right for left, right in pairwise((0, *sizes))):
-        listed = ", ".join(map(str, sizes))
         raise invalid_argument(
-            f"allowed_batch_sizes entries must be positive and monotonically increasing; were {listed}"
+            "allowed_batch_sizes entries must be positive and monotonically increasing; were "
+            + ", ".join(map(str, sizes))
         )

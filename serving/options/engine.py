@@ -1,4 +1,4 @@
-"""Which server runs: the real tensorflow_model_server where there is one, else the embedded one."""
+"""Chooses the engine: the real tensorflow_model_server if it is on the PATH, otherwise the embedded server."""
 
 from __future__ import annotations
 
@@ -13,55 +13,54 @@ BINARY = "tensorflow_model_server"
 ENGINES = ("auto", "embedded", BINARY)
 
 
-def choose_binary(flags: CommandLine) -> str | None:
-    """Path of the real server where it should run; None for the embedded one.
+def find_binary(flags: CommandLine) -> str | None:
+    """Return the path of the real server, or None to run the embedded one.
 
     Raises:
-        StatusError: the engine is unknown or missing.
+        StatusError: `--engine` is unknown, or the binary is required but not on the PATH.
     """
     engine = flags.text("engine")
     if engine not in ENGINES:
-        raise invalid_argument(f"engine is {engine!r}; allowed are {', '.join(ENGINES)}")
-    found = None if engine == "embedded" else shutil.which(BINARY)
-    if engine == BINARY and found is None:
+        raise invalid_argument(f"invalid engine {engine!r}: must be one of {', '.join(ENGINES)}")
+    path = None if engine == "embedded" else shutil.which(BINARY)
+    if engine == BINARY and path is None:
         raise StatusError(
             Code.NOT_FOUND,
-            f"--engine={BINARY} was asked for, but there is no {BINARY} on the PATH; try --engine=embedded",
+            f"--engine={BINARY}, but {BINARY} is not on the PATH; use --engine=embedded",
         )
-    return found
+    return path
 
 
 def run_binary(path: str, arguments: Sequence[str], flags: CommandLine) -> None:
-    """Become the real server, with every argument but our own.
+    """Replace this process by the real server, passing it every argument except our extension flags.
 
     Raises:
-        StatusError: an argument of ours asks for what it can't do.
+        StatusError: an extension flag has a value that the real server can't honour.
     """
-    for name in sorted(flags.given - {"engine"}):
+    for name in sorted(flags.explicit - {"engine"}):
         flag = FLAGS[name]
         if flag.extension and flags.values[name] != flag.default:
             raise invalid_argument(
-                f"--{name}={flags.values[name]} cannot be honoured by {BINARY}, which always uses {flag.default}; "
-                "leave it out, or use --engine=embedded"
+                f"--{name}={flags.values[name]} is not supported by {BINARY}, which always uses {flag.default}; "
+                "remove the flag or use --engine=embedded"
             )
-    own = tuple(f"--{flag.name}" for flag in FLAGS.values() if flag.extension)
-    passed = [argument for argument in arguments if argument.partition("=")[0] not in own]
-    os.execv(path, [path, *passed])
+    extensions = {f"--{flag.name}" for flag in FLAGS.values() if flag.extension}
+    os.execv(path, [path, *(argument for argument in arguments if argument.partition("=")[0] not in extensions)])
 
 
-def check_embedded(flags: CommandLine) -> list[str]:
-    """Names of flags given that the embedded engine passes over.
+def ignored_flags(flags: CommandLine) -> list[str]:
+    """Return the names of the flags on the command line that the embedded engine ignores.
 
     Raises:
-        StatusError: UNIMPLEMENTED for a flag that would make another server of it, such as TLS.
+        StatusError: UNIMPLEMENTED if the embedded engine can't run with a flag at all, such as Google ALTS.
     """
-    passed_over = []
-    for name in sorted(flags.given):
+    ignored = []
+    for name in sorted(flags.explicit):
         flag = FLAGS[name]
         if flags.values[name] == flag.default:
             continue
         if flag.support is Support.REFUSED:
             raise StatusError(Code.UNIMPLEMENTED, f"--{name} is {flag.support.value}; it needs {BINARY}")
         if flag.support is Support.WITHOUT_EFFECT:
-            passed_over.append(name)
-    return passed_over
+            ignored.append(name)
+    return ignored

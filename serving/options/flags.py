@@ -1,7 +1,7 @@
-"""The command line of tensorflow_model_server: its flags, defaults and way of reading them, plus a few of our own.
+"""The command line of tensorflow_model_server: its flags, their defaults and its syntax, plus our own flags.
 
-Its syntax is TensorFlow's (tensorflow/core/util/command_line_flags.cc), which no library parses alike: `--name=value`
-only, an unknown argument is named and passed over, the last occurrence wins.
+The syntax is TensorFlow's (tensorflow/core/util/command_line_flags.cc), which no library implements: only
+`--name=value` is valid, the first unknown argument is reported and ignored, and the last occurrence wins.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TYPE_NAMES = {bool: "bool", int: "int64", float: "float", str: "string"}
 
 
 class Support(Enum):
-    """What the embedded engine makes of a flag."""
+    """How the embedded engine treats a flag."""
 
     HONOURED = "honoured"
     WITHOUT_EFFECT = "without effect in the embedded engine"
@@ -42,11 +42,11 @@ class Flag:
     """One flag.
 
     Attributes:
-        name: without the dashes.
-        default: its type is the flag's type.
-        meaning: for the usage text.
-        support: what the embedded engine makes of it.
-        extension: whether it is ours, unknown to tensorflow_model_server.
+        name: without the leading dashes.
+        default: the default value; its type is the flag's type.
+        meaning: one line for the usage text.
+        support: how the embedded engine treats it.
+        extension: whether it is our own flag, unknown to tensorflow_model_server.
     """
 
     name: str
@@ -61,103 +61,103 @@ _NO_EFFECT, _REFUSED = Support.WITHOUT_EFFECT, Support.REFUSED
 FLAGS = {
     flag.name: flag
     for flag in (
-        Flag("port", 8500, "TCP port of gRPC; 0 is none."),
-        Flag("grpc_socket_path", "", "Path of a Unix socket on which gRPC listens too."),
-        Flag("rest_api_port", 0, "TCP port of REST; 0 is none."),
-        Flag("rest_api_num_threads", 0, "Threads that handle REST requests; 0 is four a CPU."),
-        Flag("rest_api_timeout_in_ms", 30000, "Limit of a model run for a REST call; 0 or less is none."),
-        Flag("rest_api_enable_cors_support", False, "Put CORS headers on REST answers."),
-        Flag("model_config_file", "", "Text ModelServerConfig; model_name and model_base_path are then ignored."),
-        Flag("model_config_file_poll_wait_seconds", 0, "Seconds between readings of that file; 0 is never."),
+        Flag("port", 8500, "TCP port for gRPC; 0 disables it."),
+        Flag("grpc_socket_path", "", "Path of a Unix socket for gRPC, in addition to the port."),
+        Flag("rest_api_port", 0, "TCP port for REST; 0 disables it."),
+        Flag("rest_api_num_threads", 0, "Threads for REST requests; 0 means four per CPU."),
+        Flag("rest_api_timeout_in_ms", 30000, "Time limit of a model run for REST, in ms; 0 or less means none."),
+        Flag("rest_api_enable_cors_support", False, "Add CORS headers to REST responses."),
+        Flag("model_config_file", "", "Text ModelServerConfig; overrides model_name and model_base_path."),
+        Flag("model_config_file_poll_wait_seconds", 0, "Seconds between reads of model_config_file; 0 means once."),
         Flag("model_name", "default", "Name of the single model."),
-        Flag("model_base_path", "", "Absolute path of the folder that holds the numbered versions."),
-        Flag("file_system_poll_wait_seconds", 1, "Seconds between looks at base paths; 0 is once, below 0 never."),
-        Flag("max_num_load_retries", 5, "Further attempts after a failed load."),
-        Flag("load_retry_interval_micros", 60_000_000, "Microseconds between attempts; below 0 is none."),
-        Flag("num_load_threads", 0, "Loads at the same time after the start.", _NO_EFFECT),
-        Flag("num_unload_threads", 0, "Unloads at the same time.", _NO_EFFECT),
-        Flag("saved_model_tags", "serve", "Comma separated tags of the graph to load."),
-        Flag("allow_version_labels_for_unavailable_models", False, "Labels may name versions that are not there yet."),
-        Flag("enable_signature_method_name_check", False, "Refuse signatures by their method name."),
-        Flag("enable_serialization_as_tensor_content", False, "Answer Predict in tensor_content."),
-        Flag("enable_batching", False, "Batch requests."),
+        Flag("model_base_path", "", "Absolute path of the folder with the model's version folders."),
+        Flag("file_system_poll_wait_seconds", 1, "Seconds between scans for versions; 0: only once, below 0: never."),
+        Flag("max_num_load_retries", 5, "Retries after a version failed to load."),
+        Flag("load_retry_interval_micros", 60_000_000, "Microseconds between retries; below 0 means no pause."),
+        Flag("num_load_threads", 0, "Versions to load at the same time after the start.", _NO_EFFECT),
+        Flag("num_unload_threads", 0, "Versions to unload at the same time.", _NO_EFFECT),
+        Flag("saved_model_tags", "serve", "Comma-separated tags of the graph to load."),
+        Flag("allow_version_labels_for_unavailable_models", False, "Accept labels for versions not yet available."),
+        Flag("enable_signature_method_name_check", False, "Reject signatures with a method name of another API."),
+        Flag("enable_serialization_as_tensor_content", False, "Return Predict outputs in tensor_content."),
+        Flag("enable_batching", False, "Join concurrent requests into batches."),
         Flag("batching_parameters_file", "", "Text BatchingParameters."),
-        Flag("enable_per_model_batching_parameters", False, "Batching parameters from version folders."),
-        Flag("enable_model_warmup", True, "Replay warm-up requests before a version is served."),
-        Flag("num_request_iterations_for_warmup", 0, "Times each warm-up request is replayed; 0 is once."),
-        Flag("monitoring_config_file", "", "Text MonitoringConfig: where REST shows metrics."),
+        Flag("enable_per_model_batching_parameters", False, "Read batching parameters from the version folders."),
+        Flag("enable_model_warmup", True, "Replay a version's warm-up requests before serving it."),
+        Flag("num_request_iterations_for_warmup", 0, "Times to replay each warm-up request; 0 means once."),
+        Flag("monitoring_config_file", "", "Text MonitoringConfig: the REST path of the metrics."),
         Flag("enable_grpc_healthcheck_service", False, "Serve grpc.health.v1.Health."),
         Flag("enable_profiler", True, "Serve tensorflow.ProfilerService."),
-        Flag("grpc_channel_arguments", "", "Comma separated NAME=VALUE for the gRPC server."),
-        Flag("grpc_max_threads", 0, "Threads that handle gRPC calls; 0 is four a CPU."),
-        Flag("tensorflow_session_parallelism", 0, "Threads within and between operations; 0 is each flag's own."),
-        Flag("tensorflow_intra_op_parallelism", 0, "Threads within an operation; 0 is one for two CPUs."),
-        Flag("tensorflow_inter_op_parallelism", 0, "Threads between operations; 0 is one a CPU."),
-        Flag("tensorflow_session_config_file", "", "Text ConfigProto; its threads and GPU memory give way to flags."),
-        Flag("per_process_gpu_memory_fraction", 0.0, "Part of a GPU's memory to take; 0 is automatic."),
-        Flag("flush_filesystem_caches", True, "Drop file caches after loads.", _NO_EFFECT),
-        Flag("remove_unused_fields_from_bundle_metagraph", True, "Keep only signatures of the graph.", _NO_EFFECT),
-        Flag("prefer_tflite_model", False, "Serve model.tflite where there is one."),
-        Flag("num_tflite_pools", 0, "Interpreters of a TF Lite model; 0 is one a CPU."),
-        Flag("num_tflite_interpreters_per_pool", 1, "Interpreters in a pool.", _NO_EFFECT),
-        Flag("xla_cpu_compilation_enabled", False, "Let XLA compile for the CPU.", _NO_EFFECT),
-        Flag("xla_gpu_compilation_enabled", False, "Let XLA compile for the GPU.", _NO_EFFECT),
-        Flag("mixed_precision", "", "bfloat16 computes in that type what it safely can."),
+        Flag("grpc_channel_arguments", "", "Comma-separated NAME=VALUE arguments of the gRPC server."),
+        Flag("grpc_max_threads", 0, "Threads for gRPC calls; 0 means four per CPU."),
+        Flag("tensorflow_session_parallelism", 0, "Intra-op and inter-op threads; 0 uses the two flags below."),
+        Flag("tensorflow_intra_op_parallelism", 0, "Threads within an operation; 0 means one per two CPUs."),
+        Flag("tensorflow_inter_op_parallelism", 0, "Threads across operations; 0 means one per CPU."),
+        Flag("tensorflow_session_config_file", "", "Text ConfigProto; flags override its threads and GPU memory."),
+        Flag("per_process_gpu_memory_fraction", 0.0, "Fraction of a GPU's memory to use; 0 means automatic."),
+        Flag("flush_filesystem_caches", True, "Drop file caches after loading.", _NO_EFFECT),
+        Flag("remove_unused_fields_from_bundle_metagraph", True, "Keep only the graph's signatures.", _NO_EFFECT),
+        Flag("prefer_tflite_model", False, "Serve model.tflite if the version has one."),
+        Flag("num_tflite_pools", 0, "Interpreters per TF Lite model; 0 means one per CPU."),
+        Flag("num_tflite_interpreters_per_pool", 1, "Interpreters per pool.", _NO_EFFECT),
+        Flag("xla_cpu_compilation_enabled", False, "Allow XLA compilation for the CPU.", _NO_EFFECT),
+        Flag("xla_gpu_compilation_enabled", False, "Allow XLA compilation for the GPU.", _NO_EFFECT),
+        Flag("mixed_precision", "", "bfloat16: compute in bfloat16 where TensorFlow considers it safe."),
         Flag("skip_initialize_tpu", False, "Do not initialise TPUs.", _NO_EFFECT),
-        Flag("thread_pool_factory_config_file", "", "Thread pools of one's own.", _NO_EFFECT),
+        Flag("thread_pool_factory_config_file", "", "Custom thread pools.", _NO_EFFECT),
         Flag("ssl_config_file", "", "Text SSLConfig: TLS for gRPC."),
-        Flag("platform_config_file", "", "Replaces the platform configuration.", _REFUSED),
-        Flag("use_alts_credentials", False, "Google ALTS.", _REFUSED),
+        Flag("platform_config_file", "", "Text PlatformConfigMap; replaces the default.", _REFUSED),
+        Flag("use_alts_credentials", False, "Use Google ALTS.", _REFUSED),
         Flag("version", False, "Print versions and exit."),
         Flag("engine", "auto", "auto, embedded or tensorflow_model_server.", extension=True),
-        Flag("bind_address", "0.0.0.0", "Address to listen on.", extension=True),
+        Flag("bind_address", "0.0.0.0", "IP address to listen on.", extension=True),
     )
 }
 
 
 class FlagError(Exception):
-    """A known flag has a value that doesn't parse."""
+    """The value of a known flag doesn't parse."""
 
 
 @dataclass(frozen=True)
 class CommandLine:
-    """What was asked for.
+    """A parsed command line.
 
     Attributes:
-        values: of every flag, defaults included.
-        given: names of the flags that stood there.
-        unknown: the first argument that is no flag, as it stood; None where there was none.
+        values: the value of every flag, defaults included.
+        explicit: names of the flags that the command line sets.
+        unknown: the first argument that isn't a known flag; None if there is none.
     """
 
     values: dict[str, Value]
-    given: frozenset[str]
+    explicit: frozenset[str]
     unknown: str | None
 
     def integer(self, name: str) -> int:
-        """Value of an integer flag."""
+        """Return the value of an integer flag."""
         return int(self.values[name])
 
     def text(self, name: str) -> str:
-        """Value of a text flag."""
+        """Return the value of a text flag."""
         return str(self.values[name])
 
     def fraction(self, name: str) -> float:
-        """Value of a flag that is a part of something."""
+        """Return the value of a float flag."""
         return float(self.values[name])
 
     def on(self, name: str) -> bool:
-        """Value of a boolean flag."""
+        """Return the value of a boolean flag."""
         return self.values[name] is True
 
 
 def parse(arguments: Sequence[str]) -> CommandLine:
-    """Read a command line without its program name.
+    """Parse command-line arguments, without the program name.
 
     Raises:
-        FlagError: `Couldn't interpret value abc for flag port.`
+        FlagError: a value doesn't parse: `Couldn't interpret value abc for flag port.`
     """
     values: dict[str, Value] = {flag.name: flag.default for flag in FLAGS.values()}
-    given = set()
+    explicit = set()
     unknown = None
     for argument in arguments:
         if argument == "--":
@@ -169,12 +169,12 @@ def parse(arguments: Sequence[str]) -> CommandLine:
             unknown = unknown or argument
             continue
         values[name] = True if bare_boolean else _parse_value(flag, text)
-        given.add(name)
-    return CommandLine(values, frozenset(given), unknown)
+        explicit.add(name)
+    return CommandLine(values, frozenset(explicit), unknown)
 
 
 def usage(program: str) -> str:
-    """The text that `--help` and mistakes bring."""
+    """Return the usage text, printed by `--help` and after errors."""
     lines = [f"usage: {program}", "Flags:"]
     for flag in FLAGS.values():
         default = str(flag.default).lower() if isinstance(flag.default, bool) else flag.default

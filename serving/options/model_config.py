@@ -1,4 +1,4 @@
-"""Which models to serve: from two flags or from a text ModelServerConfig, checked as tensorflow_model_server does."""
+"""Models to serve, from two flags or a text ModelServerConfig, with tensorflow_model_server's checks and errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from savedmodel_bakery.serving.options import text_format as text_files
+from savedmodel_bakery.serving.options.text_format import read_message
 from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
@@ -30,7 +30,7 @@ class All:
 
 @dataclass(frozen=True)
 class Specific:
-    """Serve these versions, as far as they exist."""
+    """Serve these versions if they exist."""
 
     versions: frozenset[int]
 
@@ -40,16 +40,16 @@ Policy = Latest | All | Specific
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """One model.
+    """The configuration of one model.
 
     Attributes:
-        name: in requests.
-        base_path: the folder of its versions.
-        policy: which of them to serve.
-        labels: of versions.
-        platform: what is to run it.
-        kind: the deprecated number that says the same; 0 is none.
-        is_logged: whether its requests are to be logged, which no open-source server does.
+        name: the model's name in requests.
+        base_path: the folder that contains the version folders.
+        policy: which versions to serve.
+        labels: version numbers by label.
+        platform: the platform that runs the model.
+        model_type: the deprecated number for the platform; 0 if not set.
+        has_request_logging: whether requests should be logged, which no open-source server does.
     """
 
     name: str
@@ -57,39 +57,41 @@ class ModelConfig:
     policy: Policy = Latest()
     labels: Mapping[str, int] = field(default_factory=dict)
     platform: str = PLATFORM
-    kind: int = 0
-    is_logged: bool = False
+    model_type: int = 0
+    has_request_logging: bool = False
 
 
 def single_model(name: str, base_path: str) -> dict[str, ModelConfig]:
-    """The configuration that `--model_name` and `--model_base_path` make.
+    """Return the configuration set by `--model_name` and `--model_base_path`.
 
     Raises:
-        StatusError: INVALID_ARGUMENT for a base path that is not absolute.
+        StatusError: INVALID_ARGUMENT if the base path is not absolute.
     """
     _check_base_path(name, base_path)
     return {name: ModelConfig(name, base_path)}
 
 
 def read_config_file(path: Path) -> dict[str, ModelConfig] | None:
-    """As `read_config`, from a text ModelServerConfig.
+    """Read a text ModelServerConfig file; see `parse_config`.
 
     Raises:
-        StatusError: the file is missing, empty or no text protobuf, or asks for what is refused.
+        StatusError: the file can't be read or parsed, or the configuration is invalid.
     """
-    return read_config(text_files.read(path, schema.ModelServerConfig))
+    return parse_config(read_message(path, schema.ModelServerConfig))
 
 
-def read_config(message: Any) -> dict[str, ModelConfig] | None:
-    """Models by name, from a ModelServerConfig, as far as they can be judged alone; None where it has no kind.
+def parse_config(message: Any) -> dict[str, ModelConfig] | None:
+    """Convert a ModelServerConfig to models by name; None if it contains neither a model list nor a custom config.
+
+    Checks that depend on the models served now are made by `check_models`.
 
     Raises:
         StatusError: INVALID_ARGUMENT with the reason.
     """
-    kind = message.WhichOneof("config")
-    if kind is None:
+    choice = message.WhichOneof("config")
+    if choice is None:
         return None
-    if kind != "model_config_list":
+    if choice != "model_config_list":
         raise invalid_argument("Missing custom_model_config_loader in ServerCore Options")
     models: dict[str, ModelConfig] = {}
     for config in message.model_config_list.config:
@@ -109,23 +111,23 @@ def read_config(message: Any) -> dict[str, ModelConfig] | None:
     return models
 
 
-def check(
+def check_models(
     models: Mapping[str, ModelConfig],
     current: Mapping[str, ModelConfig],
     available: Callable[[str], Collection[int]],
     *,
     labels_for_unavailable: bool,
 ) -> None:
-    """Refuse what can't follow what is in force, in tensorflow_model_server's order.
+    """Check whether a configuration may replace the current one, in tensorflow_model_server's order.
 
     Args:
-        models: by name.
-        current: those in force.
-        available: versions of a model that answer now.
-        labels_for_unavailable: whether a label may name another version.
+        models: the new configuration, by model name.
+        current: the current configuration, by model name.
+        available: returns the versions of a model that are available now.
+        labels_for_unavailable: whether a label may name a version that isn't available.
 
     Raises:
-        StatusError: FAILED_PRECONDITION for such a label; INVALID_ARGUMENT for a platform.
+        StatusError: FAILED_PRECONDITION for a label of an unavailable version; INVALID_ARGUMENT for a platform.
     """
     for name, config in models.items():
         if name in current and (platform := _platform(config)) != PLATFORM:
@@ -134,10 +136,10 @@ def check(
                 f"requested is {platform}"
             )
     for name, config in models.items():
-        in_use = current[name].labels if name in current else {}
+        current_labels = current[name].labels if name in current else {}
         for label, version in config.labels.items():
-            may_be_away = labels_for_unavailable and in_use.get(label, version) == version
-            if version not in available(name) and not may_be_away:
+            may_be_unavailable = labels_for_unavailable and current_labels.get(label, version) == version
+            if version not in available(name) and not may_be_unavailable:
                 raise StatusError(
                     Code.FAILED_PRECONDITION,
                     f"Request to assign label to version {version} of model {name}, which is not currently "
@@ -163,14 +165,14 @@ def _check_base_path(name: str, base_path: str) -> None:
 
 
 def _platform(config: ModelConfig) -> str:
-    if config.kind and config.platform:
+    if config.model_type and config.platform:
         raise invalid_argument(
             "Illegal setting both ModelServerConfig::model_type (deprecated) and ModelServerConfig::model_platform, "
             f"model name is {config.name}"
         )
-    if config.kind:
-        if config.kind != _TENSORFLOW_TYPE:
-            raise invalid_argument(f"ModelServerConfig::model_type choice {config.kind} not supported.")
+    if config.model_type:
+        if config.model_type != _TENSORFLOW_TYPE:
+            raise invalid_argument(f"ModelServerConfig::model_type choice {config.model_type} not supported.")
         return PLATFORM
     if not config.platform:
         raise invalid_argument(

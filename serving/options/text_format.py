@@ -1,4 +1,4 @@
-"""Text protobuf files, as tensorflow_model_server reads and refuses them."""
+"""Reads text protobuf files; errors are worded as tensorflow_model_server words them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _CODES = {PermissionError: Code.PERMISSION_DENIED, IsADirectoryError: Code.FAILE
 
 
 class TextFormatError(StatusError):
-    """A file is no text protobuf.
+    """A file is not a valid text protobuf of the expected type.
 
     Attributes:
-        reason: protobuf's own line for stderr.
+        reason: the parser's message, for stderr.
     """
 
     def __init__(self, path: Path, reason: str) -> None:
@@ -26,12 +26,12 @@ class TextFormatError(StatusError):
         self.reason = reason
 
 
-def read(path: Path, message_class: Any) -> Any:
-    """The message that a file holds.
+def read_message(path: Path, message_class: Any) -> Any:
+    """Parse a file as a message of the class.
 
     Raises:
-        TextFormatError: it doesn't parse.
-        StatusError: it is missing, may not be read, is a folder, or has zero bytes.
+        TextFormatError: the content doesn't parse.
+        StatusError: the file is missing, unreadable, a folder, or empty.
     """
     name = message_class.DESCRIPTOR.full_name
     try:
@@ -39,7 +39,7 @@ def read(path: Path, message_class: Any) -> Any:
     except OSError as error:
         raise StatusError(_CODES.get(type(error), Code.NOT_FOUND), f"{path}; {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise TextFormatError(path, f"Error parsing text-format {name}: {path} is no UTF-8") from error
+        raise TextFormatError(path, f"Error parsing text-format {name}: {path} is not valid UTF-8") from error
     if not text:
         raise invalid_argument(f"{path}; Invalid argument")
     message = message_class()

@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from savedmodel_bakery.serving import incident, metrics
-from savedmodel_bakery.serving.options import batching as batching_parameters
-from savedmodel_bakery.serving.options.batching import BatchingParameters
+from savedmodel_bakery.serving.options.batching import BatchingParameters, check_sizes
 from savedmodel_bakery.serving.runtimes.batch_scheduler import BatchScheduler
 from savedmodel_bakery.serving.runtimes.runtime import Runtime
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
@@ -76,7 +75,7 @@ class Batcher:
     """
 
     def __init__(self, runtime: Runtime, parameters: BatchingParameters, places: threading.Semaphore) -> None:
-        batching_parameters.check_sizes(parameters)
+        check_sizes(parameters)
         self._runtime = runtime
         self._parameters = parameters
         self._places = places

@@ -1,4 +1,4 @@
-"""A real server in a process of its own, on free loopback ports, ended by pid."""
+"""A real server in its own process, on free loopback ports."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from pathlib import Path
 from types import TracebackType
 
 import requests
+from waiting import wait_until
 
-START_LIMIT_S = 90
+START_TIMEOUT_S = 90
 
 
 def free_port() -> int:
-    """A TCP port of the loopback address that nobody listens on."""
+    """Return a free TCP port of the loopback address."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 class ServerProcess:
-    """`python -m serving`, from start to end.
+    """Runs `python -m serving` until the end of the `with` block.
 
     Args:
-        flags: beyond ports and address.
+        flags: additional flags; ports and address are set already.
         log: file for stdout and stderr.
-        wait: whether to return only when both ports take connections.
+        wait: whether to wait until the server accepts connections.
     """
 
     def __init__(self, *flags: str, log: Path, wait: bool = True) -> None:
@@ -47,16 +48,16 @@ class ServerProcess:
 
     @property
     def target(self) -> str:
-        """Where gRPC listens."""
+        """Address of the gRPC port."""
         return f"127.0.0.1:{self.port}"
 
     @property
     def url(self) -> str:
-        """Where REST listens."""
+        """Base URL of the REST port."""
         return f"http://127.0.0.1:{self.rest_api_port}"
 
     def is_listening(self) -> bool:
-        """Whether REST, which opens last, takes connections."""
+        """Return whether the REST port, which opens last, accepts connections."""
         try:
             socket.create_connection(("127.0.0.1", self.rest_api_port), 1).close()
         except OSError:
@@ -64,25 +65,32 @@ class ServerProcess:
         return True
 
     def wait_until_listening(self) -> None:
-        """Return when the server answers; its end, or a long silence, is an error with its log."""
-        end = time.monotonic() + START_LIMIT_S
-        while not self.is_listening():
-            if self.process.poll() is not None or time.monotonic() > end:
-                self.stop()
-                raise AssertionError(f"the server did not come up:\n{self.log.read_text()}")
-            time.sleep(0.05)
+        """Return when the server accepts connections; fail with its log if it exits or takes too long."""
+        wait_until(lambda: self.is_listening() or self.process.poll() is not None, timeout_s=START_TIMEOUT_S)
+        if self.process.poll() is not None:
+            raise AssertionError(f"the server exited with {self.process.returncode}:\n{self.log.read_text()}")
 
     def wait_for_log(self, text: str) -> None:
-        """Return when the log has `text`; a long silence is an error with the log."""
-        end = time.monotonic() + START_LIMIT_S
-        while text not in self.log.read_text():
-            assert time.monotonic() < end, f"{text!r} is not in the log:\n{self.log.read_text()}"
-            time.sleep(0.1)
+        """Return when the log contains `text`; fail with the log if that takes too long."""
+        wait_until(
+            lambda: text in self.log.read_text(),
+            timeout_s=START_TIMEOUT_S,
+            describe=lambda: f"{text!r} is not in the log:\n{self.log.read_text()}",
+        )
 
-    def slow_steps(self, model: str, at_least_s: float) -> int:
-        """A number that the signature `slow` of a model made by `model_makers.half_plus` takes so long to count to."""
+    def wait_until_busy(self) -> None:
+        """Return when the process has used 0.2 s of CPU time since the call."""
+        started = self._cpu_time_s()
+        wait_until(lambda: self._cpu_time_s() - started > 0.2)
+
+    def _cpu_time_s(self) -> float:
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def slow_steps(self, model: str, minimum_s: float) -> int:
+        """Return a count for which the signature `slow` of a `model_makers.half_plus` model takes at least so long."""
         steps, took_s = 1000, 0.0
-        while took_s < at_least_s:
+        while took_s < minimum_s:
             steps *= 2
             started = time.monotonic()
             body = {"signature_name": "slow", "inputs": steps}
@@ -90,12 +98,12 @@ class ServerProcess:
             took_s = time.monotonic() - started
         return steps
 
-    def stop(self, limit_s: float = 40) -> int:
+    def stop(self, timeout_s: float = 40) -> int:
         """Send SIGTERM and return the exit status."""
         if self.process.poll() is None:
             os.kill(self.process.pid, signal.SIGTERM)
         try:
-            return self.process.wait(limit_s)
+            return self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -105,6 +113,6 @@ class ServerProcess:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.stop()

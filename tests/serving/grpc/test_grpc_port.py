@@ -150,7 +150,7 @@ def test_who_watches_health_does_not_hold_up_the_end(half_plus_two: Path, tmp_pa
     with ServerProcess(*flags, log=tmp_path / "log") as server, grpc.insecure_channel(server.target) as channel:
         watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(service=""))
         assert health_pb2.HealthCheckResponse.SERVING == next(watch).status
-        assert 0 == server.stop(limit_s=15)  # less than the grace that other calls have
+        assert 0 == server.stop(timeout_s=15)  # less than the grace that other calls have
 
 
 def test_without_the_flag_health_is_no_service(server: ServerProcess) -> None:

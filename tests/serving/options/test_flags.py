@@ -1,4 +1,4 @@
-"""The command line is read as TensorFlow's flag parser reads it."""
+"""The command line is parsed as TensorFlow's flag parser does."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from savedmodel_bakery.serving.options import flags
 def test_a_known_flag_sets_its_value(argument: str, name: str, value: flags.Value) -> None:
     parsed = flags.parse([argument])
     assert value == parsed.values[name]
-    assert {name} == parsed.given
+    assert {name} == parsed.explicit
     assert parsed.unknown is None
 
 
-def test_defaults_are_the_real_servers() -> None:
-    """CONTRACT of tensorflow_model_server: gRPC on 8500, no REST, model `default`, a look every second."""
+def test_defaults_match_the_real_server() -> None:
+    """GRPC on 8500, no REST, a model named `default`, a scan for versions every second."""
     parsed = flags.parse([])
     assert (8500, 0, "default", 1) == tuple(
         parsed.values[name] for name in ("port", "rest_api_port", "model_name", "file_system_poll_wait_seconds")
     )
-    assert parsed.given == frozenset()
+    assert parsed.explicit == frozenset()
 
 
 def test_the_last_occurrence_wins() -> None:
@@ -41,13 +41,13 @@ def test_the_last_occurrence_wins() -> None:
 
 
 @pytest.mark.parametrize("argument", ["-port=1", "foo", "--port", "--nosuch=1", "--nosuch", "--help"])
-def test_an_unknown_argument_is_named_and_passed_over(argument: str) -> None:
+def test_the_first_unknown_argument_is_reported_and_ignored(argument: str) -> None:
     parsed = flags.parse([argument, "--port=9", "second"])
     assert argument == parsed.unknown
     assert parsed.integer("port") == 9
 
 
-def test_two_dashes_end_the_flags() -> None:
+def test_arguments_after_two_dashes_are_ignored() -> None:
     assert flags.parse(["--", "--port=1", "more"]) == flags.parse([])
 
 
@@ -55,13 +55,13 @@ def test_two_dashes_end_the_flags() -> None:
     "argument",
     ["--port=abc", "--port=", "--port=1.0", "--port=0x10", "--port= 1", "--enable_batching=yes", "--enable_batching=1"],
 )
-def test_a_value_that_does_not_parse_is_refused(argument: str) -> None:
+def test_a_value_that_does_not_parse_raises_an_error(argument: str) -> None:
     name, _, value = argument.removeprefix("--").partition("=")
     with pytest.raises(flags.FlagError, match=f"^Couldn't interpret value {value} for flag {name}\\.$"):
         flags.parse([argument])
 
 
-def test_usage_names_every_flag_and_what_has_no_effect() -> None:
+def test_usage_lists_every_flag_and_marks_those_without_effect() -> None:
     usage = flags.usage("server")
     assert usage.startswith("usage: server\nFlags:\n\t--port=8500")
     assert sorted(flags.FLAGS) == sorted(line.split("=")[0][3:] for line in usage.splitlines()[2:])
