@@ -31,7 +31,7 @@ def write_raw(array: np.ndarray) -> bytes:
 
 def read_raw(content: bytes) -> np.ndarray:
     """The array, as the server reads it."""
-    return np.array(parse_message(schema.PredictRequest, "inputs", content).tensors()["x"])
+    return np.array(parse_message(schema.PredictRequest, "inputs", content).arrays()["x"])
 
 
 def write_base64(array: np.ndarray) -> bytes:

@@ -1,22 +1,14 @@
-"""Predict messages whose arrays are too large to be copied about: written in one pass, read where they lie.
+"""PredictRequest and PredictResponse with their large values kept outside the protobuf message, as attachments.
 
-Protobuf's own code copies an array when it is put into a message, when that is put into another, and when all of it is
-written, and again on the way back. Here the values of a large tensor stay outside of the message, which is otherwise
-protobuf's: a map entry is written and found by the rules of protobuf.dev/programming-guides/encoding.
-
-Values are written where they will be aligned for vector instructions in the memory of who reads them, so that
-TensorFlow too takes them as they lie: before them, TensorProto's `version_number`, which is 0 anyway, is repeated as
-often as it takes.
+Protobuf copies an array when it is put into a message, and again when the message is serialized or parsed. Here large
+values are joined to the serialized message once, and a parsed message refers to them in place. The serialized form is
+ordinary protobuf (protobuf.dev/programming-guides/encoding). Does no I/O.
 """
 
 from __future__ import annotations
 
-import ctypes
-import mmap
-import os
-import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,35 +28,23 @@ from savedmodel_bakery.wire.tensors import (
 )
 
 LARGE_BYTES = 1 << 20
-"""What is smaller than this stays in the message: copying it costs less than the care."""
+"""Smaller values stay in the message: copying them is cheaper than detaching them."""
 
 MAX_MESSAGE_BYTES = 2**31 - 1
 """Protobuf's limit (protobuf.dev/programming-guides/proto-limits)."""
 
-ALIGNMENT = 64
-"""TensorFlow copies arrays that don't begin at a multiple of it (EIGEN_MAX_ALIGN_BYTES), in bytes."""
-
-_MAPPED_BYTES = 32 << 20  # from here on malloc of glibc takes pages for each piece (M_MMAP_THRESHOLD of mallopt(3))
-# Where those of such a piece do in a `bytes`, beyond a page, behind the heads of malloc and of CPython.
-_BYTES_BEGIN = 48
-# Threads: most of the time of a large copy goes into pages that the system hands out.
-_COPIERS = min(4, len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1)
-_new_bytes = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_ssize_t)(
-    ("PyBytes_FromStringAndSize", ctypes.pythonapi)
-)
-_PADDINGS = tuple(b"\x18\x00" * pairs + b"\x18\x80\x00" * odd for pairs in range(ALIGNMENT) for odd in (0, 1))
-_VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5
-_KEY, _VALUE = 1, 2  # the fields of a map's entry
-_FIELDS = {tag[0] >> 3: name for name, tag in RAW_TAGS.items()}
+_VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5  # wire types
+_KEY_TAG, _VALUE_TAG = 1 << 3 | _DELIMITED, 2 << 3 | _DELIMITED  # the two fields of a map entry
+_RAW_FIELDS = {tag[0] >> 3: name for name, tag in RAW_TAGS.items()}
 
 
 class DetachedTensor(NamedTuple):
-    """A tensor whose values stand outside of its message.
+    """A tensor whose values are kept outside its message.
 
     Attributes:
-        proto: the TensorProto without them.
-        field: where they belong, one of `RAW_TAGS`.
-        values: their bytes.
+        proto: the TensorProto without its values.
+        field: the field of the TensorProto that the values belong to, one of `RAW_TAGS`.
+        values: the bytes of the values.
     """
 
     proto: Any
@@ -73,16 +53,17 @@ class DetachedTensor(NamedTuple):
 
 
 class TensorMessage:
-    """A PredictRequest or a PredictResponse, with tensors that belong into its map of them.
+    """A PredictRequest or PredictResponse and the large tensors detached from it.
 
     Args:
-        message: it, with the small ones.
-        field: the map's name, `inputs` or `outputs`.
+        message: the protobuf message, with the small tensors.
+        field: the name of its map of tensors, `inputs` or `outputs`.
+        attachments: the large tensors by alias.
     """
 
-    def __init__(self, message: Any, field: str) -> None:
+    def __init__(self, message: Any, field: str, attachments: dict[str, DetachedTensor] | None = None) -> None:
         self.message = message
-        self.attachments: dict[str, DetachedTensor] = {}
+        self.attachments = attachments or {}
         self._field = field
 
     def add(
@@ -95,232 +76,150 @@ class TensorMessage:
         dtype: DType | None = None,
         shape: Sequence[int] | None = None,
     ) -> None:
-        """Add a tensor, as `encode_tensor` does; an array must not change before all is written."""
-        kind = dtype or of_array(array)
-        field = raw_field(kind, packed=packed)
+        """Add a tensor; arguments as for `encode_tensor`. Don't change the array before the message is serialized."""
+        dtype = dtype or of_array(array)
+        field = raw_field(dtype, packed=packed)
         if array.nbytes < LARGE_BYTES or field is None:
-            into = getattr(self.message, self._field)[alias]
-            encode_tensor(array, packed=packed, packed_strings=packed_strings, dtype=kind, shape=shape, into=into)
+            proto = getattr(self.message, self._field)[alias]
+            encode_tensor(array, packed=packed, packed_strings=packed_strings, dtype=dtype, shape=shape, into=proto)
             return
         head = schema.TensorProto()
-        fill_head(head, kind, array.shape if shape is None else shape)
-        values = np.asarray(array, dtype=kind.numpy, order="C")
+        fill_head(head, dtype, array.shape if shape is None else shape)
+        values = np.asarray(array, dtype=dtype.numpy, order="C")
         self.attachments[alias] = DetachedTensor(head, field, values.reshape(-1).view(np.uint8))
 
-    def tensors(self) -> dict[str, np.ndarray]:
-        """All of them, decoded; see `decode_array`."""
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Decode all tensors; see `decode_array`."""
         protos = getattr(self.message, self._field)
-        found = {alias: decode_array(protos[alias]) for alias in protos}
-        return found | {
-            alias: decode_array(one.proto, (one.field, one.values)) for alias, one in self.attachments.items()
-        }
+        arrays = {alias: decode_array(protos[alias]) for alias in protos}
+        for alias, tensor in self.attachments.items():
+            arrays[alias] = decode_array(tensor.proto, (tensor.field, tensor.values))
+        return arrays
 
     def dtypes(self) -> dict[str, DType]:
-        """Element types of all of them.
+        """Return the element type of each tensor.
 
         Raises:
-            StatusError: INVALID_ARGUMENT for one that doesn't travel.
+            StatusError: INVALID_ARGUMENT for an element type that cannot be sent.
         """
         protos = getattr(self.message, self._field)
-        heads = {alias: protos[alias] for alias in protos} | {
-            alias: one.proto for alias, one in self.attachments.items()
-        }
+        heads = {alias: protos[alias] for alias in protos}
+        heads.update((alias, tensor.proto) for alias, tensor in self.attachments.items())
         return {alias: of_number(head.dtype) for alias, head in heads.items()}
 
-    def SerializeToString(self) -> bytes:  # noqa: N802 - as messages have it
-        """Write all of it.
+    def SerializeToString(self) -> bytes:  # noqa: N802 - the name that protobuf messages have
+        """Serialize the message with its attachments.
 
         Raises:
-            StatusError: INVALID_ARGUMENT where it is larger than protobuf allows.
+            StatusError: INVALID_ARGUMENT if it exceeds MAX_MESSAGE_BYTES.
         """
-        inside = sum(one.values.nbytes for one in self.attachments.values())
-        if inside <= MAX_MESSAGE_BYTES:
-            pieces = self._pieces()
-            size = sum(map(len, pieces))
-            if size <= MAX_MESSAGE_BYTES:
-                return _join(pieces, size)
-            inside = size
-        raise invalid_argument(
-            f"{self.message.DESCRIPTOR.name} takes {inside} bytes; a message of protobuf holds {MAX_MESSAGE_BYTES} "
-            "at most"
-        )
-
-    def _pieces(self) -> list[Any]:
+        name = self.message.DESCRIPTOR.name
         try:
             pieces: list[Any] = [self.message.SerializeToString()]
         except EncodeError as error:
             raise invalid_argument(
-                f"{self.message.DESCRIPTOR.name} cannot be written; a message of protobuf holds {MAX_MESSAGE_BYTES} "
-                "bytes at most"
+                f"{name} cannot be serialized; a protobuf message has at most {MAX_MESSAGE_BYTES} bytes"
             ) from error
-        at = len(pieces[0])
-        size = at + sum(one.values.nbytes for one in self.attachments.values())
-        paddings = _PADDINGS if _MAPPED_BYTES <= size <= MAX_MESSAGE_BYTES - LARGE_BYTES else ()
         for alias, tensor in self.attachments.items():
-            content = tensor.proto.SerializeToString()
-            heads = (self._head(alias, tensor, content + padding) for padding in paddings)
-            aligned = (head for head in heads if (_BYTES_BEGIN + at + len(head)) % ALIGNMENT == 0)
-            head = next(aligned, None) or self._head(alias, tensor, content)
-            pieces += [head, tensor.values]
-            at += len(head) + tensor.values.nbytes
-        return pieces
-
-    def _head(self, alias: str, tensor: DetachedTensor, content: bytes) -> bytes:
-        """What stands before the values in the map's entry; `content` is the rest of the TensorProto."""
-        size = tensor.values.nbytes
-        head = content + RAW_TAGS[tensor.field] + varint(size)
-        key = alias.encode()
-        opening = _tag(_KEY) + varint(len(key)) + key + _tag(_VALUE) + varint(len(head) + size)
-        field = self.message.DESCRIPTOR.fields_by_name[self._field]
-        return _tag(field.number) + varint(len(opening) + len(head) + size) + opening + head
-
-
-def copy(array: np.ndarray) -> np.ndarray:
-    """A copy of an array that is contiguous, with elements that are no objects: aligned, and it can be written to."""
-    room, values = _room(array.nbytes), array.reshape(-1).view(np.uint8)
-    _move(room.ctypes.data, values.ctypes.data, values.nbytes)
-    return room.view(array.dtype).reshape(array.shape)
-
-
-class _Lent:
-    """Memory of a read-only array, as one that can be written to."""
-
-    def __init__(self, array: np.ndarray) -> None:
-        self._array = array  # which keeps it
-        self.__array_interface__ = {**array.__array_interface__, "data": (array.ctypes.data, False)}
-
-
-def take_over(array: np.ndarray) -> np.ndarray:
-    """An array that can be written to, in the memory of one from a message that nobody else refers to.
-
-    CPython keeps nothing that depends on the contents of such a `bytes`, unless it is hashed.
-    """
-    taken: np.ndarray = np.asarray(_Lent(array.reshape(-1).view(np.uint8)))
-    return taken.view(array.dtype).reshape(array.shape)
-
-
-def _room(size: int) -> np.ndarray:
-    """Aligned bytes. Numpy asks for huge pages, and for many of them the system may move memory about, 3 s for a GB."""
-    if sys.platform == "linux" and size >= _MAPPED_BYTES:
-        try:
-            return np.frombuffer(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), np.uint8)
-        except OSError as error:
-            raise MemoryError(f"{size} bytes: {error.strerror}") from error
-    room = np.empty(size + ALIGNMENT, np.uint8)
-    start = -room.ctypes.data % ALIGNMENT
-    return room[start : start + size]
-
-
-def _join(pieces: Sequence[Any], size: int) -> bytes:
-    """All of them in one, which is filled before anyone else knows of it, as C-API's docs of `bytes` allow."""
-    if size < _MAPPED_BYTES:
+            pieces += [self._entry_head(alias, tensor), tensor.values]
+        size = sum(map(len, pieces))
+        if size > MAX_MESSAGE_BYTES:
+            raise invalid_argument(f"{name} has {size} bytes; a protobuf message has at most {MAX_MESSAGE_BYTES}")
         return b"".join(pieces)
-    joined: bytes = _new_bytes(None, size)
-    at = np.frombuffer(joined, np.uint8).ctypes.data
-    for piece in pieces:
-        values = np.frombuffer(piece, np.uint8)
-        _move(at, values.ctypes.data, values.nbytes)
-        at += values.nbytes
-    return joined
+
+    def _entry_head(self, alias: str, tensor: DetachedTensor) -> bytes:
+        """Serialize a map entry up to the values of its tensor, which come last."""
+        size = len(tensor.values)
+        proto: bytes = tensor.proto.SerializeToString() + RAW_TAGS[tensor.field] + varint(size)
+        key = alias.encode()
+        entry = varint(_KEY_TAG) + varint(len(key)) + key + varint(_VALUE_TAG) + varint(len(proto) + size) + proto
+        number = self.message.DESCRIPTOR.fields_by_name[self._field].number
+        return varint(number << 3 | _DELIMITED) + varint(len(entry) + size) + entry
 
 
-def _move(to: int, origin: int, size: int) -> None:
-    """Copy bytes from address to address, many of them by several threads at once."""
-    if size < _MAPPED_BYTES or _COPIERS == 1:
-        ctypes.memmove(to, origin, size)
-        return
-    step = -(-size // _COPIERS)
-    with ThreadPoolExecutor(_COPIERS) as copiers:
-        list(copiers.map(lambda at: ctypes.memmove(to + at, origin + at, min(step, size - at)), range(0, size, step)))
-
-
-def parse_message(kind: Any, field: str, content: bytes) -> TensorMessage:
-    """Read a message; values of large tensors stay in `content`.
+def parse_message(message_class: Any, field: str, content: bytes) -> TensorMessage:
+    """Parse a message; its large values stay in `content`.
 
     Args:
-        kind: class of the message.
-        field: name of its map of tensors.
-        content: all of it.
+        message_class: PredictRequest or PredictResponse.
+        field: the name of its map of tensors.
+        content: the serialized message.
 
     Raises:
-        DecodeError: it is no such message.
+        DecodeError: `content` is not such a message.
     """
-    message = TensorMessage(None, field)
-    kept: list[Any] = []
+    parts: list[memoryview] = []
+    attachments: dict[str, DetachedTensor] = {}
     if len(content) >= LARGE_BYTES:
-        try:
-            kept = list(
-                _take_out(memoryview(content), kind.DESCRIPTOR.fields_by_name[field].number, message.attachments)
-            )
-        except (StatusError, UnicodeDecodeError, DecodeError):
-            message.attachments = {}  # protobuf's own code says what is wrong with it
-    message.message = kind.FromString(b"".join(kept) if message.attachments else content)
-    return message
+        number = message_class.DESCRIPTOR.fields_by_name[field].number
+        # If the message is malformed or unusual, protobuf reports what is wrong or applies its own rules.
+        with suppress(StatusError, UnicodeDecodeError, DecodeError):
+            parts, attachments = _detach(memoryview(content), number << 3 | _DELIMITED)
+    return TensorMessage(message_class.FromString(b"".join(parts) if attachments else content), field, attachments)
 
 
-def _take_out(content: memoryview, number: int, attachments: dict[str, DetachedTensor]) -> Iterator[Any]:
-    """Move large tensors of the map field `number` to `attachments`; yield the rest of the message."""
-    seen = set()
-    for found, start, body, end in _fields(content):
-        alias, tensor = _entry(content[body:end]) if found == number else (None, None)
-        if alias is not None and alias in seen:
-            raise invalid_argument("an alias stands there twice")
-        seen.add(alias)
-        if alias is None or tensor is None:
-            yield content[start:end]
-        else:
-            attachments[alias] = tensor
+def _detach(content: memoryview, map_tag: int) -> tuple[list[memoryview], dict[str, DetachedTensor]]:
+    """Split a message into its other parts and the large tensors of the map with this tag."""
+    parts, aliases, attachments = [], set(), {}
+    for tag, start, body, end in _fields(content):
+        tensor = None
+        if tag == map_tag:
+            alias, proto = _parse_entry(content[body:end])
+            if alias in aliases:
+                raise invalid_argument(f'alias "{alias}" is repeated')
+            aliases.add(alias)
+            if len(proto) >= LARGE_BYTES and (tensor := _detach_values(proto)):
+                attachments[alias] = tensor
+        if tensor is None:
+            parts.append(content[start:end])
+    return parts, attachments
 
 
-def _entry(content: memoryview) -> tuple[str | None, DetachedTensor | None]:
-    alias, tensor = "", None
-    for number, _, body, end in _fields(content):
-        if number == _KEY:
-            alias = str(content[body:end], "utf-8")
-        elif number == _VALUE and end - body >= LARGE_BYTES:
-            tensor = _tensor(content[body:end])
-    return alias, tensor
+def _parse_entry(content: memoryview) -> tuple[str, memoryview]:
+    """Return the alias of a map entry and its serialized TensorProto."""
+    fields = list(_fields(content))
+    if [tag for tag, *_ in fields] != [_KEY_TAG, _VALUE_TAG]:
+        raise invalid_argument("a map entry is not one key followed by one value")
+    alias, proto = (content[body:end] for _, _, body, end in fields)
+    return str(alias, "utf-8"), proto
 
 
-def _tensor(content: memoryview) -> DetachedTensor | None:
-    """None where its values don't stand in one large piece."""
-    kept, found = [], []
-    for number, start, body, end in _fields(content):
-        if number in _FIELDS and end - body >= LARGE_BYTES:
-            found.append((_FIELDS[number], content[body:end]))
-        elif number in _FIELDS:
+def _detach_values(content: memoryview) -> DetachedTensor | None:
+    """Split a TensorProto into its head and its values; None if the values are not one large piece."""
+    head, pieces = [], []
+    for tag, start, body, end in _fields(content):
+        field = _RAW_FIELDS.get(tag >> 3)
+        if field is None:
+            head.append(content[start:end])
+        elif end - body < LARGE_BYTES:
             return None
         else:
-            kept.append(content[start:end])
-    if len(found) != 1:
+            pieces.append((field, content[body:end]))
+    if len(pieces) != 1:
         return None
-    return DetachedTensor(schema.TensorProto.FromString(b"".join(kept)), *found[0])
+    return DetachedTensor(schema.TensorProto.FromString(b"".join(head)), *pieces[0])
 
 
 def _fields(content: memoryview) -> Iterator[tuple[int, int, int, int]]:
-    """Of each field its number, where its tag begins, where its body begins and where it ends.
+    """Yield each field's tag, the offset of that tag, and the start and end of the field's body.
 
     Raises:
-        StatusError: INVALID_ARGUMENT where there is none.
+        StatusError: INVALID_ARGUMENT if the message is malformed.
     """
-    at = 0
-    while at < len(content):
-        start = at
-        tag, at = read_varint(content, at)
-        body = at
-        if tag & 7 == _VARINT:
-            _, at = read_varint(content, at)
-        elif tag & 7 == _DELIMITED:
-            size, body = read_varint(content, at)
-            at = body + size
-        elif tag & 7 in (_FIXED64, _FIXED32):
-            at += 8 if tag & 7 == _FIXED64 else 4
+    end = 0
+    while end < len(content):
+        start = end
+        tag, body = read_varint(content, start)
+        wire_type = tag & 7
+        if wire_type == _VARINT:
+            _, end = read_varint(content, body)
+        elif wire_type == _DELIMITED:
+            size, body = read_varint(content, body)
+            end = body + size
+        elif wire_type in (_FIXED64, _FIXED32):
+            end = body + (8 if wire_type == _FIXED64 else 4)
         else:
-            raise invalid_argument("a field is of an unknown kind")
-        if at > len(content):
+            raise invalid_argument(f"unknown wire type {wire_type}")
+        if end > len(content):
             raise invalid_argument("a field ends beyond its message")
-        yield tag >> 3, start, body, at
-
-
-def _tag(number: int) -> bytes:
-    return varint(number << 3 | _DELIMITED)
+        yield tag, start, body, end

@@ -1,4 +1,4 @@
-"""Arrays to TensorProto and back, by TensorFlow's own reading of that message (tensorflow/core/framework/tensor.cc)."""
+"""Converts arrays to TensorProto and back, as TensorFlow itself does (tensorflow/core/framework/tensor.cc)."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from savedmodel_bakery.wire import dtypes, schema
+from savedmodel_bakery.wire.dtypes import DType
 from savedmodel_bakery.wire.status import StatusError, invalid_argument
 
 MAX_DIMENSIONS = 254
-_SURE_DIMENSIONS = 32  # what every numpy has
+_NUMPY_DIMENSIONS = 32  # every version of numpy supports this many
 _FOUR_BITS = {"int4": np.int8, "uint4": np.uint8}
 
-# Fields whose values stand in a serialized message as they stand in memory, each with the tag before them: merging them
-# as bytes is fifty times faster than value by value (protobuf.dev/programming-guides/encoding, packed fields).
+# Fields whose serialized values have the layout of an array in memory, each with its tag. Merging the values as bytes
+# is fifty times faster than adding them one by one (protobuf.dev/programming-guides/encoding, packed fields).
 _LENGTH_DELIMITED = 2
-_TYPED_AS_IN_MEMORY = ("float_val", "double_val", "scomplex_val", "dcomplex_val") if sys.byteorder == "little" else ()
+_RAW_TYPED_FIELDS = ("float_val", "double_val", "scomplex_val", "dcomplex_val") if sys.byteorder == "little" else ()
 RAW_TAGS = {
     name: bytes([schema.TensorProto.DESCRIPTOR.fields_by_name[name].number << 3 | _LENGTH_DELIMITED])
-    for name in ("tensor_content", *_TYPED_AS_IN_MEMORY)
+    for name in ("tensor_content", *_RAW_TYPED_FIELDS)
 }
 
 
@@ -36,7 +37,7 @@ class Tensor(NamedTuple):
     """
 
     array: np.ndarray
-    dtype: dtypes.DType
+    dtype: DType
     shape: tuple[int, ...] | None = None
 
 
@@ -45,139 +46,116 @@ def encode_tensor(
     *,
     packed: bool = True,
     packed_strings: bool = False,
-    dtype: dtypes.DType | None = None,
+    dtype: DType | None = None,
     shape: Sequence[int] | None = None,
     into: Any = None,
 ) -> Any:
-    """Turn an array into a TensorProto.
+    """Encode an array as a TensorProto.
 
     Args:
         array: any shape, byte order and memory layout; strings as `S`, `U` (sent as UTF-8) or object arrays of
             bytes and str.
         packed: write numbers as raw bytes into `tensor_content`, which is smallest and fastest; otherwise into the
-            typed field of the dtype, as tensorflow_model_server answers.
+            typed field of the dtype, as tensorflow_model_server does in its responses.
         packed_strings: write strings into `tensor_content` too, rather than into `string_val`.
-        dtype: the element type to declare where several share a numpy dtype (qint8 and int8).
-        shape: what to declare where numpy can't have that shape; None is the array's.
-        into: an empty message to fill, which spares a copy; None makes one.
+        dtype: the element type, if several share the array's numpy dtype (qint8 and int8).
+        shape: the tensor's shape if numpy cannot have it; by default that of the array.
+        into: an empty TensorProto to fill, which saves a copy; by default a new one.
 
     Raises:
-        StatusError: INVALID_ARGUMENT for element types that can't be sent.
+        StatusError: INVALID_ARGUMENT for an element type that cannot be sent.
     """
-    kind = dtype or dtypes.of_array(array)
+    dtype = dtype or dtypes.of_array(array)
     proto = schema.TensorProto() if into is None else into
-    fill_head(proto, kind, array.shape if shape is None else shape)
-    if kind is dtypes.STRING:
+    fill_head(proto, dtype, array.shape if shape is None else shape)
+    if dtype is dtypes.STRING:
         strings = [_as_bytes(item) for item in array.ravel().tolist()]
         if packed_strings:
-            proto.tensor_content = _content_of_strings(strings)
+            proto.tensor_content = _pack_strings(strings)
         else:
             proto.string_val.extend(strings)
         return proto
-    values = np.asarray(array, dtype=kind.numpy, order="C")
+    values = np.asarray(array, dtype=dtype.numpy, order="C")
     if packed:
         proto.tensor_content = values.tobytes()
-    elif kind.field == "float8_val":
+    elif dtype.field == "float8_val":
         proto.float8_val = values.tobytes()
-    elif kind.field in RAW_TAGS:
-        proto.MergeFromString(RAW_TAGS[kind.field] + varint(values.nbytes) + values.tobytes())
+    elif dtype.field in RAW_TAGS:
+        proto.MergeFromString(RAW_TAGS[dtype.field] + varint(values.nbytes) + values.tobytes())
     else:
-        getattr(proto, kind.field).extend(_typed_values(values, kind))
+        getattr(proto, dtype.field).extend(_typed_values(values, dtype))
     return proto
 
 
-def fill_head(proto: Any, kind: dtypes.DType, shape: Sequence[int]) -> None:
-    """Write all but the values into an empty TensorProto."""
-    proto.dtype = kind.number
-    proto.tensor_shape.SetInParent()  # a scalar's shape is there too, and empty
+def fill_head(proto: Any, dtype: DType, shape: Sequence[int]) -> None:
+    """Set the element type and the shape of an empty TensorProto."""
+    proto.dtype = dtype.number
+    proto.tensor_shape.SetInParent()  # a scalar has an empty shape, which is still present
     for size in shape:
         proto.tensor_shape.dim.add(size=size)
 
 
-def raw_field(kind: dtypes.DType, *, packed: bool) -> str | None:
-    """The field in which values stand as they stand in memory; None where there is none."""
-    field = "tensor_content" if packed else kind.field
-    return field if field in RAW_TAGS and kind is not dtypes.STRING else None
+def raw_field(dtype: DType, *, packed: bool) -> str | None:
+    """Return the field that takes the values as raw bytes (see `RAW_TAGS`), or None if there is none."""
+    field = "tensor_content" if packed else dtype.field
+    return field if field in RAW_TAGS and dtype is not dtypes.STRING else None
 
 
 def decode_array(proto: Any, detached: tuple[str, Any] | None = None) -> np.ndarray:
-    """Turn a TensorProto into an array; strings become object arrays of bytes.
+    """Decode a TensorProto to an array; strings become object arrays of bytes.
 
-    `tensor_content` wins over typed values and must be exactly as long as the shape needs; fewer typed values are
-    filled up with the last one, none at all are zeros, more are dropped, and integers out of range wrap. Of a shape
-    without elements no values are looked at.
+    `tensor_content` takes precedence over typed values, and its length must match the shape exactly. If there are
+    fewer typed values than elements, the last value is repeated; without any, the elements are zero. Surplus values are
+    dropped. Integers out of range wrap. The values of a tensor without elements are ignored.
 
     Args:
-        proto: the message.
-        detached: a field of `RAW_TAGS` and its bytes, where they stand outside of the message.
+        proto: the TensorProto.
+        detached: a field of `RAW_TAGS` and its bytes, if they are kept outside the message.
 
     Returns:
-        An array; read-only where it shares its memory with `proto`.
+        An aligned array; read-only if it shares memory with the message.
 
     Raises:
-        StatusError: INVALID_ARGUMENT where the message describes no tensor.
+        StatusError: INVALID_ARGUMENT if the message is not a valid tensor, or numpy cannot have its shape.
     """
     shape = read_shape(proto)
     values = _decode_values(proto, shape, detached)
     try:
         return values.reshape(shape)
     except ValueError as error:
-        raise _unmakeable(shape, error) from error
+        raise _cannot_create(shape, error) from error
 
 
 def decode_tensor(proto: Any, detached: tuple[str, Any] | None = None) -> Tensor:
-    """Turn a TensorProto into a Tensor, of any shape that TensorFlow has; otherwise as `decode_array`."""
-    dtype, shape = dtypes.of_number(proto.dtype), read_shape(proto)
+    """Decode a TensorProto to a Tensor of any shape that TensorFlow can have; otherwise as `decode_array`."""
+    dtype = dtypes.of_number(proto.dtype)
+    shape = read_shape(proto)
     values = _decode_values(proto, shape, detached)
     if is_unrepresentable(shape, dtype.numpy):
         return Tensor(values, dtype, shape)
     return Tensor(values.reshape(shape), dtype)
 
 
-def _decode_values(proto: Any, shape: Sequence[int], detached: tuple[str, Any] | None = None) -> np.ndarray:
-    """The values of a TensorProto of this shape, in one dimension; the rest as for `decode_array`."""
-    kind = dtypes.of_number(proto.dtype)
-    try:
-        return _values(proto, kind, math.prod(shape), detached)
-    except (MemoryError, OverflowError, ValueError) as error:
-        raise _unmakeable(shape, error) from error
-
-
-def _unmakeable(shape: Sequence[int], error: Exception) -> StatusError:
-    return invalid_argument(f"a tensor of shape {list(shape)} cannot be made: {error}")
-
-
-def _values(proto: Any, kind: dtypes.DType, count: int, detached: tuple[str, Any] | None) -> np.ndarray:
-    if not count:
-        return np.empty(0, kind.numpy)
-    if kind is dtypes.STRING:
-        return _strings(proto, count)
-    if proto.tensor_content or (detached and detached[0] == "tensor_content"):
-        return _from_content(detached[1] if detached else proto.tensor_content, kind, count)
-    if detached and detached[0] == kind.field:
-        whole = len(detached[1]) // kind.numpy.itemsize
-        return _fill(np.frombuffer(detached[1], kind.numpy, whole), kind.numpy, count)
-    return _fill(_from_typed_field(proto, kind), kind.numpy, count)
-
-
 def read_shape(proto: Any) -> tuple[int, ...]:
-    """The shape of a TensorProto.
+    """Return the shape of a TensorProto.
 
     Raises:
-        StatusError: INVALID_ARGUMENT for more than MAX_DIMENSIONS, or a size below 0.
+        StatusError: INVALID_ARGUMENT for more than MAX_DIMENSIONS dimensions or a negative size.
     """
     shape = tuple(dim.size for dim in proto.tensor_shape.dim)
     if len(shape) > MAX_DIMENSIONS or any(size < 0 for size in shape):
-        raise invalid_argument(f"a tensor cannot have the shape {list(shape)}")
+        raise invalid_argument(
+            f"invalid tensor shape {list(shape)}: must have at most {MAX_DIMENSIONS} dimensions, none of them negative"
+        )
     return shape
 
 
 def is_unrepresentable(shape: Sequence[int], dtype: np.dtype) -> bool:
-    """Whether TensorFlow can have a shape and numpy can't.
+    """Return whether TensorFlow can have a shape but numpy cannot.
 
-    It has more dimensions than numpy allows, or no elements and other sizes that multiply to more than numpy counts.
+    Such a shape has more dimensions than numpy allows, or has no elements and other sizes whose product is too large.
     """
-    if len(shape) <= _SURE_DIMENSIONS and 0 not in shape:
+    if len(shape) <= _NUMPY_DIMENSIONS and 0 not in shape:
         return False
     try:
         np.empty(shape if 0 in shape else [1] * len(shape), dtype)
@@ -186,76 +164,8 @@ def is_unrepresentable(shape: Sequence[int], dtype: np.dtype) -> bool:
     return False
 
 
-def _as_bytes(item: object) -> bytes:
-    if isinstance(item, bytes):
-        return item
-    if isinstance(item, str):
-        return item.encode()
-    raise invalid_argument(f"an element of a string array is {type(item).__name__}; supported are bytes and str")
-
-
-def _typed_values(values: np.ndarray, kind: dtypes.DType) -> list[Any]:
-    flat = values.ravel()
-    if kind.storage is not None:
-        flat = flat.view(kind.storage)
-    elif values.dtype.kind == "c":  # on machines of the other byte order
-        flat = flat.view(values.real.dtype)
-    elif kind.name in _FOUR_BITS:
-        flat = flat.astype(np.int32)
-    return flat.tolist()  # type: ignore[no-any-return]
-
-
-def _from_content(content: Any, kind: dtypes.DType, count: int) -> np.ndarray:
-    if len(content) != count * kind.numpy.itemsize:
-        raise invalid_argument(f"{len(content)} bytes of tensor_content cannot hold {count} values of {kind.name}")
-    if kind.numpy == np.bool_ and np.frombuffer(content, np.uint8).max(initial=0) > 1:
-        raise invalid_argument("a bool in tensor_content is neither 0 nor 1")
-    return np.frombuffer(content, kind.numpy)
-
-
-def _from_typed_field(proto: Any, kind: dtypes.DType) -> np.ndarray:
-    field = getattr(proto, kind.field)
-    if kind.field == "float8_val":
-        return np.frombuffer(field, kind.numpy)
-    if kind.storage is not None:
-        return np.array(field, np.int64).astype(kind.storage).view(kind.numpy)
-    if kind.numpy.kind == "c":
-        pairs = np.array(field, np.float32 if kind.name == "complex64" else np.float64)
-        return pairs[: len(pairs) // 2 * 2].view(kind.numpy)
-    if kind.name in _FOUR_BITS:  # in a byte each, all of which TensorFlow keeps
-        return np.array(field, np.int32).astype(_FOUR_BITS[kind.name]).view(kind.numpy)
-    if kind.field == "int_val":
-        return np.array(field, np.int32).astype(kind.numpy)
-    return np.array(field, kind.numpy)
-
-
-def _fill(values: np.ndarray, dtype: np.dtype, count: int) -> np.ndarray:
-    if len(values) >= count:
-        return values[:count]
-    if not len(values):
-        return np.zeros(count, dtype)
-    filled = np.full(count, values[-1], dtype)
-    filled[: len(values)] = values
-    return filled
-
-
-def _strings(proto: Any, count: int) -> np.ndarray:
-    values = (
-        _strings_of_content(proto.tensor_content, count) if proto.tensor_content else list(proto.string_val)[:count]
-    )
-    flat = np.empty(count, object)
-    flat[:] = values[-1] if values else b""
-    flat[: len(values)] = values
-    return flat
-
-
-def _content_of_strings(strings: list[bytes]) -> bytes:
-    """See `_strings_of_content`."""
-    return b"".join(varint(len(string)) for string in strings) + b"".join(strings)
-
-
 def varint(value: int) -> bytes:
-    """A number as protobuf writes it."""
+    """Encode a number as a protobuf varint."""
     encoded = bytearray()
     while value >= 0x80:
         encoded.append(value & 0x7F | 0x80)
@@ -264,30 +174,130 @@ def varint(value: int) -> bytes:
     return bytes(encoded)
 
 
-def _strings_of_content(content: bytes, count: int) -> list[bytes]:
-    """All lengths as varints, then all bytes (tensorflow/core/platform/tensor_coding.cc, DecodeStringList)."""
-    lengths, at = [], 0
-    for _ in range(count):
-        length, at = read_varint(content, at)
-        lengths.append(length)
-    if at + sum(lengths) != len(content):
-        raise invalid_argument("tensor_content of strings is not as long as its lengths say")
-    values = []
-    for length in lengths:
-        values.append(content[at : at + length])
-        at += length
-    return values
-
-
-def read_varint(content: Any, at: int) -> tuple[int, int]:
-    """A number as protobuf writes it, and where it ends.
+def read_varint(content: Any, start: int) -> tuple[int, int]:
+    """Decode the protobuf varint at `start`; return its value and the offset of its end.
 
     Raises:
-        StatusError: INVALID_ARGUMENT where it is none.
+        StatusError: INVALID_ARGUMENT if it is cut off or longer than ten bytes.
     """
     value = 0
-    for place, byte in enumerate(content[at : at + 10]):
-        value |= (byte & 0x7F) << 7 * place
+    for index, byte in enumerate(content[start : start + 10]):
+        value |= (byte & 0x7F) << 7 * index
         if byte < 0x80:
-            return value, at + place + 1
-    raise invalid_argument("tensor_content of strings ends inside their lengths")
+            return value, start + index + 1
+    raise invalid_argument(f"invalid varint at byte {start}: it is cut off or longer than 10 bytes")
+
+
+def _decode_values(proto: Any, shape: Sequence[int], detached: tuple[str, Any] | None) -> np.ndarray:
+    """Decode the values of a TensorProto to an array of one dimension."""
+    dtype = dtypes.of_number(proto.dtype)
+    count = math.prod(shape)
+    field, raw = detached or ("", b"")
+    content = raw if field == "tensor_content" else proto.tensor_content
+    try:
+        if not count:
+            return np.empty(0, dtype.numpy)
+        if dtype is dtypes.STRING:
+            strings = _unpack_strings(content, count) if len(content) else list(proto.string_val)
+            return _fill(_object_array(strings), count, default=b"")
+        if len(content):
+            return _from_content(content, dtype, count)
+        if field == dtype.field:
+            return _fill(_from_bytes(raw, dtype), count)
+        return _fill(_from_typed_field(proto, dtype), count)
+    except (MemoryError, OverflowError, ValueError) as error:
+        raise _cannot_create(shape, error) from error
+
+
+def _cannot_create(shape: Sequence[int], error: Exception) -> StatusError:
+    return invalid_argument(f"cannot create a tensor of shape {list(shape)}: {error}")
+
+
+def _from_bytes(content: Any, dtype: DType) -> np.ndarray:
+    """Return the values in `content`, in place if they are aligned there; incomplete ones are dropped."""
+    values = np.frombuffer(content, dtype.numpy, len(content) // dtype.numpy.itemsize)
+    return values if values.flags.aligned else values.copy()
+
+
+def _from_content(content: Any, dtype: DType, count: int) -> np.ndarray:
+    if len(content) != count * dtype.numpy.itemsize:
+        raise invalid_argument(
+            f"tensor_content has {len(content)} bytes; {count} values of {dtype.name} need "
+            f"{count * dtype.numpy.itemsize}"
+        )
+    if dtype.numpy == np.bool_ and np.frombuffer(content, np.uint8).max(initial=0) > 1:
+        raise invalid_argument("a bool in tensor_content is neither 0 nor 1")
+    return _from_bytes(content, dtype)
+
+
+def _from_typed_field(proto: Any, dtype: DType) -> np.ndarray:
+    field = getattr(proto, dtype.field)
+    if dtype.field == "float8_val":
+        return np.frombuffer(field, dtype.numpy)
+    if dtype.storage is not None:
+        return np.array(field, np.int64).astype(dtype.storage).view(dtype.numpy)
+    if dtype.numpy.kind == "c":
+        pairs = np.array(field, np.float32 if dtype.name == "complex64" else np.float64)
+        return pairs[: len(pairs) // 2 * 2].view(dtype.numpy)
+    if dtype.name in _FOUR_BITS:  # one per byte; TensorFlow keeps all eight bits
+        return np.array(field, np.int32).astype(_FOUR_BITS[dtype.name]).view(dtype.numpy)
+    if dtype.field == "int_val":
+        return np.array(field, np.int32).astype(dtype.numpy)
+    return np.array(field, dtype.numpy)
+
+
+def _typed_values(values: np.ndarray, dtype: DType) -> list[Any]:
+    flat = values.ravel()
+    if dtype.storage is not None:
+        flat = flat.view(dtype.storage)
+    elif values.dtype.kind == "c":  # only on big-endian machines; see _RAW_TYPED_FIELDS
+        flat = flat.view(values.real.dtype)
+    elif dtype.name in _FOUR_BITS:
+        flat = flat.astype(np.int32)
+    return flat.tolist()  # type: ignore[no-any-return]
+
+
+def _fill(values: np.ndarray, count: int, default: object = 0) -> np.ndarray:
+    """Return exactly `count` values: drop surplus ones, or repeat the last one."""
+    if len(values) >= count:
+        return values[:count]
+    filled = np.empty(count, values.dtype)
+    filled[:] = values[-1] if len(values) else default
+    filled[: len(values)] = values
+    return filled
+
+
+def _object_array(items: list[bytes]) -> np.ndarray:
+    array = np.empty(len(items), object)
+    array[:] = items
+    return array
+
+
+def _as_bytes(item: object) -> bytes:
+    if isinstance(item, bytes):
+        return item
+    if isinstance(item, str):
+        return item.encode()
+    raise invalid_argument(f"an element of a string array is {type(item).__name__}; must be bytes or str")
+
+
+def _pack_strings(strings: list[bytes]) -> bytes:
+    """Write all lengths as varints, then all bytes (tensorflow/core/platform/tensor_coding.cc, EncodeStringList)."""
+    return b"".join(varint(len(string)) for string in strings) + b"".join(strings)
+
+
+def _unpack_strings(content: Any, count: int) -> list[bytes]:
+    """Read what `_pack_strings` writes."""
+    lengths, start = [], 0
+    for _ in range(count):
+        length, start = read_varint(content, start)
+        lengths.append(length)
+    if start + sum(lengths) != len(content):
+        raise invalid_argument(
+            f"tensor_content has {len(content)} bytes; the lengths of its strings need {start + sum(lengths)}"
+        )
+    strings = []
+    for length in lengths:
+        strings.append(bytes(content[start : start + length]))
+        start += length
+    return strings

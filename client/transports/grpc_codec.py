@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import numpy as np
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import DecodeError
 
@@ -14,7 +13,7 @@ from savedmodel_bakery.client.calls import Classify, Metadata, ModelSpec, Predic
 from savedmodel_bakery.client.errors import InvalidResponseError
 from savedmodel_bakery.client.results import Prediction, VersionStatus, read_status
 from savedmodel_bakery.client.transports.transport import decoding_answer, encoding_request
-from savedmodel_bakery.wire import attachments, schema
+from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.attachments import TensorMessage, parse_message
 from savedmodel_bakery.wire.examples import encode_example
 from savedmodel_bakery.wire.schema import METHODS, Method
@@ -50,7 +49,7 @@ def encode_request(question: Question) -> bytes:
 
 
 def decode_answer(question: Question, content: bytes) -> Any:
-    """Read the response to a question; `content` is the answer's from then on, as arrays may be in its memory.
+    """Decode the response to a question; its arrays don't share memory with `content`.
 
     Raises:
         InvalidResponseError: where it is none.
@@ -58,7 +57,7 @@ def decode_answer(question: Question, content: bytes) -> Any:
     kind = method_of(question).response
     if isinstance(question, Predict):
         response = _parse(partial(parse_message, kind, "outputs"), kind, content)
-        return _prediction(question, response, len(content))
+        return _prediction(question, response)
     response = _parse(kind.FromString, kind, content)
     if isinstance(question, Classify):
         rows = response.result.classifications
@@ -84,9 +83,11 @@ def _predict_request(request: Any, question: Predict) -> TensorMessage:
     return message
 
 
-def _prediction(question: Predict, response: TensorMessage, size: int) -> Prediction:
+def _prediction(question: Predict, response: TensorMessage) -> Prediction:
     with decoding_answer():
-        arrays = {alias: _owned(array, size) for alias, array in response.tensors().items()}
+        arrays = response.arrays()
+    # Those that share memory with the response are read-only, and would keep all of it in memory.
+    arrays = {alias: array if array.flags.writeable else array.copy() for alias, array in arrays.items()}
     answered = response.message.model_spec
     return Prediction(
         arrays=arrays,
@@ -94,15 +95,6 @@ def _prediction(question: Predict, response: TensorMessage, size: int) -> Predic
         version=answered.version.value if answered.HasField("version") else question.spec.version,
         signature=answered.signature_name or question.signature,
     )
-
-
-def _owned(array: np.ndarray, size: int) -> np.ndarray:
-    """An array that can be written to; it keeps its message, of `size` bytes, in memory only if it is most of it."""
-    if array.flags.writeable:
-        return array
-    if array.flags.aligned and array.nbytes > max(size // 2, attachments.LARGE_BYTES):
-        return attachments.take_over(array)
-    return attachments.copy(array) if array.nbytes >= attachments.LARGE_BYTES else array.copy()
 
 
 def _metadata(response: Any) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def join(requests: Sequence[TensorMessage]) -> bytes:
     joined.model_spec.CopyFrom(requests[0].message.model_spec)
     joined.output_filter.extend(requests[0].message.output_filter)
     message = TensorMessage(joined, "inputs")
-    columns = [request.tensors() for request in requests]
+    columns = [request.arrays() for request in requests]
     for alias, dtype in requests[0].dtypes().items():
         message.add(alias, np.concatenate([arrays[alias] for arrays in columns]), packed=True, dtype=dtype)
     return message.SerializeToString()
@@ -61,7 +61,7 @@ def split(content: bytes, rows: Sequence[int]) -> list[bytes]:
         StatusError: FAILED_PRECONDITION where an output has other rows than the inputs had.
     """
     response = parse_message(schema.PredictResponse, "outputs", content)
-    arrays, dtypes = response.tensors(), response.dtypes()
+    arrays, dtypes = response.arrays(), response.dtypes()
     for alias, array in arrays.items():
         if array.ndim == 0 or len(array) != sum(rows):
             raise StatusError(Code.FAILED_PRECONDITION, f'output "{alias}" has not a row for each of the inputs')

@@ -154,7 +154,7 @@ def _predict(
 
     def spell(content: bytes) -> Answer:
         response = parse_message(schema.PredictResponse, "outputs", content)
-        body = predict_json.encode_outputs(response.tensors(), response.dtypes(), row_format)
+        body = predict_json.encode_outputs(response.arrays(), response.dtypes(), row_format)
         return Answer(body, amqp.JSON)
 
     return Question("Predict", predict.SerializeToString(), predict, spell)

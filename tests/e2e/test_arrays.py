@@ -128,11 +128,11 @@ def test_a_call_may_name_another_model_and_version(client: Client) -> None:
         client.predict(x, signature="fixed", model="other")
 
 
-def test_more_than_protobuf_holds_is_refused_before_it_is_sent(server: ServerProcess) -> None:
+def test_a_request_beyond_the_limit_of_protobuf_is_rejected_before_it_is_sent(server: ServerProcess) -> None:
     """Zeros that nobody has touched take no memory."""
     with (
         Client(port=server.port, model="add_ten") as asking,
-        pytest.raises(RequestRefusedError, match="holds 2147483647 at most"),
+        pytest.raises(RequestRefusedError, match="a protobuf message has at most 2147483647"),
     ):
         asking.predict({"x": np.zeros((1, 1, 1 << 28))})
 

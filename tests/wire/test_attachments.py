@@ -1,8 +1,7 @@
-"""Messages with large tensors are those that protobuf itself writes and reads."""
+"""Messages with large tensors are the same as those that protobuf itself serializes and parses."""
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import ml_dtypes
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 from google.protobuf.message import DecodeError
 
-from savedmodel_bakery.wire import attachments, dtypes, schema, tensors
+from savedmodel_bakery.wire import dtypes, schema, tensors
 from savedmodel_bakery.wire.attachments import TensorMessage, parse_message
 from savedmodel_bakery.wire.status import StatusError
 
@@ -24,42 +23,44 @@ ARRAYS = {
     "bool": np.arange(SIZE) % 3 == 0,
     "bfloat16": np.arange(SIZE).astype(ml_dtypes.bfloat16),
     "small": np.arange(5),
-    "text": np.array([b"a" * SIZE, b"b"], object),
+    "text": np.array([b"a" * SIZE, b"b\0"], object),
 }
+TYPED_ATTACHMENTS = {"double", "float", "complex64", "complex128"}
+PACKED_ATTACHMENTS = {*TYPED_ATTACHMENTS, "int32", "bool", "bfloat16"}
 
 
 def plain(packed: bool) -> Any:
-    """The message as protobuf has it."""
+    """A response with all arrays, made by protobuf alone."""
     response = schema.PredictResponse()
     response.model_spec.name = "m"
     for alias, array in ARRAYS.items():
-        tensors.encode_tensor(array, packed=packed, into=response.outputs[alias])
+        tensors.encode_tensor(array, packed=packed, packed_strings=packed, into=response.outputs[alias])
     return response
 
 
 @pytest.mark.parametrize("packed", [True, False], ids=["packed", "typed"])
-def test_what_is_written_is_the_same_message(packed: bool) -> None:
+def test_the_serialized_message_is_the_one_that_protobuf_makes(packed: bool) -> None:
     message = TensorMessage(schema.PredictResponse(), "outputs")
     message.message.model_spec.name = "m"
     for alias, array in ARRAYS.items():
-        message.add(alias, array, packed=packed)
-    typed = {"double", "float", "complex64", "complex128"}
-    assert (typed | {"int32", "bool", "bfloat16"} if packed else typed) == message.attachments.keys()
+        message.add(alias, array, packed=packed, packed_strings=packed)
+    assert (PACKED_ATTACHMENTS if packed else TYPED_ATTACHMENTS) == message.attachments.keys()
     assert plain(packed) == schema.PredictResponse.FromString(message.SerializeToString())
 
 
 @pytest.mark.parametrize("packed", [True, False], ids=["packed", "typed"])
-def test_what_protobuf_writes_is_read_where_it_lies(packed: bool) -> None:
+def test_large_values_of_a_parsed_message_are_attachments_in_the_same_memory(packed: bool) -> None:
     content = plain(packed).SerializeToString()
     message = parse_message(schema.PredictResponse, "outputs", content)
     assert "m" == message.message.model_spec.name
-    assert message.attachments.keys() >= {"double", "float", "complex64", "complex128"}
-    assert "small" in message.message.outputs
-    found = message.tensors()
-    assert ARRAYS.keys() == found.keys()
+    assert {*PACKED_ATTACHMENTS, "text"} if packed else TYPED_ATTACHMENTS == message.attachments.keys()
+    for tensor in message.attachments.values():
+        assert np.shares_memory(np.frombuffer(content, np.uint8), np.frombuffer(tensor.values, np.uint8))
+    arrays = message.arrays()
+    assert ARRAYS.keys() == arrays.keys()
     for alias, array in ARRAYS.items():
-        assert dtypes.of_array(array).numpy == found[alias].dtype
-        np.testing.assert_array_equal(array, found[alias], err_msg=alias)
+        assert dtypes.of_array(array).numpy == arrays[alias].dtype
+        np.testing.assert_array_equal(array, arrays[alias], err_msg=alias)
 
 
 @pytest.mark.parametrize(
@@ -73,75 +74,63 @@ def test_what_protobuf_writes_is_read_where_it_lies(packed: bool) -> None:
     ],
     ids=["content wins", "its own field", "another field only", "too few", "too many"],
 )
-def test_other_ways_to_write_a_tensor_are_read_as_ever(values: dict[str, Any], expected: float) -> None:
+def test_unusual_tensors_are_decoded_as_without_attachments(values: dict[str, Any], expected: float) -> None:
     request = schema.PredictRequest()
     proto = request.inputs["x"]
     tensors.fill_head(proto, dtypes.BY_NAME["float"], [SIZE])
     for field, value in values.items():
         setattr(proto, field, value) if field == "tensor_content" else getattr(proto, field).extend(value)
-    [found] = parse_message(schema.PredictRequest, "inputs", request.SerializeToString()).tensors().values()
-    np.testing.assert_array_equal(tensors.decode_array(proto), found)
-    assert np.float32(expected) == found[-1]
+    [array] = parse_message(schema.PredictRequest, "inputs", request.SerializeToString()).arrays().values()
+    np.testing.assert_array_equal(tensors.decode_array(proto), array)
+    assert np.float32(expected) == array[-1]
 
 
-def test_an_alias_that_stands_there_twice_is_the_last_one() -> None:
-    both = [schema.PredictRequest() for _ in range(2)]
-    for value, request in enumerate(both):
-        tensors.encode_tensor(np.full(SIZE, value, np.float32), into=request.inputs["x"])
-    content = b"".join(request.SerializeToString() for request in both)
-    assert 1.0 == parse_message(schema.PredictRequest, "inputs", content).tensors()["x"][0]
+@pytest.mark.parametrize("size", [SIZE, 1], ids=["both large", "the second small"])
+def test_the_last_of_repeated_aliases_counts(size: int) -> None:
+    first, second = schema.PredictRequest(), schema.PredictRequest()
+    tensors.encode_tensor(np.zeros(SIZE, np.float32), into=first.inputs["x"])
+    tensors.encode_tensor(np.ones(size, np.float32), into=second.inputs["x"])
+    content = first.SerializeToString() + second.SerializeToString()
+    np.testing.assert_array_equal(
+        np.ones(size, np.float32), parse_message(schema.PredictRequest, "inputs", content).arrays()["x"]
+    )
+
+
+def test_an_entry_with_two_values_is_merged_by_the_rules_of_protobuf() -> None:
+    """Protobuf merges repeated submessages: here the second value has the dtype and shape of the first."""
+    large = tensors.encode_tensor(np.ones(SIZE, np.float32)).SerializeToString()
+    small = schema.TensorProto(version_number=5).SerializeToString()
+    entry = b"\n\1x" + b"".join(b"\x12" + tensors.varint(len(value)) + value for value in (large, small))
+    request = schema.PredictRequest()
+    number = request.DESCRIPTOR.fields_by_name["inputs"].number
+    content = tensors.varint(number << 3 | 2) + tensors.varint(len(entry)) + entry
+    expected = tensors.decode_array(schema.PredictRequest.FromString(content).inputs["x"])
+    parsed = parse_message(schema.PredictRequest, "inputs", content)
+    np.testing.assert_array_equal(expected, parsed.arrays()["x"])
 
 
 @pytest.mark.parametrize("cut", [1, SIZE])
-def test_a_message_that_is_cut_off_is_none(cut: int) -> None:
-    content = plain(True).SerializeToString()
+def test_a_truncated_message_is_a_decode_error(cut: int) -> None:
+    content = plain(packed=True).SerializeToString()
     with pytest.raises(DecodeError):
         parse_message(schema.PredictResponse, "outputs", content[:-cut])
 
 
-def test_more_than_protobuf_holds_is_refused_before_it_is_copied() -> None:
+def test_a_message_beyond_the_limit_of_protobuf_is_rejected() -> None:
     message = TensorMessage(schema.PredictRequest(), "inputs")
     message.add("x", np.zeros(1 << 28), packed=True)
     with pytest.raises(StatusError) as caught:
         message.SerializeToString()
-    expected = "PredictRequest takes 2147483648 bytes; a message of protobuf holds 2147483647 at most"
+    expected = "PredictRequest has 2147483681 bytes; a protobuf message has at most 2147483647"
     assert f"INVALID_ARGUMENT: {expected}" == str(caught.value)
 
 
-@pytest.mark.parametrize("alias", ["x", "xy", "x" * 50, "x" * 127])
-def test_values_are_aligned_in_the_memory_of_who_reads_them(alias: str) -> None:
-    message = TensorMessage(schema.PredictRequest(), "inputs")
-    more_than_malloc_keeps = (9, SIZE)
-    sent = {
-        f"{alias}{place}": np.arange(1, np.prod(shape) + 1, dtype=np.float32).reshape(shape)
-        for place, shape in enumerate([(SIZE,), more_than_malloc_keeps, (SIZE + 1,)])
-    }
-    for name, array in sent.items():
-        message.add(name, array, packed=True)
-    content = bytes(bytearray(message.SerializeToString()))  # as gRPC makes them
-    found = parse_message(schema.PredictRequest, "inputs", content).tensors()
-    begin = np.frombuffer(content, np.uint8).ctypes.data
-    if sys.platform == "linux":  # elsewhere memory lies otherwise, and the reader copies
-        assert 48 == begin % attachments.ALIGNMENT
-    assert [16] * 3 == [(array.ctypes.data - begin) % attachments.ALIGNMENT for array in found.values()]
-    read = schema.PredictRequest.FromString(content)
-    for name, array in sent.items():
-        np.testing.assert_array_equal(array, found[name])
-        np.testing.assert_array_equal(array, tensors.decode_array(read.inputs[name]))
-
-
-def test_a_copy_of_many_bytes_has_all_of_them() -> None:
-    """More than malloc keeps, and no multiple of how many threads copy it."""
-    array = np.random.default_rng(0).integers(0, 256, (32 << 20) + 5, np.uint8)
-    np.testing.assert_array_equal(array, attachments.copy(array))
-
-
-@pytest.mark.parametrize("dtype", ["<f8", "<i4", "?", "<c16"])
-def test_a_copy_is_aligned_can_be_written_to_and_is_the_same(dtype: str) -> None:
-    content = b"head" + np.arange(SIZE).astype(dtype).tobytes()
-    array = np.frombuffer(content, dtype, offset=4).reshape(4, -1)
-    copied = attachments.copy(array)
-    np.testing.assert_array_equal(array, copied)
-    assert copied.flags.writeable
-    assert 0 == copied.ctypes.data % attachments.ALIGNMENT
-    assert (0, 3) == attachments.copy(array[:0, :3]).shape
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128, ml_dtypes.bfloat16], ids=str)
+@pytest.mark.parametrize("length", range(1, 9))
+def test_arrays_are_aligned_wherever_their_values_are_in_the_message(length: int, dtype: Any) -> None:
+    array = np.resize(np.array([0, 1, 1], dtype), SIZE)
+    request = schema.PredictRequest()
+    tensors.encode_tensor(array, into=request.inputs["x" * length])
+    [decoded] = parse_message(schema.PredictRequest, "inputs", request.SerializeToString()).arrays().values()
+    assert decoded.flags.aligned
+    np.testing.assert_array_equal(array, decoded)
