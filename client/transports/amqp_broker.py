@@ -1,8 +1,8 @@
-"""A RabbitMQ broker: where it is, how it is connected to, and the words for failing at it. Must not know a model.
+"""A RabbitMQ broker: its address, connecting to it, and the errors of both. Must not know a model.
 
-A URL says it all, as the library has it: `amqp://USER:PASSWORD@HOST:PORT/VHOST`, or `amqps://` for TLS, with
-`?cafile=…&certfile=…&keyfile=…` where the system's authorities don't do, or the broker asks for a certificate. Its
-password is in no text of this module's.
+The address is a URL in aio-pika's form: `amqp://USER:PASSWORD@HOST:PORT/VHOST`, or `amqps://` for TLS, with
+`?cafile=…&certfile=…&keyfile=…` for another certificate authority and for a client certificate. No message of this
+module contains the password.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from savedmodel_bakery.client.errors import ClientError, ConnectionFailedError, 
 from savedmodel_bakery.client.transports.transport import Endpoint
 from savedmodel_bakery.wire.status import Code
 
-# What the library logs about connections it raises as well, and a command line shows once.
+# aiormq logs connection errors that it also raises; a command line shows them once.
 logging.getLogger("aiormq.connection").addHandler(logging.NullHandler())
 logging.getLogger("aiormq.connection").propagate = False
 
 _PORTS = {"amqp": 5672, "amqps": 5671}
 _FILES = ("cafile", "certfile", "keyfile")
-# What a broker's words begin with when it closes a channel or a connection, or doesn't open one.
+# First word of the broker's reply text when it closes a channel or a connection, or refuses to open one.
 _CODES = {
     "ACCESS_REFUSED": Code.PERMISSION_DENIED,
     "NOT_ALLOWED": Code.PERMISSION_DENIED,
@@ -41,23 +41,23 @@ _CODES = {
     "PRECONDITION_FAILED": Code.FAILED_PRECONDITION,
     "RESOURCE_LOCKED": Code.FAILED_PRECONDITION,
 }
-ERRORS = (
+BROKER_ERRORS = (
     exceptions.AMQPError,
     exceptions.ChannelInvalidStateError,
     PAMQPException,
     OSError,
-    asyncio.TimeoutError,  # another one than TimeoutError before Python 3.11
+    asyncio.TimeoutError,  # a class of its own before Python 3.11
 )
-"""All that the library raises when a broker, or the way there, doesn't do as it is told."""
+"""Everything that aio-pika raises for errors of the broker or the connection."""
 
 
 @dataclass(frozen=True)
 class Broker:
-    """One broker and one of its virtual hosts.
+    """A broker and one of its virtual hosts.
 
     Attributes:
-        url: with user and password, so it is not for printing.
-        endpoint: what it is called in errors.
+        url: contains user and password; never print it.
+        endpoint: host and port, for error messages.
     """
 
     url: URL = field(repr=False)
@@ -65,10 +65,10 @@ class Broker:
 
     @classmethod
     def parse(cls, target: str) -> Broker:
-        """Read a URL, or `HOST[:PORT]`, which is the user guest's default virtual host there.
+        """Parse a URL, or `HOST[:PORT]`, which means user guest and the default virtual host.
 
         Raises:
-            ValueError: where it is neither, or names a file that can't be read.
+            ValueError: the target is neither, or names a certificate file that does not exist.
         """
         try:
             url = URL(target if "://" in target else f"amqp://{target}/")
@@ -76,75 +76,77 @@ class Broker:
                 raise ValueError
             endpoint = Endpoint(url.host, url.port or _PORTS[url.scheme], "AMQP")
         except ValueError:
-            # What was given is not shown: there may be a password in it.
+            # The message does not quote the target, which may contain a password.
             raise ValueError(
-                "the target is no broker's; it is HOST[:PORT] or amqp[s]://USER:PASSWORD@HOST:PORT/VHOST"
+                "invalid broker address: must be HOST[:PORT] or amqp[s]://USER:PASSWORD@HOST:PORT/VHOST"
             ) from None
         for name in _FILES:
             if name in url.query and not Path(url.query[name]).is_file():
-                raise ValueError(f"{name} {url.query[name]} is no file")
+                raise ValueError(f"{name} not found: {url.query[name]}")
         return cls(url, endpoint)
 
     async def connect(self, name: str, *, timeout_s: float) -> AbstractConnection:
-        """Open a connection, which the broker's tools show under `name`.
+        """Open a connection that the broker's tools list as `name`.
 
         Raises:
-            ConnectionFailedError: nobody answers, or not as a broker does.
-            RequestRefusedError: the broker doesn't let this user in, or has no such virtual host.
+            ConnectionFailedError: no broker responds.
+            RequestRefusedError: the broker rejects the user or the virtual host.
         """
-        with self.naming_errors(connecting=True):
+        with self.translate_errors(connecting=True):
             properties: FieldTable = {"connection_name": name}
             connection = aio_pika.Connection(self.url, client_properties=properties)
             try:
                 await connection.connect(timeout_s)
             except BaseException:
-                await connection.close()  # else the garbage collector tries to, in whatever thread it runs
+                await connection.close()  # otherwise the garbage collector closes it, in any thread
                 raise
             return connection
 
     @contextmanager
-    def naming_errors(self, *, connecting: bool = False) -> Iterator[None]:
-        """Name whatever goes wrong with the broker, or with connecting to it, as ClientError."""
+    def translate_errors(self, *, connecting: bool = False) -> Iterator[None]:
+        """Raise errors of the broker, or of connecting to it, as ClientError."""
         try:
             yield
-        except ERRORS as exc:
+        except BROKER_ERRORS as exc:
             raise (self._connecting_failed(exc) if connecting else self._failed(exc)) from exc
 
     def _connecting_failed(self, exc: Exception) -> ClientError:
-        where = f"the broker {self.endpoint.address}"
+        broker = f"the broker {self.endpoint.address}"
         cause = exc.__cause__ if isinstance(exc.__cause__, SSLError) else exc
         if isinstance(cause, SSLCertVerificationError):
-            return ConnectionFailedError(f"{where} has no certificate that can be trusted: {cause.verify_message}")
+            return ConnectionFailedError(f"the certificate of {broker} is not trusted: {cause.verify_message}")
         if isinstance(cause, SSLError):
-            return ConnectionFailedError(f"{where} does not agree on TLS: {cause.reason or cause}")
+            return ConnectionFailedError(f"the TLS handshake with {broker} failed: {cause.reason or cause}")
         user = self.url.user or "guest"
         if isinstance(exc, exceptions.ProbableAuthenticationError):
             return RequestRefusedError(
-                Code.UNAUTHENTICATED, f'{where} does not let user "{user}" in: wrong name or password'
+                Code.UNAUTHENTICATED, f'{broker} rejects user "{user}": wrong user name or password'
             )
-        if isinstance(exc, (exceptions.InvalidFrameError, PAMQPException)):  # what aiormq makes of a refusal to open
+        if isinstance(exc, (exceptions.InvalidFrameError, PAMQPException)):  # aiormq's error for a refused Open
             vhost = self.url.path.removeprefix("/") or "/"
             return RequestRefusedError(
-                Code.PERMISSION_DENIED, f'{where} does not let user "{user}" into virtual host "{vhost}"'
+                Code.PERMISSION_DENIED, f'{broker} denies user "{user}" access to virtual host "{vhost}"'
             )
-        if refused := self._refused(exc):
-            return refused
+        if refusal := self._refusal(exc):
+            return refusal
         return ConnectionFailedError(f"cannot connect to {self.endpoint.address} over AMQP; is a broker running there?")
 
     def _failed(self, exc: Exception) -> ClientError:
-        where = f"the broker {self.endpoint.address}"
+        broker = f"the broker {self.endpoint.address}"
         if isinstance(exc, exceptions.PublishError):
-            return RequestRefusedError(Code.NOT_FOUND, f"{where} has no queue any more that a message could go to")
+            return RequestRefusedError(Code.NOT_FOUND, f"the queue does not exist on {broker}")
         if isinstance(exc, exceptions.DeliveryError):
-            return RequestRefusedError(Code.UNAVAILABLE, f"{where} takes no more messages now")
-        if refused := self._refused(exc):
-            return refused
-        lost = f"the connection to {where} was lost"
+            return RequestRefusedError(Code.UNAVAILABLE, f"the queue on {broker} is full")
+        if refusal := self._refusal(exc):
+            return refusal
+        lost = f"the connection to {broker} was lost"
         if isinstance(exc, (exceptions.ChannelClosed, exceptions.ConnectionClosed)) and exc.args:
             return ConnectionFailedError(f"{lost}: {exc.args[-1]}")
         return ConnectionFailedError(lost)
 
-    def _refused(self, exc: Exception) -> RequestRefusedError | None:
-        said = str(exc.args[-1]) if exc.args else ""
-        code = _CODES.get(re.split(r"\W", said)[0])
-        return None if code is None else RequestRefusedError(code, f"the broker {self.endpoint.address} says {said}")
+    def _refusal(self, exc: Exception) -> RequestRefusedError | None:
+        reply_text = str(exc.args[-1]) if exc.args else ""
+        code = _CODES.get(re.split(r"\W", reply_text)[0])
+        if code is None:
+            return None
+        return RequestRefusedError(code, f"the broker {self.endpoint.address} replied: {reply_text}")

@@ -175,9 +175,9 @@ def work(
         raise click.UsageError(f"--batch {batch} is more than --prefetch {prefetch}: there are never so many to join")
     _log_to_stderr()
     from savedmodel_bakery.serving.amqp import backends
+    from savedmodel_bakery.serving.amqp.consumer import WorkerOptions
     from savedmodel_bakery.serving.amqp.handlers import Handlers
     from savedmodel_bakery.serving.amqp.server import Worker
-    from savedmodel_bakery.serving.amqp.session import WorkerOptions
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: os._exit(0))  # until there is anything in hand
@@ -190,12 +190,12 @@ def work(
     options = WorkerOptions(
         queue=queue,
         prefetch=prefetch,
-        batch=batch,
+        batch_size=batch,
         calls=calls,
         delivery_limit=delivery_limit,
         expiration_s=expiration_s,
     )
-    asyncio.run(_work(Worker(url, Handlers(backend, model=model_name).answer, options)))
+    asyncio.run(_work(Worker(url, Handlers(backend, model=model_name).handle, options)))
 
 
 async def _work(worker: Any) -> None:
@@ -245,7 +245,7 @@ def _run(broker: Broker, act: Callable[[AbstractChannel], Awaitable[Result]]) ->
 
     async def run() -> Result:
         async with await broker.connect("bakery operator", timeout_s=_TIMEOUT_S) as connection:
-            with broker.naming_errors():
+            with broker.translate_errors():
                 return await act(await connection.channel(on_return_raises=True))
 
     return asyncio.run(run())

@@ -10,7 +10,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from savedmodel_bakery.serving.amqp.backends import Backend
-from savedmodel_bakery.serving.amqp.errors import Answer
+from savedmodel_bakery.serving.amqp.errors import Response
 from savedmodel_bakery.serving.inference.predict import DEFAULT_SIGNATURE
 from savedmodel_bakery.wire import amqp, dtypes, schema
 from savedmodel_bakery.wire.attachments import TensorMessage, parse_message
@@ -50,7 +50,7 @@ class Question:
     name: str
     content: bytes
     predict: TensorMessage | None
-    spell: Callable[[bytes], Answer]
+    spell: Callable[[bytes], Response]
 
 
 def read(message: Message, backend: Backend, *, model: str) -> Question:
@@ -94,7 +94,7 @@ def _read_protobuf(message: Message) -> Question:
     except DecodeError:
         raise _undecodable(f"{len(message.body)} bytes came that are no {kind}") from None
     answer_type = method.response.DESCRIPTOR.full_name
-    return Question(name, message.body, predict, lambda response: Answer(response, amqp.PROTOBUF, answer_type))
+    return Question(name, message.body, predict, lambda response: Response(response, amqp.PROTOBUF, answer_type))
 
 
 def _read_json(message: Message, backend: Backend, model: str) -> Question:
@@ -152,10 +152,10 @@ def _predict(
     for alias, array in arrays.items():
         predict.add(alias, array, packed=True, dtype=types[alias])
 
-    def spell(content: bytes) -> Answer:
+    def spell(content: bytes) -> Response:
         response = parse_message(schema.PredictResponse, "outputs", content)
         body = predict_json.encode_outputs(response.arrays(), response.dtypes(), row_format)
-        return Answer(body, amqp.JSON)
+        return Response(body, amqp.JSON)
 
     return Question("Predict", predict.SerializeToString(), predict, spell)
 

@@ -1,9 +1,8 @@
-"""What a caller hears of errors, and what a dead letter says of its end."""
+"""Responses to messages, and which errors they carry."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from savedmodel_bakery.serving.grpc.errors import cut
 from savedmodel_bakery.wire import amqp
@@ -12,49 +11,46 @@ from savedmodel_bakery.wire.status import Code, StatusError
 
 
 @dataclass(frozen=True)
-class Answer:
-    """One answer; the properties of its message are those of `wire.amqp`.
+class Response:
+    """The response to one message; `wire.amqp` describes its properties.
 
     Attributes:
-        body: empty, or `{"error": …}`, where there is an error.
-        error: why there is no better answer.
-        dead: whether the question goes to the dead letters too, as no worker will ever make anything of it.
+        body: the encoded result; for an error empty, or `{"error": …}`.
+        content_type: media type of the body.
+        type: full name of the protobuf message.
+        error: why the request failed; None if it succeeded.
+        dead_letter: whether the message must be dead-lettered, because no worker could ever process it.
     """
 
     body: bytes
     content_type: str
     type: str | None = None
     error: StatusError | None = None
-    dead: bool = False
-
-    @property
-    def headers(self) -> dict[str, Any]:
-        """Headers of the message."""
-        return amqp.status_headers(self.error)
+    dead_letter: bool = False
 
 
-def refusal(error: StatusError, content_type: str, *, dead: bool = False) -> Answer:
-    """The answer to a question of this content type that was refused; headers have room for so many words only."""
+def error_response(error: StatusError, content_type: str, *, dead_letter: bool = False) -> Response:
+    """Make the response for a failed request of this content type; headers carry a shortened message."""
     short = StatusError(error.code, cut(error.message))
     if amqp.media_type(content_type) == amqp.PROTOBUF:
-        return Answer(b"", amqp.PROTOBUF, error=short, dead=dead)
-    return Answer(status_json.encode_error(error.message), amqp.JSON, error=short, dead=dead)
+        return Response(b"", amqp.PROTOBUF, error=short, dead_letter=dead_letter)
+    return Response(status_json.encode_error(error.message), amqp.JSON, error=short, dead_letter=dead_letter)
 
 
-def too_large(answer: Answer) -> StatusError | None:
-    """Why an answer can't be sent; None where it can."""
-    if len(answer.body) <= amqp.MAX_MESSAGE_BYTES:
+def response_too_large(response: Response) -> StatusError | None:
+    """Return the error for a response that exceeds the broker's message size."""
+    if len(response.body) <= amqp.MAX_MESSAGE_BYTES:
         return None
     return StatusError(
         Code.RESOURCE_EXHAUSTED,
-        f"the answer takes {len(answer.body)} bytes; a message of RabbitMQ holds {amqp.MAX_MESSAGE_BYTES} at most",
+        f"the response has {len(response.body)} bytes; a RabbitMQ message may have at most {amqp.MAX_MESSAGE_BYTES}",
     )
 
 
-def exhausted(count: int) -> StatusError:
-    """What callers hear, and dead letters say, of a question that was delivered so often in vain."""
+def delivery_limit_reached(count: int) -> StatusError:
+    """Return the error for a message that was delivered `count` times without a reply."""
     return StatusError(
         Code.ABORTED,
-        f"the question was delivered {count} times and never answered, as if it ended its workers; "
-        "it lies among the dead letters",
+        f"the message was delivered {count} times without a reply; it may crash workers, and was moved to the "
+        "dead-letter queue",
     )

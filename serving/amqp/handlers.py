@@ -10,7 +10,7 @@ from savedmodel_bakery.serving.amqp import batching as joining
 from savedmodel_bakery.serving.amqp import decoding as questions
 from savedmodel_bakery.serving.amqp.backends import Backend
 from savedmodel_bakery.serving.amqp.decoding import Message, Question, UndecodableError
-from savedmodel_bakery.serving.amqp.errors import Answer, refusal, too_large
+from savedmodel_bakery.serving.amqp.errors import Response, error_response, response_too_large
 from savedmodel_bakery.wire.status import Code, StatusError
 
 logger = logging.getLogger(__name__)
@@ -28,13 +28,13 @@ class Handlers:
         self._backend = backend
         self._model = model
 
-    def answer(self, messages: Sequence[Message]) -> list[Answer]:
+    def handle(self, messages: Sequence[Message]) -> list[Response]:
         """An answer for each, whatever is wrong with it; UNAVAILABLE for one that may be answered later.
 
         Of messages that come together, Predict requests that fit are joined into one call. Where that fails, each is
         asked on its own, so that none pays for another.
         """
-        answers: dict[int, Answer] = {}
+        answers: dict[int, Response] = {}
         groups: dict[Hashable, list[tuple[int, Question]]] = {}
         for place, message in enumerate(messages):
             question = self._read(message)
@@ -89,7 +89,7 @@ def _key_of(question: Question) -> Hashable:
         return None
 
 
-def _spell(question: Question, response: bytes | StatusError, message: Message) -> Answer:
+def _spell(question: Question, response: bytes | StatusError, message: Message) -> Response:
     if isinstance(response, StatusError):
         return _refuse(response, message)
     try:
@@ -98,9 +98,9 @@ def _spell(question: Question, response: bytes | StatusError, message: Message) 
         return _refuse(error, message)
     except Exception:
         return _refuse(incident.report(logger, f"reading an answer to {question.name}"), message)
-    why = too_large(answer)
+    why = response_too_large(answer)
     return _refuse(why, message) if why else answer
 
 
-def _refuse(error: StatusError, message: Message) -> Answer:
-    return refusal(error, message.content_type, dead=isinstance(error, UndecodableError))
+def _refuse(error: StatusError, message: Message) -> Response:
+    return error_response(error, message.content_type, dead_letter=isinstance(error, UndecodableError))

@@ -1,35 +1,47 @@
-"""The worker's queue and that of its dead letters: how they are made, looked at, emptied and filled again."""
+"""The worker's queues: declaring, publishing, counting, purging, requeueing."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import aio_pika
 from aio_pika import exceptions
 from aio_pika.abc import AbstractChannel, AbstractIncomingMessage, AbstractQueue
 
-from savedmodel_bakery.serving.amqp.errors import refusal
+from savedmodel_bakery.serving.amqp.errors import Response, error_response
 from savedmodel_bakery.wire import amqp
 from savedmodel_bakery.wire.status import Code, StatusError
 
-MOST_REASONS = 1000
-_OF_THE_BROKER = "amq."  # how names begin that it gave; such a queue is gone when its consumer is
-_ADDED = (amqp.REASON, amqp.DELIVERY_COUNT, "x-death", "x-first-death-", "x-last-death-")
+MAX_REASONS = 1000
+_BROKER_PREFIX = "amq."  # starts names that the broker has generated; such a queue is deleted with its consumer
+_ADDED_HEADERS = (amqp.REASON, amqp.DELIVERY_COUNT, "x-death", "x-first-death-", "x-last-death-")
+
+
+class Queues(NamedTuple):
+    """The queues that a worker consumes.
+
+    Attributes:
+        requests: where callers publish.
+        retries: messages that an earlier worker left without a reply.
+    """
+
+    requests: AbstractQueue
+    retries: AbstractQueue
 
 
 @dataclass(frozen=True)
 class QueueStatus:
-    """What a queue holds.
+    """Message counts of a queue.
 
     Attributes:
         queue: its name.
-        ready: messages that wait, those in workers' hands not counted.
+        ready: messages that wait for a worker.
         consumers: workers.
         dead: dead letters.
-        reasons: dead letters by why they died, where that was asked for.
+        reasons: number of dead letters by reason; empty if the reasons were not read.
     """
 
     queue: str
@@ -39,17 +51,22 @@ class QueueStatus:
     reasons: dict[str, int]
 
 
+def retry_queue(queue: str) -> str:
+    """Name of the queue for redelivered messages."""
+    return f"{queue}.retry"
+
+
 def dead_queue(queue: str) -> str:
-    """Name of the queue that a queue's dead letters go to."""
+    """Name of the queue for dead letters."""
     return f"{queue}.dead"
 
 
-async def declare(channel: AbstractChannel, queue: str, *, delivery_limit: int) -> AbstractQueue:
-    """Make both queues, unless they are there.
+async def declare(channel: AbstractChannel, queue: str, *, delivery_limit: int) -> Queues:
+    """Declare the queue, its retry queue and its dead-letter queue; each is created unless it exists.
 
-    Both are quorum queues (rabbitmq.com/docs/quorum-queues): replicated, and never without what they have confirmed.
-    The first gives a message up that came back more than `delivery_limit` times, and keeps it until the second has
-    confirmed it.
+    All are quorum queues (rabbitmq.com/docs/quorum-queues): replicated, and safe once they have confirmed a message.
+    The first two dead-letter a message that was returned more than `delivery_limit` times, and keep it until the
+    dead-letter queue has confirmed it.
     """
     await channel.declare_queue(dead_queue(queue), durable=True, arguments=dict(amqp.QUORUM_ARGUMENTS))
     arguments: dict[str, Any] = {
@@ -58,87 +75,115 @@ async def declare(channel: AbstractChannel, queue: str, *, delivery_limit: int) 
         "x-dead-letter-exchange": "",
         "x-dead-letter-routing-key": dead_queue(queue),
         "x-dead-letter-strategy": "at-least-once",
-        "x-overflow": "reject-publish",  # which that strategy wants
+        "x-overflow": "reject-publish",  # required by that strategy
     }
-    return await channel.declare_queue(queue, durable=True, arguments=arguments)
+    requests = await channel.declare_queue(queue, durable=True, arguments=arguments)
+    return Queues(requests, await channel.declare_queue(retry_queue(queue), durable=True, arguments=arguments))
 
 
-async def reply(channel: AbstractChannel, to: str | None, message: aio_pika.Message) -> str | None:
-    """Send an answer, and return when the broker has it; else why nobody can get it.
+async def reply(
+    channel: AbstractChannel,
+    message: AbstractIncomingMessage,
+    response: Response,
+    expiration_s: float | None = None,
+) -> str | None:
+    """Publish the response to a message and return after the broker has confirmed it.
 
-    A queue whose name is the broker's own is gone when its caller is: that is no reason to keep the question.
+    Returns:
+        Why the response can't be delivered, or None. If a queue with a name of the broker's own is gone, its caller has
+        disconnected: that is no reason to keep the message.
     """
-    if not to:
+    if not message.reply_to:
         return None
+    published = aio_pika.Message(
+        response.body,
+        headers=amqp.status_headers(response.error),
+        content_type=response.content_type,
+        type=response.type,
+        correlation_id=message.correlation_id,
+        delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
+        expiration=expiration_s,
+    )
     try:
-        await channel.default_exchange.publish(message, to, mandatory=True)
+        await channel.default_exchange.publish(published, message.reply_to, mandatory=True)
     except exceptions.PublishError:
-        return None if to.startswith(_OF_THE_BROKER) else f'there is no queue "{to}" that the answer could be sent to'
+        is_temporary = message.reply_to.startswith(_BROKER_PREFIX)
+        return None if is_temporary else f'reply queue "{message.reply_to}" does not exist'
     return None
 
 
-async def bury(channel: AbstractChannel, message: AbstractIncomingMessage, queue: str, reason: str) -> None:
-    """Send a message to the dead letters, with the reason, and return when the broker has it."""
+async def retry(channel: AbstractChannel, message: AbstractIncomingMessage, queue: str) -> None:
+    """Publish a copy of a message to the retry queue and return after the broker has confirmed it."""
+    copy = _copy(message, {})
+    copy.expiration = message.expiration
+    await channel.default_exchange.publish(copy, retry_queue(queue), mandatory=True)
+
+
+async def dead_letter(channel: AbstractChannel, message: AbstractIncomingMessage, queue: str, reason: str) -> None:
+    """Publish a copy of a message, with the reason, to the dead-letter queue; return after the broker has confirmed."""
     await channel.default_exchange.publish(_copy(message, {amqp.REASON: reason}), dead_queue(queue), mandatory=True)
 
 
 async def status(channel: AbstractChannel, queue: str, *, with_reasons: bool) -> QueueStatus:
-    """Count what is there; for the reasons the first thousand dead letters are read, and stay."""
-    found = await channel.declare_queue(queue, passive=True)
+    """Count messages and workers; read the reasons of the first thousand dead letters if requested."""
+    requests = await channel.declare_queue(queue, passive=True)
+    retries = await channel.declare_queue(retry_queue(queue), passive=True)
     dead = await channel.declare_queue(dead_queue(queue), passive=True)
     reasons: Counter[str] = Counter()
-    letters = [letter async for letter in _take(dead, most=MOST_REASONS)] if with_reasons else []
+    letters = [letter async for letter in _get_all(dead, limit=MAX_REASONS)] if with_reasons else []
     for letter in letters:
         reasons[_reason(letter)] += 1
         await letter.nack(requeue=True)
-    counts, dead_count = found.declaration_result, dead.declaration_result.message_count
-    return QueueStatus(queue, counts.message_count or 0, counts.consumer_count or 0, dead_count or 0, dict(reasons))
+    return QueueStatus(
+        queue=queue,
+        ready=_message_count(requests) + _message_count(retries),
+        consumers=requests.declaration_result.consumer_count or 0,
+        dead=_message_count(dead),
+        reasons=dict(reasons),
+    )
 
 
 async def purge(channel: AbstractChannel, queue: str) -> int:
-    """Take out all that waits, and tell every caller so; the number of messages."""
+    """Remove all waiting messages and reply to each with ABORTED; return their number."""
     count = 0
-    # Not CANCELLED, which a server that closes says, and after which callers may ask again.
-    why = StatusError(Code.ABORTED, f'queue "{queue}" was purged')
-    async for message in _take(await channel.declare_queue(queue, passive=True)):
-        answer = refusal(why, message.content_type or "")
-        told = aio_pika.Message(
-            answer.body,
-            headers=answer.headers,
-            content_type=answer.content_type,
-            correlation_id=message.correlation_id,
-            delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
-        )
-        await reply(channel, message.reply_to, told)
-        await message.ack()
-        count += 1
+    # CANCELLED would be wrong: a server sends it while it shuts down, and callers may retry after it.
+    error = StatusError(Code.ABORTED, f'queue "{queue}" was purged')
+    for name in (queue, retry_queue(queue)):
+        async for message in _get_all(await channel.declare_queue(name, passive=True)):
+            await reply(channel, message, error_response(error, message.content_type or ""))
+            await message.ack()
+            count += 1
     return count
 
 
 async def requeue(channel: AbstractChannel, queue: str) -> int:
-    """Put all dead letters back at the end of the queue, as they first came; the number of messages."""
+    """Move all dead letters to the end of the queue, without the headers that were added; return their number."""
     count = 0
     await channel.declare_queue(queue, passive=True)
-    async for letter in _take(await channel.declare_queue(dead_queue(queue), passive=True)):
+    async for letter in _get_all(await channel.declare_queue(dead_queue(queue), passive=True)):
         await channel.default_exchange.publish(_copy(letter, {}), queue, mandatory=True)
         await letter.ack()
         count += 1
     return count
 
 
-async def _take(queue: AbstractQueue, most: int | None = None) -> AsyncIterator[AbstractIncomingMessage]:
-    """What is there now, one by one; what comes meanwhile stays."""
-    count = queue.declaration_result.message_count or 0
-    for _ in range(count if most is None else min(count, most)):
+async def _get_all(queue: AbstractQueue, limit: int | None = None) -> AsyncIterator[AbstractIncomingMessage]:
+    """Get the messages that the queue held when it was declared; messages that arrive meanwhile stay."""
+    count = _message_count(queue)
+    for _ in range(count if limit is None else min(count, limit)):
         message = await queue.get(fail=False)
         if message is None:
             return
         yield message
 
 
+def _message_count(queue: AbstractQueue) -> int:
+    return queue.declaration_result.message_count or 0
+
+
 def _copy(message: AbstractIncomingMessage, headers: dict[str, Any]) -> aio_pika.Message:
-    """The message as its sender wrote it, but for its expiry, and other headers of our own."""
-    kept = {name: value for name, value in message.headers.items() if not name.startswith(_ADDED)}
+    """Copy a message as its sender published it, without its expiration, and add headers."""
+    kept = {name: value for name, value in message.headers.items() if not name.startswith(_ADDED_HEADERS)}
     return aio_pika.Message(
         message.body,
         headers=kept | headers,
@@ -153,5 +198,5 @@ def _copy(message: AbstractIncomingMessage, headers: dict[str, Any]) -> aio_pika
 
 
 def _reason(letter: AbstractIncomingMessage) -> str:
-    said = letter.headers.get(amqp.REASON) or letter.headers.get("x-first-death-reason") or "unknown"
-    return amqp.text(said)
+    reason = letter.headers.get(amqp.REASON) or letter.headers.get("x-first-death-reason") or "unknown"
+    return amqp.text(reason)

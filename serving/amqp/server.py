@@ -1,13 +1,13 @@
-"""The worker: works off the queue, over as many connections to the broker as that takes.
+"""The AMQP worker: connects to the broker, consumes its queue, and reconnects when the connection is lost.
 
-The event loop does nothing but talk to the broker, so that heartbeats go on whatever a model does. A message is on the
-broker until the broker has its answer, so a worker may be killed at any time.
+The event loop only talks to the broker; models run on threads. So heartbeats continue whatever a model does.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,77 +16,69 @@ from aio_pika.abc import AbstractConnection
 from savedmodel_bakery.client.errors import ClientError, RequestRefusedError
 from savedmodel_bakery.client.transports.amqp_broker import Broker
 from savedmodel_bakery.serving.amqp import queues
+from savedmodel_bakery.serving.amqp.consumer import Consumer, WorkerOptions, wait_first
 from savedmodel_bakery.serving.amqp.decoding import Message
-from savedmodel_bakery.serving.amqp.errors import Answer
-from savedmodel_bakery.serving.amqp.session import Session, WorkerOptions, first, pauses
+from savedmodel_bakery.serving.amqp.errors import Response
 
 logger = logging.getLogger(__name__)
 
 _CONNECT_TIMEOUT_S = 30.0
+_MIN_PAUSE_S, _MAX_PAUSE_S = 0.5, 30.0
 
 
 class Worker:
-    """Works until it is told to stop, over as many connections as that takes.
+    """Consumes one queue until it is stopped.
 
     Args:
-        broker: whom it works for.
-        answer: answers messages, on a thread; see `Handlers.answer`.
-        options: how it works.
+        broker: where the queue is.
+        handle: turns messages into responses, on a worker thread; see `Handlers.handle`.
+        options: how to consume.
     """
 
     def __init__(
-        self, broker: Broker, answer: Callable[[Sequence[Message]], list[Answer]], options: WorkerOptions
+        self, broker: Broker, handle: Callable[[Sequence[Message]], list[Response]], options: WorkerOptions
     ) -> None:
         self._broker = broker
-        self._answer = answer
+        self._handle = handle
         self._options = options
         self._threads = ThreadPoolExecutor(options.calls, thread_name_prefix="amqp")
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Work; return when told to stop and what was in hand is answered, or the grace is over.
+        """Consume until `stop` is set and the prefetched messages are finished, or the grace period is over.
 
-        A broker that can't be reached, or was lost, is tried again for ever; one that refuses is not.
+        Retries for ever while the broker is unreachable. Once it has consumed, retries after a refusal too.
 
         Raises:
-            RequestRefusedError: the broker doesn't let this user in, or do what a worker does, or the queue is there
-                otherwise.
+            RequestRefusedError: the broker rejects the user, lacks a permission for it, or has the queue with other
+                arguments.
         """
-        has_worked = False
-        waits = pauses()
+        has_consumed, pause_s = False, _MIN_PAUSE_S
         while not stop.is_set():
             try:
                 connection = await self._connect(stop)
                 if connection is None:
                     return
                 async with connection:
-                    with self._broker.naming_errors():
-                        session = await self._open(connection)
-                        has_worked, waits = True, pauses()
-                        await session.work(stop)
+                    with self._broker.translate_errors():
+                        channel = await connection.channel(on_return_raises=True)
+                        declared = await queues.declare(
+                            channel, self._options.queue, delivery_limit=self._options.delivery_limit
+                        )
+                        logger.info("Consuming queue %s of %s ...", self._options.queue, self._broker.endpoint.address)
+                        has_consumed, pause_s = True, _MIN_PAUSE_S
+                        await Consumer(channel, self._handle, self._options, self._threads).run(declared, stop)
             except ClientError as error:
                 if stop.is_set():
                     return
-                if isinstance(error, RequestRefusedError) and not has_worked:
+                if isinstance(error, RequestRefusedError) and not has_consumed:
                     raise
-                pause_s = next(waits)
-                logger.warning("%s; trying again in %.1f s", error, pause_s)
-                await first(stop, timeout_s=pause_s)
+                jittered_s = pause_s * random.uniform(0.75, 1.25)
+                logger.warning("%s; reconnecting in %.1f s", error, jittered_s)
+                await wait_first(stop.wait(), timeout_s=jittered_s)
+                pause_s = min(2 * pause_s, _MAX_PAUSE_S)
 
     async def _connect(self, stop: asyncio.Event) -> AbstractConnection | None:
-        """Connect; None where it is told to stop meanwhile."""
+        """Connect; return None if `stop` is set first."""
         connecting = asyncio.ensure_future(self._broker.connect("bakery worker", timeout_s=_CONNECT_TIMEOUT_S))
-        stopped = asyncio.ensure_future(stop.wait())
-        await asyncio.wait((connecting, stopped), return_when=asyncio.FIRST_COMPLETED)
-        stopped.cancel()
-        if connecting.done():
-            return connecting.result()
-        connecting.cancel()
-        await asyncio.gather(connecting, return_exceptions=True)
-        return None
-
-    async def _open(self, connection: AbstractConnection) -> Session:
-        channel = await connection.channel(on_return_raises=True)
-        queue = await queues.declare(channel, self._options.queue, delivery_limit=self._options.delivery_limit)
-        session = Session(channel, queue, self._answer, self._options, self._threads)
-        logger.info("Working on queue %s of %s ...", self._options.queue, self._broker.endpoint.address)
-        return session
+        await wait_first(connecting, stop.wait())
+        return None if connecting.cancelled() else connecting.result()

@@ -43,7 +43,7 @@ class WorkerProcess:
                 stderr=subprocess.STDOUT,
             )
         if wait:
-            self.wait_for_log("Working on queue")
+            self.wait_for_log("Consuming queue")
 
     def wait_for_log(self, text: str, count: int = 1) -> None:
         """Return when the log has `text` so often; its end, or a long silence, is an error with the log."""

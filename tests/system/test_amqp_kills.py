@@ -67,7 +67,7 @@ def test_every_caller_has_exactly_one_right_answer(broker: RabbitMQ, tmp_path: P
 
     workers = [start(0), start(1)]
     for worker in workers:
-        worker.wait_for_log("Working on queue")
+        worker.wait_for_log("Consuming queue")
     callers = Callers(broker.url())
     asking = threading.Thread(target=callers.run)
     asking.start()
@@ -78,9 +78,9 @@ def test_every_caller_has_exactly_one_right_answer(broker: RabbitMQ, tmp_path: P
     asking.join(300)
     assert [[number / 2 + 2] for number in range(REQUESTS)] == callers.answers
     for worker in workers:
-        worker.wait_for_log("Working on queue")
+        worker.wait_for_log("Consuming queue")
         assert 0 == worker.stop()
     logs = "".join(log.read_text() for log in tmp_path.glob("*.log"))
-    assert KILLS <= logs.count("a message comes again")  # those who were killed had their hands full
+    assert KILLS <= logs.count("a message is delivered again")  # those who were killed had their hands full
     # With the workers gone, what they had in hand would be ready again.
     assert {"ready": 0, "consumers": 0, "dead": 0}.items() <= status(broker.url()).items()

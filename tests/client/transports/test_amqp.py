@@ -51,7 +51,7 @@ def test_what_was_connected_in_vain_is_closed_in_the_thread_that_connects(closed
 WRONG = {
     "port": ({"port": 5672}, "port is that of transport"),
     "several targets": ({"target": ["a", "b"]}, 'transport "amqp" takes one'),
-    "target": ({"target": "ftp://host"}, "the target is no broker's"),
+    "target": ({"target": "ftp://host"}, "invalid broker address"),
 }
 
 

@@ -1,0 +1,284 @@
+"""Consumes the worker's queues over one channel: prefetches messages, publishes replies, acknowledges.
+
+A message is acknowledged after the broker has confirmed its reply, so no message is lost when a worker is killed.
+
+The broker redelivers a message that crashed its worker together with the messages that were prefetched beside it, and
+counts each redelivery. So that only the message at fault reaches the delivery limit, a worker moves redelivered
+messages to the retry queue, from which each worker prefetches one message at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from aio_pika import exceptions
+from aio_pika.abc import AbstractChannel, AbstractIncomingMessage, AbstractQueue
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, retry_if_result, wait_exponential_jitter
+
+from savedmodel_bakery.client.errors import ConnectionFailedError
+from savedmodel_bakery.client.transports.amqp_broker import BROKER_ERRORS
+from savedmodel_bakery.serving import incident
+from savedmodel_bakery.serving.amqp import queues
+from savedmodel_bakery.serving.amqp.decoding import Message
+from savedmodel_bakery.serving.amqp.errors import Response, delivery_limit_reached, error_response
+from savedmodel_bakery.wire.amqp import DELIVERY_COUNT
+from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
+
+Result = TypeVar("Result")
+
+logger = logging.getLogger(__name__)
+
+GRACE_S = 25.0
+"""Time to finish prefetched messages after SIGTERM; a pod gets 30 s between SIGTERM and SIGKILL by default."""
+
+_WATCH_INTERVAL_S = 1.0
+_retry_wait = wait_exponential_jitter(initial=0.5, max=30.0, jitter=0.5)
+
+
+@dataclass(frozen=True)
+class WorkerOptions:
+    """How a worker consumes its queue.
+
+    Attributes:
+        queue: name of the queue.
+        prefetch: messages that may be delivered and not yet acknowledged.
+        batch_size: messages that may be joined into one call; 1 turns joining off.
+        calls: concurrent calls.
+        delivery_limit: deliveries without a reply after which a message is dead-lettered.
+        expiration_s: seconds after which the broker drops a reply that nobody has fetched; None keeps it.
+    """
+
+    queue: str
+    prefetch: int
+    batch_size: int
+    calls: int
+    delivery_limit: int
+    expiration_s: float | None
+
+
+class Consumer:
+    """Processes the messages that arrive over one channel.
+
+    If the channel is lost, the broker delivers the unacknowledged messages again.
+
+    Args:
+        channel: an open channel with publisher confirms.
+        handle: turns messages into responses, on a worker thread; see `Handlers.handle`.
+        options: how to consume.
+        threads: where `handle` runs.
+    """
+
+    def __init__(
+        self,
+        channel: AbstractChannel,
+        handle: Callable[[Sequence[Message]], list[Response]],
+        options: WorkerOptions,
+        threads: ThreadPoolExecutor,
+    ) -> None:
+        self._channel = channel
+        self._handle = handle
+        self._options = options
+        self._threads = threads
+        self._fresh: asyncio.Queue[AbstractIncomingMessage] = asyncio.Queue()
+        self._unacknowledged = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._free_calls = asyncio.Semaphore(options.calls)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._lost = asyncio.Event()
+        channel.close_callbacks.add(lambda *_: self._lost.set())
+
+    async def run(self, declared: queues.Queues, stop: asyncio.Event) -> None:
+        """Consume until `stop` is set, then finish the prefetched messages within the grace period.
+
+        Raises:
+            ConnectionFailedError: the channel was lost.
+        """
+        tags: dict[AbstractQueue, str] = {}
+        try:
+            self._spawn(self._dispatch())
+            for queue, receive, prefetch in (
+                (declared.retries, self._receive_retry, 1),
+                (declared.requests, self._receive, self._options.prefetch),
+            ):
+                await self._channel.set_qos(prefetch_count=prefetch)  # of consumers that start after it
+                tags[queue] = await queue.consume(receive)
+            watch = self._spawn(self._watch(list(tags.values())))
+            await wait_first(stop.wait(), self._lost.wait())
+            if not self._lost.is_set():
+                watch.cancel()
+                for queue, tag in tags.items():
+                    await queue.cancel(tag)  # returns after the last delivery
+                logger.info("Finishing %d prefetched messages ...", self._unacknowledged)
+                await wait_first(self._idle.wait(), self._lost.wait(), timeout_s=GRACE_S)
+        finally:
+            for task in self._tasks:
+                task.cancel()
+        if self._unacknowledged:
+            logger.warning("%d messages return to queue %s unprocessed", self._unacknowledged, self._options.queue)
+        if self._lost.is_set():
+            raise ConnectionFailedError("the broker, or the connection to it, was lost")
+
+    async def _watch(self, tags: Sequence[str]) -> None:
+        """Raise when the broker ends a consumer because its queue was deleted; aio-pika before 10 has no callback."""
+        channel: Any = await self._channel.get_underlay_channel()
+        while all(tag in channel.consumers for tag in tags):
+            await asyncio.sleep(_WATCH_INTERVAL_S)
+        raise ConnectionError(f"queue {self._options.queue} was deleted")
+
+    async def _receive(self, message: AbstractIncomingMessage) -> None:
+        count = _delivery_count(message)
+        if not self._accept(message, count):
+            return
+        if count:
+            self._spawn(self._retry_later(message))
+        else:
+            self._fresh.put_nowait(message)
+
+    async def _receive_retry(self, message: AbstractIncomingMessage) -> None:
+        count = _delivery_count(message) + 1  # the delivery from the worker's queue
+        if self._accept(message, count):
+            logger.info("a message is delivered again, after %d of %d deliveries", count, self._options.delivery_limit)
+            self._spawn(self._process_alone(message))
+
+    def _accept(self, message: AbstractIncomingMessage, count: int) -> bool:
+        """Count a delivered message; reject one that isn't worth a call."""
+        self._unacknowledged += 1
+        self._idle.clear()
+        error = self._rejection_reason(message, count)
+        if error:
+            response = error_response(error, message.content_type or "", dead_letter=True)
+            self._spawn(self._finish(message, response))
+        return error is None
+
+    def _rejection_reason(self, message: AbstractIncomingMessage, count: int) -> StatusError | None:
+        if not message.reply_to:
+            return invalid_argument("the message has no reply_to")
+        return delivery_limit_reached(count) if count >= self._options.delivery_limit else None
+
+    async def _retry_later(self, message: AbstractIncomingMessage) -> None:
+        """Move a message to the retry queue."""
+        await _publish(queues.retry, self._channel, message, self._options.queue)
+        await self._acknowledge(message)
+
+    async def _dispatch(self) -> None:
+        """Process messages while calls are free; messages that wait meanwhile are joined."""
+        while True:
+            await self._free_calls.acquire()
+            messages = [await self._fresh.get()]
+            while len(messages) < self._options.batch_size and not self._fresh.empty():
+                messages.append(self._fresh.get_nowait())
+            self._spawn(self._process(messages))
+
+    async def _process_alone(self, message: AbstractIncomingMessage) -> None:
+        await self._free_calls.acquire()
+        await self._process([message])
+
+    async def _process(self, messages: list[AbstractIncomingMessage]) -> None:
+        """Reply to messages; while the backend is unavailable, keep them and try again."""
+        waiting = messages
+        loop = asyncio.get_running_loop()
+
+        async def attempt() -> StatusError | None:
+            nonlocal waiting
+            requests = [_request(message) for message in waiting]
+            responses = await loop.run_in_executor(self._threads, self._handle, requests)
+            unavailable, error = [], None
+            for message, response in zip(waiting, responses, strict=True):
+                if response.error and response.error.code is Code.UNAVAILABLE:
+                    unavailable.append(message)
+                    error = response.error
+                else:
+                    self._spawn(self._finish(message, response))
+            waiting = unavailable
+            return error
+
+        def log(state: RetryCallState) -> None:
+            _log_retry(state, f"{len(waiting)} messages")
+
+        try:
+            await AsyncRetrying(retry=retry_if_result(bool), wait=_retry_wait, before_sleep=log)(attempt)
+        finally:
+            self._free_calls.release()
+
+    async def _finish(self, message: AbstractIncomingMessage, response: Response) -> None:
+        """Publish the response, dead-letter the message if it has to be, and acknowledge it."""
+        reason = await _publish(queues.reply, self._channel, message, response, self._options.expiration_s)
+        if response.dead_letter:
+            reason = str(response.error)
+        if reason:
+            logger.warning("dead-lettering a message: %s", reason)
+            await _publish(queues.dead_letter, self._channel, message, self._options.queue, reason)
+        await self._acknowledge(message)
+
+    async def _acknowledge(self, message: AbstractIncomingMessage) -> None:
+        await message.ack()
+        self._unacknowledged -= 1
+        if not self._unacknowledged:
+            self._idle.set()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run in the background. If it fails, close the channel, which releases all unacknowledged messages."""
+
+        async def guarded() -> None:
+            try:
+                await work
+            except Exception as error:
+                if self._lost.is_set():
+                    return
+                if isinstance(error, BROKER_ERRORS):
+                    logger.warning("closing the channel: %s", error)
+                else:
+                    incident.report(logger, "processing a message")
+                await self._channel.close()
+
+        task = asyncio.ensure_future(guarded())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+def _delivery_count(message: AbstractIncomingMessage) -> int:
+    """Number of earlier deliveries from the same queue that ended without acknowledgement."""
+    count = message.headers.get(DELIVERY_COUNT, 0)
+    return count if isinstance(count, int) else 0
+
+
+def _request(message: AbstractIncomingMessage) -> Message:
+    return Message(message.body, message.content_type or "", message.type or "", message.headers)
+
+
+async def _publish(publish: Callable[..., Awaitable[Result]], *arguments: Any) -> Result:
+    """Publish; while the broker rejects the message because the queue is full, try again."""
+
+    def is_full(error: BaseException) -> bool:
+        return isinstance(error, exceptions.DeliveryError) and not isinstance(error, exceptions.PublishError)
+
+    def log(state: RetryCallState) -> None:
+        _log_retry(state, "publishing")
+
+    retrying = AsyncRetrying(retry=retry_if_exception(is_full), wait=_retry_wait, before_sleep=log)
+    return await retrying(publish, *arguments)
+
+
+def _log_retry(state: RetryCallState, action: str) -> None:
+    assert state.outcome is not None
+    assert state.next_action is not None
+    error = state.outcome.exception() or state.outcome.result()
+    logger.warning("%s; retrying %s in %.1f s", error, action, state.next_action.sleep)
+
+
+async def wait_first(*awaitables: Awaitable[Any], timeout_s: float | None = None) -> None:
+    """Return when one of the awaitables is done or the time is up; cancel the others."""
+    tasks = [asyncio.ensure_future(awaitable) for awaitable in awaitables]
+    try:
+        await asyncio.wait(tasks, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
