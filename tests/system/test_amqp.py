@@ -424,7 +424,13 @@ def test_users_need_few_permissions_and_their_passwords_are_shown_nowhere(
     broker: RabbitMQ, start: StartWorker, connect: Connect
 ) -> None:
     secret = "correct-horse"
-    broker.add_user("worker", secret, rf"^{QUEUE}(\.dead|\.retry)?$", rf"^(amq\.default|{QUEUE}(\.dead|\.retry)?)$", rf"^{QUEUE}(\.retry)?$")
+    broker.add_user(
+        "worker",
+        secret,
+        rf"^{QUEUE}(\.dead|\.retry)?$",
+        rf"^(amq\.default|{QUEUE}(\.dead|\.retry)?)$",
+        rf"^{QUEUE}(\.retry)?$",
+    )
     broker.add_user("caller", secret, r"^amq\.gen", r"^(amq\.default|amq\.gen.*)$", r"^amq\.gen")
     worker = start(url=broker.url("worker", secret))
     assert [2.5] == connect(broker.url("caller", secret)).predict({"x": [1]}).arrays["y"].tolist()
