@@ -16,8 +16,7 @@ import click
 from click.core import ParameterSource
 
 from savedmodel_bakery.exporter import inspect as inspection
-from savedmodel_bakery.exporter import publish, resources
-from savedmodel_bakery.exporter import tensorflow_import as quiet
+from savedmodel_bakery.exporter import publish, resources, tensorflow_import
 from savedmodel_bakery.exporter.errors import BakeError, PublishError
 from savedmodel_bakery.exporter.recipe.options import recipe_options
 from savedmodel_bakery.exporter.validation.tolerance import DEFAULT_TOLERANCE, Tolerance
@@ -267,7 +266,7 @@ def versions(path: Path, as_json: bool) -> None:
 def _tensorflow() -> Iterator[None]:
     """Work with models: TensorFlow is there and quiet, refusals are told, and SIGTERM leaves nothing staged behind."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    quiet.import_tensorflow()
+    tensorflow_import.import_tensorflow()
     # What the user's own code prints is not what a script reads here.
     with _refusals(), contextlib.redirect_stdout(sys.stderr):
         yield

@@ -1,43 +1,43 @@
-"""Functions of a saved graph that are made ready when they are first run, not before.
+"""Marks functions of a saved graph so that TensorFlow prepares them when they first run, not before.
 
-TensorFlow makes a graph ready once for each signature, when it is first asked: it inlines what is called, branches and
-loops too, and takes the whole through a dozen passes of optimisation, in a second or two for all that an image may
-turn out to be. What a dataset calls it leaves alone (FunctionDef's `_tf_data_function`), and branches and loops that
-must not be lowered (`_lower_using_switch_merge`) are functions still, of which only those are made ready that a
-picture needs. Both are attributes that tensorflow_model_server knows.
+At the first call of a signature TensorFlow inlines all functions, branches and loops and optimises the result; for the
+branches of the image graph this takes a second or two. It leaves functions of datasets alone (FunctionDef's
+`_tf_data_function`). Branches and loops that must not be lowered (`_lower_using_switch_merge`) remain functions too,
+of which only those that an image needs are prepared. tensorflow_model_server knows both attributes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-_OF_DATASET, _LOWERED = "_tf_data_function", "_lower_using_switch_merge"
+from savedmodel_bakery.exporter.tensor_types import FunctionDef, GraphDef
 
-LATE = {_OF_DATASET: True}
-"""`experimental_attributes` of a tf.function that is to be so."""
+_DATASET_FUNCTION, _LOWER = "_tf_data_function", "_lower_using_switch_merge"
+
+LAZY = {_DATASET_FUNCTION: True}
+"""`experimental_attributes` of a tf.function that is prepared lazily."""
 
 
-def keep_late(graph_def: Any) -> None:
-    """Mark all that such functions and datasets call, and the branches and loops in it, in a GraphDef."""
+def propagate_lazy(graph_def: GraphDef) -> None:
+    """Mark everything that lazy functions and datasets call, including their branches and loops."""
     functions = {function.signature.name: function for function in graph_def.library.function}
-    called = [name for name, function in functions.items() if _OF_DATASET in function.attr]
-    marked = set[str]()
-    while called:
-        if (name := called.pop()) not in marked:
-            marked.add(name)
-            called.extend(callee for callee in _callees(functions[name]) if callee in functions)
-    for name in marked:
-        functions[name].attr[_OF_DATASET].b = True
+    pending = [name for name, function in functions.items() if _DATASET_FUNCTION in function.attr]
+    lazy = set[str]()
+    while pending:
+        if (name := pending.pop()) not in lazy:
+            lazy.add(name)
+            pending.extend(callee for callee in _callees(functions[name]) if callee in functions)
+    for name in lazy:
+        functions[name].attr[_DATASET_FUNCTION].b = True
         for node in functions[name].node_def:
-            if _LOWERED in node.attr:
-                node.attr[_LOWERED].b = False
+            if _LOWER in node.attr:
+                node.attr[_LOWER].b = False
 
 
-def _callees(function: Any) -> Iterator[str]:
+def _callees(function: FunctionDef) -> Iterator[str]:
     for node in function.node_def:
         for value in node.attr.values():
             if value.HasField("func"):
                 yield value.func.name
-            for called in value.list.func:
-                yield called.name
+            for callee in value.list.func:
+                yield callee.name

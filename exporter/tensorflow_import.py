@@ -1,4 +1,4 @@
-"""Import TensorFlow without the lines it writes to stderr before any log level counts."""
+"""Imports TensorFlow without the messages it writes to stderr before it reads any log level."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import tempfile
 
 
 def import_tensorflow() -> None:
-    """Import TensorFlow once, quietly; what it wrote is shown only where the import fails.
+    """Import TensorFlow and discard what it writes to stderr, unless the import fails.
 
-    The log level that is set in the environment counts; errors only is the default.
+    The default log level is errors only; the environment variable TF_CPP_MIN_LOG_LEVEL overrides it.
     """
     if "tensorflow" in sys.modules:
         return
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.stderr.flush()
     stderr = os.dup(2)
-    with tempfile.TemporaryFile() as spool:
-        os.dup2(spool.fileno(), 2)
+    with tempfile.TemporaryFile() as captured:
+        os.dup2(captured.fileno(), 2)
         try:
             tensorflow = importlib.import_module("tensorflow")
             tensorflow.get_logger().setLevel("ERROR")
         except BaseException:
-            spool.seek(0)
-            os.write(stderr, spool.read())
+            captured.seek(0)
+            os.write(stderr, captured.read())
             raise
         finally:
             os.dup2(stderr, 2)

@@ -1,5 +1,5 @@
-"""The image graph: from any spelling of an image file to the pixels a network sees, in stock TensorFlow operations.
+"""The image graph: from the bytes a client sends to the pixels of the network's input, in stock TensorFlow operations.
 
-Everything here is traced into the SavedModel and runs, image by image, inside the request that brought it. It must
-not use custom operations or Python callbacks, or a stock tensorflow_model_server could not run it.
+Everything here is traced into the SavedModel and runs per image, inside the request. It must not use custom operations
+or Python callbacks: a stock tensorflow_model_server could not run them.
 """

@@ -1,42 +1,37 @@
-"""Numbers and texts at places in a file, which is a scalar string; nothing here fails, whatever the place."""
+"""Reads integers and substrings from the bytes of a file. Offsets outside the file are allowed; nothing here fails."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
+from savedmodel_bakery.exporter.tensor_types import ImageBytes, Integer, Integers, Offset, Text
 
-def read(data: Any, at: Any, count: int, dtype: tf.DType = tf.uint8, *, little: bool = False) -> Any:
-    """The `count` numbers of `dtype` that stand `at` … in scalar string `data`, zeros beyond its end: int32 [count]."""
+
+def read_integers(
+    data: ImageBytes, offset: Offset, count: int, dtype: tf.DType = tf.uint8, *, little_endian: bool = False
+) -> Integers:
+    """Read `count` integers of `dtype`, the first at `offset`; bytes beyond the end of the file are 0."""
     size = count * dtype.size
-    values = tf.io.decode_raw(text(data, at, size), dtype, little_endian=little, fixed_length=size)
+    values = tf.io.decode_raw(substring(data, offset, size), dtype, little_endian=little_endian, fixed_length=size)
     values.set_shape([count])
     return tf.cast(values, tf.int32)
 
 
-def text(data: Any, at: Any, count: Any) -> Any:
-    """The same as a scalar string, shorter beyond the end."""
-    return tf.strings.substr(data, tf.clip_by_value(at, 0, tf.strings.length(data)), count)
+def substring(data: ImageBytes, offset: Offset, length: Integer) -> Text:
+    """Return `length` bytes from `offset`, fewer at the end of the file."""
+    return tf.strings.substr(data, tf.clip_by_value(offset, 0, tf.strings.length(data)), length)
 
 
-def number(data: Any, at: Any, count: int, *, little: bool = False) -> Any:
-    """The unsigned number in bytes `at` … of scalar string `data`, the last or (`little`) the first the lowest.
+def read_unsigned(data: ImageBytes, offset: Offset, size: int, *, little_endian: bool = False) -> Integer:
+    """Read the unsigned integer of `size` bytes, 1 to 7, at `offset`: int64 [].
 
-    Args:
-        data: the file.
-        at: scalar int32.
-        count: of bytes, 1 to 7; those beyond the end are zeros.
-        little: which end is the lower.
-
-    Returns:
-        scalar int64.
+    Bytes beyond the end of the file are 0.
     """
-    eight = tf.io.decode_raw(text(data, at, 8), tf.int64, little_endian=little, fixed_length=8)
-    eight.set_shape([1])
+    padded = tf.io.decode_raw(substring(data, offset, 8), tf.int64, little_endian=little_endian, fixed_length=8)
+    padded.set_shape([1])
     low = (
-        tf.squeeze(eight)
-        if little
-        else tf.bitwise.right_shift(tf.squeeze(eight), tf.constant(64 - 8 * count, tf.int64))
+        tf.squeeze(padded)
+        if little_endian
+        else tf.bitwise.right_shift(tf.squeeze(padded), tf.constant(64 - 8 * size, tf.int64))
     )
-    return tf.bitwise.bitwise_and(low, tf.constant(256**count - 1, tf.int64))
+    return tf.bitwise.bitwise_and(low, tf.constant(256**size - 1, tf.int64))

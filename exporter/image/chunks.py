@@ -1,66 +1,70 @@
-"""The chunks of a PNG or RIFF file: a name, a length and contents each."""
+"""Finds the chunks of PNG and RIFF files. A chunk has a name, a length and contents."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.image.bytes_ops import number, text
+from savedmodel_bakery.exporter.image.bytes_ops import read_unsigned, substring
+from savedmodel_bakery.exporter.tensor_types import Flag, ImageBytes, Integer, Integers, Offset, Text
 
-# Files have a handful before the picture's own; a walk must end soon.
+# Files have a handful of chunks before the image data. The limit bounds the time a hostile file can take.
 _MAX_CHUNKS = 1024
 
 
-def find_in_png(data: Any, wanted: tuple[bytes, ...], *, last: bytes) -> Any:
-    """Where the contents of the first chunk of each `wanted` name begin: scalar int32 each, 0 for none before `last`.
+def find_png_chunks(data: ImageBytes, names: tuple[bytes, ...], *, stop_at: bytes) -> list[Offset]:
+    """Find the contents of the first chunk of each name that precedes the chunk `stop_at`.
 
-    A chunk is a length, a name, contents and a checksum (PNG third edition, section 5.3).
+    A PNG chunk is a length, a name, contents and a checksum (PNG third edition, section 5.3).
     """
-    return _find(
+    return _find_chunks(
         data,
         8,
-        wanted,
-        last=last,
-        read=lambda at: (text(data, at + 4, 4), number(data, at, 4)),
-        onward=lambda size: 12 + size,
+        names,
+        stop_at=stop_at,
+        read_chunk=lambda offset: (substring(data, offset + 4, 4), read_unsigned(data, offset, 4)),
+        chunk_size=lambda length: 12 + length,
     )
 
 
-def find_in_riff(data: Any, wanted: tuple[bytes, ...]) -> Any:
-    """The same in all of a RIFF file, where a chunk is a name, a length and contents, filled up to an even length."""
-    return _find(
+def find_riff_chunks(data: ImageBytes, names: tuple[bytes, ...]) -> list[Offset]:
+    """Find the contents of the first chunk of each name in a RIFF file.
+
+    A RIFF chunk is a name, a length and contents, padded to an even length.
+    """
+    return _find_chunks(
         data,
         12,
-        wanted,
-        last=b"",
-        read=lambda at: (text(data, at, 4), number(data, at + 4, 4, little=True)),
-        onward=lambda size: 8 + size + size % 2,
+        names,
+        stop_at=b"",
+        read_chunk=lambda offset: (substring(data, offset, 4), read_unsigned(data, offset + 4, 4, little_endian=True)),
+        chunk_size=lambda length: 8 + length + length % 2,
     )
 
 
-def _find(
-    data: Any,
+def _find_chunks(
+    data: ImageBytes,
     start: int,
-    wanted: tuple[bytes, ...],
+    names: tuple[bytes, ...],
     *,
-    last: bytes,
-    read: Callable[[Any], tuple[Any, Any]],
-    onward: Callable[[Any], Any],
-) -> Any:
-    length = tf.strings.length(data)
+    stop_at: bytes,
+    read_chunk: Callable[[Offset], tuple[Text, Integer]],
+    chunk_size: Callable[[Integer], Integer],
+) -> list[Offset]:
+    file_size = tf.strings.length(data)
 
-    def more(at: Any, is_last: Any, _found: Any) -> Any:
-        return (at < length) & ~is_last
+    def has_more(offset: Offset, is_last: Flag, _contents: Integers) -> Flag:
+        return (offset < file_size) & ~is_last
 
-    def step(at: Any, _is_last: Any, found: Any) -> tuple[Any, Any, Any]:
-        name, claimed = read(at)
-        # Not beyond the end, because what comes after the sum must still be an int32.
-        size = tf.cast(tf.minimum(claimed, tf.cast(length - at, tf.int64)), tf.int32)
-        is_first = tf.equal(name, tf.constant(wanted)) & tf.equal(found, 0)
-        return at + onward(size), tf.equal(name, last), tf.where(is_first, at + 8, found)
+    def read_next(offset: Offset, _is_last: Flag, contents: Integers) -> tuple[Offset, Flag, Integers]:
+        name, claimed_length = read_chunk(offset)
+        # At most to the end of the file, so that the next offset fits into int32.
+        length = tf.cast(tf.minimum(claimed_length, tf.cast(file_size - offset, tf.int64)), tf.int32)
+        is_first = tf.equal(name, tf.constant(names)) & tf.equal(contents, 0)
+        return offset + chunk_size(length), tf.equal(name, stop_at), tf.where(is_first, offset + 8, contents)
 
-    state = (tf.constant(start), tf.constant(False), tf.zeros([len(wanted)], tf.int32))
-    _, _, found = tf.while_loop(more, step, state, maximum_iterations=_MAX_CHUNKS)
-    return tf.unstack(found)
+    state = (tf.constant(start), tf.constant(False), tf.zeros([len(names)], tf.int32))
+    _, _, contents = tf.while_loop(has_more, read_next, state, maximum_iterations=_MAX_CHUNKS)
+    offsets: list[Offset] = tf.unstack(contents)
+    return offsets

@@ -1,18 +1,19 @@
-"""Attempts: operations that may fail without ending the run they are part of."""
+"""Runs operations that may fail without failing the whole run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import tensorflow as tf
 
+from savedmodel_bakery.exporter.tensor_types import Tensor
 
-def attempt(make: Callable[[Any], Any], given: Any, *, otherwise: Any) -> Any:
-    """What `make` makes of the tensor `given`, or `otherwise`, of the same type and rank, where it fails.
 
-    A failing operation ends a whole run; inside a dataset it only ends its element. `make` should hold little: each
-    time a dataset is made, TensorFlow looks at every operation in its function and in those that this one calls.
+def with_fallback(function: Callable[[Tensor], Tensor], argument: Tensor, *, fallback: Tensor) -> Tensor:
+    """Return `function(argument)`, or `fallback`, of the same dtype and rank, if an operation in it fails.
+
+    A failing operation ends a whole run, but inside a dataset only its element. Keep `function` small: each time the
+    dataset is created, TensorFlow visits every operation in it and in the functions it calls.
     """
-    made = tf.data.Dataset.from_tensors(given).map(make).ignore_errors()
-    return made.concatenate(tf.data.Dataset.from_tensors(otherwise)).take(1).get_single_element()
+    result = tf.data.Dataset.from_tensors(argument).map(function).ignore_errors()
+    return result.concatenate(tf.data.Dataset.from_tensors(fallback)).take(1).get_single_element()

@@ -1,35 +1,36 @@
-"""Which part of a picture is kept, which way up it is, and where it comes to lie in the network's input."""
+"""Geometry of an image: the part a recipe keeps, its orientation, and its place in the network's input."""
 
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from savedmodel_bakery.exporter.recipe import LETTERBOX, Preprocessing
+from savedmodel_bakery.exporter.tensor_types import Flag, Integer, Orientation, Pixels, Side, Size, Tensor
 
-# Exif 2.3, section 4.6.4, Orientation: to be upright, a picture of orientation 1..8 is transposed or not, then the
-# order of its rows and that of its columns is reversed or not.
-_TRANSPOSED = (False, False, False, False, True, True, True, True)
+# Exif 2.3, section 4.6.4, Orientation: to turn an image of orientation 1..8 upright, transpose it or not, then reverse
+# its rows or not and its columns or not.
+_IS_TRANSPOSED = (False, False, False, False, True, True, True, True)
 _ROWS_REVERSED = (False, False, True, True, False, False, True, True)
 _COLUMNS_REVERSED = (False, True, True, False, False, True, True, False)
 
 
 class Window(NamedTuple):
-    """A part of a picture, in pixels, scalar int64."""
+    """A rectangle in an image, in pixels."""
 
-    top: Any
-    left: Any
-    height: Any
-    width: Any
+    top: Side
+    left: Side
+    height: Side
+    width: Side
 
-    def cut(self, pixels: Any) -> Any:
-        """That part of `pixels` [height, width, channels]."""
+    def crop(self, pixels: Pixels) -> Pixels:
+        """Cut the window out of `pixels` [height, width, channels]."""
         return pixels[self.top : self.top + self.height, self.left : self.left + self.width]
 
-    def scaled(self, ratio: Any) -> Window:
-        """The same part of a picture made smaller by `ratio`, to the nearest pixel."""
+    def scaled_down(self, ratio: Integer) -> Window:
+        """Return the same window of an image that is `ratio` times smaller, with edges rounded to pixels."""
         top, left, bottom, right = (
             (2 * edge + ratio) // (2 * ratio)
             for edge in (self.top, self.left, self.top + self.height, self.left + self.width)
@@ -37,30 +38,30 @@ class Window(NamedTuple):
         return Window(top, left, bottom - top, right - left)
 
 
-def kept(height: Any, width: Any, preprocessing: Preprocessing) -> Window:
-    """What is kept of an upright picture of that size: its central square, or all of it."""
+def kept_window(height: Side, width: Side, preprocessing: Preprocessing) -> Window:
+    """Return the part of an upright image that the recipe keeps: its central square, or all of it."""
     fraction = preprocessing.crop_fraction
     if fraction is None:
-        nothing = tf.constant(0, tf.int64)
-        return Window(nothing, nothing, height, width)
+        zero = tf.constant(0, tf.int64)
+        return Window(zero, zero, height, width)
     return _central_square(height, width, fraction)
 
 
-def _central_square(height: Any, width: Any, fraction: Fraction) -> Window:
-    # Whole numbers, because a float fraction can be off by a pixel where the product is one.
+def _central_square(height: Side, width: Side, fraction: Fraction) -> Window:
+    # In integers, because the product with a float fraction can be off by one pixel.
     side = tf.maximum(tf.minimum(height, width) * fraction.numerator // fraction.denominator, 1)
-    # An odd margin leaves the larger half above and to the left, as the networks of github.com/tensorflow/tpu were
-    # trained (models/official/efficientnet/preprocessing.py, _decode_and_center_crop).
+    # The larger half of an odd margin is above and to the left, as in the training of the networks of
+    # github.com/tensorflow/tpu (models/official/efficientnet/preprocessing.py, _decode_and_center_crop).
     return Window((height - side + 1) // 2, (width - side + 1) // 2, side, side)
 
 
-def is_transposed(orientation: Any) -> Any:
-    """Whether height and width change places when a picture of EXIF `orientation` 1..8 is turned upright."""
-    return tf.gather(_TRANSPOSED, orientation - 1)
+def is_transposed(orientation: Orientation) -> Flag:
+    """Return whether turning an image of this orientation upright swaps its height and width."""
+    return tf.gather(_IS_TRANSPOSED, orientation - 1)
 
 
-def before_turning(window: Window, height: Any, width: Any, orientation: Any) -> Window:
-    """Where `window` of an upright picture of that size lies in the picture as it is stored."""
+def to_stored(window: Window, height: Side, width: Side, orientation: Orientation) -> Window:
+    """Convert a window of the upright image, of `height` and `width`, to the image as it is stored."""
     top = tf.where(tf.gather(_ROWS_REVERSED, orientation - 1), height - window.top - window.height, window.top)
     left = tf.where(tf.gather(_COLUMNS_REVERSED, orientation - 1), width - window.left - window.width, window.left)
     swap = is_transposed(orientation)
@@ -72,46 +73,46 @@ def before_turning(window: Window, height: Any, width: Any, orientation: Any) ->
     )
 
 
-def upright(pixels: Any, orientation: Any) -> Any:
-    """Turn `pixels` uint8 [height, width, 3] as EXIF orientation 1..8 says."""
+def turn_upright(pixels: Pixels, orientation: Orientation) -> Pixels:
+    """Turn an image upright according to its EXIF orientation."""
 
-    def turn() -> Any:
+    def turn() -> Pixels:
         swap = is_transposed(orientation)
         rows, columns = (tf.gather(axes, orientation - 1) for axes in (_ROWS_REVERSED, _COLUMNS_REVERSED))
-        # Rows after transposing are columns before it, and columns are faster to reverse.
-        before = tf.reverse(pixels, tf.boolean_mask([1], [swap & rows]))
-        turned = tf.transpose(before, tf.where(swap, [1, 0, 2], [0, 1, 2]))
-        return tf.reverse(turned, tf.boolean_mask([0, 1], [rows & ~swap, columns]))
+        # Rows after transposing are columns before it, and reversing columns is faster.
+        reversed_before = tf.reverse(pixels, tf.boolean_mask([1], [swap & rows]))
+        transposed = tf.transpose(reversed_before, tf.where(swap, [1, 0, 2], [0, 1, 2]))
+        return tf.reverse(transposed, tf.boolean_mask([0, 1], [rows & ~swap, columns]))
 
     return tf.cond(orientation > 1, turn, lambda: pixels)
 
 
-def fitted_size(height: Any, width: Any, preprocessing: Preprocessing) -> tuple[Any, Any]:
-    """Height and width to which a part of that size is resized: the network's, or for a letterbox what fits into it.
+def resized_size(height: Side, width: Side, preprocessing: Preprocessing) -> Size:
+    """Return the size to which a window is resized: that of the network's input, or the largest that fits into it.
 
-    A letterbox's shorter side is rounded to the nearest pixel, halves up, and is at least one.
+    The shorter side of a letterboxed image is rounded to the nearest pixel, halves up, and is at least 1.
     """
-    most_height, most_width = (tf.constant(side, tf.int64) for side in preprocessing.size)
+    max_height, max_width = (tf.constant(side, tf.int64) for side in preprocessing.size)
     if preprocessing.crop != LETTERBOX:
-        return most_height, most_width
+        return max_height, max_width
 
-    def scaled(side: Any, numerator: Any, denominator: Any) -> Any:
+    def scaled(side: Side, numerator: Side, denominator: Side) -> Side:
         return tf.maximum((2 * side * numerator + denominator) // (2 * denominator), 1)
 
-    is_wide = width * most_height >= height * most_width
+    is_wide = width * max_height >= height * max_width
     return (
-        tf.where(is_wide, scaled(height, most_width, width), most_height),
-        tf.where(is_wide, most_width, scaled(width, most_height, height)),
+        tf.where(is_wide, scaled(height, max_width, width), max_height),
+        tf.where(is_wide, max_width, scaled(width, max_height, height)),
     )
 
 
-def place(pixels: Any, size: tuple[Any, Any], corner: tuple[Any, Any], colour: tuple[int, int, int]) -> Any:
-    """Put `pixels` [height, width, 3] on a canvas of one colour.
+def place_on_canvas(pixels: Tensor, size: Size, corner: Size, colour: tuple[int, int, int]) -> Tensor:
+    """Place an image on a canvas of one colour.
 
     Args:
-        pixels: what is put on it.
-        size: height and width of the canvas, scalar int64 or int.
-        corner: how far below and right of the canvas's upper left corner that of the pixels lies.
+        pixels: any dtype, [height, width, 3].
+        size: height and width of the canvas.
+        corner: distance of the image from the top and from the left of the canvas.
         colour: R, G, B of the canvas, 0..255.
     """
     margins = [

@@ -1,124 +1,126 @@
-"""What a file's header tells before anything is decoded: how large the picture is, which way up, with alpha or without.
+"""Reads size, orientation and alpha from the header of an image file, before anything is decoded.
 
-Nothing here fails, whatever the bytes: what can't be found is 0, or 1 for an orientation. Where a decoder might find
-another size than is read here, none is found; so a size that was found can be relied on.
+Never fails: what can't be found is 0, or 1 for an orientation. If a decoder might find another size than this module,
+the size is 0; so a size other than 0 is the one the decoder will use.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.image import chunks, exif, gif, webp
-from savedmodel_bakery.exporter.image import encodings as spelling
-from savedmodel_bakery.exporter.image.bytes_ops import number, read, text
+from savedmodel_bakery.exporter.image import chunks, encodings, exif, gif, webp
+from savedmodel_bakery.exporter.image.bytes_ops import read_integers, read_unsigned, substring
+from savedmodel_bakery.exporter.tensor_types import FileFormat, Flag, ImageBytes, Offset, Orientation, Side, Tensor
 
-# JPEG, ITU-T T.81, table B.1: markers of frames hold the size; the scan's ends the headers; some have no contents.
-# libjpeg skips what is no marker (00) and goes on; a file like that is left, as it might hold another frame there.
-_OTHER, _FRAME, _END, _APP1, _FILL, _ALONE = range(6)
+# JPEG, ITU-T T.81, table B.1: frame markers hold the size, the scan marker ends the headers, some have no contents.
+# libjpeg skips bytes that are no marker (00) and goes on. Such a file is rejected: it might hide another frame there.
+_OTHER, _FRAME, _END, _APP1, _FILL, _NO_CONTENTS = range(6)
 _ROLES = np.full(256, _OTHER, np.int32)
 _ROLES[0xC0:0xD0], _ROLES[[0xC4, 0xC8, 0xCC]] = _FRAME, _OTHER
-_ROLES[0x01], _ROLES[0xD0:0xD8] = _ALONE, _ALONE
+_ROLES[0x01], _ROLES[0xD0:0xD8] = _NO_CONTENTS, _NO_CONTENTS
 _ROLES[0x00], _ROLES[0xDA], _ROLES[0xE1], _ROLES[0xFF] = _END, _END, _APP1, _FILL
-# Photos have about ten segments, a few hundred where 64 kB each hold a large profile; a walk must end soon.
+# Photos have about ten segments, or a few hundred if a large profile is split into segments of 64 kB. The limit bounds
+# the time a hostile file can take.
 _MAX_SEGMENTS = 1024
 
 
 class Header(NamedTuple):
-    """What the header of a file claims.
+    """What the header of a file states.
 
     Attributes:
-        height: pixels, scalar int64, before turning; 0 where it can't be found.
+        height: pixels, before turning upright; 0 if unknown.
         width: likewise.
-        orientation: EXIF orientation of a JPEG, PNG or WebP file, scalar int32, 1..8; 1 where there is none.
-        alpha: scalar bool, whether a PNG or WebP file has transparent pixels, or might.
-        kind: of the file, as in spelling.kind_of.
+        orientation: of a JPEG, PNG or WebP file; 1 if it states none.
+        has_alpha: whether a PNG or WebP file has, or may have, transparent pixels.
+        file_format: see `encodings.detect_format`.
     """
 
-    height: Any
-    width: Any
-    orientation: Any
-    alpha: Any
-    kind: Any
+    height: Side
+    width: Side
+    orientation: Orientation
+    has_alpha: Flag
+    file_format: FileFormat
 
 
-# What is read of each format: height and width, int64; where the EXIF block begins, int32, 0 for none; alpha.
-_Found = tuple[Any, Any, Any, Any]
+# What the reader of a format returns: height, width, offset of the EXIF block, alpha.
+_Fields = tuple[Side, Side, Offset, Flag]
 
 
-def read_header(data: Any) -> Header:
-    """Read the header of the file in scalar string `data`.
+def read_header(data: ImageBytes) -> Header:
+    """Read the header of a file of any known format.
 
     Sources: ITU-T T.81 B.2.2 (JPEG), PNG third edition 5.3 and 11, GIF89a, BITMAPINFOHEADER, RFC 9649 section 2 (WebP).
     """
-    kind = spelling.kind_of(data)
+    file_format = encodings.detect_format(data)
     readers = {
-        spelling.JPEG: _read_jpeg,
-        spelling.PNG: _read_png,
-        spelling.GIF: lambda data: _of_size(*gif.read_size(data)),
-        spelling.BMP: _read_bmp,
-        spelling.WEBP: webp.read_header,
-        spelling.NO_IMAGE: lambda _: _of_size(tf.constant(0, tf.int64), tf.constant(0, tf.int64)),
+        encodings.JPEG: _read_jpeg,
+        encodings.PNG: _read_png,
+        encodings.GIF: lambda data: _size_only(*gif.read_size(data)),
+        encodings.BMP: _read_bmp,
+        encodings.WEBP: webp.read_header,
+        encodings.UNKNOWN: lambda _: _size_only(tf.constant(0, tf.int64), tf.constant(0, tf.int64)),
     }
-    height, width, exif_at, alpha = tf.switch_case(
-        kind, {number: lambda reader=reader: reader(data) for number, reader in readers.items()}
+    height, width, exif_offset, has_alpha = tf.switch_case(
+        file_format, {number: lambda reader=reader: reader(data) for number, reader in readers.items()}
     )
-    return Header(height, width, exif.read_orientation(data, exif_at), alpha, kind)
+    return Header(height, width, exif.read_orientation(data, exif_offset), has_alpha, file_format)
 
 
-def _of_size(height: Any, width: Any) -> _Found:
+def _size_only(height: Side, width: Side) -> _Fields:
     return height, width, tf.constant(0), tf.constant(False)
 
 
-def _read_jpeg(data: Any) -> _Found:
-    exif_at, frame = _walk_jpeg(data)
-    sides = tf.where(frame > 0, read(data, frame + 1, 2, tf.uint16), 0)
+def _read_jpeg(data: ImageBytes) -> _Fields:
+    exif_offset, frame = _walk_jpeg_segments(data)
+    sides = tf.where(frame > 0, read_integers(data, frame + 1, 2, tf.uint16), 0)
     height, width = tf.unstack(tf.cast(sides, tf.int64))
-    return height, width, exif_at, tf.constant(False)
+    return height, width, exif_offset, tf.constant(False)
 
 
-def _walk_jpeg(data: Any) -> tuple[Any, Any]:
-    """Where the EXIF block and the frame's contents begin: scalar int32, 0 for none."""
-    length = tf.strings.length(data)
+def _walk_jpeg_segments(data: ImageBytes) -> tuple[Offset, Offset]:
+    """Find the EXIF block and the contents of the frame header."""
+    file_size = tf.strings.length(data)
 
-    def more(at: Any, is_going: Any, _exif: Any, _frame: Any) -> Any:
-        return is_going & (at < length)
+    def has_more(offset: Offset, in_headers: Flag, _exif: Offset, _frame: Offset) -> Flag:
+        return in_headers & (offset < file_size)
 
-    def step(at: Any, _is_going: Any, exif_at: Any, frame: Any) -> tuple[Any, ...]:
-        segment = read(data, at, 4 + len(exif.PREFIX))
+    def read_next(offset: Offset, _in_headers: Flag, exif_offset: Offset, frame: Offset) -> tuple[Tensor, ...]:
+        segment = read_integers(data, offset, 4 + len(exif.PREFIX))
         role = tf.gather(_ROLES, segment[1])
         role = tf.where(tf.equal(segment[0], 0xFF), role, _END)
-        contents = at + 4
+        contents = offset + 4
         is_exif = tf.equal(role, _APP1) & tf.reduce_all(tf.equal(segment[4:], list(exif.PREFIX)))
         size = 2 + tf.maximum(256 * segment[2] + segment[3], 2)
-        # Any number of bytes ff may stand before a marker.
-        onward = tf.where(tf.equal(role, _FILL), 1, tf.where(tf.equal(role, _ALONE), 2, size))
+        # Any number of ff bytes may precede a marker.
+        step = tf.where(tf.equal(role, _FILL), 1, tf.where(tf.equal(role, _NO_CONTENTS), 2, size))
         return (
-            at + onward,
+            offset + step,
             tf.not_equal(role, _END) & tf.not_equal(role, _FRAME),
-            tf.where(is_exif & tf.equal(exif_at, 0), contents, exif_at),
+            tf.where(is_exif & tf.equal(exif_offset, 0), contents, exif_offset),
             tf.where(tf.equal(role, _FRAME), contents, frame),
         )
 
     zero = tf.constant(0)
     state = (tf.constant(2), tf.constant(True), zero, zero)
-    _, _, exif_at, frame = tf.while_loop(more, step, state, maximum_iterations=_MAX_SEGMENTS)
-    return exif_at, frame
+    _, _, exif_offset, frame = tf.while_loop(has_more, read_next, state, maximum_iterations=_MAX_SEGMENTS)
+    return exif_offset, frame
 
 
-def _read_png(data: Any) -> _Found:
-    exif_at, transparency = chunks.find_in_png(data, (b"eXIf", b"tRNS"), last=b"IDAT")
-    # It must come first (PNG, section 5.6), but libpng reads over others; then the size is not to be found here.
-    is_header = tf.cast(tf.equal(text(data, 12, 4), b"IHDR"), tf.int64)
-    # Bit 2 of the colour type: with an alpha channel; a palette, or one colour, is made transparent by tRNS.
-    alpha = tf.equal(number(data, 25, 1) & 4, 4) | (transparency > 0)
-    return number(data, 20, 4) * is_header, number(data, 16, 4) * is_header, exif_at, alpha
+def _read_png(data: ImageBytes) -> _Fields:
+    exif_offset, transparency = chunks.find_png_chunks(data, (b"eXIf", b"tRNS"), stop_at=b"IDAT")
+    # IHDR must come first (PNG, section 5.6). libpng skips other chunks before it; for such a file the size is 0.
+    starts_with_header = tf.cast(tf.equal(substring(data, 12, 4), b"IHDR"), tf.int64)
+    # Bit 2 of the colour type means an alpha channel; tRNS makes a palette, or one colour, transparent.
+    has_alpha = tf.equal(read_unsigned(data, 25, 1) & 4, 4) | (transparency > 0)
+    height, width = (read_unsigned(data, offset, 4) * starts_with_header for offset in (20, 16))
+    return height, width, exif_offset, has_alpha
 
 
-def _read_bmp(data: Any) -> _Found:
-    height = number(data, 22, 4, little=True)
-    # A 32-bit number; it is negative where rows go from top to bottom.
+def _read_bmp(data: ImageBytes) -> _Fields:
+    height = read_unsigned(data, 22, 4, little_endian=True)
+    # A signed 32-bit integer, negative if rows are stored from top to bottom.
     height = tf.where(height >= 2**31, 2**32 - height, height)
-    return _of_size(height, number(data, 18, 4, little=True))
+    return _size_only(height, read_unsigned(data, 18, 4, little_endian=True))

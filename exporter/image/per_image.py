@@ -1,79 +1,76 @@
-"""Each image on its own: one that can't be used says why, and no other image, batch or request suffers from it."""
+"""Reads each image of a batch separately: a bad image gets an error and affects no other image, batch or request."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.image import encodings as spelling
-from savedmodel_bakery.exporter.image import header, pixels
-from savedmodel_bakery.exporter.image.header import Header
+from savedmodel_bakery.exporter.image import encodings, pixels
+from savedmodel_bakery.exporter.image.header import Header, read_header
 from savedmodel_bakery.exporter.recipe import Preprocessing
+from savedmodel_bakery.exporter.tensor_types import (
+    EncodedImage,
+    EncodedImages,
+    Flag,
+    Flags,
+    ImageBytes,
+    NetworkPixels,
+    PixelBatch,
+    Text,
+    Texts,
+)
 
 
-def read_images(image: Any, preprocessing: Preprocessing) -> tuple[Any, Any, Any]:
-    """Read a batch of image files in any spelling.
-
-    Args:
-        image: string [batch].
-        preprocessing: how to crop and resize.
+def read_images(images: EncodedImages, preprocessing: Preprocessing) -> tuple[PixelBatch, Flags, Texts]:
+    """Read a batch of images.
 
     Returns:
-        pixels: float32 [batch, *preprocessing.size, 3], 0..255 in R, G, B; zeros where `ok` is false.
-        ok: bool [batch].
-        error: string [batch], empty where `ok` is true.
+        pixels: of `preprocessing.size`; zeros where `ok` is false.
+        ok: whether the image could be read.
+        error: why it could not; empty where `ok` is true.
     """
-    found, ok, error = tf.map_fn(
-        lambda text: _read_image(text, preprocessing),
-        image,
+    batch, ok, error = tf.map_fn(
+        lambda image: _read_image(image, preprocessing),
+        images,
         fn_output_signature=(
             tf.TensorSpec([*preprocessing.size, 3], tf.float32),
             tf.TensorSpec([], tf.bool),
             tf.TensorSpec([], tf.string),
         ),
     )
-    return found, ok, error
+    return batch, ok, error
 
 
-def _read_image(text: Any, preprocessing: Preprocessing) -> tuple[Any, Any, Any]:
-    data = spelling.decode(text)
-    claims = header.read_header(data)
-    claimed = claims.height * claims.width
-    usable = (claimed > 0) & (claimed <= preprocessing.max_pixels)
+def _read_image(image: EncodedImage, preprocessing: Preprocessing) -> tuple[NetworkPixels, Flag, Text]:
+    data = encodings.decode(image)
+    header = read_header(data)
+    pixel_count = header.height * header.width
+    is_acceptable = (pixel_count > 0) & (pixel_count <= preprocessing.max_pixels)
 
-    def blank() -> tuple[Any, Any]:
+    def blank() -> tuple[NetworkPixels, Flag]:
         return tf.zeros([*preprocessing.size, 3]), tf.constant(False)
 
-    found, ok = tf.cond(usable, lambda: pixels.read_file(data, claims, preprocessing), blank)
-    return found, ok, tf.cond(ok, lambda: b"", lambda: _explain(text, data, claims, preprocessing))
+    network_pixels, ok = tf.cond(is_acceptable, lambda: pixels.read_file(data, header, preprocessing), blank)
+    return network_pixels, ok, tf.cond(ok, lambda: b"", lambda: _describe_error(image, data, header, preprocessing))
 
 
-def _explain(text: Any, data: Any, claims: Header, preprocessing: Preprocessing) -> Any:
-    """Why an image can't be used: scalar string.
-
-    Args:
-        text: what was sent.
-        data: the file it spells, empty where it spells none.
-        claims: what the file's header says.
-        preprocessing: how many pixels are allowed.
-    """
-    sides = tf.strings.as_string(claims.width), " by ", tf.strings.as_string(claims.height)
+def _describe_error(image: EncodedImage, data: ImageBytes, header: Header, preprocessing: Preprocessing) -> Text:
+    """Return why an image can't be read; `data` is empty if `image` is neither an image file nor base64."""
+    sides = tf.strings.as_string(header.width), " by ", tf.strings.as_string(header.height)
     return tf.case(
         [
-            (tf.equal(text, b""), lambda: tf.constant("empty: no bytes were sent")),
+            (tf.equal(image, b""), lambda: tf.constant("empty: no bytes were sent")),
             (
                 tf.equal(data, b""),
                 lambda: tf.strings.join(
-                    ["neither base64 nor an image file we know: it begins with ", _first_bytes(text)]
+                    ["neither base64 nor an image file we know: it begins with ", _first_bytes(image)]
                 ),
             ),
             (
-                tf.equal(claims.kind, spelling.NO_IMAGE),
+                tf.equal(header.file_format, encodings.UNKNOWN),
                 lambda: tf.strings.join(["base64, but of no image file we know: it begins with ", _first_bytes(data)]),
             ),
             (
-                claims.height * claims.width > preprocessing.max_pixels,
+                header.height * header.width > preprocessing.max_pixels,
                 lambda: tf.strings.join(
                     ["too large: its header says ", *sides, f" pixels; allowed are {preprocessing.max_pixels} in all"]
                 ),
@@ -84,8 +81,8 @@ def _explain(text: Any, data: Any, claims: Header, preprocessing: Preprocessing)
     )
 
 
-def _first_bytes(data: Any) -> Any:
-    """The first 8 bytes in hexadecimal, as `ff d8 ff e0`."""
+def _first_bytes(data: Text) -> Text:
+    """Return the first 8 bytes in hexadecimal, such as `ff d8 ff e0`."""
     digits = tf.constant([f"{byte:02x}" for byte in range(256)])
     first = tf.cast(tf.io.decode_raw(tf.strings.substr(data, 0, 8), tf.uint8), tf.int32)
     return tf.strings.reduce_join(tf.gather(digits, first), separator=" ")

@@ -56,13 +56,13 @@ def read(recipe_of: Callable[..., Recipe]) -> Callable[..., Read]:
     """Read a batch of images through the graph that is baked; keywords change the recipe."""
     import tensorflow as tf
 
-    from savedmodel_bakery.exporter.image import per_image as isolation
+    from savedmodel_bakery.exporter.image.per_image import read_images
 
     @functools.cache
     def traced(**changes: Any) -> Any:
         preprocessing = recipe_of(**changes).preprocessing
         return tf.function(
-            lambda image: isolation.read_images(image, preprocessing),
+            lambda image: read_images(image, preprocessing),
             input_signature=[tf.TensorSpec([None], tf.string)],
         )
 

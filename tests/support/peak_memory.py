@@ -15,7 +15,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.image import per_image as isolation
+from savedmodel_bakery.exporter.image.per_image import read_images
 from savedmodel_bakery.exporter.recipe import Recipe
 
 
@@ -29,7 +29,7 @@ def main() -> None:
     fields, first, batches = pickle.loads(Path(sys.argv[1]).read_bytes())
     preprocessing = Recipe.from_values(fields).preprocessing
     read = tf.function(
-        lambda image: isolation.read_images(image, preprocessing), input_signature=[tf.TensorSpec([None], tf.string)]
+        lambda image: read_images(image, preprocessing), input_signature=[tf.TensorSpec([None], tf.string)]
     )
     read(tf.constant(first))
     found = []

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.image import encodings as spelling
+from savedmodel_bakery.exporter.image import encodings
 
 Spell = Callable[[bytes], bytes]
 
@@ -94,7 +94,7 @@ BEGINNINGS = {
 
 @pytest.mark.parametrize(("data", "expected"), BEGINNINGS.values(), ids=BEGINNINGS)
 def test_images_are_told_by_their_first_bytes(data: bytes, expected: bool) -> None:
-    assert expected == bool(spelling.kind_of(tf.constant(data)) > spelling.NO_IMAGE)
+    assert expected == bool(encodings.detect_format(tf.constant(data)) > encodings.UNKNOWN)
 
 
 TEXTS = {
@@ -119,11 +119,11 @@ TEXTS = {
 
 @pytest.mark.parametrize(("text", "expected"), TEXTS.values(), ids=TEXTS)
 def test_base64_is_told_by_its_symbols(text: bytes, expected: bool) -> None:
-    assert expected == (b"" != spelling.decode(tf.constant(text)).numpy())
+    assert expected == (b"" != encodings.decode(tf.constant(text)).numpy())
 
 
 @pytest.mark.parametrize("length", [*range(8), 255, 256, 16383, 16384, 2**21], ids=lambda length: f"{length} bytes")
 def test_bytes_of_any_length_come_back(length: int) -> None:
     """The size of the text crosses the borders at which a protobuf length takes another byte."""
     data = bytes(np.random.default_rng(length).integers(0, 256, length, np.uint8))
-    assert data == spelling.decode_base64(tf.constant(standard(data))).numpy()
+    assert data == encodings.decode_base64(tf.constant(standard(data))).numpy()

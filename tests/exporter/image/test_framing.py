@@ -152,7 +152,7 @@ WINDOWS = {
 
 @pytest.mark.parametrize(("window", "ratio", "expected"), WINDOWS.values(), ids=WINDOWS)
 def test_a_window_of_a_smaller_picture(window: tuple[int, ...], ratio: int, expected: tuple[int, ...]) -> None:
-    found = framing.Window(*(tf.constant(edge, tf.int64) for edge in window)).scaled(ratio)
+    found = framing.Window(*(tf.constant(edge, tf.int64) for edge in window)).scaled_down(ratio)
     assert expected == tuple(int(edge) for edge in found)
 
 

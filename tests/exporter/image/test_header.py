@@ -17,7 +17,7 @@ from PIL import Image, ImageOps
 
 from savedmodel_bakery.exporter import resources
 from savedmodel_bakery.exporter.image import header, pixels
-from savedmodel_bakery.exporter.image import per_image as isolation
+from savedmodel_bakery.exporter.image.per_image import read_images
 from savedmodel_bakery.exporter.recipe import Recipe
 
 RECIPE = {
@@ -158,9 +158,7 @@ SHAPES = {
 @functools.cache
 def reader(crop: str) -> Any:
     chosen = Recipe.from_values(RECIPE | {"crop": crop}).preprocessing
-    return tf.function(
-        lambda image: isolation.read_images(image, chosen), input_signature=[tf.TensorSpec([None], tf.string)]
-    )
+    return tf.function(lambda image: read_images(image, chosen), input_signature=[tf.TensorSpec([None], tf.string)])
 
 
 @pytest.mark.parametrize("value", range(1, 9))
