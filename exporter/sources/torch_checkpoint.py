@@ -1,326 +1,234 @@
-"""Read a torch state_dict (`.pth`) into numpy arrays, without torch and without trusting the file.
+"""Reads the tensors of a torch state_dict (`.pth`) into numpy arrays, without torch.
 
-Both containers are read: the legacy one (five pickles, then raw storages) and the zip one (`<root>/data.pkl`
-and `<root>/data/<key>`). Python's unpickler is not used at all. A pickle is a program for a stack machine;
-the one here has only the instructions that torch's writer emits and only the functions below, so there is
-nothing by which a file could run code. Each instruction takes memory in proportion to its own bytes, a
-storage is taken only when all its bytes are there, and tensors are views.
-
-It must not know any model: names and shapes are the caller's business.
+Reads both containers: the legacy one (five pickles, then raw storages) and the zip one (`<root>/data.pkl` and
+`<root>/data/<key>`). The checksum is verified before anything is unpickled, and the unpickler resolves only the names
+in `_GLOBALS`, so that a file can't run code. Knows no models: names and shapes of tensors are up to the caller.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
-import pickletools
+import math
+import pickle
+import re
 import struct
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from types import FunctionType
-from typing import Any, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
-# torch/serialization.py: MAGIC_NUMBER and PROTOCOL_VERSION of the legacy container.
-_LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
+# torch/hub.py, HASH_REGEX: the first digits of the file's sha256 are part of its name.
+_CHECKSUM_IN_NAME = re.compile(r".*-([0-9a-f]{8})\.pth")
+# torch/serialization.py: MAGIC_NUMBER, pickled with DEFAULT_PROTOCOL, and PROTOCOL_VERSION of the legacy container.
+_LEGACY_MAGIC = pickle.dumps(0x1950A86A20F9469CFC6C, 2)
 _LEGACY_PROTOCOL = 1001
 _ZIP_MAGIC = b"PK\x03\x04"
-_MAX_AXES = 64  # numpy's limit, and torch's
 
 
 class CheckpointError(ValueError):
-    """The file is no state_dict that can be read: damaged, hostile, or holding more than tensors."""
+    """The file can't be read as a state_dict: wrong checksum, damaged, or containing more than dense tensors."""
 
 
-@dataclass
-class _Storage:
+class _StorageType(NamedTuple):
+    dtype: np.dtype
+
+
+class _Storage(NamedTuple):
     key: str
     dtype: np.dtype
     length: int
-    content: bytes = b""
 
     @property
     def size_bytes(self) -> int:
         return self.length * self.dtype.itemsize
 
 
-@dataclass(frozen=True)
-class _Tensor:
+class _Tensor(NamedTuple):
     storage: _Storage
     offset: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
 
-    def view(self) -> np.ndarray:
-        """A read-only array on the storage's bytes; offset and strides count elements, as torch's do."""
+    def to_array(self, content: bytes) -> np.ndarray:
+        """Return a read-only view of the storage's content; offset and strides count elements."""
         dtype = self.storage.dtype
-        elements = 1
-        for extent in self.shape:
-            elements *= extent
-        # Stride 0 would let a few bytes claim to be an array of any size; no state_dict needs it.
-        if elements > self.storage.length:
-            raise CheckpointError(
-                f"a tensor of shape {self.shape} is larger than its storage of {self.storage.length} elements"
-            )
-        strides = tuple(stride * dtype.itemsize for stride in self.strides)
+        # Rejects stride 0, with which a few bytes can look like an array of any size.
+        if math.prod(self.shape) > self.storage.length:
+            raise CheckpointError(f"{self} has more elements than its storage")
+        strides = [stride * dtype.itemsize for stride in self.strides]
         try:
-            # With a buffer given, numpy itself refuses whatever would reach outside it.
-            array: np.ndarray = np.ndarray(
-                self.shape, dtype, self.storage.content, offset=self.offset * dtype.itemsize, strides=strides
+            # numpy checks that the view stays inside the buffer.
+            view: np.ndarray = np.ndarray(
+                self.shape, dtype, content, offset=self.offset * dtype.itemsize, strides=strides
             )
         except (ValueError, OverflowError) as error:
-            raise CheckpointError(
-                f"a tensor of shape {self.shape}, strides {self.strides} and offset {self.offset} reaches "
-                f"past its storage of {self.storage.length} elements"
-            ) from error
-        return array
+            raise CheckpointError(f"{self} exceeds its storage") from error
+        return view
+
+    def __str__(self) -> str:
+        return (
+            f"a tensor of shape {self.shape}, strides {self.strides} and offset {self.offset} "
+            f"in a storage of {self.storage.length} elements"
+        )
 
 
-def _ordered_dict() -> dict[str, Any]:
-    return {}
+class _StateDict(dict[Any, Any]):
+    """Stands for OrderedDict; ignores the attribute `_metadata` that torch sets on a state_dict."""
+
+    __slots__ = ()
+
+    def __setstate__(self, state: object) -> None:
+        pass
 
 
 def _rebuild_tensor(storage: object, offset: object, shape: object, strides: object, *_: object) -> _Tensor:
     if not (isinstance(storage, _Storage) and isinstance(shape, tuple) and isinstance(strides, tuple)):
-        raise CheckpointError("a tensor's record has the wrong types")
-    if len(shape) != len(strides) or len(shape) > _MAX_AXES:
-        raise CheckpointError(f"a tensor must have as many strides as axes, and at most {_MAX_AXES}")
-    if any(type(number) is not int or number < 0 for number in (offset, *shape, *strides)):
-        raise CheckpointError("a tensor's offset, shape and strides must be whole numbers from 0")
-    return _Tensor(storage, cast(int, offset), shape, strides)
+        raise CheckpointError("a tensor has arguments of the wrong type")
+    numbers: tuple[Any, ...] = (offset, *shape, *strides)
+    if len(shape) != len(strides) or any(type(number) is not int or number < 0 for number in numbers):
+        raise CheckpointError(
+            f"a tensor has shape {shape}, strides {strides} and offset {offset}: "
+            "must be integers from 0, with one stride per axis"
+        )
+    return _Tensor(storage, numbers[0], shape, strides)
 
 
 def _rebuild_parameter(tensor: object, *_: object) -> _Tensor:
     if not isinstance(tensor, _Tensor):
-        raise CheckpointError("a parameter's record holds no tensor")
+        raise CheckpointError("a parameter contains no tensor")
     return tensor
 
 
-_GLOBALS: dict[str, Callable[..., Any] | np.dtype] = {
-    "collections OrderedDict": _ordered_dict,
-    "torch._utils _rebuild_tensor": _rebuild_tensor,
-    "torch._utils _rebuild_tensor_v2": _rebuild_tensor,
-    "torch._utils _rebuild_parameter": _rebuild_parameter,
-    "torch FloatStorage": np.dtype("<f4"),
-    "torch DoubleStorage": np.dtype("<f8"),
-    "torch HalfStorage": np.dtype("<f2"),
-    "torch LongStorage": np.dtype("<i8"),
-    "torch IntStorage": np.dtype("<i4"),
-    "torch ShortStorage": np.dtype("<i2"),
-    "torch CharStorage": np.dtype("i1"),
-    "torch ByteStorage": np.dtype("u1"),
-    "torch BoolStorage": np.dtype("?"),
+_GLOBALS: dict[str, Callable[..., Any] | _StorageType] = {
+    "collections.OrderedDict": _StateDict,
+    "torch._utils._rebuild_tensor": _rebuild_tensor,
+    "torch._utils._rebuild_tensor_v2": _rebuild_tensor,
+    "torch._utils._rebuild_parameter": _rebuild_parameter,
+    "torch.FloatStorage": _StorageType(np.dtype("<f4")),
+    "torch.DoubleStorage": _StorageType(np.dtype("<f8")),
+    "torch.HalfStorage": _StorageType(np.dtype("<f2")),
+    "torch.LongStorage": _StorageType(np.dtype("<i8")),
+    "torch.IntStorage": _StorageType(np.dtype("<i4")),
+    "torch.ShortStorage": _StorageType(np.dtype("<i2")),
+    "torch.CharStorage": _StorageType(np.dtype("i1")),
+    "torch.ByteStorage": _StorageType(np.dtype("u1")),
+    "torch.BoolStorage": _StorageType(np.dtype("?")),
 }
 
-_LITERALS = frozenset({"BINFLOAT", "BININT", "BININT1", "BININT2", "BINUNICODE", "LONG1", "SHORT_BINSTRING"})
-_CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
-_TUPLE_LENGTHS = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+
+class _Unpickler(pickle.Unpickler):
+    """Unpickles what torch writes in a state_dict, and collects the storages it refers to."""
+
+    def __init__(self, stream: io.BytesIO) -> None:
+        super().__init__(stream)
+        self.storages: dict[str, _Storage] = {}
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Return the object for an allowed name."""
+        if f"{module}.{name}" not in _GLOBALS:
+            raise CheckpointError(f"the file refers to {module}.{name}; allowed are {', '.join(_GLOBALS)}")
+        return _GLOBALS[f"{module}.{name}"]
+
+    def persistent_load(self, pid: Any) -> _Storage:
+        """Return the storage for a persistent id: ("storage", type, key, location, length, None)."""
+        match pid:
+            case ("storage", _StorageType(dtype), str(key), _, int(length), *view_of) if length >= 0:
+                if view_of not in ([], [None]):
+                    raise CheckpointError(f"storage {key} is a view of another, which is not supported")
+                storage = self.storages.setdefault(key, _Storage(key, dtype, length))
+            case _:
+                raise CheckpointError(f"invalid storage {pid!r}")
+        if storage != (key, dtype, length):
+            raise CheckpointError(f"storage {key} has two different descriptions")
+        return storage
 
 
-class _Machine:
-    """The stack machine of one pickle (instructions: the standard library's pickletools)."""
-
-    def __init__(self, storages: dict[str, _Storage]) -> None:
-        self.storages = storages
-        self.stack: list[Any] = []
-        self.marks: list[int] = []
-        self.memo: dict[int, Any] = {}
-
-    def run(self, stream: io.BytesIO) -> Any:
-        """Run the pickle at the stream's position, and leave the position behind its end.
-
-        Raises:
-            CheckpointError: for an instruction or a global outside the tables, and for a damaged pickle.
-        """
-        try:
-            for instruction, argument, _ in pickletools.genops(stream):
-                self._step(instruction.name, argument)
-            (result,) = self.stack
-        except CheckpointError:
-            raise
-        except (ValueError, IndexError, KeyError, TypeError, AttributeError, struct.error) as error:
-            raise CheckpointError(f"the pickle is damaged: {error}") from error
-        return result
-
-    def _step(self, name: str, argument: Any) -> None:
-        stack = self.stack
-        if name in _LITERALS:
-            stack.append(argument)
-        elif name in _CONSTANTS:
-            stack.append(_CONSTANTS[name])
-        elif name == "EMPTY_DICT":
-            stack.append({})
-        elif name == "EMPTY_LIST":
-            stack.append([])
-        elif name == "MARK":
-            self.marks.append(len(stack))
-        elif name in ("BINPUT", "LONG_BINPUT"):
-            self.memo[argument] = stack[-1]
-        elif name in ("BINGET", "LONG_BINGET"):
-            stack.append(self.memo[argument])
-        elif name == "TUPLE":
-            stack.append(tuple(self._pop_to_mark()))
-        elif name in _TUPLE_LENGTHS:
-            stack.append(tuple(self._pop(_TUPLE_LENGTHS[name])))
-        elif name in ("APPEND", "APPENDS"):
-            self._append(self._pop(1) if name == "APPEND" else self._pop_to_mark())
-        elif name in ("SETITEM", "SETITEMS"):
-            self._set_items(self._pop(2) if name == "SETITEM" else self._pop_to_mark())
-        elif name == "BINPERSID":
-            stack.append(self._storage(stack.pop()))
-        elif name == "GLOBAL":
-            stack.append(self._global(argument))
-        elif name == "REDUCE":
-            self._call(*self._pop(2))
-        elif name == "BUILD":
-            # Only the state_dict's own `_metadata` comes this way, and it holds no tensors.
-            stack.pop()
-        elif name not in ("PROTO", "STOP"):
-            raise CheckpointError(f"the pickle has the instruction {name}, which torch does not write in a state_dict")
-
-    def _pop(self, count: int) -> list[Any]:
-        if len(self.stack) < count:
-            raise CheckpointError("the pickle is damaged: its stack is empty")
-        items = self.stack[-count:]
-        del self.stack[-count:]
-        return items
-
-    def _pop_to_mark(self) -> list[Any]:
-        mark = self.marks.pop()
-        items = self.stack[mark:]
-        del self.stack[mark:]
-        return items
-
-    def _append(self, items: list[Any]) -> None:
-        if type(self.stack[-1]) is not list:
-            raise CheckpointError("the pickle is damaged: it appends to what is no list")
-        self.stack[-1].extend(items)
-
-    def _set_items(self, items: list[Any]) -> None:
-        keys, values = items[::2], items[1::2]
-        # Hashing nested tuples can take time exponential in their bytes; a state_dict has names only.
-        if any(type(key) is not str for key in keys):
-            raise CheckpointError("a dict in the file has keys that are not text")
-        if type(self.stack[-1]) is not dict:
-            raise CheckpointError("the pickle is damaged: it sets items of what is no dict")
-        self.stack[-1].update(zip(keys, values, strict=True))
-
-    def _global(self, name: str) -> Callable[..., Any] | np.dtype:
-        if name not in _GLOBALS:
-            raise CheckpointError(
-                f"the file asks for {name.replace(' ', '.')}; a state_dict may hold only dense tensors, "
-                f"that is {', '.join(sorted(key.replace(' ', '.') for key in _GLOBALS))}"
-            )
-        return _GLOBALS[name]
-
-    def _call(self, function: object, arguments: object) -> None:
-        if not isinstance(function, FunctionType) or type(arguments) is not tuple:
-            raise CheckpointError("the pickle is damaged: it calls what is no function")
-        self.stack.append(function(*arguments))
-
-    def _storage(self, record: object) -> _Storage:
-        if type(record) is not tuple or len(record) not in (5, 6) or record[0] != "storage":
-            raise CheckpointError("a storage's record is not one that torch writes")
-        _, dtype, key, _location, length, *view = record
-        if not isinstance(dtype, np.dtype) or type(key) is not str or type(length) is not int or length < 0:
-            raise CheckpointError("a storage's record has the wrong types")
-        if view not in ([], [None]):
-            raise CheckpointError("storages that are views of others can't be read")
-        known = self.storages.setdefault(key, _Storage(key, dtype, length))
-        if (known.dtype, known.length) != (dtype, length):
-            raise CheckpointError(f"storage {key} is described twice, differently")
-        return known
-
-
-def _read_legacy(content: bytes) -> Any:
-    """torch/serialization.py, `_legacy_save`: magic, protocol, system, object, storage keys, storages."""
-    stream = io.BytesIO(content)
-    storages: dict[str, _Storage] = {}
+def _unpickle(stream: io.BytesIO) -> tuple[Any, dict[str, _Storage]]:
+    """Unpickle the object at the stream's position, and return it with the storages it refers to."""
+    unpickler = _Unpickler(stream)
     try:
-        magic = _Machine({}).run(stream)
-    except CheckpointError as error:
-        raise CheckpointError("the file is no torch checkpoint: it starts with no magic number") from error
-    if magic != _LEGACY_MAGIC:
-        raise CheckpointError("the file is no torch checkpoint: it starts with another magic number")
-    protocol = _Machine({}).run(stream)
-    if protocol != _LEGACY_PROTOCOL:
-        raise CheckpointError(f"the file has another protocol version than {_LEGACY_PROTOCOL}")
-    system = _Machine({}).run(stream)
-    if type(system) is not dict or system.get("little_endian") is not True:
-        raise CheckpointError("the file was not written by a little-endian machine")
-    top = _Machine(storages).run(stream)
-    keys = _Machine({}).run(stream)
-    if type(keys) is not list or any(type(key) is not str for key in keys) or sorted(keys) != sorted(storages):
-        raise CheckpointError("the file's list of storages differs from those that its tensors need")
-    for key in keys:
-        storage = storages[key]
-        length = stream.read(8)
-        if len(length) != 8 or struct.unpack("<q", length)[0] != storage.length:
-            raise CheckpointError(f"storage {key} has another length than its record says, {storage.length}")
-        storage.content = stream.read(storage.size_bytes)
-        if len(storage.content) != storage.size_bytes:
-            raise CheckpointError(
-                f"the file is cut off: storage {key} has {len(storage.content)} of {storage.size_bytes} bytes"
-            )
-    if stream.read(1):
-        raise CheckpointError("the file goes on after its last storage")
-    return top
-
-
-def _read_zip(content: bytes) -> Any:
-    """caffe2/serialize/inline_container.h: one uncompressed entry for the pickle, one for each storage."""
-    storages: dict[str, _Storage] = {}
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        entries = {info.filename: info for info in archive.infolist()}
-        # Compressed or overlapping entries would unfold to more than the file holds.
-        if any(info.compress_type != zipfile.ZIP_STORED for info in entries.values()):
-            raise CheckpointError("the zip has compressed entries, which torch does not write")
-        if sum(info.file_size for info in archive.infolist()) > len(content):
-            raise CheckpointError("the zip's entries claim more bytes than the file has")
-        pickles = [name for name in entries if name.endswith("/data.pkl")]
-        if len(pickles) != 1:
-            raise CheckpointError(f"a torch checkpoint has one data.pkl, the zip has {len(pickles)}")
-        root = pickles[0].removesuffix("data.pkl")
-        if root + "byteorder" in entries and archive.read(root + "byteorder") != b"little":
-            raise CheckpointError("the file was not written by a little-endian machine")
-        top = _Machine(storages).run(io.BytesIO(archive.read(pickles[0])))
-        for storage in storages.values():
-            entry = entries.get(f"{root}data/{storage.key}")
-            if entry is None or entry.file_size != storage.size_bytes:
-                there = "none" if entry is None else str(entry.file_size)
-                raise CheckpointError(
-                    f"storage {storage.key} should have {storage.size_bytes} bytes, the zip has {there}"
-                )
-            storage.content = archive.read(entry)
-    return top
-
-
-def read_checkpoint(path: str | Path) -> dict[str, np.ndarray]:
-    """Read the tensors of a state_dict, also of one that stands under the key `state_dict` of a dict.
-
-    Returns:
-        Name to array, in the file's order, with torch's shapes (convolutions O,I,H,W). Arrays are read-only
-        views with the file's strides; tensors that share a storage share memory.
-
-    Raises:
-        CheckpointError: the file is damaged, hostile, or holds more than dense tensors.
-        OSError: the file can't be read.
-    """
-    content = Path(path).read_bytes()
-    try:
-        top = _read_zip(content) if content.startswith(_ZIP_MAGIC) else _read_legacy(content)
+        return unpickler.load(), unpickler.storages
     except CheckpointError:
         raise
-    # zipfile documents only the first; damaged archives raise the others too.
-    except (zipfile.BadZipFile, ValueError, OverflowError, RuntimeError, EOFError, struct.error) as error:
-        raise CheckpointError(f"the zip is damaged: {error}") from error
-    if type(top) is dict and type(top.get("state_dict")) is dict:
-        top = top["state_dict"]
-    if type(top) is not dict:
-        raise CheckpointError("the file holds no dict of tensors")
-    for name, tensor in top.items():
-        if not isinstance(tensor, _Tensor):
-            raise CheckpointError(f'entry "{name}" is no tensor; a state_dict holds nothing else')
-    return {name: tensor.view() for name, tensor in top.items()}
+    except Exception as error:  # "Other exceptions may also be raised during unpickling" (documentation of pickle)
+        raise CheckpointError(f"damaged pickle: {error}") from error
+
+
+def _read_legacy(file: bytes) -> tuple[Any, dict[str, bytes]]:
+    """torch/serialization.py, `_legacy_save`: magic, protocol, system, object, storage keys, storages."""
+    stream = io.BytesIO(file)
+    if stream.read(len(_LEGACY_MAGIC)) != _LEGACY_MAGIC:
+        raise CheckpointError("not a torch checkpoint: it starts with another magic number")
+    if (protocol := _unpickle(stream)[0]) != _LEGACY_PROTOCOL:
+        raise CheckpointError(f"protocol version {protocol!r}: must be {_LEGACY_PROTOCOL}")
+    system, _ = _unpickle(stream)
+    if not isinstance(system, dict) or system.get("little_endian") is not True:
+        raise CheckpointError("the file was not written on a little-endian machine")
+    top, storages = _unpickle(stream)
+    keys, _ = _unpickle(stream)
+    if keys != sorted(storages):
+        raise CheckpointError("the file's list of storages differs from those its tensors refer to")
+    contents: dict[str, bytes] = {}
+    for key in keys:
+        header = stream.read(8)
+        contents[key] = stream.read(storages[key].size_bytes)
+        if header != struct.pack("<q", storages[key].length) or len(contents[key]) != storages[key].size_bytes:
+            raise CheckpointError(f"storage {key} is truncated, or its length is not {storages[key].length}")
+    if stream.read(1):
+        raise CheckpointError("unexpected bytes after the last storage")
+    return top, contents
+
+
+def _read_zip(file: bytes) -> tuple[Any, dict[str, bytes]]:
+    """caffe2/serialize/inline_container.h: one entry for the pickle, one per storage."""
+    with zipfile.ZipFile(io.BytesIO(file)) as archive:
+        names = archive.namelist()
+        pickles = [name for name in names if name.endswith("/data.pkl")]
+        if len(pickles) != 1:
+            raise CheckpointError(f"the zip has {len(pickles)} entries data.pkl: must have one")
+        root = pickles[0].removesuffix("data.pkl")
+        if f"{root}byteorder" in names and archive.read(f"{root}byteorder") != b"little":
+            raise CheckpointError("the file was not written on a little-endian machine")
+        top, storages = _unpickle(io.BytesIO(archive.read(pickles[0])))
+        contents = {key: archive.read(f"{root}data/{key}") for key in storages}
+    for key, storage in storages.items():
+        if len(contents[key]) != storage.size_bytes:
+            raise CheckpointError(f"storage {key} has {len(contents[key])} bytes: must have {storage.size_bytes}")
+    return top, contents
+
+
+def read_checkpoint(path: Path) -> dict[str, np.ndarray]:
+    """Read the tensors of a state_dict, or of the state_dict under the key `state_dict` of a training checkpoint.
+
+    Returns:
+        Array by name, in the file's order, with torch's shapes (convolutions O,I,H,W). Arrays are read-only views with
+        the file's strides; tensors that share a storage share memory.
+
+    Raises:
+        CheckpointError: the sha256 doesn't start with the 8 hex digits at the end of the file's name, or the file is
+            damaged or contains more than dense tensors.
+        OSError: the file can't be read.
+    """
+    file = path.read_bytes()
+    checksum = _CHECKSUM_IN_NAME.fullmatch(path.name)
+    if checksum is None:
+        raise CheckpointError("the file name must end with 8 digits of the file's sha256, as weights-0123abcd.pth")
+    digest = hashlib.sha256(file).hexdigest()
+    if not digest.startswith(checksum[1]):
+        raise CheckpointError(f"the file is damaged: its sha256 starts with {digest[:8]}, not {checksum[1]}")
+    try:
+        top, contents = _read_zip(file) if file.startswith(_ZIP_MAGIC) else _read_legacy(file)
+    except CheckpointError:
+        raise
+    except Exception as error:  # zipfile documents only BadZipFile, but damaged archives raise many others
+        raise CheckpointError(f"the file is damaged: {error}") from error
+    state_dict = top.get("state_dict", top) if isinstance(top, dict) else top
+    if not isinstance(state_dict, dict):
+        raise CheckpointError(f"the file contains a {type(state_dict).__name__}: must be a dict of tensors")
+    for name, tensor in state_dict.items():
+        if not isinstance(name, str) or not isinstance(tensor, _Tensor):
+            raise CheckpointError(f"entry {name!r} is a {type(tensor).__name__}: must be a tensor")
+    return {name: tensor.to_array(contents[tensor.storage.key]) for name, tensor in state_dict.items()}

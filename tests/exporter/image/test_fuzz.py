@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from session import Loaded, loaded
 
-from savedmodel_bakery.exporter.recipe import Preprocessing
+from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.servable_module import ServableModule
 
 INPUTS = int(os.environ.get("BAKERY_FUZZ_INPUTS", "200"))
@@ -45,12 +45,12 @@ ERRORS = re.compile(
 @pytest.fixture(scope="module", params=itertools.product(["exact", "fast"], ["7/8", "letterbox"]), ids="-".join)
 def ask(
     request: pytest.FixtureRequest,
-    preprocessing_of: Callable[..., Preprocessing],
+    recipe_of: Callable[..., Recipe],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Loaded]:
     """A network that answers with the mean of each channel, in a Session; up to two million pixels are allowed."""
     decode, crop = request.param
-    chosen = preprocessing_of(size=(SIDE, SIDE), crop=crop, decode=decode, max_pixels=2_000_000)
+    chosen = recipe_of(size=(SIDE, SIDE), crop=crop, decode=decode, max_pixels=2_000_000)
     path = tmp_path_factory.mktemp("fuzz") / decode
     ServableModule(lambda pixels: tf.reduce_mean(pixels, [1, 2]), chosen, NAMES).save(path)
     with loaded(path) as ask:

@@ -161,10 +161,10 @@ SOUND_NAME = f"efficientnet-lite0-{hashlib.sha256(b'no checkpoint').hexdigest()[
     [
         (
             {"efficientnet-lite0-57934424.pth": b"cut off"},
-            r"57934424\.pth is damaged: its sha256 starts with",
+            r"57934424\.pth: the file is damaged: its sha256 starts with",
         ),
-        ({"efficientnet-lite0.pth": b""}, "one file of weights in models/, and has 0"),
-        ({SOUND_NAME: b"no checkpoint"}, f"{SOUND_NAME} can't be read: the file is no torch checkpoint"),
+        ({"efficientnet-lite0.pth": b""}, "has 0 files of weights in models/: must have one"),
+        ({SOUND_NAME: b"no checkpoint"}, f"cannot read {SOUND_NAME}: not a torch checkpoint"),
     ],
     ids=["damaged", "no file", "no checkpoint"],
 )

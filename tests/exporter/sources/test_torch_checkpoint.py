@@ -1,13 +1,13 @@
-"""The reader of torch checkpoints, on files written here instruction by instruction, honest and hostile."""
+"""The reader of torch checkpoints, on valid and hostile files that are written here opcode by opcode."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import os
 import pickle
 import struct
-import tracemalloc
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -41,10 +41,10 @@ def numbers(values: tuple[int, ...]) -> bytes:
     return sequence(*map(number, values))
 
 
-def storage(key: str = "0", kind: str = "Float", length: int = 6, module: str = "torch") -> bytes:
+def storage(key: str = "0", type_name: str = "Float", length: int = 6, module: str = "torch") -> bytes:
     record = (
         text("storage"),
-        f"c{module}\n{kind}Storage\n".encode(),
+        f"c{module}\n{type_name}Storage\n".encode(),
         text(key),
         text("cpu"),
         number(length),
@@ -53,9 +53,11 @@ def storage(key: str = "0", kind: str = "Float", length: int = 6, module: str = 
     return sequence(*record) + b"Q"
 
 
-def tensor(shape: tuple[int, ...], strides: tuple[int, ...], *, offset: int = 0, of: bytes | None = None) -> bytes:
+def tensor(
+    shape: tuple[int, ...], strides: tuple[int, ...], *, offset: int = 0, stored_in: bytes | None = None
+) -> bytes:
     arguments = (
-        of or storage(),
+        stored_in or storage(),
         number(offset),
         numbers(shape),
         numbers(strides),
@@ -92,20 +94,23 @@ both_containers = pytest.mark.parametrize("write", [legacy, zipped], ids=["legac
 SIX = np.arange(6, dtype="<f4")
 
 
-@pytest.fixture
-def read(tmp_path: Path) -> Callable[[bytes], dict[str, np.ndarray]]:
-    def from_bytes(content: bytes) -> dict[str, np.ndarray]:
-        (tmp_path / "weights.pth").write_bytes(content)
-        return read_checkpoint(tmp_path / "weights.pth")
-
-    return from_bytes
-
-
 Read = Callable[[bytes], dict[str, np.ndarray]]
 
 
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    """Read the content of a file whose name states its checksum."""
+
+    def read(content: bytes) -> dict[str, np.ndarray]:
+        path = tmp_path / f"weights-{hashlib.sha256(content).hexdigest()[:8]}.pth"
+        path.write_bytes(content)
+        return read_checkpoint(path)
+
+    return read
+
+
 @both_containers
-def test_names_values_and_order_are_the_files(read: Read, write: Writer) -> None:
+def test_names_values_and_order_are_those_of_the_file(read: Read, write: Writer) -> None:
     top = state_dict(z__weight=tensor((2, 3), (3, 1)), a__bias=tensor((2,), (1,), offset=4))
     arrays = read(write(top, _0=SIX))
     assert ["z.weight", "a.bias"] == list(arrays)
@@ -125,7 +130,7 @@ def test_names_values_and_order_are_the_files(read: Read, write: Writer) -> None
     ],
     ids=["transposed", "with gaps", "zero-dim", "empty", "stride of an axis of one"],
 )
-def test_strides_are_honoured(
+def test_strides_are_respected(
     read: Read, write: Writer, shape: tuple[int, ...], strides: tuple[int, ...], expected: object
 ) -> None:
     array = read(write(state_dict(x=tensor(shape, strides)), _0=SIX))["x"]
@@ -134,17 +139,17 @@ def test_strides_are_honoured(
 
 
 @both_containers
-def test_stem_with_channels_outermost_in_memory(read: Read, write: Writer) -> None:
-    """EfficientNet-Lite0's stem (O,I,H,W) is stored as H,W,I,O: strides 1,32,288,96 count elements."""
+def test_the_stem_of_efficientnet_lite0(read: Read, write: Writer) -> None:
+    """Its shape is O,I,H,W, but it is stored as H,W,I,O: strides 1,32,288,96, counted in elements."""
     stored = np.arange(3 * 3 * 3 * 32, dtype="<f4")
-    top = state_dict(stem=tensor((32, 3, 3, 3), (1, 32, 288, 96), of=storage(length=stored.size)))
+    top = state_dict(stem=tensor((32, 3, 3, 3), (1, 32, 288, 96), stored_in=storage(length=stored.size)))
     expected = stored.reshape(3, 3, 3, 32).transpose(3, 2, 0, 1)
     np.testing.assert_array_equal(expected, read(write(top, _0=stored))["stem"])
 
 
 @both_containers
 @pytest.mark.parametrize(
-    ("kind", "dtype"),
+    ("type_name", "dtype"),
     [
         ("Float", "<f4"),
         ("Double", "<f8"),
@@ -157,23 +162,25 @@ def test_stem_with_channels_outermost_in_memory(read: Read, write: Writer) -> No
         ("Bool", "?"),
     ],
 )
-def test_element_types(read: Read, write: Writer, kind: str, dtype: str) -> None:
+def test_dtypes(read: Read, write: Writer, type_name: str, dtype: str) -> None:
     values = np.array([1, 0, 1], dtype)
-    array = read(write(state_dict(x=tensor((3,), (1,), of=storage(kind=kind, length=3))), _0=values))["x"]
+    array = read(write(state_dict(x=tensor((3,), (1,), stored_in=storage(type_name=type_name, length=3))), _0=values))[
+        "x"
+    ]
     assert np.dtype(dtype) == array.dtype
     np.testing.assert_array_equal(values, array)
 
 
-def test_arrays_cannot_be_written(read: Read) -> None:
+def test_arrays_are_read_only(read: Read) -> None:
     assert not read(legacy(state_dict(x=tensor((6,), (1,))), _0=SIX))["x"].flags.writeable
 
 
-def test_parameters_metadata_and_memo_are_understood(read: Read) -> None:
-    """What torch's own writer adds: memoised objects, `_metadata` set by BUILD, and wrapped parameters."""
+def test_parameters_metadata_and_memo_are_supported(read: Read) -> None:
+    """The writer of torch adds memoised objects, `_metadata` set by BUILD, and wrapped parameters."""
     wrapped = b"ctorch._utils\n_rebuild_parameter\n" + sequence(tensor((2,), (1,)), b"\x88", EMPTY_ORDERED_DICT) + b"R"
-    again = tensor((2,), (1,), offset=4, of=b"h\x01")
-    of = storage() + b"q\x01"
-    entries = text("a") + wrapped.replace(storage(), of) + text("b") + again
+    again = tensor((2,), (1,), offset=4, stored_in=b"h\x01")
+    memoised = storage() + b"q\x01"
+    entries = text("a") + wrapped.replace(storage(), memoised) + text("b") + again
     metadata = b"}" + text("_metadata") + EMPTY_ORDERED_DICT + b"sb"
     arrays = read(legacy(b"\x80\x02" + EMPTY_ORDERED_DICT + b"(" + entries + b"u" + metadata + b".", _0=SIX))
     assert {"a": [0, 1], "b": [4, 5]} == {name: array.tolist() for name, array in arrays.items()}
@@ -195,144 +202,144 @@ class Command:
 
 
 @both_containers
-@pytest.mark.parametrize("protocol", [0, 1, 2, 4])
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_no_code_is_run(read: Read, write: Writer, tmp_path: Path, protocol: int) -> None:
     content = write(pickle.dumps(Command(tmp_path / "ran"), protocol), _0=SIX)
-    with pytest.raises(CheckpointError, match=r"system|instruction"):
+    with pytest.raises(CheckpointError, match=r"refers to (posix|nt)\.system; allowed are collections\.OrderedDict"):
         read(content)
     assert not (tmp_path / "ran").exists()
 
 
+def test_the_checksum_is_verified_before_unpickling(tmp_path: Path) -> None:
+    """The pickle would be rejected for another reason if it were looked at."""
+    path = tmp_path / "weights-01234567.pth"
+    path.write_bytes(legacy(pickle.dumps(Command(tmp_path / "ran"), 2)))
+    with pytest.raises(CheckpointError, match=r"sha256 starts with [0-9a-f]{8}, not 01234567"):
+        read_checkpoint(path)
+
+
+@pytest.mark.parametrize("name", ["weights.pth", "weights-0123456.pth", "weights-01234567.pth.part", "01234567.pth"])
+def test_a_file_name_without_checksum_is_rejected(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(legacy(GOOD, _0=SIX))
+    with pytest.raises(CheckpointError, match="must end with 8 digits of the file's sha256"):
+        read_checkpoint(tmp_path / name)
+
+
+GOOD = state_dict(x=tensor((2, 3), (3, 1)))
 HUGE = 2**40
 
 
-def nested_key(depth: int) -> bytes:
-    return number(0) + b"".join(b"q" + bytes([level]) + b"h" + bytes([level]) + b"\x86" for level in range(depth))
+def called(name: bytes, *arguments: bytes) -> bytes:
+    return b"c" + name + b"\n" + sequence(*arguments) + b"R"
 
 
 HOSTILE = {
-    "global os.system": (
-        state_dict(x=b"cos\nsystem\n" + sequence(text("true")) + b"R"),
-        "asks for os.system",
+    "global os.system": (state_dict(x=called(b"os\nsystem", text("true"))), r"refers to os\.system"),
+    "global builtins.eval": (state_dict(x=b"cbuiltins\neval\n"), r"refers to builtins\.eval"),
+    "attribute of an allowed global": (
+        b"\x80\x04" + text("collections") + text("OrderedDict.__init__") + b"\x93.",
+        r"refers to collections\.OrderedDict\.__init__",
     ),
-    "global builtins.eval": (state_dict(x=b"cbuiltins\neval\n"), "asks for builtins.eval"),
-    "storage type without numpy type": (
-        state_dict(x=storage(kind="BFloat16")),
-        "asks for torch.BFloat16Storage",
+    "storage type without numpy dtype": (
+        state_dict(x=storage(type_name="BFloat16")),
+        r"refers to torch\.BFloat16Storage",
     ),
-    "storage type of another module": (state_dict(x=storage(module="numpy")), "asks for numpy.FloatStorage"),
-    "extension code": (state_dict(x=b"\x82\x01"), "instruction EXT1"),
-    "huge frame": (b"\x80\x04\x95" + struct.pack("<Q", HUGE) + b"}.", "instruction FRAME|damaged"),
-    "huge byte array": (state_dict(x=b"\x96" + struct.pack("<Q", HUGE)), "damaged"),
-    "huge text": (state_dict(x=b"X\xff\xff\xff\xff"), "damaged"),
-    "huge memo index": (state_dict(x=b"Nr\xff\xff\xff\x7f"), "no tensor"),
-    "tensor larger than its storage": (state_dict(x=tensor((7,), (1,))), "larger than its storage"),
-    "tensor past its storage": (state_dict(x=tensor((2, 3), (4, 1))), "past its storage"),
-    "offset past its storage": (state_dict(x=tensor((2,), (1,), offset=5)), "past its storage"),
-    "huge stride": (state_dict(x=tensor((2,), (HUGE * 2**20,))), "past its storage"),
-    "huge shape of stride 0": (state_dict(x=tensor((HUGE,), (0,))), "larger than its storage"),
-    "huge empty shape": (state_dict(x=tensor((0, HUGE, HUGE), (1, 1, 1))), "past its storage"),
-    "negative stride": (state_dict(x=tensor((2,), (-1,), offset=3)), "whole numbers from 0"),
-    "negative offset": (state_dict(x=tensor((2,), (1,), offset=-1)), "whole numbers from 0"),
-    "too few strides": (state_dict(x=tensor((2, 3), (1,))), "as many strides as axes"),
-    "too many axes": (state_dict(x=tensor((1,) * 65, (1,) * 65)), "at most 64"),
-    "huge storage": (state_dict(x=tensor((6,), (1,), of=storage(length=HUGE))), "another length|should have"),
-    "negative storage": (state_dict(x=tensor((6,), (1,), of=storage(length=-1))), "wrong types"),
+    "storage type of another module": (state_dict(x=storage(module="numpy")), r"refers to numpy\.FloatStorage"),
+    "extension code": (state_dict(x=b"\x82\x01"), "damaged pickle: unregistered extension code 1"),
+    "tensor larger than its storage": (state_dict(x=tensor((7,), (1,))), "more elements than its storage"),
+    "tensor past its storage": (state_dict(x=tensor((2, 3), (4, 1))), "exceeds its storage"),
+    "offset past its storage": (state_dict(x=tensor((2,), (1,), offset=5)), "exceeds its storage"),
+    "huge offset": (state_dict(x=tensor((2,), (1,), offset=HUGE * 2**20)), "exceeds its storage"),
+    "huge stride": (state_dict(x=tensor((2,), (HUGE * 2**20,))), "exceeds its storage"),
+    "stride that overflows": (state_dict(x=tensor((3,), (2**61,))), "exceeds its storage"),
+    "huge shape of stride 0": (state_dict(x=tensor((HUGE,), (0,))), "more elements than its storage"),
+    "huge empty shape": (state_dict(x=tensor((0, HUGE, HUGE), (1, 1, 1))), "exceeds its storage"),
+    "negative stride": (state_dict(x=tensor((2,), (-1,), offset=3)), "must be integers from 0"),
+    "negative offset": (state_dict(x=tensor((2,), (1,), offset=-1)), "must be integers from 0"),
+    "negative shape": (state_dict(x=tensor((-2,), (1,))), "must be integers from 0"),
+    "too few strides": (state_dict(x=tensor((2, 3), (1,))), "one stride per axis"),
+    "too many axes": (state_dict(x=tensor((1,) * 65, (1,) * 65)), "exceeds its storage"),
+    "huge storage": (
+        state_dict(x=tensor((6,), (1,), stored_in=storage(length=HUGE))),
+        f"its length is not {HUGE}|must have {4 * HUGE}",
+    ),
+    "negative storage": (state_dict(x=tensor((6,), (1,), stored_in=storage(length=-1))), "invalid storage"),
     "storage described twice": (
-        state_dict(x=tensor((6,), (1,)), y=tensor((6,), (1,), of=storage(length=5))),
-        "described twice",
+        state_dict(x=tensor((6,), (1,)), y=tensor((6,), (1,), stored_in=storage(length=5))),
+        "two different descriptions",
     ),
     "storage key with a path": (
-        state_dict(x=tensor((6,), (1,), of=storage(key="../data.pkl"))),
-        "list of storages|the zip has none",
+        state_dict(x=tensor((6,), (1,), stored_in=storage(key="../data.pkl"))),
+        "list of storages differs|no item named",
     ),
-    "tensor of no storage": (state_dict(x=tensor((6,), (1,), of=b"N")), "wrong types"),
-    "persistent id of nothing": (state_dict(x=b"NQ"), "not one that torch writes"),
+    "tensor without storage": (state_dict(x=tensor((6,), (1,), stored_in=b"N")), "arguments of the wrong type"),
+    "persistent id that is no storage": (state_dict(x=b"NQ"), "invalid storage None"),
     "storage that is a view": (
-        state_dict(x=tensor((6,), (1,), of=storage()[:-3] + sequence(text("1"), number(0), number(6)) + b"tQ")),
-        "views of others",
+        state_dict(x=tensor((6,), (1,), stored_in=storage()[:-3] + sequence(text("1"), number(0), number(6)) + b"tQ")),
+        "is a view of another",
     ),
-    "parameter without a tensor": (
-        state_dict(x=b"ctorch._utils\n_rebuild_parameter\n" + sequence(b"N") + b"R"),
-        "holds no tensor",
+    "parameter without tensor": (
+        state_dict(x=called(b"torch._utils\n_rebuild_parameter", b"N")),
+        "a parameter contains no tensor",
     ),
-    "key that is slow to hash": (b"\x80\x02}" + nested_key(60) + b"Ns.", "not text"),
-    "memo entry that is not there": (b"\x80\x02](" + b"h\x07" + b"e.", "damaged"),
-    "entry that is no tensor": (
-        b"\x80\x02}" + text("epoch") + number(3) + b"s.",
-        'entry "epoch" is no tensor',
+    "tensor without arguments": (state_dict(x=called(b"torch._utils\n_rebuild_tensor_v2")), "damaged pickle"),
+    "memo entry that does not exist": (b"\x80\x02](" + b"h\x07" + b"e.", "damaged pickle"),
+    "entry that is no tensor": (b"\x80\x02}" + text("epoch") + number(3) + b"s.", "entry 'epoch' is a int"),
+    "name that is no text": (b"\x80\x02}" + number(3) + tensor((6,), (1,)) + b"s.", "entry 3 is a"),
+    "list on top": (b"\x80\x02].", "contains a list: must be a dict"),
+    "tensor on top": (b"\x80\x02" + tensor((6,), (1,)) + b".", "contains a _Tensor: must be a dict"),
+    "tuple without a mark": (b"\x80\x02t.", "damaged pickle"),
+    "call on an empty stack": (b"\x80\x02R.", "damaged pickle"),
+    "call of None": (b"\x80\x02NNR.", "damaged pickle"),
+    "item of None": (b"\x80\x02N" + text("x") + b"Ns.", "damaged pickle"),
+    "append to None": (b"\x80\x02NNa.", "damaged pickle"),
+    "attributes of a function": (
+        b"\x80\x02ctorch._utils\n_rebuild_tensor\nN}" + text("__code__") + b"Ns\x86b.",
+        "damaged pickle",
     ),
-    "list on top": (b"\x80\x02]" + b".", "no dict"),
-    "two objects on top": (b"\x80\x02NN.", "damaged"),
-    "tuple without a mark": (b"\x80\x02t.", "damaged"),
-    "instruction torch does not write": (b"\x80\x020.", "instruction POP"),
-    "call on an empty stack": (b"\x80\x02R.", "damaged"),
-    "call of nothing": (b"\x80\x02NNR.", "calls what is no function"),
-    "item of no dict": (b"\x80\x02N" + text("x") + b"Ns.", "no dict"),
-    "append to no list": (b"\x80\x02NNa.", "no list"),
-    "empty": (b"", "damaged"),
+    "empty": (b"", "damaged pickle"),
 }
 
 
 @both_containers
-@pytest.mark.parametrize(("top", "says"), HOSTILE.values(), ids=HOSTILE)
-def test_hostile_pickles_are_refused_without_allocating(read: Read, write: Writer, top: bytes, says: str) -> None:
+@pytest.mark.parametrize(("top", "message"), HOSTILE.values(), ids=HOSTILE)
+def test_hostile_pickles_are_rejected(read: Read, write: Writer, top: bytes, message: str) -> None:
     content = write(top, _0=SIX) if b"storage" in top else write(top)
-    tracemalloc.start()
-    try:
-        with pytest.raises(CheckpointError, match=says):
-            read(content)
-        assert 1_000_000 > tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-
-
-GOOD = state_dict(x=tensor((2, 3), (3, 1)))
-
-
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        (b"", "no magic number"),
-        (b"\x89PNG\r\n\x1a\n", "no magic number"),
-        (pickle.dumps(1234, 2) + legacy(GOOD, _0=SIX), "another magic number"),
-        (legacy(GOOD, _0=SIX).replace(pickle.dumps(1001, 2), pickle.dumps(1002, 2), 1), "protocol version"),
-        (legacy(GOOD, _0=SIX).replace(b"little_endian", b"littel_endian"), "little-endian"),
-        (legacy(GOOD), "list of storages differs"),
-        (legacy(GOOD, _0=SIX, _1=SIX), "list of storages differs"),
-        (legacy(GOOD, _0=SIX[:5]), "another length"),
-        (legacy(GOOD, _0=SIX)[:-1], "cut off: storage 0 has 23 of 24 bytes"),
-        (legacy(GOOD, _0=SIX) + b"\0", "goes on after"),
-        (zipped(GOOD, _0=SIX, compression=zipfile.ZIP_DEFLATED), "compressed"),
-        (zipped(GOOD, _0=SIX[:5]), "should have 24 bytes, the zip has 20"),
-        (zipped(GOOD), "should have 24 bytes, the zip has none"),
-        (zipped(GOOD, _0=SIX).replace(b"data.pkl", b"data.pkx"), "one data.pkl, the zip has 0"),
-        (zipped(GOOD, _0=SIX)[:-30], "zip is damaged"),
-    ],
-    ids=[
-        "empty",
-        "a picture",
-        "wrong magic",
-        "wrong protocol",
-        "no byte order",
-        "storage missing",
-        "storage too many",
-        "storage too short",
-        "cut off",
-        "goes on",
-        "compressed zip",
-        "short zip entry",
-        "zip entry missing",
-        "zip of something else",
-        "cut-off zip",
-    ],
-)
-def test_damaged_containers_are_refused(read: Read, content: bytes, says: str) -> None:
-    with pytest.raises(CheckpointError, match=says):
+    with pytest.raises(CheckpointError, match=message):
         read(content)
 
 
-def test_big_endian_zip_is_refused(read: Read) -> None:
+DAMAGED = {
+    "empty": (b"", "another magic number"),
+    "a PNG file": (b"\x89PNG\r\n\x1a\n", "another magic number"),
+    "wrong magic number": (pickle.dumps(1234, 2) + legacy(GOOD, _0=SIX), "another magic number"),
+    "wrong protocol": (
+        legacy(GOOD, _0=SIX).replace(pickle.dumps(1001, 2), pickle.dumps(1002, 2), 1),
+        "protocol version 1002: must be 1001",
+    ),
+    "no byte order": (legacy(GOOD, _0=SIX).replace(b"little_endian", b"littel_endian"), "little-endian"),
+    "storage missing": (legacy(GOOD), "list of storages differs"),
+    "storage too many": (legacy(GOOD, _0=SIX, _1=SIX), "list of storages differs"),
+    "storage too short": (legacy(GOOD, _0=SIX[:5]), "storage 0 is truncated, or its length is not 6"),
+    "truncated": (legacy(GOOD, _0=SIX)[:-1], "storage 0 is truncated"),
+    "bytes after the end": (legacy(GOOD, _0=SIX) + b"\0", "unexpected bytes"),
+    "short zip entry": (zipped(GOOD, _0=SIX[:5]), "has 20 bytes: must have 24"),
+    "zip entry missing": (zipped(GOOD), "no item named 'model/data/0'"),
+    "zip of something else": (
+        zipped(GOOD, _0=SIX).replace(b"data.pkl", b"data.pkx"),
+        "the zip has 0 entries data.pkl: must have one",
+    ),
+    "truncated zip": (zipped(GOOD, _0=SIX)[:-30], "the file is damaged"),
+}
+
+
+@pytest.mark.parametrize(("content", "message"), DAMAGED.values(), ids=DAMAGED)
+def test_damaged_containers_are_rejected(read: Read, content: bytes, message: str) -> None:
+    with pytest.raises(CheckpointError, match=message):
+        read(content)
+
+
+def test_a_big_endian_zip_is_rejected(read: Read) -> None:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("model/data.pkl", GOOD)
@@ -342,7 +349,7 @@ def test_big_endian_zip_is_refused(read: Read) -> None:
 
 
 @both_containers
-def test_every_truncation_is_refused(read: Read, write: Writer) -> None:
+def test_every_truncation_is_rejected(read: Read, write: Writer) -> None:
     content = write(GOOD, _0=SIX)
     for length in range(len(content)):
         with pytest.raises(CheckpointError):
@@ -351,7 +358,8 @@ def test_every_truncation_is_refused(read: Read, write: Writer) -> None:
 
 @both_containers
 @pytest.mark.parametrize("flip", [0x01, 0x80, 0xFF])
-def test_a_flipped_byte_gives_an_answer_or_a_clear_error(read: Read, write: Writer, flip: int) -> None:
+def test_a_flipped_byte_gives_arrays_or_a_checkpoint_error(read: Read, write: Writer, flip: int) -> None:
+    """With a checksum to match, because otherwise nothing else would be tested."""
     content = bytearray(write(GOOD, _0=SIX))
     for position in range(len(content)):
         content[position] ^= flip
@@ -362,4 +370,4 @@ def test_a_flipped_byte_gives_an_answer_or_a_clear_error(read: Read, write: Writ
 
 def test_a_missing_file_is_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        read_checkpoint(tmp_path / "none.pth")
+        read_checkpoint(tmp_path / "weights-01234567.pth")
