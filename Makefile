@@ -1,4 +1,4 @@
-# Everything runs inside the clone: .venv, .cache and saved_model are made here and nowhere else.
+# All targets work inside the clone: they write to .venv, .cache and saved_model only.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -7,7 +7,7 @@ MODEL_BASE_PATH := $(CURDIR)/saved_model/$(MODEL_NAME)
 PORT ?= 8500
 REST_API_PORT ?= 8501
 
-# One lock for every Python that is supported, with the hash of each file; no registry is named in it.
+# One lock file for all supported Python versions, with the hash of each file and without a registry URL.
 DEMO_EXTRAS := --extra export --extra serve --extra amqp --extra demo
 CPU_ONLY := --override requirements/cpu-overrides.in pyproject.toml requirements/cpu.in
 LOCK_OPTIONS := --quiet --upgrade --universal --python-version 3.10 --generate-hashes --no-emit-index-url \
@@ -15,23 +15,23 @@ LOCK_OPTIONS := --quiet --upgrade --universal --python-version 3.10 --generate-h
 
 BENCH := .cache/bench
 BENCH_OPTIONS ?=
-# Triton's wheel holds no Python: it takes this one's library.
+# Triton's wheel has no Python of its own: it uses this one's library.
 TRITON_PYTHON ?= /usr/bin/python3.11
 
-# What the system tests need beyond Python.
+# Debian packages for the system tests.
 SYSTEM_PACKAGES := buildah debootstrap rabbitmq-server
 
-.PHONY: help install demo bake serve check test fuzz bench bench-peers bench-amqp system-deps test-system image-test clean lock
+.PHONY: help install demo bake serve check test fuzz bench bench-peers system-deps test-system image-test clean lock
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(VENV)/.installed ## Make .venv with the exporter, the server and the client.
 
-demo: $(VENV)/.installed ## Bake EfficientNet-Lite0, serve it, ask it about two photos, stop.
+demo: $(VENV)/.installed ## Bake EfficientNet-Lite0, serve it, classify two photos, stop.
 	@$(BIN)/python tools/demo.py
 
-bake: $(VENV)/.installed ## Bake EfficientNet-Lite0 unless a version is published already.
+bake: $(VENV)/.installed ## Bake EfficientNet-Lite0 unless a version is already published.
 	@ls "$(MODEL_BASE_PATH)"/[0-9]*/saved_model.pb >/dev/null 2>&1 || $(BIN)/python -m exporter bake --model efficientnet-lite0
 
 serve: bake ## Serve EfficientNet-Lite0 in the foreground: gRPC on 8500, REST on 8501.
@@ -46,38 +46,36 @@ check: $(VENV)/.installed-dev ## Lint, types, import rules, shell scripts and Do
 	$(BIN)/shellcheck entrypoint.sh healthcheck.sh .ci/run tests/support/stub_model_server
 	$(BIN)/hadolint Dockerfile
 
-test: $(VENV)/.installed-dev ## All tests that need Python alone.
+test: $(VENV)/.installed-dev ## All tests that need only Python.
 	$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 
-bench: $(VENV)/.installed-dev ## Ways of serving one network; tiny requests; arrays. BENCH_OPTIONS choose: make bench BENCH_OPTIONS=--help.
+bench: $(VENV)/.installed-dev ## Compare ways to serve one network, and measure calls; see BENCH_OPTIONS=--help.
 	$(BIN)/python -m benchmarks $(BENCH_OPTIONS)
-	test -n "$(BENCH_OPTIONS)" || { $(BIN)/python -m benchmarks.tiny && $(BIN)/python -m benchmarks.arrays && $(BIN)/python -m benchmarks.large; }
+	test -n "$(BENCH_OPTIONS)" || $(BIN)/python -m benchmarks.calls tiny arrays
+	test -n "$(BENCH_OPTIONS)" || ! command -v rabbitmqctl >/dev/null || $(BIN)/python -m benchmarks.calls amqp
 
-bench-peers: ## Make the environments of what bench compares with; bench goes on without those that can't be made.
-	@$(MAKE) --no-print-directory $(BENCH)/web/.installed || echo "FastAPI and LitServe are left out"
-	@$(MAKE) --no-print-directory $(BENCH)/triton/.installed || echo "Triton is left out"
+bench-peers: ## Make the environments of the other servers in bench; bench skips those that are missing.
+	@$(MAKE) --no-print-directory $(BENCH)/web/.installed || echo "FastAPI and LitServe will be skipped"
+	@$(MAKE) --no-print-directory $(BENCH)/triton/.installed || echo "Triton will be skipped"
 
-bench-amqp: $(VENV)/.installed-dev ## Latency and throughput of questions by message, against gRPC; needs RabbitMQ.
-	$(BIN)/python -m benchmarks.amqp
-
-fuzz: $(VENV)/.installed-dev ## Thousands of damaged images, others each time; BAKERY_FUZZ_INPUTS and BAKERY_FUZZ_SEED choose.
+fuzz: $(VENV)/.installed-dev ## Decode thousands of randomly damaged images; set BAKERY_FUZZ_INPUTS and BAKERY_FUZZ_SEED.
 	BAKERY_FUZZ_INPUTS=$${BAKERY_FUZZ_INPUTS:-6000} BAKERY_FUZZ_SEED=$${BAKERY_FUZZ_SEED:-$$(date +%s)} \
-		$(BIN)/python -m pytest --timeout=3600 tests/exporter/test_fuzz.py
+		$(BIN)/python -m pytest --timeout=3600 tests/exporter/image/test_fuzz.py
 
 system-deps: ## Install the Debian packages that test-system needs, as root.
 	apt-get update --quiet
-	@# RabbitMQ's package starts a service; the tests, which have brokers of their own, want none.
+	@# RabbitMQ's package starts a service, which is not needed: the tests start their own brokers.
 	rabbitmq=$$(dpkg-query --show --showformat='$${db:Status-Status}' rabbitmq-server 2>/dev/null); \
 	DEBIAN_FRONTEND=noninteractive apt-get install --quiet --yes --no-install-recommends $(SYSTEM_PACKAGES) || exit; \
 	if [ "$$rabbitmq" != installed ]; then invoke-rc.d rabbitmq-server stop; update-rc.d rabbitmq-server disable; fi
 
-test-system: $(VENV)/.installed-dev ## All tests that need Debian packages or much memory, as root.
+test-system: $(VENV)/.installed-dev ## All tests that need Debian packages or much memory; run as root.
 	$(BIN)/python -m pytest -m system
 
-image-test: $(VENV)/.installed-dev ## Of these, build both images and run them.
+image-test: $(VENV)/.installed-dev ## Only the system tests that build and run both images.
 	$(BIN)/python -m pytest -m system tests/system/test_images.py
 
-clean: ## Remove what make has made, published models excepted.
+clean: ## Remove everything that make creates, except published models.
 	rm -rf $(VENV) .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 
 lock: ## Refresh the locked dependencies.
@@ -94,7 +92,7 @@ $(VENV)/.installed: requirements/demo.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --no-deps --editable .
 	@touch $@
 
-# The labelled photos of foolbox are test data; the package itself is not used, so its dependencies stay away.
+# foolbox provides labelled photos for tests; the package itself is not used, so its dependencies are not installed.
 $(VENV)/.installed-dev: requirements/dev.lock $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements/dev.lock
 	$(BIN)/python -m pip install --quiet --no-deps foolbox==3.3.4

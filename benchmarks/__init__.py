@@ -1,5 +1,7 @@
-"""Measurements, none of which is a test.
+"""Benchmarks; none of them is a test.
 
-`python -m benchmarks` compares ways of serving one network:
-contestants ─► servers, generator ─► measure ─► report ─► publish
+`python -m benchmarks` compares ways to serve one network:
+candidates ─► servers, generator ─► measure ─► report ─► publish
+`python -m benchmarks.calls` measures what a call costs, and compares checkouts:
+workloads ─► servers, client ─► calls
 """

@@ -1,7 +1,7 @@
-"""Compare ways of serving one network: `python -m benchmarks`.
+"""Compare ways to serve one network: `python -m benchmarks`.
 
 Prints Markdown, and writes results.json, results.md and results.svg beside the logs. `python -m benchmarks.publish`
-puts such results into the documents.
+copies such results into the documentation.
 """
 
 from __future__ import annotations
@@ -13,21 +13,25 @@ from pathlib import Path
 import click
 
 from benchmarks import measure, networks, photos, report
-from benchmarks.candidates import CACHE, CONTESTANTS, Workshop
+from benchmarks.candidates import CACHE, CANDIDATES, Workshop
 
 
 @click.command()
 @click.option("--network", type=click.Choice(list(networks.CHOICES)), default="efficientnet-lite0", show_default=True)
-@click.option("--only", multiple=True, type=click.Choice(list(CONTESTANTS)), help="Contestant; repeatable, else all.")
-@click.option("--against", type=click.Choice(list(CONTESTANTS)), default="baseline", show_default=True)
-@click.option("--photos", "sizes", multiple=True, type=click.Choice(list(photos.SIZES)), help="Photo; else all.")
+@click.option(
+    "--only", multiple=True, type=click.Choice(list(CANDIDATES)), help="Candidate; repeatable.  [default: all]"
+)
+@click.option("--against", type=click.Choice(list(CANDIDATES)), default="baseline", show_default=True)
+@click.option(
+    "--photos", "sizes", multiple=True, type=click.Choice(list(photos.SIZES)), help="Photo; repeatable.  [default: all]"
+)
 @click.option("--callers", multiple=True, type=click.IntRange(1, 256), default=[1, 8, 32], show_default=True)
-@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Turns of each contestant.")
-@click.option("--seconds", type=click.FloatRange(0.1), default=6.0, show_default=True, help="Of a turn.")
+@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Turns of each candidate.")
+@click.option("--seconds", type=click.FloatRange(0.1), default=6.0, show_default=True, help="Duration of a turn.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Folder for results, empty or new.  [default: .cache/bench/results/…]",
+    help="Folder for the results, empty or new.  [default: .cache/bench/results/…]",
 )
 def main(
     network: str,
@@ -39,16 +43,16 @@ def main(
     seconds: float,
     out: Path | None,
 ) -> None:
-    """Compare ways of serving one network."""
+    """Compare ways to serve one network."""
     if out is None:
         shutil.rmtree(CACHE / "results" / network, ignore_errors=True)
     elif out.exists() and any(out.iterdir()):
-        raise click.UsageError(f"{out} is not empty; name a folder for the results that is, or is not there")
-    folder = (out or CACHE / "results" / network).resolve()  # servers want absolute paths
+        raise click.UsageError(f"{out} is not empty; --out must be an empty or new folder")
+    folder = (out or CACHE / "results" / network).resolve()  # servers need absolute paths
     folder.mkdir(parents=True, exist_ok=True)
-    chosen = {name: CONTESTANTS[name] for name in CONTESTANTS if not only or name in (*only, against)}
-    course = measure.Course(chosen, sizes or tuple(photos.SIZES), sorted(callers), rounds, seconds, against)
-    document = measure.run(course, Workshop(CACHE, folder, network), lambda line: click.echo(line, err=True))
+    chosen = {name: CANDIDATES[name] for name in CANDIDATES if not only or name in (*only, against)}
+    plan = measure.Plan(chosen, sizes or tuple(photos.SIZES), sorted(callers), rounds, seconds, against)
+    document = measure.run(plan, Workshop(CACHE, folder, network), lambda line: click.echo(line, err=True))
     (folder / "results.json").write_text(json.dumps(document, indent=1))
     (folder / "results.md").write_text(report.markdown(document))
     report.draw(document, folder / "results.svg", callers=8 if 8 in callers else max(callers))

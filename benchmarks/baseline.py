@@ -1,9 +1,9 @@
-"""The export that everybody writes, which others are compared with.
+"""A common hand-written export, with which the candidates are compared.
 
     python -m benchmarks.baseline FOLDER OUT
 
-`tf.map_fn` over decoding base64 (web-safe only) and JPEG and resizing, bilinear and without a crop; the Keras network
-with its variables; the label of the largest score. Compare speed with it, not accuracy.
+`tf.map_fn` decodes base64 (web-safe only) and JPEG and resizes, bilinear and without a crop. The Keras network with its
+variables and the label of the largest score follow. Compare its speed, not its accuracy.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from benchmarks.networks import KERAS_FILE, Description, read_description
 
 
 class Baseline(tf.Module):
-    """The network of a folder of `benchmarks.networks`, with one signature: image string [batch] → output_0."""
+    """A network from a folder of `benchmarks.networks`, with one signature: image string [batch] → output_0."""
 
     def __init__(self, network: Any, description: Description) -> None:
         super().__init__()
-        # Tracked here, as tensorflow_model_server can't restore what a Keras 3 model alone tracks.
+        # Tracked here: tensorflow_model_server cannot restore variables that only a Keras 3 model tracks.
         self._variables = [variable.value for variable in network.variables]
         self._network = network
         self._description = description
@@ -30,7 +30,7 @@ class Baseline(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="image")])
     def serve(self, image: Any) -> Any:
-        """The label of each image."""
+        """Return the label of each image."""
         pixels = tf.map_fn(self._pixels, image, fn_output_signature=tf.float32)
         scores = self._network(pixels, training=False)
         return tf.map_fn(lambda row: tf.gather(self._labels, tf.argmax(row)), scores, fn_output_signature=tf.string)

@@ -1,4 +1,4 @@
-"""Who is compared: how each is started, and how it is asked."""
+"""The candidates of the comparison: how each is started and called."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks import networks, triton
 from benchmarks.generator import Generator
-from benchmarks.processes import DidNotStart, Server, free_port
+from benchmarks.processes import Server, ServerStartError, free_port
 from benchmarks.targets import MODEL
 
 CACHE = Path(__file__).parent.parent / ".cache" / "bench"
@@ -23,26 +23,26 @@ _EMBEDDED = (sys.executable, "-m", "savedmodel_bakery.serving", "--engine=embedd
 _REAL = "tensorflow_model_server"
 
 
-class LeftOut(Exception):  # noqa: N818 - the name says what happened
-    """A contestant that can't take part on this machine; the text says why."""
+class CandidateSkippedError(Exception):
+    """A candidate cannot run on this machine; the message says why."""
 
 
 @dataclass(frozen=True)
-class Contestant:
-    """One way of serving the network.
+class Candidate:
+    """One way to serve the network.
 
     Attributes:
-        what: in a few words, for a legend.
-        asked: see `benchmarks.callees.open_callees`.
-        servable: `baseline`, or ours by its `--decode`: `fast` or `exact`; None where it reads the Keras file.
+        title: a short description for the legend.
+        protocol: see `benchmarks.targets.open_targets`.
+        servable: `baseline`, or the `--decode` option of our bake: `fast` or `exact`; None if the Keras file is served.
         peer: a program in `benchmarks/peers`, run in the environment `web`.
-        real: whether tensorflow_model_server serves, rather than the embedded server.
-        flags: of the server, beside the usual.
+        real: whether tensorflow_model_server serves instead of the embedded server.
+        flags: further flags of the server.
         processes: servers that share the load.
     """
 
-    what: str
-    asked: str
+    title: str
+    protocol: str
     servable: str | None = None
     peer: str | None = None
     real: bool = False
@@ -50,27 +50,27 @@ class Contestant:
     processes: int = 1
 
 
-CONTESTANTS = {
-    "baseline": Contestant("the export everybody writes, embedded server, gRPC", "grpc", "baseline"),
-    "ours-fast": Contestant("ours, --decode fast, embedded server, gRPC", "grpc", "fast"),
-    "ours-exact": Contestant("ours, --decode exact, embedded server, gRPC", "grpc", "exact"),
-    "ours-fast-rest": Contestant("ours, --decode fast, embedded server, REST", "rest", "fast"),
-    "direct": Contestant("ours, --decode fast, called by threads of one process", "direct", "fast"),
-    "tfs-baseline": Contestant(f"the export everybody writes, {_REAL}, gRPC", "grpc", "baseline", real=True),
-    "tfs-ours-fast": Contestant(f"ours, --decode fast, {_REAL}, gRPC", "grpc", "fast", real=True),
-    "fastapi-predict": Contestant("FastAPI, Pillow, model.predict", "json", peer="fastapi_predict.py"),
-    "fastapi-function": Contestant("FastAPI, a tf.function", "json", peer="fastapi_function.py"),
-    "litserve": Contestant("LitServe 0.2.19, batches up to 8", "json", peer="litserve_batched.py"),
-    "triton": Contestant("Triton 2.51, Python backend, batches up to 8", "triton"),
+CANDIDATES = {
+    "baseline": Candidate("a common hand-written export, embedded server, gRPC", "grpc", "baseline"),
+    "ours-fast": Candidate("ours, --decode fast, embedded server, gRPC", "grpc", "fast"),
+    "ours-exact": Candidate("ours, --decode exact, embedded server, gRPC", "grpc", "exact"),
+    "ours-fast-rest": Candidate("ours, --decode fast, embedded server, REST", "rest", "fast"),
+    "direct": Candidate("ours, --decode fast, called by threads of one process", "direct", "fast"),
+    "tfs-baseline": Candidate(f"a common hand-written export, {_REAL}, gRPC", "grpc", "baseline", real=True),
+    "tfs-ours-fast": Candidate(f"ours, --decode fast, {_REAL}, gRPC", "grpc", "fast", real=True),
+    "fastapi-predict": Candidate("FastAPI, Pillow, model.predict", "json", peer="fastapi_predict.py"),
+    "fastapi-function": Candidate("FastAPI, a tf.function", "json", peer="fastapi_function.py"),
+    "litserve": Candidate("LitServe 0.2.19, batches up to 8", "json", peer="litserve_batched.py"),
+    "triton": Candidate("Triton 2.51, Python backend, batches up to 8", "triton"),
 }
 
 
 @dataclass
 class Workshop:
-    """Where contestants are made.
+    """Makes and keeps what candidates need.
 
     Attributes:
-        cache: environments and networks, which stay.
+        cache: environments and networks, kept between runs.
         folder: servables, photos and logs of this run.
         network: a name in `networks.CHOICES`.
     """
@@ -82,42 +82,42 @@ class Workshop:
 
     @property
     def network_folder(self) -> Path:
-        """The network's folder, made where need be."""
+        """The network's folder, written if it is missing."""
         path = self.cache / "models" / self.network
         networks.prepare(self.network, path)
         return path
 
-    def servable(self, kind: str) -> Path:
-        """Base path of a SavedModel, made when it is first asked for."""
-        if kind not in self._servables:
-            base_path = self.folder / "servables" / kind
-            if kind == "baseline":
+    def servable(self, name: str) -> Path:
+        """Return the base path of a SavedModel, made on first use; see `Candidate.servable` for the names."""
+        if name not in self._servables:
+            base_path = self.folder / "servables" / name
+            if name == "baseline":
                 networks.export_baseline(self.network_folder, base_path)
             else:
-                networks.bake(self.network, self.network_folder, base_path, decode=kind)
-            self._servables[kind] = base_path
-        return self._servables[kind]
+                networks.bake(self.network, self.network_folder, base_path, decode=name)
+            self._servables[name] = base_path
+        return self._servables[name]
 
     def environment(self, name: str) -> Path:
-        """A peer's virtual environment.
+        """Return the virtual environment of a peer.
 
         Raises:
-            LeftOut: it has not been made.
+            CandidateSkippedError: it does not exist.
         """
         path = self.cache / name
         if not (path / ".installed").is_file():
-            raise LeftOut(f"its environment is not there; make bench-peers makes {path}")
+            raise CandidateSkippedError(f"its environment {path} is missing; make bench-peers makes it")
         return path
 
 
 @dataclass(frozen=True)
 class Running:
-    """A contestant that answers.
+    """A candidate that is ready.
 
     Attributes:
-        name: of the contestant.
-        pids: what its CPU time and memory are those of, with their descendants.
-        generator: what puts load on it.
+        name: of the candidate.
+        pids: the processes whose CPU time and memory are measured, with their descendants.
+        generator: the load generator connected to it.
     """
 
     name: str
@@ -126,42 +126,40 @@ class Running:
 
 
 @contextmanager
-def start(name: str, contestant: Contestant, workshop: Workshop, photos: dict[str, Path]) -> Iterator[Running]:
-    """Start a contestant, ask it about each photo once, and end it with the block.
+def start(name: str, candidate: Candidate, workshop: Workshop, photos: dict[str, Path]) -> Iterator[Running]:
+    """Start a candidate, send each photo once, and end the candidate with the block.
 
     Raises:
-        LeftOut: it doesn't work here.
+        CandidateSkippedError: it does not work on this machine.
     """
-    servable = workshop.servable(contestant.servable) if contestant.servable else Path()
+    base_path = workshop.servable(candidate.servable) if candidate.servable else Path()
     with ExitStack() as stack:
-        launch = partial(_launch, name, contestant, workshop, servable)
+        launch = partial(_launch, name, candidate, workshop, base_path)
         try:
             ports, servers = [], []
-            for number in range(contestant.processes if contestant.asked != "direct" else 0):
+            for number in range(candidate.processes if candidate.protocol != "direct" else 0):
                 ports.append(free_port())
                 servers.append(stack.enter_context(launch(number, ports[-1])))
             for server in servers:
                 server.wait_until_listening()
             log = workshop.folder / f"{name}.generator.log"
             generator = stack.enter_context(
-                Generator(asked=contestant.asked, ports=ports, servable=str(servable), photos=photos, log=log)
+                Generator(protocol=candidate.protocol, ports=ports, base_path=str(base_path), photos=photos, log=log)
             )
-        except (DidNotStart, OSError) as error:
-            raise LeftOut(f"it does not start: {error}") from error
+        except (ServerStartError, OSError) as error:
+            raise CandidateSkippedError(f"it does not start: {error}") from error
         pids = [server.pid for server in servers] or [generator.pid]
         yield Running(name, pids, generator)
 
 
-def _launch(name: str, contestant: Contestant, workshop: Workshop, servable: Path, number: int, port: int) -> Server:
+def _launch(name: str, candidate: Candidate, workshop: Workshop, base_path: Path, number: int, port: int) -> Server:
     log = workshop.folder / f"{name}.{number}.log"
     variables = {"BENCH_NETWORK": str(workshop.network_folder), "TF_CPP_MIN_LOG_LEVEL": "2"}
-    if contestant.servable:
-        return Server(_serving(contestant, servable, port), port=port, log=log, environment=variables)
-    if contestant.peer:
+    if candidate.servable:
+        return Server(_serving(candidate, base_path, port), port=port, log=log, environment=variables)
+    if candidate.peer:
         python = workshop.environment("web") / "bin" / "python"
-        return Server(
-            [str(python), str(_PEERS / contestant.peer), str(port)], port=port, log=log, environment=variables
-        )
+        return Server([str(python), str(_PEERS / candidate.peer), str(port)], port=port, log=log, environment=variables)
     environment = workshop.environment("triton")
     folder = workshop.folder / f"{name}.{number}"
     shutil.rmtree(folder, ignore_errors=True)
@@ -169,13 +167,15 @@ def _launch(name: str, contestant: Contestant, workshop: Workshop, servable: Pat
     return Server(command, port=port, log=log, environment={**variables, **triton.variables(environment)})
 
 
-def _serving(contestant: Contestant, servable: Path, port: int) -> list[str]:
+def _serving(candidate: Candidate, base_path: Path, port: int) -> list[str]:
     program: tuple[str, ...] = _EMBEDDED
-    if contestant.real:
-        found = shutil.which(_REAL)
-        if not found:
-            raise LeftOut(f"there is no {_REAL} on the PATH")
-        # By default it refuses calls beyond four times the number of CPUs, where the embedded server has them wait.
-        program = (found, f"--grpc_max_threads={max(64, 4 * (os.cpu_count() or 1))}")
-    ports = (f"--port={port}",) if contestant.asked == "grpc" else (f"--port={free_port()}", f"--rest_api_port={port}")
-    return [*program, *ports, f"--model_name={MODEL}", f"--model_base_path={servable}", *contestant.flags]
+    if candidate.real:
+        path = shutil.which(_REAL)
+        if not path:
+            raise CandidateSkippedError(f"{_REAL} is not on the PATH")
+        # By default it rejects concurrent calls beyond four per CPU; in the embedded server they wait.
+        program = (path, f"--grpc_max_threads={max(64, 4 * (os.cpu_count() or 1))}")
+    ports = (
+        (f"--port={port}",) if candidate.protocol == "grpc" else (f"--port={free_port()}", f"--rest_api_port={port}")
+    )
+    return [*program, *ports, f"--model_name={MODEL}", f"--model_base_path={base_path}", *candidate.flags]

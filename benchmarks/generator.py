@@ -1,9 +1,9 @@
-"""The load generator in a process of its own, told by lines of JSON what to do.
+"""The load generator as a process, which reads one JSON object per line.
 
-    python -m benchmarks.generator '{"asked": …, "ports": […], "servable": …, "photos": {NAME: PATH}}'
+    python -m benchmarks.generator '{"protocol": …, "ports": […], "base_path": …, "photos": {NAME: PATH}}'
 
-Prints `{"labels": {NAME: LABEL}}` when it has been answered about each photo. For each line
-`{"photo": NAME, "callers": N, "seconds": S}` it then prints `client.load.report.summary`, with the CPU time it used.
+Prints `{"labels": {NAME: LABEL}}` after one request per photo. For each line
+`{"photo": NAME, "callers": N, "seconds": S}` it then prints `client.load.report.summary` of that load.
 """
 
 from __future__ import annotations
@@ -15,18 +15,23 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks.processes import DidNotStart
+from benchmarks.processes import ServerStartError
 
 
 class Generator:
     """Such a process; a context manager that ends it."""
 
-    def __init__(self, *, asked: str, ports: list[int], servable: str, photos: dict[str, Path], log: Path) -> None:
-        order = {"asked": asked, "ports": ports, "servable": servable, "photos": {n: str(p) for n, p in photos.items()}}
+    def __init__(self, *, protocol: str, ports: list[int], base_path: str, photos: dict[str, Path], log: Path) -> None:
+        target = {
+            "protocol": protocol,
+            "ports": ports,
+            "base_path": base_path,
+            "photos": {name: str(path) for name, path in photos.items()},
+        }
         self._log = log
         with log.open("w") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "benchmarks.generator", json.dumps(order)],
+                [sys.executable, "-m", "benchmarks.generator", json.dumps(target)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -36,11 +41,11 @@ class Generator:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """The process id."""
         return self._process.pid
 
     def load(self, *, photo: str, callers: int, seconds: float) -> dict[str, Any]:
-        """Put load on the contestant, and wait for what comes of it."""
+        """Put load on the candidate and return the summary."""
         assert self._process.stdin
         self._process.stdin.write(json.dumps({"photo": photo, "callers": callers, "seconds": seconds}) + "\n")
         self._process.stdin.flush()
@@ -58,25 +63,24 @@ class Generator:
         line = self._process.stdout.readline()
         if not line:
             self._process.wait()
-            raise DidNotStart(f"no answer: {self._log.read_text().strip().rpartition(chr(10))[2]}")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+            raise ServerStartError(f"the load generator failed: {self._log.read_text().strip().rpartition(chr(10))[2]}")
+        response: dict[str, Any] = json.loads(line)
+        return response
 
 
-def main(order: dict[str, Any]) -> None:
-    """Read orders from stdin until it ends."""
-    from benchmarks.targets import open_callees
+def main(target: dict[str, Any]) -> None:
+    """Read loads from stdin until it ends."""
+    from benchmarks.targets import open_targets
     from savedmodel_bakery.client.load import generator, report
 
-    photos = {name: Path(path).read_bytes() for name, path in order["photos"].items()}
-    callees = open_callees(order["asked"], ports=order["ports"], servable=order["servable"], photos=photos)
-    print(json.dumps({"labels": {name: callee.label for name, callee in callees.items()}}), flush=True)
+    photos = {name: Path(path).read_bytes() for name, path in target.pop("photos").items()}
+    targets = open_targets(**target, photos=photos)
+    print(json.dumps({"labels": {name: target.label for name, target in targets.items()}}), flush=True)
     for line in sys.stdin:
-        wanted = json.loads(line)
-        plan = generator.Plan(wanted["callers"], duration_s=wanted["seconds"])
-        load = generator.generate(callees[wanted["photo"]].open_caller, plan)
-        answer = report.summary(load, images=1) | {"messages": load.messages}
-        print(json.dumps(answer), flush=True)
+        order = json.loads(line)
+        plan = generator.Plan(order["callers"], duration_s=order["seconds"])
+        load = generator.generate(targets[order["photo"]].open_caller, plan)
+        print(json.dumps(report.summary(load, images=1) | {"messages": load.messages}), flush=True)
 
 
 if __name__ == "__main__":

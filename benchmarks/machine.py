@@ -1,4 +1,4 @@
-"""What was measured on: figures mean nothing without it."""
+"""Describes the machine that a benchmark runs on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import psutil
 
 
 def describe() -> dict[str, str]:
-    """The machine, what matters of its software, and how busy it is just now, by name."""
+    """Return the hardware, the relevant software versions and the current load, by name."""
     cores = len(os.sched_getaffinity(0))
     return {
         "CPU": f"{_cpu_model()}, {cores} cores",

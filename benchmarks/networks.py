@@ -1,8 +1,8 @@
-"""The networks that all contestants serve, each in one folder, and the SavedModels that are made of them.
+"""The networks that all candidates serve, each in one folder, and the SavedModels made from them.
 
     python -m benchmarks.networks NAME FOLDER
 
-Weights are the same for everybody: contestants read `network.keras`, and what we bake comes from the same source.
+All candidates use the same weights: peers read `network.keras`, and our bake reads the same source.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ DESCRIPTION_FILE = "network.json"
 
 @dataclass(frozen=True)
 class Description:
-    """What serving a network takes beside its weights.
+    """What a server of a network needs beside its weights.
 
     Attributes:
-        size: height and width of its input, in pixels.
-        mean: it sees (pixel - mean) / std, of pixels 0..255, RGB.
+        size: height and width of the input, in pixels.
+        mean: the input is (pixel - mean) / std, of RGB pixels 0..255.
         std: see `mean`.
         labels: class names in the order of class ids.
-        is_trained: whether its answers mean something.
+        is_trained: whether its labels can be checked.
     """
 
     size: int
@@ -44,9 +44,9 @@ class Choice:
     """A network that can be measured.
 
     Attributes:
-        build: gives the Keras network; imports TensorFlow.
-        description: with no labels yet.
-        bake: options of `exporter bake`, with the folder's weights as {weights}.
+        build: returns the Keras network; imports TensorFlow.
+        description: without labels.
+        bake: options of `bakery bake`; {weights} is the folder's weights file.
     """
 
     build: Callable[[], Any]
@@ -80,7 +80,7 @@ CHOICES = {
 
 
 def read_description(folder: Path) -> Description:
-    """The description in a network's folder."""
+    """Read the description in a network's folder."""
     return Description(**json.loads((folder / DESCRIPTION_FILE).read_text()))
 
 
@@ -97,28 +97,28 @@ def write(name: str, folder: Path) -> None:
 
 
 def prepare(name: str, folder: Path) -> None:
-    """Write a network's folder in a process of its own, unless it is there."""
+    """Write a network's folder in a separate process, unless it exists."""
     if not (folder / DESCRIPTION_FILE).is_file():
         _run("-m", "benchmarks.networks", name, str(folder))
 
 
 def export_baseline(folder: Path, base_path: Path) -> None:
-    """Make version 1 of the baseline."""
+    """Export version 1 of the baseline."""
     base_path.mkdir(parents=True)
     _run("-m", "benchmarks.baseline", str(folder), str(base_path / "1"))
 
 
 def bake(name: str, folder: Path, base_path: Path, *, decode: str) -> None:
-    """Make version 1 of ours, as a user would; `decode` is `fast` or `exact`."""
+    """Bake version 1 with our exporter; `decode` is `fast` or `exact`."""
     options = [option.format(weights=folder / WEIGHTS_FILE) for option in CHOICES[name].bake]
-    where = ["--out", str(base_path.parent), "--name", base_path.name, "--decode", decode]
-    _run("-m", "savedmodel_bakery.exporter", "bake", *options, *where)
+    destination = ["--out", str(base_path.parent), "--name", base_path.name, "--decode", decode]
+    _run("-m", "savedmodel_bakery.exporter", "bake", *options, *destination)
 
 
 def _run(*arguments: str) -> None:
-    ended = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False)
-    if ended.returncode:
-        raise SystemExit(f"python {' '.join(arguments)} failed:\n{ended.stderr}")
+    process = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise SystemExit(f"python {' '.join(arguments)} failed:\n{process.stderr}")
 
 
 if __name__ == "__main__":

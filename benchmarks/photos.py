@@ -1,4 +1,4 @@
-"""The photos that are sent: a small one, and one as large as cameras make them, both enlarged from an example."""
+"""The photos that the benchmarks send: a small one and one as large as a camera's, both scaled from an example."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _QUALITY = 95
 
 
 def make(name: str) -> bytes:
-    """The JPEG photo of this name, of `SIZES` (width, height), the same each time."""
+    """Return the JPEG photo with this name in `SIZES` (width, height); the bytes are always the same."""
     with Image.open(SOURCE) as source:
         photo = source.convert("RGB").resize(SIZES[name], Image.Resampling.BICUBIC)
     content = io.BytesIO()

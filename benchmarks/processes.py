@@ -1,4 +1,4 @@
-"""Processes that are measured: started on loopback ports, watched with all their descendants, ended."""
+"""Starts servers on loopback ports, measures CPU time and memory of their process trees, and ends them."""
 
 from __future__ import annotations
 
@@ -19,29 +19,36 @@ STOP_LIMIT_S = 10
 SAMPLE_S = 0.02
 
 
-class DidNotStart(Exception):  # noqa: N818 - the name says what happened
-    """A server ended, or doesn't listen; the text says what its log does."""
+class ServerStartError(Exception):
+    """A server exited or does not listen; the message has the last line of its log."""
 
 
 def free_port() -> int:
-    """A TCP port of the loopback address that nobody listens on."""
+    """Return a free TCP port of the loopback address."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 class Server:
-    """A server in a process group of its own; a context manager that ends it.
+    """A server process with its own process group; a context manager that ends it.
 
     Args:
-        command: what to run.
-        port: of the loopback address, on which it listens when it is ready.
+        command: the program and its arguments.
+        port: loopback port on which it listens when it is ready.
         log: file for stdout and stderr.
-        environment: beside this process's own.
+        environment: added to this process's environment.
+        folder: working directory; by default that of this process.
     """
 
     def __init__(
-        self, command: Sequence[str], *, port: int, log: Path, environment: Mapping[str, str] | None = None
+        self,
+        command: Sequence[str],
+        *,
+        port: int,
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        folder: Path | None = None,
     ) -> None:
         self._log = log
         self._port = port
@@ -50,65 +57,66 @@ class Server:
                 command,
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                cwd=folder,
                 env={**os.environ, **(environment or {})},
                 start_new_session=True,
             )
 
     @property
     def pid(self) -> int:
-        """Of the process that was started."""
+        """The process id."""
         return self._process.pid
 
     def wait_until_listening(self) -> None:
-        """Return when it takes connections.
+        """Return when the server accepts connections.
 
         Raises:
-            DidNotStart: it ended, or takes too long.
+            ServerStartError: it exited, or did not listen in time.
         """
         end_s = time.monotonic() + START_LIMIT_S
         while not _is_listening(self._port):
             if self._process.poll() is not None or time.monotonic() > end_s:
-                raise DidNotStart(_last_line(self._log))
+                raise ServerStartError(_last_line(self._log))
             time.sleep(0.05)
 
     def __enter__(self) -> Server:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End it, and what it started."""
+        """End the server and all processes of its group."""
         self._process.terminate()
         try:
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(STOP_LIMIT_S)
         finally:
-            with suppress(ProcessLookupError):  # where nothing stayed behind
+            with suppress(ProcessLookupError):  # the group is empty
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
 
 
 class Tree:
-    """Processes with all their descendants, as they are now."""
+    """Processes and all descendants that they have now."""
 
     def __init__(self, pids: Sequence[int]) -> None:
         roots = [psutil.Process(pid) for pid in pids]
         self._processes = [process for root in roots for process in (root, *root.children(recursive=True))]
 
     def cpu_s(self) -> float:
-        """CPU time that they have used, of user and system."""
-        times = [process.cpu_times() for process in self._processes]
-        return float(sum(one.user + one.system for one in times))
+        """User and system CPU time used so far."""
+        all_times = [process.cpu_times() for process in self._processes]
+        return float(sum(times.user + times.system for times in all_times))
 
     def memory_bytes(self) -> int:
-        """Memory that they take: of each what is its own, and once what they map from files, mostly the same libraries.
+        """Resident memory: each process's private memory, and the largest shared part once (mostly the same libraries).
 
-        The proportional set size would be finer, and takes the kernel 14 ms for each look at half a gigabyte.
+        The proportional set size would be more exact, but the kernel needs 14 ms to compute it for half a gigabyte.
         """
-        found = [process.memory_info() for process in self._processes]
-        return int(sum(one.rss - one.shared for one in found) + max(one.shared for one in found))
+        infos = [process.memory_info() for process in self._processes]
+        return int(sum(info.rss - info.shared for info in infos) + max(info.shared for info in infos))
 
 
 class PeakMemory:
-    """The most memory of a tree while the block runs, looked at every 20 ms; a context manager."""
+    """Peak memory of a process tree, sampled every 20 ms; a context manager."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
@@ -139,4 +147,4 @@ def _is_listening(port: int) -> bool:
 
 def _last_line(log: Path) -> str:
     lines = log.read_text(errors="replace").strip().splitlines()
-    return f"{lines[-1] if lines else 'no word'} (all of it is in {log})"
+    return f"{lines[-1] if lines else 'empty log'} (full log: {log})"

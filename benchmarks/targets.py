@@ -1,13 +1,14 @@
-"""How contestants are asked about a photo: for each way, callers for the load generator, which check every answer."""
+"""Callers for the load generator: for each way to call a candidate about a photo. They check every answer."""
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import requests
@@ -16,139 +17,149 @@ from savedmodel_bakery.client.calls import ModelSpec
 from savedmodel_bakery.client.client import open_transport
 from savedmodel_bakery.client.images import DEFAULT_SIGNATURE, encode_images
 from savedmodel_bakery.client.load.generator import Call, CallFailedError
-from savedmodel_bakery.client.load.target import WRONG, Target
+from savedmodel_bakery.client.load.target import WRONG
+from savedmodel_bakery.client.load.target import Target as LoadTarget
+from savedmodel_bakery.client.results import Prediction
 
 MODEL = "bench"
 _TIMEOUT_S = 120.0
 
 
-class Callee(Protocol):
-    """One contestant and one photo.
+@dataclass(frozen=True)
+class Target:
+    """One candidate and one photo.
 
     Attributes:
-        label: what the first answer said, and every other must.
+        label: the label in the first answer; all answers must agree.
+        open_caller: see `client.load.generator.generate`.
     """
 
     label: str
-
-    def open_caller(self) -> AbstractContextManager[Call]:
-        """See `client.load.generator.generate`."""
+    open_caller: Callable[[], AbstractContextManager[Call]]
 
 
-class ModelServer:
-    """A server of TensorFlow Serving's API; the photo goes as base64 over gRPC, as JSON's base64 of bytes over REST."""
-
-    def __init__(self, transport: str, ports: list[int], photo: bytes) -> None:
-        addresses = [f"127.0.0.1:{port}" for port in ports]
-        self._target = Target(
-            lambda: open_transport(transport, addresses, port=ports[0], timeout_s=_TIMEOUT_S, for_load=True),
-            ModelSpec(MODEL),
-            signature=DEFAULT_SIGNATURE,
-            atol=0.0,
-        )
-        image = base64.urlsafe_b64encode(photo) if transport == "grpc" else photo
-        [label] = self._target.learn(encode_images([image])).arrays["output_0"].tolist()
-        self.label = label.decode()
-        self.open_caller = self._target.open_caller
-
-
-class HttpServer:
-    """A server of its own HTTP API: JSON with the photo in base64.
+def open_targets(protocol: str, *, ports: list[int], base_path: str, photos: Mapping[str, bytes]) -> dict[str, Target]:
+    """Return a target for each photo.
 
     Args:
-        url: where to POST.
-        body: makes what is sent of the photo in base64.
-        label_of: finds the label in an answer.
-        photo: a JPEG file.
+        protocol: `grpc`, `rest`, `json` (of the peers), `triton`, or `direct` (in this process).
+        ports: of the servers on this machine; several share the load, over gRPC.
+        base_path: of the model that `direct` loads.
+        photos: JPEG files by name.
     """
+    if protocol == "direct":
+        from savedmodel_bakery.serving.models.loading import LoadOptions, load
 
-    def __init__(self, url: str, body: Callable[[str], Any], label_of: Callable[[Any], str], photo: bytes) -> None:
-        content = json.dumps(body(base64.b64encode(photo).decode())).encode()
-        self._request = requests.Request("POST", url, data=content, headers={"Content-Type": "application/json"})
-        self._label_of = label_of
-        with requests.Session() as session:
-            session.trust_env = False
-            self._first = session.send(session.prepare_request(self._request), timeout=_TIMEOUT_S).content
-        self.label = label_of(json.loads(self._first))
+        servable = load(MODEL, 1, Path(base_path) / "1", LoadOptions())
+        return {name: direct(servable, photo) for name, photo in photos.items()}
+    url = f"http://127.0.0.1:{ports[0]}"
+    open_target: Callable[[bytes], Target] = {
+        "grpc": lambda photo: model_server("grpc", ports, base64.urlsafe_b64encode(photo)),
+        "rest": lambda photo: model_server("rest", ports, photo),
+        "json": lambda photo: http_server(f"{url}/predict", _JSON, photo),
+        "triton": lambda photo: http_server(f"{url}/v2/models/classifier/infer", _TRITON, photo),
+    }[protocol]
+    return {name: open_target(photo) for name, photo in photos.items()}
+
+
+def open_model_server(transport: str, ports: Sequence[int], inputs: Mapping[str, Any]) -> tuple[LoadTarget, Prediction]:
+    """Send the first request to a server of TensorFlow Serving's API; return its target and its prediction."""
+    addresses = [f"127.0.0.1:{port}" for port in ports]
+    target = LoadTarget(
+        lambda: open_transport(transport, addresses, port=ports[0], timeout_s=_TIMEOUT_S, for_load=True),
+        ModelSpec(MODEL),
+        signature=DEFAULT_SIGNATURE,
+        atol=1e-4,
+    )
+    return target, target.learn(inputs)
+
+
+def model_server(transport: str, ports: Sequence[int], image: bytes) -> Target:
+    """A server of TensorFlow Serving's API.
+
+    Args:
+        transport: `grpc` or `rest`.
+        ports: of the servers.
+        image: what the signature takes; over gRPC a base64 text, which every candidate's export takes.
+    """
+    target, prediction = open_model_server(transport, ports, encode_images([image]))
+    [label] = prediction.arrays["output_0"].tolist()
+    return Target(label.decode(), target.open_caller)
+
+
+@dataclass(frozen=True)
+class _Api:
+    """A server's own JSON API: the body of a request with a photo in base64, and the label in a response."""
+
+    body: Callable[[str], Any]
+    label: Callable[[Any], str]
+
+
+_JSON = _Api(lambda text: {"image": text}, lambda response: str(response["label"]))
+_TRITON = _Api(
+    lambda text: {"inputs": [{"name": "image", "shape": [1, 1], "datatype": "BYTES", "data": [text]}]},
+    lambda response: str(response["outputs"][0]["data"][0]),
+)
+
+
+def http_server(url: str, api: _Api, photo: bytes) -> Target:
+    """A server with its own JSON API."""
+    body = json.dumps(api.body(base64.b64encode(photo).decode())).encode()
+    request = requests.Request("POST", url, data=body, headers={"Content-Type": "application/json"})
+    with _session() as session:
+        first = session.send(session.prepare_request(request), timeout=_TIMEOUT_S).content
+    label = api.label(json.loads(first))
 
     @contextmanager
-    def open_caller(self) -> Iterator[Call]:
-        """See `Callee`."""
-        with requests.Session() as session:
-            session.trust_env = False
-            request = session.prepare_request(self._request)
+    def open_caller() -> Iterator[Call]:
+        with _session() as session:
+            prepared = session.prepare_request(request)
 
             def call(_: int) -> None:
                 try:
-                    answer = session.send(request, timeout=_TIMEOUT_S)
+                    response = session.send(prepared, timeout=_TIMEOUT_S)
                 except requests.RequestException as exc:
                     raise CallFailedError("no answer", str(exc)) from exc
-                if answer.status_code != requests.codes.ok:
-                    raise CallFailedError(f"HTTP {answer.status_code}", answer.text)
-                if answer.content != self._first and self._label_of(answer.json()) != self.label:
-                    raise CallFailedError(WRONG, answer.text)
+                if response.status_code != requests.codes.ok:
+                    raise CallFailedError(f"HTTP {response.status_code}", response.text)
+                if response.content != first and api.label(response.json()) != label:
+                    raise CallFailedError(WRONG, response.text)
 
             yield call
 
+    return Target(label, open_caller)
 
-class Direct:
+
+@contextmanager
+def _session() -> Iterator[requests.Session]:
+    with requests.Session() as session:
+        session.trust_env = False  # no proxy
+        yield session
+
+
+def direct(servable: Any, photo: bytes) -> Target:
     """The embedded server's own runtime, called in this process by as many threads as there are callers."""
+    from savedmodel_bakery.serving.inference import predict
+    from savedmodel_bakery.wire import dtypes
+    from savedmodel_bakery.wire.tensors import Tensor
 
-    def __init__(self, servable: Any, photo: bytes) -> None:
-        from savedmodel_bakery.serving.inference import predict
-        from savedmodel_bakery.wire import dtypes
-        from savedmodel_bakery.wire.tensors import Tensor
+    signature = predict.find_signature(servable, DEFAULT_SIGNATURE)
+    name = signature.inputs["image"].name
+    image = np.array([base64.urlsafe_b64encode(photo)], object)
 
-        signature = predict.find_signature(servable, DEFAULT_SIGNATURE)
-        name = signature.inputs["image"].name
-        image = np.array([base64.urlsafe_b64encode(photo)], object)
+    def classify() -> str:
+        feeds = {name: Tensor(image, dtypes.STRING)}
+        [label] = predict.run(servable, signature, feeds, ["output_0"], None)["output_0"].array.tolist()
+        return str(label.decode())
 
-        def run() -> str:
-            feeds = {name: Tensor(image, dtypes.STRING)}
-            [label] = predict.run(servable, signature, feeds, ["output_0"], None)["output_0"].array.tolist()
-            return str(label.decode())
-
-        self._run = run
-        self.label = run()
+    first = classify()
 
     @contextmanager
-    def open_caller(self) -> Iterator[Call]:
-        """See `Callee`."""
-
+    def open_caller() -> Iterator[Call]:
         def call(_: int) -> None:
-            if (found := self._run()) != self.label:
-                raise CallFailedError(WRONG, found)
+            if (label := classify()) != first:
+                raise CallFailedError(WRONG, label)
 
         yield call
 
-
-def open_callees(asked: str, *, ports: list[int], servable: str, photos: dict[str, bytes]) -> dict[str, Callee]:
-    """A callee for each photo.
-
-    Args:
-        asked: how: `grpc`, `rest`, `json`, `triton` or `direct`.
-        ports: of the servers on this machine; several share the load, of gRPC.
-        servable: base path of what is called directly.
-        photos: by name.
-    """
-    if asked == "direct":
-        from savedmodel_bakery.serving.models.loading import LoadOptions, load
-
-        loaded = load(MODEL, 1, Path(servable) / "1", LoadOptions())
-        return {name: Direct(loaded, photo) for name, photo in photos.items()}
-    return {name: _open(asked, ports, photo) for name, photo in photos.items()}
-
-
-def _open(asked: str, ports: list[int], photo: bytes) -> Callee:
-    url = f"http://127.0.0.1:{ports[0]}"
-    if asked == "json":
-        return HttpServer(f"{url}/predict", lambda text: {"image": text}, lambda answer: str(answer["label"]), photo)
-    if asked == "triton":
-
-        def infer(text: str) -> Any:
-            return {"inputs": [{"name": "image", "shape": [1, 1], "datatype": "BYTES", "data": [text]}]}
-
-        return HttpServer(
-            f"{url}/v2/models/classifier/infer", infer, lambda answer: str(answer["outputs"][0]["data"][0]), photo
-        )
-    return ModelServer(asked, ports, photo)
+    return Target(first, open_caller)

@@ -1,4 +1,4 @@
-"""How a tritonserver is started that came in the wheel of pytriton, without a container."""
+"""Starts the tritonserver from the wheel of pytriton, without a container."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 PEERS = Path(__file__).parent / "peers"
-_PYTHON = "3.11"  # of the environment; its own must be the system's, as the stub links that one's library
+_PYTHON = "3.11"  # of the environment, which must use the system's Python: the stub links its library
 
 
 def command(environment: Path, folder: Path, *, http_port: int, free_ports: tuple[int, int]) -> list[str]:
-    """Write a model repository and what else it needs into `folder`; the command that serves it.
+    """Write a model repository and the backends into `folder`, and return the command that serves it.
 
     Args:
-        environment: the virtual environment with the wheel.
-        folder: to be made.
-        http_port: of the loopback address.
+        environment: the virtual environment that has the wheel.
+        folder: created here.
+        http_port: loopback port.
         free_ports: for gRPC and metrics.
     """
     home = _site_packages(environment) / "pytriton" / "tritonserver"
@@ -40,7 +40,7 @@ def command(environment: Path, folder: Path, *, http_port: int, free_ports: tupl
 
 
 def variables(environment: Path) -> Mapping[str, str]:
-    """Environment variables of that command: the stub takes the first Python on the PATH, and no PYTHONPATH."""
+    """Return its environment variables: the stub runs the first Python on the PATH and ignores PYTHONPATH."""
     libraries = _site_packages(environment) / "nvidia_pytriton.libs"
     return {
         "LD_LIBRARY_PATH": str(libraries),

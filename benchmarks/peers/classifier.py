@@ -1,4 +1,4 @@
-"""What the peers share: the network of a folder, and photos prepared for it. Runs in environments of their own."""
+"""Shared by the peers: loads a network and prepares photos. Runs in the peers' own environments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import tensorflow as tf
 
 
 class Classifier:
-    """The network in the folder that BENCH_NETWORK names."""
+    """The network in the folder BENCH_NETWORK."""
 
     def __init__(self) -> None:
         folder = Path(os.environ["BENCH_NETWORK"])
@@ -32,7 +32,7 @@ class Classifier:
         )
 
     def read_with_pillow(self, photo: bytes) -> np.ndarray:
-        """A JPEG file as float32 [size, size, 3], by Pillow and NumPy."""
+        """Return a JPEG file as float32 [size, size, 3], with Pillow and NumPy."""
         from PIL import Image
 
         size = self.description["size"]
@@ -41,19 +41,19 @@ class Classifier:
         return (pixels - self.description["mean"]) / self.description["std"]
 
     def read(self, photo: bytes) -> tf.Tensor:
-        """The same by TensorFlow."""
+        """Return a JPEG file as float32 [size, size, 3], with TensorFlow."""
         return self._read(photo)
 
     def scores(self, pixels: tf.Tensor) -> np.ndarray:
-        """Float32 [batch, classes] of float32 [batch, size, size, 3]."""
+        """Return scores float32 [batch, classes] for pixels float32 [batch, size, size, 3]."""
         return self._scores(pixels).numpy()
 
     def classify(self, photo: bytes) -> str:
-        """The label of a JPEG file, in one run of TensorFlow."""
+        """Return the label of a JPEG file, in one TensorFlow call."""
         return self.label(self._classify(photo).numpy()[0])
 
     def label(self, scores: np.ndarray) -> str:
-        """The name of the class with the largest score of [classes]."""
+        """Return the name of the class with the largest score; `scores` is float32 [classes]."""
         return self.description["labels"][int(scores.argmax())]
 
     def _read_in_graph(self, photo: tf.Tensor) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""FastAPI with a tf.function that reads the photo and classifies it. The port is the argument."""
+"""FastAPI with a tf.function that decodes and classifies the photo. The port is the argument."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ app = FastAPI()
 classifier = Classifier()
 
 
-class Question(BaseModel):
+class PredictRequest(BaseModel):
     """A photo in base64."""
 
     image: str
 
 
 @app.post("/predict")
-def predict(question: Question) -> dict[str, str]:
-    """Label a photo; FastAPI runs this on a pool of threads."""
-    return {"label": classifier.classify(base64.b64decode(question.image))}
+def predict(request: PredictRequest) -> dict[str, str]:
+    """Classify a photo; FastAPI calls this on a thread pool."""
+    return {"label": classifier.classify(base64.b64decode(request.image))}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""FastAPI as tutorials have it: Pillow reads the photo, `model.predict` classifies it. The port is the argument."""
+"""FastAPI as in tutorials: Pillow reads the photo, `model.predict` classifies it. The port is the argument."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from pydantic import BaseModel
 
 app = FastAPI()
 classifier = Classifier()
-# Keras doesn't promise that several threads may predict at once.
+# Keras does not document `predict` as thread-safe.
 lock = threading.Lock()
 
 
-class Question(BaseModel):
+class PredictRequest(BaseModel):
     """A photo in base64."""
 
     image: str
 
 
 @app.post("/predict")
-def predict(question: Question) -> dict[str, str]:
-    """Label a photo; FastAPI runs this on a pool of threads."""
-    pixels = classifier.read_with_pillow(base64.b64decode(question.image))
+def predict(request: PredictRequest) -> dict[str, str]:
+    """Classify a photo; FastAPI calls this on a thread pool."""
+    pixels = classifier.read_with_pillow(base64.b64decode(request.image))
     with lock:
         scores = classifier.network.predict(pixels[None], verbose=0)
     return {"label": classifier.label(scores[0])}

@@ -1,4 +1,4 @@
-"""LitServe with its batching: photos are read one by one, classified by eight at most. The port is the argument."""
+"""LitServe with batching: decodes photos one by one, classifies up to 8 at once. The port is the argument."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ BATCH_TIMEOUT_S = 0.002
 class ClassifierApi(litserve.LitAPI):
     """Runs in a worker process of LitServe."""
 
-    def setup(self, device: str) -> None:  # noqa: ARG002 - it is the CPU
+    def setup(self, device: str) -> None:  # noqa: ARG002 - LitServe's signature
         """Load the network."""
-        from classifier import Classifier  # in the worker alone
+        from classifier import Classifier  # only in the worker process
 
         self.classifier = Classifier()
 
     def decode_request(self, request: dict[str, str]) -> Any:
-        """A photo in base64 as pixels."""
+        """Decode a photo in base64 to pixels."""
         return self.classifier.read(base64.b64decode(request["image"]))
 
     def batch(self, inputs: list[Any]) -> np.ndarray:
-        """Pixels of several photos."""
+        """Stack the pixels of several photos."""
         return np.stack(inputs)
 
     def predict(self, x: np.ndarray) -> np.ndarray:
-        """Scores of several photos."""
+        """Return the scores of several photos."""
         return self.classifier.scores(x)
 
     def unbatch(self, output: np.ndarray) -> list[np.ndarray]:
-        """Scores of each."""
+        """Return the scores of each photo."""
         return list(output)
 
     def encode_response(self, output: np.ndarray) -> dict[str, str]:
-        """The label."""
+        """Return the label."""
         return {"label": self.classifier.label(output)}
 
 

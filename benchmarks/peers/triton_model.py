@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 import numpy as np
-import triton_python_backend_utils as triton  # which Triton brings
+import triton_python_backend_utils as triton  # provided by Triton
 
 sys.path.insert(0, os.environ["BENCH_PEERS"])  # Triton's stub ignores PYTHONPATH
 
@@ -16,17 +16,17 @@ from classifier import Classifier
 
 
 class TritonPythonModel:
-    """What Triton makes an instance of."""
+    """The class that Triton instantiates."""
 
-    def initialize(self, args: dict[str, str]) -> None:  # noqa: ARG002 - configuration, which is fixed
+    def initialize(self, args: dict[str, str]) -> None:  # noqa: ARG002 - Triton's signature
         """Load the network."""
         self.classifier = Classifier()
 
     def execute(self, requests: list[Any]) -> list[Any]:
-        """Answer the requests of one batch, each of one photo or more."""
-        asked = [triton.get_input_tensor_by_name(request, "image").as_numpy().ravel() for request in requests]
-        photos = [base64.b64decode(photo) for one in asked for photo in one]
+        """Answer the requests of one batch; each has one or more photos."""
+        images = [triton.get_input_tensor_by_name(request, "image").as_numpy().ravel() for request in requests]
+        photos = [base64.b64decode(image) for column in images for image in column]
         scores = self.classifier.scores(np.stack([self.classifier.read(photo) for photo in photos]))
         labels = iter(self.classifier.label(row).encode() for row in scores)
-        answers = [np.array([[next(labels)] for _ in one], np.object_) for one in asked]
-        return [triton.InferenceResponse([triton.Tensor("label", answer)]) for answer in answers]
+        outputs = [np.array([[next(labels)] for _ in column], np.object_) for column in images]
+        return [triton.InferenceResponse([triton.Tensor("label", output)]) for output in outputs]

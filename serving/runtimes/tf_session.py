@@ -28,12 +28,11 @@ with contextlib.suppress(ImportError):
 tf.get_logger().setLevel("ERROR")  # it tells of loads that this module logs itself
 
 # TensorFlow would take one a CPU, which answers a lone caller sooner, and two or more of them 8 to 40 % fewer images a
-# second: what several threads share of an operation costs more than it saves (`python -m benchmarks.threads`).
+# second: what several threads share of an operation costs more than it saves.
 _THREADS_WITHIN_OPERATION = max(1, (os.cpu_count() or 1) // 2)
 
-# Handing a graph's operations to other threads, and waking those, takes 0.1 ms (`python -m benchmarks.tiny`). In the
-# caller's thread they run one after the other: that is for graphs of few operations, where none may wait for another
-# or repeats others.
+# Handing a graph's operations to other threads, and waking those, takes 0.1 ms. In the caller's thread they run
+# one after the other: that is for graphs of few operations, where none may wait for another or repeats others.
 _SMALL_GRAPH_OPERATIONS = 256
 _REPEATING = {"While", "_While", "StatelessWhile", "For", "Enter", "MapDefun"}
 _STATEFUL_BUT_PROMPT = {

@@ -52,7 +52,7 @@ def test_the_public_names_are_these() -> None:
 
 
 def test_a_name_that_is_not_public_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="module 'client' has no attribute 'Clint'"):
+    with pytest.raises(AttributeError, match=r"module 'savedmodel_bakery\.client' has no attribute 'Clint'"):
         _ = client.Clint
 
 

@@ -1,0 +1,50 @@
+"""`python -m benchmarks.calls` measures each workload; the figures themselves are not tested."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.calls import Row, table
+from benchmarks.workloads import ModelServer
+
+
+def run(clone: Path, *arguments: str) -> list[list[str]]:
+    """Return the cells of the table, without its head."""
+    command = [sys.executable, "-m", "benchmarks.calls", *arguments, "--rounds", "1"]
+    ended = subprocess.run(command, cwd=clone, check=True, capture_output=True, text=True, timeout=200)
+    _, _, *lines = ended.stdout.strip().splitlines()
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_tiny_requests_take_turns_with_another_checkout_over_both_transports(clone: Path) -> None:
+    rows = run(clone, "tiny", "--calls", "32", "--server", f"other={clone}")
+    assert ["gRPC other", "gRPC embedded", "REST other", "REST embedded"] == [row[0] for row in rows]
+    assert ["", "", "", ""] == [row[2] for row in rows[::2]] + [row[5] for row in rows[::2]]
+    assert all(float(row[column].split()[0]) > 0 for row in rows[1::2] for column in (1, 2, 3, 4, 5))
+
+
+def test_arrays_are_measured_beside_an_echo(clone: Path) -> None:
+    rows = run(clone, "arrays", "--megabytes", "2")
+    assert ["2 MiB, bare echo", "2 MiB, embedded"] == [row[0] for row in rows]
+    assert all(float(row[1]) > 0 for row in rows)
+
+
+def test_tables_have_medians_and_ratios_of_rounds() -> None:
+    old = [Row(10, 20, 100, 5), Row(8, 20, 100, 5), Row(30, 90, 100, 5)]
+    new = [Row(20, 40, 50, 5), Row(12, 20, 100, 10), Row(60, 80, 200, 20)]
+    assert [
+        "| gRPC old | 10.00 |  | 20.00 | 100 |  | 5.00 |  |",
+        "| gRPC new | 20.00 | 2.000 (1.500–2.000) | 40.00 | 100 | 1.000 (0.500–2.000) | 10.00 | 2.000 (1.000–4.000) |",
+    ] == table("tiny", 16, {"gRPC": {"old": old, "new": new}}).splitlines()[2:]
+
+
+def test_servers_are_checkouts_or_programs(clone: Path, tmp_path: Path) -> None:
+    assert clone == ModelServer.parse(f"old={clone}").checkout
+    assert ("/bin/sh", "--grpc_max_threads=64") == ModelServer.parse("real=/bin/sh").command
+    for text in ("no name", f"={clone}", f"empty={tmp_path}", "missing=no-such-program"):
+        with pytest.raises(ValueError, match="must be NAME=DIR, a checkout, or NAME=PROGRAM"):
+            ModelServer.parse(text)
