@@ -19,7 +19,7 @@ NOT_RUN = {
     "make test": "runs this test",
     ". .venv/bin/activate": "the test's own environment is used",
     "docker": "run by tests/system/test_images.py",
-    "python -m serving batch": "run by tests/system/test_batch.py",
+    "python -m serving bulk": "run by tests/system/test_bulk.py",
 }
 
 

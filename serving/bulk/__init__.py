@@ -1,6 +1,6 @@
-"""The job of `python -m client classify` on Ray: the servable comes to the photos.
+"""Classifies many photos on Ray with the model loaded in the workers, without a server.
 
-inputs ─► files ─► tasks that read photos ─► actors that each hold the servable ─► rows, as Parquet parts in a folder
+inputs ─► files ─► tasks that read photos ─► actors with a loaded model ─► rows, as Parquet parts in a folder
 
-Ray Data schedules, bounds memory, and does again what died. What is read and written is `client.bulk`'s.
+Ray Data schedules the work, bounds its memory and repeats what failed. Inputs and rows are those of `client.bulk`.
 """

@@ -1,4 +1,4 @@
-"""The actor: a loaded servable that makes rows of photos. Must not know Ray."""
+"""The class that Ray's actors run: loads a version and turns photos into rows. Does not import Ray."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from savedmodel_bakery.client.errors import RequestRefusedError
 from savedmodel_bakery.client.images import TOP_K_SIGNATURE, encode_images, read_classifications
 from savedmodel_bakery.client.results import Prediction
 from savedmodel_bakery.serving.inference import predict
-from savedmodel_bakery.serving.runtimes import tensorflow_import as without_keras
+from savedmodel_bakery.serving.runtimes.tensorflow_import import import_tensorflow
 from savedmodel_bakery.wire import dtypes
 from savedmodel_bakery.wire.status import StatusError
 from savedmodel_bakery.wire.tensors import Tensor
 
-# What goes from the readers to the actors; a photo has content, or the reason why it can't be read.
 PHOTOS = pa.schema([("image", pa.string()), ("content", pa.binary()), ("error", pa.string())])
+"""Columns passed from the readers to the actors; a photo has either content or the error of reading it."""
 
 
 class Classifier:
-    """Loads a version and classifies photos with its signature `top_k`.
+    """Classifies photos with the signature `top_k` of a version that it loads.
 
     Args:
         model: name of the model.
-        version: its number.
-        path: its folder.
+        version: version number.
+        path: version folder.
 
     Raises:
-        StatusError: it can't be loaded, or has no such signature.
-        ClientError: the signature is another one.
+        StatusError: the version can't be loaded, or has no signature `top_k`.
+        ClientError: the outputs of `top_k` are not those of a classifier.
     """
 
     def __init__(self, model: str, version: int, path: str) -> None:
-        without_keras.import_tensorflow()  # which only the actors need
+        import_tensorflow()  # here, because only the actors need it
         from savedmodel_bakery.serving.models.loading import LoadOptions, load
 
         self._servable = load(model, version, Path(path), LoadOptions())
@@ -46,7 +46,7 @@ class Classifier:
         read_classifications(self._predict([b""]), batch=1, top_k=None)
 
     def __call__(self, table: pa.Table) -> pa.Table:
-        """Make rows, as `client.bulk.parquet.SCHEMA` has them, of photos as `PHOTOS` has them."""
+        """Classify a table with the columns `PHOTOS`; return one with the columns `client.bulk.parquet.SCHEMA`."""
         photos = [_photo(**row) for row in table.to_pylist()]
         rows = classify_photos(photos, self._predict, model=self._servable.name, signature=TOP_K_SIGNATURE)
         return pa.Table.from_pylist(rows, parquet.SCHEMA)
@@ -54,10 +54,10 @@ class Classifier:
     def _predict(self, images: list[bytes]) -> Prediction:
         try:
             feeds = predict.read_inputs(self._signature, encode_images(images), _as_strings)
-            found = predict.run(self._servable, self._signature, feeds, self._outputs, None)
+            outputs = predict.run(self._servable, self._signature, feeds, self._outputs, None)
         except StatusError as error:
             raise RequestRefusedError(error.code, error.message) from error
-        arrays = {alias: tensor.array for alias, tensor in found.items()}
+        arrays = {alias: tensor.array for alias, tensor in outputs.items()}
         return Prediction(arrays, self._servable.name, self._servable.version, TOP_K_SIGNATURE)
 
 

@@ -1,4 +1,4 @@
-"""The job as Ray Data runs it."""
+"""The job as Ray Data runs it: starts Ray, reads photos in tasks, classifies them in actors, writes Parquet parts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from savedmodel_bakery.serving.bulk.classifier import PHOTOS, Classifier
 from savedmodel_bakery.serving.bulk.parts import part_name
 from savedmodel_bakery.wire.status import StatusError
 
-# What is written at once, and so what a restart may have to do again; photos in bytes, files in number.
+# Size of a part, and so of the work that a restart may repeat.
 _BLOCK_BYTES = 16 << 20
 _FILES_PER_BLOCK = 256
 _LOCAL_OBJECT_STORE_BYTES = 1 << 30
@@ -28,20 +28,21 @@ _LOCAL_OBJECT_STORE_BYTES = 1 << 30
 _RAY_PORT = 6379
 _PROBE_TIMEOUT_S = 10.0
 
-Servable = tuple[str, int, str]  # name of the model, version and its folder
+VersionFolder = tuple[str, int, str]
+"""Name of the model, version number and version folder."""
 
 
 def start_ray(address: str | None, *, actors: int) -> None:
-    """Join the cluster at `address`, or start Ray on this machine.
+    """Connect to the cluster at `address`, or start Ray on this machine if it is None.
 
     Raises:
-        ConnectionError: there is no cluster.
-        ValueError: `address` is none.
+        ConnectionError: no cluster listens at the address.
+        ValueError: the address is not HOST:PORT.
     """
     if address is not None:
-        _probe(address)  # where nobody listens, Ray would try for ever
+        _probe(address)  # without a listener, Ray would retry forever
     local = {
-        # Beside the actors there must be room for the readers.
+        # Leave one CPU for the tasks that read photos.
         "num_cpus": max(os.cpu_count() or 1, actors + 1),
         "object_store_memory": _LOCAL_OBJECT_STORE_BYTES,
         "include_dashboard": False,
@@ -55,42 +56,42 @@ def _probe(address: str) -> None:
     try:
         socket.create_connection((endpoint.host, endpoint.port), _PROBE_TIMEOUT_S).close()
     except OSError as exc:
-        raise ConnectionError(f"cannot connect to {endpoint.address}; is a Ray cluster's head running there?") from exc
+        raise ConnectionError(f"cannot connect to {endpoint.address}: is it the head of a Ray cluster?") from exc
 
 
-def refusal(servable: Servable) -> str | None:
-    """Why no actor can use a servable; None where one can. It is loaded where an actor would be."""
-    found: str | None = ray.get(ray.remote(max_calls=1)(_refusal).remote(servable))
-    return found
+def load_error(version: VersionFolder) -> str | None:
+    """Load a version in a Ray worker and return the error; None if it can be used."""
+    error: str | None = ray.get(ray.remote(max_calls=1)(_load_error).remote(version))
+    return error
 
 
 def run(
     files: Sequence[str],
     done: frozenset[str],
     *,
-    servable: Servable,
+    version: VersionFolder,
     actors: int,
     batch_size: int,
     out: Path,
 ) -> None:
-    """Classify what is in `files` and write rows as Parquet parts to `out`.
+    """Classify the photos in `files` and write their rows as Parquet parts.
 
     Args:
-        files: photos and archives, where every node finds them.
-        done: keys of photos that are left out.
-        servable: what the actors load.
-        actors: how many hold the servable.
-        batch_size: most photos that are run at once.
+        files: photos and archives; every node must find them under these paths.
+        done: keys of photos to skip.
+        version: the version that the actors load.
+        actors: number of actors.
+        batch_size: maximum number of photos per run.
         out: folder for the parts.
 
     Raises:
-        ray.exceptions.RayError: the cluster, or all of its actors, are gone.
+        ray.exceptions.RayError: the cluster failed, or all actors did.
     """
     DataContext.get_current().target_max_block_size = _BLOCK_BYTES
     photos = _dataset(files).flat_map(functools.partial(_read_photos, done=ray.put(done), folder=str(Path.cwd())))
     rows = photos.map_batches(
         Classifier,
-        fn_constructor_args=servable,
+        fn_constructor_args=version,
         batch_size=batch_size,
         batch_format="pyarrow",
         compute=ActorPoolStrategy(size=actors),
@@ -98,15 +99,15 @@ def run(
     rows.write_parquet(str(out), filename_provider=_PartNames())
 
 
-def find_lost(files: Sequence[str], done: frozenset[str]) -> str | None:
-    """The key of a photo in `files` that is not among those in `done`; None where there is none.
+def find_missing(files: Sequence[str], done: frozenset[str]) -> str | None:
+    """Return the key of one photo in `files` that is not in `done`; None if all are.
 
     Raises:
-        ray.exceptions.RayError: the cluster is gone.
+        ray.exceptions.RayError: the cluster failed.
     """
-    find = functools.partial(_find_lost, done=ray.put(done), folder=str(Path.cwd()))
-    found: list[dict[str, str]] = _dataset(files).flat_map(find).take(1)
-    return found[0]["image"] if found else None
+    find = functools.partial(_find_missing, done=ray.put(done), folder=str(Path.cwd()))
+    missing: list[dict[str, str]] = _dataset(files).flat_map(find).take(1)
+    return missing[0]["image"] if missing else None
 
 
 class _PartNames(FilenameProvider):  # type: ignore[misc]  # Ray has no types
@@ -120,37 +121,38 @@ def _dataset(files: Sequence[str]) -> ray.data.Dataset:
 
 
 def _file(row: dict[str, str], folder: str) -> Path:
-    """The file, found from where the job was started; a worker is somewhere else on a cluster."""
+    """Return a row's path, after changing to the folder in which the job was started if it is relative."""
     path = Path(row["file"])
     if not path.is_absolute():
         os.chdir(folder)
     return path
 
 
-def _find_lost(row: dict[str, str], *, done: Any, folder: str) -> list[dict[str, str]]:
-    path, known, found = _file(row, folder), _fetch(done), []
+def _find_missing(row: dict[str, str], *, done: Any, folder: str) -> list[dict[str, str]]:
+    path, done_keys, missing = _file(row, folder), _fetch(done), []
 
-    def note(key: str) -> bool:
-        if key not in known:
-            found.append({"image": key})
+    def check(key: str) -> bool:
+        if key not in done_keys:
+            missing.append({"image": key})
         return False
 
-    if spell(path) not in known:  # what has a row itself is a photo, or damaged, and was not read to its end
-        for _ in open_file(path, note):
-            pass  # none is wanted
-    return found
+    if spell(path) not in done_keys:  # a file with its own row is a photo or a damaged archive
+        for _ in open_file(path, check):
+            pass  # `check` selects no photo
+    return missing
 
 
 def _read_photos(row: dict[str, str], *, done: Any, folder: str) -> Iterator[dict[str, Any]]:
-    """The photos of a file, as `PHOTOS` has them."""
-    known, met = _fetch(done), set()
+    """Yield the photos of a file that are not done, with the columns `PHOTOS`."""
+    done_keys, seen = _fetch(done), set()
 
-    def is_wanted(key: str) -> bool:
-        is_new = key not in known and key not in met
-        met.add(key)
-        return is_new
+    def is_new(key: str) -> bool:
+        if key in done_keys or key in seen:
+            return False
+        seen.add(key)
+        return True
 
-    for photo in open_file(_file(row, folder), is_wanted):
+    for photo in open_file(_file(row, folder), is_new):
         try:
             content, error = photo.read(), None
         except UnreadablePhoto as exc:
@@ -158,9 +160,9 @@ def _read_photos(row: dict[str, str], *, done: Any, folder: str) -> Iterator[dic
         yield dict(zip(PHOTOS.names, (photo.key, content, error), strict=True))
 
 
-def _refusal(servable: Servable) -> str | None:
+def _load_error(version: VersionFolder) -> str | None:
     try:
-        Classifier(*servable)
+        Classifier(*version)
     except (StatusError, ClientError) as exc:
         return str(exc)
     return None
@@ -168,6 +170,6 @@ def _refusal(servable: Servable) -> str | None:
 
 @functools.lru_cache(maxsize=1)
 def _fetch(reference: Any) -> frozenset[str]:
-    """What was put there, once for each process."""
-    found: frozenset[str] = ray.get(reference)
-    return found
+    """Return the keys behind a Ray reference, fetched once per process."""
+    keys: frozenset[str] = ray.get(reference)
+    return keys

@@ -1,7 +1,7 @@
-"""The folder of Parquet parts that a job writes, and what is done already. Must not know Ray or TensorFlow.
+"""The folder of Parquet parts that a job writes, and which photos have a row. Imports neither Ray nor TensorFlow.
 
-A part is whole or it isn't there: Parquet's footer is written last, so a part whose writing was cut off has none. It is
-removed, and its photos are classified again. Nothing else is ever removed; parts are known by their names.
+Parquet's footer is written last, so an interrupted write leaves a part without one. Such a part is removed and its
+photos are classified again. Nothing else is ever removed: parts are recognised by their names.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _PART = re.compile(r"rows-[0-9a-f]{32}-[0-9]{6}-[0-9]+\.parquet")
 
 
 def part_name(write_uuid: str, task_index: int) -> str:
-    """What a part is called, but for `-NUMBER.parquet`, which the writer appends; `write_uuid` is 32 hex digits."""
+    """Return a part's file name, to which the writer appends `-NUMBER.parquet`; `write_uuid` is 32 hex digits."""
     return f"rows-{write_uuid}-{task_index:06}"
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Have a folder alone, as two jobs would take each other's unfinished parts for cut off.
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Lock a folder for this job: two jobs would remove each other's unfinished parts.
 
     Raises:
-        StatusError: INVALID_ARGUMENT where another job has it.
-        OSError: it can't be written.
+        StatusError: INVALID_ARGUMENT if another job has locked it.
+        OSError: the folder can't be written to.
     """
     with (folder / ".lock").open("ab") as file:
         try:
@@ -45,10 +45,10 @@ def locked(folder: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Done:
-    """What the parts hold.
+    """The photos that have a row.
 
     Attributes:
-        keys: of the photos that have a row.
+        keys: keys of the photos.
         failed: how many of them could not be classified.
     """
 
@@ -57,30 +57,28 @@ class Done:
 
 
 def read_parts(folder: Path, *, model: str) -> Done:
-    """Look through all parts.
+    """Read which photos have a row in any part, and remove unfinished parts.
 
     Raises:
-        StatusError: INVALID_ARGUMENT where the folder holds other Parquet files, rows of another model, or what can't
-            be read.
+        StatusError: INVALID_ARGUMENT if the folder contains other Parquet files, rows of another model, or files that
+            can't be read.
     """
     keys: set[str] = set()
     failed = 0
-    for path in _whole_parts(folder):
+    for path in _complete_parts(folder):
         try:
             table = pq.read_table(path, columns=["image", "ok", "model"])
         except (OSError, pa.ArrowException) as exc:
             raise _unreadable(path, exc) from exc
-        for found in table["model"].unique().to_pylist():
-            if found != model:
-                raise invalid_argument(
-                    f'{path} holds rows of model "{found}"; "{model}" is asked for; name another folder'
-                )
+        others = [name for name in table["model"].unique().to_pylist() if name != model]
+        if others:
+            raise invalid_argument(f'{path} contains rows of model "{others[0]}", not "{model}"; use another folder')
         keys.update(table["image"].to_pylist())
         failed += table["ok"].to_pylist().count(False)
     return Done(frozenset(keys), failed)
 
 
-def _whole_parts(folder: Path) -> Iterator[Path]:
+def _complete_parts(folder: Path) -> Iterator[Path]:
     for path in sorted(folder.glob("*.parquet")):
         try:
             names = pq.read_schema(path).names
@@ -92,9 +90,9 @@ def _whole_parts(folder: Path) -> Iterator[Path]:
         except (OSError, pa.ArrowException) as exc:
             raise _unreadable(path, exc) from exc
         if names != SCHEMA.names:
-            raise invalid_argument(f"{path} is no part of such a job; name another folder")
+            raise invalid_argument(f"{path} was not written by this command; use another folder")
         yield path
 
 
 def _unreadable(path: Path, exc: Exception) -> StatusError:
-    return invalid_argument(f"{path} cannot be read: {exc}; without it, its photos are classified again")
+    return invalid_argument(f"cannot read {path}: {exc}; remove it to classify its photos again")

@@ -1,1 +1,1 @@
-"""Models on disk and in memory: which versions exist, which are loaded, and which one a request gets."""
+"""Finds versions on disk, loads and unloads them, and selects the one that serves a request."""

@@ -1,4 +1,4 @@
-"""From a version's folder to a servable that is ready to answer."""
+"""Loads a version folder as a servable, with batching, and warms it up."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ TF_LITE_FILE = "model.tflite"
 
 @dataclass(frozen=True)
 class Batching:
-    """Which parameters hold for a version.
+    """Selects the batching parameters of a version.
 
     Attributes:
-        parameters: of all versions, or of those without their own.
-        per_model: whether a version's folder decides, and one that holds no parameters isn't batched.
+        parameters: the server's parameters.
+        per_model: whether parameters are read from the version folder; without a file there, batching is off.
         places: limits how many batches run at the same time.
     """
 
@@ -36,18 +36,18 @@ class Batching:
     places: threading.Semaphore
 
     def of_version(self, path: Path) -> BatchingParameters | None:
-        """The parameters for the version in `path`; None where it isn't batched.
+        """Return the parameters for the version in `path`; None if its requests aren't batched.
 
         Raises:
-            StatusError: its own file is wrong.
+            StatusError: the version's own parameters are invalid.
         """
         if not self.per_model:
             return self.parameters
-        own = path / FILE_IN_VERSION
-        if not own.is_file():
+        file = path / FILE_IN_VERSION
+        if not file.is_file():
             return None
         return replace(
-            read_batching_parameters(own),
+            read_batching_parameters(file),
             num_batch_threads=self.parameters.num_batch_threads,
             thread_pool_name=self.parameters.thread_pool_name,
         )
@@ -55,7 +55,7 @@ class Batching:
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """How versions are loaded; the flags of the same names.
+    """How versions are loaded; see the server's flags.
 
     Attributes:
         session: how graphs are loaded and run.
@@ -73,14 +73,14 @@ class LoadOptions:
 
 
 class NotAFolderError(StatusError):
-    """What bears a version's number is a file; no further attempt will change that."""
+    """A version path is a file, not a folder; the load is not retried."""
 
 
 def load(name: str, version: int, path: Path, options: LoadOptions) -> Servable:
-    """Load the version in `path`, and warm it up.
+    """Load the version in `path` and replay its warm-up requests.
 
     Raises:
-        StatusError: it can't be loaded, or a warm-up request failed, with tensorflow_model_server's reason.
+        StatusError: the version can't be loaded, or a warm-up request failed; worded as tensorflow_model_server does.
     """
     if not path.is_dir():
         raise NotAFolderError(

@@ -1,4 +1,4 @@
-"""What is loaded: name → version → state and servable, and which of them a request gets."""
+"""The registry of known versions: state and servable by model name and version, and the choice for each request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
 
 class State(IntEnum):
-    """Where a version is in its life, numbered as `ModelVersionStatus.State`."""
+    """The state of a version; numbers are those of `ModelVersionStatus.State`."""
 
     START = 10
     LOADING = 20
@@ -25,7 +25,7 @@ class State(IntEnum):
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """Which model a request is for, and which version: a number, a label, or neither for the highest available."""
+    """The model of a request, and its version: a number, a label, or neither for the highest available version."""
 
     name: str
     version: int | None = None
@@ -34,14 +34,16 @@ class ModelChoice:
 
 @dataclass
 class Version:
-    """One version that this process has ever seen; changed only under the registry's lock.
+    """One version known to this process; modified only under the registry's lock.
 
     Attributes:
-        name: of its model.
-        state: where it is in its life.
-        error: why it failed to load; None where it didn't.
-        servable: what answers; there while it is AVAILABLE or UNLOADING.
-        requests: how many are running on it.
+        name: the model's name.
+        number: the version number.
+        path: the version folder.
+        state: the version's state.
+        error: the error of the last load; None if it did not fail.
+        servable: the loaded version; not None while the state is AVAILABLE or UNLOADING.
+        requests: number of requests running on it.
     """
 
     name: str
@@ -55,7 +57,7 @@ class Version:
 
 @dataclass(frozen=True)
 class VersionStatus:
-    """What GetModelStatus says of one version."""
+    """The status of one version, as returned by GetModelStatus."""
 
     number: int
     state: State
@@ -63,7 +65,7 @@ class VersionStatus:
 
 
 class Registry:
-    """Versions by model, safe to use from any thread. Every change of state wakes who waits on `changed`."""
+    """Thread-safe store of versions by model. Every change of state notifies `changed`."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
@@ -77,22 +79,22 @@ class Registry:
             self._labels = dict(labels)
 
     def names(self) -> list[str]:
-        """Models of which a version has ever been seen."""
+        """Return the names of the models with a known version."""
         with self.changed:
             return list(self._models)
 
     def versions(self, name: str) -> list[Version]:
-        """All versions ever seen of a model, lowest first."""
+        """Return all known versions of a model, lowest first."""
         with self.changed:
             return [version for _, version in sorted(self._models.get(name, {}).items())]
 
     def available(self, name: str) -> set[int]:
-        """Numbers of the versions of a model that answer."""
+        """Return the numbers of a model's available versions."""
         with self.changed:
             return set(self._available.get(name, {}))
 
     def add(self, name: str, number: int, path: Path) -> Version:
-        """Note a version that is about to be loaded; one seen before begins a new life."""
+        """Add a version that is about to be loaded, replacing an earlier one with the same number."""
         with self.changed:
             version = self._models.setdefault(name, {})[number] = Version(name, number, path)
             self.changed.notify_all()
@@ -101,7 +103,7 @@ class Registry:
     def update(
         self, version: Version, state: State, *, servable: Servable | None = None, error: StatusError | None = None
     ) -> None:
-        """Move a version to another state."""
+        """Change the state of a version."""
         with self.changed:
             version.state, version.error = state, error
             version.servable = servable or version.servable
@@ -113,7 +115,7 @@ class Registry:
             self.changed.notify_all()
 
     def drain(self, version: Version) -> Servable:
-        """Wait for the requests running on a version that is UNLOADING, and hand its servable over."""
+        """Wait until no request runs on a version in state UNLOADING, then remove and return its servable."""
         with self.changed:
             self.changed.wait_for(lambda: version.requests == 0)
             servable, version.servable = version.servable, None
@@ -122,10 +124,10 @@ class Registry:
 
     @contextlib.contextmanager
     def acquire(self, choice: ModelChoice) -> Iterator[Servable]:
-        """The servable that a request is for; it stays loaded until the block is left.
+        """Yield the servable for a request; it stays loaded until the end of the `with` block.
 
         Raises:
-            StatusError: there is none, in tensorflow_model_server's words.
+            StatusError: no available version matches; worded as tensorflow_model_server words it.
         """
         with self.changed:
             version = self._find(choice)
@@ -141,10 +143,10 @@ class Registry:
                     self.changed.notify_all()
 
     def statuses(self, name: str, number: int | None) -> list[VersionStatus]:
-        """States of all versions ever seen of a model, or of one, highest first.
+        """Return the status of all known versions of a model, highest first, or of one version.
 
         Raises:
-            StatusError: NOT_FOUND where none is known.
+            StatusError: NOT_FOUND if no such version is known.
         """
         with self.changed:
             known = self._models.get(name, {})
@@ -152,14 +154,14 @@ class Registry:
                 raise StatusError(Code.NOT_FOUND, f"Could not find version {number} of model {name}")
             if not known:
                 raise StatusError(Code.NOT_FOUND, f"Could not find any versions of model {name}")
-            chosen = [known[number]] if number is not None else [known[key] for key in sorted(known, reverse=True)]
-            return [VersionStatus(version.number, version.state, version.error) for version in chosen]
+            versions = [known[number]] if number is not None else [known[key] for key in sorted(known, reverse=True)]
+            return [VersionStatus(version.number, version.state, version.error) for version in versions]
 
     def _find(self, choice: ModelChoice) -> Version:
         if not choice.name:
             raise invalid_argument("ModelSpec has no name specified.")
         available = self._available.get(choice.name, {})
-        number = choice.version if choice.label is None else self._labelled(choice.name, choice.label)
+        number = choice.version if choice.label is None else self._version_for_label(choice.name, choice.label)
         if number is None:
             if not available:
                 raise StatusError(Code.NOT_FOUND, f"Servable not found for request: Latest({choice.name})")
@@ -168,7 +170,7 @@ class Registry:
             raise StatusError(Code.NOT_FOUND, f"Servable not found for request: Specific({choice.name}, {number})")
         return available[number]
 
-    def _labelled(self, name: str, label: str) -> int:
+    def _version_for_label(self, name: str, label: str) -> int:
         try:
             return self._labels.get(name, {})[label]
         except KeyError:

@@ -1,4 +1,4 @@
-"""Versions on disk: which folders under a base path are versions, and which of them a policy wants."""
+"""Lists the version folders under a base path and selects those that the version policy wants."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _NUMBER = re.compile(r"\s*[+-]?[0-9]+\s*")
 
 
 def wanted_versions(config: ModelConfig) -> dict[int, Path]:
-    """The versions of a model that should be served, as they lie on disk now.
+    """Return the versions on disk that should be served: their folders by version number.
 
     Raises:
-        StatusError: NOT_FOUND where the base path can't be listed.
+        StatusError: NOT_FOUND if the base path can't be listed.
     """
     base_path = Path(config.base_path.removeprefix("file://"))
     try:
@@ -27,13 +27,13 @@ def wanted_versions(config: ModelConfig) -> dict[int, Path]:
             Code.NOT_FOUND,
             f"Could not find base path {config.base_path} for servable {config.name} with error {error.strerror}",
         ) from error
-    # Of two names with the same number the later one counts.
-    found = {
+    # If two names have the same number, such as 1 and 01, the last in byte order counts.
+    folders = {
         number: base_path / name
         for name in names
         if _NUMBER.fullmatch(name) and _MIN_VERSION <= (number := int(name)) <= _MAX_VERSION
     }
-    return {number: found[number] for number in _select(sorted(found), config.policy)}
+    return {number: folders[number] for number in _select(sorted(folders), config.policy)}
 
 
 def _select(versions: list[int], policy: Policy) -> list[int]:

@@ -1,4 +1,4 @@
-"""The folder that a job on Ray writes to: nothing of others is touched, and what can't be gone on from is one line."""
+"""A job on Ray never changes files that it did not write, and reports an unusable folder in one line."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ ROW = {"image": "a", "ok": False, "top": [], "model": "pets", "signature": "top_
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[[], object]:
-    """Start a job that has a photo to do, and no model; exit code, and what it said."""
+    """Return a function that starts a job with one photo and no model, and returns its exit code and stderr."""
     monkeypatch.chdir(tmp_path)
     Path("photo.jpg").touch()
     Path("rows").mkdir()
 
     def run() -> object:
         with pytest.raises(SystemExit) as caught:
-            cli.main(["photo.jpg", "--model_name=pets", "--model_base_path=none", "--out=rows"])
+            cli.main(["photo.jpg", "--model-name=pets", "--model-base-path=none", "--out=rows"])
         return caught.value.code, capsys.readouterr().err
 
     return run
 
 
-def test_a_part_that_was_cut_off_is_removed_and_a_whole_one_counts(tmp_path: Path) -> None:
+def test_an_unfinished_part_is_removed_and_a_complete_one_counts(tmp_path: Path) -> None:
     write_rows([ROW], tmp_path / PART)
     (tmp_path / PART.replace("-0.", "-1.")).write_bytes((tmp_path / PART).read_bytes()[:-9])
     done = read_parts(tmp_path, model="pets")
@@ -45,32 +45,32 @@ def test_a_part_that_was_cut_off_is_removed_and_a_whole_one_counts(tmp_path: Pat
 @pytest.mark.parametrize(
     ("make", "error"),
     [
-        (lambda path: path.write_bytes(b"PAR1 not finished"), "{} is no part of such a job; name another folder"),
+        (lambda path: path.write_bytes(b"PAR1 not finished"), "{} was not written by this command; use another folder"),
         (
             lambda path: pq.write_table(pa.table({"image": ["a"], "content": [b""]}), path),
-            "{} is no part of such a job; name another folder",
+            "{} was not written by this command; use another folder",
         ),
         (
             lambda path: write_rows([{**ROW, "model": "cars"}], path),
-            '{} holds rows of model "cars"; "pets" is asked for; name another folder',
+            '{} contains rows of model "cars", not "pets"; use another folder',
         ),
-        (lambda path: path.mkdir(), "{} cannot be read: "),
+        (lambda path: path.mkdir(), "cannot read {}: "),
     ],
-    ids=["unfinished", "of other columns", "of another model", "unreadable"],
+    ids=["unfinished", "other columns", "another model", "unreadable"],
 )
-def test_what_is_no_part_is_refused_and_stays(
+def test_other_files_are_rejected_and_kept(
     run: Callable[[], tuple[int, str]], make: Callable[[Path], object], error: str
 ) -> None:
     path = Path("rows/photos.parquet")
     make(path)
     before = path.is_dir() or path.read_bytes()
-    code, said = run()
-    assert (1, 1) == (code, said.count("\n"))
-    assert error.format(path) in said
+    code, stderr = run()
+    assert (1, 1) == (code, stderr.count("\n"))
+    assert error.format(path) in stderr
     assert before == (path.is_dir() or path.read_bytes())
 
 
-def test_two_jobs_do_not_write_to_one_folder(run: Callable[[], tuple[int, str]]) -> None:
+def test_a_folder_in_use_by_another_job_is_rejected(run: Callable[[], tuple[int, str]]) -> None:
     lock = "import fcntl; f = open('rows/.lock', 'ab'); fcntl.flock(f, fcntl.LOCK_EX); print(flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", lock], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
