@@ -1,4 +1,4 @@
-"""Servers that the tests of this room share."""
+"""Servers shared by the tests of the serving package."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ model_config_list {{
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server with half_plus_two in versions 1 (plus 2) and 3 (plus 3), labels, and a TensorFlow 2 model."""
+    """A server with half_plus_two in versions 1 (adds 2) and 3 (adds 3), version labels, and a TensorFlow 2 model."""
     root = tmp_path_factory.mktemp("models")
     model_makers.half_plus(root / "half_plus_two", 1)
     model_makers.half_plus(root / "half_plus_two", "00003", plus=3.0)
@@ -35,7 +35,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 @pytest.fixture(scope="session")
 def half_plus_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Base path of half_plus_two, version 1."""
+    """Base path of half_plus_two with version 1."""
     base_path = tmp_path_factory.mktemp("single") / "half_plus_two"
     model_makers.half_plus(base_path, 1)
     return base_path

@@ -1,4 +1,4 @@
-"""The page for Prometheus: the real server's names and labels, and numbers that follow the calls."""
+"""The metrics page has the real server's names and labels, and its numbers follow the calls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LATENCY_BOUNDS = [f"{10 * 1.8**power:g}" for power in range(33)]
 
 @pytest.fixture(scope="module")
 def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server that shows metrics, batches, and warms up its model `a "name"` once."""
+    """A server with metrics, batching and one warm-up request for its model `a "name"`."""
     root = tmp_path_factory.mktemp("monitored")
     path = model_makers.half_plus(root / "m", 1)
     log = prediction_log_pb2.PredictionLog()
@@ -42,16 +42,17 @@ def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProces
 
 
 def samples(server: ServerProcess) -> dict[str, float]:
-    """Values by the line they stand on; the first characters of names are no concern here."""
-    found = {}
+    """Return the values by name and labels, without the common prefix of the names."""
+    values = {}
     for line in requests.get(server.url + PATH, timeout=30).text.splitlines():
         if not line.startswith("#"):
             name, _, value = line.rpartition(" ")
-            found[name.removeprefix(":tensorflow:serving:")] = float(value)
-    return found
+            values[name.removeprefix(":tensorflow:serving:")] = float(value)
+    return values
 
 
 def growth(server: ServerProcess, call: object) -> dict[str, float]:
+    """Return by how much each value grows during a call."""
     before = samples(server)
     call()  # type: ignore[operator]
     after = samples(server)
@@ -83,7 +84,7 @@ def test_a_rest_call_is_counted_and_timed(monitored: ServerProcess) -> None:
     assert 0 < grown[f'request_latency_sum{{{NAME},API="predict",entrypoint="REST"}}'] < 30e6
 
 
-def test_a_grpc_call_is_counted_by_its_own_name(monitored: ServerProcess) -> None:
+def test_a_grpc_call_is_counted_under_its_own_entrypoint(monitored: ServerProcess) -> None:
     request = predict_pb2.PredictRequest()
     request.model_spec.name = 'a "name"'
     request.inputs["x"].CopyFrom(tf.make_tensor_proto(np.float32([1])))
@@ -108,24 +109,24 @@ def test_a_grpc_call_is_counted_by_its_own_name(monitored: ServerProcess) -> Non
         ("PUT", "/v1/models/nosuch", 'request_count{model_name="",status="INVALID_ARGUMENT"}'),
     ],
 )
-def test_refusals_are_counted_but_not_timed(monitored: ServerProcess, method: str, path: str, line: str) -> None:
+def test_failed_requests_are_counted_but_not_timed(monitored: ServerProcess, method: str, path: str, line: str) -> None:
     grown = growth(monitored, lambda: requests.request(method, monitored.url + path, timeout=30))
     assert {line: 1} == grown
 
 
-def test_paths_that_are_no_api_are_not_counted(monitored: ServerProcess) -> None:
+def test_requests_outside_the_api_are_not_counted(monitored: ServerProcess) -> None:
     assert {} == growth(monitored, lambda: requests.get(f"{monitored.url}/v2/models", timeout=30))
 
 
-def test_the_page_is_the_real_servers(monitored: ServerProcess) -> None:
+def test_the_page_has_the_real_servers_format(monitored: ServerProcess) -> None:
     predict(monitored, instances=[1.0])
-    answer = requests.get(monitored.url + PATH, timeout=30)
-    assert (200, "text/plain") == (answer.status_code, answer.headers["Content-Type"])
-    assert "# TYPE :tensorflow:serving:request_count counter\n" in answer.text
-    assert "# TYPE :tensorflow:serving:request_example_counts histogram\n# TYPE" in answer.text
-    assert "# HELP" not in answer.text
-    assert "_created" not in answer.text
-    families = {family.name: family for family in text_string_to_metric_families(answer.text)}
+    response = requests.get(monitored.url + PATH, timeout=30)
+    assert (200, "text/plain") == (response.status_code, response.headers["Content-Type"])
+    assert "# TYPE :tensorflow:serving:request_count counter\n" in response.text
+    assert "# TYPE :tensorflow:serving:request_example_counts histogram\n# TYPE" in response.text
+    assert "# HELP" not in response.text
+    assert "_created" not in response.text
+    families = {family.name: family for family in text_string_to_metric_families(response.text)}
     buckets = [
         sample
         for sample in families[":tensorflow:serving:request_latency"].samples
@@ -135,14 +136,14 @@ def test_the_page_is_the_real_servers(monitored: ServerProcess) -> None:
     assert sorted(sample.value for sample in buckets) == [sample.value for sample in buckets]
 
 
-def test_warm_up_is_timed_by_the_versions_path(monitored: ServerProcess) -> None:
+def test_warm_up_is_timed_under_the_version_folder(monitored: ServerProcess) -> None:
     (name,) = (name for name in samples(monitored) if name.startswith("model_warmup_latency_count"))
     assert name.endswith('/m/1",status="OK"}')
-    assert 1 <= samples(monitored)[name]  # other tests reload
+    assert 1 <= samples(monitored)[name]  # another test reloads
 
 
 @pytest.mark.parametrize("method", ["POST", "DELETE"])
-def test_any_method_gets_the_page(monitored: ServerProcess, method: str) -> None:
+def test_the_page_is_served_for_any_method(monitored: ServerProcess, method: str) -> None:
     assert 200 == requests.request(method, monitored.url + PATH, timeout=30).status_code
 
 
@@ -154,13 +155,13 @@ def test_any_method_gets_the_page(monitored: ServerProcess, method: str) -> None
         ("/monitoring/prometheus/metrics", 404, "<HTML>"),
     ],
 )
-def test_other_paths_get_no_metrics(monitored: ServerProcess, path: str, status: int, text: str) -> None:
-    answer = requests.get(monitored.url + path, timeout=30)
-    assert status == answer.status_code
-    assert answer.text.startswith(text)
+def test_other_paths_return_no_metrics(monitored: ServerProcess, path: str, status: int, text: str) -> None:
+    response = requests.get(monitored.url + path, timeout=30)
+    assert status == response.status_code
+    assert response.text.startswith(text)
 
 
-def test_a_reload_tells_how_counters_grew(monitored: ServerProcess) -> None:
+def test_a_reload_returns_the_growth_of_counters(monitored: ServerProcess) -> None:
     base_path = monitored.log.parent / "m"
     request = model_management_pb2.ReloadConfigRequest(
         metric_names=["/tensorflow/serving/model_warmup_records_read", "/x"]
@@ -168,21 +169,21 @@ def test_a_reload_tells_how_counters_grew(monitored: ServerProcess) -> None:
     for name in ('a "name"', "another"):
         request.config.model_config_list.config.add(name=name, base_path=str(base_path), model_platform="tensorflow")
     with grpc.insecure_channel(monitored.target) as channel:
-        answer = model_service_pb2_grpc.ModelServiceStub(channel).HandleReloadConfigRequest(request, timeout=60)
+        response = model_service_pb2_grpc.ModelServiceStub(channel).HandleReloadConfigRequest(request, timeout=60)
     expected = {"/tensorflow/serving/model_warmup_records_read": 1, "/x": 0}
-    assert expected == {metric.name: metric.int64_value_increase for metric in answer.metric}
+    assert expected == {metric.name: metric.int64_value_increase for metric in response.metric}
 
 
-def test_without_a_config_there_is_no_page(server: ServerProcess) -> None:
+def test_without_a_config_file_no_metrics_are_served(server: ServerProcess) -> None:
     assert 404 == requests.get(f"{server.url}/monitoring/prometheus/metrics", timeout=30).status_code
 
 
-def test_a_config_that_does_not_parse_ends_the_start(half_plus_two: Path, tmp_path: Path) -> None:
+def test_an_invalid_config_file_ends_the_start(half_plus_two: Path, tmp_path: Path) -> None:
     config = tmp_path / "monitoring"
     config.write_text("prometheus { }")
     flags = (f"--model_base_path={half_plus_two}", f"--monitoring_config_file={config}")
-    refused = ServerProcess(*flags, log=tmp_path / "log", wait=False)
-    assert 255 == refused.process.wait(30)
+    server = ServerProcess(*flags, log=tmp_path / "log", wait=False)
+    assert 255 == server.process.wait(30)
     assert (
         f"Failed to start server. Error: INVALID_ARGUMENT: Invalid protobuf file: '{config}'\n"
         in (tmp_path / "log").read_text()

@@ -1,4 +1,4 @@
-"""What a real tensorflow_model_server answered, we answer: the recorded cases of tests/golden, one server a set-up."""
+"""The embedded server returns the responses that a real tensorflow_model_server was recorded with (tests/golden)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ GOLDEN = Path(__file__).parent.parent / "golden"
 DOCUMENTS = {kind: json.loads((GOLDEN / f"{kind}.json").read_text()) for kind in ("grpc", "rest")}
 SETUPS: dict[str, Any] = {name: setup for file in DOCUMENTS.values() for name, setup in file["setups"].items()}
 
-# Where we differ, and why.
-DIFFERENT = {
+# Cases with another response, and why.
+DIFFERENCES = {
     "rest method/head-status": "the real server sends a body with its answer to HEAD, which breaks the connection",
 }
 
@@ -29,8 +29,8 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def alike() -> list[list[str]]:
-    """Set-ups by the server they need: those with the same flags and files share one, in their order."""
+def grouped_setups() -> list[list[str]]:
+    """Return the set-ups grouped by their flags and files; a group shares one server."""
     groups: dict[str, list[str]] = {}
     for name, setup in SETUPS.items():
         groups.setdefault(json.dumps(setup, sort_keys=True), []).append(name)
@@ -42,30 +42,32 @@ def cases(kind: str, setups: list[str]) -> list[recorded.Case]:
 
 
 def flags(setup: dict[str, Any], models: Path, folder: Path) -> list[str]:
-    """A set-up's flags, with its files written."""
-    places = {"MODELS": str(models)}
+    """Write the files of a set-up and return its flags."""
+    paths = {"MODELS": str(models)}
     for key in ("config", "batching", "monitoring"):
         if key in setup:
             path = folder / key
             path.write_text(setup[key].replace("{MODELS}", str(models)))
-            places[key.upper()] = str(path)
-    return [flag.format(**places) for flag in setup["flags"]]
+            paths[key.upper()] = str(path)
+    return [flag.format(**paths) for flag in setup["flags"]]
 
 
-@pytest.mark.parametrize("setups", alike(), ids=" ".join)
-def test_answers_are_the_real_servers(setups: list[str], models: Path, tmp_path: Path) -> None:
-    found: dict[str, str | None] = {}
+@pytest.mark.parametrize("setups", grouped_setups(), ids=" ".join)
+def test_responses_equal_the_real_servers(setups: list[str], models: Path, tmp_path: Path) -> None:
+    differences: dict[str, str | None] = {}
     with ServerProcess(*flags(SETUPS[setups[0]], models, tmp_path), log=tmp_path / "log") as server:
         no_limit = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
         with grpc.insecure_channel(server.target, options=no_limit) as channel:
             for case in cases("grpc", setups):
-                found[f"grpc {case['id']}"] = recorded.difference(case, recorded.ask_grpc(channel, case, str(models)))
+                differences[f"grpc {case['id']}"] = recorded.difference(
+                    case, recorded.send_grpc(channel, case, str(models))
+                )
         for case in cases("rest", setups):
-            found[f"rest {case['id']}"] = recorded.difference(case, recorded.ask_rest(server, case))
+            differences[f"rest {case['id']}"] = recorded.difference(case, recorded.send_rest(server, case))
         assert server.process.poll() is None
-    differing = {key: text for key, text in found.items() if text}
-    assert {} == {key: text for key, text in differing.items() if key not in DIFFERENT}
-    assert found.keys() & DIFFERENT.keys() == differing.keys() & DIFFERENT.keys()
+    differing = {key: text for key, text in differences.items() if text}
+    assert {} == {key: text for key, text in differing.items() if key not in DIFFERENCES}
+    assert differences.keys() & DIFFERENCES.keys() == differing.keys() & DIFFERENCES.keys()
 
 
 def test_all_recorded_cases_are_replayed() -> None:

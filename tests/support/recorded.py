@@ -55,7 +55,7 @@ METHODS = {
 _HEADERS = ("content-type", "access-control-allow-", "allow", "content-encoding")
 
 
-def ask_grpc(channel: grpc.Channel, case: Case, models: str) -> Outcome:
+def send_grpc(channel: grpc.Channel, case: Case, models: str) -> Outcome:
     """Make the call of a case; `{MODELS}` stands for the folder of models, both ways."""
     service, request_class, response_class = METHODS.get(case["method"], ("PredictionService", None, None))
     if "request_base64" in case:
@@ -77,7 +77,7 @@ def ask_grpc(channel: grpc.Channel, case: Case, models: str) -> Outcome:
     return {"code": "OK", "response": response}
 
 
-def ask_rest(server: ServerProcess, case: Case) -> Outcome:
+def send_rest(server: ServerProcess, case: Case) -> Outcome:
     """Send the request of a case, byte for byte."""
     body = base64.b64decode(case["body_base64"]) if "body_base64" in case else (case["body"] or "").encode()
     if case.get("gzip"):

@@ -1,8 +1,7 @@
-"""Another configuration is put in force under a running server, by RPC and by a file that is read again."""
+"""A running server takes a new configuration by RPC or by rereading the config file."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,13 +12,14 @@ import requests
 from google.protobuf import text_format
 from server_process import ServerProcess
 from tensorflow_serving.apis import model_management_pb2, model_service_pb2_grpc
+from waiting import wait_until
 
 FLAGS = ("--max_num_load_retries=0", "--load_retry_interval_micros=-1")
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Models a (versions 1 and 2), b (version 1) and a broken one."""
+    """Folder with the models a (versions 1 and 2), b (version 1) and one that can't be loaded."""
     path = tmp_path_factory.mktemp("reload")
     for version in (1, 2):
         model_makers.half_plus(path / "a", version, plus=float(version))
@@ -29,11 +29,13 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def config(root: Path, *models: str, policy: str = "", labels: dict[str, int] | None = None) -> str:
-    """Text of a ModelServerConfig; policy and labels are those of model a."""
-    listed = "".join(f'version_labels {{ key: "{key}" value: {value} }} ' for key, value in (labels or {}).items())
-    own = {"a": f"model_version_policy {{ {policy} }} {listed}" if policy else listed}
+    """Return the text of a ModelServerConfig; policy and labels apply to model a."""
+    version_labels = "".join(
+        f'version_labels {{ key: "{key}" value: {value} }} ' for key, value in (labels or {}).items()
+    )
+    settings = {"a": f"model_version_policy {{ {policy} }} {version_labels}" if policy else version_labels}
     configs = "".join(
-        f'config {{ name: "{name}" base_path: "{root}/{name}" model_platform: "tensorflow" {own.get(name, "")} }}'
+        f'config {{ name: "{name}" base_path: "{root}/{name}" model_platform: "tensorflow" {settings if name == "a" else ""} }}'
         for name in models
     )
     return f"model_config_list {{ {configs} }}"
@@ -54,53 +56,51 @@ def reload(server: ServerProcess, text: str, *metrics: str) -> object:
         return model_service_pb2_grpc.ModelServiceStub(channel).HandleReloadConfigRequest(request, timeout=30)
 
 
-def answer(server: ServerProcess, place: str) -> object:
-    reply = requests.post(f"{server.url}/v1/models/{place}:predict", json={"instances": [0.0]}, timeout=30)
-    return reply.json().get("predictions", reply.status_code)
+def predictions(server: ServerProcess, model: str) -> object:
+    """Return the predictions for 0, or the status code of an error."""
+    response = requests.post(f"{server.url}/v1/models/{model}:predict", json={"instances": [0.0]}, timeout=30)
+    return response.json().get("predictions", response.status_code)
 
 
-def wait_until(server: ServerProcess, place: str, expected: object) -> None:
-    end = time.monotonic() + 20
-    while (found := answer(server, place)) != expected:
-        assert time.monotonic() < end, f"expected {expected}, found {found}"
-        time.sleep(0.1)
+def wait_for(server: ServerProcess, model: str, expected: object) -> None:
+    wait_until(lambda: predictions(server, model) == expected, describe=lambda: (expected, predictions(server, model)))
 
 
 ALL = "all {}"
 
 
-def test_models_come_and_go_and_labels_move(server: ServerProcess, root: Path) -> None:
+def test_models_and_labels_follow_the_configuration(server: ServerProcess, root: Path) -> None:
     reload(server, config(root, "a", "b"))
-    assert ([2.0], [10.0]) == (answer(server, "a"), answer(server, "b"))
+    assert ([2.0], [10.0]) == (predictions(server, "a"), predictions(server, "b"))
     reload(server, config(root, "b", "a", policy=ALL))
-    wait_until(server, "a/versions/1", [1.0])
+    wait_for(server, "a/versions/1", [1.0])
     reload(server, config(root, "b", "a", policy=ALL, labels={"stable": 1}))
-    assert [1.0] == answer(server, "a/labels/stable")
+    assert [1.0] == predictions(server, "a/labels/stable")
     reload(server, config(root, "b", "a", policy=ALL, labels={"stable": 2}))
-    assert [2.0] == answer(server, "a/labels/stable")
+    assert [2.0] == predictions(server, "a/labels/stable")
     reload(server, config(root, "b"))
-    wait_until(server, "a", 404)
-    assert [10.0] == answer(server, "b")
+    wait_for(server, "a", 404)
+    assert [10.0] == predictions(server, "b")
     reload(server, config(root, "a"))
-    assert [2.0] == answer(server, "a")
+    assert [2.0] == predictions(server, "a")
     reload(server, config(root))
-    wait_until(server, "a", 404)
+    wait_for(server, "a", 404)
 
 
-def test_metrics_that_are_asked_for_are_named(server: ServerProcess, root: Path) -> None:
-    answered = reload(server, config(root, "a"), "/b", "/a")
-    assert [("/a", 0), ("/b", 0)] == [(row.name, row.int64_value_increase) for row in answered.metric]
+def test_requested_metrics_are_returned(server: ServerProcess, root: Path) -> None:
+    response = reload(server, config(root, "a"), "/b", "/a")
+    assert [("/a", 0), ("/b", 0)] == [(row.name, row.int64_value_increase) for row in response.metric]
 
 
-def test_a_model_that_fails_is_told_and_the_rest_is_in_force(server: ServerProcess, root: Path) -> None:
-    with pytest.raises(grpc.RpcError) as refused:
+def test_a_failing_model_is_reported_and_the_others_are_served(server: ServerProcess, root: Path) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
         reload(server, config(root, "b", "broken"))
-    assert grpc.StatusCode.UNKNOWN is refused.value.code()
-    assert refused.value.details().startswith(
+    assert grpc.StatusCode.UNKNOWN is caught.value.code()
+    assert caught.value.details().startswith(
         "1 model(s) did not become available: {{{name: broken version: 1} due to error: "
     )
-    assert [10.0] == answer(server, "b")
-    wait_until(server, "a", 404)
+    assert [10.0] == predictions(server, "b")
+    wait_for(server, "a", 404)
 
 
 @pytest.mark.parametrize(
@@ -130,37 +130,37 @@ def test_a_model_that_fails_is_told_and_the_rest_is_in_force(server: ServerProce
             "Request to assign label to version 7 of model a, which is not currently available for inference",
         ),
     ],
-    ids=["no list", "relative", "another platform", "label of nothing"],
+    ids=["no list", "relative", "another platform", "label of an unavailable version"],
 )
-def test_a_refusal_changes_nothing(server: ServerProcess, text: str, code: str, message: str) -> None:
-    with pytest.raises(grpc.RpcError) as refused:
+def test_an_invalid_configuration_changes_nothing(server: ServerProcess, text: str, code: str, message: str) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
         reload(server, text)
-    assert (code, message) == (refused.value.code().name, refused.value.details())
-    assert [2.0] == answer(server, "a")
+    assert (code, message) == (caught.value.code().name, caught.value.details())
+    assert [2.0] == predictions(server, "a")
 
 
-def test_requests_to_be_logged_are_refused_when_all_else_is_in_force(server: ServerProcess, root: Path) -> None:
-    with pytest.raises(grpc.RpcError) as refused:
+def test_request_logging_is_rejected_after_the_rest_took_effect(server: ServerProcess, root: Path) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
         reload(server, config(root, "b").replace("config {", "config { logging_config {}", 1))
     assert ("INVALID_ARGUMENT", "No request-logger-creator provided.") == (
-        refused.value.code().name,
-        refused.value.details(),
+        caught.value.code().name,
+        caught.value.details(),
     )
-    assert [10.0] == answer(server, "b")
+    assert [10.0] == predictions(server, "b")
 
 
-def test_the_file_is_read_again_and_a_bad_one_is_passed_over(root: Path, tmp_path: Path) -> None:
+def test_the_file_is_reread_and_an_invalid_one_is_ignored(root: Path, tmp_path: Path) -> None:
     file = tmp_path / "models.config"
     file.write_text(config(root, "a"))
     flags = (f"--model_config_file={file}", "--model_config_file_poll_wait_seconds=1")
     with ServerProcess(*flags, *FLAGS, log=tmp_path / "log") as server:
         file.write_text("model_config_list {")
         server.wait_for_log("Failed to read ModelServerConfig file: ")
-        assert [2.0] == answer(server, "a")
+        assert [2.0] == predictions(server, "a")
         file.write_text("# nothing")
         server.wait_for_log("Cannot transition to requested config.")
-        assert [2.0] == answer(server, "a")
+        assert [2.0] == predictions(server, "a")
         file.write_text(config(root, "b").replace(str(root), f"file://{root}"))
-        wait_until(server, "b", [10.0])
-        wait_until(server, "a", 404)
+        wait_for(server, "b", [10.0])
+        wait_for(server, "a", 404)
         assert server.stop() == 0
