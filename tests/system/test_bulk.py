@@ -161,7 +161,7 @@ def test_relative_paths_work_on_a_cluster_started_in_another_folder(base_path: P
     (tmp_path / "in" / "7.jpg").write_bytes(b"x" * 7)
     pq.write_table(pa.table({"image": ["5"], "content": [b"x" * 5]}), tmp_path / "in" / "a.parquet")
     port = free_port()
-    ray = [str(Path(sys.executable).with_name("ray")), "start", "--head", "--block", "--node-ip-address=127.0.0.1"]
+    ray = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--node-ip-address=127.0.0.1"]
     options = [f"--port={port}", "--num-cpus=3", "--include-dashboard=false", "--disable-usage-stats"]
     # Listen on the loopback address only, as the job's own Ray does, and require a token.
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}

@@ -30,12 +30,12 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def config(root: Path, *models: str, policy: str = "", labels: dict[str, int] | None = None) -> str:
     """Return the text of a ModelServerConfig; policy and labels apply to model a."""
-    version_labels = "".join(
-        f'version_labels {{ key: "{key}" value: {value} }} ' for key, value in (labels or {}).items()
-    )
-    settings = {"a": f"model_version_policy {{ {policy} }} {version_labels}" if policy else version_labels}
+    settings = "".join(f'version_labels {{ key: "{key}" value: {value} }} ' for key, value in (labels or {}).items())
+    if policy:
+        settings += f"model_version_policy {{ {policy} }}"
     configs = "".join(
-        f'config {{ name: "{name}" base_path: "{root}/{name}" model_platform: "tensorflow" {settings if name == "a" else ""} }}'
+        f'config {{ name: "{name}" base_path: "{root}/{name}" model_platform: "tensorflow" '
+        f"{settings if name == 'a' else ''} }}"
         for name in models
     )
     return f"model_config_list {{ {configs} }}"
