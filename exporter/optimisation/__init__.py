@@ -1,9 +1,9 @@
-"""Optimisation: the traced network made smaller before it is baked, without changing what it answers.
+"""Optimises a traced network before it is saved, without changing its answers.
 
-The rewriting works on the graph, so it is the same for a Keras model, a SavedModel of TensorFlow 1 or 2 and a function
-of the user's own. What it doesn't recognise stays as it is. It must know nothing of images or labels.
+Works on the graph, so it handles Keras models, SavedModels of TensorFlow 1 and 2, and functions alike. Nodes that it
+doesn't recognise stay unchanged. Knows nothing about images or labels.
 
-traced ─► one flat graph ─► steps, each of which may be left out ─► traced
+traced network ─► flat graph ─► optional steps ─► traced network
 """
 
 from savedmodel_bakery.exporter.optimisation.optimise import optimise

@@ -1,20 +1,21 @@
-"""Batch norm folded into the convolution, depthwise convolution or dense layer before it.
+"""Folds batch norm into the convolution, depthwise convolution or dense layer before it.
 
-At inference a batch norm is y = scale · x + shift for each channel (Ioffe and Szegedy 2015, section 3.1), and what
-comes before it is linear: so the scale goes into its kernel, and the shift remains as a bias. Keras 3 writes it as Mul
-and AddV2, Keras 2 and TensorFlow 1 as FusedBatchNorm; any other chain of such operations is folded alike.
+At inference a batch norm is y = scale · x + shift per channel (Ioffe and Szegedy 2015, section 3.1), and the operation
+before it is linear. So the scale goes into its kernel, and the shift becomes a bias. Keras 3 writes a batch norm as Mul
+and AddV2, Keras 2 and TensorFlow 1 as FusedBatchNorm; any other chain of such operations is folded too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from savedmodel_bakery.exporter.optimisation.constants import constant_edges
-from savedmodel_bakery.exporter.optimisation.flat_graph import PASSING_ON, FlatGraph, Use, has_channels_last
+from savedmodel_bakery.exporter.optimisation.flat_graph import PASS_THROUGH, FlatGraph, Use, has_channels_last
+from savedmodel_bakery.exporter.tensor_types import NodeDef
 
 _NORMS = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"})
 _RANKS = {"Conv2D": 4, "DepthwiseConv2dNative": 4, "MatMul": 2}
@@ -28,32 +29,33 @@ class _Affine(NamedTuple):
 
 
 class _Chain(NamedTuple):
-    """What linear operations one after the other come to, and the names of those."""
+    """The combined effect of consecutive affine operations, and the names of their nodes."""
 
     affine: _Affine
     nodes: list[str]
 
 
 def fold_batch_norm(graph: FlatGraph) -> None:
-    """Fold what follows each linear operation, is linear itself, and is all that uses it.
+    """Fold the affine operations after each linear operation into its kernel and one bias.
 
-    A kernel that several operations share stays as it is: it would have to be there several times.
+    An operation is folded if it is the only user of the one before it. A kernel that several operations share is left
+    unchanged, because it would be needed several times.
     """
     edges = set(constant_edges(graph))
-    linear = [node for node in graph.nodes.values() if _is_linear(node) and _name(node.input[1]) in edges]
-    values = graph.values(sorted(edges - {_name(node.input[1]) for node in linear}))
+    linear = [node for node in graph.nodes.values() if _is_linear(node) and _short_name(node.input[1]) in edges]
+    values = graph.values(sorted(edges - {_short_name(node.input[1]) for node in linear}))
     uses = graph.uses()
     read_once = graph.read_once()
     for node in linear:
         if node.input[1] in read_once:
             (kernel,) = graph.values([node.input[1]]).values()  # one at a time, as they are large
-            chain = _follow(graph, node, _by_channel(node, kernel).shape[-1], values, uses)
-            if any(graph.nodes[name].op not in PASSING_ON | {"BiasAdd"} for name in chain.nodes):
+            chain = _affine_chain(graph, node, _by_channel(node, kernel).shape[-1], values, uses)
+            if any(graph.nodes[name].op not in PASS_THROUGH | {"BiasAdd"} for name in chain.nodes):
                 _fold(graph, node, kernel, chain)
 
 
-def _is_linear(node: Any) -> bool:
-    """Whether it is an operation on float32 that is linear in a kernel, with channels last."""
+def _is_linear(node: NodeDef) -> bool:
+    """Return whether this is a float32 operation that is linear in a kernel, with channels last."""
     return (
         node.op in _RANKS
         and node.attr["T"].type == tf.float32.as_datatype_enum
@@ -62,27 +64,27 @@ def _is_linear(node: Any) -> bool:
     )
 
 
-def _name(tensor: str) -> str:
-    """A first output by its shorter name."""
+def _short_name(tensor: str) -> str:
+    """Return the name of a tensor without the `:0` of a first output."""
     return tensor.removesuffix(":0")
 
 
-def _by_channel(node: Any, kernel: np.ndarray) -> np.ndarray:
-    """The kernel with output channels as its last axis; those of a depthwise one are [channels × multiplier]."""
+def _by_channel(node: NodeDef, kernel: np.ndarray) -> np.ndarray:
+    """Return the kernel with output channels as its last axis; for a depthwise one they are channels × multiplier."""
     return kernel.reshape(*kernel.shape[:2], -1) if node.op == "DepthwiseConv2dNative" else kernel
 
 
-def _follow(
-    graph: FlatGraph, start: Any, channels: int, values: Mapping[str, np.ndarray], uses: Mapping[str, list[Use]]
+def _affine_chain(
+    graph: FlatGraph, start: NodeDef, channels: int, values: Mapping[str, np.ndarray], uses: Mapping[str, list[Use]]
 ) -> _Chain:
-    """The linear operations after the node `start`, as long as each is all that uses the one before."""
+    """Combine the affine operations after `start`, as long as each is the only user of the previous one."""
     chain = _Chain(_Affine(np.ones(channels), np.zeros(channels)), [])
     current = start.name
     while len(uses[current]) == 1:
-        name, place, _ = uses[current][0]
-        if place is None or any(use.output for use in uses[name]):
+        name, position, _ = uses[current][0]
+        if position is None or any(use.output for use in uses[name]):
             break
-        affine = _after(chain.affine, graph.nodes[name], place, _RANKS[start.op], values)
+        affine = _combine(chain.affine, graph.nodes[name], position, _RANKS[start.op], values)
         if affine is None:
             break
         chain = _Chain(affine, [*chain.nodes, name])
@@ -90,18 +92,28 @@ def _follow(
     return chain
 
 
-def _after(before: _Affine, node: Any, place: int, rank: int, values: Mapping[str, np.ndarray]) -> _Affine | None:
-    """What `before` and then `node` come to; None where that isn't linear by channel."""
+def _combine(
+    before: _Affine, node: NodeDef, position: int, rank: int, values: Mapping[str, np.ndarray]
+) -> _Affine | None:
+    """Return the effect of `before` followed by `node`; None if it isn't affine per channel.
+
+    Args:
+        before: the effect of the operations before.
+        node: takes their result as input `position`.
+        position: of that input.
+        rank: of that input.
+        values: of constant tensors by name.
+    """
     if any(name.startswith("^") for name in node.input):
         return None
-    if node.op in PASSING_ON:
+    if node.op in PASS_THROUGH:
         return before
-    arguments = [values.get(_name(name)) for index, name in enumerate(node.input) if index != place]
+    arguments = [values.get(_short_name(name)) for index, name in enumerate(node.input) if index != position]
     constants = [value.astype(np.float64) for value in arguments if value is not None]
     if len(constants) < len(arguments) or not has_channels_last(node):
         return None
     if node.op in _NORMS:
-        if node.attr["is_training"].b or place != 0:
+        if node.attr["is_training"].b or position != 0:
             return None
         gamma, beta, mean, variance = constants
         scale = gamma / np.sqrt(variance + node.attr["epsilon"].f)
@@ -110,11 +122,11 @@ def _after(before: _Affine, node: Any, place: int, rank: int, values: Mapping[st
         return None
     if node.op == "Mul":
         return _Affine(before.scale * constant, before.shift * constant)
-    if node.op == "RealDiv" and place == 0:
+    if node.op == "RealDiv" and position == 0:
         return _Affine(before.scale / constant, before.shift / constant)
     if node.op in ("Add", "AddV2", "BiasAdd"):
         return _Affine(before.scale, before.shift + constant)
-    if node.op == "Sub" and place == 0:
+    if node.op == "Sub" and position == 0:
         return _Affine(before.scale, before.shift - constant)
     if node.op == "Sub":
         return _Affine(-before.scale, constant - before.shift)
@@ -122,14 +134,14 @@ def _after(before: _Affine, node: Any, place: int, rank: int, values: Mapping[st
 
 
 def _per_channel(constant: np.ndarray, channels: int, rank: int) -> np.ndarray | None:
-    """`constant` as [channels], where broadcasting it to a tensor of `rank` does no more than that."""
+    """Return `constant` as [channels]; None if broadcasting it to a tensor of `rank` varies more than the channels."""
     if constant.ndim > rank or (constant.size > 1 and not constant.shape[-1] == constant.size == channels):
         return None
     return np.broadcast_to(constant.reshape(-1), channels)
 
 
-def _fold(graph: FlatGraph, node: Any, kernel: np.ndarray, chain: _Chain) -> None:
-    """Scale the kernel of `node`, and put one bias in the place of the last operation of the chain."""
+def _fold(graph: FlatGraph, node: NodeDef, kernel: np.ndarray, chain: _Chain) -> None:
+    """Scale the kernel of `node`, and replace the last operation of the chain by one bias."""
     scaled = (_by_channel(node, kernel) * chain.affine.scale).astype(kernel.dtype).reshape(kernel.shape)
     bias = chain.affine.shift.astype(kernel.dtype)
     if not (np.isfinite(scaled).all() and np.isfinite(bias).all()):

@@ -1,4 +1,4 @@
-"""Which parts of a network depend on its weights alone, and what comes out of them."""
+"""Finds the parts of a network that depend on its weights alone, and computes them in advance."""
 
 from __future__ import annotations
 
@@ -6,57 +6,57 @@ from collections.abc import Set
 
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.optimisation.flat_graph import PASSING_ON, FlatGraph, node_of
+from savedmodel_bakery.exporter.optimisation.flat_graph import PASS_THROUGH, FlatGraph, node_name
 
-# Operations that always give the same of the same; what batch normalisation and the like are computed with.
-_PURE = PASSING_ON | {
+# Deterministic operations, such as those that compute a batch norm.
+_PURE = PASS_THROUGH | {
     *("Add", "AddV2", "Sub", "Mul", "RealDiv", "Div", "DivNoNan", "Neg", "Pow", "Square", "Sqrt", "Rsqrt", "Exp"),
     *("Reciprocal", "Inv", "Maximum", "Minimum", "Abs", "Sum", "Mean", "Softplus", "Sigmoid", "Tanh"),
     *("Cast", "Const", "NoOp", "Reshape", "ExpandDims", "Squeeze", "Transpose", "ConcatV2", "Pack"),
 }
-_GIVEN = frozenset({"Const", "Placeholder"})
+_NOT_COMPUTED = frozenset({"Const", "Placeholder"})
 _FLOATS = frozenset({tf.float16, tf.bfloat16, tf.float32, tf.float64})
 
-# From this on a constant of the source is a weight: in the graph it would be in memory once for each signature.
+# Constants of this size or more become variables: a constant would be in memory once per signature.
 _WEIGHT_BYTES = 1024
 
 
 def constant_nodes(graph: FlatGraph) -> Set[str]:
-    """Names of the nodes that depend on nothing but weights and constants."""
-    constant, known = set(graph.weights), -1
-    while known < len(constant):
-        known = len(constant)
+    """Return the names of the nodes that depend only on weights and constants."""
+    constant, previous_size = set(graph.weights), -1
+    while previous_size < len(constant):
+        previous_size = len(constant)
         constant |= {
             name
             for name, node in graph.nodes.items()
-            if node.op in _PURE and all(node_of(source) in constant for source in node.input)
+            if node.op in _PURE and all(node_name(source) in constant for source in node.input)
         }
     return constant
 
 
 def constant_edges(graph: FlatGraph) -> list[str]:
-    """The floating-point tensors that depend on weights alone and are used by what does not."""
+    """Return the floating-point tensors that depend only on weights and are inputs of nodes that don't."""
     constant = constant_nodes(graph)
     used = {
         source.removesuffix(":0")
         for name, node in graph.nodes.items()
         if name not in constant
         for source in node.input
-        if not source.startswith("^") and node_of(source) in constant
+        if not source.startswith("^") and node_name(source) in constant
     }
     return [tensor for tensor in sorted(used) if _dtype(graph, tensor) in _FLOATS]
 
 
 def fold_constants(graph: FlatGraph) -> None:
-    """Compute once what depends on weights alone, as casts of them and the two numbers of a batch norm."""
+    """Replace what depends only on weights, such as casts of weights, by its value."""
     origins = {tensor: graph.origin(tensor) for tensor in constant_edges(graph)}
-    computed = [tensor for tensor, origin in origins.items() if graph.nodes[node_of(origin)].op not in _GIVEN]
+    computed = [tensor for tensor, origin in origins.items() if graph.nodes[node_name(origin)].op not in _NOT_COMPUTED]
     for tensor, value in graph.values(computed).items():
-        _replace(graph, tensor, graph.add_weight(f"{node_of(tensor)}/folded", value))
+        _replace(graph, tensor, graph.add_weight(f"{node_name(tensor)}/folded", value))
 
 
 def share_constants(graph: FlatGraph) -> None:
-    """Make large constants variables, which all signatures share, in the file and in memory."""
+    """Replace large constants by variables, which all signatures share in the file and in memory."""
     for name, node in list(graph.nodes.items()):
         if node.op == "Const" and _dtype(graph, name) in _FLOATS:
             value = tf.make_ndarray(node.attr["value"].tensor)
@@ -64,15 +64,15 @@ def share_constants(graph: FlatGraph) -> None:
                 _replace(graph, name, graph.add_weight(f"{name}/shared", value))
 
 
-def _replace(graph: FlatGraph, tensor: str, by: str) -> None:
+def _replace(graph: FlatGraph, tensor: str, replacement: str) -> None:
     for node in graph.nodes.values():
-        for place, name in enumerate(node.input):
+        for position, name in enumerate(node.input):
             if name.removesuffix(":0") == tensor:
-                node.input[place] = by
+                node.input[position] = replacement
 
 
 def _dtype(graph: FlatGraph, tensor: str) -> tf.DType | None:
-    """Of a pure operation's output; None where its attributes don't tell."""
-    attributes = graph.nodes[node_of(tensor)].attr
+    """Return the dtype of a pure operation's output; None if its attributes don't state it."""
+    attributes = graph.nodes[node_name(tensor)].attr
     name = next((name for name in ("DstT", "dtype", "T") if name in attributes), None)
     return tf.as_dtype(attributes[name].type) if name else None

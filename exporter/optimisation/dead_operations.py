@@ -1,4 +1,4 @@
-"""Operations that do nothing when a network is served: identities, stopped gradients, defaults nobody replaces."""
+"""Bypasses operations that have no effect in a served network, such as identities and stopped gradients."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from savedmodel_bakery.exporter.optimisation.flat_graph import FlatGraph
 
 
 def drop_dead_operations(graph: FlatGraph) -> None:
-    """Let every node take its inputs from where they come from."""
+    """Connect each node directly to the nodes that compute its inputs."""
     for node in graph.nodes.values():
-        for place, name in enumerate(node.input):
+        for position, name in enumerate(node.input):
             if not name.startswith("^"):
-                node.input[place] = graph.origin(name)
+                node.input[position] = graph.origin(name)
     graph.output = graph.origin(graph.output)

@@ -1,6 +1,6 @@
-"""A network as one flat graph: calls are inlined, and weights are fed from outside.
+"""A network as one flat graph: function calls are inlined, and weights are inputs of the graph.
 
-A step of optimisation changes `nodes`, `weights` and `output`; what nothing leads to any more is dropped in the end.
+An optimisation step changes `nodes`, `weights` and `output`; nodes that are no longer needed are dropped later.
 """
 
 from __future__ import annotations
@@ -14,75 +14,101 @@ import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
 from tensorflow.python.grappler import tf_optimizer
 
-# Their output is their first input.
-PASSING_ON = frozenset({"Identity", "PreventGradient", "Snapshot", "StopGradient", "PlaceholderWithDefault"})
+from savedmodel_bakery.exporter.tensor_types import (
+    ConcreteFunction,
+    GraphDef,
+    NodeDef,
+    NormalisedBatch,
+    Scores,
+    Tensor,
+    Variable,
+)
 
-# Control flow of TensorFlow 1 is made of single operations, and nothing may leave the branch or the loop it is in.
+# Operations whose output is their first input.
+PASS_THROUGH = frozenset({"Identity", "PreventGradient", "Snapshot", "StopGradient", "PlaceholderWithDefault"})
+
+# Control flow of TensorFlow 1 consists of single operations, and a node must not be moved out of its branch or loop.
 _CONTROL_FLOW = frozenset({"Enter", "Exit", "LoopCond", "Merge", "NextIteration", "Switch"})
 
 
 class Use(NamedTuple):
-    """A node that takes another's output, at which place, and which output; a control dependency has no place."""
+    """A use of a node's output by another node.
+
+    Attributes:
+        node: name of the using node.
+        position: of the input; None for a control dependency.
+        output: index of the output.
+    """
 
     node: str
-    place: int | None
+    position: int | None
     output: int
 
 
 class FlatGraph:
-    """The nodes of a network, without calls of functions.
+    """The nodes of a network, without function calls.
 
     Attributes:
         nodes: by name.
-        weights: the variables, by the name of the placeholder that stands for what is read of one.
-        output: name of the tensor that the network gives.
+        weights: variables, by the name of the placeholder that stands for the variable's value.
+        output: name of the network's output tensor.
     """
 
-    def __init__(self, traced: Any, graph_def: Any, weights: dict[str, Any], captures: dict[str, Any]) -> None:
-        self.nodes = {node.name: node for node in graph_def.node}
+    def __init__(
+        self,
+        network: ConcreteFunction,
+        graph_def: GraphDef,
+        weights: dict[str, Variable],
+        captures: dict[str, Tensor],
+    ) -> None:
+        self.nodes: dict[str, NodeDef] = {node.name: node for node in graph_def.node}
         self.weights = weights
-        self.output: str = traced.outputs[0].name
-        self._input: str = traced.inputs[0].op.name
-        self._shape = traced.outputs[0].shape
+        self.output: str = network.outputs[0].name
+        self._input: str = network.inputs[0].op.name
+        self._output_shape = network.outputs[0].shape
         self._captures = captures
         self._library, self._versions = graph_def.library, graph_def.versions
 
     def origin(self, tensor: str) -> str:
-        """The tensor that `tensor` is, passed on by operations that change nothing."""
-        node = self.nodes[node_of(tensor)]
-        while node.op in PASSING_ON and not any(name.startswith("^") for name in node.input):
+        """Return the tensor that is passed through unchanged to `tensor`."""
+        node = self.nodes[node_name(tensor)]
+        while node.op in PASS_THROUGH and not any(name.startswith("^") for name in node.input):
             tensor = node.input[0]
-            node = self.nodes[node_of(tensor)]
+            node = self.nodes[node_name(tensor)]
         return tensor.removesuffix(":0")
 
     def uses(self) -> Mapping[str, list[Use]]:
-        """Who takes what each node gives, by the node's name; the network's own output counts, as used by nobody."""
-        found: dict[str, list[Use]] = defaultdict(list)
+        """Return the uses of each node's outputs, by its name; the network's output counts as a use without node."""
+        uses: dict[str, list[Use]] = defaultdict(list)
         for node in self.nodes.values():
-            for place, name in enumerate(node.input):
-                found[node_of(name)].append(Use(node.name, None if name.startswith("^") else place, _index(name)))
-        found[node_of(self.output)].append(Use("", None, _index(self.output)))
-        return found
+            for index, name in enumerate(node.input):
+                position = None if name.startswith("^") else index
+                uses[node_name(name)].append(Use(node.name, position, _output_index(name)))
+        uses[node_name(self.output)].append(Use("", None, _output_index(self.output)))
+        return uses
 
     def prune(self) -> None:
-        """Drop nodes that neither the network's output nor any effect depends on."""
-        kept = self.leading_to([self._input, self.output, *self._effects()])
-        self.nodes = {name: node for name, node in self.nodes.items() if name in kept}
+        """Drop nodes that neither the network's output nor a side effect depends on."""
+        needed = self.dependencies([self._input, self.output, *self._side_effects()])
+        self.nodes = {name: node for name, node in self.nodes.items() if name in needed}
 
-    def leading_to(self, tensors: Iterable[str]) -> set[str]:
-        """Names of the nodes that `tensors` depend on, their own among them."""
-        wanted, found = list(map(node_of, tensors)), set[str]()
-        while wanted:
-            if (name := wanted.pop()) not in found:
-                found.add(name)
-                wanted.extend(map(node_of, self.nodes[name].input))
-        return found
+    def dependencies(self, tensors: Iterable[str]) -> set[str]:
+        """Return the names of the nodes that `tensors` depend on, including their own."""
+        pending, visited = list(map(node_name, tensors)), set[str]()
+        while pending:
+            if (name := pending.pop()) not in visited:
+                visited.add(name)
+                pending.extend(map(node_name, self.nodes[name].input))
+        return visited
 
     def read_once(self) -> set[str]:
-        """Names by which one operation alone takes a tensor; a weight is one tensor, however often it is read."""
+        """Return the tensor names that are the only input taken from their origin.
+
+        All reads of a variable have the same origin.
+        """
         readers: dict[object, list[str]] = defaultdict(list)
         for node in self.nodes.values():
-            for name in node.input if node.op not in PASSING_ON else ():
+            for name in node.input if node.op not in PASS_THROUGH else ():
                 if not name.startswith("^"):
                     origin = self.origin(name)
                     weight = self.weights.get(origin)  # reads of one variable have different names
@@ -90,205 +116,204 @@ class FlatGraph:
         return {names[0] for names in readers.values() if len(names) == 1}
 
     def shapes(self, tensors: list[str]) -> dict[str, tf.TensorShape]:
-        """What is known of the shapes of `tensors`."""
-        found: dict[str, tf.TensorShape] = {}
+        """Infer the shapes of `tensors`."""
+        shapes: dict[str, tf.TensorShape] = {}
 
-        def look(normalised: Any) -> None:
-            made = self._import({self._input: normalised}, tensors)
-            found.update((name, tensor.shape) for name, tensor in zip(tensors, made, strict=True))
+        def infer(normalised: NormalisedBatch) -> None:
+            imported = self._import({self._input: normalised}, tensors)
+            shapes.update((name, tensor.shape) for name, tensor in zip(tensors, imported, strict=True))
 
-        tf.function(look, autograph=False).get_concrete_function(self._spec())
-        return found
+        tf.function(infer, autograph=False).get_concrete_function(self._input_spec())
+        return shapes
 
     def add_weight(self, name: str, value: np.ndarray) -> str:
-        """A new node that gives `value`, with a name that begins so."""
-        name = self._free(name)
+        """Add a variable, and return the name of its node, which starts with `name`."""
+        name = self._unused_name(name)
         self.nodes[name] = _placeholder(name, tf.as_dtype(value.dtype).as_datatype_enum, value.shape)
         self.weights[name] = tf.Variable(value, trainable=False)
         return name
 
-    def add_cast(self, tensor: str, of: tf.DType, to: tf.DType) -> str:
-        """A new node that gives a tensor of type `of` as one of type `to`."""
-        return self.add("Cast", f"{node_of(tensor)}/{to.name}", tensor, SrcT=of, DstT=to)
+    def add_cast(self, tensor: str, source: tf.DType, target: tf.DType) -> str:
+        """Add a node that casts a tensor of dtype `source` to `target`, and return its name."""
+        return self.add("Cast", f"{node_name(tensor)}/{target.name}", tensor, SrcT=source, DstT=target)
 
     def add_constant(self, name: str, value: np.ndarray) -> str:
-        """A new node that gives `value`, which is small, with a name that begins so."""
+        """Add a small constant, and return the name of its node, which starts with `name`."""
         name = self.add("Const", name, dtype=tf.as_dtype(value.dtype))
         self.nodes[name].attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value))
         return name
 
     def add(self, op: str, name: str, *inputs: str, **types: tf.DType) -> str:
-        """A new node with a name that begins so; `types` are attributes of the operation."""
-        name = self._free(name)
+        """Add a node whose name starts with `name`, and return its name; `types` are attributes of the operation."""
+        name = self._unused_name(name)
         self.put(op, name, *inputs, **types)
         return name
 
     def put(self, op: str, name: str, *inputs: str, **types: tf.DType) -> None:
-        """A node of that name, in the place of one that may be there."""
+        """Add a node, or replace the one of that name."""
         node = tf.compat.v1.NodeDef(name=name, op=op, input=inputs)
         for attribute, dtype in types.items():
             node.attr[attribute].type = dtype.as_datatype_enum
         self.nodes[name] = node
 
     def rename(self, name: str) -> str:
-        """Give a node another name; who takes what it gives still names the old one, where another is to be put."""
+        """Rename a node to a new name, and return it; users still refer to the old name, to be replaced by `put`."""
         node = self.nodes.pop(name)
-        node.name = self._free(f"{name}/renamed")
+        node.name = self._unused_name(f"{name}/renamed")
         self.nodes[node.name] = node
         return str(node.name)
 
     def values(self, tensors: list[str]) -> dict[str, np.ndarray]:
-        """What the weights alone make of `tensors`, which depend on nothing else."""
+        """Compute `tensors`, which must depend only on weights and constants."""
         origins = {tensor: self.origin(tensor) for tensor in tensors}
-        found = {name: self.weights[origin].numpy() for name, origin in origins.items() if origin in self.weights}
-        if computed := [tensor for tensor in tensors if tensor not in found]:
+        values = {name: self.weights[origin].numpy() for name, origin in origins.items() if origin in self.weights}
+        if computed := [tensor for tensor in tensors if tensor not in values]:
             compute = tf.function(lambda: self._import({}, computed), autograph=False)
-            found.update(zip(computed, (array.numpy() for array in compute()), strict=True))
-        return found
+            values.update(zip(computed, (array.numpy() for array in compute()), strict=True))
+        return values
 
-    def trace(self) -> tuple[Any, list[Any]]:
-        """The concrete function from the network's input to its output, and the variables that it reads.
+    def trace(self) -> tuple[ConcreteFunction, list[Variable]]:
+        """Trace the network as a function, and return it with the variables it reads, which it doesn't keep alive."""
 
-        The function alone doesn't keep them.
-        """
+        def call(normalised: NormalisedBatch) -> Scores:
+            (output,) = self._import({self._input: normalised}, [self.output], self._side_effects())
+            output.set_shape(self._output_shape)
+            return output
 
-        def call(normalised: Any) -> Any:
-            (answer,) = self._import({self._input: normalised}, [self.output], self._effects())
-            answer.set_shape(self._shape)
-            return answer
+        network = tf.function(call, autograph=False).get_concrete_function(self._input_spec())
+        return network, list(network.graph.variables)
 
-        traced = tf.function(call, autograph=False).get_concrete_function(self._spec())
-        return traced, list(traced.graph.variables)
-
-    def _spec(self) -> tf.TensorSpec:
+    def _input_spec(self) -> tf.TensorSpec:
         placeholder = self.nodes[self._input].attr
         return tf.TensorSpec(placeholder["shape"].shape, placeholder["dtype"].type, name=self._input)
 
-    def _free(self, name: str) -> str:
+    def _unused_name(self, name: str) -> str:
         while name in self.nodes:
             name += "_"
         return name
 
-    def _effects(self) -> list[str]:
-        return [name for name, node in self.nodes.items() if _has_effect(node)]
+    def _side_effects(self) -> list[str]:
+        return [name for name, node in self.nodes.items() if _has_side_effect(node)]
 
-    def _import(self, fed: dict[str, Any], tensors: list[str], effects: Iterable[str] = ()) -> Any:
-        """Make what `tensors` and `effects` depend on part of the function that is being traced."""
-        feeds = {**self._captures, **self.weights, **fed}
-        found = self.leading_to([*tensors, *effects])
+    def _import(self, inputs: dict[str, Tensor], tensors: list[str], side_effects: Iterable[str] = ()) -> list[Tensor]:
+        """Import what `tensors` and `side_effects` depend on into the function being traced; return `tensors`."""
+        feeds = {**self._captures, **self.weights, **inputs}
+        needed = self.dependencies([*tensors, *side_effects])
         graph_def = tf.compat.v1.GraphDef(
-            node=[node for name, node in self.nodes.items() if name in found - feeds.keys()],
+            node=[node for name, node in self.nodes.items() if name in needed - feeds.keys()],
             library=self._library,
             versions=self._versions,
         )
-        # In the same order every time, or the same bake would number its variables otherwise.
-        there = {name: tf.convert_to_tensor(tensor) for name, tensor in feeds.items() if name in found}
-        taken = {node_of(name) for node in graph_def.node for name in node.input} & there.keys()
-        made_here = [tensor for tensor in tensors if node_of(tensor) not in there]
-        made = tf.graph_util.import_graph_def(
+        # Always in the same order, so that a repeated bake numbers its variables equally.
+        fed = {name: tf.convert_to_tensor(tensor) for name, tensor in feeds.items() if name in needed}
+        used = {node_name(name) for node in graph_def.node for name in node.input} & fed.keys()
+        computed = [tensor for tensor in tensors if node_name(tensor) not in fed]
+        imported = tf.graph_util.import_graph_def(
             graph_def,
-            {f"{name}:0": there[name] for name in there if name in taken},
-            [tensor if ":" in tensor else f"{tensor}:0" for tensor in made_here],
+            {f"{name}:0": fed[name] for name in fed if name in used},
+            [tensor if ":" in tensor else f"{tensor}:0" for tensor in computed],
             name="",
         )
-        given = dict(zip(made_here, made, strict=True))
-        return [given[tensor] if tensor in given else there[node_of(tensor)] for tensor in tensors]
+        by_name = dict(zip(computed, imported, strict=True))
+        return [by_name[tensor] if tensor in by_name else fed[node_name(tensor)] for tensor in tensors]
 
 
-def flatten(traced: Any) -> FlatGraph | None:
-    """Inline a concrete function of one input and one output; None where that can't be done without risk.
+def flatten(network: ConcreteFunction) -> FlatGraph | None:
+    """Inline a network with one input and one output; None if that isn't safe.
 
-    Such are a network with control flow of TensorFlow 1, and one that does more with its variables than read them.
+    It isn't for a network with control flow of TensorFlow 1, or one that does more with its variables than read them.
     """
-    graph_def = _inlined(traced)
-    variables = {id(variable.handle): variable for variable in traced.graph.variables}
-    captures = {internal.op.name: external for external, internal in traced.graph.captures}
-    graph = FlatGraph(traced, graph_def, {}, captures)
+    graph_def = _inline(network)
+    variables = {id(variable.handle): variable for variable in network.graph.variables}
+    captures = {internal.op.name: external for external, internal in network.graph.captures}
+    graph = FlatGraph(network, graph_def, {}, captures)
     handles = {name: variables[id(handle)] for name, handle in captures.items() if id(handle) in variables}
     for name, node in list(graph.nodes.items()):
         if node.op in _CONTROL_FLOW:
             return None
-        data = [source for source in node.input if not source.startswith("^")]
-        read = [handle for source in data if (handle := _passed_on(graph, source)) in handles]
+        sources = [source for source in node.input if not source.startswith("^")]
+        read = [handle for source in sources if (handle := _passed_through(graph, source)) in handles]
         if node.op == "ReadVariableOp" and read:
             graph.nodes[name] = _placeholder(name, node.attr["dtype"].type, handles[read[0]].shape)
             graph.weights[name] = handles[read[0]]
-        elif node.op not in PASSING_ON and read:
+        elif node.op not in PASS_THROUGH and read:
             return None
-        node.attr.pop("_class", None)  # to be where another node is, which may go
-    _drop_needless_control(graph)
+        node.attr.pop("_class", None)  # places it with another node, which may be dropped
+    _drop_needless_control_inputs(graph)
     return graph
 
 
-def _passed_on(graph: FlatGraph, tensor: str) -> str:
-    """The node whose output `tensor` is, whatever it has to wait for on the way."""
-    while (node := graph.nodes[node_of(tensor)]).op in PASSING_ON:
+def _passed_through(graph: FlatGraph, tensor: str) -> str:
+    """Return the node whose output is passed through to `tensor`, ignoring control dependencies."""
+    while (node := graph.nodes[node_name(tensor)]).op in PASS_THROUGH:
         tensor = node.input[0]
-    return node_of(tensor)
+    return node_name(tensor)
 
 
-def _drop_needless_control(graph: FlatGraph) -> None:
-    """Let no node wait for what has no effect; each call that was inlined has left such dependencies."""
-    late, known = {name for name, node in graph.nodes.items() if _has_effect(node)}, -1
-    while known < len(late):
-        known = len(late)
-        late |= {name for name, node in graph.nodes.items() if any(node_of(source) in late for source in node.input)}
+def _drop_needless_control_inputs(graph: FlatGraph) -> None:
+    """Drop control dependencies on nodes without side effects; every inlined call leaves some."""
+    effective, previous_size = {name for name, node in graph.nodes.items() if _has_side_effect(node)}, -1
+    while previous_size < len(effective):
+        previous_size = len(effective)
+        effective |= {
+            name for name, node in graph.nodes.items() if any(node_name(source) in effective for source in node.input)
+        }
     for node in graph.nodes.values():
-        kept = [source for source in node.input if not source.startswith("^") or node_of(source) in late]
+        kept = [source for source in node.input if not source.startswith("^") or node_name(source) in effective]
         del node.input[:]
         node.input.extend(kept)
 
 
-def has_channels_last(node: Any) -> bool:
-    """Whether channels are the last axis of what it takes and gives."""
+def has_channels_last(node: NodeDef) -> bool:
+    """Return whether channels are the last axis of the node's input and output."""
     return "data_format" not in node.attr or node.attr["data_format"].s == b"NHWC"
 
 
-def node_of(tensor: str) -> str:
-    """The name of the node that gives a tensor, or on which a control dependency is."""
+def node_name(tensor: str) -> str:
+    """Return the name of the node that a tensor or a control dependency refers to."""
     return tensor.removeprefix("^").partition(":")[0]
 
 
-def _index(tensor: str) -> int:
+def _output_index(tensor: str) -> int:
     return int(tensor.partition(":")[2] or 0)
 
 
-def _inlined(traced: Any) -> Any:
-    """The graph of a concrete function with the functions that it calls inlined; `If` and `While` stay."""
-    graph_def = traced.graph.as_graph_def()
-    for part in (*graph_def.library.function, *_all_nodes(graph_def)):
-        if "_lower_using_switch_merge" in part.attr:
-            part.attr["_lower_using_switch_merge"].b = False
-        # Keras has XLA compile convolutions in groups; tensorflow_model_server refuses that, and needs it no more.
-        if part.attr.pop("_XlaMustCompile", None):
-            part.attr.pop("_noinline", None)
+def _inline(network: ConcreteFunction) -> GraphDef:
+    """Return the graph of a network with its function calls inlined, except `If` and `While`."""
+    graph_def = network.graph.as_graph_def()
+    for definition in (*graph_def.library.function, *_all_nodes(graph_def)):
+        if "_lower_using_switch_merge" in definition.attr:
+            definition.attr["_lower_using_switch_merge"].b = False
+        # Keras has grouped convolutions compiled by XLA, which tensorflow_model_server refuses. They run without it.
+        if definition.attr.pop("_XlaMustCompile", None):
+            definition.attr.pop("_noinline", None)
     meta_graph = tf.compat.v1.train.export_meta_graph(graph_def=graph_def, graph=tf.Graph())
     kept = meta_graph.collection_def["train_op"].node_list.value
-    kept.extend(tensor.name for tensor in [*traced.inputs, *traced.outputs])
+    kept.extend(tensor.name for tensor in [*network.inputs, *network.outputs])
     config = tf.compat.v1.ConfigProto()
     config.graph_options.rewrite_options.min_graph_nodes = -1  # small graphs too
     config.graph_options.rewrite_options.optimizers.append("function")
     inlined = tf_optimizer.OptimizeGraph(config, meta_graph)
-    # Functions that are called still keep their names, so they must stay what they were under them.
-    known = {function.signature.name: function for function in traced.graph.as_graph_def().library.function}
+    # Functions that are still called keep their names, so their content must not change.
+    originals = {function.signature.name: function for function in network.graph.as_graph_def().library.function}
     for function in inlined.library.function:
-        function.CopyFrom(known.get(function.signature.name, function))
+        function.CopyFrom(originals.get(function.signature.name, function))
     return inlined
 
 
-def _all_nodes(graph_def: Any) -> Iterator[Any]:
+def _all_nodes(graph_def: GraphDef) -> Iterator[NodeDef]:
     yield from graph_def.node
     for function in graph_def.library.function:
         yield from function.node_def
 
 
-def _placeholder(name: str, dtype: int, shape: Any) -> Any:
+def _placeholder(name: str, dtype: int, shape: Any) -> NodeDef:
     node = tf.compat.v1.NodeDef(name=name, op="Placeholder")
     node.attr["dtype"].type = dtype
     node.attr["shape"].shape.CopyFrom(tf.TensorShape(shape).as_proto())
     return node
 
 
-def _has_effect(node: Any) -> bool:
+def _has_side_effect(node: NodeDef) -> bool:
     definition = op_def_registry.get(node.op)
     return node.op != "Placeholder" and (definition is None or definition.is_stateful)

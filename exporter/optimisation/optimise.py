@@ -1,9 +1,8 @@
-"""Apply the steps of optimisation that a recipe names to a traced network."""
+"""Applies the optimisation steps that a recipe lists to a traced network."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
 
 import tensorflow as tf
 
@@ -14,8 +13,9 @@ from savedmodel_bakery.exporter.optimisation.cpu_kernels import suit_cpu_kernels
 from savedmodel_bakery.exporter.optimisation.dead_operations import drop_dead_operations
 from savedmodel_bakery.exporter.optimisation.flat_graph import FlatGraph, flatten
 from savedmodel_bakery.exporter.optimisation.precision import lower_precision
+from savedmodel_bakery.exporter.tensor_types import ConcreteFunction, Variable
 
-# By the names of exporter.recipe.OPTIMISATIONS, in the order in which they help each other.
+# By name in exporter.recipe.OPTIMISATIONS, in the order in which they are applied: each prepares the next.
 _STEPS: Mapping[str, Callable[[FlatGraph], None]] = {
     "drop-dead-operations": drop_dead_operations,
     "fold-batch-norm": fold_batch_norm,
@@ -25,32 +25,33 @@ _STEPS: Mapping[str, Callable[[FlatGraph], None]] = {
 }
 
 
-def optimise(traced: Any, steps: Collection[str], precision: str = "float32") -> tuple[Any, list[Any]]:
-    """Optimise a network.
+def optimise(
+    network: ConcreteFunction, steps: Collection[str], precision: str = "float32"
+) -> tuple[ConcreteFunction, list[Variable]]:
+    """Optimise a network with one input and one output.
 
     Args:
-        traced: a concrete function with one input and one output.
-        steps: names of those to take.
-        precision: what most of it is to be computed in, one of exporter.recipe.PRECISIONS.
+        network: from float32 [batch, …] to float32 [batch, classes].
+        steps: names of the steps to apply.
+        precision: the dtype most of the network is computed in, one of exporter.recipe.PRECISIONS.
 
     Returns:
-        a concrete function of the same input that answers the same to a rounding error of that precision, and the
-        variables that it reads, new ones where a step changed them. It is `traced` itself where there is no step, or
-        where its graph can't be rewritten without risk.
+        An equivalent function, equal up to rounding errors of that precision, and the variables it reads; steps may
+        replace variables. It is `network` itself if there are no steps or its graph can't be rewritten safely.
 
     Raises:
-        SourceError: there is nothing that another precision could do.
+        SourceError: no operation of the network can use that precision.
     """
-    lower = precision != "float32"
-    graph = flatten(traced) if steps or lower else None
+    is_lower_precision = precision != "float32"
+    graph = flatten(network) if steps or is_lower_precision else None
     if graph is not None:
         for name, step in _STEPS.items():
             if name in steps:
                 graph.prune()
                 step(graph)
-    if lower and (graph is None or not lower_precision(graph, tf.as_dtype(precision))):
+    if is_lower_precision and (graph is None or not lower_precision(graph, tf.as_dtype(precision))):
         raise SourceError(
-            f"precision is {precision}, but the network has nothing that could be computed in it: no convolution or "
-            "product of matrices before its last, or control flow of TensorFlow 1; bake with --precision float32"
+            f"precision {precision} has no effect on this network: it has no convolution or matrix product before its "
+            "last, or uses control flow of TensorFlow 1; bake with --precision float32"
         )
-    return (traced, list(traced.graph.variables)) if graph is None else graph.trace()
+    return (network, list(network.graph.variables)) if graph is None else graph.trace()
