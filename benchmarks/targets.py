@@ -48,9 +48,10 @@ def open_targets(protocol: str, *, ports: list[int], base_path: str, photos: Map
         photos: JPEG files by name.
     """
     if protocol == "direct":
+        from savedmodel_bakery.serving.inference import warmup
         from savedmodel_bakery.serving.models.loading import LoadOptions, load
 
-        servable = load(MODEL, 1, Path(base_path) / "1", LoadOptions())
+        servable = load(MODEL, 1, Path(base_path) / "1", LoadOptions(warm_up=warmup.replay))
         return {name: direct(servable, photo) for name, photo in photos.items()}
     url = f"http://127.0.0.1:{ports[0]}"
     open_target: Callable[[bytes], Target] = {
@@ -139,17 +140,15 @@ def _session() -> Iterator[requests.Session]:
 
 def direct(servable: Any, photo: bytes) -> Target:
     """The embedded server's own runtime, called in this process by as many threads as there are callers."""
-    from savedmodel_bakery.serving.inference import predict
+    from savedmodel_bakery.serving.inference.predict import PredictCall, predict
     from savedmodel_bakery.wire import dtypes
     from savedmodel_bakery.wire.tensors import Tensor
 
-    signature = predict.find_signature(servable, DEFAULT_SIGNATURE)
-    name = signature.inputs["image"].name
     image = np.array([base64.urlsafe_b64encode(photo)], object)
+    call = PredictCall(DEFAULT_SIGNATURE, {"image": Tensor(image, dtypes.STRING)})
 
     def classify() -> str:
-        feeds = {name: Tensor(image, dtypes.STRING)}
-        [label] = predict.run(servable, signature, feeds, ["output_0"], None)["output_0"].array.tolist()
+        [label] = predict(servable, call)["output_0"].array.tolist()
         return str(label.decode())
 
     first = classify()

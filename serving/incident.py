@@ -8,13 +8,13 @@ import uuid
 from savedmodel_bakery.wire.status import Code, StatusError
 
 
-def report(logger: logging.Logger, request: str) -> StatusError:
-    """Log the exception being handled, and return the error for the caller.
+def report(logger: logging.Logger, operation: str) -> StatusError:
+    """Log the exception that is being handled and return the error to send to the caller.
 
     Args:
-        logger: the transport's logger.
-        request: a short description of the request, for the log.
+        logger: of the module that handles the exception.
+        operation: what failed, such as `POST /v1/models/m:predict`.
     """
     request_id = uuid.uuid4().hex
-    logger.exception("%s failed, request %s", request, request_id)
-    return StatusError(Code.INTERNAL, f"internal error; the server's log knows it as request {request_id}")
+    logger.exception("%s failed with an unexpected exception (request id %s)", operation, request_id)
+    return StatusError(Code.INTERNAL, f"internal error; see request id {request_id} in the server's log")

@@ -15,6 +15,7 @@ from pathlib import Path
 from savedmodel_bakery.serving.grpc.handlers import Handlers as GrpcHandlers
 from savedmodel_bakery.serving.grpc.profiler import Profiler
 from savedmodel_bakery.serving.grpc.server import GrpcServer
+from savedmodel_bakery.serving.inference import warmup
 from savedmodel_bakery.serving.models.lifecycle import Lifecycle, LifecycleOptions
 from savedmodel_bakery.serving.models.loading import Batching, LoadOptions, load
 from savedmodel_bakery.serving.models.registry import Registry
@@ -152,6 +153,7 @@ def _start_rest(flags: CommandLine, registry: Registry, metrics_path: str | None
 
 
 def _load_options(flags: CommandLine, settings: Settings) -> LoadOptions:
+    iterations = max(1, flags.integer("num_request_iterations_for_warmup"))
     return LoadOptions(
         session=SessionOptions(
             tags=tuple((flags.text("saved_model_tags") or "serve").split(",")),
@@ -160,9 +162,7 @@ def _load_options(flags: CommandLine, settings: Settings) -> LoadOptions:
         prefer_tf_lite=flags.on("prefer_tflite_model"),
         tf_lite_interpreters=flags.integer("num_tflite_pools"),
         batching=_batching(flags, settings),
-        warmup_iterations=(
-            max(1, flags.integer("num_request_iterations_for_warmup")) if flags.on("enable_model_warmup") else 0
-        ),
+        warm_up=partial(warmup.replay, iterations=iterations) if flags.on("enable_model_warmup") else None,
     )
 
 

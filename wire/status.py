@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+_MAX_HEADER_BYTES = 1024
+
 
 class Code(IntEnum):
     """Canonical status codes, numbered as gRPC and TensorFlow number them (google/rpc/code.proto)."""
@@ -42,3 +44,11 @@ class StatusError(Exception):
 def invalid_argument(message: str) -> StatusError:
     """The refusal that nearly every codec needs."""
     return StatusError(Code.INVALID_ARGUMENT, message)
+
+
+def truncate_message(message: str) -> str:
+    """Limit a message that is sent in a header to 1024 bytes plus a suffix, as tensorflow_model_server does."""
+    encoded = message.encode()
+    if len(encoded) <= _MAX_HEADER_BYTES:
+        return message
+    return encoded[:_MAX_HEADER_BYTES].decode(errors="ignore") + "...TRUNCATED"

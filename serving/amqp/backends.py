@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -12,7 +12,6 @@ from google.protobuf.message import DecodeError
 from savedmodel_bakery.client.transports import grpc_channel
 from savedmodel_bakery.client.transports.transport import Endpoint
 from savedmodel_bakery.serving.runtimes import tensorflow_import as without_keras
-from savedmodel_bakery.wire.attachments import parse_message
 from savedmodel_bakery.wire.schema import METHODS
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
@@ -72,6 +71,7 @@ class OwnModel:
     def __init__(self, name: str, base_path: Path, *, timeout_s: float) -> None:
         without_keras.import_tensorflow()  # which a worker before another server does without
         from savedmodel_bakery.serving.grpc.handlers import Handlers
+        from savedmodel_bakery.serving.inference import warmup
         from savedmodel_bakery.serving.models.lifecycle import Lifecycle, LifecycleOptions
         from savedmodel_bakery.serving.models.loading import LoadOptions, load
         from savedmodel_bakery.serving.models.registry import Registry
@@ -79,7 +79,7 @@ class OwnModel:
 
         registry = Registry()
         self._lifecycle = Lifecycle(
-            registry, partial(load, options=LoadOptions()), LifecycleOptions(max_load_retries=0)
+            registry, partial(load, options=LoadOptions(warm_up=warmup.replay)), LifecycleOptions(max_load_retries=0)
         )
         self._lifecycle.start(single_model(name, str(base_path.absolute())))
         handlers = Handlers(registry, packed=False, check_method_names=False, reload=self._lifecycle.reload)
@@ -88,17 +88,13 @@ class OwnModel:
 
     def call(self, name: str, request: bytes) -> bytes:
         """See Backend."""
-        kind = METHODS[name].request
+        rpc = self._calls[METHODS[name].path]
         try:
-            if name == "Predict":
-                parsed = parse_message(kind, "inputs", request)
-                ask: Any = partial(self._calls[name], parsed.message, attachments=parsed.attachments)
-            else:
-                ask = partial(self._calls[name], kind.FromString(request))
+            decoded = rpc.decode(request)
         except DecodeError as error:
-            raise invalid_argument(f"{len(request)} bytes came that are no {kind.DESCRIPTOR.full_name}") from error
-        answer: bytes = ask(self._timeout_s).SerializeToString()
-        return answer
+            kind = METHODS[name].request.DESCRIPTOR.full_name
+            raise invalid_argument(f"{len(request)} bytes came that are no {kind}") from error
+        return rpc.handle(decoded, self._timeout_s)
 
     def close(self) -> None:
         """See Backend."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from savedmodel_bakery.serving.grpc.errors import cut
 from savedmodel_bakery.wire import amqp
 from savedmodel_bakery.wire.json import status as status_json
-from savedmodel_bakery.wire.status import Code, StatusError
+from savedmodel_bakery.wire.status import Code, StatusError, truncate_message
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class Response:
 
 def error_response(error: StatusError, content_type: str, *, dead_letter: bool = False) -> Response:
     """Make the response for a failed request of this content type; headers carry a shortened message."""
-    short = StatusError(error.code, cut(error.message))
+    short = StatusError(error.code, truncate_message(error.message))
     if amqp.media_type(content_type) == amqp.PROTOBUF:
         return Response(b"", amqp.PROTOBUF, error=short, dead_letter=dead_letter)
     return Response(status_json.encode_error(error.message), amqp.JSON, error=short, dead_letter=dead_letter)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
 from savedmodel_bakery.client.bulk import parquet
@@ -13,7 +12,7 @@ from savedmodel_bakery.client.bulk.photos import Photo, unreadable
 from savedmodel_bakery.client.errors import RequestRefusedError
 from savedmodel_bakery.client.images import TOP_K_SIGNATURE, encode_images, read_classifications
 from savedmodel_bakery.client.results import Prediction
-from savedmodel_bakery.serving.inference import predict
+from savedmodel_bakery.serving.inference.predict import PredictCall, predict
 from savedmodel_bakery.serving.runtimes.tensorflow_import import import_tensorflow
 from savedmodel_bakery.wire import dtypes
 from savedmodel_bakery.wire.status import StatusError
@@ -38,11 +37,10 @@ class Classifier:
 
     def __init__(self, model: str, version: int, path: str) -> None:
         import_tensorflow()  # here, because only the actors need it
+        from savedmodel_bakery.serving.inference import warmup
         from savedmodel_bakery.serving.models.loading import LoadOptions, load
 
-        self._servable = load(model, version, Path(path), LoadOptions())
-        self._signature = predict.find_signature(self._servable, TOP_K_SIGNATURE)
-        self._outputs = predict.choose_outputs(self._signature, ())
+        self._servable = load(model, version, Path(path), LoadOptions(warm_up=warmup.replay))
         read_classifications(self._predict([b""]), batch=1, top_k=None)
 
     def __call__(self, table: pa.Table) -> pa.Table:
@@ -53,16 +51,12 @@ class Classifier:
 
     def _predict(self, images: list[bytes]) -> Prediction:
         try:
-            feeds = predict.read_inputs(self._signature, encode_images(images), _as_strings)
-            outputs = predict.run(self._servable, self._signature, feeds, self._outputs, None)
+            inputs = {alias: Tensor(array, dtypes.STRING) for alias, array in encode_images(images).items()}
+            outputs = predict(self._servable, PredictCall(TOP_K_SIGNATURE, inputs))
         except StatusError as error:
             raise RequestRefusedError(error.code, error.message) from error
         arrays = {alias: tensor.array for alias, tensor in outputs.items()}
         return Prediction(arrays, self._servable.name, self._servable.version, TOP_K_SIGNATURE)
-
-
-def _as_strings(array: np.ndarray) -> Tensor:
-    return Tensor(array, dtypes.STRING)
 
 
 def _photo(image: str, content: bytes | None, error: str | None) -> Photo:

@@ -1,1 +1,1 @@
-"""gRPC: bytes to a message, one call of the data plane, a message to bytes."""
+"""gRPC: a codec around the inference core. Parses requests, serializes responses, maps errors to status codes."""

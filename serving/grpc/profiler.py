@@ -1,6 +1,6 @@
-"""tensorflow.ProfilerService: a trace of what the process does, for TensorBoard, as TensorFlow's own service takes it.
+"""tensorflow.ProfilerService: records traces of the process for TensorBoard.
 
-`tf.profiler.experimental.client.trace` is its client.
+Its client is `tf.profiler.experimental.client.trace`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from tensorflow.python.profiler.internal import _pywrap_profiler
+import tensorflow as tf
 
-from savedmodel_bakery.serving.grpc.handlers import Call
+from savedmodel_bakery.serving.grpc.handlers import Rpc
 from savedmodel_bakery.wire import schema
-from savedmodel_bakery.wire.schema import Method
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
 _SERVICE = "/tensorflow.ProfilerService/"
@@ -23,26 +22,28 @@ _NAME = re.compile(r"[^/\0]*")
 
 
 class Profiler:
-    """The service; one trace at a time, as TensorFlow has one tracer a process."""
+    """The service. Records one trace at a time, as TensorFlow has one tracer per process."""
 
     def __init__(self) -> None:
         self._busy = threading.Lock()
-        self._ended = threading.Event()
+        self._terminated = threading.Event()
 
-    def calls(self) -> dict[Method, Call]:
-        """What is served; Monitor isn't, as by TensorFlow's own."""
+    def calls(self) -> dict[str, Rpc]:
+        """Return the calls by path; without Monitor, as TensorFlow's own service."""
         return {
-            Method(_SERVICE + "Profile", schema.ProfileRequest, schema.ProfileResponse): self.profile,
-            Method(_SERVICE + "Terminate", schema.TerminateRequest, schema.TerminateResponse): self.terminate,
+            _SERVICE + "Profile": Rpc(schema.ProfileRequest.FromString, self.profile),
+            _SERVICE + "Terminate": Rpc(schema.TerminateRequest.FromString, self.terminate),
         }
 
-    def profile(self, request: Any, timeout_s: float | None) -> Any:
-        """Trace for `duration_ms`, and write REPOSITORY_ROOT/SESSION_ID/HOST_NAME.xplane.pb where a root is given."""
+    def profile(self, request: Any, timeout_s: float | None) -> bytes:
+        """Trace for `duration_ms`; write REPOSITORY_ROOT/SESSION_ID/HOST_NAME.xplane.pb if a root is given."""
         for name in (request.session_id, request.host_name):
             if not _NAME.fullmatch(name) or name in (".", ".."):
-                raise invalid_argument(f"session_id and host_name are names of a folder and a file; {name!r} is none")
+                raise invalid_argument(
+                    f"invalid name {name!r}: session_id and host_name must be single path components"
+                )
         if "\0" in request.repository_root:
-            raise invalid_argument(f"repository_root is the path of a folder; {request.repository_root!r} is none")
+            raise invalid_argument(f"invalid repository_root {request.repository_root!r}: must be the path of a folder")
         if not self._busy.acquire(blocking=False):
             raise StatusError(Code.UNAVAILABLE, "Another profiler session active.")
         try:
@@ -55,29 +56,31 @@ class Profiler:
             _write(Path(request.repository_root, request.session_id), f"{request.host_name}.xplane.pb", trace)
         space = schema.XSpace.FromString(trace)
         is_empty = not any(line.events for plane in space.planes for line in plane.lines)
-        return schema.ProfileResponse(empty_trace=is_empty, xspace=trace if request.emit_xspace else b"")
+        response = schema.ProfileResponse(empty_trace=is_empty, xspace=trace if request.emit_xspace else b"")
+        content: bytes = response.SerializeToString()
+        return content
 
-    def terminate(self, request: Any, timeout_s: float | None) -> Any:  # noqa: ARG002 - every call takes both
-        """End a trace that is running."""
-        self._ended.set()
-        return schema.TerminateResponse()
+    def terminate(self, request: Any, timeout_s: float | None) -> bytes:  # noqa: ARG002
+        """End the running trace."""
+        self._terminated.set()
+        content: bytes = schema.TerminateResponse().SerializeToString()
+        return content
 
     def _trace(self, duration_s: float) -> bytes:
-        """A serialized XSpace, which the tracer hands over as a file only.
+        """Return a serialized XSpace, which the tracer only writes to a file.
 
         Raises:
-            StatusError: UNAVAILABLE where it hands over none.
+            StatusError: UNAVAILABLE if the tracer wrote no file.
         """
-        self._ended.clear()
+        self._terminated.clear()
         with tempfile.TemporaryDirectory() as folder:
-            session = _pywrap_profiler.ProfilerSession()
-            session.start(folder, {})
-            self._ended.wait(duration_s)
-            session.export_to_tb()
-            written = next(Path(folder).rglob("*.xplane.pb"), None)
-            if written is None:
+            tf.profiler.experimental.start(folder)
+            self._terminated.wait(duration_s)
+            tf.profiler.experimental.stop()
+            path = next(Path(folder).rglob("*.xplane.pb"), None)
+            if path is None:
                 raise StatusError(Code.UNAVAILABLE, "The tracer has written no trace.")
-            return written.read_bytes()
+            return path.read_bytes()
 
 
 def _write(folder: Path, name: str, content: bytes) -> None:

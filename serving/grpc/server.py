@@ -1,11 +1,10 @@
-"""The gRPC server: ports, threads, limits, and what a caller hears of errors."""
+"""The gRPC server: ports, threads, limits, and the status of calls that fail."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
 import grpc
@@ -14,41 +13,39 @@ from grpc_health.v1 import health_pb2_grpc
 
 from savedmodel_bakery.serving import incident
 from savedmodel_bakery.serving.grpc.credentials import server_credentials
-from savedmodel_bakery.serving.grpc.errors import STATUS_CODES, cut
-from savedmodel_bakery.serving.grpc.handlers import Call, Handlers
+from savedmodel_bakery.serving.grpc.errors import STATUS_CODES
+from savedmodel_bakery.serving.grpc.handlers import Handlers, Rpc
 from savedmodel_bakery.serving.grpc.health import HealthService
 from savedmodel_bakery.serving.grpc.profiler import Profiler
 from savedmodel_bakery.serving.options.tls import Tls
-from savedmodel_bakery.wire.attachments import parse_message
-from savedmodel_bakery.wire.schema import METHODS, Method
-from savedmodel_bakery.wire.status import Code, StatusError
+from savedmodel_bakery.wire.status import Code, StatusError, truncate_message
 
 logger = logging.getLogger(__name__)
 
-# No limit but protobuf's own, and no second process on the same port.
+# Messages are limited only by protobuf, and no second process may listen on the same port.
 _OPTIONS = {
     "grpc.max_receive_message_length": -1,
     "grpc.max_send_message_length": -1,
     "grpc.so_reuseport": 0,
 }
 
-_LONGEST_TIMEOUT_S = 365 * 24 * 3600.0
+_MAX_TIMEOUT_S = 365 * 24 * 3600.0
 
 
 class GrpcServer:
-    """Answers gRPC on the addresses given.
+    """Serves gRPC on TCP ports and Unix sockets.
 
     Args:
-        handlers: what is answered.
-        addresses: TCP ports and Unix sockets.
-        threads: calls that run at the same time; more wait.
+        handlers: the calls to serve.
+        addresses: of TCP ports and Unix sockets.
+        threads: number of calls processed at the same time; further calls wait.
         arguments: channel arguments, as `k=v,k=v`.
-        tls: for every address; None is plain text.
-        health: whether the standard health service is there.
-        profiler: TensorFlow's profiler service; None is none.
+        tls: for every address; None for plain text.
+        health: serve the standard health service.
+        profiler: TensorFlow's profiler service; None to not serve it.
 
     Raises:
-        StatusError: INVALID_ARGUMENT where an address can't be listened on, or a key or certificate is no PEM.
+        StatusError: INVALID_ARGUMENT if an address is not available, or a key or certificate is not valid PEM.
     """
 
     def __init__(
@@ -69,8 +66,8 @@ class GrpcServer:
         self._health = HealthService() if health else None
         if self._health:
             health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        calls = {METHODS[name]: call for name, call in handlers.calls().items()}
-        self._server.add_generic_rpc_handlers([_Methods({**calls, **(profiler.calls() if profiler else {})})])
+        calls = {**handlers.calls(), **(profiler.calls() if profiler else {})}
+        self._server.add_generic_rpc_handlers([_Calls(calls)])
         try:
             for address in addresses:
                 if tls:
@@ -82,18 +79,18 @@ class GrpcServer:
             raise StatusError(Code.INVALID_ARGUMENT, "Failed to BuildAndStart gRPC server") from error
 
     def start(self) -> None:
-        """Begin to answer."""
+        """Start to serve calls."""
         self._server.start()
 
     def stop(self, grace_s: float) -> None:
-        """Take no further calls; return when those running are answered, or when the grace is over."""
+        """Reject new calls; return when the running ones have finished or the grace period is over."""
         if self._health:
-            self._health.end()
+            self._health.stop()
         self._server.stop(grace_s).wait()
 
 
 def channel_arguments(text: str) -> dict[str, int | str]:
-    """Read `k=v,k=v`; a value that is a 32-bit integer is one."""
+    """Parse `k=v,k=v`; values that fit a 32-bit integer become integers."""
     arguments: dict[str, int | str] = {}
     for pair in filter(None, text.split(",")):
         name, _, value = pair.partition("=")
@@ -105,51 +102,46 @@ def channel_arguments(text: str) -> dict[str, int | str]:
     return arguments
 
 
-class _Methods(grpc.GenericRpcHandler):
-    def __init__(self, calls: dict[Method, Call]) -> None:
+class _Calls(grpc.GenericRpcHandler):
+    def __init__(self, calls: Mapping[str, Rpc]) -> None:
         self._handlers = {
-            method.path: grpc.unary_unary_rpc_method_handler(_answering(method, call), request_deserializer=_box)
-            for method, call in calls.items()
+            path: grpc.unary_unary_rpc_method_handler(_respond(path, rpc), request_deserializer=_box)
+            for path, rpc in calls.items()
         }
-        self._unknown = grpc.unary_unary_rpc_method_handler(_refuse_unknown)
+        self._unknown = grpc.unary_unary_rpc_method_handler(_reject_unknown)
 
     def service(self, details: Any) -> Any:
         return self._handlers.get(details.method, self._unknown)
 
 
-def _refuse_unknown(_request: bytes, context: Any) -> None:
+def _reject_unknown(_request: bytes, context: Any) -> None:
     context.abort(grpc.StatusCode.UNIMPLEMENTED, "")
 
 
-def _box(data: bytes) -> list[bytes]:
-    """A request in something that it can be taken out of: grpcio holds on to what it hands over."""
-    return [data]
+def _box(content: bytes) -> list[bytes]:
+    """Wrap a request so that it can be freed while it is processed: grpcio keeps what its deserializer returns."""
+    return [content]
 
 
-def _answering(method: Method, call: Call) -> Callable[[list[bytes], Any], bytes]:
-    def answer(box: list[bytes], context: Any) -> bytes:
-        data = box.pop()
+def _respond(path: str, rpc: Rpc) -> Callable[[list[bytes], Any], bytes]:
+    def respond(box: list[bytes], context: Any) -> bytes:
+        timeout_s = _timeout_s(context)
         try:
-            if method is METHODS["Predict"]:
-                parsed = parse_message(method.request, "inputs", data)
-                ask = partial(call, parsed.message, attachments=parsed.attachments)
-            else:
-                ask = partial(call, method.request.FromString(data))
+            request = rpc.decode(box.pop())
         except DecodeError:
             context.abort(grpc.StatusCode.INTERNAL, "")
-        del data  # which may be large
         try:
-            answered: bytes = ask(_timeout_s(context)).SerializeToString()
+            response = rpc.handle(request, timeout_s)
         except StatusError as error:
-            context.abort(STATUS_CODES[error.code], cut(error.message))
+            context.abort(STATUS_CODES[error.code], truncate_message(error.message))
         except Exception:
-            context.abort(grpc.StatusCode.INTERNAL, incident.report(logger, method.path).message)
-        return answered
+            context.abort(grpc.StatusCode.INTERNAL, incident.report(logger, path).message)
+        return response
 
-    return answer
+    return respond
 
 
 def _timeout_s(context: Any) -> float | None:
-    """Seconds that the caller still waits; for one who set no deadline grpcio gives a few hundred years."""
+    """Return the seconds until the caller's deadline; None without one, for which grpcio reports a few centuries."""
     remaining = context.time_remaining()
-    return remaining if remaining is not None and remaining < _LONGEST_TIMEOUT_S else None
+    return remaining if remaining is not None and remaining < _MAX_TIMEOUT_S else None

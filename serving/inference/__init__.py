@@ -1,1 +1,1 @@
-"""What requests mean, without any transport: functions of a servable and values that answer or raise StatusError."""
+"""Inference on a loaded servable: tensors in, tensors out. Knows no transport and none of its message types."""

@@ -1,17 +1,20 @@
-"""Classify, Regress and MultiInference: serialized tf.Examples in, one result an example out.
+"""Classify, Regress and MultiInference: serialized tf.Examples in, one result per example out.
 
-Each task is a signature and a method; `plan` says what to fetch, `read` what came of it, and one run serves all tasks.
+Each method checks its signature, names the outputs to fetch and checks what the model returned. All tasks of a
+MultiInference share one model run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from google.protobuf import text_format
 
-from savedmodel_bakery.serving.inference.predict import DEFAULT_SIGNATURE
+from savedmodel_bakery.serving import metrics
+from savedmodel_bakery.serving.inference.predict import DEFAULT_SIGNATURE, SignatureNotFoundError, find_signature, run
 from savedmodel_bakery.serving.models.servable import Servable
 from savedmodel_bakery.wire import dtypes
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
@@ -20,8 +23,47 @@ from savedmodel_bakery.wire.tensors import Tensor
 INPUTS = "inputs"
 
 
+@dataclass(frozen=True)
+class ExamplesCall:
+    """The arguments of one Classify or Regress.
+
+    Attributes:
+        signature_name: empty for the default signature.
+        examples: serialized tf.Examples.
+        timeout_s: limit of the model run in seconds; None for no limit.
+        check_method_name: reject a signature that was exported for another method.
+    """
+
+    signature_name: str
+    examples: Sequence[bytes]
+    timeout_s: float | None = None
+    check_method_name: bool = False
+
+
+class InferenceTask(NamedTuple):
+    """One task of a MultiInference: a method (`tensorflow/serving/classify` or `…/regress`) on a signature."""
+
+    model_name: str
+    signature_name: str
+    method_name: str
+
+
+@dataclass(frozen=True)
+class MultiInferenceCall:
+    """The arguments of one MultiInference; the other attributes as in `ExamplesCall`.
+
+    Attributes:
+        tasks: at least one; all must name the same model.
+    """
+
+    tasks: Sequence[InferenceTask]
+    examples: Sequence[bytes]
+    timeout_s: float | None = None
+    check_method_name: bool = False
+
+
 class Classifications(NamedTuple):
-    """Labels and scores by example; either may be missing.
+    """Labels and scores by example; one of the two may be missing.
 
     Attributes:
         classes: bytes, object [examples, classes].
@@ -32,213 +74,183 @@ class Classifications(NamedTuple):
     scores: np.ndarray | None
 
 
-class Method(Protocol):
-    """What is made of examples."""
-
-    NAME: str
-    """The method name that a signature for it has."""
-
-    @staticmethod
-    def plan(signature: Any) -> list[str]:
-        """Aliases of the outputs that count.
-
-        Raises:
-            StatusError: INVALID_ARGUMENT where the signature is none for this method.
-        """
-
-    @staticmethod
-    def read(outputs: Mapping[str, Tensor], examples: int) -> Any:
-        """The result of so many examples.
-
-        Raises:
-            StatusError: INVALID_ARGUMENT where the outputs are malformed.
-        """
+Result = Classifications | np.ndarray
+"""What a task returns: Classify's Classifications or Regress's float32 [examples]."""
 
 
-class Classify:
-    """Outputs `classes`, `scores` or both, each [examples, classes]."""
+class _Method(NamedTuple):
+    """How a method uses a signature.
 
-    NAME = "tensorflow/serving/classify"
+    Attributes:
+        name: the method name that a signature exported for it has.
+        noun: what error texts call it.
+        api: its label in metrics.
+        select_outputs: returns the aliases of the outputs to fetch from a SignatureDef that fits the method.
+        read_outputs: returns the result of the fetched outputs, by alias, for a number of examples.
+    """
 
-    @staticmethod
-    def plan(signature: Any) -> list[str]:
-        """See Method."""
-        _check_count(signature.inputs, "Expected one input Tensor.")
-        if len(signature.outputs) not in (1, 2):
-            raise invalid_argument(f"Expected one or two output Tensors, found {len(signature.outputs)}")
-        if INPUTS not in signature.inputs:
-            raise invalid_argument(f"No classification inputs found in SignatureDef: {_as_text(signature)}")
-        aliases = [alias for alias in ("classes", "scores") if alias in signature.outputs]
-        if not aliases:
-            raise invalid_argument(
-                'Expected classification signature outputs to contain at least one of "classes" or "scores". '
-                f"Signature was: {_as_text(signature)}"
-            )
-        return aliases
-
-    @staticmethod
-    def read(outputs: Mapping[str, Tensor], examples: int) -> Classifications:
-        """See Method."""
-        for alias, wanted in (("classes", "string"), ("scores", "float")):
-            if alias not in outputs:
-                continue
-            tensor = outputs[alias]
-            if tensor.array.ndim != 2:
-                raise invalid_argument(f"Expected Tensor shape: [batch_size num_classes] but got {_shape(tensor)}")
-            if tensor.dtype.name != wanted:
-                raise invalid_argument(f"Expected {alias} Tensor of DT_{wanted.upper()}. Got: {tensor.dtype.enum_name}")
-            if len(tensor.array) != examples:
-                raise invalid_argument(f"Expected {alias} output batch size of {examples}. Got: {len(tensor.array)}")
-        classes, scores = (outputs[alias].array if alias in outputs else None for alias in ("classes", "scores"))
-        if classes is not None and scores is not None and classes.shape[1] != scores.shape[1]:
-            raise invalid_argument(
-                f"Tensors class and score should match in dim_size(1). Got {classes.shape[1]} vs. {scores.shape[1]}"
-            )
-        return Classifications(classes, scores)
+    name: str
+    noun: str
+    api: str
+    select_outputs: Callable[[Any], list[str]]
+    read_outputs: Callable[[Mapping[str, Tensor], int], Any]
 
 
-class Regress:
-    """Output `outputs`, [examples] or [examples, 1]."""
+class _Task(NamedTuple):
+    """A method on a signature that fits it, and the aliases of the outputs to fetch."""
 
-    NAME = "tensorflow/serving/regress"
-
-    @staticmethod
-    def plan(signature: Any) -> list[str]:
-        """See Method."""
-        _check_count(signature.inputs, "Expected one input Tensor.")
-        _check_count(signature.outputs, "Expected one output Tensor.")
-        for kind, alias, named in (("inputs", INPUTS, signature.inputs), ("outputs", "outputs", signature.outputs)):
-            if alias not in named:
-                raise invalid_argument(f"No regression {kind} found in SignatureDef: {_as_text(signature)}")
-        return ["outputs"]
-
-    @staticmethod
-    def read(outputs: Mapping[str, Tensor], examples: int) -> np.ndarray:
-        """See Method; float32 [examples]."""
-        tensor = outputs["outputs"]
-        if tensor.array.ndim != 1 and tensor.array.shape[1:] != (1,):
-            raise invalid_argument(
-                f"Expected output Tensor shape to be either [batch_size] or [batch_size, 1] but got {_shape(tensor)}"
-            )
-        if len(tensor.array) != examples:
-            raise invalid_argument(
-                f"Input batch size did not match output batch size: {examples} vs. {len(tensor.array)}"
-            )
-        if tensor.dtype.name != "float":
-            raise invalid_argument(f"Expected output Tensor of DT_FLOAT.  Got: {tensor.dtype.enum_name}")
-        return tensor.array.reshape(examples)
-
-
-METHODS: dict[str, type[Method]] = {method.NAME: method for method in (Classify, Regress)}
-_NOUNS = {Classify.NAME: "classification", Regress.NAME: "regression"}
-
-
-class Task(NamedTuple):
-    """One method on one signature."""
-
+    method: _Method
     signature: Any
-    method: type[Method]
+    outputs: list[str]
 
 
-def find_signature(servable: Servable, name: str) -> Any:
-    """The SignatureDef with this name; empty is the default's.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT where there is none.
-    """
-    try:
-        return servable.signatures[name or DEFAULT_SIGNATURE]
-    except KeyError:
-        raise invalid_argument(f"No signature was found with the name: {name or DEFAULT_SIGNATURE}") from None
-
-
-def read_tasks(
-    servable: Servable, messages: Sequence[Any], names: Sequence[str], *, check_method_names: bool = False
-) -> list[Task]:
-    """The tasks of a MultiInference request; each is checked whole before the next.
-
-    Args:
-        servable: the first task's.
-        messages: InferenceTasks.
-        names: of the models they name.
-        check_method_names: as for `run`.
+def classify(servable: Servable, call: ExamplesCall) -> Classifications:
+    """Classify each example.
 
     Raises:
-        StatusError: they are of several models, the same twice, or of an unknown signature or method, or one that
-            doesn't fit.
+        StatusError: the signature is unknown or does not fit, there are no examples, or the model run failed or
+            returned malformed outputs.
     """
-    tasks = []
+    result: Classifications = _run_method(servable, _CLASSIFY, call)
+    return result
+
+
+def regress(servable: Servable, call: ExamplesCall) -> np.ndarray:
+    """Return one value per example, float32 [examples].
+
+    Raises:
+        StatusError: as for `classify`.
+    """
+    result: np.ndarray = _run_method(servable, _REGRESS, call)
+    return result
+
+
+def multi_inference(servable: Servable, call: MultiInferenceCall) -> list[Result]:
+    """Run several tasks on the same examples at once; return their results in the order of the tasks.
+
+    Raises:
+        StatusError: as for `classify`; or the tasks name several models or the same signature twice.
+    """
+    tasks: list[_Task] = []
     seen: set[str] = set()
-    for message, model_name in zip(messages, names, strict=True):
+    for model_name, signature_name, method_name in call.tasks:
         if not model_name:
             raise invalid_argument("Found ModelSpec with an empty model name.")
-        if model_name != names[0]:
+        if model_name != call.tasks[0].model_name:
             raise invalid_argument("All ModelSpecs in a MultiInferenceRequest must access the same model name.")
-        name = message.model_spec.signature_name or DEFAULT_SIGNATURE
+        name = signature_name or DEFAULT_SIGNATURE
         if name in seen:
             raise invalid_argument(f"Duplicate evaluation of signature: {name}")
         seen.add(name)
-        if name not in servable.signatures:
-            raise invalid_argument(f"Requested signature not found in model graph: {name}")
-        if message.method_name not in METHODS:
-            raise StatusError(Code.UNIMPLEMENTED, f"Unsupported signature method_name: {message.method_name}")
-        task = Task(servable.signatures[name], METHODS[message.method_name])
-        _plan(task, check_method_names=check_method_names)  # which refuses what doesn't fit
-        tasks.append(task)
-    return tasks
+        try:
+            signature = find_signature(servable, name)
+        except SignatureNotFoundError:
+            raise invalid_argument(f"Requested signature not found in model graph: {name}") from None
+        if method_name not in _METHODS:
+            raise StatusError(Code.UNIMPLEMENTED, f"Unsupported signature method_name: {method_name}")
+        tasks.append(_make_task(_METHODS[method_name], signature, call.check_method_name))
+    results = _run(servable, tasks, call.examples, call.timeout_s)
+    metrics.EXAMPLE_COUNTS.labels(servable.name).observe(len(call.examples))
+    metrics.EXAMPLE_COUNT_TOTAL.labels(servable.name).inc(len(call.examples))
+    return results
 
 
-def run(
-    servable: Servable,
-    tasks: Sequence[Task],
-    examples: list[bytes],
-    *,
-    timeout_s: float | None,
-    check_method_names: bool = False,
-) -> list[Any]:
-    """Run all tasks on a batch, at once.
+def _run_method(servable: Servable, method: _Method, call: ExamplesCall) -> Any:
+    try:
+        signature = find_signature(servable, call.signature_name)
+    except SignatureNotFoundError as error:
+        raise invalid_argument(f"No signature was found with the name: {error.name}") from None
+    task = _make_task(method, signature, call.check_method_name)
+    return _run(servable, [task], call.examples, call.timeout_s)[0]
 
-    Args:
-        servable: whose signatures the tasks name.
-        tasks: one result each is given.
-        examples: serialized tf.Examples.
-        timeout_s: limit of the run; None is none.
-        check_method_names: refuse a signature that was exported for another method.
 
-    Raises:
-        StatusError: a signature doesn't fit its method, or outputs are malformed; else what the runtime said.
-    """
-    fetches: dict[str, None] = {}
-    plans = [_plan(task, check_method_names=check_method_names) for task in tasks]
-    for task, plan in zip(tasks, plans, strict=True):
-        fetches.update({task.signature.outputs[alias].name: None for alias in plan})
+def _make_task(method: _Method, signature: Any, check_method_name: bool) -> _Task:
+    if check_method_name and signature.method_name != method.name:
+        raise invalid_argument(
+            f"Expected {method.noun} signature method_name to be {method.name}. Was: {signature.method_name}"
+        )
+    return _Task(method, signature, method.select_outputs(signature))
+
+
+def _run(servable: Servable, tasks: Sequence[_Task], examples: Sequence[bytes], timeout_s: float | None) -> list[Any]:
+    """Run all tasks at once and return one result per task."""
     if not examples:
         raise invalid_argument("Input is empty.")
     batch = np.empty(len(examples), object)
     batch[:] = examples
     feeds = {task.signature.inputs[INPUTS].name: Tensor(batch, dtypes.STRING) for task in tasks}
-    api = tasks[0].method.__name__ if len(tasks) == 1 else None
-    outputs = servable.run(feeds, list(fetches), api=api, timeout_s=timeout_s)
-    fetched = dict(zip(fetches, outputs, strict=True))
+    fetches = list(dict.fromkeys(task.signature.outputs[alias].name for task in tasks for alias in task.outputs))
+    api = tasks[0].method.api if len(tasks) == 1 else None
+    outputs = dict(zip(fetches, run(servable, feeds, fetches, api=api, timeout_s=timeout_s), strict=True))
     return [
-        method.read({alias: fetched[signature.outputs[alias].name] for alias in plan}, len(examples))
-        for (signature, method), plan in zip(tasks, plans, strict=True)
+        method.read_outputs({alias: outputs[signature.outputs[alias].name] for alias in aliases}, len(examples))
+        for method, signature, aliases in tasks
     ]
 
 
-def _plan(task: Task, *, check_method_names: bool) -> list[str]:
-    """Aliases of the outputs that count."""
-    signature, method = task
-    if check_method_names and signature.method_name != method.NAME:
+def _select_classify_outputs(signature: Any) -> list[str]:
+    """Outputs `classes`, `scores` or both."""
+    if len(signature.inputs) != 1:
+        raise invalid_argument("Expected one input Tensor.")
+    if len(signature.outputs) not in (1, 2):
+        raise invalid_argument(f"Expected one or two output Tensors, found {len(signature.outputs)}")
+    if INPUTS not in signature.inputs:
+        raise invalid_argument(f"No classification inputs found in SignatureDef: {_as_text(signature)}")
+    aliases = [alias for alias in ("classes", "scores") if alias in signature.outputs]
+    if not aliases:
         raise invalid_argument(
-            f"Expected {_NOUNS[method.NAME]} signature method_name to be {method.NAME}. Was: {signature.method_name}"
+            'Expected classification signature outputs to contain at least one of "classes" or "scores". '
+            f"Signature was: {_as_text(signature)}"
         )
-    return method.plan(signature)
+    return aliases
 
 
-def _check_count(tensors: Any, message: str) -> None:
-    if len(tensors) != 1:
-        raise invalid_argument(message)
+def _read_classifications(outputs: Mapping[str, Tensor], count: int) -> Classifications:
+    """Each output is [examples, classes]."""
+    for alias, dtype_name in (("classes", "string"), ("scores", "float")):
+        if alias not in outputs:
+            continue
+        tensor = outputs[alias]
+        if tensor.array.ndim != 2:
+            raise invalid_argument(f"Expected Tensor shape: [batch_size num_classes] but got {_shape(tensor)}")
+        if tensor.dtype.name != dtype_name:
+            raise invalid_argument(f"Expected {alias} Tensor of DT_{dtype_name.upper()}. Got: {tensor.dtype.enum_name}")
+        if len(tensor.array) != count:
+            raise invalid_argument(f"Expected {alias} output batch size of {count}. Got: {len(tensor.array)}")
+    classes, scores = (outputs[alias].array if alias in outputs else None for alias in ("classes", "scores"))
+    if classes is not None and scores is not None and classes.shape[1] != scores.shape[1]:
+        raise invalid_argument(
+            f"Tensors class and score should match in dim_size(1). Got {classes.shape[1]} vs. {scores.shape[1]}"
+        )
+    return Classifications(classes, scores)
+
+
+def _select_regress_outputs(signature: Any) -> list[str]:
+    """Output `outputs`."""
+    for tensors, message in (
+        (signature.inputs, "Expected one input Tensor."),
+        (signature.outputs, "Expected one output Tensor."),
+    ):
+        if len(tensors) != 1:
+            raise invalid_argument(message)
+    for field, alias, tensors in (("inputs", INPUTS, signature.inputs), ("outputs", "outputs", signature.outputs)):
+        if alias not in tensors:
+            raise invalid_argument(f"No regression {field} found in SignatureDef: {_as_text(signature)}")
+    return ["outputs"]
+
+
+def _read_regressions(outputs: Mapping[str, Tensor], count: int) -> np.ndarray:
+    """The output is [examples] or [examples, 1]."""
+    tensor = outputs["outputs"]
+    if tensor.array.ndim != 1 and tensor.array.shape[1:] != (1,):
+        raise invalid_argument(
+            f"Expected output Tensor shape to be either [batch_size] or [batch_size, 1] but got {_shape(tensor)}"
+        )
+    if len(tensor.array) != count:
+        raise invalid_argument(f"Input batch size did not match output batch size: {count} vs. {len(tensor.array)}")
+    if tensor.dtype.name != "float":
+        raise invalid_argument(f"Expected output Tensor of DT_FLOAT.  Got: {tensor.dtype.enum_name}")
+    return tensor.array.reshape(count)
 
 
 def _shape(tensor: Tensor) -> str:
@@ -247,3 +259,10 @@ def _shape(tensor: Tensor) -> str:
 
 def _as_text(signature: Any) -> str:
     return text_format.MessageToString(signature)
+
+
+_CLASSIFY = _Method(
+    "tensorflow/serving/classify", "classification", "Classify", _select_classify_outputs, _read_classifications
+)
+_REGRESS = _Method("tensorflow/serving/regress", "regression", "Regress", _select_regress_outputs, _read_regressions)
+_METHODS = {method.name: method for method in (_CLASSIFY, _REGRESS)}

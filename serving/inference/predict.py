@@ -1,94 +1,142 @@
-"""Predict: inputs by alias in, outputs by alias out, with tensorflow_model_server's checks in its order."""
+"""Predict: inputs by alias to outputs by alias, with tensorflow_model_server's checks in its order."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any
 
+from savedmodel_bakery.serving import metrics
 from savedmodel_bakery.serving.models.servable import Servable
+from savedmodel_bakery.wire import dtypes
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
-from savedmodel_bakery.wire.tensors import Tensor
+from savedmodel_bakery.wire.tensors import Tensor, decode_tensor
 
 DEFAULT_SIGNATURE = "serving_default"
 METHOD_NAMES = tuple(f"tensorflow/serving/{method}" for method in ("predict", "classify", "regress"))
 
-Sent = TypeVar("Sent")
+
+@dataclass(frozen=True)
+class PredictCall:
+    """The arguments of one Predict.
+
+    Attributes:
+        signature_name: empty for the default signature.
+        inputs: by alias. Each is read once, after the checks that need only the names, so a mapping may decode on
+            access; a StatusError that it raises is reported as a tensor parsing error.
+        output_filter: aliases of the outputs to return; empty for all.
+        timeout_s: limit of the model run in seconds; None for no limit.
+        check_method_name: reject a signature that was exported for a custom method.
+    """
+
+    signature_name: str
+    inputs: Mapping[str, Tensor]
+    output_filter: Sequence[str] = ()
+    timeout_s: float | None = None
+    check_method_name: bool = False
+
+
+class SignatureNotFoundError(StatusError):
+    """The model has no signature with this name; FAILED_PRECONDITION, with the text that gRPC's Predict returns."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(Code.FAILED_PRECONDITION, f'Serving signature key "{name}" not found.')
+        self.name = name
 
 
 def find_signature(servable: Servable, name: str) -> Any:
-    """The SignatureDef with this name; empty is the default's.
+    """Return the SignatureDef with this name; an empty name means the default signature.
 
     Raises:
-        StatusError: FAILED_PRECONDITION where there is none.
+        SignatureNotFoundError: the servable has no such signature.
     """
+    key = name or DEFAULT_SIGNATURE
     try:
-        return servable.signatures[name or DEFAULT_SIGNATURE]
+        return servable.runtime.signatures[key]
     except KeyError:
-        raise StatusError(
-            Code.FAILED_PRECONDITION, f'Serving signature key "{name or DEFAULT_SIGNATURE}" not found.'
-        ) from None
+        raise SignatureNotFoundError(key) from None
 
 
-def check_method_name(signature: Any) -> None:
-    """Refuse a signature that was exported for a method of its author's own.
+def input_dtypes(servable: Servable, signature_name: str) -> dict[str, dtypes.DType]:
+    """Return the element type of each input of a signature, by alias. Codecs of untyped formats (JSON) need it.
 
     Raises:
-        StatusError: INTERNAL.
+        SignatureNotFoundError: the servable has no such signature.
+        StatusError: INVALID_ARGUMENT if the element type of an input has no tensor encoding.
     """
-    if signature.method_name not in METHOD_NAMES:
+    inputs = find_signature(servable, signature_name).inputs
+    return {alias: dtypes.of_number(info.dtype) for alias, info in inputs.items()}
+
+
+def predict(servable: Servable, call: PredictCall) -> dict[str, Tensor]:
+    """Run a signature and return its outputs by alias.
+
+    Raises:
+        StatusError: the call does not fit the signature, or the model run failed.
+    """
+    signature = find_signature(servable, call.signature_name)
+    if call.check_method_name and signature.method_name not in METHOD_NAMES:
         raise StatusError(
             Code.INTERNAL,
             f"Expected prediction signature method_name to be one of {{{', '.join(METHOD_NAMES)}}}. "
             f"Was: {signature.method_name}",
         )
+    feeds = _read_inputs(signature, call.inputs)
+    aliases = _select_outputs(signature, call.output_filter)
+    if len(feeds) < len(signature.inputs):
+        _reject_shared_tensor(signature)
+    fetches = [signature.outputs[alias].name for alias in aliases]
+    outputs = run(servable, feeds, fetches, api="Predict", timeout_s=call.timeout_s)
+    return dict(zip(aliases, outputs, strict=True))
 
 
-def read_inputs(signature: Any, sent: Mapping[str, Sent], decode: Callable[[Any], Tensor]) -> dict[str, Tensor]:
-    """What to feed, by tensor name.
+def run(
+    servable: Servable, feeds: Mapping[str, Tensor], fetches: Sequence[str], *, api: str | None, timeout_s: float | None
+) -> list[Tensor]:
+    """Run a servable once (see `Runtime.run`) and record the duration in the metrics of `api`, unless that is None."""
+    started = time.perf_counter()
+    outputs = servable.runtime.run(feeds, fetches, timeout_s=timeout_s)
+    if api is not None:
+        metrics.time_run(servable.name, api, time.perf_counter() - started)
+    return outputs
 
-    Args:
-        signature: a SignatureDef.
-        sent: inputs by alias, as the transport has them.
-        decode: makes a tensor of one of them, or of a default, which is a TensorProto.
 
-    Raises:
-        StatusError: INVALID_ARGUMENT where inputs are missing, too many, unknown or no tensors.
-    """
-    wanted = signature.inputs
-    if len(sent) > len(wanted) or (len(sent) < len(wanted) and not signature.defaults):
+def _read_inputs(signature: Any, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors to feed, by tensor name."""
+    expected, count = signature.inputs, len(inputs)
+    if count > len(expected) or (count < len(expected) and not signature.defaults):
         raise invalid_argument(
-            f"input size does not match signature: {len(sent)}!={len(wanted)} len({_braced(sent)}) != "
-            f"len({_braced(wanted)}). Sent extra: {_braced(set(sent) - set(wanted))}. "
-            f"Missing but required: {_braced(set(wanted) - set(sent))}."
+            f"input size does not match signature: {count}!={len(expected)} len({_braced(inputs)}) != "
+            f"len({_braced(expected)}). Sent extra: {_braced(set(inputs) - set(expected))}. "
+            f"Missing but required: {_braced(set(expected) - set(inputs))}."
         )
     feeds = {}
-    for alias in sorted(wanted):
-        if alias not in sent and alias not in signature.defaults:
+    used = 0
+    for alias in sorted(expected):
+        is_sent = alias in inputs
+        if not is_sent and alias not in signature.defaults:
             raise invalid_argument(
-                f"Signature input alias: {alias}(feed name: {wanted[alias].name}) not found in request and no default "
-                f"value provided. Inputs expected to be in the request {_braced(sent)}, or default input alias set: "
-                f"{','.join(sorted(signature.defaults))}"
+                f"Signature input alias: {alias}(feed name: {expected[alias].name}) not found in request and no "
+                f"default value provided. Inputs expected to be in the request {_braced(inputs)}, or default input "
+                f"alias set: {','.join(sorted(signature.defaults))}"
             )
         try:
-            feeds[wanted[alias].name] = decode(sent[alias] if alias in sent else signature.defaults[alias])
+            feeds[expected[alias].name] = inputs[alias] if is_sent else decode_tensor(signature.defaults[alias])
         except StatusError as error:
             raise invalid_argument(f"tensor parsing error: {alias}") from error
-    if not set(sent) <= set(wanted):
-        used = sorted(set(sent) & set(wanted))
+        used += is_sent
+    if used < count:
         raise invalid_argument(
-            f"Inputs contains invalid name. Used request inputs: {','.join(used)}, "
-            f"request input: {','.join(sorted(sent))}"
+            f"Inputs contains invalid name. Used request inputs: {','.join(sorted(set(inputs) & set(expected)))}, "
+            f"request input: {','.join(sorted(inputs))}"
         )
     return feeds
 
 
-def choose_outputs(signature: Any, output_filter: Sequence[str]) -> list[str]:
-    """The aliases to answer: those asked for, or all.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT for an alias that is unknown or stands there twice.
-    """
+def _select_outputs(signature: Any, output_filter: Sequence[str]) -> list[str]:
+    """Return the aliases of the outputs to fetch."""
     if not output_filter:
         return sorted(signature.outputs)
     seen: set[str] = set()
@@ -104,20 +152,11 @@ def choose_outputs(signature: Any, output_filter: Sequence[str]) -> list[str]:
     return list(output_filter)
 
 
-def run(
-    servable: Servable, signature: Any, feeds: Mapping[str, Tensor], aliases: Sequence[str], timeout_s: float | None
-) -> dict[str, Tensor]:
-    """Outputs by alias.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT where the signature has one tensor for several inputs; else what the runtime said.
-    """
-    if len(feeds) < len(signature.inputs):
-        names = sorted(info.name for info in signature.inputs.values())
-        twice = next(name for name, other in pairwise(names) if name == other)
-        raise invalid_argument(f'Endpoint "{twice}" fed more than once.')
-    fetches = [signature.outputs[alias].name for alias in aliases]
-    return dict(zip(aliases, servable.run(feeds, fetches, api="Predict", timeout_s=timeout_s), strict=True))
+def _reject_shared_tensor(signature: Any) -> None:
+    """Raise TensorFlow's error for a signature in which two inputs name the same tensor (core/graph/subgraph.cc)."""
+    names = sorted(info.name for info in signature.inputs.values())
+    duplicate = next(name for name, following in pairwise(names) if name == following)
+    raise invalid_argument(f'Endpoint "{duplicate}" fed more than once.')
 
 
 def _braced(names: Collection[str]) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from savedmodel_bakery.serving.models import memory, warmup
+from savedmodel_bakery.serving.models import memory
 from savedmodel_bakery.serving.models.servable import Servable
 from savedmodel_bakery.serving.options.batching import (
     FILE_IN_VERSION,
@@ -62,14 +63,14 @@ class LoadOptions:
         prefer_tf_lite: whether `model.tflite` is served where a version has one.
         tf_lite_interpreters: calls that such a model runs at the same time; 0 is one a CPU.
         batching: how requests are joined; None where they aren't.
-        warmup_iterations: times each warm-up request is replayed; 0 is no warm-up.
+        warm_up: runs a version once before it becomes available, given its folder; None for no warm-up.
     """
 
     session: SessionOptions = field(default_factory=SessionOptions)
     prefer_tf_lite: bool = False
     tf_lite_interpreters: int = 0
     batching: Batching | None = None
-    warmup_iterations: int = 1
+    warm_up: Callable[[Servable, Path], None] | None = None
 
 
 class NotAFolderError(StatusError):
@@ -101,8 +102,8 @@ def _warmed_up(name: str, version: int, path: Path, options: LoadOptions) -> Ser
         if options.batching and parameters:
             runtime = Batcher(runtime, parameters, options.batching.places)
         servable = Servable(name, version, runtime)
-        if options.warmup_iterations:
-            warmup.replay(servable, path, iterations=options.warmup_iterations)
+        if options.warm_up:
+            options.warm_up(servable, path)
     except Exception:
         runtime.close()
         raise

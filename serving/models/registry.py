@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
+from typing import NamedTuple
 
 from savedmodel_bakery.serving.models.servable import Servable
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
@@ -55,8 +56,7 @@ class Version:
     requests: int = 0
 
 
-@dataclass(frozen=True)
-class VersionStatus:
+class VersionStatus(NamedTuple):
     """The status of one version, as returned by GetModelStatus."""
 
     number: int

@@ -1,1 +1,1 @@
-"""REST: an HTTP request to values, one call of the data plane, values to JSON."""
+"""REST: a codec around the inference core. Decodes JSON requests, encodes JSON responses, maps errors to HTTP."""

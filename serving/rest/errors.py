@@ -1,8 +1,12 @@
-"""Canonical codes as HTTP status codes."""
+"""REST errors: canonical codes to HTTP status codes, and the bodies of responses that report an error."""
 
 from __future__ import annotations
 
-from savedmodel_bakery.wire.status import Code
+from collections.abc import Mapping
+
+from savedmodel_bakery.serving.rest.codec import Response
+from savedmodel_bakery.wire.json.status import encode_error
+from savedmodel_bakery.wire.status import Code, StatusError
 
 HTTP_STATUS = {
     Code.OK: 200,
@@ -23,3 +27,14 @@ HTTP_STATUS = {
     Code.DATA_LOSS: 500,
     Code.UNAUTHENTICATED: 401,
 }
+
+
+def error_response(error: StatusError, headers: Mapping[str, str]) -> Response:
+    """Make the response for an error of the API: `{"error": message}`."""
+    return Response(HTTP_STATUS[error.code], encode_error(error.message), headers=headers)
+
+
+def page(status: int, title: str) -> Response:
+    """Make a small HTML page, which the real server sends for requests outside the API."""
+    body = f"<HTML><HEAD>\n<TITLE>{status} {title}</TITLE>\n</HEAD><BODY>\n<H1>{title}</H1>\n</BODY></HTML>\n"
+    return Response(status, body.encode(), "text/html")

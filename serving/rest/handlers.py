@@ -1,27 +1,21 @@
-"""The URLs of TensorFlow Serving's REST API, from an HTTP request to an HTTP answer, without a socket."""
+"""The URLs of TensorFlow Serving's REST API: find the model, call the inference core, encode the result. No sockets."""
 
 from __future__ import annotations
 
 import logging
 import re
 import time
-import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
 from urllib.parse import unquote
 
 from savedmodel_bakery.serving import incident, metrics
-from savedmodel_bakery.serving.inference import examples, model, predict
+from savedmodel_bakery.serving.inference import metadata
+from savedmodel_bakery.serving.inference.examples import ExamplesCall, classify, regress
+from savedmodel_bakery.serving.inference.predict import PredictCall, predict
 from savedmodel_bakery.serving.models.registry import ModelChoice, Registry
-from savedmodel_bakery.serving.models.servable import Servable
-from savedmodel_bakery.serving.rest.errors import HTTP_STATUS
-from savedmodel_bakery.wire import dtypes
-from savedmodel_bakery.wire.json import examples as example_json
-from savedmodel_bakery.wire.json import predict as predict_json
-from savedmodel_bakery.wire.json import status as status_json
+from savedmodel_bakery.serving.rest import codec
+from savedmodel_bakery.serving.rest.codec import Request, Response
+from savedmodel_bakery.serving.rest.errors import error_response, page
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
-from savedmodel_bakery.wire.tensors import Tensor, decode_tensor
 
 logger = logging.getLogger(__name__)
 
@@ -38,51 +32,23 @@ CORS_HEADERS = {
     "Access-Control-Allow-Methods": "POST, GET",
     "Access-Control-Allow-Headers": "Content-Type",
 }
-_MAX_UNPACKED_BYTES = 100 * 2**20
 _MAX_VERSION = 2**63 - 1
 _MAX_DIGITS = len(str(_MAX_VERSION))
 
 
-@dataclass(frozen=True)
-class Request:
-    """One HTTP request.
-
-    Attributes:
-        method: as sent.
-        target: path, query and fragment, as sent but for scheme and host.
-        headers: names in lower case.
-        body: as sent.
-    """
-
-    method: str
-    target: str
-    headers: Mapping[str, str]
-    body: bytes
-
-
-@dataclass(frozen=True)
-class Answer:
-    """One HTTP answer."""
-
-    status: int
-    body: bytes
-    content_type: str = "application/json"
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
 class _VersionError(Exception):
-    """A version is no signed 64-bit number; the real server answers that without a word."""
+    """A version does not fit a signed 64-bit integer; the real server's response to that has an empty body."""
 
 
 class Handlers:
-    """Every URL that is served.
+    """All URLs.
 
     Args:
-        registry: where servables are found.
-        timeout_s: limit of a model run; None is none.
-        cors: put CORS headers on answers.
-        check_method_names: refuse signatures that were exported for another method.
-        metrics_path: where Prometheus finds metrics; None is nowhere.
+        registry: the loaded models.
+        timeout_s: limit of a model run in seconds; None for no limit.
+        cors: add CORS headers to responses.
+        check_method_names: reject signatures that were exported for another method.
+        metrics_path: path of the Prometheus page; None to not serve it.
     """
 
     def __init__(
@@ -100,8 +66,8 @@ class Handlers:
         self._metrics_path = metrics_path
         self._headers = CORS_HEADERS if cors else {}
 
-    def answer(self, request: Request) -> Answer:
-        """Answer a request; every mistake becomes an answer too."""
+    def respond(self, request: Request) -> Response:
+        """Handle a request; errors become responses."""
         if request.method not in KNOWN_METHODS:
             return page(501, "Not Implemented")
         if not _TARGET.fullmatch(request.target):
@@ -109,142 +75,90 @@ class Handlers:
         path = re.split("[?#]", request.target)[0]
         if path == self._metrics_path:
             if request.target != path:
-                return Answer(400, f"Unexpected path: {request.target}. Should be {path}".encode(), "text/plain")
-            return Answer(200, metrics.page(), metrics.CONTENT_TYPE)
+                return Response(400, f"Unexpected path: {request.target}. Should be {path}".encode(), "text/plain")
+            return Response(200, metrics.page(), metrics.CONTENT_TYPE)
         if not path.lower().startswith("/v1/"):
             return page(404, "Not Found")
         if request.method == "OPTIONS":
             origin = request.headers.get("origin", "")
             status = 200 if "http://" in origin or "https://" in origin else 400
-            return Answer(status, b"", "text/html; charset=ISO-8859-1", self._headers)
+            return Response(status, b"", "text/html; charset=ISO-8859-1", self._headers)
+        return self._respond_api(request)
+
+    def _respond_api(self, request: Request) -> Response:
+        """Handle a request under `/v1/` and record it in the metrics."""
         started = time.perf_counter()
-        match = self._match(request)
-        code, answer = self._answer_api(request, match)
-        metrics.count_request(_model_name(match), _verb(match), "REST", code, time.perf_counter() - started)
-        return answer
-
-    @staticmethod
-    def _match(request: Request) -> re.Match[str] | None:
-        """The parts of a URL that goes with the method; None where none does."""
-        if request.method == "POST":
-            return _CALL_URL.fullmatch(request.target)
-        return _MODEL_URL.fullmatch(request.target) if request.method == "GET" else None
-
-    def _answer_api(self, request: Request, match: re.Match[str] | None) -> tuple[Code, Answer]:
+        match = _match_url(request)
+        model_name = _model_name(match)
+        code = Code.OK
         try:
-            return Code.OK, Answer(200, self._json(request, match), headers=self._headers)
+            response = Response(200, self._call(request, match, model_name), headers=self._headers)
         except _VersionError:
-            return Code.INVALID_ARGUMENT, Answer(400, b"", headers=self._headers)
+            code, response = Code.INVALID_ARGUMENT, Response(400, b"", headers=self._headers)
         except StatusError as error:
-            refusal = error
+            code, response = error.code, error_response(error, self._headers)
         except Exception:
-            refusal = incident.report(logger, f"{request.method} {request.target}")
-        body = status_json.encode_error(refusal.message)
-        return refusal.code, Answer(HTTP_STATUS[refusal.code], body, headers=self._headers)
+            reported = incident.report(logger, f"{request.method} {request.target}")
+            code, response = reported.code, error_response(reported, self._headers)
+        verb = match[4] if match and match.re is _CALL_URL else ""
+        metrics.count_request(model_name, verb, "REST", code, time.perf_counter() - started)
+        return response
 
-    def _json(self, request: Request, match: re.Match[str] | None) -> bytes:
+    def _call(self, request: Request, match: re.Match[str] | None, model_name: str) -> bytes:
         if match is None:
             raise invalid_argument(f"Malformed request: {request.method} {request.target}")
-        choice = _choice(match)
-        if not choice.name:
+        choice = _choice(match, model_name)
+        if not model_name:
             raise invalid_argument("Missing model name in request.")
         if request.method == "GET":
-            # Capitals match, but only the lower-case word asks for metadata: so it is on the real server.
+            # Like the real server, match /METADATA too, but return the status for it.
             return self._metadata(choice) if match[4] == "/metadata" else self._status(choice)
-        body = _unpacked(request)
-        return self._predict(choice, body) if match[4] == "predict" else self._examples(choice, body, match[4])
+        return self._predict(choice, request) if match[4] == "predict" else self._examples(choice, request, match[4])
 
-    def _predict(self, choice: ModelChoice, body: bytes) -> bytes:
-        parsed = predict_json.parse_predict_body(body)
-        signature_name = parsed.signature_name or predict.DEFAULT_SIGNATURE
+    def _predict(self, choice: ModelChoice, request: Request) -> bytes:
+        body = codec.decode_predict(request)
         with self._registry.acquire(choice) as servable:
-            signature = _find_signature(servable, signature_name)
-            infos = {alias: dtypes.of_number(info.dtype) for alias, info in signature.inputs.items()}
-            arrays, row_format = predict_json.decode_inputs(parsed.document, infos, signature_name)
-            if self._check_method_names:
-                predict.check_method_name(signature)
-            sent = {alias: Tensor(array, infos[alias]) for alias, array in arrays.items()}
-            feeds = predict.read_inputs(signature, sent, _tensor)
-            aliases = sorted(signature.outputs)
-            outputs = predict.run(servable, signature, feeds, aliases, self._timeout_s)
-        return predict_json.encode_outputs(
-            {alias: tensor.array for alias, tensor in outputs.items()},
-            {alias: tensor.dtype for alias, tensor in outputs.items()},
-            row_format,
-        )
-
-    def _examples(self, choice: ModelChoice, body: bytes, verb: str) -> bytes:
-        signature_name, serialized = example_json.parse_examples_body(body, verb)
-        method = examples.METHODS[f"tensorflow/serving/{verb}"]
-        with self._registry.acquire(choice) as servable:
-            task = examples.Task(examples.find_signature(servable, signature_name), method)
-            (result,) = examples.run(
-                servable,
-                [task],
-                serialized,
-                timeout_s=self._timeout_s,
-                check_method_names=self._check_method_names,
+            inputs, is_row_format = codec.decode_inputs(body, servable)
+            call = PredictCall(
+                body.signature_name, inputs, timeout_s=self._timeout_s, check_method_name=self._check_method_names
             )
-        if method is examples.Classify:
-            return example_json.encode_classifications(*result)
-        return example_json.encode_regressions(result)
+            outputs = predict(servable, call)
+        return codec.encode_predict(outputs, is_row_format=is_row_format)
+
+    def _examples(self, choice: ModelChoice, request: Request, verb: str) -> bytes:
+        signature_name, examples = codec.decode_examples(request, verb)
+        call = ExamplesCall(signature_name, examples, self._timeout_s, self._check_method_names)
+        with self._registry.acquire(choice) as servable:
+            if verb == "classify":
+                return codec.encode_classify(classify(servable, call))
+            return codec.encode_regress(regress(servable, call))
 
     def _status(self, choice: ModelChoice) -> bytes:
-        return status_json.encode_status(model.status(self._registry, choice))
+        return codec.encode_status(metadata.status(self._registry, choice))
 
     def _metadata(self, choice: ModelChoice) -> bytes:
         with self._registry.acquire(choice) as servable:
-            return status_json.encode_metadata(model.metadata(servable))
+            return codec.encode_metadata(metadata.metadata(servable))
+
+
+def _match_url(request: Request) -> re.Match[str] | None:
+    if request.method == "POST":
+        return _CALL_URL.fullmatch(request.target)
+    return _MODEL_URL.fullmatch(request.target) if request.method == "GET" else None
 
 
 def _model_name(match: re.Match[str] | None) -> str:
-    # Names that are no UTF-8 are names that no model has.
+    # A name that is not valid UTF-8 keeps its bytes as surrogate escapes; no model has such a name.
     return unquote(match[1], errors="surrogateescape") if match and match[1] else ""
 
 
-def _verb(match: re.Match[str] | None) -> str:
-    return match[4] if match and match.re is _CALL_URL else ""
-
-
-def _choice(match: re.Match[str]) -> ModelChoice:
-    _, version, label, _ = match.groups()
-    digits = version and (version.lstrip("0") or "0")  # int() refuses thousands of them
+def _choice(match: re.Match[str], model_name: str) -> ModelChoice:
+    version, label = match[2], match[3]
+    digits = version and (version.lstrip("0") or "0")  # int() rejects thousands of digits
     if digits and (len(digits) > _MAX_DIGITS or int(digits) > _MAX_VERSION):
         raise _VersionError
     return ModelChoice(
-        _model_name(match),
+        model_name,
         int(digits) if digits else None,
         unquote(label, errors="surrogateescape") if label is not None else None,
     )
-
-
-def _tensor(sent: Any) -> Tensor:
-    """What was sent, or the default of a signature, which is a TensorProto."""
-    return sent if isinstance(sent, Tensor) else decode_tensor(sent)
-
-
-def _find_signature(servable: Servable, name: str) -> Any:
-    signature = servable.signatures.get(name)
-    if signature is None:
-        raise invalid_argument(f'Serving signature name: "{name}" not found in signature def')
-    if not signature.inputs:
-        raise invalid_argument(f"Failed to get input map for signature: {name}")
-    return signature
-
-
-def _unpacked(request: Request) -> bytes:
-    """The body; one that says it is gzipped but doesn't unpack, or unpacks to too much, counts as empty."""
-    if "gzip" not in request.headers.get("content-encoding", ""):
-        return request.body
-    decompressor = zlib.decompressobj(wbits=31)
-    try:
-        body = decompressor.decompress(request.body, _MAX_UNPACKED_BYTES + 1)
-    except zlib.error:
-        return b""
-    return body if decompressor.eof and len(body) <= _MAX_UNPACKED_BYTES else b""
-
-
-def page(status: int, title: str) -> Answer:
-    """A small HTML page, as the real server sends where it has no JSON."""
-    body = f"<HTML><HEAD>\n<TITLE>{status} {title}</TITLE>\n</HEAD><BODY>\n<H1>{title}</H1>\n</BODY></HTML>\n"
-    return Answer(status, body.encode(), "text/html")

@@ -15,7 +15,9 @@ import uvicorn
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from savedmodel_bakery.serving.rest.handlers import KNOWN_METHODS, Answer, Handlers, Request, page
+from savedmodel_bakery.serving.rest.codec import Request, Response
+from savedmodel_bakery.serving.rest.errors import page
+from savedmodel_bakery.serving.rest.handlers import KNOWN_METHODS, Handlers
 
 _Message = MutableMapping[str, Any]
 
@@ -60,10 +62,10 @@ class _Protocol(HttpToolsProtocol):
         """Answer what the parser refuses, and hang up: 501 where only the method is unknown, else 400."""
         line = _REQUEST_LINE.match(self._received)
         unknown = line is not None and line[1].decode("latin-1") not in KNOWN_METHODS
-        answer = page(501, "Not Implemented") if unknown else page(400, "Bad Request")
-        status_line = f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}".encode()
-        lines = [status_line, *(name + b": " + value for name, value in _raw_headers(answer))]
-        self.transport.write(b"\r\n".join([*lines, b"Connection: close", b"", answer.body]))
+        response = page(501, "Not Implemented") if unknown else page(400, "Bad Request")
+        status_line = f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}".encode()
+        lines = [status_line, *(name + b": " + value for name, value in _raw_headers(response))]
+        self.transport.write(b"\r\n".join([*lines, b"Connection: close", b"", response.body]))
         self.transport.close()
 
 
@@ -119,7 +121,7 @@ class RestServer:
             return
         request = Request(scope["method"], _target(scope), _headers(scope), body)
         headers = [(b"Connection", b"keep-alive")] if scope["is_kept_on_request"] else []
-        answering = asyncio.get_running_loop().run_in_executor(self._workers, self._handlers.answer, request)
+        answering = asyncio.get_running_loop().run_in_executor(self._workers, self._handlers.respond, request)
         gone = asyncio.ensure_future(_hang_up(receive))
         await asyncio.wait((answering, gone), return_when=asyncio.FIRST_COMPLETED)
         gone.cancel()
@@ -135,10 +137,10 @@ async def _hang_up(receive: Callable[[], Awaitable[_Message]]) -> None:
         pass
 
 
-async def _send(send: Callable[[_Message], Awaitable[None]], answer: Answer, *headers: tuple[bytes, bytes]) -> None:
-    raw_headers = [*_raw_headers(answer), *headers]
-    await send({"type": "http.response.start", "status": answer.status, "headers": raw_headers})
-    await send({"type": "http.response.body", "body": answer.body})
+async def _send(send: Callable[[_Message], Awaitable[None]], response: Response, *headers: tuple[bytes, bytes]) -> None:
+    raw_headers = [*_raw_headers(response), *headers]
+    await send({"type": "http.response.start", "status": response.status, "headers": raw_headers})
+    await send({"type": "http.response.body", "body": response.body})
 
 
 async def _read_body(receive: Callable[[], Awaitable[_Message]]) -> bytes | None:
@@ -164,10 +166,10 @@ def _headers(scope: _Message) -> dict[str, str]:
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
 
-def _raw_headers(answer: Answer) -> list[tuple[bytes, bytes]]:
+def _raw_headers(response: Response) -> list[tuple[bytes, bytes]]:
     headers = {
-        "Content-Type": answer.content_type,
-        "Content-Length": str(len(answer.body)),
-        **answer.headers,
+        "Content-Type": response.content_type,
+        "Content-Length": str(len(response.body)),
+        **response.headers,
     }
     return [(name.encode(), value.encode()) for name, value in headers.items()]

@@ -293,9 +293,9 @@ def test_a_version_decides_for_itself_where_models_have_their_own_parameters(tmp
     unbatched.close()
     (path / FILE_IN_VERSION).write_text("max_batch_size { value: 2 }")
     batched = load("m", 1, path, options)
-    assert [2.0] == batched.run(one, ["y:0"])[0].array.tolist()
+    assert [2.0] == batched.runtime.run(one, ["y:0"])[0].array.tolist()
     with pytest.raises(StatusError, match="Task size 3 is larger than maximum input batch size 2"):
-        batched.run(three, ["y:0"])
+        batched.runtime.run(three, ["y:0"])
     batched.close()
     (path / FILE_IN_VERSION).write_text("max_batch_size: 2")
     with pytest.raises(StatusError, match="Invalid protobuf file"):
@@ -306,9 +306,9 @@ def test_a_version_decides_for_itself_where_models_have_their_own_parameters(tmp
     ("text", "message"),
     [
         ("num_batch_threads { value: 0 }", "num_batch_threads must be positive; was 0"),
-        ("num_batch_threads { value: 65537 }", "num_batch_threads is 65537; allowed are up to 65536"),
-        ("num_batch_threads { value: 2147483647 }", "num_batch_threads is 2147483647; allowed are up to 65536"),
-        ("max_batch_size { value: 2147483648 }", "max_batch_size is 2147483648; allowed are up to 2147483647"),
+        ("num_batch_threads { value: 65537 }", "invalid num_batch_threads 65537: must be at most 65536"),
+        ("num_batch_threads { value: 2147483647 }", "invalid num_batch_threads 2147483647: must be at most 65536"),
+        ("max_batch_size { value: 2147483648 }", "invalid max_batch_size 2147483648: must be at most 2147483647"),
         ("max_enqueued_batches { value: -1 }", "max_enqueued_batches must be non-negative; was -1"),
     ],
 )

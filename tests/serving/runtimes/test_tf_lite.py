@@ -43,7 +43,7 @@ def servable(version: Path) -> Servable:
 
 
 def run(servable: Servable, array: np.ndarray, dtype: Any = FLOAT) -> list[Any]:
-    (tensor,) = servable.run({INPUT: Tensor(array, dtype)}, [OUTPUT])
+    (tensor,) = servable.runtime.run({INPUT: Tensor(array, dtype)}, [OUTPUT])
     assert FLOAT is tensor.dtype
     return tensor.array.tolist()  # type: ignore[no-any-return]
 

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
-from savedmodel_bakery.serving.inference import predict
 from savedmodel_bakery.serving.runtimes.tf_session import SavedModel, SessionOptions
-from savedmodel_bakery.wire import dtypes, schema
 from savedmodel_bakery.wire.status import StatusError
-from savedmodel_bakery.wire.tensors import Tensor
 
 DATA = "variables/variables.data-00000-of-00001"
 
@@ -44,17 +39,6 @@ def test_a_graph_that_does_not_parse(version: Path, file: str, kind: str) -> Non
     (version / "saved_model.pb").unlink()
     (version / file).write_bytes(b"\xff")
     assert f"DATA_LOSS: Can't parse {version / file} as {kind} proto" == refusal(version)
-
-
-def test_one_tensor_for_two_inputs() -> None:
-    """What TensorFlow says of a feed that comes twice (core/graph/subgraph.cc)."""
-    signature = schema.SignatureDef()
-    for alias in ("a", "b"):
-        signature.inputs[alias].name = "x:0"
-    sent = {alias: Tensor(np.float32([1]), dtypes.of_array(np.float32([1]))) for alias in signature.inputs}
-    feeds = predict.read_inputs(signature, sent, lambda tensor: tensor)
-    with pytest.raises(StatusError, match=r'^INVALID_ARGUMENT: Endpoint "x:0" fed more than once.$'):
-        predict.run(SimpleNamespace(), signature, feeds, [], None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import model_makers
@@ -12,9 +13,12 @@ import tensorflow as tf
 from server_process import ServerProcess
 from tensorflow_serving.apis import prediction_log_pb2
 
-from savedmodel_bakery.serving.inference import messages
+from savedmodel_bakery.serving.inference.predict import PredictCall, predict
+from savedmodel_bakery.serving.inference.warmup import replay
 from savedmodel_bakery.serving.models.loading import LoadOptions, load
+from savedmodel_bakery.wire import dtypes
 from savedmodel_bakery.wire.status import StatusError
+from savedmodel_bakery.wire.tensors import Tensor
 
 
 def predict_log(signature: str = "", **inputs: object) -> bytes:
@@ -45,16 +49,17 @@ def multi_inference_log() -> bytes:
     return log.SerializeToString()
 
 
+WITH_WARMUP = LoadOptions(warm_up=replay)
 X = predict_log(x=np.float32([1, 2]))
 
 
 def runs_before(path: Path, options: LoadOptions) -> int:
     """How often the model made by `model_makers.counting` had run before it was handed over."""
     servable = load("counting", 1, path, options)
-    log = prediction_log_pb2.PredictionLog.FromString(X)
-    answer = messages.predict(servable, log.predict_log.request)
+    x = Tensor(np.float32([1, 2]), dtypes.BY_NAME["float"])
+    outputs = predict(servable, PredictCall("", {"x": x}))
     servable.close()
-    return int(answer.outputs["runs"].int_val[0]) - 1
+    return int(outputs["runs"].array) - 1
 
 
 @pytest.mark.parametrize(
@@ -67,7 +72,9 @@ def test_each_record_is_run_as_often_as_asked(
 ) -> None:
     path = model_makers.counting(tmp_path)
     model_makers.write_warmup(path, records)
-    assert expected == runs_before(path, LoadOptions(warmup_iterations=iterations))
+    assert expected == runs_before(
+        path, LoadOptions(warm_up=partial(replay, iterations=iterations) if iterations else None)
+    )
 
 
 def test_every_kind_of_request_is_run(tmp_path: Path) -> None:
@@ -75,12 +82,12 @@ def test_every_kind_of_request_is_run(tmp_path: Path) -> None:
     logs = [examples_log("classify_log", "classify"), examples_log("regress_log", "regress"), multi_inference_log()]
     for log in logs:
         model_makers.write_warmup(path, [log])
-        load("m", 1, path, LoadOptions()).close()
+        load("m", 1, path, WITH_WARMUP).close()
     wrong = [examples_log("classify_log", "regress"), examples_log("regress_log", "classify")]
     for log in wrong:
         model_makers.write_warmup(path, [log])
         with pytest.raises(StatusError, match="INVALID_ARGUMENT"):
-            load("m", 1, path, LoadOptions())
+            load("m", 1, path, WITH_WARMUP)
 
 
 def session_run_log() -> bytes:
@@ -104,7 +111,7 @@ def test_a_record_that_fails_fails_the_load(tmp_path: Path, records: list[bytes]
     version = model_makers.half_plus(tmp_path, 1)
     path = model_makers.write_warmup(version, records)
     with pytest.raises(StatusError) as error:
-        load("m", 1, version, LoadOptions())
+        load("m", 1, version, WITH_WARMUP)
     assert str(error.value).startswith(reason.format(path=path))
 
 
@@ -126,7 +133,7 @@ def test_a_damaged_file_fails_the_load(tmp_path: Path, damage: object, reason: s
     path = model_makers.write_warmup(version, [X])
     path.write_bytes(damage(path.read_bytes()))  # type: ignore[operator]
     with pytest.raises(StatusError) as error:
-        load("m", 1, version, LoadOptions())
+        load("m", 1, version, WITH_WARMUP)
     assert f"DATA_LOSS: {reason}. Please verify your warmup data is in TFRecord format." == str(error.value)
 
 

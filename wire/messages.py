@@ -1,0 +1,276 @@
+"""Protobuf messages of PredictionService and ModelService to plain values, and back. Does no I/O.
+
+Shared by everything that receives these messages: gRPC, AMQP and the warm-up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from savedmodel_bakery.wire import dtypes, schema
+from savedmodel_bakery.wire.attachments import LARGE_BYTES, DetachedTensor, TensorMessage, parse_message
+from savedmodel_bakery.wire.status import StatusError, invalid_argument
+from savedmodel_bakery.wire.tensors import Tensor, decode_tensor, encode_tensor, read_shape
+
+SIGNATURE_FIELD = "signature_def"
+"""The only metadata field that exists."""
+
+
+class ModelSpec(NamedTuple):
+    """The model, version and signature that a request is for, or that a response is from.
+
+    Attributes:
+        name: of the model; may be empty in a request.
+        version: number of the version; None if a request has none.
+        label: version label; None if a request has none, and in responses.
+        signature_name: empty in a request for the default signature.
+    """
+
+    name: str
+    version: int | None
+    label: str | None
+    signature_name: str
+
+
+Classifications = tuple[np.ndarray | None, np.ndarray | None]
+"""Labels (bytes, object [examples, classes]) and scores (float32 [examples, classes]); one of them may be missing."""
+
+
+class TensorMap(Mapping[str, Tensor]):
+    """The tensors of a PredictRequest by alias; each is decoded when it is read.
+
+    Reading raises StatusError INVALID_ARGUMENT if a message is not a valid tensor.
+
+    Attributes:
+        attachments: the large tensors. Clear it to free their memory once nothing else refers to it.
+    """
+
+    def __init__(self, protos: Mapping[str, Any], attachments: dict[str, DetachedTensor]) -> None:
+        self._protos = protos
+        self.attachments = attachments
+
+    def __getitem__(self, alias: str) -> Tensor:
+        detached = self.attachments.get(alias)
+        if detached is not None:
+            return decode_tensor(detached.proto, (detached.field, detached.values))
+        if alias not in self._protos:  # reading a missing entry of a protobuf map would add it
+            raise KeyError(alias)
+        proto = self._protos[alias]
+        return _decode_handle(proto) if proto.dtype in dtypes.HANDLES else decode_tensor(proto)
+
+    def __contains__(self, alias: object) -> bool:
+        return alias in self.attachments or alias in self._protos
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._protos
+        yield from self.attachments
+
+    def __len__(self) -> int:
+        return len(self._protos) + len(self.attachments)
+
+
+class PredictRequest(NamedTuple):
+    """A PredictRequest.
+
+    Attributes:
+        spec: None if the message has none.
+        inputs: by alias, large ones included.
+        output_filter: aliases of the outputs to return; empty for all.
+    """
+
+    spec: ModelSpec | None
+    inputs: TensorMap
+    output_filter: Sequence[str]
+
+
+class ExamplesRequest(NamedTuple):
+    """A ClassificationRequest or RegressionRequest, with serialized tf.Examples.
+
+    Attributes:
+        spec: None if the message has none.
+    """
+
+    spec: ModelSpec | None
+    examples: list[bytes]
+
+
+class MultiInferenceRequest(NamedTuple):
+    """A MultiInferenceRequest: the ModelSpec and method name of each task, and serialized tf.Examples for all."""
+
+    tasks: list[tuple[ModelSpec, str]]
+    examples: list[bytes]
+
+
+def parse_predict_request(content: bytes) -> PredictRequest:
+    """Parse a serialized PredictRequest; the values of large inputs stay in `content`.
+
+    Raises:
+        DecodeError: `content` is not such a message.
+    """
+    if len(content) < LARGE_BYTES:
+        return read_predict_request(schema.PredictRequest.FromString(content))
+    parsed = parse_message(schema.PredictRequest, "inputs", content)
+    return read_predict_request(parsed.message, parsed.attachments)
+
+
+def read_predict_request(message: Any, attachments: dict[str, DetachedTensor] | None = None) -> PredictRequest:
+    """Read a PredictRequest, of which `attachments` are the large inputs."""
+    return PredictRequest(read_model_spec(message), TensorMap(message.inputs, attachments or {}), message.output_filter)
+
+
+def read_examples_request(message: Any) -> ExamplesRequest:
+    """Read a ClassificationRequest or a RegressionRequest."""
+    return ExamplesRequest(read_model_spec(message), _read_examples(message.input))
+
+
+def read_multi_inference_request(message: Any) -> MultiInferenceRequest:
+    """Read a MultiInferenceRequest."""
+    tasks = [(_read_spec(task.model_spec), task.method_name) for task in message.tasks]
+    return MultiInferenceRequest(tasks, _read_examples(message.input))
+
+
+def read_model_spec(request: Any) -> ModelSpec | None:
+    """Read the ModelSpec of a request; None if it has none."""
+    return _read_spec(request.model_spec) if request.HasField("model_spec") else None
+
+
+def check_metadata_fields(fields: Sequence[str]) -> None:
+    """Check which metadata fields a GetModelMetadataRequest names.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT if it names no field, or another one than `signature_def`.
+    """
+    if not fields:
+        raise invalid_argument("GetModelMetadataRequest must specify at least one metadata_field")
+    for field in fields:
+        if field != SIGNATURE_FIELD:
+            raise invalid_argument(f"Metadata field {field} is not supported")
+
+
+def make_predict_response(spec: ModelSpec, outputs: Mapping[str, Tensor], *, packed: bool) -> Any:
+    """Make a PredictResponse, or a TensorMessage of one if some outputs are large.
+
+    Args:
+        spec: the model, version and signature that answered.
+        outputs: by alias.
+        packed: write values into `tensor_content` rather than typed fields.
+    """
+    response = schema.PredictResponse()
+    _write_spec(response.model_spec, spec)
+    message: Any = response
+    for alias, (array, dtype, shape) in outputs.items():
+        options: dict[str, Any] = {"packed": packed, "packed_strings": packed, "dtype": dtype, "shape": shape}
+        if array.nbytes < LARGE_BYTES:
+            encode_tensor(array, **options, into=response.outputs[alias])
+        else:
+            message = message if isinstance(message, TensorMessage) else TensorMessage(response, "outputs")
+            message.add(alias, array, **options)
+    return message
+
+
+def make_classification_response(spec: ModelSpec, result: Classifications) -> Any:
+    """Make a ClassificationResponse."""
+    response = schema.ClassificationResponse()
+    _write_spec(response.model_spec, spec)
+    _write_classifications(response.result, *result)
+    return response
+
+
+def make_regression_response(spec: ModelSpec, result: np.ndarray) -> Any:
+    """Make a RegressionResponse from float32 [examples]."""
+    response = schema.RegressionResponse()
+    _write_spec(response.model_spec, spec)
+    _write_regressions(response.result, result)
+    return response
+
+
+def make_multi_inference_response(specs: Iterable[ModelSpec], results: Iterable[Classifications | np.ndarray]) -> Any:
+    """Make a MultiInferenceResponse from the spec and the result of each task."""
+    response = schema.MultiInferenceResponse()
+    for spec, result in zip(specs, results, strict=True):
+        entry = response.results.add()
+        _write_spec(entry.model_spec, spec)
+        if isinstance(result, tuple):
+            _write_classifications(entry.classification_result, *result)
+        else:
+            _write_regressions(entry.regression_result, result)
+    return response
+
+
+def make_metadata_response(name: str, version: int, signatures: Mapping[str, Any]) -> Any:
+    """Make a GetModelMetadataResponse with SignatureDefs by name."""
+    packed = schema.SignatureDefMap()
+    for key, signature in signatures.items():
+        packed.signature_def[key].CopyFrom(signature)
+    response = schema.GetModelMetadataResponse()
+    response.model_spec.name = name
+    response.model_spec.version.value = version
+    response.metadata[SIGNATURE_FIELD].Pack(packed)
+    return response
+
+
+def make_status_response(versions: Iterable[tuple[int, int, StatusError | None]]) -> Any:
+    """Make a GetModelStatusResponse from (number, state, error) of each version."""
+    response = schema.GetModelStatusResponse()
+    for number, state, error in versions:
+        entry = response.model_version_status.add(version=number, state=state)
+        entry.status.error_code = int(error.code) if error else 0
+        entry.status.error_message = error.message if error else ""
+    return response
+
+
+def _read_spec(spec: Any) -> ModelSpec:
+    choice = spec.WhichOneof("version_choice")
+    return ModelSpec(
+        spec.name,
+        spec.version.value if choice == "version" else None,
+        spec.version_label if choice == "version_label" else None,
+        spec.signature_name,
+    )
+
+
+def _write_spec(message: Any, spec: ModelSpec) -> None:
+    message.name = spec.name
+    message.version.value = spec.version
+    message.signature_name = spec.signature_name
+
+
+def _read_examples(message: Any) -> list[bytes]:
+    """Return the serialized tf.Examples of an Input message; a context is merged into each by preceding its bytes."""
+    field = message.WhichOneof("kind")
+    if field is None:
+        return []
+    examples = getattr(message, field)
+    context = examples.context.SerializeToString() if field == "example_list_with_context" else b""
+    return [context + example.SerializeToString() for example in examples.examples]
+
+
+def _write_classifications(message: Any, classes: np.ndarray | None, scores: np.ndarray | None) -> None:
+    """Fill a ClassificationResult; missing labels become empty strings, missing scores 0."""
+    for labels, row in zip_longest([] if classes is None else classes, [] if scores is None else scores):
+        result = message.classifications.add()
+        for label, score in zip_longest(() if labels is None else labels, () if row is None else row):
+            result.classes.add(label=(label or b"").decode(errors="replace"), score=score or 0.0)
+
+
+def _write_regressions(message: Any, values: np.ndarray) -> None:
+    for value in values.tolist():
+        message.regressions.add(value=value)
+
+
+def _decode_handle(proto: Any) -> Tensor:
+    """Decode a resource or variant, which the runtime rejects after all other checks.
+
+    The checks need only the first dimension and one handle, so one handle is repeated without using memory for each.
+    """
+    handle = np.empty([], object)
+    handle[()] = proto.resource_handle_val[-1] if proto.resource_handle_val else schema.ResourceHandleProto()
+    shape = read_shape(proto)[:1]
+    try:
+        return Tensor(np.broadcast_to(handle, shape), dtypes.HANDLES[proto.dtype])
+    except ValueError as error:
+        raise invalid_argument(f"cannot make a tensor of shape {list(shape)}: {error}") from error
