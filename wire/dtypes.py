@@ -70,6 +70,9 @@ _TABLE = (
     _row(30, "uint4", ml_dtypes.uint4, "int_val"),
 )
 
+MAX_DIMENSIONS = 254
+"""TensorFlow's limit for a tensor (tensorflow/core/framework/tensor_shape.h, MaxDimensions)."""
+
 BY_NUMBER = {row.number: row for row in _TABLE}
 BY_NAME = {row.name: row for row in _TABLE}
 STRING = BY_NAME["string"]

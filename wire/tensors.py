@@ -13,7 +13,6 @@ from savedmodel_bakery.wire import dtypes, schema
 from savedmodel_bakery.wire.dtypes import DType
 from savedmodel_bakery.wire.status import StatusError, invalid_argument
 
-MAX_DIMENSIONS = 254
 _NUMPY_DIMENSIONS = 32  # every version of numpy supports this many
 _FOUR_BITS = {"int4": np.int8, "uint4": np.uint8}
 
@@ -140,12 +139,12 @@ def read_shape(proto: Any) -> tuple[int, ...]:
     """Return the shape of a TensorProto.
 
     Raises:
-        StatusError: INVALID_ARGUMENT for more than MAX_DIMENSIONS dimensions or a negative size.
+        StatusError: INVALID_ARGUMENT for more than `dtypes.MAX_DIMENSIONS` dimensions or a negative size.
     """
     shape = tuple(dim.size for dim in proto.tensor_shape.dim)
-    if len(shape) > MAX_DIMENSIONS or any(size < 0 for size in shape):
+    if len(shape) > dtypes.MAX_DIMENSIONS or any(size < 0 for size in shape):
         raise invalid_argument(
-            f"invalid tensor shape {list(shape)}: must have at most {MAX_DIMENSIONS} dimensions, none of them negative"
+            f"invalid tensor shape {list(shape)}: must have at most {dtypes.MAX_DIMENSIONS} dimensions, none negative"
         )
     return shape
 

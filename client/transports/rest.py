@@ -29,8 +29,8 @@ from savedmodel_bakery.client.transports.transport import (
     encoding_request,
 )
 from savedmodel_bakery.wire.dtypes import DType
-from savedmodel_bakery.wire.json import client_examples as examples_json
-from savedmodel_bakery.wire.json import columns as columns_json
+from savedmodel_bakery.wire.json import examples as examples_json
+from savedmodel_bakery.wire.json import predict as predict_json
 from savedmodel_bakery.wire.status import Code
 
 # tensorflow_model_server's table read backwards; where several codes share a status the commonest is meant.
@@ -82,7 +82,7 @@ class RestTransport:
         url = self._url(question)
         if isinstance(question, Predict):
             with encoding_request():
-                body = columns_json.encode_request(question.inputs, question.signature)
+                body = predict_json.encode_request(question.inputs, question.signature)
             return self._exchange("POST", url, body)
         if isinstance(question, Classify):
             with encoding_request():
@@ -96,7 +96,7 @@ class RestTransport:
             return _prediction(question, content)
         if isinstance(question, Classify):
             with decoding_answer():
-                return examples_json.decode_answer(content)
+                return examples_json.decode_response(content)
         document = _document(content)
         if document is None:
             raise InvalidResponseError(f"{self._url(question)} answered {len(content)} bytes that are no JSON object")
@@ -140,7 +140,7 @@ class RestTransport:
 def _prediction(question: Predict, content: bytes) -> Prediction:
     """What `:predict` answered; the API has no filter, so outputs are dropped here."""
     with decoding_answer():
-        outputs = columns_json.decode_answer(content, _output_dtypes(question))
+        outputs = predict_json.decode_response(content, _output_dtypes(question))
     return Prediction(
         arrays={alias: outputs[alias] for alias in _checked(question.output_filter, outputs)},
         model=question.spec.name,

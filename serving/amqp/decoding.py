@@ -17,6 +17,7 @@ from savedmodel_bakery.wire.attachments import TensorMessage, parse_message
 from savedmodel_bakery.wire.json import predict as predict_json
 from savedmodel_bakery.wire.schema import METHODS
 from savedmodel_bakery.wire.status import StatusError, invalid_argument
+from savedmodel_bakery.wire.tensors import Tensor
 
 _CALLS = ("Predict", "Classify", "Regress", "MultiInference", "GetModelMetadata", "GetModelStatus")
 _BY_TYPE = {METHODS[name].request.DESCRIPTOR.full_name: name for name in _CALLS}
@@ -74,7 +75,7 @@ def read(message: Message, backend: Backend, *, model: str) -> Question:
         request = _request(message, model)
         image = np.array([message.body, None], object)[:1]  # which numpy would otherwise cut at zero bytes
         alias = amqp.text(message.headers.get(amqp.INPUT, "image"))
-        return _predict(request, {alias: image}, {alias: dtypes.STRING}, row_format=True)
+        return _predict(request, {alias: Tensor(image, dtypes.STRING)}, row_format=True)
     raise _undecodable(
         f'content type "{message.content_type}" is none that is read; '
         f"those are {amqp.PROTOBUF}, {amqp.JSON} and image/…"
@@ -99,15 +100,15 @@ def _read_protobuf(message: Message) -> Question:
 
 def _read_json(message: Message, backend: Backend, model: str) -> Question:
     try:
-        parsed = predict_json.parse_predict_body(message.body)
+        parsed = predict_json.decode_request(message.body)
     except StatusError as error:
         raise _undecodable(error.message) from error
     request = _request(message, model)
     signature = parsed.signature_name or request.model_spec.signature_name
     request.model_spec.signature_name = signature
     infos = _input_types(backend, request.model_spec, signature)
-    arrays, row_format = predict_json.decode_inputs(parsed.document, infos, signature)
-    return _predict(request, arrays, infos, row_format=row_format)
+    inputs, row_format = predict_json.decode_inputs(parsed.document, infos, signature)
+    return _predict(request, inputs, row_format=row_format)
 
 
 def _request(message: Message, model: str) -> Any:
@@ -145,16 +146,16 @@ def _input_types(backend: Backend, spec: Any, signature: str) -> dict[str, dtype
     return {alias: dtypes.of_number(info.dtype) for alias, info in signatures[signature].inputs.items()}
 
 
-def _predict(
-    request: Any, arrays: Mapping[str, np.ndarray], types: Mapping[str, dtypes.DType], *, row_format: bool
-) -> Question:
+def _predict(request: Any, inputs: Mapping[str, Tensor], *, row_format: bool) -> Question:
     predict = TensorMessage(request, "inputs")
-    for alias, array in arrays.items():
-        predict.add(alias, array, packed=True, dtype=types[alias])
+    for alias, (array, dtype, _) in inputs.items():
+        predict.add(alias, array, packed=True, dtype=dtype)
 
     def spell(content: bytes) -> Response:
         response = parse_message(schema.PredictResponse, "outputs", content)
-        body = predict_json.encode_outputs(response.arrays(), response.dtypes(), row_format)
+        types = response.dtypes()
+        outputs = {alias: Tensor(array, types[alias]) for alias, array in response.arrays().items()}
+        body = predict_json.encode_response(outputs, row_format=row_format)
         return Response(body, amqp.JSON)
 
     return Question("Predict", predict.SerializeToString(), predict, spell)

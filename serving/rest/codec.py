@@ -57,7 +57,7 @@ def decode_predict(request: Request) -> PredictBody:
     Raises:
         StatusError: INVALID_ARGUMENT if it is not a JSON object, or `signature_name` is not a string.
     """
-    return predict_json.parse_predict_body(_unpack(request))
+    return predict_json.decode_request(_unpack(request))
 
 
 def decode_inputs(body: PredictBody, servable: Servable) -> tuple[dict[str, Tensor], bool]:
@@ -74,8 +74,7 @@ def decode_inputs(body: PredictBody, servable: Servable) -> tuple[dict[str, Tens
         dtypes = input_dtypes(servable, body.signature_name)
     except SignatureNotFoundError as error:
         raise invalid_argument(f'Serving signature name: "{error.name}" not found in signature def') from None
-    arrays, is_row_format = predict_json.decode_inputs(body.document, dtypes, body.signature_name or DEFAULT_SIGNATURE)
-    return {alias: Tensor(array, dtypes[alias]) for alias, array in arrays.items()}, is_row_format
+    return predict_json.decode_inputs(body.document, dtypes, body.signature_name or DEFAULT_SIGNATURE)
 
 
 def encode_predict(outputs: Mapping[str, Tensor], *, is_row_format: bool) -> bytes:
@@ -85,11 +84,7 @@ def encode_predict(outputs: Mapping[str, Tensor], *, is_row_format: bool) -> byt
         StatusError: INVALID_ARGUMENT for an element type that JSON cannot carry and, in row format, for outputs
             whose first dimensions differ.
     """
-    return predict_json.encode_outputs(
-        {alias: tensor.array for alias, tensor in outputs.items()},
-        {alias: tensor.dtype for alias, tensor in outputs.items()},
-        is_row_format,
-    )
+    return predict_json.encode_response(outputs, row_format=is_row_format)
 
 
 def decode_examples(request: Request, verb: str) -> tuple[str, list[bytes]]:
@@ -101,7 +96,7 @@ def decode_examples(request: Request, verb: str) -> tuple[str, list[bytes]]:
     Raises:
         StatusError: INVALID_ARGUMENT.
     """
-    return examples_json.parse_examples_body(_unpack(request), verb)
+    return examples_json.decode_request(_unpack(request), verb)
 
 
 def encode_classify(result: Classifications) -> bytes:

@@ -1,1 +1,1 @@
-"""Messages as the JSON of the REST API. Both roles: what a server reads and writes, and what a client does."""
+"""The JSON of the REST API, in both roles: what a client writes and reads, and what a server reads and writes."""

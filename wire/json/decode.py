@@ -1,8 +1,7 @@
-"""JSON values to arrays, by tensorflow_model_server's rules for what value fits which element type.
+"""Decodes JSON values to arrays, by tensorflow_model_server's rules for which value fits which element type.
 
-Regular lists, the common case, are checked and packed a level at a time without a Python step per element;
-what that finds fault with is walked once more, element by element, for the exact refusal. Neither way
-recurses.
+Regular lists, the common case, are checked and packed level by level, without a Python step per element. If that finds
+a fault, the value is checked again element by element, for the exact error message. Neither way recurses.
 """
 
 from __future__ import annotations
@@ -17,83 +16,103 @@ from itertools import chain
 import numpy as np
 import pybase64
 
-from savedmodel_bakery.wire.dtypes import STRING, DType
-from savedmodel_bakery.wire.json.text import JsonValue, members_of, show_value, type_name
+from savedmodel_bakery.wire.dtypes import MAX_DIMENSIONS, STRING, DType
+from savedmodel_bakery.wire.json.exact import JsonValue, members_of
+from savedmodel_bakery.wire.json.text import parse_json, show_value, type_name
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
-MAX_DIMENSIONS = 254
-
 _FLOATS = frozenset({"float", "double"})
-# The range that is checked, not that of the type: 300 for an int8 wraps.
+# The range that tensorflow_model_server checks, which is not that of the type: 300 for an int8 wraps.
 _INT_RANGES = {
     **dict.fromkeys(("int32", "int16", "int8", "uint8"), (-(2**31), 2**31 - 1)),
     "int64": (-(2**63), 2**63 - 1),
     "uint32": (0, 2**32 - 1),
     "uint64": (0, 2**64 - 1),
 }
-_BASE64 = (string.ascii_letters + string.digits + "+/").encode()
+DECODABLE_TYPES = sorted({*_FLOATS, *_INT_RANGES, "bool", "string"})
+_BASE64_DIGITS = (string.ascii_letters + string.digits + "+/").encode()
 _WHITE_SPACE = b" \t\n\v\f\r"
 
 
+def parse_document(body: bytes) -> tuple[dict[str, JsonValue], str]:
+    """Parse the body of a request: an object with an optional `signature_name`.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT if it is not JSON, not an object, or its `signature_name` is not a string.
+    """
+    document = parse_json(body)
+    if not isinstance(document, dict):
+        raise invalid_argument(f"JSON Value: {show_value(document)} Is not object")
+    signature_name = document.get("signature_name", "")
+    if not isinstance(signature_name, str):
+        raise document_error(document, "not formatted correctly. 'signature_name' key must be a string value.")
+    return document, signature_name
+
+
+def document_error(document: dict[str, JsonValue], reason: str) -> StatusError:
+    """Return the error for a whole document; its message quotes the beginning."""
+    return invalid_argument(f"JSON Value: {show_value(document)} {reason}")
+
+
 def decode_array(value: JsonValue, dtype: DType, name: str) -> np.ndarray:
-    """Turn a scalar, a nested list or a `{"b64": …}` object into an array.
+    """Decode a scalar, a nested list or a `{"b64": …}` object to an array.
 
     Args:
-        value: what `wire.json_text.parse_json` gave.
-        dtype: element type; strings become an object array of bytes.
+        value: from `parse_json`.
+        dtype: the element type; strings become an object array of bytes.
         name: alias of the input, for the error about too many dimensions.
 
     Raises:
-        StatusError: INVALID_ARGUMENT for irregular nesting and values of another type, UNIMPLEMENTED for
-            element types that JSON can't carry.
+        StatusError: INVALID_ARGUMENT for irregular nesting and values of another type, UNIMPLEMENTED for element types
+            that JSON cannot represent.
     """
     regular = decode_regular(value, dtype, name)
     if regular is not None:
         return regular
-    shape, leaves = walk(value, dtype)
-    return pack(leaves, shape, dtype, name)
+    shape, elements = check_elements(value, dtype)
+    return pack(elements, shape, dtype, name)
 
 
 def decode_regular(value: JsonValue, dtype: DType, name: str) -> np.ndarray | None:
-    """As `decode_array` for values that are in order; None where `walk` has to say more."""
+    """Decode a valid value as `decode_array` does; return None if it may be invalid."""
     shape: list[int] = []
-    leaves: Sequence[JsonValue] = [value]
-    while leaves and isinstance(leaves[0], list):
-        if len(shape) == MAX_DIMENSIONS or set(map(type, leaves)) != {list}:
+    elements: Sequence[JsonValue] = [value]
+    while elements and isinstance(elements[0], list):
+        if len(shape) == MAX_DIMENSIONS or set(map(type, elements)) != {list}:
             return None
-        sizes = set(map(len, leaves))  # type: ignore[arg-type]
+        sizes = set(map(len, elements))  # type: ignore[arg-type]
         if len(sizes) != 1:
             return None
         shape.append(sizes.pop())
-        leaves = list(chain.from_iterable(leaves))  # type: ignore[arg-type]
-    if not _are_plainly(leaves, dtype):
+        elements = list(chain.from_iterable(elements))  # type: ignore[arg-type]
+    if not _all_fit(elements, dtype):
         return None
     try:
-        return pack(leaves, shape, dtype, name)
+        return pack(elements, shape, dtype, name)
     except (OverflowError, StatusError):
         return None
 
 
-def _are_plainly(leaves: Sequence[JsonValue], dtype: DType) -> bool:
-    kinds = set(map(type, leaves))
+def _all_fit(elements: Sequence[JsonValue], dtype: DType) -> bool:
+    kinds = set(map(type, elements))
     if dtype.name in _FLOATS:
         return kinds <= {float, int}
     if dtype.name in _INT_RANGES:
         low, high = _INT_RANGES[dtype.name]
-        return kinds <= {int} and (not kinds or (low <= min(leaves) and max(leaves) <= high))  # type: ignore[type-var,operator]
+        return kinds <= {int} and (not kinds or (low <= min(elements) and max(elements) <= high))  # type: ignore[type-var,operator]
     if dtype is STRING:
-        return kinds <= {str} or (kinds <= {str, dict} and all(isinstance(v, str) or is_base64(v) for v in leaves))
+        return kinds <= {str} or (kinds <= {str, dict} and all(isinstance(v, str) or is_base64(v) for v in elements))
     return kinds <= ({bool} if dtype.name == "bool" else set())
 
 
-def walk(value: JsonValue, dtype: DType) -> tuple[list[int], list[JsonValue]]:
+def check_elements(value: JsonValue, dtype: DType) -> tuple[list[int], list[JsonValue]]:
     """Check a value element by element, in the order of the text.
 
     Returns:
-        The shape, read off the first element of each level, and the checked elements, flat.
+        The shape, taken from the first element of each level, and all elements, flat.
 
     Raises:
-        StatusError: as `decode_array`.
+        StatusError: as for `decode_array`.
     """
     shape: list[int] = []
     first = value
@@ -101,25 +120,25 @@ def walk(value: JsonValue, dtype: DType) -> tuple[list[int], list[JsonValue]]:
         shape.append(len(first))
         first = first[0] if first else None
     rank = len(shape)
-    leaves: list[JsonValue] = []
-    open_: list[Iterator[JsonValue]] = [iter((value,))]
-    while open_:
-        level = len(open_) - 1
-        for item in open_[-1]:
+    elements: list[JsonValue] = []
+    stack: list[Iterator[JsonValue]] = [iter((value,))]
+    while stack:
+        level = len(stack) - 1
+        for item in stack[-1]:
             if isinstance(item, list):
                 _check_list(item, level, shape)
-                open_.append(iter(item))
+                stack.append(iter(item))
                 break
             if level != rank:
                 raise invalid_argument(
                     f"JSON Value: {show_value(item)} found at incorrect level: {level + 1} in the JSON DOM."
                     f" Expected at level: {rank}"
                 )
-            check_leaf(item, dtype)
-            leaves.append(item)
+            _check_element(item, dtype)
+            elements.append(item)
         else:
-            open_.pop()
-    return shape, leaves
+            stack.pop()
+    return shape, elements
 
 
 def _check_list(item: list[JsonValue], level: int, shape: list[int]) -> None:
@@ -131,11 +150,11 @@ def _check_list(item: list[JsonValue], level: int, shape: list[int]) -> None:
         )
 
 
-def check_leaf(value: JsonValue, dtype: DType) -> None:
-    """Refuse an element that does not fit the element type.
+def _check_element(value: JsonValue, dtype: DType) -> None:
+    """Reject an element that does not fit the element type.
 
     Raises:
-        StatusError: INVALID_ARGUMENT; UNIMPLEMENTED for element types that JSON can't carry, unless it is an object.
+        StatusError: INVALID_ARGUMENT; UNIMPLEMENTED for element types that JSON cannot represent, except for objects.
     """
     if dtype.name in _FLOATS:
         fits = _is_number(value)
@@ -162,18 +181,18 @@ def _is_number(value: JsonValue) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def pack(leaves: Sequence[JsonValue], shape: Sequence[int], dtype: DType, name: str) -> np.ndarray:
+def pack(elements: Sequence[JsonValue], shape: Sequence[int], dtype: DType, name: str) -> np.ndarray:
     """Make an array of elements that fit its type.
 
     Raises:
-        StatusError: INVALID_ARGUMENT where the shape has more dimensions than an array can have.
+        StatusError: INVALID_ARGUMENT if the shape has more dimensions than an array can have.
     """
-    flat = _packer(dtype)(leaves, dtype)
+    flat = _packer(dtype)(elements, dtype)
     try:
         if len(shape) <= MAX_DIMENSIONS:
             return flat.reshape(tuple(shape))
     except ValueError:
-        pass  # numpy itself stops at 32 or 64 dimensions
+        pass  # numpy allows 32 or 64 dimensions
     raise invalid_argument(f"tensor parsing error: {name}")
 
 
@@ -183,38 +202,39 @@ def _packer(dtype: DType) -> Callable[[Sequence[JsonValue], DType], np.ndarray]:
     return _pack_strings if dtype is STRING else _pack_integers
 
 
-def _pack_floats(leaves: Sequence[JsonValue], dtype: DType) -> np.ndarray:
-    doubles = np.frombuffer(array("d", leaves), np.float64)  # type: ignore[type-var]
+def _pack_floats(elements: Sequence[JsonValue], dtype: DType) -> np.ndarray:
+    doubles = np.frombuffer(array("d", elements), np.float64)  # type: ignore[type-var]
     with np.errstate(over="ignore", under="ignore"):
         return doubles.astype(dtype.numpy, copy=False)
 
 
-def _pack_integers(leaves: Sequence[JsonValue], dtype: DType) -> np.ndarray:
+def _pack_integers(elements: Sequence[JsonValue], dtype: DType) -> np.ndarray:
     code = "Q" if dtype.name == "uint64" else "q"
-    wide = np.frombuffer(array(code, leaves), np.uint64 if code == "Q" else np.int64)  # type: ignore[type-var]
+    wide = np.frombuffer(array(code, elements), np.uint64 if code == "Q" else np.int64)  # type: ignore[type-var]
     return wide.astype(dtype.numpy, copy=False)
 
 
-def _pack_strings(leaves: Sequence[JsonValue], dtype: DType) -> np.ndarray:
-    strings = np.empty(len(leaves), dtype.numpy)
+def _pack_strings(elements: Sequence[JsonValue], dtype: DType) -> np.ndarray:
+    strings = np.empty(len(elements), dtype.numpy)
     strings[:] = [
-        leaf.encode("utf-8", "surrogateescape") if isinstance(leaf, str) else decode_base64(leaf) for leaf in leaves
+        element.encode("utf-8", "surrogateescape") if isinstance(element, str) else decode_base64(element)
+        for element in elements
     ]
     return strings
 
 
 def is_base64(value: JsonValue) -> bool:
-    """Whether a value is an object of the single key `b64` with a string in it."""
+    """Return whether a value is an object with the single key `b64`, whose value is a string."""
     return isinstance(value, dict) and len(members_of(value)) == 1 and isinstance(value.get("b64"), str)
 
 
 def decode_base64(value: JsonValue) -> bytes:
-    """The bytes of a `{"b64": …}` object: standard alphabet, white space skipped, padding right or left out.
+    """Decode a `{"b64": …}` object: standard alphabet, with or without padding; white space is ignored.
 
-    Padding may be of `=` or of `.`, as abseil's Base64Unescape takes both.
+    Padding is `=` or `.`, as abseil's Base64Unescape accepts both.
 
     Raises:
-        StatusError: INVALID_ARGUMENT for other objects and other spellings.
+        StatusError: INVALID_ARGUMENT if the object has another form or its text is not base64.
     """
     text = value.get("b64") if isinstance(value, dict) and is_base64(value) else None
     if not isinstance(text, str):
@@ -225,6 +245,6 @@ def decode_base64(value: JsonValue) -> bytes:
     compact = content.translate(None, _WHITE_SPACE)
     digits = compact.rstrip(b"=.")
     padding = len(compact) - len(digits)
-    if len(digits) % 4 == 1 or padding not in (0, -len(digits) % 4) or digits.translate(None, _BASE64):
+    if len(digits) % 4 == 1 or padding not in (0, -len(digits) % 4) or digits.translate(None, _BASE64_DIGITS):
         raise invalid_argument("Unable to base64 decode")
     return pybase64.b64decode(digits + b"=" * (-len(digits) % 4), validate=True)

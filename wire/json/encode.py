@@ -1,7 +1,7 @@
-"""Arrays to JSON text, as tensorflow_model_server prints them: C's %g for numbers, its line breaks for lists.
+"""Writes arrays as JSON text in tensorflow_model_server's format: C's %g for numbers, its line breaks for lists.
 
-Texts here are str whose characters stand for bytes (Latin-1), so that strings pass unchanged whatever is in
-them.
+Each character of the str values in this module represents one byte (Latin-1), so that strings pass unchanged even if
+they are not valid UTF-8.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ _BOOLS = ("false", "true")
 
 
 def quote_bytes(raw: bytes | str) -> str:
-    """Write bytes as a JSON string; no UTF-8 is asked of them."""
+    """Write bytes as a JSON string; they need not be valid UTF-8."""
     return quote((raw.encode() if isinstance(raw, str) else raw).decode("latin-1"))
 
 
 def float_texts(values: np.ndarray, dtype_name: str = "float") -> list[str]:
-    """Print each element of a float32 or float64 array, flat, with as few digits as upstream takes.
+    """Write each element of a float32 or float64 array, flat, with as many digits as tensorflow_model_server.
 
-    Six digits, or nine (seventeen for a double) where six don't read back. `.0` is added to what looks like
-    an integer; denormal numbers are `0.0` or `-0.0`; `NaN` and `Infinity` are bare words.
+    That is six digits, or nine (seventeen for a double) if six don't read back as the same number. `.0` is added to
+    what looks like an integer; denormal numbers are `0.0` or `-0.0`; `NaN` and `Infinity` are bare words.
     """
-    kind = _FLOATS[dtype_name]
-    flat = values.astype(kind).ravel()
-    # tensorflow_model_server runs with denormals flushed, which its answers show.
-    flat[np.abs(flat) < np.finfo(kind).tiny] *= 0
+    dtype = _FLOATS[dtype_name]
+    flat = values.astype(dtype).ravel()
+    # tensorflow_model_server flushes denormals to zero, which is visible in its responses.
+    flat[np.abs(flat) < np.finfo(dtype).tiny] *= 0
     numbers = flat.tolist()
     texts = ("%g " * len(numbers) % tuple(numbers)).split()
     with np.errstate(over="ignore"):
-        read_back = np.fromiter(map(float, texts), np.float64, len(texts)).astype(kind)
+        read_back = np.fromiter(map(float, texts), np.float64, len(texts)).astype(dtype)
     long_format = _LONG_FORMAT[dtype_name]
     for index in np.flatnonzero(read_back != flat).tolist():
         texts[index] = long_format % numbers[index]
@@ -50,16 +50,16 @@ def float_texts(values: np.ndarray, dtype_name: str = "float") -> list[str]:
 
 
 def element_texts(values: np.ndarray, dtype: DType, *, as_base64: bool = False, level: int = 0) -> list[str]:
-    """Print each element of an array, flat.
+    """Write each element of an array, flat.
 
     Args:
         values: any shape; strings as objects of bytes.
-        dtype: what the signature says of the output.
+        dtype: the element type that the signature declares.
         as_base64: write strings as `{"b64": …}` objects.
-        level: how many lists and objects stand around an element; indents such objects.
+        level: the number of lists and objects around an element, by which such objects are indented.
 
     Raises:
-        StatusError: INVALID_ARGUMENT for element types that JSON can't carry, if there are elements.
+        StatusError: INVALID_ARGUMENT for element types that JSON cannot represent, if there are elements.
     """
     if values.size == 0:
         return []
@@ -77,23 +77,23 @@ def element_texts(values: np.ndarray, dtype: DType, *, as_base64: bool = False, 
 
 def _base64_text(raw: bytes | str, level: int) -> str:
     data = pybase64.b64encode_as_string(raw.encode() if isinstance(raw, str) else raw)
-    return f'{{{line(level + 1)}"b64": "{data}"{line(level)}}}'
+    return f'{{{new_line(level + 1)}"b64": "{data}"{new_line(level)}}}'
 
 
-def line(level: int) -> str:
-    """A new line, indented by four spaces a level."""
+def new_line(level: int) -> str:
+    """Return a line break and four spaces of indentation per level."""
     return "\n" + "    " * level
 
 
 def nest(texts: list[str], shape: Sequence[int], *, count: int = 1, level: int = 0, one_line: bool) -> list[str]:
-    """Join flat element texts to nested lists.
+    """Join the texts of elements to nested lists.
 
     Args:
         texts: `count` times the product of `shape` texts.
-        shape: sizes of the axes to nest; none leaves the texts as they are.
-        count: how many lists are to come out.
-        level: how many lists and objects stand around each of them.
-        one_line: write elements on one line, else one a line.
+        shape: the sizes of the axes to nest; without any, the texts are returned as they are.
+        count: the number of lists to return.
+        level: the number of lists and objects around each of them.
+        one_line: write all elements on one line, instead of one per line.
     """
     for axis in reversed(range(len(shape))):
         size = shape[axis]
@@ -103,7 +103,7 @@ def nest(texts: list[str], shape: Sequence[int], *, count: int = 1, level: int =
             continue
         first, between, last = "[", ", ", "]"
         if not one_line:
-            inner = line(level + axis + 1)
-            first, between, last = "[" + inner, "," + inner, line(level + axis) + "]"
+            inner = new_line(level + axis + 1)
+            first, between, last = "[" + inner, "," + inner, new_line(level + axis) + "]"
         texts = [first + between.join(texts[start : start + size]) + last for start in range(0, lists * size, size)]
     return texts

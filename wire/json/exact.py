@@ -1,7 +1,7 @@
-"""The exact reader of JSON: values, refusals and byte offsets of RapidJSON as upstream sets it up.
+"""An exact JSON parser: the values, errors and byte offsets of RapidJSON as tensorflow_model_server configures it.
 
-It is slow, so `wire.json_text` asks it only for what the standard library reads otherwise. It keeps its own
-stack, so the depth of a document is bounded by memory alone. It knows nothing of tensors.
+It is slow, so `parse_json` uses it only for texts that the standard library may parse differently. It does not recurse,
+so only memory limits the depth of a document. It knows nothing of tensors.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _MAX_EXPONENT = 308
 
 
 class Members(dict[str, JsonValue]):
-    """An object whose text may repeat a name: as a dict it has the first value of each.
+    """A JSON object that may repeat names; as a dict it has the first value of each.
 
     Attributes:
-        pairs: all of its names and values, in the order of the text.
+        pairs: all names and values, in the order of the text.
     """
 
     __slots__ = ("pairs",)
@@ -33,18 +33,18 @@ class Members(dict[str, JsonValue]):
         self.pairs: list[tuple[str, JsonValue]] = []
 
     def add(self, name: str, value: JsonValue) -> None:
-        """Add a member behind all others."""
+        """Append a member."""
         self.pairs.append((name, value))
         self.setdefault(name, value)
 
 
 def members_of(value: dict[str, JsonValue]) -> Collection[tuple[str, JsonValue]]:
-    """All names and values of an object, repeated ones too."""
+    """Return all names and values of an object, including repeated ones."""
     return value.pairs if isinstance(value, Members) else value.items()
 
 
 class _State(Enum):
-    """What was read last."""
+    """What the parser has read last."""
 
     START = auto()
     OBJECT_OPEN = auto()
@@ -57,8 +57,8 @@ class _State(Enum):
     COMMA_IN_ARRAY = auto()
 
 
-# What is amiss where nothing that may follow does.
-_WHY = {
+# The error if the next token is not one that may follow.
+_ERRORS = {
     _State.START: "The document is empty.",
     _State.OBJECT_OPEN: "Missing a name for object member.",
     _State.NAME: "Missing a colon after a name of object member.",
@@ -103,9 +103,9 @@ _WORDS: dict[bytes, tuple[bytes, JsonValue]] = {
 
 
 def parse_exact(text: bytes, start: int = 0) -> JsonValue:
-    """Read the first complete value of `text` at or after byte `start`; what follows it is not looked at.
+    """Parse the first complete value of `text` at or after byte `start`; ignore what follows it.
 
-    Strings keep bytes that are no UTF-8 as surrogate escapes. Objects are `Members`.
+    Bytes that are not valid UTF-8 become surrogate escapes. Objects are `Members`.
 
     Raises:
         StatusError: INVALID_ARGUMENT with RapidJSON's reason and the byte offset.
@@ -144,7 +144,7 @@ def parse_exact(text: bytes, start: int = 0) -> JsonValue:
             else:
                 state = _State.ELEMENT if isinstance(parents[-1], list) else _State.MEMBER
         else:
-            raise _error(_WHY[state], position)
+            raise _error(_ERRORS[state], position)
 
 
 def _attach(parent: list[JsonValue] | Members, name: str, value: JsonValue) -> None:
@@ -154,18 +154,18 @@ def _attach(parent: list[JsonValue] | Members, name: str, value: JsonValue) -> N
         parent.add(name, value)
 
 
-def _error(why: str, offset: int) -> StatusError:
-    return invalid_argument(f"JSON Parse error: {why} at offset: {offset}")
+def _error(reason: str, offset: int) -> StatusError:
+    return invalid_argument(f"JSON Parse error: {reason} at offset: {offset}")
 
 
 def _end(pattern: re.Pattern[bytes], text: bytes, position: int) -> int:
-    """Where the match of a pattern that can match nothing ends."""
+    """Return where the match of a pattern ends that also matches the empty string."""
     match = pattern.match(text, position)
     return match.end() if match else position
 
 
 def _read_value(text: bytes, position: int, token: bytes) -> tuple[JsonValue, int]:
-    """Read a scalar whole, of a list or object the opening bracket."""
+    """Read a scalar, or the opening bracket of a list or object."""
     if token == b"[":
         return [], position + 1
     if token == b"{":
@@ -200,7 +200,7 @@ def _read_number(text: bytes, start: int) -> tuple[JsonValue, int]:
         signed = text[end + 1 : end + 2] in (b"+", b"-")
         end = _read_digits(text, end + 1 + signed, "Miss exponent in number.")
     literal = text[start:end]
-    # No 64-bit integer has more than 20 characters; int() refuses thousands of digits.
+    # A 64-bit integer has at most 20 characters, and int() rejects thousands of digits.
     if is_integer and len(literal) <= 20 and -(2**63) <= (number := int(literal)) < 2**64:
         return number, end
     decimal = float(literal)
@@ -210,7 +210,7 @@ def _read_number(text: bytes, start: int) -> tuple[JsonValue, int]:
 
 
 def has_large_exponent(literal: str) -> bool:
-    """Whether the exponent of a zero is refused: digits behind its point make room for as many more."""
+    """Return whether RapidJSON rejects the exponent of a zero; each digit after the point allows one more."""
     mantissa, _, exponent = literal.lower().partition("e")
     digits = exponent.lstrip("+0")
     room = _MAX_EXPONENT + len(mantissa.partition(".")[2])
@@ -225,7 +225,7 @@ def _read_digits(text: bytes, position: int, missing: str) -> int:
 
 
 def _read_non_finite(text: bytes, position: int) -> tuple[float, int]:
-    """Read `NaN`, `Inf` or `Infinity`, signed or not."""
+    """Read `NaN`, `Inf` or `Infinity`, with or without a sign."""
     sign = -1.0 if text[position : position + 1] == b"-" else 1.0
     position += sign < 0
     if text[position : position + 1] == b"N":
@@ -237,7 +237,7 @@ def _read_non_finite(text: bytes, position: int) -> tuple[float, int]:
 
 
 def _read_string(text: bytes, position: int) -> tuple[str, int]:
-    """Read from the opening quotation mark to behind the closing one."""
+    """Read a string, from its opening quotation mark up to and including the closing one."""
     parts: list[bytes] = []
     position += 1
     while True:
@@ -255,7 +255,7 @@ def _read_string(text: bytes, position: int) -> tuple[str, int]:
 
 
 def _read_escape(text: bytes, start: int) -> tuple[bytes, int]:
-    """Read the escape whose backslash stands at `start`; errors point at that backslash."""
+    """Read the escape whose backslash is at `start`; errors have the offset of that backslash."""
     letter = text[start + 1 : start + 2]
     if letter in _ESCAPES:
         return _ESCAPES[letter], start + 2

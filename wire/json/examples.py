@@ -1,42 +1,74 @@
-"""Bodies of REST Classify and Regress: JSON objects to tf.Example, classes and values to the answers.
+"""Bodies of REST Classify and Regress requests and responses, in both roles. Knows nothing of HTTP or models.
 
-The kind of a feature follows the JSON value alone, whatever the model wants: `80` is an int64, `80.0` a
-float.
+On the server, the kind of a feature follows from its JSON value alone, whatever the model expects: `80` is an int64,
+`80.0` a float.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pybase64
 
-from savedmodel_bakery.wire import schema
-from savedmodel_bakery.wire.json.decode import decode_base64, is_base64
-from savedmodel_bakery.wire.json.encode import float_texts, line, quote_bytes
-from savedmodel_bakery.wire.json.predict import document_error, parse_document
-from savedmodel_bakery.wire.json.text import JsonValue, members_of, type_name
+from savedmodel_bakery.wire.features import Example, Feature, FeatureList, ScoredClass, feature_values
+from savedmodel_bakery.wire.json.decode import decode_base64, document_error, is_base64, parse_document
+from savedmodel_bakery.wire.json.encode import float_texts, new_line, quote_bytes
+from savedmodel_bakery.wire.json.exact import JsonValue, members_of
+from savedmodel_bakery.wire.json.text import type_name
 from savedmodel_bakery.wire.status import invalid_argument
-from savedmodel_bakery.wire.tensors import varint
 
 
-def parse_examples_body(body: bytes, method: str) -> tuple[str, list[bytes]]:
-    """Read a Classify or Regress body.
+def encode_request(examples: Sequence[Example], signature_name: str) -> bytes:
+    """Write the body of a Classify request (client role).
+
+    Raises:
+        StatusError: INVALID_ARGUMENT for values that a feature cannot have.
+    """
+    documents = [{name: _feature_document(name, feature) for name, feature in example.items()} for example in examples]
+    return json.dumps({"signature_name": signature_name, "examples": documents}, separators=(",", ":")).encode()
+
+
+def _feature_document(name: str, feature: Feature) -> list[Any]:
+    values = feature_values(name, feature)
+    return [{"b64": pybase64.b64encode_as_string(value)} if isinstance(value, bytes) else value for value in values]
+
+
+def decode_response(body: bytes) -> list[list[ScoredClass]]:
+    """Read the classes of each example from the body of a Classify response (client role).
+
+    Raises:
+        StatusError: INVALID_ARGUMENT if the body is not such a response.
+    """
+    try:
+        results = json.loads(body.decode("utf-8", "surrogateescape"))["results"]
+        return [[(str(label), float(score)) for label, score in row] for row in results]
+    except (ValueError, RecursionError, TypeError, KeyError) as error:
+        raise invalid_argument(f'the response has no "results" of labels with scores: {error!r}') from error
+
+
+def decode_request(body: bytes, method: str) -> tuple[str, list[bytes]]:
+    """Read the body of a Classify or Regress request (server role).
 
     Args:
         body: the JSON text.
-        method: `classify` or `regress`; refusals speak of classify in both, as upstream's do.
+        method: `classify` or `regress`. Error messages mention classify for both, as those of tensorflow_model_server.
 
     Returns:
-        The signature name, empty where the body names none, and a serialized tf.Example for each example. The
-        bytes of a context come first in each, so that on reading the example's own features replace its.
+        The signature name, empty if the body has none, and a serialized tf.Example for each example. Each begins with
+        the features of the context, so that a parser replaces them with the example's own.
 
     Raises:
         StatusError: INVALID_ARGUMENT.
     """
     if method not in ("classify", "regress"):
-        raise ValueError(f"method is {method!r}, it must be 'classify' or 'regress'")
+        raise ValueError(f"invalid method {method!r}: must be 'classify' or 'regress'")
+    from savedmodel_bakery.wire.examples import serialize_example  # not at the top: REST clients do without protobuf
+
     document, signature_name = parse_document(body)
-    context = _serialize(document["context"]) if "context" in document else b""
+    context = serialize_example(_decode_features(document["context"])) if "context" in document else b""
     if "examples" not in document:
         raise document_error(document, "When method is classify, key 'examples' is expected and was not found")
     examples = document["examples"]
@@ -44,49 +76,37 @@ def parse_examples_body(body: bytes, method: str) -> tuple[str, list[bytes]]:
         raise document_error(document, "Expecting 'examples' value to be an list/array")
     if not examples:
         raise document_error(document, "'examples' value is an empty array")
-    return signature_name, [context + _serialize(example) for example in examples]
+    return signature_name, [context + serialize_example(_decode_features(example)) for example in examples]
 
 
-def _serialize(value: JsonValue) -> bytes:
+def _decode_features(value: JsonValue) -> dict[str, FeatureList]:
     if not isinstance(value, dict):
         raise invalid_argument(f"Example must be JSON object but got JSON {type_name(value)}")
     features = {}
     for full_name, content in members_of(value):
-        name = full_name.partition("\0")[0]  # upstream reads it as a string of C; of a repeated name the last counts
-        features[name] = _feature(name, content if isinstance(content, list) else [content])
-    # Written by hand, as names may be no UTF-8: Example.features, and in it Features.feature, a map.
-    entries = [
-        _field(1, _field(1, name.encode("utf-8", "surrogateescape")) + _field(2, features[name].SerializeToString()))
-        for name in sorted(features)
-    ]
-    return _field(1, b"".join(entries))
+        name = full_name.partition("\0")[0]  # tensorflow_model_server reads it as a C string
+        # Every occurrence of a repeated name is checked; the last one counts.
+        features[name] = _decode_feature(name, content if isinstance(content, list) else [content])
+    return features
 
 
-def _field(number: int, content: bytes) -> bytes:
-    """A field of protobuf that is bytes or a message (protobuf.dev/programming-guides/encoding)."""
-    return varint(number << 3 | 2) + varint(len(content)) + content
-
-
-def _feature(name: str, values: list[JsonValue]) -> Any:
-    feature = schema.Feature()
+def _decode_feature(name: str, values: list[JsonValue]) -> FeatureList:
     kind = ""
     converted = []
     for value in values:
-        value_kind = _kind(name, value)
+        value_kind = _feature_kind(name, value)
         kind = kind or value_kind
         if value_kind != kind:
             raise invalid_argument(f"Unexpected element type in feature: {name} expecting type: {kind}")
-        converted.append(_element(name, value))
+        converted.append(_feature_value(name, value))
     if kind == "float":
         with np.errstate(over="ignore", under="ignore"):
             converted = np.array(converted, np.float64).astype(np.float32).tolist()
-    if kind:
-        getattr(feature, f"{kind}_list").value.extend(converted)
-    return feature
+    return kind, converted
 
 
-def _kind(name: str, value: JsonValue) -> str:
-    """The kind of list that one value of a feature belongs to."""
+def _feature_kind(name: str, value: JsonValue) -> str:
+    """Return the kind of tf.Feature that has such a value: `bytes`, `float` or `int64`."""
     if isinstance(value, str) or is_base64(value):
         return "bytes"
     if isinstance(value, float):
@@ -96,7 +116,7 @@ def _kind(name: str, value: JsonValue) -> str:
     raise invalid_argument(f"Feature: {name} has element with unexpected JSON type: {type_name(value)}")
 
 
-def _element(name: str, value: Any) -> int | float | bytes:
+def _feature_value(name: str, value: Any) -> int | float | bytes:
     if isinstance(value, str):
         return value.encode("utf-8", "surrogateescape")
     if isinstance(value, dict):
@@ -109,25 +129,29 @@ def _element(name: str, value: Any) -> int | float | bytes:
 
 
 def encode_classifications(classes: np.ndarray | None, scores: np.ndarray | None) -> bytes:
-    """Write the answer to Classify: a list of `[label, score]` an example.
+    """Write the body of a Classify response: a list of `[label, score]` per example (server role).
 
     Args:
-        classes: objects of bytes, [example, class]; None where the model gives none: labels are empty then.
-        scores: float32, [example, class]; None where the model gives none: they are 0.0 then.
+        classes: object array of bytes, [example, class]; None if the model has no classes: labels are then empty.
+        scores: float32, [example, class]; None if the model has no scores: they are then 0.0.
     """
-    given = classes if scores is None else scores
-    if given is None:
-        raise ValueError("neither classes nor scores are given, an answer needs one of them")
-    count, width = given.shape
+    values = classes if scores is None else scores
+    if values is None:
+        raise ValueError("classes and scores are both None; at least one of them is required")
+    count, width = values.shape
     labels = ['""'] * (count * width) if classes is None else list(map(quote_bytes, classes.ravel().tolist()))
     numbers = ["0.0"] * (count * width) if scores is None else float_texts(scores)
     pairs = [f"[{label}, {number}]" for label, number in zip(labels, numbers, strict=True)]
     examples = [f"[{', '.join(pairs[row * width : (row + 1) * width])}]" for row in range(count)]
-    return _results(", ".join(examples) + (line(1) if examples else ""))
+    return _results(", ".join(examples) + (new_line(1) if examples else ""))
 
 
 def encode_regressions(values: np.ndarray) -> bytes:
-    """Write the answer to Regress: one number an example; `values` are float32, [example] or [example, 1]."""
+    """Write the body of a Regress response: one number per example (server role).
+
+    Args:
+        values: float32, [example] or [example, 1].
+    """
     return _results(", ".join(float_texts(values)))
 
 

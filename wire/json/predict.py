@@ -1,93 +1,182 @@
-"""Bodies of REST Predict: a JSON document to input arrays, output arrays to the answer.
+"""Bodies of REST Predict requests and responses, in both roles.
 
-Both formats of the protocol are read: `instances`, one entry a row, and `inputs`, one entry a tensor; the
-answer comes in the format of the request. Whether model and signature exist is the server's to say.
+A request is columnar (`inputs`, one entry per tensor) or in row format (`instances`, one entry per row); the response
+has the format of its request. The client role uses the columnar format only. Knows nothing of HTTP or models.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pybase64
 
-from savedmodel_bakery.wire.dtypes import DType
-from savedmodel_bakery.wire.json.decode import decode_array, decode_regular, is_base64, pack, walk
-from savedmodel_bakery.wire.json.encode import element_texts, line, nest, quote_bytes
-from savedmodel_bakery.wire.json.text import JsonValue, members_of, parse_json, show_value
-from savedmodel_bakery.wire.status import StatusError, invalid_argument
+from savedmodel_bakery.wire.dtypes import BY_NAME, STRING, DType, of_array
+from savedmodel_bakery.wire.json.decode import (
+    DECODABLE_TYPES,
+    check_elements,
+    decode_array,
+    decode_regular,
+    document_error,
+    is_base64,
+    pack,
+    parse_document,
+)
+from savedmodel_bakery.wire.json.encode import element_texts, nest, new_line, quote_bytes
+from savedmodel_bakery.wire.json.exact import JsonValue, members_of
+from savedmodel_bakery.wire.json.text import show_value
+from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
+
+if TYPE_CHECKING:
+    from savedmodel_bakery.wire.tensors import Tensor
 
 BYTES_SUFFIX = "_bytes"
 
 
+def encode_request(inputs: Mapping[str, np.ndarray], signature_name: str) -> bytes:
+    """Write the body of a columnar Predict request (client role).
+
+    Args:
+        inputs: arrays by alias, of any shape; strings as `S`, `U` or object arrays of bytes and (UTF-8) str.
+        signature_name: the signature to run.
+
+    Raises:
+        StatusError: UNIMPLEMENTED for element types that servers do not read from JSON (half, bfloat16, uint16,
+            complex, …), INVALID_ARGUMENT for arrays that cannot be sent at all.
+    """
+    columns = {alias: _encode_column(alias, array) for alias, array in inputs.items()}
+    return json.dumps({"signature_name": signature_name, "inputs": columns}, separators=(",", ":")).encode()
+
+
+def _encode_column(alias: str, array: np.ndarray) -> Any:
+    dtype = of_array(array)
+    if dtype.name not in DECODABLE_TYPES:
+        raise StatusError(
+            Code.UNIMPLEMENTED,
+            f'input "{alias}" is {dtype.name}, which servers do not read from JSON; they read '
+            f"{', '.join(DECODABLE_TYPES)}",
+        )
+    if dtype is not STRING:
+        return array.tolist()
+    objects = np.empty(array.size, object)
+    objects[:] = [{"b64": _encode_base64(alias, item)} for item in array.ravel().tolist()]
+    return objects.reshape(array.shape).tolist()
+
+
+def _encode_base64(alias: str, item: object) -> str:
+    if isinstance(item, str):
+        item = item.encode()
+    if not isinstance(item, bytes):
+        raise invalid_argument(
+            f'an element of the string input "{alias}" is {type(item).__name__}; must be bytes or str'
+        )
+    return pybase64.b64encode_as_string(item)
+
+
+def decode_response(body: bytes, output_dtypes: Mapping[str, DType]) -> dict[str, np.ndarray]:
+    """Read the body of the response to a columnar Predict request (client role).
+
+    Args:
+        body: JSON with `outputs`: the bare value of a single output, or an object of several. Plain strings need not be
+            UTF-8.
+        output_dtypes: the element types of all outputs of the signature, by alias.
+
+    Returns:
+        Arrays of these element types, by alias; strings as object arrays of bytes.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT if the body is not such a response, or a value does not fit its element type.
+    """
+    try:
+        document = json.loads(body.decode("utf-8", "surrogateescape"))
+    except (ValueError, RecursionError) as error:
+        raise invalid_argument(f"the response is not valid JSON: {error}") from error
+    if not isinstance(document, dict) or "outputs" not in document:
+        raise invalid_argument('the response is not a JSON object with "outputs"')
+    columns = document["outputs"]
+    if len(output_dtypes) == 1:
+        columns = dict.fromkeys(output_dtypes, columns)
+    if not isinstance(columns, dict) or columns.keys() != output_dtypes.keys():
+        names = ", ".join(sorted(columns)) if isinstance(columns, dict) else "one bare value"
+        raise invalid_argument(
+            f"the response has {names}; the signature's outputs are {', '.join(sorted(output_dtypes))}"
+        )
+    return {alias: _decode_column(alias, columns[alias], dtype) for alias, dtype in output_dtypes.items()}
+
+
+def _decode_column(alias: str, value: JsonValue, dtype: DType) -> np.ndarray:
+    is_integer = dtype.numpy.kind in "iu" and dtype.name != "uint64"
+    try:
+        array = decode_array(value, BY_NAME["int64"] if is_integer else dtype, alias)
+    except (StatusError, OverflowError, UnicodeEncodeError) as error:
+        reason = error.message if isinstance(error, StatusError) else error
+        raise invalid_argument(f'output "{alias}" cannot be read as {dtype.name}: {reason}') from error
+    converted = array.astype(dtype.numpy, copy=False)
+    if is_integer and not np.array_equal(array, converted):
+        raise invalid_argument(f'output "{alias}" cannot be read as {dtype.name}: an integer is out of range')
+    return converted
+
+
 @dataclass(frozen=True)
 class PredictBody:
-    """A Predict request that is well formed, whatever model it is for.
+    """The body of a Predict request, parsed but not yet checked against a signature.
 
     Attributes:
-        signature_name: empty where the body names none.
-        document: the whole body; its depth is unbounded, so it is not for printing.
+        signature_name: empty if the body has none.
+        document: the whole body. Its depth is unlimited, so don't print it.
     """
 
     signature_name: str
     document: dict[str, JsonValue] = field(repr=False, compare=False)
 
 
-def parse_predict_body(body: bytes) -> PredictBody:
-    """Read a body as far as it can be judged without the model.
+def decode_request(body: bytes) -> PredictBody:
+    """Parse the body of a Predict request as far as possible without its signature (server role).
 
     Raises:
-        StatusError: INVALID_ARGUMENT where it is no JSON, no object, or its `signature_name` no string.
+        StatusError: INVALID_ARGUMENT if it is not JSON, not an object, or its `signature_name` is not a string.
     """
     document, signature_name = parse_document(body)
     return PredictBody(signature_name, document)
 
 
-def parse_document(body: bytes) -> tuple[dict[str, JsonValue], str]:
-    """Read what all bodies share: an object with an optional `signature_name`.
-
-    Raises:
-        StatusError: as `parse_predict_body`.
-    """
-    document = parse_json(body)
-    if not isinstance(document, dict):
-        raise invalid_argument(f"JSON Value: {show_value(document)} Is not object")
-    signature_name = document.get("signature_name", "")
-    if not isinstance(signature_name, str):
-        raise document_error(document, "not formatted correctly. 'signature_name' key must be a string value.")
-    return document, signature_name
-
-
-def document_error(document: dict[str, JsonValue], why: str) -> StatusError:
-    """The refusal of a whole document, which shows its beginning."""
-    return invalid_argument(f"JSON Value: {show_value(document)} {why}")
-
-
 def decode_inputs(
-    document: dict[str, JsonValue], infos: Mapping[str, DType], signature_name: str
-) -> tuple[dict[str, np.ndarray], bool]:
-    """Turn a document's `instances` or `inputs` into the arrays of a signature.
+    document: dict[str, JsonValue], input_dtypes: Mapping[str, DType], signature_name: str
+) -> tuple[dict[str, Tensor], bool]:
+    """Decode the `instances` or `inputs` of a document to the inputs of a signature (server role).
 
     Args:
-        document: as `parse_predict_body` gave it.
-        infos: element type of each input of the signature, by alias.
-        signature_name: for the refusal of a signature without inputs.
+        document: from `decode_request`.
+        input_dtypes: the element type of each input of the signature, by alias.
+        signature_name: for the error message if the signature has no inputs.
 
     Returns:
-        Arrays by alias (strings as object arrays of bytes), and whether the request was in row format, where
-        all arrays have the rows as first axis.
+        Tensors by alias (strings as object arrays of bytes), and whether the request is in row format, where the first
+        axis of each array is the rows.
 
     Raises:
-        StatusError: INVALID_ARGUMENT; in columnar format UNIMPLEMENTED for element types JSON can't carry.
+        StatusError: INVALID_ARGUMENT; UNIMPLEMENTED in columnar format for element types that JSON cannot represent.
     """
-    if not infos:
+    from savedmodel_bakery.wire.tensors import Tensor  # not at the top: REST clients do without protobuf
+
+    arrays, row_format = _decode_inputs(document, input_dtypes, signature_name)
+    return {alias: Tensor(array, input_dtypes[alias]) for alias, array in arrays.items()}, row_format
+
+
+def _decode_inputs(
+    document: dict[str, JsonValue], dtypes: Mapping[str, DType], signature_name: str
+) -> tuple[dict[str, np.ndarray], bool]:
+    if not dtypes:
         raise invalid_argument(f"Failed to get input map for signature: {signature_name}")
     if "instances" in document and "inputs" in document:
         raise document_error(
             document, "Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist "
         )
     if "inputs" in document:
-        return _decode_columns(document["inputs"], infos), False
+        return _decode_columns(document["inputs"], dtypes), False
     if "instances" not in document:
         raise invalid_argument("Missing 'inputs' or 'instances' key")
     rows = document["instances"]
@@ -96,20 +185,20 @@ def decode_inputs(
     if not rows:
         raise document_error(document, "No values in 'instances' array")
     if _is_named_row(rows[0]):
-        return _decode_named_rows(rows, infos), True
-    return _decode_plain_rows(rows, infos), True
+        return _decode_named_rows(rows, dtypes), True
+    return _decode_plain_rows(rows, dtypes), True
 
 
-def _decode_columns(value: JsonValue, infos: Mapping[str, DType]) -> dict[str, np.ndarray]:
+def _decode_columns(value: JsonValue, dtypes: Mapping[str, DType]) -> dict[str, np.ndarray]:
     if not isinstance(value, dict) or is_base64(value):
-        if len(infos) != 1:
+        if len(dtypes) != 1:
             raise invalid_argument(
                 "inputs is a plain value/list, but expecting an object as multiple input tensors required"
                 " as per tensorinfo_map"
             )
-        return {alias: decode_array(value, dtype, alias) for alias, dtype in infos.items()}
+        return {alias: decode_array(value, dtype, alias) for alias, dtype in dtypes.items()}
     arrays = {}
-    for alias, dtype in infos.items():
+    for alias, dtype in dtypes.items():
         if alias not in value:
             raise invalid_argument(f"Missing named input: {alias} in 'inputs' object.")
         arrays[alias] = decode_array(value[alias], dtype, alias)
@@ -121,48 +210,48 @@ def _is_named_row(row: JsonValue) -> bool:
 
 
 class _Column:
-    """The rows of one input, taken one by one."""
+    """Collects the rows of one input."""
 
     def __init__(self, alias: str, dtype: DType) -> None:
         self.alias = alias
         self.dtype = dtype
         self.count = 0
         self.shape: list[int] = []
-        self.leaves: list[JsonValue] = []
+        self.elements: list[JsonValue] = []
 
     def add(self, row: JsonValue) -> None:
-        self.shape, leaves = self.check(row)
+        self.shape, elements = self.check(row)
         self.count += 1
-        self.leaves += leaves
+        self.elements += elements
 
     def check(self, row: JsonValue) -> tuple[list[int], list[JsonValue]]:
-        """Shape and values of a row like those before it.
+        """Return the shape and the elements of a row.
 
         Raises:
-            StatusError: INVALID_ARGUMENT where it is of another type, size or shape.
+            StatusError: INVALID_ARGUMENT if its type, size or shape differs from those of the rows before it.
         """
-        shape, leaves = walk(row, self.dtype)
-        if self.count and len(leaves) != (size := len(self.leaves) // self.count):
-            raise invalid_argument(f"Expecting tensor size: {size} but got: {len(leaves)}")
+        shape, elements = check_elements(row, self.dtype)
+        if self.count and len(elements) != (size := len(self.elements) // self.count):
+            raise invalid_argument(f"Expecting tensor size: {size} but got: {len(elements)}")
         if self.count and shape != self.shape:
             raise invalid_argument(f"Expecting shape {_shape_text(self.shape)} but got: {_shape_text(shape)}")
-        return shape, leaves
+        return shape, elements
 
     def array(self) -> np.ndarray:
-        return pack(self.leaves, [self.count, *self.shape], self.dtype, self.alias)
+        return pack(self.elements, [self.count, *self.shape], self.dtype, self.alias)
 
 
 def _shape_text(shape: list[int]) -> str:
     return f"[{','.join(map(str, shape))}]"
 
 
-def _decode_plain_rows(rows: list[JsonValue], infos: Mapping[str, DType]) -> dict[str, np.ndarray]:
-    if len(infos) != 1 and not isinstance(rows[0], dict):
+def _decode_plain_rows(rows: list[JsonValue], dtypes: Mapping[str, DType]) -> dict[str, np.ndarray]:
+    if len(dtypes) != 1 and not isinstance(rows[0], dict):
         raise invalid_argument(
             "instances is a plain list, but expecting list of objects as multiple input tensors required"
             " as per tensorinfo_map"
         )
-    alias, dtype = min(infos.items())  # of several where rows are base64 objects: the others are missing then
+    alias, dtype = min(dtypes.items())  # there are several only if the rows are base64 objects, which fail below
     regular = decode_regular(rows, dtype, alias)
     if regular is not None:
         return {alias: regular}
@@ -181,20 +270,20 @@ def _row_error(index: int, key: str, error: StatusError) -> StatusError:
     return invalid_argument(f"Failed to process element: {index}{key} of 'instances' list. Error: {error}")
 
 
-def _decode_named_rows(rows: list[JsonValue], infos: Mapping[str, DType]) -> dict[str, np.ndarray]:
-    regular = _decode_regular_named_rows(rows, infos)
+def _decode_named_rows(rows: list[JsonValue], dtypes: Mapping[str, DType]) -> dict[str, np.ndarray]:
+    regular = _decode_regular_named_rows(rows, dtypes)
     if regular is not None:
         return regular
-    columns = {alias: _Column(alias, dtype) for alias, dtype in infos.items()}
+    columns = {alias: _Column(alias, dtype) for alias, dtype in dtypes.items()}
     for index, row in enumerate(rows):
         if not isinstance(row, dict) or is_base64(row):
             raise invalid_argument(f"Expecting object but got list at item {index} of input list")
         for full_name, value in members_of(row):
-            name = full_name.partition("\0")[0]  # upstream reads it as a string of C
+            name = full_name.partition("\0")[0]  # tensorflow_model_server reads it as a C string
             try:
                 if name not in columns:
                     raise invalid_argument(f"JSON object: does not have named input: {name}")
-                if columns[name].count > index:
+                if columns[name].count > index:  # a repeated key
                     columns[name].check(value)
                 else:
                     columns[name].add(value)
@@ -203,18 +292,18 @@ def _decode_named_rows(rows: list[JsonValue], infos: Mapping[str, DType]) -> dic
         if any(column.count <= index for column in columns.values()):
             raise invalid_argument(
                 f"Failed to process element: {index} of 'instances' list. JSON object: {show_value(row)}"
-                f" keys must be equal to: {','.join(sorted(infos))}"
+                f" keys must be equal to: {','.join(sorted(dtypes))}"
             )
     return {alias: column.array() for alias, column in columns.items()}
 
 
-def _decode_regular_named_rows(rows: list[JsonValue], infos: Mapping[str, DType]) -> dict[str, np.ndarray] | None:
-    keys = infos.keys()
+def _decode_regular_named_rows(rows: list[JsonValue], dtypes: Mapping[str, DType]) -> dict[str, np.ndarray] | None:
+    keys = dtypes.keys()
     named = [row for row in rows if isinstance(row, dict) and row.keys() == keys and not is_base64(row)]
     if len(named) != len(rows) or any(len(members_of(row)) != len(keys) for row in named):
         return None
     arrays = {}
-    for alias, dtype in infos.items():
+    for alias, dtype in dtypes.items():
         regular = decode_regular([row[alias] for row in named], dtype, alias)
         if regular is None:
             return None
@@ -222,68 +311,65 @@ def _decode_regular_named_rows(rows: list[JsonValue], infos: Mapping[str, DType]
     return arrays
 
 
-def encode_outputs(outputs: Mapping[str, np.ndarray], dtypes: Mapping[str, DType], row_format: bool) -> bytes:
-    """Write the answer to a Predict request.
+def encode_response(outputs: Mapping[str, Tensor], *, row_format: bool) -> bytes:
+    """Write the body of a Predict response (server role).
 
-    Strings are written as they are, UTF-8 or not, and those of an alias that ends in `_bytes` as base64.
+    Strings are written as they are, valid UTF-8 or not; those of an alias that ends in `_bytes` as base64.
 
     Args:
-        outputs: arrays by alias; strings as object arrays of bytes.
-        dtypes: element type of each output, by alias.
-        row_format: answer `predictions`, row by row, instead of `outputs`, tensor by tensor.
+        outputs: tensors by alias; strings as object arrays of bytes.
+        row_format: write `predictions`, row by row, instead of `outputs`, tensor by tensor.
 
     Raises:
-        StatusError: INVALID_ARGUMENT for element types that JSON can't carry and, in row format, for outputs
-            without a first axis of one common size.
+        StatusError: INVALID_ARGUMENT for element types that JSON cannot represent and, in row format, for outputs whose
+            first axes differ in size or are missing.
     """
-    text = _row_text(outputs, dtypes) if row_format else _column_text(outputs, dtypes)
+    text = _row_text(outputs) if row_format else _column_text(outputs)
     return text.encode("latin-1")
 
 
-def _tensor_texts(alias: str, array: np.ndarray, dtype: DType, *, rows: int | None, level: int) -> list[str]:
-    """Print a tensor, whole (`rows` None) or row by row on a line each, inside of `level` lists and objects."""
-    shape = array.shape if rows is None else array.shape[1:]
+def _tensor_texts(alias: str, tensor: Tensor, *, rows: int | None, level: int) -> list[str]:
+    """Write a tensor inside `level` lists and objects: whole if `rows` is None, else each row on one line."""
+    shape = tensor.array.shape if rows is None else tensor.array.shape[1:]
     as_base64 = alias.endswith(BYTES_SUFFIX)
-    texts = element_texts(array, dtype, as_base64=as_base64, level=level + len(shape))
+    texts = element_texts(tensor.array, tensor.dtype, as_base64=as_base64, level=level + len(shape))
     return nest(texts, shape, count=1 if rows is None else rows, level=level, one_line=rows is not None)
 
 
-def _column_text(outputs: Mapping[str, np.ndarray], dtypes: Mapping[str, DType]) -> str:
+def _column_text(outputs: Mapping[str, Tensor]) -> str:
     level = 1 if len(outputs) == 1 else 2
-    texts = {
-        alias: _tensor_texts(alias, array, dtypes[alias], rows=None, level=level)[0] for alias, array in outputs.items()
-    }
+    texts = {alias: _tensor_texts(alias, tensor, rows=None, level=level)[0] for alias, tensor in outputs.items()}
     value = texts.popitem()[1] if len(texts) == 1 else _object_text(texts, 1)
     return f'{{\n    "outputs": {value}\n}}'
 
 
 def _object_text(texts: Mapping[str, str], level: int) -> str:
-    inner = line(level + 1)
+    inner = new_line(level + 1)
     members = [f"{quote_bytes(alias)}: {texts[alias]}" for alias in sorted(texts)]
-    return "{" + inner + f",{inner}".join(members) + line(level) + "}"
+    return "{" + inner + f",{inner}".join(members) + new_line(level) + "}"
 
 
-def _row_text(outputs: Mapping[str, np.ndarray], dtypes: Mapping[str, DType]) -> str:
+def _row_text(outputs: Mapping[str, Tensor]) -> str:
     rows = _count_rows(outputs)
     single = len(outputs) == 1
     columns = {
-        alias: _tensor_texts(alias, array, dtypes[alias], rows=rows, level=2 if single else 3)
-        for alias, array in outputs.items()
+        alias: _tensor_texts(alias, tensor, rows=rows, level=2 if single else 3) for alias, tensor in outputs.items()
     }
     if not rows:
         entries = "[]"
     elif single:
-        entries = "[" + ", ".join(*columns.values()) + line(1) + "]"
+        [texts] = columns.values()
+        entries = "[" + ", ".join(texts) + new_line(1) + "]"
     else:
-        inner = line(2)
+        inner = new_line(2)
         objects = [_object_text(dict(zip(columns, row, strict=True)), 2) for row in zip(*columns.values(), strict=True)]
-        entries = "[" + inner + f",{inner}".join(objects) + line(1) + "]"
+        entries = "[" + inner + f",{inner}".join(objects) + new_line(1) + "]"
     return f'{{\n    "predictions": {entries}\n}}'
 
 
-def _count_rows(outputs: Mapping[str, np.ndarray]) -> int:
+def _count_rows(outputs: Mapping[str, Tensor]) -> int:
     rows: int | None = None
-    for alias, array in sorted(outputs.items()):
+    for alias, (array, *_) in sorted(outputs.items()):
         if array.ndim == 0:
             raise invalid_argument(f"Tensor name: {alias} has no shape information ")
         if rows is not None and len(array) != rows:

@@ -1,6 +1,6 @@
-"""REST answers that are neither tensors nor examples: errors, model status and model metadata.
+"""REST response bodies for errors, model status and model metadata (server role).
 
-The latter two are protobuf's JSON with the names of the proto files and every default printed.
+Status and metadata are protobuf's JSON format with the field names of the proto files and all default values.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from savedmodel_bakery.wire.json.text import quote
 
 
 def encode_error(message: str) -> bytes:
-    """Write an error answer; bytes that are no UTF-8, held as surrogate escapes, are written as they came."""
+    """Write an error; surrogate escapes in the message become the bytes they stand for, which need not be UTF-8."""
     return f'{{\n    "error": {quote(message)}\n}}'.encode("utf-8", "surrogateescape")
 
 
@@ -24,7 +24,7 @@ def encode_status(response: Any) -> bytes:
 
 
 def encode_metadata(response: Any) -> bytes:
-    """Write a GetModelMetadataResponse, with `signature_def` unpacked and no `@type` in it."""
+    """Write a GetModelMetadataResponse, with `signature_def` unpacked and without its `@type`."""
     fields = []
     for name, packed in sorted(response.metadata.items()):
         content = schema.SignatureDefMap.FromString(packed.value)

@@ -1,6 +1,6 @@
-"""JSON text to Python values and back to short texts, as tensorflow_model_server's RapidJSON does both.
+"""Parses JSON, and writes short texts of JSON values for error messages, as tensorflow_model_server's RapidJSON does.
 
-It knows JSON only: what a document means is said by `wire.predict_json` and `wire.example_json`.
+Knows nothing of tensors or requests.
 """
 
 from __future__ import annotations
@@ -9,11 +9,16 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from decimal import Decimal
 
-from savedmodel_bakery.wire.json.exact import MAX_FINITE, Members, has_large_exponent, parse_exact
-from savedmodel_bakery.wire.json.exact import JsonValue as JsonValue
-from savedmodel_bakery.wire.json.exact import members_of as members_of
-from savedmodel_bakery.wire.json.grisu import grisu_digits
+from savedmodel_bakery.wire.json.exact import (
+    MAX_FINITE,
+    JsonValue,
+    Members,
+    has_large_exponent,
+    members_of,
+    parse_exact,
+)
 from savedmodel_bakery.wire.status import invalid_argument
 
 SHOWN_BYTES = 256
@@ -21,7 +26,7 @@ SHOWN_BYTES = 256
 _BOM = b"\xef\xbb\xbf"
 _JSON_SPACE = " \t\n\r"
 
-# Folds a text to what tells long integers and large exponents: every digit a 0, every E an e.
+# Makes every digit a 0 and every E an e, so that long integers and large exponents are easy to find.
 _FOLD = bytes.maketrans(b"123456789E", b"000000000e")
 _SURROGATE = re.compile(rb"\\u[dD]")
 _ESCAPE_TOKENS = re.compile(
@@ -29,7 +34,7 @@ _ESCAPE_TOKENS = re.compile(
 )
 _LONG_INTEGER = b"0" * 19
 _LARGE_EXPONENT = re.compile(rb"e\+?000")
-# The fewest digits that make a number infinite with an exponent of two digits only, and some to spare.
+# With an exponent of two digits, a number needs more digits than this to become infinite.
 _HUGE_INTEGER = b"0" * 200
 _FEW_STRINGS = 256
 _ESCAPED = re.compile(r'["\\\x00-\x1f]')
@@ -37,12 +42,11 @@ _SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n
 
 
 def parse_json(text: bytes) -> JsonValue:
-    """Read the first complete JSON value of `text`; what follows it is not looked at.
+    """Parse the first complete JSON value of `text`; ignore what follows it.
 
-    Beyond JSON, `NaN`, `Infinity` and `Inf` (signed or not) and a byte order mark are read. Integer literals
-    that fit 64 bits, signed or unsigned, become int, all other numbers float. Bytes that are no UTF-8 stay in
-    strings as surrogate escapes. Of repeated names the first counts, and `members_of` gives all. Depth is bounded by
-    memory alone.
+    Beyond JSON, `NaN`, `Infinity` and `Inf` (with or without a sign) and a byte order mark are accepted. Integers that
+    fit 64 bits, signed or unsigned, become int, all other numbers float. Bytes that are not valid UTF-8 become
+    surrogate escapes. The first of repeated names counts; `members_of` returns all. Only memory limits the depth.
 
     Raises:
         StatusError: INVALID_ARGUMENT `JSON Parse error: …` with reason and byte offset.
@@ -56,7 +60,7 @@ def parse_json(text: bytes) -> JsonValue:
         except (ValueError, RecursionError):
             pass
         else:
-            # At the top level the library takes the 1 of `1.` for a whole value.
+            # At the top level the standard library parses `1.` as 1.
             if isinstance(value, (dict, list)):
                 return value
     return parse_exact(text, start)
@@ -77,7 +81,7 @@ def _parse_fast(text: bytes, start: int) -> JsonValue:
 
 
 def _without_strings(text: bytes) -> bytes:
-    """A text without its first strings, which are most of what photos in base64 take; all of it if it has escapes."""
+    """Remove the first strings from a text, as photos in base64 are long; keep all of it if it has escapes."""
     if b"\\" in text:
         return text
     pieces, at = [], 0
@@ -92,13 +96,13 @@ def _without_strings(text: bytes) -> bytes:
 
 
 def _has_lone_surrogate(text: bytes) -> bool:
-    """Whether an escape stands for half a character; the library would let it pass."""
+    """Return whether an escape is half of a surrogate pair, which the standard library accepts."""
     if b"\\" not in text or not _SURROGATE.search(text):
         return False
     return any(match.group(1) for match in _ESCAPE_TOKENS.finditer(text))
 
 
-def _object_of(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
+def _make_object(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
     result = dict(pairs)
     if len(result) == len(pairs):
         return result
@@ -109,7 +113,7 @@ def _object_of(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
 
 
 def _bounded_int(literal: str) -> int | float:
-    # No 64-bit integer has more than 20 characters; int() refuses thousands of digits.
+    # A 64-bit integer has at most 20 characters, and int() rejects thousands of digits.
     if len(literal) <= 20 and -(2**63) <= (number := int(literal)) < 2**64:
         return number
     return _finite_float(literal)
@@ -118,18 +122,20 @@ def _bounded_int(literal: str) -> int | float:
 def _finite_float(literal: str) -> float:
     number = float(literal)
     if abs(number) > MAX_FINITE or (not number and has_large_exponent(literal)):
-        raise ValueError("number may be too big; the exact reader says where")
+        raise ValueError("the number may be too big; parse_exact finds the offset")
     return number
 
 
-# A Python call for each number costs as much as reading it, so only texts that need the checks get them.
-_PLAIN = json.JSONDecoder(object_pairs_hook=_object_of)
-_BOUNDED = json.JSONDecoder(object_pairs_hook=_object_of, parse_int=_bounded_int)
-_BOUNDED_AND_FINITE = json.JSONDecoder(object_pairs_hook=_object_of, parse_int=_bounded_int, parse_float=_finite_float)
+# A Python call per number takes as long as parsing it, so numbers are checked only in texts that need it.
+_PLAIN = json.JSONDecoder(object_pairs_hook=_make_object)
+_BOUNDED = json.JSONDecoder(object_pairs_hook=_make_object, parse_int=_bounded_int)
+_BOUNDED_AND_FINITE = json.JSONDecoder(
+    object_pairs_hook=_make_object, parse_int=_bounded_int, parse_float=_finite_float
+)
 
 
 def type_name(value: JsonValue) -> str:
-    """Name the JSON type of a value as error texts do: True and False are types of their own."""
+    """Return the name of a value's JSON type in error messages, where True and False are separate types."""
     if value is None or isinstance(value, bool):
         return {None: "Null", True: "True", False: "False"}[value]
     if isinstance(value, (int, float)):
@@ -140,7 +146,7 @@ def type_name(value: JsonValue) -> str:
 
 
 def quote(text: str) -> str:
-    r"""Write a JSON string: `"`, `\` and control characters are escaped, all else is left as it is."""
+    r"""Write a JSON string: escape `"`, `\` and control characters, and nothing else."""
     return f'"{_ESCAPED.sub(_escape, text)}"'
 
 
@@ -150,10 +156,9 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def show_value(value: JsonValue) -> str:
-    """Print a value for an error text: four spaces an indent, lists on one line, cut after 256 bytes.
+    """Write a value for an error message: four spaces per level, lists on one line, cut after 256 bytes.
 
-    Only as much of the value is walked as is shown, however large or deep it is. The cut falls between
-    characters.
+    Visits only the part of the value that is shown, however large or deep it is. Cuts between characters.
     """
     pieces: list[str] = []
     room = SHOWN_BYTES
@@ -174,16 +179,16 @@ def _cut(raw: bytes, size: int) -> str:
 
 
 def _pieces(value: JsonValue) -> Iterator[str]:
-    """Yield the text of a value piece by piece, from a stack of its own."""
+    """Yield the text of a value piece by piece, without recursion."""
     if not isinstance(value, (dict, list)):
         yield _scalar_text(value)
         return
-    open_: list[Iterator[tuple[str, JsonValue]]] = []
+    stack: list[Iterator[tuple[str, JsonValue]]] = []
     closings: list[str] = []
 
     def enter(container: dict[str, JsonValue] | list[JsonValue]) -> str:
-        level = len(open_)
-        open_.append(_members(container, level + 1))
+        level = len(stack)
+        stack.append(_members(container, level + 1))
         if isinstance(container, list):
             closings.append("]")
             return "["
@@ -191,10 +196,10 @@ def _pieces(value: JsonValue) -> Iterator[str]:
         return "{"
 
     yield enter(value)
-    while open_:
-        prefix, item = next(open_[-1], (None, None))
+    while stack:
+        prefix, item = next(stack[-1], (None, None))
         if prefix is None:
-            open_.pop()
+            stack.pop()
             yield closings.pop()
         else:
             yield prefix
@@ -202,7 +207,7 @@ def _pieces(value: JsonValue) -> Iterator[str]:
 
 
 def _members(container: dict[str, JsonValue] | list[JsonValue], level: int) -> Iterator[tuple[str, JsonValue]]:
-    """Yield each element with the text that stands before it."""
+    """Yield each element with the text before it."""
     separator = ""
     if isinstance(container, list):
         for item in container:
@@ -225,7 +230,7 @@ def _scalar_text(value: JsonValue) -> str:
 
 
 def _float_text(number: float) -> str:
-    """Print a number in RapidJSON's layout: plain up to 21 digits, else `1.5e22`."""
+    """Write a number in RapidJSON's layout: `150.0` up to 21 digits, otherwise `1.5e22`."""
     if number != number:
         return "NaN"
     if abs(number) > MAX_FINITE:
@@ -233,8 +238,9 @@ def _float_text(number: float) -> str:
     sign = "-" if math.copysign(1.0, number) < 0 else ""
     if not number:
         return sign + "0.0"
-    digits, exponent = grisu_digits(abs(number))
-    point = len(digits) + exponent
+    shortest = Decimal(repr(abs(number))).normalize().as_tuple()
+    digits = "".join(map(str, shortest.digits))
+    point = len(digits) + int(shortest.exponent)
     if 0 < point <= 21:
         plain = digits.ljust(point, "0")
         text = f"{plain[:point]}.{plain[point:] or '0'}"

@@ -1,4 +1,4 @@
-"""REST Classify and Regress: JSON objects to tf.Example, and the text of the answers."""
+"""Bodies of REST Classify and Regress: JSON objects to tf.Example, and the text of responses."""
 
 from __future__ import annotations
 
@@ -8,11 +8,17 @@ import numpy as np
 import pytest
 
 from savedmodel_bakery.wire import schema
-from savedmodel_bakery.wire.json.examples import encode_classifications, encode_regressions, parse_examples_body
+from savedmodel_bakery.wire.json.examples import (
+    decode_request,
+    decode_response,
+    encode_classifications,
+    encode_regressions,
+)
 from savedmodel_bakery.wire.status import Code, StatusError
 
 
 def features(serialized: bytes) -> dict[str, tuple[str | None, list]]:
+    """The kind and the values of each feature."""
     result = {}
     for name, feature in schema.Example.FromString(serialized).features.feature.items():
         kind = feature.WhichOneof("kind")
@@ -30,19 +36,19 @@ FEATURES = {
 
 
 @pytest.mark.parametrize(("text", "expected"), list(FEATURES.values()), ids=list(FEATURES))
-def test_feature_has_the_kind_of_its_values(text: str, expected: tuple[str | None, list]) -> None:
-    name, examples = parse_examples_body(f'{{"examples": [{{"x": {text}}}]}}'.encode(), "classify")
+def test_the_kind_of_a_feature_follows_from_its_values(text: str, expected: tuple[str | None, list]) -> None:
+    name, examples = decode_request(f'{{"examples": [{{"x": {text}}}]}}'.encode(), "classify")
     assert ("", [{"x": expected}]) == (name, [features(example) for example in examples])
 
 
 def test_features_of_an_example_replace_those_of_the_context() -> None:
     body = b'{"signature_name": "s", "context": {"x": 4.0, "c": 1}, "examples": [{}, {"x": 9.0}]}'
-    name, examples = parse_examples_body(body, "regress")
-    assert name == "s"
-    of_context = ("int64_list", [1])
+    name, examples = decode_request(body, "regress")
+    assert "s" == name
+    from_context = ("int64_list", [1])
     expected = [
-        {"x": ("float_list", [4.0]), "c": of_context},
-        {"x": ("float_list", [9.0]), "c": of_context},
+        {"x": ("float_list", [4.0]), "c": from_context},
+        {"x": ("float_list", [9.0]), "c": from_context},
     ]
     assert expected == [features(example) for example in examples]
 
@@ -99,24 +105,23 @@ ERRORS = {
 
 @pytest.mark.parametrize("method", ["classify", "regress"])
 @pytest.mark.parametrize(("body", "expected"), list(ERRORS.values()), ids=list(ERRORS))
-def test_refusal(body: str, expected: str, method: str) -> None:
-    """The texts are the same for both methods."""
-    with pytest.raises(StatusError) as refused:
-        parse_examples_body(body.encode(), method)
-    assert (Code.INVALID_ARGUMENT, expected) == (refused.value.code, refused.value.message)
+def test_error_texts_are_the_same_for_both_methods(body: str, expected: str, method: str) -> None:
+    with pytest.raises(StatusError) as caught:
+        decode_request(body.encode(), method)
+    assert (Code.INVALID_ARGUMENT, expected) == (caught.value.code, caught.value.message)
 
 
 def test_a_feature_name_need_not_be_utf_8() -> None:
-    _, (example,) = parse_examples_body(b'{"examples": [{"\xff": 1}]}', "classify")
+    _, (example,) = decode_request(b'{"examples": [{"\xff": 1}]}', "classify")
     entry = b"\x0a\x01\xff\x12\x05\x1a\x03\x0a\x01\x01"  # Features.feature: the key, and an int64_list of 1
     assert b"\x0a\x0c\x0a\x0a" + entry == example
 
 
-def test_of_a_repeated_feature_the_last_counts_and_all_are_checked() -> None:
-    _, (example,) = parse_examples_body(b'{"examples": [{"x": 1, "x": 2.0}]}', "classify")
+def test_the_last_of_repeated_features_counts_and_all_are_checked() -> None:
+    _, (example,) = decode_request(b'{"examples": [{"x": 1, "x": 2.0}]}', "classify")
     assert {"x": ("float_list", [2.0])} == features(example)
     with pytest.raises(StatusError, match="unexpected JSON type: Null"):
-        parse_examples_body(b'{"examples": [{"x": null, "x": 2.0}]}', "classify")
+        decode_request(b'{"examples": [{"x": null, "x": 2.0}]}', "classify")
 
 
 CLASSES = np.array([[b'a"\\', b"\xff"]], object)
@@ -139,3 +144,19 @@ def test_classifications_are_pairs(classes: np.ndarray | None, scores: np.ndarra
 def test_regressions_are_numbers(shape: tuple[int, ...]) -> None:
     values = np.array([2.75, -np.inf, 3], np.float32).reshape(shape)
     assert b'{\n    "results": [2.75, -Infinity, 3.0]\n}' == encode_regressions(values)
+
+
+def test_a_response_is_read_as_labels_with_scores() -> None:
+    body = b'{ "results": [[["cat", 0.75], ["dog", 0.25]], []] }'
+    assert [[("cat", 0.75), ("dog", 0.25)], []] == decode_response(body)
+
+
+def test_the_client_reads_what_the_server_writes() -> None:
+    body = encode_classifications(np.array([[b"cat", "hünd".encode()]], object), np.array([[0.75, 0.25]], np.float32))
+    assert [[("cat", 0.75), ("hünd", 0.25)]] == decode_response(body)
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"results": [[1]]}', b'{"results": [[["cat", "x"]]]}'])
+def test_other_responses_are_rejected(body: bytes) -> None:
+    with pytest.raises(StatusError, match='the response has no "results" of labels with scores'):
+        decode_response(body)

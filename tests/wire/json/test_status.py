@@ -1,4 +1,4 @@
-"""REST answers for errors, model status and model metadata."""
+"""REST responses for errors, model status and model metadata."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from savedmodel_bakery.wire.json.status import encode_error, encode_metadata, en
         pytest.param("\udcff", b'{\n    "error": "\xff"\n}', id="not-utf-8"),
     ],
 )
-def test_error_is_json_whatever_the_message(message: str, expected: bytes) -> None:
+def test_an_error_is_valid_json_for_every_message(message: str, expected: bytes) -> None:
     assert expected == encode_error(message)
     json.loads(expected.decode(errors="replace"))
 
 
-def test_status_prints_defaults_names_and_64_bit_strings() -> None:
+def test_status_has_defaults_names_and_64_bit_numbers_as_strings() -> None:
     response = schema.GetModelStatusResponse()
     response.model_version_status.add(version=2, state="AVAILABLE").status.SetInParent()
     failed = response.model_version_status.add(version=1, state="END")
@@ -40,12 +40,12 @@ def test_status_prints_defaults_names_and_64_bit_strings() -> None:
     assert expected == encode_status(response).decode()
 
 
-def test_status_of_nothing_is_an_empty_list() -> None:
+def test_status_without_versions_is_an_empty_list() -> None:
     assert {"model_version_status": []} == json.loads(encode_status(schema.GetModelStatusResponse()))
 
 
 def test_metadata_unpacks_the_signatures() -> None:
-    """`signature_def` stands there twice, without `@type`, and empty fields are printed."""
+    """`signature_def` is nested twice, without `@type`, and empty fields are present."""
     signatures = schema.SignatureDefMap()
     signature = signatures.signature_def["serving_default"]
     signature.method_name = "tensorflow/serving/predict"

@@ -1,4 +1,4 @@
-"""The JSON reader: what it reads beyond JSON, what it refuses and where, how errors show values."""
+"""The JSON parser: what it accepts beyond JSON, what it rejects and where, how errors show values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ VALUES = {
     "many-digits": (b"[0.0012345678901234567890]", [0.0012345678901234568]),
     "thousands-of-digits": (b"[0." + b"1" * 5000 + b", " + b"9" * 300 + b"]", [0.1111111111111111, 1e300]),
 }
-REFUSED = {
+INVALID = {
     "empty": (b"", "The document is empty"),
     "white-space": (b" \n", "The document is empty. at offset: 2"),
     "only-bom": (b"\xef\xbb\xbf", "The document is empty. at offset: 3"),
@@ -86,7 +86,7 @@ SHOWN = {
     "small-float": (1.5e-7, "1.5e-7"),
     "fraction": (0.00125, "0.00125"),
     "denormal": (5e-324, "5e-324"),
-    "grisu-is-not-the-nearest": (2.0**64, "18446744073709553000.0"),
+    "shortest-digits": (2.0**64, "18446744073709552000.0"),
     "nan": (math.nan, "NaN"),
     "infinity": (-math.inf, "-Infinity"),
     "string": ('a"\x1f\u00e9', '"a\\"\\u001F\u00e9"'),
@@ -98,14 +98,14 @@ SHOWN = {
 
 
 def table(cases: dict[str, tuple]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize(("given", "expected"), list(cases.values()), ids=list(cases))
+    return pytest.mark.parametrize(("value", "expected"), list(cases.values()), ids=list(cases))
 
 
 @table(VALUES)
-def test_value_is_read(given: bytes, expected: object) -> None:
-    """Both readers give the same Python values, of the same types."""
-    assert repr(expected) == repr(parse_json(given))
-    assert repr(expected) == repr(parse_exact(given.removeprefix(b"\xef\xbb\xbf")))
+def test_both_parsers_return_the_same_values(value: bytes, expected: object) -> None:
+    """The types of the values are the same too."""
+    assert repr(expected) == repr(parse_json(value))
+    assert repr(expected) == repr(parse_exact(value.removeprefix(b"\xef\xbb\xbf")))
 
 
 def test_nan_is_read_with_and_without_a_sign() -> None:
@@ -114,44 +114,44 @@ def test_nan_is_read_with_and_without_a_sign() -> None:
     assert [True, True] == [isinstance(value, float) and math.isnan(value) for value in values]
 
 
-@table(REFUSED)
-def test_refusal_names_reason_and_byte_offset(given: bytes, expected: str) -> None:
-    with pytest.raises(StatusError) as refused:
-        parse_json(given)
+@table(INVALID)
+def test_errors_have_the_reason_and_the_byte_offset(value: bytes, expected: str) -> None:
+    with pytest.raises(StatusError) as caught:
+        parse_json(value)
     assert (Code.INVALID_ARGUMENT, f"JSON Parse error: {expected}") == (
-        refused.value.code,
-        refused.value.message,
+        caught.value.code,
+        caught.value.message,
     )
 
 
 @pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}")], ids=["lists", "objects"])
-def test_half_a_million_levels_are_read_shown_and_freed(opening: bytes, closing: bytes) -> None:
-    """Neither reading nor showing nor freeing recurses."""
+def test_half_a_million_levels_are_parsed_shown_and_freed(opening: bytes, closing: bytes) -> None:
+    """Neither parsing nor showing nor freeing recurses."""
     levels = 500_000
     value = parse_json(b'{"deep": ' + opening * levels + b"1" + closing * levels + b', "x": 2}')
     assert isinstance(value, dict)
-    assert value["x"] == 2
-    assert len(show_value(value)) == 256
+    assert 2 == value["x"]
+    assert 256 == len(show_value(value))
     del value
 
 
-def test_half_a_million_open_levels_are_refused() -> None:
+def test_half_a_million_open_levels_are_rejected() -> None:
     with pytest.raises(StatusError, match=r"Invalid value\. at offset: 500000"):
         parse_json(b"[" * 500_000)
 
 
 @table(SHOWN)
-def test_value_is_shown_as_rapidjson_prints_it(given: object, expected: str) -> None:
-    assert expected == show_value(given)  # type: ignore[arg-type]
+def test_a_value_is_shown_in_the_layout_of_rapidjson(value: object, expected: str) -> None:
+    assert expected == show_value(value)  # type: ignore[arg-type]
 
 
-def test_shown_value_is_cut_after_256_bytes() -> None:
-    """The beginning is kept, without a mark where it was cut."""
+def test_a_shown_value_is_cut_after_256_bytes() -> None:
+    """Nothing marks the cut."""
     assert ("[" + "1, " * 85) == show_value([1] * 1_000_000)[:256]
     assert '"' + "x" * 255 == show_value("x" * 1_000_000)
 
 
-def test_cut_falls_between_characters() -> None:
+def test_a_value_is_cut_between_characters() -> None:
     assert '"x' + "é" * 127 == show_value("x" + "é" * 1000)
 
 
@@ -168,9 +168,9 @@ def test_cut_falls_between_characters() -> None:
         ("Number", 0.5),
     ],
 )
-def test_types_are_named_as_in_errors(expected: str, value: object) -> None:
+def test_type_names_of_error_messages(expected: str, value: object) -> None:
     assert expected == type_name(value)  # type: ignore[arg-type]
 
 
-def test_quote_escapes_what_json_must_and_nothing_else() -> None:
+def test_quote_escapes_only_what_json_requires() -> None:
     assert r'"\"\\/\n\u0000' + "é\x7f" + '"' == quote('"\\/\n\x00é\x7f')
