@@ -1,13 +1,13 @@
-# Bakes a model and hands the SavedModel to a server; two images can come of it:
+# Bakes a model and builds one of two images that serve it:
 #
 #   tensorflow-serving  tensorflow_model_server (the default)
 #   embedded            the embedded server, on CPUs
 #
-# pip's own configuration, for registries other than the public one, can be handed in as the secret pip.conf.
+# To use another package registry, pass pip's configuration as the build secret pip.conf.
 ARG PYTHON_BASE=python:3.11-slim-bookworm
 ARG TENSORFLOW_SERVING_BASE=tensorflow/serving:2.21.0
 
-# The embedded server and what it needs. TensorFlow's C++ headers, a fifth of it, are for builds only.
+# The embedded server and its dependencies. TensorFlow's C++ headers, a fifth of its size, are removed.
 FROM ${PYTHON_BASE} AS server
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PATH=/opt/bakery/bin:$PATH
 WORKDIR /src
@@ -27,7 +27,7 @@ COPY wire wire
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
     python3 -m pip install --no-deps .
 
-# The exporter beside it, and the model. A model or recipe that is a file is named by its path in the build's context.
+# The exporter and the model. MODEL and RECIPE may be paths in the build context.
 FROM server AS builder
 ARG MODEL=efficientnet-lite0
 ARG MODEL_NAME=efficientnet_lite0
@@ -36,7 +36,7 @@ COPY requirements/builder.lock requirements/
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
     python3 -m pip install --no-deps --require-hashes --requirement requirements/builder.lock
 COPY . .
-RUN python3 -m savedmodel_bakery.exporter bake --model "$MODEL" --name "$MODEL_NAME" --out /models ${RECIPE:+--recipe "$RECIPE"}
+RUN bakery bake --model "$MODEL" --name "$MODEL_NAME" --out /models ${RECIPE:+--recipe "$RECIPE"}
 
 FROM ${PYTHON_BASE} AS embedded
 ARG MODEL_NAME=efficientnet_lite0

@@ -22,7 +22,7 @@ export GLIBC_TUNABLES="${GLIBC_TUNABLES-glibc.malloc.hugetlb=1}"
 
 server=(tensorflow_model_server)
 if ! command -v tensorflow_model_server >/dev/null; then
-    server=(python3 -m savedmodel_bakery.serving --engine=embedded)
+    server=(bakery model-server --engine=embedded)
 fi
 
 exec "${server[@]}" \

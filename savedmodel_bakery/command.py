@@ -116,8 +116,14 @@ class BakeryGroup(click.Group):
             return super().invoke(ctx)
 
 
-@click.group(cls=BakeryGroup, epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="savedmodel-bakery", message="%(prog)s %(version)s")
+@click.group(
+    cls=BakeryGroup,
+    epilog=EXAMPLES,
+    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "BAKERY", "max_content_width": 110},
+)
+@click.version_option(
+    package_name="savedmodel-bakery", message="%(prog)s %(version)s", allow_from_autoenv=False, help="Show the version."
+)
 def bakery() -> None:
     """Bake image models into signed SavedModels, serve them, and call them."""
 

@@ -67,7 +67,7 @@ def _check_port(option: str, port: int) -> None:
             probe.bind((ADDRESS, port))
         except OSError as error:
             raise click.ClickException(
-                f"cannot listen on port {port}: {error.strerror}; choose one with {option}"
+                f"cannot listen on port {port}: {error.strerror}; choose another with {option}"
             ) from error
 
 
