@@ -1,6 +1,6 @@
-"""The main job from end to end: bake, serve, ask in three ways, stop. `make demo` runs it.
+"""The main workflow from end to end: bake, serve, call in three ways, stop. Run by `make demo`.
 
-Ports 8500 and 8501 are used where they are free.
+Uses ports 8500 and 8501 if they are free.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ START_LIMIT_S = 120
 
 
 def main() -> None:
-    """Run the demo; exit 0 when every step has answered."""
+    """Run the demo; exit with 0 if every step succeeds."""
     os.chdir(CLONE)
     if not any(path.name.isdecimal() for path in BASE_PATH.glob("*")):
         run("-m exporter bake --model efficientnet-lite0")
-    port, rest_api_port = (free_port(wanted) for wanted in (8500, 8501))
+    port, rest_api_port = (free_port(preferred) for preferred in (8500, 8501))
     flags = [
         f"--port={port}",
         f"--rest_api_port={rest_api_port}",
@@ -36,7 +36,7 @@ def main() -> None:
         "--bind_address=127.0.0.1",
         "--engine=embedded",
     ]
-    say(f"python -m serving {' '.join(flags)} &".replace(str(CLONE), "$PWD"))
+    show(f"python -m serving {' '.join(flags)} &".replace(str(CLONE), "$PWD"))
     with Path(BASE_PATH.parent / "server.log").open("w") as log:
         server = subprocess.Popen([sys.executable, "-m", "savedmodel_bakery.serving", *flags], stdout=log, stderr=log)
     try:
@@ -49,35 +49,35 @@ def main() -> None:
     finally:
         server.send_signal(signal.SIGTERM)
         status = server.wait(60)
-    say(f"kill %1    # the server stopped with exit status {status}")
+    show(f"kill %1    # the server stopped with exit status {status}")
     sys.exit(status)
 
 
 def run(arguments: str) -> None:
-    """Say a command of ours and run it."""
-    say(f"python {arguments}")
+    """Show a Python command and run it."""
+    show(f"python {arguments}")
     subprocess.run([sys.executable, *arguments.split()], check=True)
 
 
 def curl(url: str, photo: str) -> None:
-    """Say the curl command that asks about a photo, and run it as it stands."""
+    """Show the curl command that classifies a photo, and run it unchanged."""
     command = (
         f"""(printf '{{"signature_name":"top_k","inputs":{{"image":["'; base64 < {photo} | tr -d '\\n'; """
         f"""printf '"]}}}}') | \\\n    curl --silent --show-error --fail --data-binary @- {url}:predict"""
     )
-    say(command)
+    show(command)
     subprocess.run(["/bin/sh", "-c", command], check=True)
     print(flush=True)
 
 
-def say(command: str) -> None:
-    """Print a command as a shell would show it."""
+def show(command: str) -> None:
+    """Print a command with a shell prompt."""
     print(f"$ {command}", flush=True)
 
 
-def free_port(wanted: int) -> int:
-    """The port wanted where nobody listens on it, else any free one."""
-    for port in (wanted, 0):
+def free_port(preferred: int) -> int:
+    """Return the preferred port if it is free, otherwise any free port."""
+    for port in (preferred, 0):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -89,7 +89,7 @@ def free_port(wanted: int) -> int:
 
 
 def wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
-    """Return when the server answers at `url`; a server that ends before is an error."""
+    """Return when the server answers at `url`; exit if the server ends first."""
     end = time.monotonic() + START_LIMIT_S
     while time.monotonic() < end:
         if server.poll() is not None:

@@ -1,8 +1,8 @@
-"""Write docs/compatibility.md: what the embedded server does as tensorflow_model_server does, and what not.
+"""Write docs/compatibility.md, which compares the embedded server with tensorflow_model_server.
 
     python tools/make_compatibility.py [OUT]
 
-Flags come from the server's own table; how something differs is told here.
+The flags come from the server's own table. Edit this file to describe a difference.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from savedmodel_bakery.wire.schema import METHODS
 SAME = "same"
 
 FLAG_NOTES = {
-    "rest_api_timeout_in_ms": "same; a TF Lite run is not stopped, only the wait for an interpreter",
-    "enable_profiler": "same: by default any caller can have trace files written wherever the server may write; "
-    "`--enable_profiler=false` switches that off",
-    "prefer_tflite_model": "same, but refusals of shapes carry TF Lite's own texts, and ours for another rank",
-    "enable_grpc_healthcheck_service": "same, and NOT_SERVING once the server is told to stop",
-    "grpc_max_threads": "further calls wait for a thread rather than fail with RESOURCE_EXHAUSTED",
-    "max_num_load_retries": "same; loads, unloads and pauses of one model hold up no other",
-    "monitoring_config_file": "same, but a bad file ends the start, and TensorFlow's own metrics are missing",
-    "num_load_threads": "without effect: every load has a thread of its own",
-    "num_unload_threads": "without effect: every unload has a thread of its own",
-    "num_tflite_pools": "same: interpreters of a model; the default is one a CPU",
+    "rest_api_timeout_in_ms": "same, but a running TF Lite model is not stopped; only the wait for an interpreter ends",
+    "enable_profiler": "same: by default any caller can make the server write trace files anywhere it has access; "
+    "`--enable_profiler=false` disables this",
+    "prefer_tflite_model": "same, but errors about shapes have TF Lite's texts, and errors about ranks have ours",
+    "enable_grpc_healthcheck_service": "same, and NOT_SERVING while the server stops",
+    "grpc_max_threads": "further calls wait for a thread instead of failing with RESOURCE_EXHAUSTED",
+    "max_num_load_retries": "same, but loads, unloads and pauses of one model do not delay other models",
+    "monitoring_config_file": "same, but an invalid file fails the start, and TensorFlow's own metrics are missing",
+    "num_load_threads": "without effect: every load has its own thread",
+    "num_unload_threads": "without effect: every unload has its own thread",
+    "num_tflite_pools": "same: interpreters per model; the default is one per CPU",
     **dict.fromkeys(
         ("xla_cpu_compilation_enabled", "xla_gpu_compilation_enabled"),
-        "without effect: functions made for XLA are compiled in any case; the real server wants the flag for them",
+        "without effect: XLA functions are always compiled; the real server requires the flag",
     ),
-    "tensorflow_intra_op_parallelism": "same, but 0 is one for two CPUs, where the real server takes one a CPU",
-    "tensorflow_session_config_file": "same, but graphs are optimised in one round and not by way of MLIR",
-    "ssl_config_file": "same, but a bad file ends the start with a message rather than abort it",
-    "version": "same lines, with this project's version",
+    "tensorflow_intra_op_parallelism": "same, but 0 means one thread per two CPUs, not one per CPU",
+    "tensorflow_session_config_file": "same, but graphs are optimised in one round and without MLIR",
+    "ssl_config_file": "same, but an invalid file fails the start with a message instead of a crash",
+    "version": "same lines, but the version is this project's",
 }
 
 RPC_NOTES = {
-    "HandleReloadConfigRequest": "same; a refused configuration does not spoil later ones",
+    "HandleReloadConfigRequest": "same, but a rejected configuration does not affect later ones",
 }
 OTHER_RPCS = {
-    "grpc.health.v1.Health": "same, with its flag",
+    "grpc.health.v1.Health": "same, enabled by the same flag",
     "tensorflow.ProfilerService": "same: Profile and Terminate",
     "tensorflow.serving.SessionService": "same: UNIMPLEMENTED",
 }
@@ -50,57 +50,57 @@ URLS = {
     "POST /v1/models/NAME[/versions/N or /labels/LABEL]:predict": SAME,
     "POST …:classify, …:regress": SAME,
     "GET /v1/models/NAME[/versions/N or /labels/LABEL]": SAME,
-    "GET …/metadata": "same; white space in the JSON may differ",
+    "GET …/metadata": "same, but white space in the JSON may differ",
     "GET on the monitoring path": "same",
-    "HEAD, PUT, DELETE, PATCH": "same; the answer to HEAD has no body",
+    "HEAD, PUT, DELETE, PATCH": "same, but the response to HEAD has no body",
     "OPTIONS": SAME,
-    "anything else": "same pages",
+    "anything else": "same responses",
 }
 
 BEHAVIOUR = {
-    "callers who give up": "what still waits for a thread is not computed, over gRPC and REST; what runs is finished, "
-    "or stopped at its deadline",
-    "SIGTERM, SIGINT": "requests in flight are answered, for up to 25 seconds, and the exit status is 0",
-    "address": "`--bind_address`, 0.0.0.0 unless given; REST listens there too rather than on every IPv6 address",
-    "batches": "calls of other element types or ranks are run apart rather than fail together or crash; a call "
-    "without rows is answered",
-    "JSON": "values nested deeper than a tensor can be are refused; the real server may crash",
-    "`tensor_content` and REST": "REST answers right with `--enable_serialization_as_tensor_content`",
-    "graphs of at most 256 operations, without loops and queues": "operations run one after the other in the thread of "
-    "their call, which answers tiny requests sooner",
-    "logs": "other lines but for those that say where the server listens",
+    "cancelled calls": "a call that waits for a thread is dropped, over gRPC and REST; a running call finishes or "
+    "stops at its deadline",
+    "SIGTERM, SIGINT": "the server finishes running requests for up to 25 seconds and exits with 0",
+    "address": "`--bind_address`, 0.0.0.0 by default; REST listens there too, instead of on every IPv6 address",
+    "batching": "calls with different element types or ranks run separately instead of failing together or crashing; a "
+    "call without rows succeeds",
+    "JSON": "values nested deeper than a tensor allows are rejected; the real server may crash",
+    "`tensor_content` and REST": "REST responses are correct with `--enable_serialization_as_tensor_content`",
+    "graphs of at most 256 operations, without loops and queues": "operations run one after the other in the call's "
+    "thread, which makes tiny requests faster",
+    "logs": "different, except for the lines that say where the server listens",
 }
 
 HEAD = """# Compatibility with tensorflow_model_server
 
-<!-- Made by tools/make_compatibility.py; tests/serving/test_compatibility.py compares. -->
+<!-- Generated by tools/make_compatibility.py; checked by tests/serving/test_compatibility.py. -->
 
-How the embedded server does what `tensorflow_model_server` 2.21 does: *same* is the same answer, status code and text.
-The recorded answers in `tests/golden/` are the proof.
+How the embedded server compares with `tensorflow_model_server` 2.21. *same* means the same response, status code and
+text; tests compare the recorded responses in `tests/golden/`.
 """
 
 
 def flag_row(flag: Flag) -> str:
-    """What becomes of a flag."""
+    """Return how the embedded server treats a flag."""
     if flag.name in FLAG_NOTES:
         return FLAG_NOTES[flag.name]
     if flag.extension:
-        return "ours"
+        return "extension"
     return {
         Support.HONOURED: SAME,
         Support.WITHOUT_EFFECT: "without effect",
-        Support.REFUSED: "not done: refused",
+        Support.REFUSED: "not supported: rejected",
     }[flag.support]
 
 
 def table(title: str, first: str, rows: dict[str, str]) -> str:
-    """A section with one table."""
+    """Return a section with one table."""
     lines = [f"| {name} | {text} |" for name, text in rows.items()]
-    return "\n".join([f"\n## {title}\n", f"| {first} | here |", "| --- | --- |", *lines, ""])
+    return "\n".join([f"\n## {title}\n", f"| {first} | embedded server |", "| --- | --- |", *lines, ""])
 
 
 def compatibility() -> str:
-    """The whole page."""
+    """Return the page."""
     calls = {f"`{method.path[1:]}`": RPC_NOTES.get(name, SAME) for name, method in METHODS.items()}
     others = {f"`{name}`": text for name, text in OTHER_RPCS.items()}
     return "".join(
@@ -115,7 +115,7 @@ def compatibility() -> str:
 
 
 def main() -> None:
-    """Write the page to the path given, or into docs/."""
+    """Write the page to OUT, by default docs/compatibility.md."""
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent.parent / "docs" / "compatibility.md"
     out.write_text(compatibility(), encoding="utf-8")
 

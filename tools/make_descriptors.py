@@ -1,8 +1,8 @@
-"""Write wire/descriptors.binpb: the message definitions of the official tensorflow-serving-api package.
+"""Write wire/descriptors.binpb, the message definitions from the official tensorflow-serving-api package.
 
     python tools/make_descriptors.py [OUT]
 
-Needs the extra `dev`. The client then needs neither that package nor the TensorFlow that it depends on.
+Needs the extra `dev`. With the file, the client does not need that package or TensorFlow, which it depends on.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ ROOTS = (
     "tensorflow_serving.config.model_server_config_pb2",
 )
 
-# Files that tensorflow_model_server reads and that the package leaves out (tensorflow_serving/config/*.proto,
-# tensorflow_serving/servables/tensorflow/session_bundle_config.proto): fields by message. Only texts of these are read,
-# so the numbers of the fields don't matter.
+# Messages of configuration files that the package lacks (tensorflow_serving/config/*.proto,
+# tensorflow_serving/servables/tensorflow/session_bundle_config.proto): types of fields by message. They are read as
+# text only, so field numbers don't matter.
 TEXT_FILES = {
     "SSLConfig": {"server_key": "string", "server_cert": "string", "custom_ca": "string", "client_verify": "bool"},
     "PrometheusConfig": {"enable": "bool", "path": "string"},
@@ -46,8 +46,8 @@ TEXT_FILES = {
     },
 }
 
-# What tensorflow.ProfilerService speaks (tsl/profiler/protobuf/profiler_service.proto, xplane.proto), as far as it is
-# read or written here: types and numbers of fields by message. Bytes stand for messages that are not looked into.
+# Messages of tensorflow.ProfilerService (tsl/profiler/protobuf/profiler_service.proto, xplane.proto), with the fields
+# that the server uses: types and numbers of fields by message. Messages that it doesn't decode have the type bytes.
 PROFILER = {
     "ProfileRequest": {
         "duration_ms": ("uint64", 1),
@@ -66,7 +66,7 @@ PROFILER = {
 
 
 def collect() -> descriptor_pb2.FileDescriptorSet:
-    """Every file that the roots need, dependencies first."""
+    """Return all files that the roots need, dependencies first."""
     files = descriptor_pb2.FileDescriptorSet()
     seen: set[str] = set()
 
@@ -81,7 +81,7 @@ def collect() -> descriptor_pb2.FileDescriptorSet:
     for root in ROOTS:
         visit(importlib.import_module(root).DESCRIPTOR)
     numbered = {
-        name: {field: (kind, number) for number, (field, kind) in enumerate(fields.items(), start=1)}
+        name: {field: (type_name, number) for number, (field, type_name) in enumerate(fields.items(), start=1)}
         for name, fields in TEXT_FILES.items()
     }
     text_files = files.file.add(name="savedmodel_bakery/text_files.proto", package="tensorflow.serving")
@@ -97,9 +97,9 @@ def _add_messages(
     file.syntax = "proto3"
     for name, fields in messages.items():
         message = file.message_type.add(name=name)
-        for field_name, (kind, number) in fields.items():
+        for field_name, (label_and_type, number) in fields.items():
             field = message.field.add(name=field_name, number=number)
-            *repeated, type_name = kind.split()
+            *repeated, type_name = label_and_type.split()
             field.label = field.LABEL_REPEATED if repeated else field.LABEL_OPTIONAL
             if type_name.startswith("."):
                 field.type, field.type_name = field.TYPE_MESSAGE, type_name
@@ -108,7 +108,7 @@ def _add_messages(
 
 
 def main() -> None:
-    """Write the set to the path given, or into the package."""
+    """Write the descriptor set to OUT, by default wire/descriptors.binpb."""
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent.parent / "wire" / "descriptors.binpb"
     out.write_bytes(collect().SerializeToString(deterministic=True))
 
