@@ -93,3 +93,6 @@ NodeDef: TypeAlias = Any
 
 Variable: TypeAlias = Any
 """A tf.Variable."""
+
+KerasTensor: TypeAlias = Any
+"""A symbolic tensor of a Keras model under construction, float32 [batch, height, width, channels]."""

@@ -1,4 +1,4 @@
-"""Model sources: what `--model` may name. A source is one module with `matches` and `read`; list it in `_SOURCES`."""
+"""Model sources: what `--model` may name. A source is a module like `Source`, listed in `_SOURCES`."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from savedmodel_bakery.exporter.sources.network import Network, SourceOptions
 
 
 class Source(Protocol):
-    """A module that turns a model's name or path into a network."""
+    """A module that loads the network that a name or path refers to."""
 
     FORM: str
-    """How such a model is written on the command line, for error texts."""
+    """How such a model is written on the command line, for error messages."""
 
     def matches(self, model: str) -> bool:
-        """Whether `model` names one of this source."""
+        """Return whether `model` has the form of this source."""
         ...
 
     def read(self, model: str, options: SourceOptions) -> Network:
-        """Load it.
+        """Load the network.
 
         Raises:
-            SourceError: it cannot be used.
+            SourceError: it can't be loaded or used.
         """
         ...
 
@@ -32,24 +32,24 @@ _SOURCES: tuple[Source, ...] = (built_in, keras_application, hub, keras_file, sa
 
 
 def read_network(model: str, options: SourceOptions) -> Network:
-    """Load the network that `model` names.
+    """Load the network that `model` refers to.
 
     Raises:
-        SourceError: no source knows it, or the one that does can't use it.
+        SourceError: no source matches, or the network can't be loaded or used.
     """
     return find_source(model).read(model, options)
 
 
 def find_source(model: str) -> Source:
-    """The source that `model` names one of.
+    """Return the source whose form `model` has.
 
     Raises:
-        SourceError: no source knows it.
+        SourceError: no source matches.
     """
     for source in _SOURCES:
         if source.matches(model):
             return source
-    raise SourceError(f"model {model!r} is not known; allowed are {'; '.join(source.FORM for source in _SOURCES)}")
+    raise SourceError(f"unknown model {model!r}: allowed are {'; '.join(source.FORM for source in _SOURCES)}")
 
 
 __all__ = ["Network", "Source", "SourceOptions", "find_source", "read_network"]

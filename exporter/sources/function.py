@@ -1,4 +1,4 @@
-"""Source: `package.module:callable`, a function of the user's own that returns a Keras model or a tf.Module."""
+"""Source: `package.module:callable`, a user's function that returns a Keras model or a tf.Module."""
 
 from __future__ import annotations
 
@@ -10,53 +10,53 @@ from pathlib import Path
 from typing import Any
 
 from savedmodel_bakery.exporter.errors import SourceError
-from savedmodel_bakery.exporter.sources.network import Network, SourceOptions, of_keras_model
+from savedmodel_bakery.exporter.sources.network import Network, SourceOptions, from_keras_model
 
 FORM = "package.module:callable returning a Keras model or a tf.Module"
 
 
 def matches(model: str) -> bool:
-    """Whether `model` is two dotted names with a colon between them."""
+    """Return whether `model` is two dotted names separated by a colon."""
     return re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", model) is not None
 
 
 def read(model: str, options: SourceOptions) -> Network:
-    """Import the module, from the working directory too, and call the callable without arguments.
+    """Import the module, also from the working directory, and call the callable without arguments.
 
     Raises:
-        SourceError: it can't be imported, is no callable, fails, or gives something else.
+        SourceError: it can't be imported, isn't callable, fails, or returns something else.
     """
-    options.refuse(model)
-    found = import_callable(model)
+    options.reject_all_but((), model)
+    function = import_callable(model)
     try:
-        made = found()
-    except Exception as error:  # it is the user's code
+        network = function()
+    except Exception as error:  # user code can raise anything
         raise SourceError(f"{model} failed with {type(error).__name__}: {error}") from error
     import tensorflow as tf
 
-    # A Keras model is a tf.Module too, under some backends.
-    if isinstance(made, tf.Module) and callable(made) and not hasattr(made, "input_shape"):
-        return Network(made)
-    return of_keras_model(made, model)
+    # With some backends a Keras model is a tf.Module too.
+    if isinstance(network, tf.Module) and callable(network) and not hasattr(network, "input_shape"):
+        return Network(network)
+    return from_keras_model(network, model)
 
 
 def import_callable(name: str) -> Callable[..., Any]:
-    """What `package.module:callable` names; the module may lie in the working directory.
+    """Import `package.module:callable`; the module may be in the working directory.
 
     Raises:
-        SourceError: it is no such name, can't be imported, or is no callable.
+        SourceError: the name has another form, can't be imported, or doesn't refer to a callable.
     """
     if not matches(name):
-        raise SourceError(f"{name!r} names no function; allowed is package.module:callable")
-    module_name, _, attribute = name.partition(":")
+        raise SourceError(f"invalid function name {name!r}: must be package.module:callable")
+    module_name, _, attributes = name.partition(":")
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
-        found = importlib.import_module(module_name)
-        for part in attribute.split("."):
-            found = getattr(found, part)
-    except Exception as error:  # it is the user's code
-        raise SourceError(f"model {name!r} cannot be imported: {type(error).__name__}: {error}") from error
-    if not callable(found):
-        raise SourceError(f"model {name!r} is a {type(found).__name__}; allowed is a callable")
-    return found
+        target = importlib.import_module(module_name)
+        for attribute in attributes.split("."):
+            target = getattr(target, attribute)
+    except Exception as error:  # user code can raise anything
+        raise SourceError(f"cannot import {name!r}: {type(error).__name__}: {error}") from error
+    if not callable(target):
+        raise SourceError(f"{name!r} is a {type(target).__name__}: must be callable")
+    return target

@@ -1,7 +1,7 @@
-"""Source: a TF Hub module, by handle (a URL of tfhub.dev, kaggle.com or any host) or as a local folder.
+"""Source: a TF Hub module, by handle (a URL of tfhub.dev, kaggle.com or another host) or as a local folder.
 
-What such a module takes and gives is TF Hub's convention for image classification (tensorflow.org/hub, "Common
-Signatures for Images"): RGB from 0 to 1, the whole image at the module's size, logits for 1001 classes with background.
+Inputs and outputs follow TF Hub's convention for image classification (tensorflow.org/hub, "Common Signatures for
+Images"): RGB from 0 to 1, the whole image at the module's size, logits for 1001 classes including background.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 
 from savedmodel_bakery.exporter.errors import SourceError
 from savedmodel_bakery.exporter.sources import saved_model
-from savedmodel_bakery.exporter.sources.network import Network, SourceOptions, check_image_shape
+from savedmodel_bakery.exporter.sources.network import Network, SourceOptions, recipe_from_shape
+from savedmodel_bakery.exporter.tensor_types import NetworkOutput, NormalisedBatch
 
 FORM = "the URL of a TF Hub or Kaggle module, or hub:FOLDER"
 _PREFIX = "hub:"
@@ -28,12 +29,12 @@ _CONVENTION = {
     "channels": "RGB",
     "outputs": "logits",
 }
-# Names of signatures in modules of the older format (TF 1), best first.
-_OLDER_SIGNATURES = ("image_classification", "default")
+# Names of signatures in modules of the TF 1 format, preferred first.
+_TF1_SIGNATURES = ("image_classification", "default")
 
 
 def matches(model: str) -> bool:
-    """Whether `model` is a URL or begins with `hub:`."""
+    """Return whether `model` is a URL or begins with `hub:`."""
     return model.startswith((_PREFIX, "https://", "http://"))
 
 
@@ -41,37 +42,37 @@ def read(model: str, options: SourceOptions) -> Network:
     """Download the module unless it is cached, and load it.
 
     Raises:
-        SourceError: it can't be had, or is no module that classifies images.
+        SourceError: it can't be downloaded, or doesn't classify images.
     """
-    options.refuse(model, but=("signature", "input", "output"))
+    options.reject_all_but(("signature", "input", "output"), model)
     folder = _resolve(model)
     loaded = saved_model.load(str(folder))
     if callable(loaded) and options.signature is None:
-        network = _of_callable(loaded, model)
+        network = _from_callable(loaded, model)
     else:
         if options.signature is None:
-            older = next((name for name in _OLDER_SIGNATURES if name in loaded.signatures), None)
-            options = SourceOptions(options.weights, older, options.input, options.output)
-        network = saved_model.of_signature(loaded, model, options)
+            tf1_signature = next((name for name in _TF1_SIGNATURES if name in loaded.signatures), None)
+            options = SourceOptions(options.weights, tf1_signature, options.input, options.output)
+        network = saved_model.from_signature(loaded, model, options)
     return Network(network.call, {**_CONVENTION, **network.recipe})
 
 
-def _of_callable(loaded: Any, model: str) -> Network:
-    """A module of the TF 2 format: it is called with a batch of images."""
+def _from_callable(loaded: Any, model: str) -> Network:
+    """Return the network of a module of the TF 2 format, which is called with a batch of images."""
     function = loaded.__call__
     signatures = [concrete.structured_input_signature for concrete in function.concrete_functions]
     takes_training = any("training" in kwargs or len(args) > 1 for args, kwargs in signatures)
     shapes = [args[0].shape for args, _ in signatures if args and hasattr(args[0], "shape")]
-    known = check_image_shape(shapes[0].as_list(), model) if shapes and shapes[0].rank is not None else {}
+    recipe = recipe_from_shape(shapes[0].as_list(), model) if shapes and shapes[0].rank is not None else {}
 
-    def call(pixels: Any) -> Any:
+    def call(pixels: NormalisedBatch) -> NetworkOutput:
         return loaded(pixels, training=False) if takes_training else loaded(pixels)
 
-    return Network(call, known)
+    return Network(call, recipe)
 
 
 def _resolve(model: str) -> Path:
-    """The module's local folder; a download is complete or leaves nothing in the cache."""
+    """Return the module's local folder; an incomplete download leaves nothing in the cache."""
     if model.startswith(_PREFIX):
         return Path(model.removeprefix(_PREFIX))
     try:
@@ -84,9 +85,9 @@ def _resolve(model: str) -> Path:
             import tensorflow_hub
 
         return Path(tensorflow_hub.resolve(model))
-    except Exception as error:  # three libraries' and the network's errors meet here
+    except Exception as error:  # errors of two libraries and of the network
         reason = str(error) or type(error).__name__
         raise SourceError(
-            f"{model} cannot be had from {urlsplit(model).hostname}: {reason}; fetch the module where there is a way "
-            "to that host, unpack it, and give its folder as hub:FOLDER"
+            f"cannot download {model} from {urlsplit(model).hostname}: {reason}; download it where that host can be "
+            "reached, unpack it, and pass its folder as hub:FOLDER"
         ) from error

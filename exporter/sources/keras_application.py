@@ -1,18 +1,19 @@
-"""Source: a network of keras.applications by name, as `keras:InceptionV3`."""
+"""Source: a network of keras.applications by name, such as `keras:InceptionV3`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from savedmodel_bakery.exporter.errors import SourceError
-from savedmodel_bakery.exporter.sources.network import Network, SourceOptions, of_keras_model
+from savedmodel_bakery.exporter.sources.network import Network, SourceOptions, from_keras_model
 
 FORM = "keras:NAME, a network of keras.applications"
 _PREFIX = "keras:"
 
-# How each module of keras.applications prepares pixels: its preprocess_input, or, where that does nothing, layers of
-# the network itself (EfficientNet, MobileNetV3, ConvNeXt).
+# How each module of keras.applications normalises pixels in its preprocess_input. EfficientNet, MobileNetV3 and
+# ConvNeXt normalise in layers of the network instead.
 _RGB_MINUS_1_TO_1 = {"scale": "-1..1", "channels": "RGB"}
 _RGB_0_TO_255 = {"scale": "0..255", "channels": "RGB"}
 _CAFFE = {"scale": "caffe", "channels": "BGR"}
@@ -34,23 +35,23 @@ PREPARATION = {
     "xception": _RGB_MINUS_1_TO_1,
 }
 
-# Where the default is any size: the one the weights were trained at.
+# For networks that accept any size: the size the weights were trained at.
 _SHAPES = {"mobilenet_v3": (224, 224, 3)}
 
 
 def matches(model: str) -> bool:
-    """Whether `model` begins with `keras:`."""
+    """Return whether `model` begins with `keras:`."""
     return model.startswith(_PREFIX)
 
 
-def applications() -> dict[str, Any]:
-    """Every network that the installed Keras ships, by name."""
+def applications() -> dict[str, Callable[..., Any]]:
+    """Return the builder of every network in the installed Keras, by name."""
     import keras
 
     return {
-        name: found
-        for name, found in vars(keras.applications).items()
-        if callable(found) and getattr(found, "__module__", "").rpartition(".")[2] in PREPARATION
+        name: value
+        for name, value in vars(keras.applications).items()
+        if callable(value) and getattr(value, "__module__", "").rpartition(".")[2] in PREPARATION
     }
 
 
@@ -58,31 +59,31 @@ def read(model: str, options: SourceOptions) -> Network:
     """Build the network for the 1000 classes of ImageNet.
 
     Raises:
-        SourceError: there is no such network, or its weights can't be had.
+        SourceError: there is no such network, or its weights can't be loaded.
     """
-    options.refuse(model, but=("weights",))
+    options.reject_all_but(("weights",), model)
     name = model.removeprefix(_PREFIX)
-    known = applications()
-    if name not in known:
-        raise SourceError(f"keras.applications has no {name!r}; allowed are {', '.join(sorted(known))}")
+    builders = applications()
+    if name not in builders:
+        raise SourceError(f"keras.applications has no {name!r}: allowed are {', '.join(sorted(builders))}")
     weights = options.weights or "imagenet"
     if weights not in ("none", "imagenet") and not Path(weights).is_file():
-        raise SourceError(f"weights are {weights!r}; allowed are none, imagenet and the path of a weights file")
+        raise SourceError(f"invalid weights {weights!r}: must be none, imagenet or the path of a weights file")
     import keras
 
-    keras.config.disable_interactive_logging()  # progress of a download would go to stdout
-    module = known[name].__module__.rpartition(".")[2]
+    keras.config.disable_interactive_logging()  # a download would report its progress on stdout
+    module = builders[name].__module__.rpartition(".")[2]
     try:
-        built = known[name](weights=None if weights == "none" else weights, input_shape=_SHAPES.get(module))
-    except Exception as error:  # Keras lets every kind of error through
-        hint = "; download it elsewhere and give its path with --weights" if weights == "imagenet" else ""
-        raise SourceError(f"the weights {weights!r} of {model} cannot be had: {error}{hint}") from error
-    network = of_keras_model(built, model)
-    prepared = {
+        built = builders[name](weights=None if weights == "none" else weights, input_shape=_SHAPES.get(module))
+    except Exception as error:  # Keras raises all types of errors
+        hint = "; download them elsewhere and pass their path with --weights" if weights == "imagenet" else ""
+        raise SourceError(f"cannot load the weights {weights!r} of {model}: {error}{hint}") from error
+    network = from_keras_model(built, model)
+    imagenet = {
         "labels": "imagenet",
         "crop": "none",
         "resize": "bilinear",
         "antialias": False,
         "outputs": "probabilities",
     }
-    return Network(network.call, {**network.recipe, **prepared, **PREPARATION[module]})
+    return Network(network.call, {**network.recipe, **imagenet, **PREPARATION[module]})

@@ -7,31 +7,31 @@ import zipfile
 from pathlib import Path
 
 from savedmodel_bakery.exporter.errors import SourceError
-from savedmodel_bakery.exporter.sources.network import Network, SourceOptions, of_keras_model
+from savedmodel_bakery.exporter.sources.network import Network, SourceOptions, from_keras_model
 
 FORM = "the path of a .keras or .h5 file"
 
 
 def matches(model: str) -> bool:
-    """Whether `model` is a path with such an ending."""
+    """Return whether `model` is a path that ends in .keras or .h5."""
     return Path(model).suffix.lower() in (".keras", ".h5")
 
 
 def read(model: str, options: SourceOptions) -> Network:
-    """Load the file without its optimizer, and without running code that it may hold.
+    """Load the file without its optimizer, and without running code it may contain.
 
     Raises:
-        SourceError: it isn't there, or Keras can't load it.
+        SourceError: it doesn't exist, or Keras can't load it.
     """
-    options.refuse(model)
+    options.reject_all_but((), model)
     if not Path(model).is_file():
-        raise SourceError(f"there is no file {model}")
+        raise SourceError(f"file not found: {model}")
     _check_container(Path(model))
     import keras
 
     try:
         loaded = keras.saving.load_model(model, compile=False, safe_mode=True)
-    except Exception as error:  # Keras lets every kind of error through
+    except Exception as error:  # Keras raises all types of errors
         saved_by = _keras_version(Path(model))
         advice = ""
         if saved_by.startswith("2."):
@@ -40,24 +40,24 @@ def read(model: str, options: SourceOptions) -> Network:
                 'tf_keras.models.load_model(…).export("FOLDER"), and bake --model FOLDER'
             )
         raise SourceError(f"Keras {keras.__version__} cannot load {model}: {error}{advice}") from error
-    return of_keras_model(loaded, model)
+    return from_keras_model(loaded, model)
 
 
 def _check_container(path: Path) -> None:
-    """Refuse a file that isn't what its name says; Keras would say that it isn't there."""
+    """Reject a file whose content doesn't match its suffix; Keras would report it as missing."""
     import h5py
 
-    contents = {".keras": zipfile.is_zipfile(path), ".h5": bool(h5py.is_hdf5(path))}
-    wanted = path.suffix.lower()
-    actual = next((suffix for suffix, found in contents.items() if found), None)
+    is_container = {".keras": zipfile.is_zipfile(path), ".h5": bool(h5py.is_hdf5(path))}
+    suffix = path.suffix.lower()
+    actual = next((candidate for candidate, matched in is_container.items() if matched), None)
     if actual is None:
-        raise SourceError(f"{path} is damaged, or no {wanted} file")
-    if actual != wanted:
-        raise SourceError(f"{path} is a {actual} file by its content; give it that ending")
+        raise SourceError(f"{path} is not a valid {suffix} file")
+    if actual != suffix:
+        raise SourceError(f"{path} is a {actual} file by its content: rename it to {path.stem}{actual}")
 
 
 def _keras_version(path: Path) -> str:
-    """The version of Keras that saved the file, as it says; empty where it doesn't."""
+    """Return the version of Keras that saved the file, as stated in it; empty if it isn't."""
     import h5py
 
     try:
@@ -66,5 +66,5 @@ def _keras_version(path: Path) -> str:
                 return str(json.loads(archive.read("metadata.json"))["keras_version"])
         with h5py.File(path) as file:
             return str(file.attrs["keras_version"])
-    except (OSError, KeyError, TypeError, ValueError, zipfile.BadZipFile):  # damaged, or it says nothing
+    except (OSError, KeyError, TypeError, ValueError, zipfile.BadZipFile):  # damaged, or no version stated
         return ""

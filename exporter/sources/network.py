@@ -1,17 +1,18 @@
-"""What a model source hands over: the network and what is known of its recipe."""
+"""What a model source returns: the network, and the values of its recipe that the source knows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from savedmodel_bakery.exporter.errors import SourceError
+from savedmodel_bakery.exporter.tensor_types import NetworkOutput, NormalisedBatch
 
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What may be said of a source beside its name; a source that has no use for one refuses it.
+    """Options of a model source beside the model's name. Each source rejects those it doesn't support.
 
     Attributes:
         weights: of a Keras application: `none`, `imagenet` or a path.
@@ -27,7 +28,7 @@ class SourceOptions:
 
     @staticmethod
     def of_recipe(values: Mapping[str, Any]) -> SourceOptions:
-        """Those that a recipe states."""
+        """Return the options in the values of a recipe."""
         return SourceOptions(
             weights=values.get("weights"),
             signature=values.get("source_signature"),
@@ -35,16 +36,18 @@ class SourceOptions:
             output=values.get("source_output"),
         )
 
-    def refuse(self, model: str, *, but: Sequence[str] = ()) -> None:
-        """Refuse options that `model` has no use for.
+    def reject_all_but(self, supported: Collection[str], model: str) -> None:
+        """Reject options that the source of `model` doesn't support.
 
         Raises:
-            SourceError: one was given.
+            SourceError: one is set.
         """
         flags = {"weights": "--weights"} | {name: f"--source-{name}" for name in ("signature", "input", "output")}
-        given = [flags[name] for name in flags if getattr(self, name) is not None and name not in but]
-        if given:
-            raise SourceError(f"{', '.join(given)} cannot be used with model {model}")
+        unsupported = [
+            flag for name, flag in flags.items() if getattr(self, name) is not None and name not in supported
+        ]
+        if unsupported:
+            raise SourceError(f"{', '.join(unsupported)} cannot be used with model {model}")
 
 
 @dataclass(frozen=True)
@@ -52,44 +55,42 @@ class Network:
     """A trained network.
 
     Attributes:
-        call: from float32 [batch, height, width, channels], normalised, to float32 [batch, classes] or
-            [batch, 1, 1, classes].
-        recipe: values of the recipe that are known of it, not guessed.
+        call: run the network on a normalised batch.
+        recipe: the values of the recipe that the source knows for certain.
     """
 
-    call: Callable[[Any], Any]
+    call: Callable[[NormalisedBatch], NetworkOutput]
     recipe: Mapping[str, Any] = field(default_factory=dict)
 
 
-def of_keras_model(model: Any, name: str) -> Network:
-    """The network of a Keras model; the size of its input is known where it is fixed.
+def from_keras_model(model: Any, name: str) -> Network:
+    """Return the network of a Keras model; its recipe has the input size, if that is fixed.
 
     Raises:
-        SourceError: it doesn't take one batch of images or doesn't give one row of numbers an image.
+        SourceError: it doesn't map one batch of images to one row of scores per image.
     """
     import keras
 
     if not isinstance(model, keras.Model):
-        raise SourceError(f"{name} gives a {type(model).__name__}; allowed are a Keras model and a callable tf.Module")
+        raise SourceError(f"{name} returned a {type(model).__name__}: must be a Keras model or a callable tf.Module")
     if not model.built:
-        raise SourceError(f"the Keras model of {name} has no input shape yet; build it, or call it once")
+        raise SourceError(f"the Keras model of {name} has no input shape yet: build it or call it once")
     if isinstance(model.output_shape, (list, dict)):
-        raise SourceError(f"the Keras model of {name} has several outputs; allowed is one, [batch, classes]")
-    known = check_image_shape(model.input_shape, name)
-    return Network(lambda pixels: model(pixels, training=False), known)
+        raise SourceError(f"the Keras model of {name} has several outputs: must have one, [batch, classes]")
+    recipe = recipe_from_shape(model.input_shape, name)
+    return Network(lambda pixels: model(pixels, training=False), recipe)
 
 
-def check_image_shape(shape: object, name: str) -> dict[str, Any]:
-    """What the shape of a network's input tells of its recipe.
+def recipe_from_shape(shape: object, name: str) -> dict[str, Any]:
+    """Return the values of a recipe that follow from the shape of a network's input.
 
     Raises:
-        SourceError: it isn't that of one batch of images of one or three channels.
+        SourceError: it isn't the shape of one batch of images with one or three channels.
     """
     if not isinstance(shape, (list, tuple)) or len(shape) != 4 or shape[3] not in (1, 3, None):
         raise SourceError(
-            f"the input of {name} has the shape {shape}; allowed is one input [batch, height, width, channels] with "
-            "1 or 3 channels"
+            f"the input of {name} has shape {shape}: must be [batch, height, width, channels] with 1 or 3 channels"
         )
     _, height, width, channels = shape
-    known: dict[str, Any] = {"size": (height, width)} if height and width else {}
-    return known | ({"channels": "GRAY"} if channels == 1 else {})
+    recipe: dict[str, Any] = {"size": (height, width)} if height and width else {}
+    return recipe | ({"channels": "GRAY"} if channels == 1 else {})

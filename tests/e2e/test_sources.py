@@ -225,8 +225,8 @@ class TestHubDownload:
             assert 'outputs = "logits"' in (made.path / "assets.extra" / "recipe.toml").read_text()
             before = sorted(path.name for path in cache.iterdir())
             missing = hub.handle.replace("colours", "shapes")
-            with pytest.raises(SourceError, match=rf"^{missing} cannot be had from 127.0.0.1: .*404"):
+            with pytest.raises(SourceError, match=rf"^cannot download {missing} from 127.0.0.1: .*404"):
                 read_network(missing, SourceOptions())
             assert before == sorted(path.name for path in cache.iterdir())
-        with pytest.raises(SourceError, match=r"cannot be had from 127.0.0.1: .*refused.*; fetch the module where"):
+        with pytest.raises(SourceError, match=r"from 127.0.0.1: .*refused.*; download it where that host can be"):
             read_network(missing, SourceOptions())

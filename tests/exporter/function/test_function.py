@@ -126,8 +126,8 @@ def test_arguments_go_in_order_where_names_differ_and_an_example_counts(tmp_path
         pytest.param("words", ["x:float32[]"], {}, SourceError, "words cannot be traced: ", id="no tensor"),
         pytest.param("nothing", ["x:float32[]"], {}, SourceError, "the function gives nothing", id="nothing"),
         pytest.param("nested", ["a:float32[]"], {}, SourceError, "missing a required argument", id="too few"),
-        pytest.param("table", ["x:string[]"], {}, SourceError, "is a StaticHashTable; allowed is", id="no callable"),
-        pytest.param("none", ["x:string[]"], {}, SourceError, "cannot be imported: AttributeError", id="unknown"),
+        pytest.param("table", ["x:string[]"], {}, SourceError, "is a StaticHashTable: must be", id="no callable"),
+        pytest.param("none", ["x:string[]"], {}, SourceError, "cannot import '.*': AttributeError", id="unknown"),
         pytest.param("pair", ["x:float32[]"] * 2, {}, RecipeError, "the input x was given twice", id="twice"),
         pytest.param("pair", [], {}, RecipeError, "no input was given", id="no input"),
         pytest.param(

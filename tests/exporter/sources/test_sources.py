@@ -83,20 +83,20 @@ def test_a_saved_models_size_is_known_where_it_is_fixed(tmp_path: Path) -> None:
     [
         pytest.param(
             SourceOptions(),
-            'has no signature "serving_default"; it has "classify", "decode"; choose one with --source-signature',
+            'has no signature "serving_default"; it has "classify", "decode": select one with --source-signature',
             id="no default signature",
         ),
         pytest.param(
             SourceOptions(signature="classify"),
-            'has several among its outputs "a", "b"; choose one with --source-output',
+            'has several outputs, "a", "b": select one with --source-output',
             id="several outputs",
         ),
         pytest.param(
             SourceOptions(signature="classify", output="c"),
-            'has no "c" among its outputs "a", "b"; choose one with --source-output',
+            'has no output "c"; it has "a", "b": select one with --source-output',
             id="unknown output",
         ),
-        pytest.param(SourceOptions(signature="decode"), "takes string; allowed is float32", id="decodes images itself"),
+        pytest.param(SourceOptions(signature="decode"), "has dtype string: must be float32", id="string input"),
         pytest.param(SourceOptions(weights="none"), "--weights cannot be used with model", id="weights"),
     ],
 )
@@ -109,10 +109,10 @@ def test_what_a_saved_model_cannot_give_is_refused(tmp_path: Path, options: Sour
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        ("keras:Inception", "keras.applications has no 'Inception'; allowed are ConvNeXtBase, "),
-        ("resnet50", "model 'resnet50' is not known; allowed are efficientnet-lite0, efficientnet-lite1, "),
-        ("{tmp}", "{tmp} holds no saved_model.pb; give the folder that does, as MODEL/1"),
-        ("hub:{tmp}", "{tmp} holds no saved_model.pb"),
+        ("keras:Inception", "keras.applications has no 'Inception': allowed are ConvNeXtBase, "),
+        ("resnet50", "unknown model 'resnet50': allowed are efficientnet-lite0, efficientnet-lite1, "),
+        ("{tmp}", "{tmp} contains no saved_model.pb: pass the folder that does, such as MODEL/1"),
+        ("hub:{tmp}", "{tmp} contains no saved_model.pb"),
     ],
 )
 def test_what_is_no_model_is_refused(tmp_path: Path, model: str, message: str) -> None:
@@ -143,9 +143,9 @@ def test_weights_that_cannot_be_downloaded_name_their_host(tmp_path: Path) -> No
     )
     assert (1, "") == (ended.returncode, ended.stdout)
     last = ended.stderr.splitlines()[-1]
-    assert last.startswith("error: the weights 'imagenet' of keras:MobileNetV3Small cannot be had: ")
+    assert last.startswith("error: cannot load the weights 'imagenet' of keras:MobileNetV3Small: ")
     assert "https://storage.googleapis.com/" in last
-    assert last.endswith("; download it elsewhere and give its path with --weights")
+    assert last.endswith("; download them elsewhere and pass their path with --weights")
     assert [] == list(keras_home.rglob("*.h5*"))
     assert not (tmp_path / "out").exists()
 
