@@ -1,4 +1,4 @@
-"""Messages of the TensorFlow Serving API: arrays to protobuf to JSON and back.
+"""Messages of the TensorFlow Serving API: arrays to protobuf and JSON, and back.
 
-The room holds codecs only. It must not know TensorFlow, sockets, files a user names, or a command line.
+This package contains codecs only. It knows neither TensorFlow nor sockets, files or command lines.
 """

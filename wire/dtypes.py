@@ -1,4 +1,4 @@
-"""The table of tensor element types: protobuf number, names, numpy dtype and the field that holds typed values.
+"""The element types of tensors: protobuf number, name, numpy dtype and TensorProto field of each.
 
 Source: tensorflow/core/framework/types.proto and tensor.proto of TensorFlow 2.21.
 """
@@ -15,15 +15,15 @@ from savedmodel_bakery.wire.status import invalid_argument
 
 @dataclass(frozen=True)
 class DType:
-    """One element type of a tensor.
+    """An element type.
 
     Attributes:
-        number: value of the enum `tensorflow.DataType`.
-        name: TensorFlow's lower-case name, as error texts spell it (`float`, `int32`, `string`).
-        numpy: element type of arrays, in the machine's byte order; `object` for strings, whose elements are `bytes`.
-        field: the TensorProto field of typed values.
-        storage: unsigned type whose bit pattern stands in `field` for types that have no field of their own
-            (half, bfloat16, the float8 types); None where values stand there as numbers.
+        number: the value of the enum `tensorflow.DataType`.
+        name: TensorFlow's lower-case name, as in error messages (`float`, `int32`, `string`).
+        numpy: the dtype of arrays, in the machine's byte order; `object` for strings, whose elements are `bytes`.
+        field: the TensorProto field for typed values.
+        storage: the unsigned integer type as whose bit pattern `field` holds a value (half, bfloat16, float8); None if
+            `field` holds the value itself.
     """
 
     number: int
@@ -34,7 +34,7 @@ class DType:
 
     @property
     def enum_name(self) -> str:
-        """Name of the enum value, as `DT_FLOAT`."""
+        """The name of the enum value, such as `DT_FLOAT`."""
         return "DT_" + self.name.upper()
 
 
@@ -77,7 +77,7 @@ BY_NUMBER = {row.number: row for row in _TABLE}
 BY_NAME = {row.name: row for row in _TABLE}
 STRING = BY_NAME["string"]
 
-# What travels in a TensorProto but holds no values that a model could be fed with.
+# Types that a TensorProto can have but that cannot be fed to a model.
 HANDLES = {
     row.number: row
     for row in (
@@ -86,27 +86,29 @@ HANDLES = {
     )
 }
 
-# Of the types that share a numpy dtype (int8 and qint8) the plain one is meant by an array.
+# If types share a numpy dtype (int8 and qint8), an array has the plain one.
 _BY_NUMPY = {row.numpy: row for row in reversed(_TABLE) if not row.name.startswith(("qint", "quint"))}
 
 
 def of_number(number: int) -> DType:
-    """The element type with this number of the enum `tensorflow.DataType`.
+    """Return the element type with this number of the enum `tensorflow.DataType`.
 
     Raises:
-        StatusError: INVALID_ARGUMENT where the number is none whose values travel in a TensorProto.
+        StatusError: INVALID_ARGUMENT if there is none, or a TensorProto cannot hold its values.
     """
     try:
         return BY_NUMBER[number]
     except KeyError:
-        raise invalid_argument(f"tensor element type {number} is not one that can be sent") from None
+        raise invalid_argument(
+            f"invalid tensor element type {number}: must be one of {', '.join(map(str, sorted(BY_NUMBER)))}"
+        ) from None
 
 
 def of_array(array: np.ndarray) -> DType:
-    """The element type that carries `array`: byte order is ignored; `S`, `U` and object arrays are strings.
+    """Return the element type of an array, whatever its byte order; `S`, `U` and object arrays are strings.
 
     Raises:
-        StatusError: INVALID_ARGUMENT for numpy types without a counterpart, such as dates and records.
+        StatusError: INVALID_ARGUMENT for numpy dtypes without a counterpart, such as dates and records.
     """
     if array.dtype.kind in "SUO":
         return STRING
@@ -114,5 +116,5 @@ def of_array(array: np.ndarray) -> DType:
         return _BY_NUMPY[array.dtype.newbyteorder("=")]
     except KeyError:
         raise invalid_argument(
-            f"an array of {array.dtype} cannot be sent; supported are {', '.join(sorted(BY_NAME))}"
+            f"cannot send an array of {array.dtype}: must be one of {', '.join(sorted(BY_NAME))}"
         ) from None

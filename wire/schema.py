@@ -1,8 +1,8 @@
-"""Message classes of the TensorFlow Serving API, in a descriptor pool of their own.
+"""Message classes of the TensorFlow Serving API, in a separate descriptor pool.
 
-The pool is filled from `descriptors.binpb`, which `tools/make_descriptors.py` generates out of the official
-package `tensorflow-serving-api`. So no TensorFlow is needed, and where TensorFlow is in the same process the two
-sets of classes, which bear the same names, don't meet.
+The pool is loaded from `descriptors.binpb`, which `tools/make_descriptors.py` generates from the official package
+`tensorflow-serving-api`. So TensorFlow is not required, and if it is in the same process, its classes of the same names
+don't clash with these.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ XSpace = _message("tensorflow.XSpace")
 
 @dataclass(frozen=True)
 class Method:
-    """One unary call of a service.
+    """A unary method of a service.
 
     Attributes:
-        path: what gRPC calls it, as `/tensorflow.serving.PredictionService/Predict`.
-        request: class of the request message.
-        response: class of the response message.
+        path: its name in gRPC, such as `/tensorflow.serving.PredictionService/Predict`.
+        request: the class of the request message.
+        response: the class of the response message.
     """
 
     path: str

@@ -1,4 +1,4 @@
-"""Canonical status codes and the one error that carries them from a model to a caller, whatever the transport."""
+"""Canonical status codes, and the error that carries one from a model to a caller over every transport."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _MAX_HEADER_BYTES = 1024
 
 
 class Code(IntEnum):
-    """Canonical status codes, numbered as gRPC and TensorFlow number them (google/rpc/code.proto)."""
+    """Canonical status codes, with the numbers of gRPC and TensorFlow (google/rpc/code.proto)."""
 
     OK = 0
     CANCELLED = 1
@@ -30,7 +30,12 @@ class Code(IntEnum):
 
 
 class StatusError(Exception):
-    """A request was refused: `code` says how, `message` says why in words meant for the caller."""
+    """A request failed.
+
+    Attributes:
+        code: the canonical status code.
+        message: the reason, in words meant for the caller.
+    """
 
     def __init__(self, code: Code, message: str) -> None:
         super().__init__(code, message)
@@ -42,7 +47,7 @@ class StatusError(Exception):
 
 
 def invalid_argument(message: str) -> StatusError:
-    """The refusal that nearly every codec needs."""
+    """Return an INVALID_ARGUMENT error."""
     return StatusError(Code.INVALID_ARGUMENT, message)
 
 

@@ -1,11 +1,11 @@
-"""Nested dicts and lists of arrays, as names that travel: `{"a": [{"b": array}]}` is the input `a/0/b`.
+"""Converts nested dicts and lists of arrays to flat names and back: `{"a": [{"b": array}]}` is the input `a/0/b`.
 
-The rule is JSON Pointer's (RFC 6901) without the leading slash. A name is the keys on the way to an array, joined by
-`/`; within a key `~` is written `~0` and `/` is written `~1`; places in a list count from 0. On the way back, keys that
-are exactly 0, 1, 2 … make a list, others a dict. A name that the signature has is that input as it stands, and what
-lies under it is one array. An empty dict has no name, and doesn't travel; an empty list is an empty array.
+Names follow JSON Pointer (RFC 6901), without the leading slash: the keys on the path to an array, joined by `/`. In a
+key, `~` is written as `~0` and `/` as `~1`; list indices start at 0. On the way back, keys that are exactly 0, 1, 2 …
+become a list, others a dict. If the signature has an input of a name, the whole value of that name is one array. An
+empty dict has no name and is not sent; an empty list is an empty array.
 
-Must not know a signature's types, or a network.
+Knows nothing of a signature's types or a network.
 """
 
 from __future__ import annotations
@@ -23,32 +23,33 @@ _Types = type | tuple[type, ...]
 def flatten(
     tree: Mapping[str, Any], aliases: Collection[str] = (), *, array_type: _Types = np.ndarray
 ) -> dict[str, Any]:
-    """Name everything in `tree` that is an array, or becomes one.
+    """Return the arrays of a tree by name.
 
     Args:
-        tree: key to array, to what numpy makes an array of (numbers, bytes and str, alone or in lists), or to dicts,
-            lists and tuples of these. A list is gone into where an array or a dict is in it, at any depth.
-        aliases: the inputs that the signature has.
-        array_type: what counts as an array.
+        tree: a dict of arrays, of values that numpy converts to an array (numbers, bytes and str, alone or in lists),
+            or of dicts, lists and tuples of these. A list is a branch if it contains an array or a dict at any depth;
+            otherwise it is one array.
+        aliases: the inputs of the signature.
+        array_type: the type of arrays.
 
     Raises:
-        ValueError: where two things get one name.
-        TypeError: where a key is no str, or `tree` no dict.
+        ValueError: two arrays have the same name.
+        TypeError: a key is not a str, or `tree` is not a dict.
     """
     if not isinstance(tree, Mapping):
-        raise TypeError(f"inputs are one {type(tree).__name__}; supported is a dict of their names to arrays")
-    found: dict[str, Any] = {}
+        raise TypeError(f"inputs is {type(tree).__name__}; must be a dict of arrays by name")
+    arrays: dict[str, Any] = {}
     for key, value in tree.items():
         leaves = [(key, value)] if key in aliases else _leaves(_escape(key), value, aliases, array_type)
         for name, leaf in leaves:
-            if name in found:
-                raise ValueError(f'two arrays are called "{name}"; keys joined by "/" must differ')
-            found[name] = leaf
-    return found
+            if name in arrays:
+                raise ValueError(f'two arrays have the name "{name}"; keys joined by "/" must differ')
+            arrays[name] = leaf
+    return arrays
 
 
 def restore(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """Undo `flatten`: dicts and lists where names have a `/`; names stay as they are where they fit no tree."""
+    """Return the tree of arrays that `flatten` has named, or the arrays unchanged if their names do not form a tree."""
     tree: dict[str, Any] = {}
     for name, array in arrays.items():
         *parents, last = map(_unescape, name.split(_SEPARATOR))
@@ -67,11 +68,11 @@ def _leaves(name: str, value: Any, aliases: Collection[str], array_type: _Types)
     if name in aliases or not _is_branch(value, array_type):
         yield name, value
     elif isinstance(value, Mapping):
-        for key, below in value.items():
-            yield from _leaves(name + _SEPARATOR + _escape(key), below, aliases, array_type)
+        for key, child in value.items():
+            yield from _leaves(name + _SEPARATOR + _escape(key), child, aliases, array_type)
     else:
-        for place, below in enumerate(value):
-            yield from _leaves(f"{name}{_SEPARATOR}{place}", below, aliases, array_type)
+        for index, child in enumerate(value):
+            yield from _leaves(f"{name}{_SEPARATOR}{index}", child, aliases, array_type)
 
 
 def _is_branch(value: Any, array_type: _Types) -> bool:
@@ -83,7 +84,7 @@ def _is_branch(value: Any, array_type: _Types) -> bool:
 
 def _escape(key: object) -> str:
     if not isinstance(key, str):
-        raise TypeError(f"the key {key!r} of an input is {type(key).__name__}; supported is str")
+        raise TypeError(f"key {key!r} of an input is {type(key).__name__}; must be str")
     return key.replace("~", "~0").replace("/", "~1")
 
 
@@ -94,6 +95,6 @@ def _unescape(key: str) -> str:
 def _as_lists(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
-    below = {key: _as_lists(item) for key, item in value.items()}
-    places = [str(place) for place in range(len(below))]
-    return [below[place] for place in places] if below.keys() == set(places) else below
+    children = {key: _as_lists(item) for key, item in value.items()}
+    indices = [str(index) for index in range(len(children))]
+    return [children[index] for index in indices] if children.keys() == set(indices) else children

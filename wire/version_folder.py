@@ -1,11 +1,16 @@
-"""What lies in a version's folder beside its graph: the exporter writes it, the server and the client read it."""
+"""Paths inside the folder of a model version, beside its graph.
+
+The exporter writes these files; the server reads the warm-up requests, and the client the goldens. Does no I/O.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-# Requests and the answers that the version gave when it was baked: index.json, and a .jsonl a signature.
 GOLDENS = Path("assets.extra", "goldens")
+"""A folder with requests and the responses that the version returned when it was baked: index.json and one .jsonl file
+per signature."""
 
-# Requests to run before a version answers, a TFRecord file (https://www.tensorflow.org/tfx/serving/saved_model_warmup).
 WARMUP = Path("assets.extra", "tf_serving_warmup_requests")
+"""A TFRecord file with requests that a server runs before the version becomes available
+(www.tensorflow.org/tfx/serving/saved_model_warmup)."""

@@ -11,15 +11,17 @@ from google.protobuf import descriptor_pb2
 from savedmodel_bakery.wire import schema
 
 
-def test_the_committed_definitions_are_what_the_script_makes(clone: Path, tmp_path: Path) -> None:
-    made = tmp_path / "descriptors.binpb"
-    subprocess.run([sys.executable, clone / "tools" / "make_descriptors.py", made], check=True, capture_output=True)
+def test_the_committed_definitions_are_those_that_the_script_generates(clone: Path, tmp_path: Path) -> None:
+    generated = tmp_path / "descriptors.binpb"
+    subprocess.run(
+        [sys.executable, clone / "tools" / "make_descriptors.py", generated], check=True, capture_output=True
+    )
     committed = (clone / "wire" / "descriptors.binpb").read_bytes()
-    expected = descriptor_pb2.FileDescriptorSet.FromString(made.read_bytes())
+    expected = descriptor_pb2.FileDescriptorSet.FromString(generated.read_bytes())
     assert expected == descriptor_pb2.FileDescriptorSet.FromString(committed)
 
 
-def test_every_call_of_both_services_is_known() -> None:
+def test_all_methods_of_both_services_are_known() -> None:
     assert {
         "Classify": "/tensorflow.serving.PredictionService/Classify",
         "GetModelMetadata": "/tensorflow.serving.PredictionService/GetModelMetadata",

@@ -13,6 +13,7 @@ from savedmodel_bakery.wire.status import StatusError
 
 
 def proto(dtype: str, shape: list[int], **values: Any) -> Any:
+    """A TensorProto with these fields."""
     message = schema.TensorProto(dtype=dtypes.BY_NAME[dtype].number, **values)
     message.tensor_shape.SetInParent()
     for size in shape:
@@ -21,6 +22,7 @@ def proto(dtype: str, shape: list[int], **values: Any) -> Any:
 
 
 def objects(*items: bytes) -> np.ndarray:
+    """An array of strings."""
     return np.array(items, object)
 
 
@@ -85,19 +87,19 @@ def test_memory_layout_does_not_matter(array: np.ndarray, expected: np.ndarray) 
 @pytest.mark.parametrize(
     ("message", "expected"),
     [
-        pytest.param(proto("float", [3], float_val=[1, 2]), [1.0, 2.0, 2.0], id="filled up with the last"),
-        pytest.param(proto("float", [2]), [0.0, 0.0], id="none are zeros"),
-        pytest.param(proto("string", [2]), [b"", b""], id="none are empty strings"),
-        pytest.param(proto("string", [2], string_val=[b"x"]), [b"x", b"x"], id="strings filled up"),
-        pytest.param(proto("int32", [1], int_val=[1, 2]), [1], id="more are dropped"),
+        pytest.param(proto("float", [3], float_val=[1, 2]), [1.0, 2.0, 2.0], id="the last is repeated"),
+        pytest.param(proto("float", [2]), [0.0, 0.0], id="zeros without values"),
+        pytest.param(proto("string", [2]), [b"", b""], id="empty strings without values"),
+        pytest.param(proto("string", [2], string_val=[b"x"]), [b"x", b"x"], id="the last string is repeated"),
+        pytest.param(proto("int32", [1], int_val=[1, 2]), [1], id="surplus values are dropped"),
         pytest.param(proto("int8", [1], int_val=[300]), [44], id="out of range wraps"),
         pytest.param(proto("uint16", [1], int_val=[-1]), [65535], id="negative wraps"),
         pytest.param(proto("float", [1], tensor_content=b"\0\0\0\0", float_val=[7]), [0.0], id="content wins"),
-        pytest.param(proto("float", [1], int_val=[7]), [0.0], id="a field of another dtype counts as none"),
+        pytest.param(proto("float", [1], int_val=[7]), [0.0], id="a field of another dtype is ignored"),
         pytest.param(proto("complex64", [1], scomplex_val=[1, 2, 3]), [1 + 2j], id="a lone number is dropped"),
         pytest.param(proto("string", [2], tensor_content=b"\1\2abc"), [b"a", b"bc"], id="strings in content"),
-        pytest.param(proto("float", [0], tensor_content=b"\0\0\0\0"), [], id="content of no elements"),
-        pytest.param(proto("string", [2, 0], tensor_content=b"abc"), [[], []], id="content of no strings"),
+        pytest.param(proto("float", [0], tensor_content=b"\0\0\0\0"), [], id="content without elements"),
+        pytest.param(proto("string", [2, 0], tensor_content=b"abc"), [[], []], id="content without strings"),
     ],
 )
 def test_decoding_follows_tensorflow(message: Any, expected: list[Any]) -> None:
@@ -115,20 +117,40 @@ def test_decoding_follows_tensorflow(message: Any, expected: list[Any]) -> None:
         pytest.param(proto("float", [2**50, 2**20]), id="beyond any memory"),
         pytest.param(proto("float", [2], tensor_content=b"\0\0\0\0"), id="content too short"),
         pytest.param(proto("float", [1], tensor_content=b"\0" * 8), id="content too long"),
-        pytest.param(proto("bool", [1], tensor_content=b"\2"), id="bool that is neither"),
+        pytest.param(proto("bool", [1], tensor_content=b"\2"), id="bool that is neither 0 nor 1"),
         pytest.param(proto("string", [1], tensor_content=b"\5ab"), id="string length too large"),
         pytest.param(proto("string", [3], tensor_content=b"\0\0"), id="string lengths cut off"),
     ],
 )
-def test_what_describes_no_tensor_is_refused(message: Any) -> None:
+def test_invalid_tensors_are_rejected(message: Any) -> None:
     with pytest.raises(StatusError, match="INVALID_ARGUMENT"):
         tensors.decode_array(message)
 
 
 @pytest.mark.parametrize("array", [np.array(["2020-01-01"], "M8[D]"), np.zeros(1, "i4,f4"), np.array([1, None])])
-def test_what_cannot_be_sent_is_refused(array: np.ndarray) -> None:
+def test_arrays_that_cannot_be_sent_are_rejected(array: np.ndarray) -> None:
     with pytest.raises(StatusError, match="INVALID_ARGUMENT"):
         tensors.encode_tensor(array)
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        pytest.param((2, 1), None, id="ordinary"),
+        pytest.param((0, 2**62, 2**62), (0, 2**62, 2**62), id="too large a product of sizes"),
+        pytest.param((1,) * 100, (1,) * 100, id="more dimensions than numpy has"),
+    ],
+)
+def test_shapes_that_numpy_cannot_have_are_kept_beside_the_array(
+    shape: tuple[int, ...], expected: tuple[int, ...] | None
+) -> None:
+    message = proto("qint8", list(shape), int_val=[7])
+    tensor = tensors.decode_tensor(message)
+    assert (dtypes.BY_NAME["qint8"], expected) == (tensor.dtype, tensor.shape)
+    assert ([0 if 0 in shape else 1] if expected else list(shape)) == list(tensor.array.shape)
+    if expected:
+        with pytest.raises(StatusError, match="cannot create a tensor of shape"):
+            tensors.decode_array(message)
 
 
 def test_packed_strings_both_ways() -> None:
@@ -138,7 +160,7 @@ def test_packed_strings_both_ways() -> None:
     assert strings.tolist() == tensors.decode_array(packed).tolist()
 
 
-def test_all_bits_of_a_byte_stay_with_four_bit_integers() -> None:
-    """So TensorFlow keeps them, and so they stand in `tensor_content`."""
+def test_four_bit_integers_keep_all_bits_of_their_byte() -> None:
+    """As in TensorFlow, which writes them to `tensor_content`."""
     content = tensors.encode_tensor(tensors.decode_array(proto("int4", [3], int_val=[-1, 7, 127]))).tensor_content
     assert b"\xff\x07\x7f" == content

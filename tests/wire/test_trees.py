@@ -1,4 +1,4 @@
-"""One table of (nested arrays, names) drives both directions."""
+"""One table of (tree, arrays by name) drives both directions."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ TABLE = [
     pytest.param({"a": [A, B]}, {"a/0": A, "a/1": B}, id="list"),
     pytest.param({"a": [{"b": A}, {"b": B}]}, {"a/0/b": A, "a/1/b": B}, id="dicts in a list"),
     pytest.param({"a": [[A], [B]]}, {"a/0/0": A, "a/1/0": B}, id="lists in a list"),
-    pytest.param({"a/b": {"~": A}, "~1": B}, {"a~1b/~0": A, "~01": B}, id="keys that are escaped"),
+    pytest.param({"a/b": {"~": A}, "~1": B}, {"a~1b/~0": A, "~01": B}, id="escaped keys"),
     pytest.param({"a": {"": A}}, {"a/": A}, id="empty key"),
-    pytest.param({"a": {"0": A, "2": B}}, {"a/0": A, "a/2": B}, id="keys that count, with a gap"),
-    pytest.param({"a": {"01": A}}, {"a/01": A}, id="key that only looks like a place"),
-    pytest.param({"a": [A] * 11}, {f"a/{place}": A for place in range(11)}, id="more than ten"),
+    pytest.param({"a": {"0": A, "2": B}}, {"a/0": A, "a/2": B}, id="indices with a gap"),
+    pytest.param({"a": {"01": A}}, {"a/01": A}, id="key that only looks like an index"),
+    pytest.param({"a": [A] * 11}, {f"a/{index}": A for index in range(11)}, id="more than ten"),
 ]
 
 
@@ -39,33 +39,35 @@ def test_trees_are_named_and_restored(tree: dict[str, Any], named: dict[str, Any
         pytest.param({"x": [[b"a"], [b"b"]]}, (), {"x": [[b"a"], [b"b"]]}, id="lists of bytes"),
         pytest.param({"x": []}, (), {"x": []}, id="an empty list"),
         pytest.param({"a": {"b": [1, 2], "c": {}}}, (), {"a/b": [1, 2]}, id="an empty dict"),
-        pytest.param({"a/0": A}, {"a/0"}, {"a/0": A}, id="a name as the signature has it"),
-        pytest.param({"a": [{"b": [A, B]}]}, {"a/0/b"}, {"a/0/b": [A, B]}, id="a list under a name"),
+        pytest.param({"a/0": A}, {"a/0"}, {"a/0": A}, id="a name of the signature"),
+        pytest.param({"a": [{"b": [A, B]}]}, {"a/0/b"}, {"a/0/b": [A, B]}, id="a list for a nested name"),
         pytest.param({"a": (A, B)}, (), {"a/0": A, "a/1": B}, id="a tuple"),
     ],
 )
-def test_what_is_one_array_is_not_gone_into(tree: dict[str, Any], aliases: Any, expected: dict[str, Any]) -> None:
+def test_values_that_are_one_array_are_not_branches(
+    tree: dict[str, Any], aliases: Any, expected: dict[str, Any]
+) -> None:
     assert expected == flatten(tree, aliases)
 
 
 @pytest.mark.parametrize(
     "arrays", [{"a": A, "a/b": B}, {"a/b": A, "a": B}, {"a/b/c": A, "a/b": B}], ids=["leaf first", "last", "deep"]
 )
-def test_names_that_fit_no_tree_stay(arrays: dict[str, Any]) -> None:
+def test_names_that_form_no_tree_are_returned_unchanged(arrays: dict[str, Any]) -> None:
     assert arrays == restore(arrays)
 
 
-def test_two_arrays_of_one_name_are_a_value_error() -> None:
-    with pytest.raises(ValueError, match='two arrays are called "a/0"'):
+def test_two_arrays_with_the_same_name_are_a_value_error() -> None:
+    with pytest.raises(ValueError, match='two arrays have the name "a/0"; keys joined by "/" must differ'):
         flatten({"a/0": A, "a": [B]}, {"a/0"})
 
 
 @pytest.mark.parametrize("tree", [{1: A}, {"a": {1: A}}])
-def test_a_key_that_is_no_text_is_a_type_error(tree: Any) -> None:
-    with pytest.raises(TypeError, match="the key 1 of an input is int; supported is str"):
+def test_a_key_that_is_not_a_str_is_a_type_error(tree: Any) -> None:
+    with pytest.raises(TypeError, match="key 1 of an input is int; must be str"):
         flatten(tree)
 
 
-def test_an_array_alone_has_no_name() -> None:
-    with pytest.raises(TypeError, match=r"^inputs are one ndarray; supported is a dict of their names to arrays$"):
+def test_an_array_instead_of_a_dict_is_a_type_error() -> None:
+    with pytest.raises(TypeError, match=r"^inputs is ndarray; must be a dict of arrays by name$"):
         flatten(np.zeros(2))  # type: ignore[arg-type]
