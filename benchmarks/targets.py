@@ -145,10 +145,10 @@ def direct(servable: Any, photo: bytes) -> Target:
     from savedmodel_bakery.wire.tensors import Tensor
 
     image = np.array([base64.urlsafe_b64encode(photo)], object)
-    call = PredictCall(DEFAULT_SIGNATURE, {"image": Tensor(image, dtypes.STRING)})
+    request = PredictCall(DEFAULT_SIGNATURE, {"image": Tensor(image, dtypes.STRING)})
 
     def classify() -> str:
-        [label] = predict(servable, call)["output_0"].array.tolist()
+        [label] = predict(servable, request)["output_0"].array.tolist()
         return str(label.decode())
 
     first = classify()

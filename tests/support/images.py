@@ -1,6 +1,6 @@
-"""Container images, built and run by buildah without an engine: base images from debootstrap, all in one folder.
+"""Builds and runs container images with buildah, without an engine; debootstrap makes the base images.
 
-What is run shares the network of the machine, so ports are handed in where an engine would publish them.
+Containers share the machine's network, so ports are passed as variables instead of being published.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ USER_ID = 65532
 
 
 def pip_configuration() -> tuple[str, list[Path]]:
-    """What pip is told on this machine, as a file for a build, and the local files and folders that it names."""
+    """Return this machine's pip configuration as a file for a build, and the local paths that it names."""
     command = [sys.executable, "-m", "pip", "config", "list"]
     listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     settings = {}
@@ -35,7 +35,7 @@ def pip_configuration() -> tuple[str, list[Path]]:
         name, _, value = line.partition("=")
         settings[name.rpartition(".")[2]] = shlex.split(value)[0]
     words = {word for value in settings.values() for word in value.split()}
-    # The pages of an index link to files that lie beside it.
+    # The pages of an index link to files next to it.
     paths = {Path(word.removeprefix("file://")).parent if word.startswith("file://") else Path(word) for word in words}
     lines = [f"{name} = {value}" for name, value in settings.items()]
     return "\n".join(["[global]", *lines, ""]), [path for path in paths if path.is_absolute() and path.exists()]
@@ -43,22 +43,22 @@ def pip_configuration() -> tuple[str, list[Path]]:
 
 @dataclass
 class Images:
-    """Images and containers in a folder of their own.
+    """Images and containers, stored in one folder.
 
     Args:
-        folder: for everything; it may grow to 15 GB while an image is built.
+        folder: grows to 15 GB while an image is built.
     """
 
     folder: Path
     _containers: dict[str, str] = field(default_factory=dict)
 
     def command(self, *arguments: str) -> list[str]:
-        """The command line of buildah with these arguments."""
-        where = ("--root", str(self.folder / "root"), "--runroot", str(self.folder / "runroot"))
-        return ["buildah", *where, "--storage-driver", "vfs", *arguments]
+        """Return the command line of buildah with these arguments."""
+        storage = ("--root", str(self.folder / "root"), "--runroot", str(self.folder / "runroot"))
+        return ["buildah", *storage, "--storage-driver", "vfs", *arguments]
 
     def buildah(self, *arguments: str, cwd: Path | None = None) -> str:
-        """Run buildah to its end and return its stdout; a failure is an error with what it said."""
+        """Run buildah and return its stdout; a failure raises an error with its output."""
         ended = subprocess.run(
             self.command(*arguments), env=ENVIRONMENT, cwd=cwd, capture_output=True, text=True,
             timeout=BUILD_LIMIT_S, check=False,
@@ -67,7 +67,7 @@ class Images:
         return ended.stdout.strip()
 
     def make_base(self, name: str, *packages: str, files: Path | None = None) -> None:
-        """Make an image of this machine's Debian release with `packages`, and with the files of a folder on top."""
+        """Make an image with this machine's Debian release, `packages` and the files of a folder."""
         root = self.folder / f"{name}.debootstrap"
         included = [f"--include={','.join(packages)}"] if packages else []
         release = platform.freedesktop_os_release()["VERSION_CODENAME"]
@@ -80,23 +80,23 @@ class Images:
         subprocess.run(["rm", "--recursive", "--force", "--one-file-system", str(root)], check=True)
 
     def build(self, docker_build: str, *, context: Path, bases: dict[str, str]) -> None:
-        """Do what `docker build …` says, with other base images and with pip told where to find its packages."""
+        """Run a `docker build …` command line, with other base images and this machine's pip configuration."""
         arguments = shlex.split(docker_build)
         assert ["docker", "build", "."] == [*arguments[:2], arguments[-1]]
         configuration, paths = pip_configuration()
         secret = self.folder / "pip.conf"
         secret.write_text(configuration)
-        handed_in = [f"--volume={path}:{path}:ro" for path in paths] + [f"--secret=id=pip.conf,src={secret}"]
-        replaced = [f"--build-arg={name}=localhost/{image}" for name, image in bases.items()]
-        self.buildah("build", "--quiet", "--format=docker", *handed_in, *replaced, *arguments[2:], cwd=context)
+        mounts = [f"--volume={path}:{path}:ro" for path in paths] + [f"--secret=id=pip.conf,src={secret}"]
+        base_images = [f"--build-arg={name}=localhost/{image}" for name, image in bases.items()]
+        self.buildah("build", "--quiet", "--format=docker", *mounts, *base_images, *arguments[2:], cwd=context)
 
     def configuration(self, image: str) -> dict[str, Any]:
-        """What the image says of itself: User, Env, ExposedPorts, Healthcheck and so on."""
-        found: dict[str, Any] = json.loads(self.buildah("inspect", "--type=image", image))["Docker"]["config"]
-        return found
+        """Return the image's configuration: User, Env, ExposedPorts, Healthcheck and so on."""
+        configuration: dict[str, Any] = json.loads(self.buildah("inspect", "--type=image", image))["Docker"]["config"]
+        return configuration
 
     def start(self, docker_run: str, *, ports: dict[str, int], arguments: tuple[str, ...], log: Path) -> Running:
-        """Do what `docker run …` says; a port that it publishes becomes the one in `ports`, by the variable's name."""
+        """Run a `docker run …` command line; `ports`, by variable name, are used instead of the published ports."""
         parser = argparse.ArgumentParser()
         parser.add_argument("--rm", action="store_true")
         parser.add_argument("--detach", action="store_true")
@@ -107,14 +107,14 @@ class Images:
         parser.add_argument("arguments", nargs=argparse.REMAINDER)
         docker, run, *words = shlex.split(docker_run)
         assert ("docker", "run") == (docker, run)
-        asked = parser.parse_args(words)
-        container = self._container(asked.image)
-        options = [f"--env={setting}" for setting in asked.env] + _settings(ports)
-        entry = self.configuration(asked.image)["Entrypoint"]
-        return Running(self.command("run", *options, container, "--"), [*entry, *asked.arguments, *arguments], log)
+        options = parser.parse_args(words)
+        container = self._container(options.image)
+        variables = [f"--env={setting}" for setting in options.env] + _settings(ports)
+        entry = self.configuration(options.image)["Entrypoint"]
+        return Running(self.command("run", *variables, container, "--"), [*entry, *options.arguments, *arguments], log)
 
     def execute(self, image: str, ports: dict[str, int], command: str) -> tuple[int, str]:
-        """Run a command of bash in a container of `image`; its exit status and what it printed."""
+        """Run a bash command in a container of `image`; return its exit status and stdout."""
         line = self.command("run", *_settings(ports), self._container(image), "--", "bash", "-c", command)
         ended = subprocess.run(line, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True, timeout=60, check=False)
         return ended.returncode, ended.stdout
@@ -125,7 +125,7 @@ class Images:
         return self._containers[image]
 
     def remove(self) -> None:
-        """Remove all of it."""
+        """Remove all images and containers."""
         if self._containers:
             self.buildah("rm", *self._containers.values())
         subprocess.run(["rm", "--recursive", "--force", "--one-file-system", str(self.folder)], check=True)
@@ -136,7 +136,7 @@ def _settings(values: dict[str, int]) -> list[str]:
 
 
 class Running:
-    """A container that runs, from start to stop."""
+    """A running container; a context manager that stops it."""
 
     def __init__(self, run: list[str], command: list[str], log: Path) -> None:
         self.log = log
@@ -158,17 +158,17 @@ class Running:
         """Run a command in the container, as `docker exec` does, and return the exit status."""
         return subprocess.run([*self._run, *command], env=ENVIRONMENT, timeout=60, check=False).returncode
 
-    def _wait(self, is_so: Callable[[], bool]) -> None:
-        while not is_so():
+    def _wait(self, condition: Callable[[], bool]) -> None:
+        while not condition():
             assert self._process.poll() is None, self.log.read_text()
             time.sleep(0.2)
 
     def stop(self) -> int:
-        """Send SIGTERM to the first process of the image, and return the exit status."""
-        below = psutil.Process(self._process.pid).children(recursive=True)
-        of_image = [process for process in below if not process.cmdline()[0].startswith("buildah")]
-        assert USER_ID == of_image[0].uids().effective
-        of_image[0].terminate()
+        """Send SIGTERM to the container's first process and return the exit status."""
+        descendants = psutil.Process(self._process.pid).children(recursive=True)
+        in_container = [process for process in descendants if not process.cmdline()[0].startswith("buildah")]
+        assert USER_ID == in_container[0].uids().effective
+        in_container[0].terminate()
         return self._process.wait(60)
 
     def __enter__(self) -> Running:

@@ -1,4 +1,4 @@
-"""Both images, built by the README's own commands and run: what the Dockerfile makes starts, answers and stops."""
+"""The README's commands build and run both images, which start, answer and stop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from server_process import ServerProcess, free_port
 
 from savedmodel_bakery.client import Client
 
-# Of the machine only its loopback address is used.
+# Containers share the machine's network: the tests listen on the loopback address only.
 LOOPBACK = "--bind_address=127.0.0.1"
 
 
@@ -27,7 +27,7 @@ def readme_commands(clone: Path, start: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def context(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What is committed, and beside it a model, its labels and the recipe that the README shows."""
+    """The committed files, a model, its labels and the README's recipe."""
     context = tmp_path_factory.mktemp("context")
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=clone, check=True, capture_output=True, text=True).stdout
     for name in listed.strip("\0").split("\0"):
@@ -42,18 +42,18 @@ def context(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def images(clone: Path, context: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Images]:
-    """Both images, on bases of which only one has Python."""
-    made = Images(tmp_path_factory.mktemp("images"))
+    """Both images; only one of the base images has Python."""
+    images = Images(tmp_path_factory.mktemp("images"))
     stub = tmp_path_factory.mktemp("stub") / "usr" / "bin" / "tensorflow_model_server"
     stub.parent.mkdir(parents=True)
     shutil.copy(clone / "tests" / "support" / "stub_model_server", stub)
-    made.make_base("python", "python3", "python3-venv")
-    made.make_base("model-server", files=stub.parents[2])
+    images.make_base("python", "python3", "python3-venv")
+    images.make_base("model-server", files=stub.parents[2])
     bases = {"PYTHON_BASE": "python", "TENSORFLOW_SERVING_BASE": "model-server"}
     for command in readme_commands(clone, "docker build"):
-        made.build(command, context=context, bases=bases)
-    yield made
-    made.remove()
+        images.build(command, context=context, bases=bases)
+    yield images
+    images.remove()
 
 
 @pytest.mark.timeout(1800)
@@ -65,8 +65,8 @@ def test_embedded_answers_and_stops(clone: Path, images: Images, tmp_path: Path)
         running.wait_until_healthy()
         for transport in ("grpc", "rest"):
             with Client(transport=transport, port=ports["PORT"], rest_api_port=ports["REST_API_PORT"]) as client:
-                (answer,) = client.classify_images([clone / "examples" / "coffee.png"], top_k=1)
-            assert "espresso" == answer.label
+                (classification,) = client.classify_images([clone / "examples" / "coffee.png"], top_k=1)
+            assert "espresso" == classification.label
         url = f"http://127.0.0.1:{ports['REST_API_PORT']}/v1/models/efficientnet_lite0"
         (version,) = requests.get(url, timeout=30).json()["model_version_status"]
         assert ("1", "AVAILABLE") == (version["version"], version["state"])
@@ -92,18 +92,18 @@ def test_tensorflow_model_server_gets_its_model_its_ports_and_further_arguments(
 
 @pytest.mark.timeout(1800)
 def test_health_is_checked_without_python_and_curl(lite0: Path, images: Images, tmp_path: Path) -> None:
-    """In the image of tensorflow_model_server, of a server beside it."""
+    """In the image of tensorflow_model_server; it checks a server outside the container."""
     flags = ("--model_name=lite0", f"--model_base_path={lite0}")
     with ServerProcess(*flags, log=tmp_path / "server.log") as server:
         ports = {"PORT": server.port, "REST_API_PORT": server.rest_api_port}
         check = {"MODEL_NAME=lite0": 0, "MODEL_NAME=cats": 1, "REST_API_PORT=0": 0, "REST_API_PORT=1": 1}
-        found = {setting: images.execute("flowers", ports, f"{setting} healthcheck.sh")[0] for setting in check}
-        assert check == found
+        statuses = {setting: images.execute("flowers", ports, f"{setting} healthcheck.sh")[0] for setting in check}
+        assert check == statuses
     assert (1, "") == images.execute("flowers", {}, "command -v python3 curl")
 
 
 @pytest.mark.timeout(1800)
-def test_nothing_of_the_build_is_left(images: Images) -> None:
+def test_nothing_from_the_build_remains(images: Images) -> None:
     assert (1, "") == images.execute("classifier", {}, "command -v gcc cc make")
     assert (0, "") == images.execute("classifier", {}, "shopt -s nullglob; echo -n /src/* /root/.cache/* /tmp/*")
     assert (0, "") == images.execute("classifier", {}, "python3 -c 'import savedmodel_bakery.serving.server'")
@@ -112,10 +112,10 @@ def test_nothing_of_the_build_is_left(images: Images) -> None:
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("image", ["classifier", "flowers"])
-def test_what_an_image_says_of_itself(images: Images, image: str) -> None:
-    said = images.configuration(image)
-    assert "65532:65532" == said["User"]
-    assert {"8500/tcp": {}, "8501/tcp": {}} == said["ExposedPorts"]
-    assert ["CMD", "healthcheck.sh"] == said["Healthcheck"]["Test"]
-    assert ["entrypoint.sh"] == said["Entrypoint"]
-    assert not said["Cmd"]
+def test_the_configuration_of_an_image(images: Images, image: str) -> None:
+    configuration = images.configuration(image)
+    assert "65532:65532" == configuration["User"]
+    assert {"8500/tcp": {}, "8501/tcp": {}} == configuration["ExposedPorts"]
+    assert ["CMD", "healthcheck.sh"] == configuration["Healthcheck"]["Test"]
+    assert ["entrypoint.sh"] == configuration["Entrypoint"]
+    assert not configuration["Cmd"]
