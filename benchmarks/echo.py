@@ -9,21 +9,21 @@ from contextlib import contextmanager
 
 import grpc
 
-from savedmodel_bakery.client.load.generator import Call, CallFailedError
+from savedmodel_bakery.client.load.generator import CallFailedError, SendCall
 
 METHOD = "/benchmarks/Echo"
 NO_LIMIT = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 
 
 @contextmanager
-def open_caller(port: int, content: bytes) -> Iterator[Call]:
+def open_caller(port: int, content: bytes) -> Iterator[SendCall]:
     """Connect to the echo; each call sends `content`."""
     with grpc.insecure_channel(f"127.0.0.1:{port}", NO_LIMIT) as channel:
         send = channel.unary_unary(METHOD)
 
         def call(_: int) -> None:
             if send(content) != content:
-                raise CallFailedError("wrong answer", "the echo returned other bytes")
+                raise CallFailedError("wrong response", "the echo returned other bytes")
 
         yield call
 

@@ -14,12 +14,12 @@ import numpy as np
 import requests
 
 from savedmodel_bakery.client.calls import ModelSpec
-from savedmodel_bakery.client.client import open_transport
 from savedmodel_bakery.client.images import DEFAULT_SIGNATURE, encode_images
-from savedmodel_bakery.client.load.generator import Call, CallFailedError
+from savedmodel_bakery.client.load.generator import CallFailedError, SendCall
 from savedmodel_bakery.client.load.target import WRONG
 from savedmodel_bakery.client.load.target import Target as LoadTarget
 from savedmodel_bakery.client.results import Prediction
+from savedmodel_bakery.client.transports.factory import create_transport
 
 MODEL = "bench"
 _TIMEOUT_S = 120.0
@@ -35,7 +35,7 @@ class Target:
     """
 
     label: str
-    open_caller: Callable[[], AbstractContextManager[Call]]
+    open_caller: Callable[[], AbstractContextManager[SendCall]]
 
 
 def open_targets(protocol: str, *, ports: list[int], base_path: str, photos: Mapping[str, bytes]) -> dict[str, Target]:
@@ -67,12 +67,12 @@ def open_model_server(transport: str, ports: Sequence[int], inputs: Mapping[str,
     """Send the first request to a server of TensorFlow Serving's API; return its target and its prediction."""
     addresses = [f"127.0.0.1:{port}" for port in ports]
     target = LoadTarget(
-        lambda: open_transport(transport, addresses, port=ports[0], timeout_s=_TIMEOUT_S, for_load=True),
+        lambda: create_transport(transport, addresses, port=ports[0], timeout_s=_TIMEOUT_S, for_load=True),
         ModelSpec(MODEL),
         signature=DEFAULT_SIGNATURE,
         atol=1e-4,
     )
-    return target, target.learn(inputs)
+    return target, target.add(inputs)
 
 
 def model_server(transport: str, ports: Sequence[int], image: bytes) -> Target:
@@ -112,7 +112,7 @@ def http_server(url: str, api: _Api, photo: bytes) -> Target:
     label = api.label(json.loads(first))
 
     @contextmanager
-    def open_caller() -> Iterator[Call]:
+    def open_caller() -> Iterator[SendCall]:
         with _session() as session:
             prepared = session.prepare_request(request)
 
@@ -154,7 +154,7 @@ def direct(servable: Any, photo: bytes) -> Target:
     first = classify()
 
     @contextmanager
-    def open_caller() -> Iterator[Call]:
+    def open_caller() -> Iterator[SendCall]:
         def call(_: int) -> None:
             if (label := classify()) != first:
                 raise CallFailedError(WRONG, label)

@@ -17,9 +17,9 @@ import numpy as np
 from benchmarks import echo, photos
 from benchmarks.processes import Server, Tree, free_port
 from benchmarks.targets import MODEL, open_model_server
-from savedmodel_bakery import Client
+from savedmodel_bakery import AmqpClient, Client
 from savedmodel_bakery.client.images import encode_images
-from savedmodel_bakery.client.load.generator import Call
+from savedmodel_bakery.client.load.generator import SendCall
 
 CLONE = Path(__file__).parent.parent
 TIMEOUT_S = 600.0
@@ -101,7 +101,7 @@ class Way:
     """
 
     name: str
-    open_caller: Callable[[], AbstractContextManager[Call]]
+    open_caller: Callable[[], AbstractContextManager[SendCall]]
     servers: Tree
 
 
@@ -167,10 +167,10 @@ def amqp(settings: Settings, folder: Path, stack: ExitStack) -> Groups:
     server = settings.servers[-1].serve(base_path, folder / "server", stack)
     broker = stack.enter_context(RabbitMQ(folder / "rabbitmq"))
 
-    def start_worker(queue: str, *options: str) -> tuple[Callable[[], AbstractContextManager[Call]], int]:
+    def start_worker(queue: str, *options: str) -> tuple[Callable[[], AbstractContextManager[SendCall]], int]:
         log = folder / f"{queue}.log"
         worker = stack.enter_context(WorkerProcess(broker.url(), *options, "--queue", queue, log=log))
-        return _client(TINY, target=broker.url(), transport="amqp", queue=queue), worker.process.pid
+        return _client(TINY, client_class=AmqpClient, target=broker.url(), queue=queue), worker.process.pid
 
     own, own_pid = start_worker("own", "--model_name", MODEL, "--model_base_path", str(base_path))
     front, front_pid = start_worker("front", "--server", f"127.0.0.1:{server.grpc}")
@@ -193,13 +193,17 @@ def _over_grpc_and_rest(servers: Mapping[str, Ports], inputs: Mapping[str, Any])
 
 
 def _client(
-    inputs: Mapping[str, Any], *, signature: str = "serving_default", **options: Any
-) -> Callable[[], AbstractContextManager[Call]]:
+    inputs: Mapping[str, Any],
+    *,
+    signature: str = "serving_default",
+    client_class: type[Client | AmqpClient] = Client,
+    **options: Any,
+) -> Callable[[], AbstractContextManager[SendCall]]:
     """Return callers that use the public client, as a user would."""
 
     @contextmanager
-    def open_caller() -> Iterator[Call]:
-        with Client(model=MODEL, timeout_s=TIMEOUT_S, **options) as client:
+    def open_caller() -> Iterator[SendCall]:
+        with client_class(model=MODEL, timeout_s=TIMEOUT_S, **options) as client:
 
             def call(_: int) -> None:
                 client.predict(inputs, signature=signature)

@@ -1,6 +1,8 @@
-"""Ask a TensorFlow Serving endpoint over gRPC or REST, without TensorFlow.
+"""Calls a TensorFlow Serving endpoint over gRPC, REST or AMQP, without TensorFlow.
 
-Names are loaded when they are first used, so that a command line can answer `--help` without numpy.
+The public names are those in `__all__`; they are imported on first use, so that `--help` does not import numpy. Other
+packages of this project may also use these modules: `bulk` (all but `job` and `progress`), `commands.exits`,
+`endpoints`, `error_text`, `errors`, `images`, `results`, `transports.amqp_broker` and `transports.grpc_channel`.
 """
 
 from __future__ import annotations
@@ -9,8 +11,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from savedmodel_bakery.client.aio import AsyncClient
-    from savedmodel_bakery.client.client import Client
+    from savedmodel_bakery.client.aio import AsyncAmqpClient, AsyncClient
+    from savedmodel_bakery.client.client import AmqpClient, Client
     from savedmodel_bakery.client.errors import (
         ClientError,
         ConnectionFailedError,
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from savedmodel_bakery.client.results import Classification, Prediction, ScoredLabel, VersionStatus
 
 __all__ = [
+    "AmqpClient",
+    "AsyncAmqpClient",
     "AsyncClient",
     "Classification",
     "Client",
@@ -34,25 +38,27 @@ __all__ = [
     "VersionStatus",
 ]
 
-_HOMES = {
-    "AsyncClient": "savedmodel_bakery.client.aio",
-    "Classification": "savedmodel_bakery.client.results",
-    "Client": "savedmodel_bakery.client.client",
-    "ClientError": "savedmodel_bakery.client.errors",
-    "ConnectionFailedError": "savedmodel_bakery.client.errors",
-    "DeadlineExceededError": "savedmodel_bakery.client.errors",
-    "InvalidResponseError": "savedmodel_bakery.client.errors",
-    "Prediction": "savedmodel_bakery.client.results",
-    "RequestRefusedError": "savedmodel_bakery.client.errors",
-    "ScoredLabel": "savedmodel_bakery.client.results",
-    "VersionStatus": "savedmodel_bakery.client.results",
+_MODULES = {
+    "AmqpClient": "client",
+    "AsyncAmqpClient": "aio",
+    "AsyncClient": "aio",
+    "Classification": "results",
+    "Client": "client",
+    "ClientError": "errors",
+    "ConnectionFailedError": "errors",
+    "DeadlineExceededError": "errors",
+    "InvalidResponseError": "errors",
+    "Prediction": "results",
+    "RequestRefusedError": "errors",
+    "ScoredLabel": "results",
+    "VersionStatus": "results",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
+    value = getattr(import_module(f"savedmodel_bakery.client.{_MODULES[name]}"), name)
     globals()[name] = value
     return value
 

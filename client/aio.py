@@ -1,53 +1,53 @@
-"""The client for asyncio: the same answers as `Client`, over gRPC."""
+"""The clients for asyncio. Their methods, results and errors are those of `client.client`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
-from savedmodel_bakery.client.calls import ModelSpec
-from savedmodel_bakery.client.client import DEFAULT_PORTS
-from savedmodel_bakery.client.flows import Conversation, Course, Result, follow_async
+from savedmodel_bakery.client.calls import Call, ModelSpec
+from savedmodel_bakery.client.endpoints import check_timeout, parse_targets
+from savedmodel_bakery.client.errors import ClientError
+from savedmodel_bakery.client.flows import Flow, Flows, Result, run_flow_async
 from savedmodel_bakery.client.images import CLASSIFY_SIGNATURE, DEFAULT_SIGNATURE
 from savedmodel_bakery.client.results import Classification, Prediction, VersionStatus
-from savedmodel_bakery.client.transports.grpc_aio import GrpcAioTransport
-from savedmodel_bakery.client.transports.transport import check_timeout, read_targets
+from savedmodel_bakery.client.transports.factory import DEFAULT_PORTS, create_async_amqp_transport
+from savedmodel_bakery.wire.amqp import DEFAULT_QUEUE
 from savedmodel_bakery.wire.features import Example, ScoredClass
 
+_Self = TypeVar("_Self", bound="BaseAsyncClient")
 
-class AsyncClient:
-    """Asks as `Client` does, without standing in others' way; any number of questions may be open at once.
 
-    An asynchronous context manager, for one event loop. Arguments, answers and errors are those of `Client`.
-    """
+class AsyncTransport(Protocol):
+    """The interface of `Transport` for asyncio."""
 
-    def __init__(
-        self,
-        target: str | Sequence[str] = "127.0.0.1",
-        *,
-        port: int = DEFAULT_PORTS["grpc"],
-        timeout_s: float = 30.0,
-        model: str = "efficientnet_lite0",
-        version: int | None = None,
-        label: str | None = None,
-    ) -> None:
-        check_timeout(timeout_s)
-        self._conversation = Conversation(ModelSpec(model, version, label))
+    async def send(self, call: Call) -> Any:
+        """Send a call and return its result."""
+
+    async def close(self) -> None:
+        """Close the connection."""
+
+
+class BaseAsyncClient:
+    """The methods that `AsyncClient` and `AsyncAmqpClient` share. An asynchronous context manager."""
+
+    def __init__(self, spec: ModelSpec, transport: AsyncTransport) -> None:
+        self._flows = Flows(spec)
+        self._transport = transport
         self._closed = False
-        self._transport = GrpcAioTransport(read_targets(target, port, "gRPC"), timeout_s=timeout_s)
 
-    async def __aenter__(self) -> AsyncClient:
+    async def __aenter__(self: _Self) -> _Self:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connection; asking afterwards is a RuntimeError."""
+        """Close the connection. Later calls raise RuntimeError."""
         self._closed = True
         await self._transport.close()
 
@@ -62,8 +62,8 @@ class AsyncClient:
         label: str | None = None,
     ) -> Prediction:
         """Run a signature on arrays; see `Client.predict`."""
-        return await self._follow(
-            self._conversation.predict(
+        return await self._run(
+            self._flows.predict(
                 inputs, signature=signature, output_filter=output_filter, model=model, version=version, label=label
             )
         )
@@ -76,23 +76,90 @@ class AsyncClient:
         top_k: int | None = None,
     ) -> list[Classification]:
         """Classify images in one request; see `Client.classify_images`."""
-        return await self._follow(self._conversation.classify_images(images, signature=signature, top_k=top_k))
+        return await self._run(self._flows.classify_images(images, signature=signature, top_k=top_k))
 
     async def classify_examples(
         self, examples: Sequence[Example], *, signature: str = CLASSIFY_SIGNATURE
     ) -> list[list[ScoredClass]]:
         """Run a Classify signature on examples; see `Client.classify_examples`."""
-        return await self._follow(self._conversation.classify_examples(examples, signature=signature))
+        return await self._run(self._flows.classify_examples(examples, signature=signature))
 
     async def metadata(self) -> dict[str, Any]:
-        """The model's signatures as protobuf JSON."""
-        return await self._follow(self._conversation.metadata())
+        """Return the model's signatures as protobuf JSON; see `Client.metadata`."""
+        return await self._run(self._flows.metadata())
 
     async def status(self) -> list[VersionStatus]:
-        """The state of every version the server has seen, newest first, or of the one asked for by number."""
-        return await self._follow(self._conversation.status())
+        """Return the state of the model's versions; see `Client.status`."""
+        return await self._run(self._flows.status())
 
-    async def _follow(self, course: Course[Result]) -> Result:
+    async def _run(self, flow: Flow[Result]) -> Result:
+        self._check_open()
+        return await run_flow_async(flow, self._transport.send)
+
+    def _check_open(self) -> None:
         if self._closed:
-            raise RuntimeError("the client has been closed")
-        return await follow_async(course, self._transport.ask)
+            raise RuntimeError("the client is closed")
+
+
+class AsyncClient(BaseAsyncClient):
+    """Calls a model server over gRPC, with any number of calls at the same time.
+
+    An asynchronous context manager, for one event loop. For the arguments see `Client`.
+    """
+
+    def __init__(
+        self,
+        target: str | Sequence[str] = "127.0.0.1",
+        *,
+        port: int = DEFAULT_PORTS["grpc"],
+        timeout_s: float = 30.0,
+        model: str = "efficientnet_lite0",
+        version: int | None = None,
+        label: str | None = None,
+    ) -> None:
+        from savedmodel_bakery.client.transports.grpc_aio import GrpcAioTransport
+
+        check_timeout(timeout_s)
+        spec = ModelSpec(model, version, label)
+        super().__init__(spec, GrpcAioTransport(parse_targets(target, port, "gRPC"), timeout_s=timeout_s))
+
+
+class AsyncAmqpClient(BaseAsyncClient):
+    """Calls workers through a RabbitMQ broker, with any number of calls at the same time.
+
+    An asynchronous context manager, for one event loop. For the arguments see `AmqpClient`.
+    """
+
+    def __init__(
+        self,
+        target: str = "127.0.0.1",
+        *,
+        queue: str = DEFAULT_QUEUE,
+        timeout_s: float = 30.0,
+        model: str = "efficientnet_lite0",
+        version: int | None = None,
+        label: str | None = None,
+    ) -> None:
+        check_timeout(timeout_s)
+        spec = ModelSpec(model, version, label)
+        self._amqp = create_async_amqp_transport(target, queue=queue, timeout_s=timeout_s)
+        super().__init__(spec, self._amqp)
+
+    async def submit(
+        self,
+        inputs: Mapping[str, Any],
+        *,
+        result_queue: str,
+        signature: str = DEFAULT_SIGNATURE,
+        output_filter: Sequence[str] = (),
+        expiration_s: float | None = None,
+    ) -> str:
+        """Publish a request whose reply is sent to a queue; see `AmqpClient.submit`."""
+        self._check_open()
+        call = self._flows.unchecked_predict(inputs, signature=signature, output_filter=output_filter)
+        return await self._amqp.submit(call, result_queue=result_queue, expiration_s=expiration_s)
+
+    def results(self, result_queue: str, *, idle_s: float) -> AsyncIterator[tuple[str, Prediction | ClientError]]:
+        """Consume the replies to submitted requests; see `AmqpClient.results`."""
+        self._check_open()
+        return self._amqp.results(result_queue, idle_s=idle_s)

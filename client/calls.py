@@ -1,4 +1,4 @@
-"""What a client can ask a model server, as values that any transport answers. Must not know a network."""
+"""The calls that a client can send, as values that every transport accepts. Does no I/O."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ if TYPE_CHECKING:
     from savedmodel_bakery.client.signatures import Signature
     from savedmodel_bakery.wire.features import Example
 
+_MAX_VERSION = 2**63 - 1
+
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """Which model is asked: its name and, for another than the newest version, a number (0 up) or a label."""
+    """The model of a call: its name, and a version number (0 or more) or a version label. The default is the newest."""
 
     name: str
     version: int | None = None
@@ -23,19 +25,21 @@ class ModelSpec:
 
     def __post_init__(self) -> None:
         if self.version is not None and self.label is not None:
-            raise ValueError(f'version {self.version} and label "{self.label}" are given; give one of them')
-        if self.version is not None and not 0 <= self.version < 2**63:
-            raise ValueError(f"version {self.version} is none; versions are 0 to {2**63 - 1}")
+            raise ValueError(f'version {self.version} and label "{self.label}" exclude each other: pass one of them')
+        if self.version is not None and not 0 <= self.version <= _MAX_VERSION:
+            raise ValueError(f"invalid version {self.version}: must be between 0 and {_MAX_VERSION}")
         if not self.name or self.label == "":
-            raise ValueError("the name of a model, and a label, cannot be empty")
+            raise ValueError("the model name and the version label must not be empty")
         # Raises UnicodeEncodeError, a ValueError, for the surrogates of a command line that is not UTF-8.
         f"{self.name}{self.label}".encode()
 
-    def instead(self, *, model: str | None, version: int | None, label: str | None) -> ModelSpec:
-        """This one where nothing is given; else the model given, or this one's, in the version given, or the newest.
+    def override(self, *, model: str | None, version: int | None, label: str | None) -> ModelSpec:
+        """Return the spec for a single call: this one, unless the call names a model, a version or a label.
+
+        If it names any of these, this spec's own version and label do not apply.
 
         Raises:
-            ValueError: for what no server could be asked about.
+            ValueError: see `ModelSpec`.
         """
         if model is None and version is None and label is None:
             return self
@@ -44,14 +48,14 @@ class ModelSpec:
 
 @dataclass(frozen=True)
 class Predict:
-    """Run a signature on arrays; the answer is a Prediction.
+    """Run a signature on arrays; the result is a Prediction.
 
     Attributes:
-        spec: whom to ask.
+        spec: the model.
         signature: name of the signature.
         inputs: alias to array.
-        output_filter: aliases of the outputs wanted; all where empty.
-        declared: what the metadata say of the signature; None where the server doesn't tell.
+        output_filter: aliases of the outputs to return; empty for all.
+        declared: the signature's description from the model's metadata; None if the server does not offer metadata.
     """
 
     spec: ModelSpec
@@ -63,7 +67,7 @@ class Predict:
 
 @dataclass(frozen=True)
 class Classify:
-    """Run a Classify signature on examples; the answer is a list of (label, score) for each."""
+    """Run a Classify signature on examples; the result has a list of (label, score) for each."""
 
     spec: ModelSpec
     signature: str
@@ -72,16 +76,16 @@ class Classify:
 
 @dataclass(frozen=True)
 class Metadata:
-    """The answer is the signatures, as the protobuf JSON of GetModelMetadataResponse that the REST API has."""
+    """Get the model's signatures; the result is GetModelMetadataResponse as protobuf JSON, as the REST API sends it."""
 
     spec: ModelSpec
 
 
 @dataclass(frozen=True)
 class Status:
-    """The answer is a VersionStatus for each version of the model, or for the one asked for by number."""
+    """Get the state of the model's versions; the result is a list of VersionStatus."""
 
     spec: ModelSpec
 
 
-Question = Predict | Classify | Metadata | Status
+Call = Predict | Classify | Metadata | Status

@@ -1,4 +1,4 @@
-"""In what one answer differs from another. Must not know where either came from."""
+"""Compares outputs with expected outputs. Does no I/O."""
 
 from __future__ import annotations
 
@@ -6,43 +6,44 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-_INEXACT = "fcV"  # kinds of numbers with a fraction; V is that of ml_dtypes, as bfloat16
+_INEXACT = "fcV"  # dtype kinds with fractions; V is that of ml_dtypes types such as bfloat16
 
 
 def compare(
-    expected: Mapping[str, np.ndarray], found: Mapping[str, np.ndarray], atol_of: Callable[[str], float]
+    expected: Mapping[str, np.ndarray], actual: Mapping[str, np.ndarray], atol_of: Callable[[str], float]
 ) -> list[str]:
-    """Say in what the outputs in `found` differ from those expected; nothing where they agree.
+    """Return a description of each output that differs from the expected one.
 
     Args:
-        expected: alias to array; outputs beyond these may be there.
-        found: alias to array.
-        atol_of: how far numbers with a fraction may be off, by alias; anything else must be equal. NaN equals NaN.
+        expected: alias to array.
+        actual: alias to array; additional outputs are ignored.
+        atol_of: returns the absolute tolerance of an output, for numbers with a fraction. Anything else must be equal.
+            NaN equals NaN.
     """
-    missing = [f'there is no output "{alias}"' for alias in expected if alias not in found]
+    missing = [f'output "{alias}" is missing' for alias in expected if alias not in actual]
     differences = (
-        _difference(alias, wanted, found[alias], atol_of(alias)) for alias, wanted in expected.items() if alias in found
+        _difference(alias, array, actual[alias], atol_of(alias)) for alias, array in expected.items() if alias in actual
     )
     return missing + [difference for difference in differences if difference]
 
 
-def _difference(alias: str, wanted: np.ndarray, found: np.ndarray, atol: float) -> str:
-    if found.shape != wanted.shape:
-        return f'"{alias}" has shape {list(found.shape)}, it had {list(wanted.shape)}'
-    if found.dtype != wanted.dtype:
-        return f'"{alias}" is {found.dtype}, it was {wanted.dtype}'
-    if wanted.dtype.kind in _INEXACT:
-        apart = _apart(wanted.astype(np.complex128), found.astype(np.complex128))
-        return "" if apart <= atol else f'"{alias}" differs by {apart:.3g}; allowed is {atol:g}'
-    differing = np.argwhere(found != wanted)
+def _difference(alias: str, expected: np.ndarray, actual: np.ndarray, atol: float) -> str:
+    if actual.shape != expected.shape:
+        return f'"{alias}" has shape {list(actual.shape)}, expected {list(expected.shape)}'
+    if actual.dtype != expected.dtype:
+        return f'"{alias}" is {actual.dtype}, expected {expected.dtype}'
+    if expected.dtype.kind in _INEXACT:
+        difference = _max_difference(expected.astype(np.complex128), actual.astype(np.complex128))
+        return "" if difference <= atol else f'"{alias}" differs by {difference:.3g}; allowed is {atol:g}'
+    differing = np.argwhere(actual != expected)
     if not len(differing):
         return ""
     first = tuple(differing[0])
-    return f'"{alias}" is {found[first]!r} at {list(map(int, first))}, it was {wanted[first]!r}'
+    return f'"{alias}" is {actual[first]!r} at {list(map(int, first))}, expected {expected[first]!r}'
 
 
-def _apart(wanted: np.ndarray, found: np.ndarray) -> float:
-    """The largest difference of two numbers; infinite where only one of them is finite, or a number."""
-    is_same = (wanted == found) | (np.isnan(wanted) & np.isnan(found))
-    differences = np.abs(found[~is_same] - wanted[~is_same])
+def _max_difference(expected: np.ndarray, actual: np.ndarray) -> float:
+    """Return the largest difference; infinite if only one of two numbers is finite, or is a number."""
+    is_same = (expected == actual) | (np.isnan(expected) & np.isnan(actual))
+    differences = np.abs(actual[~is_same] - expected[~is_same])
     return float(np.max(np.where(np.isfinite(differences), differences, np.inf), initial=0.0))

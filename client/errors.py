@@ -1,14 +1,12 @@
-"""Everything that can go wrong between a question and its answer, as one tree.
+"""The errors that a call may raise, as one tree. Must not import numpy, protobuf or a network library.
 
     ClientError
-    ├── ConnectionFailedError      no connection, or it was lost: nothing is known about the model
-    ├── DeadlineExceededError      connected, but no answer in time
-    ├── RequestRefusedError               the request was understood and declined, for a reason with a code
-    └── InvalidResponseError         an answer came that is not the API's, or not what the signature promises
+    ├── ConnectionFailedError     no connection, or it was lost before the response arrived
+    ├── DeadlineExceededError     connected, but no response in time
+    ├── RequestRefusedError       the server understood the request and refused it, with a status code
+    └── InvalidResponseError      the response is not one of the API, or does not match the signature
 
-Wrong arguments of the library itself are ValueError and TypeError; an image file that can't be read is an
-OSError.
-Must not know numpy, protobuf or a network.
+Invalid arguments to the library raise ValueError or TypeError; an image file that cannot be read raises OSError.
 """
 
 from __future__ import annotations
@@ -17,25 +15,25 @@ from savedmodel_bakery.wire.status import Code
 
 
 class ClientError(Exception):
-    """Base of all errors that an ask may raise; its text is one sentence meant for people."""
+    """Base class of all errors that a call may raise. Its text is one sentence for people."""
 
 
 class ConnectionFailedError(ClientError):
-    """No connection to the server could be made, or it was lost before the answer."""
+    """The connection to the server could not be made, or was lost before the response arrived."""
 
 
 class DeadlineExceededError(ClientError):
-    """The server took longer than it was given, by this client or by its own settings."""
+    """The server took longer than the time limit of this client, or than its own."""
 
 
 class RequestRefusedError(ClientError):
-    """The request was declined, with the server's own words.
+    """The server refused the request; the message is the server's.
 
-    What can't be sent at all (an element type that JSON doesn't carry) is refused so before it leaves.
+    Also raised before anything is sent, for a request that cannot be sent, such as an element type that JSON lacks.
 
     Attributes:
-        code: canonical status code; over REST it is worked out from the HTTP status, which tells fewer apart.
-        message: why.
+        code: canonical status code. Over REST it is derived from the HTTP status, which distinguishes fewer codes.
+        message: the reason.
     """
 
     def __init__(self, code: Code, message: str) -> None:
@@ -48,4 +46,4 @@ class RequestRefusedError(ClientError):
 
 
 class InvalidResponseError(ClientError):
-    """What came back is not an answer of the TensorFlow Serving API, or doesn't fit the signature."""
+    """The response is not one of the TensorFlow Serving API, or does not match the signature."""

@@ -1,8 +1,7 @@
-"""What a caller wants, as a course of questions: one for every way of waiting for their answers.
+"""The calls behind each method of a client, written once for synchronous and asynchronous clients. Does no I/O.
 
-A course is a generator. It yields questions, is sent their answers (or thrown the ClientError that came instead), and
-returns what the caller is given. So `Client` and `AsyncClient` say the same things and differ in how they wait. Must
-not know a transport.
+A flow is a generator, as httpx's `auth_flow`: it yields calls, is sent their results (or thrown the ClientError that a
+call raised), and returns the method's result.
 """
 
 from __future__ import annotations
@@ -11,9 +10,9 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from os import PathLike
 from typing import Any, TypeVar
 
-from savedmodel_bakery.client.calls import Classify, Metadata, ModelSpec, Predict, Question, Status
+from savedmodel_bakery.client.calls import Call, Classify, Metadata, ModelSpec, Predict, Status
 from savedmodel_bakery.client.errors import ClientError, InvalidResponseError, RequestRefusedError
-from savedmodel_bakery.client.images import DEFAULT_SIGNATURE, encode_images, read_classifications, signature_for
+from savedmodel_bakery.client.images import DEFAULT_SIGNATURE, choose_signature, encode_images, read_classifications
 from savedmodel_bakery.client.results import Classification, Prediction, VersionStatus
 from savedmodel_bakery.client.signatures import Signature, Signatures, as_array, read_signatures
 from savedmodel_bakery.wire import trees
@@ -21,18 +20,18 @@ from savedmodel_bakery.wire.features import Example, ScoredClass
 from savedmodel_bakery.wire.status import Code
 
 Result = TypeVar("Result")
-Course = Generator[Question, Any, Result]
+Flow = Generator[Call, Any, Result]
 
-# What a server says to questions that were right for a version which has been replaced.
+# A server that has replaced a version sends these for requests that were valid for the old one.
 _STALE = (Code.INVALID_ARGUMENT, Code.FAILED_PRECONDITION, Code.NOT_FOUND)
 
 
-class Conversation:
-    """Courses of questions about one model, or others on the same server; knows the signatures that it was told."""
+class Flows:
+    """Creates the flows of one client, and caches the signatures of the models that it calls."""
 
     def __init__(self, spec: ModelSpec) -> None:
         self._spec = spec
-        self._known: dict[ModelSpec, Signatures] = {}
+        self._cache: dict[ModelSpec, Signatures] = {}
 
     def predict(
         self,
@@ -43,118 +42,118 @@ class Conversation:
         model: str | None = None,
         version: int | None = None,
         label: str | None = None,
-    ) -> Course[Prediction]:
+    ) -> Flow[Prediction]:
         """See `Client.predict`."""
-        spec = self._spec.instead(model=model, version=version, label=label)
-        name = signature or DEFAULT_SIGNATURE
-        known = self._known.get(spec)
-        told = known or (yield from self._fetch(spec))
+        spec = self._spec.override(model=model, version=version, label=label)
+        signature = signature or DEFAULT_SIGNATURE
+        cached = self._cache.get(spec)
+        signatures = cached or (yield from self._fetch_signatures(spec))
         try:
-            return (yield from self._predict(spec, told, inputs, name, output_filter))
+            return (yield from self._predict(spec, signatures, inputs, signature, output_filter))
         except (RequestRefusedError, InvalidResponseError) as exc:
-            if known is None or (isinstance(exc, RequestRefusedError) and exc.code not in _STALE):
+            if cached is None or (isinstance(exc, RequestRefusedError) and exc.code not in _STALE):
                 raise
-            told = yield from self._fetch(spec)
-            if told == known:
+            signatures = yield from self._fetch_signatures(spec)
+            if signatures == cached:
                 raise
-        return (yield from self._predict(spec, told, inputs, name, output_filter))
+        return (yield from self._predict(spec, signatures, inputs, signature, output_filter))
 
-    def unchecked(self, inputs: Mapping[str, Any], *, signature: str, output_filter: Sequence[str]) -> Predict:
-        """A question about arrays, of a model whose metadata aren't known; see `Client.submit`."""
-        return self._question(self._spec, None, inputs, signature or DEFAULT_SIGNATURE, output_filter)
+    def unchecked_predict(self, inputs: Mapping[str, Any], *, signature: str, output_filter: Sequence[str]) -> Predict:
+        """Return a Predict call that is not checked against the model's metadata; see `AmqpClient.submit`."""
+        return _predict_call(self._spec, None, inputs, signature or DEFAULT_SIGNATURE, output_filter)
 
     def classify_images(
         self, images: Sequence[bytes | str | PathLike[str]], *, signature: str, top_k: int | None
-    ) -> Course[list[Classification]]:
+    ) -> Flow[list[Classification]]:
         """See `Client.classify_images`."""
-        signature = signature_for(signature, top_k)
+        signature = choose_signature(signature, top_k)
         if isinstance(images, (str, bytes)):
-            raise TypeError(f"images are one {type(images).__name__}; supported is a list of them")
+            raise TypeError(f"images must be a list of bytes or paths, not {type(images).__name__}")
         if not images:
-            return []  # a batching server may keep a request of no rows waiting
+            return []  # a server with batching may keep an empty request waiting
         prediction = yield from self.predict(encode_images(images), signature=signature, output_filter=())
         return read_classifications(prediction, batch=len(images), top_k=top_k)
 
-    def classify_examples(self, examples: Sequence[Example], *, signature: str) -> Course[list[list[ScoredClass]]]:
+    def classify_examples(self, examples: Sequence[Example], *, signature: str) -> Flow[list[list[ScoredClass]]]:
         """See `Client.classify_examples`."""
-        found: list[list[ScoredClass]] = yield Classify(self._spec, signature, examples)
-        return found
+        rows: list[list[ScoredClass]] = yield Classify(self._spec, signature, examples)
+        return rows
 
-    def metadata(self) -> Course[dict[str, Any]]:
+    def metadata(self) -> Flow[dict[str, Any]]:
         """See `Client.metadata`."""
         document: dict[str, Any] = yield Metadata(self._spec)
         return document
 
-    def status(self) -> Course[list[VersionStatus]]:
+    def status(self) -> Flow[list[VersionStatus]]:
         """See `Client.status`."""
-        found: list[VersionStatus] = yield Status(self._spec)
-        return found
+        versions: list[VersionStatus] = yield Status(self._spec)
+        return versions
 
-    def _fetch(self, spec: ModelSpec) -> Course[Signatures | None]:
-        """The signatures as they are now; None where the server has no call for them."""
-        self._known.pop(spec, None)
+    def _fetch_signatures(self, spec: ModelSpec) -> Flow[Signatures | None]:
+        """Fetch the current signatures; None if the server does not implement metadata."""
+        self._cache.pop(spec, None)
         try:
             document = yield Metadata(spec)
         except RequestRefusedError as exc:
             if exc.code is Code.UNIMPLEMENTED:
                 return None
             raise
-        self._known[spec] = read_signatures(document)
-        return self._known[spec]
+        self._cache[spec] = read_signatures(document)
+        return self._cache[spec]
 
     def _predict(
         self,
         spec: ModelSpec,
-        told: Signatures | None,
+        signatures: Signatures | None,
         inputs: Mapping[str, Any],
-        name: str,
+        signature: str,
         output_filter: Sequence[str],
-    ) -> Course[Prediction]:
-        declared = told.find(name) if told else None
-        prediction: Prediction = yield self._question(spec, declared, inputs, name, output_filter)
-        known = self._known.get(spec)
-        if known is not None and prediction.version not in (None, known.version):
-            del self._known[spec]  # another version has come into force
+    ) -> Flow[Prediction]:
+        declared = signatures.find(signature) if signatures else None
+        prediction: Prediction = yield _predict_call(spec, declared, inputs, signature, output_filter)
+        cached = self._cache.get(spec)
+        if cached is not None and prediction.version not in (None, cached.version):
+            del self._cache[spec]  # the server now uses another version
         return prediction
 
-    @staticmethod
-    def _question(
-        spec: ModelSpec, declared: Signature | None, inputs: Mapping[str, Any], name: str, output_filter: Sequence[str]
-    ) -> Predict:
-        if declared is None:
-            arrays = {alias: as_array(alias, value, None) for alias, value in trees.flatten(inputs).items()}
-        else:
-            arrays = declared.fit(inputs)
-        return Predict(spec, name, arrays, output_filter, declared)
+
+def _predict_call(
+    spec: ModelSpec, declared: Signature | None, inputs: Mapping[str, Any], signature: str, output_filter: Sequence[str]
+) -> Predict:
+    if declared is None:
+        arrays = {alias: as_array(alias, value, None) for alias, value in trees.flatten(inputs).items()}
+    else:
+        arrays = declared.fit(inputs)
+    return Predict(spec, signature, arrays, output_filter, declared)
 
 
-def follow(course: Course[Result], ask: Callable[[Question], Any]) -> Result:
-    """Put a course's questions, one after the other, and give what it comes to."""
+def run_flow(flow: Flow[Result], send: Callable[[Call], Any]) -> Result:
+    """Send a flow's calls one after the other and return its result."""
     try:
-        question = next(course)
+        call = next(flow)
         while True:
             try:
-                answer = ask(question)
+                response = send(call)
             except ClientError as exc:
-                question = course.throw(exc)
+                call = flow.throw(exc)
             else:
-                question = course.send(answer)
+                call = flow.send(response)
     except StopIteration as end:
         result: Result = end.value
         return result
 
 
-async def follow_async(course: Course[Result], ask: Callable[[Question], Awaitable[Any]]) -> Result:
-    """The same, without standing in others' way meanwhile."""
+async def run_flow_async(flow: Flow[Result], send: Callable[[Call], Awaitable[Any]]) -> Result:
+    """Do the same as `run_flow` without blocking the event loop."""
     try:
-        question = next(course)
+        call = next(flow)
         while True:
             try:
-                answer = await ask(question)
+                response = await send(call)
             except ClientError as exc:
-                question = course.throw(exc)
+                call = flow.throw(exc)
             else:
-                question = course.send(answer)
+                call = flow.send(response)
     except StopIteration as end:
         result: Result = end.value
         return result

@@ -1,6 +1,7 @@
-"""Goldens: requests that a version was baked with and the answers it gave then, replayed against a live server.
+"""Reads the goldens of a baked version and replays them against a live server. Sends calls through a client only.
 
-They lie in the version's folder, which a server doesn't hand out. Must not know a transport.
+Goldens are the requests that a version was verified with and the responses it gave. They are in the version's folder,
+which a server does not serve.
 """
 
 from __future__ import annotations
@@ -14,27 +15,27 @@ from typing import Any
 import numpy as np
 from google.protobuf.json_format import ParseDict, ParseError
 
-from savedmodel_bakery.client.client import Client
+from savedmodel_bakery.client.client import BaseClient
 from savedmodel_bakery.client.comparison import compare
-from savedmodel_bakery.client.errors import ConnectionFailedError, InvalidResponseError, RequestRefusedError
+from savedmodel_bakery.client.errors import InvalidResponseError, RequestRefusedError
 from savedmodel_bakery.wire import schema, version_folder
 from savedmodel_bakery.wire.status import StatusError
 from savedmodel_bakery.wire.tensors import decode_array
 
 
 class GoldensError(ValueError):
-    """A folder holds no goldens, or damaged ones."""
+    """A folder has no goldens, or they are damaged."""
 
 
 @dataclass(frozen=True)
 class Golden:
-    """One request and its answer.
+    """One request and its expected response.
 
     Attributes:
-        signature: whom it asks.
-        number: its place among the requests of that signature, from 1.
+        signature: name of the signature.
+        number: position among the requests of that signature, from 1.
         request: a PredictRequest or a ClassificationRequest.
-        expected: alias to array; of Classify `classes` and `scores`, both [examples, classes].
+        expected: alias to array; for Classify `classes` and `scores`, both [examples, classes].
     """
 
     signature: str
@@ -45,12 +46,12 @@ class Golden:
 
 @dataclass(frozen=True)
 class Goldens:
-    """All of a version.
+    """All goldens of a version.
 
     Attributes:
-        model: the name it was baked under.
-        tolerances: how much the numbers of an output may differ, by its alias; others must be equal.
-        requests: in the order in which they are asked.
+        model: the name under which the version was baked.
+        tolerances: output alias to the absolute tolerance of its numbers; other outputs must be equal.
+        requests: in the order of replay.
     """
 
     model: str
@@ -59,15 +60,15 @@ class Goldens:
 
 
 def read_goldens(version: Path) -> Goldens:
-    """Read those of a version's folder.
+    """Read the goldens from a version's folder.
 
     Raises:
-        GoldensError: there are none, or they can't be read.
+        GoldensError: there are none, or they cannot be read.
     """
     folder = version / version_folder.GOLDENS
     if not (folder / "index.json").is_file():
         raise GoldensError(
-            f"{version} holds no {version_folder.GOLDENS}; give the folder of a version that was baked, as MODEL/1"
+            f"{version} has no {version_folder.GOLDENS}: pass the folder of a baked version, such as MODEL/1"
         )
     try:
         index = json.loads((folder / "index.json").read_text())
@@ -92,26 +93,25 @@ def _golden(signature: str, number: int, exchange: Mapping[str, Any]) -> Golden:
     return Golden(signature, number, request, _columns(rows))
 
 
-def replay(golden: Golden, client: Client, tolerances: Mapping[str, float]) -> list[str]:
-    """Ask a server and say in what its answer differs; nothing where it agrees.
+def replay(golden: Golden, client: BaseClient, tolerances: Mapping[str, float]) -> list[str]:
+    """Send a golden request and return how the response differs from the expected one; empty if it does not.
 
     Raises:
-        ConnectionFailedError: nobody answers there.
+        ConnectionFailedError: the server cannot be reached.
+        DeadlineExceededError: the server did not respond in time.
     """
     try:
-        found = _ask(golden, client)
-    except ConnectionFailedError:
-        raise
+        actual = _send(golden, client)
     except (RequestRefusedError, InvalidResponseError) as error:
         return [str(error)]
-    return compare(golden.expected, found, lambda alias: tolerances.get(alias, 0.0))
+    return compare(golden.expected, actual, lambda alias: tolerances.get(alias, 0.0))
 
 
-def _ask(golden: Golden, client: Client) -> Mapping[str, np.ndarray]:
+def _send(golden: Golden, client: BaseClient) -> Mapping[str, np.ndarray]:
     if isinstance(golden.request, schema.PredictRequest):
         inputs = {alias: decode_array(tensor) for alias, tensor in golden.request.inputs.items()}
-        wanted = list(golden.request.output_filter)
-        return client.predict(inputs, signature=golden.signature, output_filter=wanted).arrays
+        output_filter = list(golden.request.output_filter)
+        return client.predict(inputs, signature=golden.signature, output_filter=output_filter).arrays
     examples = [
         {name: feature.bytes_list.value[0] for name, feature in example.features.feature.items()}
         for example in golden.request.input.example_list.examples

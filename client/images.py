@@ -1,12 +1,11 @@
-"""Images in, labels out: how a question about photos is put to a baked servable, and how its answer is read.
+"""Encodes images as the inputs of a baked classifier, and reads classifications from its outputs. Sends nothing.
 
-Must not know a transport. Of a baked servable's signatures `serving_default` answers labels alone, `top_k`
-scored labels.
+Of the signatures of a baked classifier, `serving_default` returns labels only and `top_k` returns labels with scores.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from os import PathLike
 from pathlib import Path
 
@@ -22,23 +21,26 @@ CLASSIFY_SIGNATURE = "classify"
 _TOP_K_OUTPUTS = ("labels", "scores", "class_ids", "ok", "error")
 
 
-def signature_for(signature: str, top_k: int | None) -> str:
-    """The signature that answers: asking for scored labels means `top_k` unless another one was named.
+def choose_signature(signature: str, top_k: int | None) -> str:
+    """Return the signature to run: `top_k` if scores are requested from the default signature.
 
     Raises:
-        ValueError: where `top_k` is below 1.
+        ValueError: `top_k` is below 1.
     """
     if top_k is not None and top_k < 1:
-        raise ValueError(f"top_k {top_k} was given; it is 1 or more")
+        raise ValueError(f"invalid top_k {top_k}: must be at least 1")
     return TOP_K_SIGNATURE if top_k is not None and signature == DEFAULT_SIGNATURE else signature
 
 
 def encode_images(images: Sequence[bytes | str | PathLike[str]]) -> dict[str, np.ndarray]:
-    """The input of those signatures: `image`, object [batch] of encoded images; a str is a path, and paths are read.
+    """Return the input of these signatures: `image`, object [batch] of encoded images.
+
+    Args:
+        images: image files as bytes; or their paths, as str or Path.
 
     Raises:
-        OSError: where a file can't be read.
-        TypeError: for anything else.
+        OSError: a file cannot be read.
+        TypeError: an image is neither bytes nor a path.
     """
     column = np.empty(len(images), object)
     column[:] = [_image_bytes(image) for image in images]
@@ -46,17 +48,17 @@ def encode_images(images: Sequence[bytes | str | PathLike[str]]) -> dict[str, np
 
 
 def read_classifications(prediction: Prediction, *, batch: int, top_k: int | None) -> list[Classification]:
-    """Read the answer for `batch` images, of either signature.
+    """Read the outputs of either signature for `batch` images.
 
     Args:
-        prediction: outputs `output_0` string [batch] alone; or `labels` string, `scores` float32, `class_ids`
+        prediction: outputs `output_0` string [batch] alone; or `labels` string, `scores` float32 and `class_ids`
             int32, each [batch, k], with `ok` bool [batch] and `error` string [batch].
-        batch: how many images were asked about.
-        top_k: how many classes of each image to keep, at most the k of the answer; None keeps all.
+        batch: number of images in the request.
+        top_k: number of classes to keep per image, at most k; None for all.
 
     Raises:
-        InvalidResponseError: where the outputs are others, or of another shape.
-        RequestRefusedError: where more classes are wanted than the servable gives.
+        InvalidResponseError: the outputs have other names or shapes.
+        RequestRefusedError: `top_k` is larger than k.
     """
     outputs = prediction.arrays
     if outputs.keys() == {"output_0"}:
@@ -64,17 +66,16 @@ def read_classifications(prediction: Prediction, *, batch: int, top_k: int | Non
         return [Classification(ok=True, error=None, label=_text(item)) for item in outputs["output_0"]]
     if not outputs.keys() >= set(_TOP_K_OUTPUTS):
         raise InvalidResponseError(
-            f"{_named(prediction)} has the outputs {_listed(outputs)}; "
-            f'images are classified by "output_0" alone or by {_listed(_TOP_K_OUTPUTS)}'
+            f"{_describe(prediction)} does not classify images: it has the outputs {_join(outputs)}; "
+            f'expected "output_0" alone, or {_join(_TOP_K_OUTPUTS)}'
         )
-    given = outputs["labels"].shape[-1] if outputs["labels"].ndim else 0
-    matrix, column = (batch, given), (batch,)
+    k = outputs["labels"].shape[-1] if outputs["labels"].ndim else 0
+    matrix, column = (batch, k), (batch,)
     shapes = {"labels": matrix, "scores": matrix, "class_ids": matrix, "ok": column, "error": column}
     _check_shapes(prediction, shapes)
-    if top_k is not None and top_k > given:
+    if top_k is not None and top_k > k:
         raise RequestRefusedError(
-            Code.INVALID_ARGUMENT,
-            f"top_k {top_k} was asked; {_named(prediction)} gives {given}",
+            Code.INVALID_ARGUMENT, f"top_k {top_k} is too large: {_describe(prediction)} returns {k} classes"
         )
     return [_read_row(outputs, row, top_k) for row in range(batch)]
 
@@ -89,14 +90,14 @@ def _read_row(outputs: dict[str, np.ndarray], row: int, top_k: int | None) -> Cl
 
 def _check_shapes(prediction: Prediction, expected: dict[str, tuple[int, ...]]) -> None:
     for alias, shape in expected.items():
-        found = prediction.arrays[alias].shape
-        if found != shape:
+        actual = prediction.arrays[alias].shape
+        if actual != shape:
             raise InvalidResponseError(
-                f'output "{alias}" of {_named(prediction)} has shape {list(found)}; it must be {list(shape)}'
+                f'output "{alias}" of {_describe(prediction)} has shape {list(actual)}; expected {list(shape)}'
             )
 
 
-def _named(prediction: Prediction) -> str:
+def _describe(prediction: Prediction) -> str:
     return f'signature "{prediction.signature}" of model "{prediction.model}"'
 
 
@@ -105,12 +106,12 @@ def _image_bytes(image: bytes | str | PathLike[str]) -> bytes:
         return image
     if isinstance(image, (str, PathLike)):
         return Path(image).read_bytes()
-    raise TypeError(f"an image is {type(image).__name__}; supported are bytes and a path")
+    raise TypeError(f"an image must be bytes or a path, not {type(image).__name__}")
 
 
 def _text(label: object) -> str:
     return label.decode("utf-8", "replace") if isinstance(label, bytes) else str(label)
 
 
-def _listed(names: Sequence[str] | dict[str, np.ndarray]) -> str:
+def _join(names: Iterable[str]) -> str:
     return ", ".join(f'"{name}"' for name in names)

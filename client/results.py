@@ -1,4 +1,4 @@
-"""What an ask gives back. Must not know a network; numpy only by name, so that importing costs nothing."""
+"""The results of calls. Imports numpy for type checking only, so that importing this module is fast."""
 
 from __future__ import annotations
 
@@ -19,12 +19,10 @@ class Prediction:
     """The outputs of one run of a signature.
 
     Attributes:
-        arrays: alias to array, of the same element types over every transport; strings are object arrays of
-            bytes.
-        model: name of the model, as asked.
-        version: the version that answered; over REST, which doesn't say it, the one asked for by number, or
-            None.
-        signature: name of the signature that was run.
+        arrays: alias to array. Element types are the same over every transport; strings are object arrays of bytes.
+        model: name of the model.
+        version: the version that ran. REST responses do not state it: then the number that was requested, or None.
+        signature: name of the signature.
     """
 
     arrays: dict[str, np.ndarray]
@@ -34,7 +32,7 @@ class Prediction:
 
     @cached_property
     def outputs(self) -> dict[str, Any]:
-        """The arrays, in dicts and lists where their aliases are of the form `a/0/b`; see `wire.trees`."""
+        """The arrays, nested in dicts and lists if their aliases have the form `a/0/b`; see `wire.trees`."""
         from savedmodel_bakery.wire.trees import restore
 
         return restore(self.arrays)
@@ -42,7 +40,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class ScoredLabel:
-    """One class of an image: label, score (a probability, 0..1) and index among the model's classes."""
+    """One class of an image: its label, its score (a probability, 0 to 1) and its index in the model's classes."""
 
     label: str
     score: float
@@ -51,13 +49,13 @@ class ScoredLabel:
 
 @dataclass(frozen=True)
 class Classification:
-    """What one image shows.
+    """The classification of one image.
 
     Attributes:
         ok: whether the image could be classified.
-        error: why not; None where `ok`.
-        label: the best class; None where not `ok`.
-        top: the best classes, best first; empty where the signature gives labels only, and where not `ok`.
+        error: the reason if not; None if `ok`.
+        label: the best class; None if not `ok`.
+        top: the best classes, best first; empty if the signature returns labels only, and if not `ok`.
     """
 
     ok: bool
@@ -68,13 +66,13 @@ class Classification:
 
 @dataclass(frozen=True)
 class VersionStatus:
-    """Where one version of a model stands.
+    """The state of one version of a model.
 
     Attributes:
-        version: its number.
+        version: version number.
         state: START, LOADING, AVAILABLE, UNLOADING or END.
         code: OK, or why the version could not be loaded.
-        message: the same in words; empty where `code` is OK.
+        message: the error message; empty if `code` is OK.
     """
 
     version: int
@@ -87,7 +85,7 @@ def read_status(document: Mapping[str, Any]) -> list[VersionStatus]:
     """Read GetModelStatusResponse from its protobuf JSON, in the server's order.
 
     Raises:
-        InvalidResponseError: where the document is no such message.
+        InvalidResponseError: the document is not such a message.
     """
     try:
         return [
@@ -100,4 +98,4 @@ def read_status(document: Mapping[str, Any]) -> list[VersionStatus]:
             for row in document["model_version_status"]
         ]
     except (KeyError, TypeError, ValueError) as exc:
-        raise InvalidResponseError(f"the status is not one of the API: {exc!r}") from exc
+        raise InvalidResponseError(f"the status is not a valid GetModelStatusResponse: {exc!r}") from exc

@@ -1,4 +1,4 @@
-"""What a model's metadata say of its signatures, and whether arrays fit them. Must not know a network."""
+"""Reads signatures from a model's metadata, and checks inputs against them. Does no I/O."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from savedmodel_bakery.wire.status import Code, StatusError
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """One input or output.
+    """The declaration of one input or output.
 
     Attributes:
-        dtype: its element type; None for one whose values don't travel, such as a resource.
-        shape: sizes of its axes, -1 for any; None where even their number is free.
+        dtype: element type; None for types whose values cannot be sent, such as a resource.
+        shape: sizes of the axes, -1 for any; None if the rank is unknown.
     """
 
     dtype: DType | None
@@ -28,23 +28,23 @@ class TensorSpec:
 
     def __str__(self) -> str:
         sizes = "…" if self.shape is None else ",".join("?" if size < 0 else str(size) for size in self.shape)
-        return f"{_name(self.dtype)}[{sizes}]"
+        return f"{_dtype_name(self.dtype)}[{sizes}]"
 
     def admits(self, array: np.ndarray) -> bool:
-        """Whether an array is of this element type, in any byte order, and of this shape."""
-        return self._is_of_type(array) and self._is_of_shape(array.shape)
+        """Return whether an array has this element type, in any byte order, and this shape."""
+        return self._has_dtype(array) and self._has_shape(array.shape)
 
-    def _is_of_type(self, array: np.ndarray) -> bool:
+    def _has_dtype(self, array: np.ndarray) -> bool:
         if self.dtype is None:
             return True
         if self.dtype is dtypes.STRING:
             return dtypes.of_array(array) is dtypes.STRING
         return bool(array.dtype.newbyteorder("=") == self.dtype.numpy)
 
-    def _is_of_shape(self, shape: tuple[int, ...]) -> bool:
+    def _has_shape(self, shape: tuple[int, ...]) -> bool:
         return self.shape is None or (
             len(shape) == len(self.shape)
-            and all(wanted in (-1, size) for size, wanted in zip(shape, self.shape, strict=True))
+            and all(declared in (-1, size) for size, declared in zip(shape, self.shape, strict=True))
         )
 
 
@@ -53,9 +53,9 @@ class Signature:
     """One signature of one version.
 
     Attributes:
-        title: what refusals call it: its name, model and version.
-        inputs: by alias.
-        outputs: by alias.
+        title: its name, model and version, for error messages.
+        inputs: alias to declaration.
+        outputs: alias to declaration.
         optional: aliases of the inputs that have a default.
     """
 
@@ -65,27 +65,27 @@ class Signature:
     optional: frozenset[str]
 
     def fit(self, tree: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """The inputs in `tree` (see `wire.trees`) as arrays, by alias.
+        """Return the inputs in `tree` (see `wire.trees`) as arrays by alias.
 
-        Arrays keep their element types; numbers that are in none take the one that is wanted, where it holds them.
+        Arrays keep their element types. Python numbers are converted to the declared type if it can represent them.
 
         Raises:
-            RequestRefusedError: INVALID_ARGUMENT where names, element types or shapes are not the signature's.
-            ValueError, TypeError: where something is no array, or has no name.
+            RequestRefusedError: INVALID_ARGUMENT if names, element types or shapes do not match the signature.
+            ValueError, TypeError: a value is not an array, or has no name.
         """
         leaves = trees.flatten(tree, self.inputs.keys())
         arrays = {alias: as_array(alias, value, self.inputs.get(alias)) for alias, value in leaves.items()}
         missing = self.inputs.keys() - arrays.keys() - self.optional
-        wrong = [f'there is no input "{alias}"' for alias in sorted(arrays.keys() - self.inputs.keys())]
-        wrong += [f'input "{alias}" is missing' for alias in sorted(missing)]
-        wrong += [
-            f'input "{alias}" is {_name(dtypes.of_array(array))}[{",".join(map(str, array.shape))}]'
+        errors = [f'unknown input "{alias}"' for alias in sorted(arrays.keys() - self.inputs.keys())]
+        errors += [f'input "{alias}" is missing' for alias in sorted(missing)]
+        errors += [
+            f'input "{alias}" is {_dtype_name(dtypes.of_array(array))}[{",".join(map(str, array.shape))}]'
             for alias, array in arrays.items()
             if alias in self.inputs and not self.inputs[alias].admits(array)
         ]
-        if wrong:
-            takes = ", ".join(f"{alias}: {spec}" for alias, spec in sorted(self.inputs.items())) or "nothing"
-            raise RequestRefusedError(Code.INVALID_ARGUMENT, f"{'; '.join(wrong)}; {self.title} takes {takes}")
+        if errors:
+            declared = ", ".join(f"{alias}: {spec}" for alias, spec in sorted(self.inputs.items())) or "nothing"
+            raise RequestRefusedError(Code.INVALID_ARGUMENT, f"{'; '.join(errors)}; {self.title} takes {declared}")
         return arrays
 
 
@@ -94,9 +94,9 @@ class Signatures:
     """All signatures of one version.
 
     Attributes:
-        title: what refusals call the version.
-        version: its number, which the metadata may not tell.
-        by_name: the signatures.
+        title: model and version, for error messages.
+        version: version number; None if the metadata do not contain it.
+        by_name: name to signature.
     """
 
     title: str
@@ -104,10 +104,10 @@ class Signatures:
     by_name: Mapping[str, Signature]
 
     def find(self, name: str) -> Signature:
-        """The signature of this name.
+        """Return the signature with this name.
 
         Raises:
-            RequestRefusedError: FAILED_PRECONDITION, as servers have it, where there is none.
+            RequestRefusedError: FAILED_PRECONDITION, the code that servers send, if it does not exist.
         """
         if name not in self.by_name:
             names = ", ".join(f'"{known}"' for known in sorted(self.by_name) if not known.startswith("__")) or "none"
@@ -118,10 +118,10 @@ class Signatures:
 
 
 def read_signatures(document: Mapping[str, Any]) -> Signatures:
-    """Read GetModelMetadataResponse from the protobuf JSON that the REST API has.
+    """Read GetModelMetadataResponse from the protobuf JSON of the REST API.
 
     Raises:
-        InvalidResponseError: where the document is no such message.
+        InvalidResponseError: the document is not such a message.
     """
     try:
         spec, definitions = document["model_spec"], document["metadata"]["signature_def"]["signature_def"]
@@ -138,22 +138,22 @@ def read_signatures(document: Mapping[str, Any]) -> Signatures:
         }
         return Signatures(title, version, by_name)
     except (AttributeError, KeyError, TypeError, ValueError) as exc:
-        raise InvalidResponseError(f"the metadata are not those of the API: {exc!r}") from exc
+        raise InvalidResponseError(f"the metadata are not a valid GetModelMetadataResponse: {exc!r}") from exc
 
 
-def as_array(alias: str, value: Any, wanted: TensorSpec | None) -> np.ndarray:
-    """An array of a value; see `Signature.fit`.
+def as_array(alias: str, value: Any, declared: TensorSpec | None) -> np.ndarray:
+    """Convert the value of an input to an array; see `Signature.fit`.
 
     Raises:
-        RequestRefusedError: INVALID_ARGUMENT where its element type is none that travels.
-        ValueError: where it is no array, such as a ragged list or a dict.
+        RequestRefusedError: INVALID_ARGUMENT if its element type cannot be sent.
+        ValueError: it is not an array, such as a ragged list or a dict.
     """
     try:
         array = np.asarray(value)
     except (ValueError, TypeError) as exc:
-        raise ValueError(f'input "{alias}" is no array: {exc}') from exc
+        raise ValueError(f'input "{alias}" is not an array: {exc}') from exc
     if isinstance(value, Mapping):
-        raise ValueError(f'input "{alias}" is a {type(value).__name__}; this one is an array')
+        raise ValueError(f'input "{alias}" is a {type(value).__name__}; it must be an array')
     try:
         dtypes.of_array(array)
     except StatusError as exc:
@@ -161,13 +161,13 @@ def as_array(alias: str, value: Any, wanted: TensorSpec | None) -> np.ndarray:
     if hasattr(value, "__array__"):
         return array
     if array.dtype.kind in "SU":
-        # numpy's own string arrays drop zero bytes at the end, which images may well have.
+        # numpy's string arrays drop zero bytes at the end, which images may have.
         return np.array(value, object)
-    return array if wanted is None or wanted.dtype is None else _converted(array, wanted.dtype)
+    return array if declared is None or declared.dtype is None else _convert_numbers(array, declared.dtype)
 
 
-def _converted(array: np.ndarray, dtype: DType) -> np.ndarray:
-    """Python's numbers in the element type that is wanted; as they were where it is none for them."""
+def _convert_numbers(array: np.ndarray, dtype: DType) -> np.ndarray:
+    """Return Python numbers in an element type; unchanged if the type cannot represent them."""
     is_integer = dtype.numpy.kind in "iu" or dtype.name in ("int4", "uint4")
     if dtype is dtypes.STRING or dtype.name == "bool" or array.dtype.kind not in ("iu" if is_integer else "iufc"):
         return np.zeros(array.shape, dtype.numpy) if array.size == 0 else array
@@ -182,16 +182,16 @@ def _converted(array: np.ndarray, dtype: DType) -> np.ndarray:
 
 
 def _read_tensors(tensors: Mapping[str, Any]) -> dict[str, TensorSpec]:
-    found = {}
+    specs = {}
     for alias, tensor in tensors.items():
         shape = tensor["tensor_shape"]
         sizes = None if shape.get("unknown_rank") else tuple(int(dim["size"]) for dim in shape.get("dim", ()))
-        found[alias] = TensorSpec(dtypes.BY_NAME.get(tensor["dtype"].removeprefix("DT_").lower()), sizes)
-    return found
+        specs[alias] = TensorSpec(dtypes.BY_NAME.get(tensor["dtype"].removeprefix("DT_").lower()), sizes)
+    return specs
 
 
-def _name(dtype: DType | None) -> str:
-    """What numpy calls an element type; TensorFlow's name for those that numpy doesn't tell apart."""
+def _dtype_name(dtype: DType | None) -> str:
+    """Return numpy's name of an element type, or TensorFlow's for types that are the same to numpy."""
     if dtype is None:
         return "resource"
     is_quantised = dtype.name.startswith(("qint", "quint"))

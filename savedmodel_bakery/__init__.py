@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from savedmodel_bakery.client import (
+        AmqpClient,
+        AsyncAmqpClient,
         AsyncClient,
         Classification,
         Client,
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "AmqpClient",
+    "AsyncAmqpClient",
     "AsyncClient",
     "BakeError",
     "Classification",

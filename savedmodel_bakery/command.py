@@ -37,14 +37,14 @@ SECTIONS = {
         "amqp": LazyCommand("serving.amqp.cli", "cli", "Process requests from a RabbitMQ queue."),
     },
     "Call": {
-        "ask": LazyCommand("client.commands.cli", "cli", "Classify images."),
-        "bulk": LazyCommand("client.commands.bulk", "classify", "Classify many images into one file."),
-        "predict": LazyCommand("client.commands.cli", "predict_arrays", "Run a signature on arrays."),
-        "metadata": LazyCommand("client.commands.cli", "print_metadata", "Print a model's signatures as JSON."),
-        "status": LazyCommand("client.commands.cli", "print_status", "Print the state of each version of a model."),
-        "check": LazyCommand("client.commands.cli", "check_goldens", "Replay a version's golden requests."),
+        "ask": LazyCommand("client.commands.ask", "ask", "Classify images."),
+        "bulk": LazyCommand("client.commands.bulk", "bulk", "Classify many images into one file."),
+        "predict": LazyCommand("client.commands.predict", "predict", "Run a signature on arrays."),
+        "metadata": LazyCommand("client.commands.metadata", "metadata", "Print a model's signatures as JSON."),
+        "status": LazyCommand("client.commands.status", "status", "Print the state of each version of a model."),
+        "check": LazyCommand("client.commands.check", "check", "Replay a version's golden requests."),
         "bench": LazyCommand("client.commands.bench", "bench", "Measure a server under load."),
-        "results": LazyCommand("client.commands.amqp", "results", "Print replies from an AMQP result queue."),
+        "results": LazyCommand("client.commands.results", "results", "Print replies from an AMQP result queue."),
     },
 }
 COMMANDS = {name: command for section in SECTIONS.values() for name, command in section.items()}

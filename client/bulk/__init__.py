@@ -1,6 +1,5 @@
-"""Many photos: where they lie, what is asked about them, and the rows that come of it.
+"""Bulk jobs: classify many photos and write one row per photo.
 
-files ─► photos: one a file, many an archive ─► job: batches of them, asked by several callers ─► rows ─► results
-
-`files`, `photos` and `rows` know no server; `python -m serving batch` runs the same photos to the same rows.
+`files` → `sources` (the `photos` of a file, an archive or a Parquet file) → `job` (several concurrent requests, by
+`classify`) → `rows` → `results`. `job` needs a server; the other modules do not, and jobs on Ray use them too.
 """

@@ -1,19 +1,19 @@
-"""From photos to rows, whoever predicts; a bad photo costs its own row and no other's. Must not know a server."""
+"""Classifies photos and makes their rows; a bad photo affects its own row only. Does not know who predicts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from savedmodel_bakery.client.bulk.photos import Photo, UnreadablePhoto
-from savedmodel_bakery.client.bulk.rows import Row
-from savedmodel_bakery.client.commands.report import image_row, one_line, plain_reason
+from savedmodel_bakery.client.bulk.photos import Photo, UnreadablePhotoError
+from savedmodel_bakery.client.bulk.rows import Row, make_row
+from savedmodel_bakery.client.error_text import image_error, one_line
 from savedmodel_bakery.client.errors import ClientError, RequestRefusedError
 from savedmodel_bakery.client.images import read_classifications
 from savedmodel_bakery.client.results import Classification, Prediction
 from savedmodel_bakery.wire.status import Code
 
-# These are about an image, or the size of a request; all others would be said of any image.
-_ABOUT_IMAGES = (
+# These may be caused by an image or by the size of a request. Any other code would be the same for every image.
+_IMAGE_CODES = (
     Code.INVALID_ARGUMENT,
     Code.RESOURCE_EXHAUSTED,
     Code.INTERNAL,
@@ -24,57 +24,53 @@ _ABOUT_IMAGES = (
 )
 
 Predict = Callable[[list[bytes]], Prediction]
-_Answer = tuple[Classification, int | None]
+_Versioned = tuple[Classification, int | None]
 
 
 def classify_photos(photos: Sequence[Photo], predict: Predict, *, model: str, signature: str) -> list[Row]:
-    """Read photos, have them classified together, and make their rows.
+    """Read photos, classify them in one request, and return their rows.
 
-    Where they are refused together, they are put one by one; one that is refused then is a row that says why.
+    If the request is refused, each photo is sent on its own; one that is refused again gets a row with the reason.
 
     Args:
-        photos: at most as many as may be put together.
-        predict: runs `signature`, one with the outputs of `top_k`, on images.
-        model: its model's name.
-        signature: its name.
+        photos: at most as many as fit into one request.
+        predict: runs `signature`, which has the outputs of `top_k`, on images.
+        model: name of the model.
+        signature: name of the signature.
 
     Raises:
-        ClientError: what `predict` raises that no other photo would change.
+        ClientError: `predict` raised an error that does not depend on the photos.
     """
-    found = [_read(photo) for photo in photos]
-    answers = iter(_answer([content for content in found if isinstance(content, bytes)], predict))
-    return [
-        image_row(photo.key, answer, model=model, version=version, signature=signature)
-        for photo, content in zip(photos, found, strict=True)
-        for answer, version in [next(answers) if isinstance(content, bytes) else (content, None)]
-    ]
+    contents = [_read(photo) for photo in photos]
+    classified = iter(_classify([content for content in contents if isinstance(content, bytes)], predict))
+    rows = []
+    for photo, content in zip(photos, contents, strict=True):
+        classification, version = next(classified) if isinstance(content, bytes) else (content, None)
+        rows.append(make_row(photo.key, classification, model=model, version=version, signature=signature))
+    return rows
 
 
 def _read(photo: Photo) -> bytes | Classification:
     try:
         return photo.read()
-    except UnreadablePhoto as exc:
+    except UnreadablePhotoError as exc:
         return _failed(str(exc))
 
 
-def _answer(images: list[bytes], predict: Predict) -> list[_Answer]:
+def _classify(images: list[bytes], predict: Predict) -> list[_Versioned]:
     if not images:
         return []
     try:
         prediction = predict(images)
     except ClientError as exc:
-        if not _is_about_images(exc):
+        if not (isinstance(exc, RequestRefusedError) and exc.code in _IMAGE_CODES):
             raise
         if len(images) == 1:
-            return [(_failed(plain_reason(str(exc))), None)]
-        return [answer for image in images for answer in _answer([image], predict)]
-    found = read_classifications(prediction, batch=len(images), top_k=None)
-    return [(answer, prediction.version) for answer in found]
+            return [(_failed(image_error(str(exc))), None)]
+        return [versioned for image in images for versioned in _classify([image], predict)]
+    classifications = read_classifications(prediction, batch=len(images), top_k=None)
+    return [(classification, prediction.version) for classification in classifications]
 
 
 def _failed(reason: str) -> Classification:
     return Classification(ok=False, error=one_line(reason), label=None)
-
-
-def _is_about_images(exc: ClientError) -> bool:
-    return isinstance(exc, RequestRefusedError) and exc.code in _ABOUT_IMAGES

@@ -1,4 +1,4 @@
-"""Which files a command line names: paths, folders, globs, and a list on stdin. Must not look into files."""
+"""Expands command-line arguments (paths, folders, globs, a list on stdin) to file names. Never opens the files."""
 
 from __future__ import annotations
 
@@ -14,47 +14,47 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class FileList:
-    """Files to read; may be walked more than once, and holds no list of what it finds.
+    """The files of a job. Can be iterated more than once, and does not keep the file names in memory.
 
     Attributes:
-        paths: files, folders, which are walked, and globs (`**` is any number of folders), which match files.
-        listed: more files and folders, one a line; held, as a pipe is read once.
-        left_out: files and folders whose files are not among them, with symbolic links followed.
+        paths: files; folders, which are walked; and globs (`**` matches any number of folders), which match files.
+        listed: more files and folders, one per line, as read from stdin.
+        excluded: real paths of files and folders to leave out.
     """
 
     paths: tuple[str, ...]
     listed: bytes = b""
-    left_out: frozenset[str] = frozenset()
+    excluded: frozenset[str] = frozenset()
 
     @classmethod
-    def of_arguments(cls, arguments: Sequence[str]) -> FileList:
-        """Read a command line's; `-` stands for the list on stdin."""
+    def from_arguments(cls, arguments: Sequence[str]) -> FileList:
+        """Return the files that command-line arguments name; `-` reads the list on stdin."""
         paths = tuple(path for path in arguments if path != "-")
         return cls(paths, sys.stdin.buffer.read() if "-" in arguments else b"")
 
     def without(self, paths: Iterable[Path]) -> FileList:
-        """All but these files, and those in these folders: what a job writes is not its input."""
-        return replace(self, left_out=self.left_out | {os.path.realpath(path) for path in paths})
+        """Return the same files except these, and those in these folders, such as the job's own output."""
+        return replace(self, excluded=self.excluded | {os.path.realpath(path) for path in paths})
 
     def check(self) -> None:
-        """Refuse a path where there is nothing.
+        """Check that each path exists.
 
         Raises:
-            ValueError: it is neither file, folder nor a glob that matches a file.
+            ValueError: a path is neither a file, a folder nor a glob that matches a file.
         """
         for path in self.paths:
             if not os.path.lexists(path) and next(_match(path), None) is None:
-                raise ValueError(f"{path} is neither a file, a folder nor a glob that matches a file")
+                raise ValueError(f"not found: {path} is neither a file, a folder nor a glob that matches a file")
 
     def __iter__(self) -> Iterator[Path]:
-        return (path for path in self._all() if not self._is_left_out(path))
+        return (path for path in self._all() if not self._is_excluded(path))
 
-    def _is_left_out(self, path: Path) -> bool:
-        """Whether it is; links are followed once a folder."""
+    def _is_excluded(self, path: Path) -> bool:
+        """Return whether to leave a file out. Symbolic links are resolved once per folder."""
         folder = _real_path(path.parent.absolute())
-        if os.path.join(folder, path.name) in self.left_out:  # noqa: PTH118 - a Path for each would be thrown away
+        if os.path.join(folder, path.name) in self.excluded:  # noqa: PTH118 - no Path per file
             return True
-        return any(Path(folder).is_relative_to(left_out) for left_out in self.left_out)
+        return any(Path(folder).is_relative_to(excluded) for excluded in self.excluded)
 
     def _all(self) -> Iterator[Path]:
         for path in self.paths:
@@ -68,13 +68,13 @@ _real_path = lru_cache(maxsize=64)(os.path.realpath)
 
 
 def _expand(path: str) -> Iterator[Path]:
-    """The file itself, or the files in a folder, those with hidden names excepted; or a folder that can't be listed."""
-    if not os.path.isdir(path):  # noqa: PTH112 - a Path for each would be thrown away
+    """Yield the file itself, or the files in a folder except hidden ones; also folders that cannot be listed."""
+    if not os.path.isdir(path):  # noqa: PTH112 - no Path per file
         yield Path(path)
         return
-    waiting = [path]
-    while waiting:
-        folder = waiting.pop()
+    pending = [path]
+    while pending:
+        folder = pending.pop()
         try:
             entries = os.scandir(folder)
         except OSError:
@@ -85,10 +85,10 @@ def _expand(path: str) -> Iterator[Path]:
                 if entry.name.startswith("."):
                     continue
                 if entry.is_dir(follow_symlinks=False):
-                    waiting.append(entry.path)
+                    pending.append(entry.path)
                 elif entry.is_file():
                     yield Path(entry.path)
 
 
 def _match(pattern: str) -> Iterator[Path]:
-    return (Path(path) for path in glob.iglob(pattern, recursive=True) if os.path.isfile(path))  # noqa: PTH113, PTH207 - as above, and absolute ones
+    return (Path(path) for path in glob.iglob(pattern, recursive=True) if os.path.isfile(path))  # noqa: PTH113, PTH207 - no Path per file, and absolute patterns

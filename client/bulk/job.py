@@ -1,4 +1,4 @@
-"""Photos in, rows out, by several callers at once; bounded, so that memory doesn't grow with the number of photos."""
+"""Sends the photos of a bulk job, several requests at a time. Memory does not grow with the number of photos."""
 
 from __future__ import annotations
 
@@ -13,60 +13,60 @@ from tenacity.nap import sleep_using_event
 from savedmodel_bakery.client.bulk.classify import classify_photos
 from savedmodel_bakery.client.bulk.photos import Photo
 from savedmodel_bakery.client.bulk.rows import Row
-from savedmodel_bakery.client.client import Client
+from savedmodel_bakery.client.client import BaseClient
 from savedmodel_bakery.client.errors import ConnectionFailedError, DeadlineExceededError, RequestRefusedError
 from savedmodel_bakery.client.images import encode_images, read_classifications
 from savedmodel_bakery.client.results import Prediction
 from savedmodel_bakery.wire.status import Code
 
-# Of one request; the first photo beyond it goes into the next.
-_BATCH_BYTES = 4 << 20
-_LONGEST_WAIT_S = 10.0
+_REQUEST_BYTES = 4 << 20  # a photo that would exceed it goes into the next request
+_MAX_BACKOFF_S = 10.0
 
-# A server that comes and goes says these; one that closes says CANCELLED to those whom it leaves.
-_AWAY = (Code.UNAVAILABLE, Code.CANCELLED)
+# The codes of a server that restarts; it sends CANCELLED for unfinished calls when it shuts down.
+_RESTARTING = (Code.UNAVAILABLE, Code.CANCELLED)
 
 
 class Job:
-    """Asks about photos in batches.
+    """Classifies photos with several clients at the same time.
 
-    What met no server, no answer in time, or UNAVAILABLE, is asked again with growing pauses; a batch that is refused
-    is asked about photo by photo, and of these also what was answered RESOURCE_EXHAUSTED is asked again.
+    A request that cannot reach the server, times out or gets UNAVAILABLE is retried with growing pauses. If a request
+    with several photos is refused, its photos are sent one by one, and then RESOURCE_EXHAUSTED is retried too.
 
     Args:
-        clients: as many requests are open at once.
-        model: name of the model that they ask.
-        signature: one with the outputs of `top_k`.
-        batch_size: most photos of a request.
-        retry_s: how long a request is asked again.
+        clients: one per concurrent request.
+        model: name of the model that they call.
+        signature: a signature with the outputs of `top_k`.
+        batch_size: maximum number of photos per request.
+        retry_s: how long to retry a request.
     """
 
     def __init__(
         self,
-        clients: Sequence[Client],
+        clients: Sequence[BaseClient],
         *,
         model: str,
         signature: str,
         batch_size: int,
         retry_s: float,
     ) -> None:
-        self._idle: SimpleQueue[Client] = SimpleQueue()
+        self._idle: SimpleQueue[BaseClient] = SimpleQueue()
         for client in clients:
             self._idle.put(client)
         self._model = model
         self._signature = signature
         self._batch_size = batch_size
         self._stopped = Event()
-        # One for all requests: what it is made of stays as long as the thread that has used it.
-        self._again = {alone: self._retrying(retry_s, alone=alone) for alone in (True, False)}
-        # Twice as many as may ask: the others read their photos meanwhile.
+        # Shared by all requests, because tenacity keeps state per thread for as long as the thread exists. By whether
+        # a request has a single photo.
+        self._retry = {single: self._retrying(retry_s, single=single) for single in (True, False)}
+        # Twice as many as clients: the others read their photos meanwhile.
         self._workers = 2 * len(clients)
 
     def check(self) -> None:
-        """Ask about an image of no bytes, so that what is wrong with server, model or signature is told at once.
+        """Send an empty image, so that an error of the server, model or signature is reported before the job starts.
 
         Raises:
-            ClientError: what no photo would change.
+            ClientError: every request would fail.
         """
         client = self._idle.get()
         try:
@@ -75,45 +75,46 @@ class Job:
             self._idle.put(client)
 
     def run(self, photos: Iterable[Photo]) -> Iterator[list[Row]]:
-        """Classify photos; their rows come as they are answered.
+        """Classify photos and yield their rows in the order of the responses.
 
         Raises:
-            ClientError: there is no server any more, it doesn't answer, or it says what no photo would change.
+            ClientError: the server cannot be reached any more, does not respond, or sends an error that does not
+                depend on the photos.
         """
         pool = ThreadPoolExecutor(self._workers)
         try:
-            waiting: set[Future[list[Row]]] = set()
+            pending: set[Future[list[Row]]] = set()
             for batch in _batches(photos, self._batch_size):
-                waiting.add(pool.submit(self._classify, batch))
-                if len(waiting) >= self._workers:
-                    done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                pending.add(pool.submit(self._classify, batch))
+                if len(pending) >= self._workers:
+                    done, pending = wait(pending, return_when=FIRST_COMPLETED)
                     yield from (future.result() for future in done)
-            yield from (future.result() for future in as_completed(waiting))
+            yield from (future.result() for future in as_completed(pending))
         finally:
             self._stopped.set()
             pool.shutdown(cancel_futures=True)
 
     def _classify(self, batch: Sequence[Photo]) -> list[Row]:
-        return classify_photos(batch, self._predict_again, model=self._model, signature=self._signature)
+        return classify_photos(batch, self._predict_with_retries, model=self._model, signature=self._signature)
 
-    def _predict_again(self, images: list[bytes]) -> Prediction:
-        """Predict by the next client that is free, until it succeeds or may not any more."""
+    def _predict_with_retries(self, images: list[bytes]) -> Prediction:
+        """Predict with the next idle client."""
         client = self._idle.get()
         try:
-            return self._again[len(images) == 1](self._predict, client, images)
+            return self._retry[len(images) == 1](self._predict, client, images)
         finally:
             self._idle.put(client)
 
-    def _retrying(self, limit_s: float, *, alone: bool) -> Retrying:
+    def _retrying(self, limit_s: float, *, single: bool) -> Retrying:
         return Retrying(
-            retry=retry_if_exception(lambda exc: _will_pass(exc, alone=alone)),
-            wait=wait_random_exponential(multiplier=0.2, max=_LONGEST_WAIT_S),
+            retry=retry_if_exception(lambda exc: _is_transient(exc, single=single)),
+            wait=wait_random_exponential(multiplier=0.2, max=_MAX_BACKOFF_S),
             stop=stop_after_delay(limit_s) | stop_when_event_set(self._stopped),
             sleep=sleep_using_event(self._stopped),
             reraise=True,
         )
 
-    def _predict(self, client: Client, images: list[bytes]) -> Prediction:
+    def _predict(self, client: BaseClient, images: list[bytes]) -> Prediction:
         return client.predict(encode_images(images), signature=self._signature)
 
 
@@ -121,7 +122,7 @@ def _batches(photos: Iterable[Photo], size: int) -> Iterator[list[Photo]]:
     batch: list[Photo] = []
     n_bytes = 0
     for photo in photos:
-        if batch and (len(batch) == size or n_bytes + photo.n_bytes > _BATCH_BYTES):
+        if batch and (len(batch) == size or n_bytes + photo.n_bytes > _REQUEST_BYTES):
             yield batch
             batch, n_bytes = [], 0
         batch.append(photo)
@@ -130,7 +131,7 @@ def _batches(photos: Iterable[Photo], size: int) -> Iterator[list[Photo]]:
         yield batch
 
 
-def _will_pass(exc: BaseException, *, alone: bool) -> bool:
+def _is_transient(exc: BaseException, *, single: bool) -> bool:
     if isinstance(exc, RequestRefusedError):
-        return exc.code in _AWAY or (alone and exc.code is Code.RESOURCE_EXHAUSTED)
+        return exc.code in _RESTARTING or (single and exc.code is Code.RESOURCE_EXHAUSTED)
     return isinstance(exc, (ConnectionFailedError, DeadlineExceededError))

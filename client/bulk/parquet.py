@@ -1,16 +1,15 @@
-"""Photos and rows in Parquet files, the one thing here that needs pyarrow."""
+"""Reads photos and rows from Parquet files and writes rows to them. Needs the extra `parquet`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from savedmodel_bakery.client.bulk import photos
-from savedmodel_bakery.client.bulk.photos import Photo
+from savedmodel_bakery.client.bulk.photos import IsWanted, Photo, path_key
 from savedmodel_bakery.client.bulk.rows import Row
 
 _ROWS_PER_GROUP = 4_000
@@ -34,13 +33,13 @@ SCHEMA = pa.schema(
 )
 
 
-def read_photos(path: Path, is_wanted: Callable[[str], bool]) -> Iterator[Photo]:
-    """The photos of a file with the columns `image`, a photo's name there, and `content`, its bytes.
+def read_photos(path: Path, is_wanted: IsWanted) -> Iterator[Photo | Path]:
+    """Yield the photos in a file with the columns `image` (a name) and `content` (the encoded image).
 
-    Without `content` it is a list of files.
+    If there is no column `content`, yield the paths in `image`.
 
     Raises:
-        OSError: it can't be read, or has other columns; the latter before the first photo.
+        OSError: it cannot be read, or has other columns; the latter before the first photo.
     """
     try:
         with pq.ParquetFile(path) as file:
@@ -48,42 +47,41 @@ def read_photos(path: Path, is_wanted: Callable[[str], bool]) -> Iterator[Photo]
             for group in range(file.num_row_groups):
                 names = _names(file.read_row_group(group, columns=["image"]))
                 if not has_content:
-                    for name in names:
-                        yield from photos.open_file(Path(name), is_wanted)
+                    yield from map(Path, names)
                     continue
-                keys = [f"{photos.spell(path)}/{name}" for name in names]
+                keys = [f"{path_key(path)}/{name}" for name in names]
                 if any(wanted := [is_wanted(key) for key in keys]):
                     contents = file.iter_batches(_PHOTOS_PER_READ, row_groups=[group], columns=["content"])
                     cells = chain.from_iterable(batch["content"] for batch in contents)
-                    yield from (
-                        _photo(key, cell) for key, cell, is_it in zip(keys, cells, wanted, strict=True) if is_it
-                    )
+                    for key, cell, is_selected in zip(keys, cells, wanted, strict=True):
+                        if is_selected:
+                            yield _photo(key, cell)
     except pa.ArrowException as exc:
         raise OSError(str(exc)) from exc
 
 
 def list_files(path: Path) -> list[Path] | None:
-    """The files that a Parquet file lists; None where it lists none but holds photos, or can't be read."""
+    """Return the paths that a Parquet file lists; None if it contains photos instead, or cannot be read."""
     try:
         with pq.ParquetFile(path) as file:
             if _check_columns(file.schema_arrow):
                 return None
             return [Path(name) for name in _names(file.read(columns=["image"]))]
-    except (OSError, RuntimeError, ValueError, pa.ArrowException):  # its reader says so in a row
+    except (OSError, RuntimeError, ValueError, pa.ArrowException):  # `read_photos` will report the error in a row
         return None
 
 
 def read_rows(path: Path) -> Iterator[Row]:
-    """Read back what `write_rows` has written.
+    """Read the rows of a file that `write_rows` wrote.
 
     Raises:
-        ValueError: it is something else, or damaged.
-        OSError: it can't be read.
+        ValueError: the file has other columns, or is damaged.
+        OSError: it cannot be read.
     """
     try:
         with pq.ParquetFile(path) as file:
             if not file.schema_arrow.equals(SCHEMA):
-                raise ValueError("it has other columns")
+                raise ValueError("the columns differ")
             for batch in file.iter_batches(_ROWS_PER_GROUP):
                 yield from batch.to_pylist()
     except pa.ArrowException as exc:
@@ -91,10 +89,10 @@ def read_rows(path: Path) -> Iterator[Row]:
 
 
 def write_rows(rows: Iterable[Row], path: Path) -> None:
-    """Write rows to a file, a group of them at a time.
+    """Write rows to a file, group by group.
 
     Raises:
-        OSError: it can't be written.
+        OSError: it cannot be written.
     """
     rows = iter(rows)
     with pq.ParquetWriter(path, SCHEMA) as writer:
@@ -103,25 +101,25 @@ def write_rows(rows: Iterable[Row], path: Path) -> None:
 
 
 def _check_columns(schema: pa.Schema) -> bool:
-    """Whether a file holds photos; otherwise it lists them."""
+    """Return whether a file contains photos; otherwise it contains their paths."""
     columns = {column.name: column.type for column in schema}
     if "image" not in columns or len(columns) < len(schema):
-        raise OSError(f'it has the columns {", ".join(schema.names)}; "image", once, names the photos')
+        raise OSError(f'the columns are {", ".join(schema.names)}; exactly one must be "image", the name of the photo')
     name_type, content_type = columns["image"], columns.get("content")
     if not _is_text(name_type.value_type if pa.types.is_dictionary(name_type) else name_type):
-        raise OSError(f'its column "image" is of {name_type}; supported are string, large_string and dictionaries')
+        raise OSError(f'column "image" has type {name_type}; supported are string, large_string and dictionary')
     if content_type is not None and not (pa.types.is_binary(content_type) or pa.types.is_large_binary(content_type)):
-        raise OSError(f'its column "content" is of {content_type}; supported are binary and large_binary')
+        raise OSError(f'column "content" has type {content_type}; supported are binary and large_binary')
     return content_type is not None
 
 
-def _is_text(found: pa.DataType) -> bool:
-    return bool(pa.types.is_string(found) or pa.types.is_large_string(found))
+def _is_text(data_type: pa.DataType) -> bool:
+    return bool(pa.types.is_string(data_type) or pa.types.is_large_string(data_type))
 
 
 def _names(table: pa.Table) -> list[str]:
     if table["image"].null_count:
-        raise OSError('its column "image" has a row without a name')
+        raise OSError('column "image" has a row without a name')
     names: list[str] = table["image"].to_pylist()
     return names
 

@@ -1,4 +1,4 @@
-"""A progress bar on stderr whose total is counted while the job runs already."""
+"""A progress bar on stderr. Its total is counted while the job runs."""
 
 from __future__ import annotations
 
@@ -10,35 +10,38 @@ from typing import Any
 
 from tqdm import tqdm
 
-from savedmodel_bakery.client.bulk.photos import open_file
+from savedmodel_bakery.client.bulk.sources import open_file
 
-_EVERY_S = {True: 0.1, False: 30.0}  # a log isn't overwritten as a terminal is
+_TERMINAL_INTERVAL_S = 0.1
+_LOG_INTERVAL_S = 30.0  # a log grows with each update
 
 
 class Progress:
-    """Photos done of all, rate and time left; a context manager.
+    """Shows the number of photos done and in total, the rate and the remaining time. A context manager.
 
     Args:
-        files: what is being done, to be counted.
-        done: photos that were done before.
+        files: the files of the job, to be counted.
+        done: number of photos that an earlier run has done.
     """
 
     def __init__(self, files: Iterable[Path], *, done: int) -> None:
-        every_s = _EVERY_S[sys.stderr.isatty()]
-        self._bar: Any = tqdm(initial=done, unit=" photos", mininterval=every_s, maxinterval=every_s, file=sys.stderr)
+        interval_s = _TERMINAL_INTERVAL_S if sys.stderr.isatty() else _LOG_INTERVAL_S
+        self._bar: Any = tqdm(
+            initial=done, unit=" photos", mininterval=interval_s, maxinterval=interval_s, file=sys.stderr
+        )
         self._ended = False
-        self._found = 0
-        # A daemon, as a large archive may not be counted before it is done.
+        self._counted = 0
+        # A daemon thread, because counting a large archive may take longer than the job.
         Thread(target=self._count, args=(files,), daemon=True).start()
 
     def add(self, photos: int, *, failed: int) -> None:
-        """Show that so many more are done, and how many failed in all."""
+        """Add photos that are done; `failed` is the number of all failed photos so far."""
         if failed:
             self._bar.set_postfix(failed=failed, refresh=False)
         self._bar.update(photos)
 
     def finish(self) -> None:
-        """Show that all is done, whatever was counted."""
+        """Show that all photos are done, whatever was counted."""
         self._bar.total = self._bar.n
 
     def __enter__(self) -> Progress:
@@ -51,18 +54,18 @@ class Progress:
     def _count(self, files: Iterable[Path]) -> None:
         try:
             for file in files:
-                for _ in open_file(file, self._is_counted):
-                    pass  # none is wanted
-        except (_Ended, ModuleNotFoundError):  # without a module the job itself ends, and says so
+                for _ in open_file(file, self._count_photo):
+                    pass  # `_count_photo` selects no photo
+        except (_JobEndedError, ModuleNotFoundError):  # the job itself reports a missing module
             return
-        self._bar.total = self._found
+        self._bar.total = self._counted
 
-    def _is_counted(self, _: str) -> bool:
+    def _count_photo(self, _: str) -> bool:
         if self._ended:
-            raise _Ended
-        self._found += 1
+            raise _JobEndedError
+        self._counted += 1
         return False
 
 
-class _Ended(Exception):  # noqa: N818 - no error
-    """The job has ended before its photos were counted."""
+class _JobEndedError(Exception):
+    """The job ended before its photos were counted."""

@@ -1,9 +1,9 @@
-"""Rows on disk, so that a job which was killed at any moment goes on where it was.
+"""Stores the rows of a bulk job, so that a job that was killed continues where it stopped.
 
-Rows are appended to a journal of JSON lines. For `results.jsonl` that is the file itself; for CSV and Parquet it lies
-beside it, as `results.csv.jsonl`, until the job is done and the file is made of it in one step; to go on, it is
-made of the file again. What counts is whole lines: a line that was cut off is removed, and its photo is
-asked about again. Rows are only taken away by putting another journal, which is whole, in the place of the journal.
+Rows are appended to a journal of JSON lines. For `results.jsonl` the journal is the file itself. For CSV and Parquet it
+is a file beside it, such as `results.csv.jsonl`; at the end of the job the result is written from it and renamed into
+place, and a later run recreates the journal from the result. An incomplete last line is removed, and its photo is
+classified again. Other rows are only removed by replacing the whole journal.
 """
 
 from __future__ import annotations
@@ -17,42 +17,41 @@ from pathlib import Path
 from typing import IO
 
 from savedmodel_bakery.client.bulk.keys import Keys
-from savedmodel_bakery.client.bulk.rows import CSV_COLUMNS, Row, csv_cells, is_row, row_of_csv
-from savedmodel_bakery.client.commands.report import row_json
+from savedmodel_bakery.client.bulk.rows import CSV_COLUMNS, Row, csv_cells, is_row, parse_csv_cells, row_json
 
 FORMATS = (".jsonl", ".csv", ".parquet")
 
-_BEGINNING = b'{"image": "'  # of every line, as rows are written
+_LINE_START = b'{"image": "'  # every row is written with this start
 
 
-class WrongResults(Exception):  # noqa: N818 - the name says what happened
-    """A job can't write there, or not go on with what lies there; the text says why."""
+class ResultsError(Exception):
+    """A job cannot write to a file, or cannot continue with its content; the text is the reason."""
 
 
 class Results:
-    """The rows of one job. A context manager; one process at a time has it.
+    """The rows of one job. A context manager; its files are locked against other processes.
 
     Attributes:
-        files: what is written.
-        rows: how many there are.
-        failed: how many of them are of photos that could not be classified.
+        files: the files that it writes.
+        rows: number of rows.
+        failed: number of rows of photos that could not be classified.
 
     Args:
-        out: file to write; its suffix, one of `FORMATS`, says how.
-        model: name of the model that is asked.
-        retry_failed: leave out the rows of photos that could not be classified, so that these are new again.
+        out: file to write; its suffix, one of `FORMATS`, selects the format.
+        model: name of the model.
+        retry_failed: remove the rows of photos that could not be classified, so that these are classified again.
 
     Raises:
-        WrongResults: `out` is of another kind, is being written, or holds something else.
-        OSError: it can't be read or written.
-        ModuleNotFoundError: for Parquet, where pyarrow is not installed.
+        ResultsError: `out` has another suffix, is locked by another job, or has other content.
+        OSError: it cannot be read or written.
+        ModuleNotFoundError: it is Parquet, and pyarrow is not installed.
     """
 
     def __init__(self, out: Path, *, model: str, retry_failed: bool = False) -> None:
         if out.suffix not in FORMATS:
-            raise WrongResults(f"{out} is no name for results; it ends in {', '.join(FORMATS)}")
+            raise ResultsError(f"invalid file name {out}: must end with {', '.join(FORMATS)}")
         if out.suffix == ".parquet":
-            import pyarrow  # noqa: F401 - it must not lack when the job is done
+            import pyarrow  # noqa: F401 - fail before the job, not after it
         self._out = out
         self._journal = out if out.suffix == ".jsonl" else out.with_name(f"{out.name}.jsonl")
         self._model = model
@@ -71,18 +70,18 @@ class Results:
             raise
 
     def is_new(self, key: str) -> bool:
-        """Whether a photo has neither a row nor been met before; to be asked once about each."""
+        """Return whether a photo has no row yet and was not passed here before."""
         return self._keys.add(key)
 
     def add(self, rows: Sequence[Row]) -> None:
-        """Append rows; they outlast this process."""
+        """Append rows, so that they are not lost if this process is killed."""
         self._file.write(b"".join(map(_line, rows)))
         self._file.flush()
         self.rows += len(rows)
         self.failed += sum(not row["ok"] for row in rows)
 
     def finish(self) -> None:
-        """Make the file that was asked for; there are all rows now."""
+        """Write the result; all rows were added."""
         if self._journal == self._out:
             return
         staged = _staged(self._out)
@@ -107,38 +106,38 @@ class Results:
         self._keys.close()
 
     def _read_back(self, *, retry_failed: bool) -> int:
-        """Take in the rows that are there; how many were left out."""
-        whole = left_out = 0
+        """Read the existing rows, and return the number of rows to remove."""
+        valid_bytes = removed = 0
         self._file.seek(0)
         for number, line in enumerate(self._file, 1):
             row = _row(line)
-            if (row is None and line.endswith(b"\n")) or not line.startswith(_BEGINNING[: len(line)]):
-                raise WrongResults(f"line {number} of {self._journal} is no row of such a job; name another file")
+            if (row is None and line.endswith(b"\n")) or not line.startswith(_LINE_START[: len(line)]):
+                raise ResultsError(f"line {number} of {self._journal} is not a row of a bulk job; pass another file")
             if row is None or not line.endswith(b"\n"):
-                self._file.truncate(whole)
+                self._file.truncate(valid_bytes)
                 break
-            whole += len(line)
+            valid_bytes += len(line)
             self._check_model(row, f"line {number} of {self._journal}")
             if retry_failed and not row["ok"]:
-                left_out += 1
+                removed += 1
                 continue
             self._keys.add(row["image"])
             self.rows += 1
             self.failed += not row["ok"]
-        return left_out
+        return removed
 
     def _finished_lines(self) -> Iterator[bytes]:
-        """The journal that the finished file was made of; of the classes in CSV the best."""
+        """Yield the journal lines of a finished result; CSV has the best class only."""
         for number, row in enumerate(_finished_rows(self._out), 1):
             self._check_model(row, f"row {number} of {self._out}")
             yield _line(row)
 
     def _check_model(self, row: Row, place: str) -> None:
         if row["model"] != self._model:
-            raise WrongResults(f'{place} is of model "{row["model"]}"; "{self._model}" is asked; name another file')
+            raise ResultsError(f'{place} is from model "{row["model"]}", not "{self._model}"; pass another file')
 
     def _rewrite(self, lines: Iterable[bytes]) -> None:
-        """Put a journal of these lines in the place of the journal, in one step."""
+        """Replace the journal by one with these lines, atomically."""
         staged = _staged(self._journal)
         staged.unlink(missing_ok=True)
         file = _open_locked(staged)
@@ -161,10 +160,10 @@ def _line(row: Row) -> bytes:
 
 def _row(line: bytes) -> Row | None:
     try:
-        found = json.loads(line)
+        row = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    return found if is_row(found) else None
+    return row if is_row(row) else None
 
 
 def _staged(path: Path) -> Path:
@@ -184,7 +183,7 @@ def _finished_rows(path: Path) -> Iterator[Row]:
                 raise ValueError
             yield row
     except ValueError:
-        raise WrongResults(f"{path} holds other things than the rows of such a job; name another file") from None
+        raise ResultsError(f"{path} does not contain the rows of a bulk job; pass another file") from None
 
 
 def _read_csv(path: Path) -> Iterator[Row]:
@@ -193,7 +192,7 @@ def _read_csv(path: Path) -> Iterator[Row]:
         try:
             if next(cells, None) != list(CSV_COLUMNS):
                 raise ValueError
-            yield from map(row_of_csv, cells)
+            yield from map(parse_csv_cells, cells)
         except csv.Error as exc:
             raise ValueError(str(exc)) from exc
 
@@ -209,9 +208,9 @@ def _open_locked(path: Path) -> IO[bytes]:
     file = path.open("a+b")
     try:
         lock(file, path)
-        # Another job may just have put one in its place.
+        # Another job may have replaced it in the meantime.
         if not (path.exists() and os.path.samestat(path.stat(), os.fstat(file.fileno()))):
-            raise WrongResults(f"{path} is being written by another job")
+            raise ResultsError(f"{path} is being written by another job")
     except BaseException:
         file.close()
         raise
@@ -219,10 +218,10 @@ def _open_locked(path: Path) -> IO[bytes]:
 
 
 def lock(file: IO[bytes], path: Path) -> None:
-    """Have a file alone, until it is closed.
+    """Lock a file until it is closed.
 
     Raises:
-        WrongResults: another process has it.
+        ResultsError: another process has locked it.
     """
     if sys.platform == "win32":
         return
@@ -231,4 +230,4 @@ def lock(file: IO[bytes], path: Path) -> None:
     try:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise WrongResults(f"{path} is being written by another job") from None
+        raise ResultsError(f"{path} is being written by another job") from None

@@ -1,1 +1,1 @@
-"""The command line: options, subcommands and what they print."""
+"""The command line: one module per command. They import numpy and the network libraries only when a command runs."""

@@ -1,4 +1,4 @@
-"""Arrays in files, as the command line reads and writes them: npy, npz and JSON. Must not know a server."""
+"""Reads and writes arrays as npy, npz and JSON files."""
 
 from __future__ import annotations
 
@@ -17,43 +17,43 @@ from savedmodel_bakery.wire import trees
 
 
 def read_input(name: str | None, content: bytes, source: str) -> dict[str, Any]:
-    """Read inputs from the content of a file, whose kind its first bytes tell.
+    """Read inputs from the content of a file; its first bytes determine the format.
 
     Args:
-        name: what it is an input of; None for a file that names its inputs itself: npz, or a JSON object.
-        content: of the file.
-        source: what to call it.
+        name: name of the input; None if the file has names itself: npz, or a JSON object.
+        content: the file's content.
+        source: the file's name, for error messages.
 
     Returns:
-        Name to array, or to what JSON says, in which `{"b64": …}` is bytes.
+        Name to array, or to a value from JSON, in which `{"b64": …}` is bytes.
 
     Raises:
-        ValueError: where it is none of these, or a name is missing or one too many.
+        ValueError: it is in none of these formats, or the name is missing.
     """
     if content.startswith(b"PK"):
-        found: Any = _read_npz(content, source)
+        value: Any = _read_npz(content, source)
     elif content.startswith(b"\x93NUMPY"):
-        found = _read_npy(content, source)
+        value = _read_npy(content, source)
     else:
         try:
-            found = json.loads(content, object_hook=_as_bytes)
+            value = json.loads(content, object_hook=_decode_base64)
         except (ValueError, RecursionError) as exc:
             raise ValueError(f"{source} is neither npy, npz nor JSON: {exc}") from exc
     if name is not None:
-        return {name: found}
-    if not isinstance(found, dict):
-        raise ValueError(f"{source} holds one array without a name; give it as NAME={source}")
-    return found
+        return {name: value}
+    if not isinstance(value, dict):
+        raise ValueError(f"{source} contains one array without a name: pass it as NAME={source}")
+    return value
 
 
 def write_outputs(arrays: Mapping[str, np.ndarray], folder: Path, *, file_format: str) -> list[Path]:
-    """Write outputs: an npy each, or `outputs.npz`, or `outputs.json`.
+    """Write outputs to one npy file per output, to `outputs.npz` or to `outputs.json`; return the files.
 
-    In the name of a file, and in an npz, an alias is percent-encoded, `/` as `%2F`. Strings, for which npy has no type
-    that keeps every byte, and types that numpy alone doesn't know (bfloat16), go to `outputs.json`.
+    In file names and in npz files, aliases are percent-encoded (`/` is `%2F`). Strings, for which npy has no type that
+    keeps every byte, and types that numpy lacks (bfloat16) are written to `outputs.json` in any case.
 
     Raises:
-        OSError: where a file can't be written.
+        OSError: a file cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     if file_format == "json":
@@ -76,20 +76,21 @@ def write_outputs(arrays: Mapping[str, np.ndarray], folder: Path, *, file_format
 
 
 def to_json(arrays: Mapping[str, np.ndarray]) -> str:
-    """Spell arrays as one JSON object, nested as their aliases say.
+    """Return arrays as one JSON object, nested according to their aliases.
 
-    Complex numbers are [real, imaginary]; bytes that are no UTF-8 are `{"b64": …}`; NaN and Infinity are bare words.
+    Complex numbers are [real, imaginary]; bytes that are not valid UTF-8 are `{"b64": …}`; NaN and Infinity are written
+    without quotes.
     """
-    return json.dumps(trees.restore({alias: _plain(array) for alias, array in arrays.items()}), ensure_ascii=False)
+    return json.dumps(trees.restore({alias: _json_value(array) for alias, array in arrays.items()}), ensure_ascii=False)
 
 
-def _plain(array: np.ndarray) -> Any:
+def _json_value(array: np.ndarray) -> Any:
     if array.dtype.kind == "c":
         array = np.stack([array.real, array.imag], axis=-1)
     elif array.dtype.kind == "O":
-        spelled = np.empty(array.size, object)
-        spelled[:] = [_text(item) for item in array.ravel().tolist()]
-        array = spelled.reshape(array.shape)
+        texts = np.empty(array.size, object)
+        texts[:] = [_text(item) for item in array.ravel().tolist()]
+        array = texts.reshape(array.shape)
     elif array.dtype.kind not in "biuf":
         array = array.astype(np.float64)
     return array.tolist()
@@ -102,7 +103,7 @@ def _text(item: bytes) -> Any:
         return {"b64": pybase64.b64encode_as_string(item)}
 
 
-def _as_bytes(value: dict[str, Any]) -> Any:
+def _decode_base64(value: dict[str, Any]) -> Any:
     if value.keys() != {"b64"} or not isinstance(value["b64"], str):
         return value
     return pybase64.b64decode(value["b64"], validate=True)
@@ -112,7 +113,7 @@ def _read_npy(content: bytes, source: str) -> np.ndarray:
     try:
         array: np.ndarray = np.load(io.BytesIO(content))
     except (ValueError, EOFError) as exc:
-        raise ValueError(f"{source} is no npy file that can be read: {exc}") from exc
+        raise ValueError(f"{source} is not a valid npy file: {exc}") from exc
     return array
 
 
@@ -121,10 +122,10 @@ def _read_npz(content: bytes, source: str) -> dict[str, np.ndarray]:
         with np.load(io.BytesIO(content)) as arrays:
             return {unquote(name): arrays[name] for name in arrays.files}
     except (ValueError, EOFError, zipfile.BadZipFile) as exc:
-        raise ValueError(f"{source} is no npz file that can be read: {exc}") from exc
+        raise ValueError(f"{source} is not a valid npz file: {exc}") from exc
 
 
 def _write(path: Path, content: bytes) -> Path:
-    staged = path.with_name(f".{path.name}.part")  # so that nothing half-written bears the name
+    staged = path.with_name(f".{path.name}.part")  # so that no partial file has the final name
     staged.write_bytes(content)
     return staged.replace(path)

@@ -1,4 +1,4 @@
-"""`python -m client bench`: parse, put load on, print, exit. Heavy imports stand inside functions."""
+"""The command `bench`: measure how many requests a server handles, and check every response."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from savedmodel_bakery.client.commands.exits import REFUSED, print_error
+from savedmodel_bakery.client.commands.groups import CONTEXT_SETTINGS, Command, Option
 from savedmodel_bakery.client.commands.inputs import read_arrays, read_file
 from savedmodel_bakery.client.commands.options import connection_options, image_option
 
@@ -19,21 +21,32 @@ if TYPE_CHECKING:
     from savedmodel_bakery.client.load.generator import Load, Plan
     from savedmodel_bakery.client.load.target import Target
 
-EXIT_FAILED = 1
 DEFAULT_DURATION_S = 10.0
 MAX_CALLERS = 1000
 
+EXAMPLES = """
+\b
+Examples:
+  bakery bench -i horse.jpg
+  bakery bench --callers 1 --callers 8 --duration-seconds 30 -i horse.jpg -i cat.png --plot load.png
+  bakery bench --rate 50 --expect espresso -i coffee.png
+  bakery bench -m add_ten --input x=array.npy --requests 1000 --json
 
-@click.command("bench")
-@connection_options
-@image_option("Image to send; repeatable, they are sent in turn.")
-@click.option("--batch", type=click.IntRange(1), default=1, show_default=True, help="Images in a request.")
+\b
+Exit codes: 0 all responses were correct, 1 a request failed or a response was wrong, 2 wrong usage, 3 no connection,
+130 interrupted.
+"""
+
+
+@click.command(cls=Command, epilog=EXAMPLES, context_settings=CONTEXT_SETTINGS)
+@image_option("Image to send; several are sent in turn. Repeatable.")
+@click.option("--batch", type=click.IntRange(1), default=1, show_default=True, help="Images per request.")
 @click.option(
     "--input",
     "inputs",
     multiple=True,
     metavar="[NAME=]FILE",
-    help="Arrays to send instead of images, as for predict. Repeatable.",
+    help="Arrays to send instead of images, as for `predict`. Repeatable.",
 )
 @click.option(
     "--callers",
@@ -41,38 +54,45 @@ MAX_CALLERS = 1000
     default=[8],
     show_default=True,
     type=click.IntRange(1, MAX_CALLERS),
-    help="Calls at the same time; repeatable, one load after the other.",
+    help="Number of concurrent callers; several are measured one after the other. Repeatable.",
 )
 @click.option(
-    "--duration",
+    "--duration-seconds",
     "duration_s",
+    cls=Option,
+    aliases=("--duration",),
     type=click.FloatRange(0, 86_400, min_open=True),
-    help=f"Seconds of each load.  [default: {DEFAULT_DURATION_S:g}, unless --requests says how much]",
+    show_default=f"{DEFAULT_DURATION_S:g}, or no limit with --requests",
+    help="Duration of each load.",
 )
-@click.option("--requests", type=click.IntRange(1), help="Requests of each load, at most.")
+@click.option("--requests", type=click.IntRange(1), help="Maximum number of requests of each load.")
 @click.option(
     "--rate",
     "rate_per_s",
     type=click.FloatRange(0, 1e6, min_open=True),
-    help="Requests a second, sent when they are due whatever the answers do; latency counts from then. "
-    "[default: each caller sends the next when it is answered]",
+    show_default="each caller sends its next request when it has a response",
+    help="Requests per second, whether or not responses arrive; latency counts from when a request was due.",
 )
 @click.option(
     "--expect",
     multiple=True,
     metavar="LABEL|FILE",
-    help="What the answers must be: an image's label, one for all or one each; of arrays an npz or JSON file of "
-    "outputs.  [default: what the first answer says]",
+    show_default="the first response",
+    help="Expected response: an image's label, one for all images or one per image; for arrays, an npz or JSON file of "
+    "outputs.",
 )
 @click.option(
     "--atol",
     type=click.FloatRange(0),
     default=1e-4,
     show_default=True,
-    help="How far numbers with a fraction may be off.",
+    help="Absolute tolerance of numbers with a fraction.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a load instead of the table.")
-@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw the loads (PNG, SVG, PDF).")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per load instead of the table.")
+@click.option(
+    "--plot", type=click.Path(dir_okay=False, path_type=Path), help="File for a plot of the loads (PNG, SVG, PDF)."
+)
+@connection_options
 @click.pass_context
 def bench(
     context: click.Context,
@@ -88,16 +108,15 @@ def bench(
     as_json: bool,
     plot: Path | None,
 ) -> None:
-    """Put load on a model server, check every answer, and print how fast it was.
+    """Measure the throughput and latency of a model server, and check every response.
 
-    Every answer must be equal to the first one to the same question, or to --expect. Nothing is tried again. Each
-    caller makes one call that doesn't count before a load begins. Exits with 1 where a call failed or an answer
-    was wrong.
+    Each response must equal the first one to the same request, or --expect. Requests are not retried. Before a load
+    starts, each caller sends one request that is not measured.
     """
     from savedmodel_bakery.client.load import generator, report
 
     if bool(images) == bool(inputs):
-        raise click.UsageError("give what to send: either images with -i or arrays with --input")
+        raise click.UsageError("pass what to send: either images with -i or arrays with --input")
     if duration_s is None and requests is None:
         duration_s = DEFAULT_DURATION_S
     if plot:
@@ -105,69 +124,69 @@ def bench(
     target = _open_target(context.obj, atol)
     try:
         if images:
-            _learn_images(target, images, batch, expect)
+            _add_images(target, images, batch, expect)
         else:
-            _learn_arrays(target, inputs, expect)
+            _add_arrays(target, inputs, expect)
     except generator.CallFailedError as exc:
-        click.echo(exc.message, err=True)
-        context.exit(EXIT_FAILED)
+        print_error(exc.message)
+        context.exit(REFUSED)
     loads = [_load(target, generator.Plan(number, duration_s, requests, rate_per_s)) for number in callers]
     summaries = [report.summary(load, images=batch if images else None) for load in loads]
     click.echo("\n".join(map(json.dumps, summaries)) if as_json else report.table(summaries))
     for remark in report.remarks(loads):
-        click.echo(" ".join(remark.split()), err=True)
+        print_error(remark)
     if plot:
         _plot(plot, loads)
-    context.exit(EXIT_FAILED if any(load.errors for load in loads) else 0)
+    context.exit(REFUSED if any(load.errors for load in loads) else 0)
 
 
-def _open_target(asked: dict[str, Any], atol: float) -> Target:
+def _open_target(options: dict[str, Any], atol: float) -> Target:
     from savedmodel_bakery.client.calls import ModelSpec
-    from savedmodel_bakery.client.client import open_transport
     from savedmodel_bakery.client.load.target import Target
+    from savedmodel_bakery.client.transports.factory import create_transport
     from savedmodel_bakery.client.transports.transport import PreparedTransport
 
-    if asked["transport"] == "amqp":
-        raise click.UsageError("--format AMQP was given; bench asks over GRPC or REST")
-    port = asked["port"] if asked["transport"] == "grpc" else asked["rest_api_port"]
+    if options["transport"] == "amqp":
+        raise click.UsageError("invalid --format AMQP: bench supports GRPC and REST")
+    port = options["port"] if options["transport"] == "grpc" else options["rest_api_port"]
 
     def connect() -> PreparedTransport:
-        return open_transport(
-            asked["transport"], asked["target"], port=port, timeout_s=asked["timeout_s"], for_load=True
+        return create_transport(
+            options["transport"], options["target"], port=port, timeout_s=options["timeout_s"], for_load=True
         )
 
     try:
         connect().close()
-        spec = ModelSpec(asked["model"], asked["version"], asked["label"])
+        spec = ModelSpec(options["model"], options["version"], options["label"])
     except ValueError as exc:
         raise click.UsageError(str(exc)) from exc
-    return Target(connect, spec, signature=asked["signature"], atol=atol)
+    return Target(connect, spec, signature=options["signature"], atol=atol)
 
 
-def _learn_images(target: Target, images: tuple[str, ...], batch: int, expect: tuple[str, ...]) -> None:
-    """Make questions in which the images follow each other in turn."""
+def _add_images(target: Target, images: tuple[str, ...], batch: int, expect: tuple[str, ...]) -> None:
+    """Add requests of `batch` images that take the images in turn."""
     from savedmodel_bakery.client.images import encode_images
 
     if len(expect) not in (0, 1, len(images)):
-        raise click.UsageError(f"--expect was given {len(expect)} times; once for all images, or once for each")
+        raise click.UsageError(f"--expect was given {len(expect)} times: pass it once, or once per image")
     labels = expect * len(images) if len(expect) == 1 else expect
     contents = [read_file(image, "image") for image in images]
     for first in range(0, math.lcm(len(images), batch), batch):
         places = [(first + place) % len(images) for place in range(batch)]
-        wanted = [labels[place] for place in places] if labels else None
-        target.learn_images(encode_images([contents[place] for place in places]), wanted)
+        expected = [labels[place] for place in places] if labels else None
+        target.add_images(encode_images([contents[place] for place in places]), expected)
 
 
-def _learn_arrays(target: Target, inputs: tuple[str, ...], expect: tuple[str, ...]) -> None:
+def _add_arrays(target: Target, inputs: tuple[str, ...], expect: tuple[str, ...]) -> None:
     from savedmodel_bakery.client.commands.array_files import read_input
     from savedmodel_bakery.wire import trees
 
     if len(expect) > 1:
-        raise click.UsageError(f"--expect was given {len(expect)} times; arrays make one question")
-    tree = read_arrays(inputs)
+        raise click.UsageError(f"--expect was given {len(expect)} times: pass it once for arrays")
+    arrays = read_arrays(inputs)
     try:
-        expected = [read_input(None, read_file(file, "expected answer"), file) for file in expect]
-        target.learn(tree, dict(trees.flatten(expected[0])) if expected else None)
+        expected = [read_input(None, read_file(file, "expected response"), file) for file in expect]
+        target.add(arrays, dict(trees.flatten(expected[0])) if expected else None)
     except ValueError as exc:
         raise click.UsageError(str(exc)) from exc
 
@@ -175,16 +194,16 @@ def _learn_arrays(target: Target, inputs: tuple[str, ...], expect: tuple[str, ..
 def _load(target: Target, plan: Plan) -> Load:
     from savedmodel_bakery.client.load import generator
 
-    with _progress(f"{plan.callers} callers") as tell:
-        return generator.generate(target.open_caller, plan, progress=tell)
+    with _progress_bar(f"{plan.callers} callers") as update:
+        return generator.generate(target.open_caller, plan, progress=update)
 
 
 @contextmanager
-def _progress(label: str) -> Iterator[Any]:
-    """A bar on stderr, where that is a terminal; told the part that is done."""
+def _progress_bar(label: str) -> Iterator[Any]:
+    """Show a progress bar if stderr is a terminal; yield a function that sets the completed fraction."""
     steps = 1000
     with click.progressbar(length=steps, label=label, file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
-        yield lambda part: bar.update(round(part * steps) - bar.pos)
+        yield lambda fraction: bar.update(round(fraction * steps) - bar.pos)
 
 
 def _check_plot(path: Path) -> None:

@@ -1,55 +1,98 @@
-"""`python -m client classify`: parse, run the job, exit."""
+"""The command `bulk`: classify many photos on a running server.
+
+`bulk_options`, `server_options` and `run_on_server` let another program build a command that also has other engines.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
+from savedmodel_bakery.client.commands.exits import PHOTOS_FAILED, print_error
+from savedmodel_bakery.client.commands.groups import CONTEXT_SETTINGS, Command, Option
 from savedmodel_bakery.client.commands.options import connection_options, open_client
 
-EXIT_PHOTOS_FAILED = 4
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
-EPILOG = """
+EXAMPLES = """
 \b
 Examples:
-  python -m client classify photos/ --out results.jsonl
-  python -m client classify 'photos/**/*.jpg' shard-1.tar shard-2.zip --out results.parquet
-  find / -name '*.jpg' | python -m client classify - --out results.csv
+  bakery bulk photos/ --out results.jsonl
+  bakery bulk 'photos/**/*.jpg' shard-1.tar shard-2.zip --out results.parquet
+  find / -name '*.jpg' | bakery bulk - --out results.csv
 
 \b
-Exit codes: 0 all classified, 1 refused, 2 wrong usage, 3 no connection, 4 done, but some photos could not be
-classified and their rows say why.
+Exit codes: 0 all photos classified, 1 refused or failed, 2 wrong usage, 3 no connection, 4 finished, but some photos
+could not be classified (their rows have the reason), 130 interrupted.
 """
 
 
-@click.command("classify", epilog=EPILOG)
-@connection_options
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+def bulk_options(command: _Command) -> _Command:
+    """Give a command the arguments and options of every engine except --out: `paths` and `batch_size`."""
+    for option in (
+        click.option(
+            "--batch-size",
+            cls=Option,
+            type=click.IntRange(1),
+            default=8,
+            show_default=True,
+            help="Maximum number of photos per request.",
+        ),
+        click.argument("paths", nargs=-1, required=True, metavar="PATH..."),
+    ):
+        command = option(command)
+    return command
+
+
+def server_options(command: _Command) -> _Command:
+    """Give a command the options of the engine `server`: `jobs`, `retry_s` and `retry_failed`."""
+    for option in (
+        click.option(
+            "--retry-failed",
+            cls=Option,
+            is_flag=True,
+            help="Classify the photos again that an earlier run could not classify.",
+        ),
+        click.option(
+            "--retry-seconds",
+            "retry_s",
+            cls=Option,
+            aliases=("--retry_second",),
+            type=click.FloatRange(0),
+            default=300.0,
+            show_default=True,
+            help="How long to retry a request if the server is away, overloaded or too slow.",
+        ),
+        click.option(
+            "--jobs",
+            cls=Option,
+            type=click.IntRange(1, 1024),
+            default=8,
+            show_default=True,
+            help="Number of concurrent requests.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command(cls=Command, epilog=EXAMPLES, context_settings=CONTEXT_SETTINGS)
+@bulk_options
 @click.option(
     "--out",
     required=True,
     type=click.Path(dir_okay=False, path_type=Path),
-    help="File for the rows: .jsonl, .csv (the best class alone) or .parquet.",
+    help="File for the results: .jsonl, .csv (best class only) or .parquet.",
 )
-@click.option("--jobs", type=click.IntRange(1, 1024), default=8, show_default=True, help="Requests open at once.")
-@click.option("--batch-size", type=click.IntRange(1), default=8, show_default=True, help="Most photos of a request.")
-@click.option(
-    "--retry_second",
-    "retry_s",
-    type=click.FloatRange(0),
-    default=300.0,
-    show_default=True,
-    help="How long what met no server, a busy one, or no answer in time, is asked again.",
-)
-@click.option(
-    "--retry-failed", is_flag=True, help="Ask again about photos that have a row, but could not be classified."
-)
+@server_options
+@connection_options
 @click.pass_context
-def classify(
+def bulk(
     context: click.Context,
     paths: tuple[str, ...],
     out: Path,
@@ -58,38 +101,59 @@ def classify(
     retry_s: float,
     retry_failed: bool,
 ) -> None:
-    """Classify many photos: a row each, with the best classes or the reason why not.
+    """Classify many photos and write one row per photo.
 
-    PATH is a photo, a folder of them, a glob, a tar or zip archive, a Parquet file with the columns image and content,
-    or - for a list of paths on stdin. Started again, it goes on where it was; photos that have a row are not asked
-    about again.
+    PATH is a photo, a folder of photos, a glob, a tar or zip archive, a Parquet file with the columns image and
+    content, or - for a list of paths on stdin. A row has the best classes, or the reason why the photo could not be
+    classified. If the command is interrupted, run it again: it continues with the photos that have no row yet.
+    """
+    context.exit(
+        run_on_server(context, paths, out, jobs=jobs, batch_size=batch_size, retry_s=retry_s, retry_failed=retry_failed)
+    )
+
+
+def run_on_server(
+    context: click.Context,
+    paths: tuple[str, ...],
+    out: Path,
+    *,
+    jobs: int,
+    batch_size: int,
+    retry_s: float,
+    retry_failed: bool,
+) -> int:
+    """Classify photos on the server of the connection options, write the rows, and return the exit code.
+
+    Raises:
+        click.UsageError: a path or `out` is invalid.
+        ClientError: the server cannot be reached, or refuses every photo.
     """
     from savedmodel_bakery.client.bulk.files import FileList
     from savedmodel_bakery.client.bulk.job import Job
-    from savedmodel_bakery.client.bulk.photos import open_file
     from savedmodel_bakery.client.bulk.progress import Progress
-    from savedmodel_bakery.client.bulk.results import Results, WrongResults
+    from savedmodel_bakery.client.bulk.results import Results, ResultsError
+    from savedmodel_bakery.client.bulk.sources import open_file
     from savedmodel_bakery.client.images import DEFAULT_SIGNATURE, TOP_K_SIGNATURE
 
-    asked = context.obj
-    signature = TOP_K_SIGNATURE if asked["signature"] == DEFAULT_SIGNATURE else asked["signature"]
-    files = FileList.of_arguments(paths)
+    model, signature = context.obj["model"], context.obj["signature"]
+    signature = TOP_K_SIGNATURE if signature == DEFAULT_SIGNATURE else signature
+    files = FileList.from_arguments(paths)
     with _naming_extra(), ExitStack() as stack:
         try:
             files.check()
-            results = stack.enter_context(Results(out, model=asked["model"], retry_failed=retry_failed))
-        except (ValueError, WrongResults) as exc:
+            results = stack.enter_context(Results(out, model=model, retry_failed=retry_failed))
+        except (ValueError, ResultsError) as exc:
             raise click.UsageError(str(exc)) from exc
         except OSError as exc:
             raise click.UsageError(f"{out} cannot be written: {exc.strerror}") from exc
         files = files.without(results.files)
         photos = (photo for file in files for photo in open_file(file, results.is_new))
         if (first := next(photos, None)) is None:
-            reason = f"all {results.rows} photos have a row" if results.rows else f"no photo is in {' '.join(paths)}"
-            click.echo(f"nothing to do: {reason}", err=True)
+            reason = f"all {results.rows} photos have a row" if results.rows else f"no photo in {' '.join(paths)}"
+            print_error(f"nothing to do: {reason}")
         else:
             clients = [stack.enter_context(open_client(context)) for _ in range(jobs)]
-            job = Job(clients, model=asked["model"], signature=signature, batch_size=batch_size, retry_s=retry_s)
+            job = Job(clients, model=model, signature=signature, batch_size=batch_size, retry_s=retry_s)
             job.check()
             progress = stack.enter_context(Progress(files, done=results.rows))
             for rows in job.run(chain([first], photos)):
@@ -97,9 +161,10 @@ def classify(
                 progress.add(len(rows), failed=results.failed)
             progress.finish()
         results.finish()
-    if results.failed:
-        click.echo(f"{results.failed} of {results.rows} photos could not be classified; their rows say why", err=True)
-    context.exit(EXIT_PHOTOS_FAILED if results.failed else 0)
+    if not results.failed:
+        return 0
+    print_error(f"{results.failed} of {results.rows} photos could not be classified; their rows have the reason")
+    return PHOTOS_FAILED
 
 
 @contextmanager

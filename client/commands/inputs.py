@@ -1,4 +1,4 @@
-"""What the command line is given to send: files, stdin, and arrays in them. Must not know a server."""
+"""Reads the files that a command sends: images, arrays, and stdin."""
 
 from __future__ import annotations
 
@@ -10,34 +10,38 @@ from typing import Any
 import click
 
 
-def read_file(file: str, kind: str) -> bytes:
-    """The content of a file, or of stdin for `-`.
+def read_file(file: str, purpose: str) -> bytes:
+    """Return the content of a file, or of stdin for `-`.
+
+    Args:
+        file: the path.
+        purpose: what the file is, for the error message.
 
     Raises:
-        click.UsageError: it can't be read; `kind` is what it is called.
+        click.UsageError: it cannot be read.
     """
     try:
         return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as exc:
-        raise click.UsageError(f"{kind} {file} cannot be read: {exc.strerror}") from exc
+        raise click.UsageError(f"{purpose} {file} cannot be read: {exc.strerror}") from exc
 
 
-def read_arrays(given: Sequence[str]) -> dict[str, Any]:
-    """Inputs by name, from [NAME=]FILE each; see `client.array_files.read_input`.
+def read_arrays(arguments: Sequence[str]) -> dict[str, Any]:
+    """Return inputs by name from arguments of the form [NAME=]FILE; see `array_files.read_input`.
 
     Raises:
-        click.UsageError: one can't be read, or stands there twice.
+        click.UsageError: a file cannot be read, or two have the same input.
     """
     from savedmodel_bakery.client.commands.array_files import read_input
 
-    tree: dict[str, Any] = {}
-    for text in given:
-        name, _, file = text.rpartition("=")
+    inputs: dict[str, Any] = {}
+    for argument in arguments:
+        name, _, file = argument.rpartition("=")
         try:
-            found = read_input(name or None, read_file(file, "input"), "stdin" if file == "-" else file)
+            additional = read_input(name or None, read_file(file, "input"), "stdin" if file == "-" else file)
         except ValueError as exc:
             raise click.UsageError(str(exc)) from exc
-        if twice := tree.keys() & found.keys():
-            raise click.UsageError(f'input "{min(twice)}" was given twice')
-        tree |= found
-    return tree
+        if duplicates := inputs.keys() & additional.keys():
+            raise click.UsageError(f'input "{min(duplicates)}" was given twice')
+        inputs |= additional
+    return inputs

@@ -1,92 +1,125 @@
-"""The options that several subcommands share: whom to ask, and about which images. Must not import anything heavy."""
+"""The options that several commands share: the connection options, and images."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
+from savedmodel_bakery.client.commands.groups import Option
+from savedmodel_bakery.client.endpoints import MAX_TIMEOUT_S
 from savedmodel_bakery.wire.amqp import DEFAULT_QUEUE
 
 if TYPE_CHECKING:
-    from savedmodel_bakery.client.client import Client
+    from savedmodel_bakery.client.client import AmqpClient, BaseClient
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
+class PhotoPath(click.Path):
+    """The path of a photo, or - for stdin. For a folder the error names the command that takes folders."""
+
+    def __init__(self) -> None:
+        super().__init__(exists=True, dir_okay=False, readable=True, allow_dash=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Check the path."""
+        if Path(value).is_dir():
+            self.fail(f"{value} is a folder; to classify the photos in it: bulk {value} --out FILE", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 def connection_options(command: _Command) -> _Command:
-    """Give a command the options that `open_client` reads."""
+    """Give a command the options that `open_client` reads from its context."""
     for option in reversed(_CONNECTION_OPTIONS):
         command = option(command)
     return command
 
 
 def image_option(help_text: str) -> Callable[[_Command], _Command]:
-    """Give a command `-i`, whose paths come as `images`."""
+    """Give a command the option `-i`, whose values are passed as `images`."""
     return click.option(
-        "-i",
-        "--image_file",
-        "images",
-        multiple=True,
-        metavar="PATH",
-        type=click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True),
-        help=help_text,
+        "-i", "--image-file", "images", cls=Option, multiple=True, metavar="PATH", type=PhotoPath(), help=help_text
     )
 
 
-def is_chosen(context: click.Context, name: str) -> bool:
-    """Whether a connection option was given by the user, on the command line or in the environment."""
+def is_set(context: click.Context, name: str) -> bool:
+    """Return whether a connection option was set on the command line or in the environment."""
     sources = (context.get_parameter_source(name), context.find_root().get_parameter_source(name))
     return any(source not in (None, ParameterSource.DEFAULT) for source in sources)
 
 
-def open_client(context: click.Context, **instead: Any) -> Client:
-    """Make the client that the options describe; nothing is connected yet.
+def open_client(context: click.Context, **overrides: Any) -> BaseClient:
+    """Create the client that the connection options describe. Nothing is connected yet.
 
     Args:
-        context: the command's.
-        instead: options that the command itself decides on.
+        context: the command's context.
+        overrides: connection options that the command sets itself.
 
     Raises:
-        click.UsageError: where they contradict each other or can't be used.
+        click.UsageError: an option is invalid, or options exclude each other.
     """
     from savedmodel_bakery.client.client import Client
 
-    arguments = {name: value for name, value in (context.obj | instead).items() if name != "signature"}
-    if arguments["transport"] == "amqp":  # whose target holds its port
-        for name in ("port", "rest_api_port"):
-            if not is_chosen(context, name):
-                del arguments[name]
+    options = context.obj | overrides
+    if options["transport"] == "amqp":
+        return open_amqp_client(context, **overrides)
+    names = ("target", "transport", "port", "rest_api_port", "timeout_s", "model", "version", "label")
     try:
-        return Client(**arguments)
+        return Client(**{name: options[name] for name in names})
     except ValueError as exc:
         raise click.UsageError(str(exc)) from exc
 
 
-def _remember(context: click.Context, parameter: click.Parameter, value: Any) -> None:
-    """Collect values in the object that a subcommand's context shares with the group's.
+def open_amqp_client(context: click.Context, **overrides: Any) -> AmqpClient:
+    """Create the same for AMQP.
 
-    So an option counts wherever it is given, and the one that stands last wins.
+    Raises:
+        click.UsageError: see `open_client`; also if the format is not AMQP, or a port option is set.
     """
-    chosen = context.ensure_object(dict)
+    from savedmodel_bakery.client.client import AmqpClient
+
+    options = context.obj | overrides
+    if options["transport"] != "amqp":
+        raise click.UsageError("result queues need --format AMQP")
+    for name, option in (("port", "--port"), ("rest_api_port", "--rest-api-port")):
+        if is_set(context, name):
+            raise click.UsageError(f"{option} does not apply to --format AMQP: add the broker's port to --target")
+    names = ("target", "queue", "timeout_s", "model", "version", "label")
+    try:
+        return AmqpClient(**{name: options[name] for name in names})
+    except ValueError as exc:
+        raise click.UsageError(str(exc)) from exc
+
+
+def _store(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    """Store a value in the object that the contexts of a group and its command share.
+
+    So an option may precede the command or follow it; on the command line the last value wins.
+    """
+    options = context.ensure_object(dict)
     name = parameter.name or ""
-    if name not in chosen or context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-        chosen[name] = value.lower() if name == "transport" else value
+    if name not in options or context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+        options[name] = value.lower() if name == "transport" else value
 
 
-def _option(*names: str, **attributes: Any) -> Callable[[_Command], _Command]:
-    long_name = next(name for name in names if name.startswith("--"))
+def _option(*names: str, aliases: tuple[str, ...] = (), **attributes: Any) -> Callable[[_Command], _Command]:
+    long_names = [name for name in (*names, *aliases) if name.startswith("--")]
+    # Stated explicitly, because click would add the name of the command.
+    variables = [f"BAKERY_CLIENT_{name.removeprefix('--').upper().replace('-', '_')}" for name in long_names]
     return click.option(
         *names,
-        # Named, since click would put a subcommand's own name into it.
-        envvar=f"BAKERY_CLIENT_{long_name.removeprefix('--').upper()}",
+        cls=Option,
+        aliases=aliases,
+        envvar=list(dict.fromkeys(variables)),
         show_envvar=True,
-        show_default=True,
         expose_value=False,
-        callback=_remember,
-        **attributes,
+        is_common=True,
+        callback=_store,
+        **{"show_default": True, **attributes},
     )
 
 
@@ -99,35 +132,36 @@ _CONNECTION_OPTIONS = (
         type=click.Choice(["GRPC", "REST", "AMQP"], case_sensitive=False),
         default="GRPC",
         metavar="[GRPC|REST|AMQP]",
-        help="Protocol to ask with.",
+        help="Protocol.",
     ),
     _option(
         "-t",
         "--target",
         default="127.0.0.1",
         metavar="HOST[:PORT]",
-        help="Where the model server is, or the AMQP broker, which may be a URL: amqps://USER:PASSWORD@HOST:PORT/VHOST.",
+        help="Model server; or the AMQP broker, also as a URL: amqps://USER:PASSWORD@HOST:PORT/VHOST.",
     ),
-    _option("--port", type=_PORT, default=8500, help="Its gRPC port."),
-    _option("--rest_api_port", type=_PORT, default=8501, help="Its REST port."),
-    _option("--queue", default=DEFAULT_QUEUE, metavar="NAME", help="Queue of the AMQP broker's workers."),
+    _option("--port", type=_PORT, default=8500, help="gRPC port of the server."),
+    _option("--rest-api-port", type=_PORT, default=8501, help="REST port of the server."),
+    _option("--queue", default=DEFAULT_QUEUE, metavar="NAME", help="Queue of the AMQP workers."),
     _option(
         "-s",
-        "--timeout_second",
+        "--timeout-seconds",
         "timeout_s",
-        type=click.FloatRange(0, 86_400, min_open=True),
+        aliases=("--timeout_second",),
+        type=click.FloatRange(0, MAX_TIMEOUT_S, min_open=True),
         default=30.0,
-        help="How long an answer may take.",
+        help="Time limit of a request.",
     ),
-    _option("-m", "--model_spec_name", "model", default="efficientnet_lite0", metavar="NAME", help="Model to ask."),
+    _option("-m", "--model-spec-name", "model", default="efficientnet_lite0", metavar="NAME", help="Model to call."),
     _option(
         "-n",
-        "--signature_name",
+        "--signature-name",
         "signature",
         default="serving_default",
         metavar="NAME",
         help="Signature to run.",
     ),
-    _option("--version", type=click.IntRange(min=0), help="Version of the model; else the newest."),
-    _option("--label", metavar="LABEL", help="Label of the version, instead of its number."),
+    _option("--version", type=click.IntRange(min=0), show_default="the newest", help="Version of the model."),
+    _option("--label", metavar="LABEL", help="Version label, instead of --version."),
 )

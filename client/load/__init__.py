@@ -1,4 +1,4 @@
-"""Load on an endpoint: many calls, measured and checked.
+"""Load tests: many calls at a time, each measured and its response checked.
 
-generator ─► calls of any kind; target ─► calls to a model server; report, plot ◄─ what came of it
+`generator` makes calls of any kind; `target` makes calls to a model server; `report` and `plot` present the results.
 """

@@ -1,8 +1,8 @@
-"""The load generator: callers that call at the same time, and what came of it. Must not know what they call.
+"""The load generator: concurrent callers, and the latencies and errors they measure. Does not know what is called.
 
-A closed loop has each caller call again as soon as it was answered. An open loop has calls at a rate, whatever the
-answers do; latency then counts from the time when a call was due, so that calls that had to wait for those before
-them show it (Gil Tene's "coordinated omission").
+In a closed loop each caller sends its next call when it has the response to the last one. In an open loop calls are
+sent at a fixed rate, whether or not responses arrive. Latency then counts from the time at which a call was due, so it
+includes the time that a call waited for the calls before it (Gil Tene's "coordinated omission").
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-Call = Callable[[int], None]
-"""One call, by its number, which may choose what is asked; raises CallFailedError."""
+SendCall = Callable[[int], None]
+"""Sends the call with this number, which may select its content; raises CallFailedError."""
 
 NOT_SENT = "not sent"
-_TICK_S = 0.1
+_PROGRESS_INTERVAL_S = 0.1
 
 
 class CallFailedError(Exception):
-    """A call that brought no right answer.
+    """A call failed, or its response was wrong.
 
     Attributes:
-        status: a word or two that failures are counted by.
+        status: a word or two by which failures are counted.
         message: what happened, for people.
     """
 
@@ -40,13 +40,13 @@ class CallFailedError(Exception):
 
 @dataclass(frozen=True)
 class Plan:
-    """How much load.
+    """The amount of load.
 
     Attributes:
-        callers: calls at the same time.
-        duration_s: when to send no more; None where `requests` says it alone.
-        requests: how many calls at most; None where the duration says it alone.
-        rate_per_s: of an open loop; None is a closed one.
+        callers: number of concurrent callers.
+        duration_s: time after which no more calls are sent; None for no limit.
+        requests: maximum number of calls; None for no limit.
+        rate_per_s: rate of an open loop; None for a closed loop.
     """
 
     callers: int
@@ -56,23 +56,23 @@ class Plan:
 
     def __post_init__(self) -> None:
         if self.duration_s is None and self.requests is None:
-            raise ValueError("neither duration_s nor requests was given, so the load would never end")
+            raise ValueError("duration_s or requests is required: without a limit the load would never end")
 
 
 @dataclass(frozen=True)
 class Load:
-    """What came of a plan.
+    """The measurements of one plan.
 
     Attributes:
-        plan: what was asked for.
-        latencies_s: float64 [calls], of calls with a right answer; of an open loop also of those that were due and
-            not sent, which have waited until the end at least.
-        ended_s: float64 [answered], when each right answer came, in seconds from the start.
-        errors: how many calls failed, by status.
-        messages: of each status the first message.
-        elapsed_s: from the start to the last answer.
-        late: calls of an open loop that were due while no caller was free.
-        client_cpu_s: CPU time that this process used meanwhile.
+        plan: the plan.
+        latencies_s: float64 [calls], of the successful calls; for an open loop also of calls that were due but not
+            sent, which waited at least until the end.
+        ended_s: float64 [successful calls], when each response arrived, in seconds from the start, sorted.
+        errors: number of failed calls by status.
+        messages: the first message of each status.
+        elapsed_s: time from the start to the last response.
+        late: number of calls of an open loop that were due while no caller was free.
+        client_cpu_s: CPU time of this process during the load.
     """
 
     plan: Plan
@@ -86,51 +86,52 @@ class Load:
 
 
 def generate(
-    open_caller: Callable[[], AbstractContextManager[Call]],
+    open_caller: Callable[[], AbstractContextManager[SendCall]],
     plan: Plan,
     *,
     progress: Callable[[float], None] = lambda _: None,
 ) -> Load:
-    """Put load on something; each caller first makes one call that doesn't count, to be connected.
+    """Run a plan. Before it starts, each caller makes one call that is not measured, to open its connection.
 
     Args:
-        open_caller: makes what one caller calls by.
-        plan: how much.
-        progress: told ten times a second which part is done, 0 to 1.
+        open_caller: creates the function with which one caller sends its calls.
+        plan: the amount of load.
+        progress: is called ten times per second with the completed fraction, 0 to 1.
 
     Raises:
-        Exception: what a call raises beside CallFailedError.
+        Exception: any exception of a call other than CallFailedError.
     """
     with ExitStack() as stack:
-        calls = [stack.enter_context(open_caller()) for _ in range(plan.callers)]
+        callers = [stack.enter_context(open_caller()) for _ in range(plan.callers)]
         pool = stack.enter_context(ThreadPoolExecutor(plan.callers))
-        for first in [pool.submit(_connect, call) for call in calls]:
-            first.result()
+        for warm_up in [pool.submit(_warm_up, send) for send in callers]:
+            warm_up.result()
         cpu_before_s = time.process_time()
-        pace = _Pace(plan)
-        with pace.ended_at_last():
-            notes = _watched([pool.submit(_work, call, pace) for call in calls], pace, progress)
-        elapsed_s = time.perf_counter() - pace.started_s
+        schedule = _Schedule(plan)
+        with schedule.stopping():
+            running = [pool.submit(_run_caller, send, schedule) for send in callers]
+            measurements = _wait(running, schedule, progress)
+        elapsed_s = time.perf_counter() - schedule.started_s
         client_cpu_s = time.process_time() - cpu_before_s
-    errors: Counter[str] = sum((note.errors for note in notes), Counter())
-    unsent_s = pace.unsent_s(elapsed_s)
+    errors: Counter[str] = sum((measured.errors for measured in measurements), Counter())
+    unsent_s = schedule.unsent_s(elapsed_s)
     if unsent_s:
         errors[NOT_SENT] = len(unsent_s)
     return Load(
         plan=plan,
-        latencies_s=np.array([latency for note in notes for latency in note.latencies_s] + unsent_s),
-        ended_s=np.sort(np.array([ended for note in notes for ended in note.ended_s])),
+        latencies_s=np.array([latency for measured in measurements for latency in measured.latencies_s] + unsent_s),
+        ended_s=np.sort(np.array([ended for measured in measurements for ended in measured.ended_s])),
         errors=errors,
-        messages={status: text for note in reversed(notes) for status, text in note.messages.items()},
+        messages={status: text for measured in reversed(measurements) for status, text in measured.messages.items()},
         elapsed_s=elapsed_s,
-        late=sum(note.late for note in notes),
+        late=sum(measured.late for measured in measurements),
         client_cpu_s=client_cpu_s,
     )
 
 
 @dataclass
-class _Notes:
-    """What one caller notes."""
+class _Measurements:
+    """The measurements of one caller; see `Load`."""
 
     latencies_s: list[float] = field(default_factory=list)
     ended_s: list[float] = field(default_factory=list)
@@ -139,95 +140,97 @@ class _Notes:
     late: int = 0
 
 
-class _Pace:
-    """Hands out calls to callers: their numbers, and when they are due."""
+class _Schedule:
+    """Assigns calls to callers: their numbers and when they are due."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._lock = threading.Lock()
         self._stopped = threading.Event()
-        self._given = 0
+        self._assigned = 0
         self.started_s = time.perf_counter()
         self._end_s = self.started_s + plan.duration_s if plan.duration_s is not None else float("inf")
 
     @contextmanager
-    def ended_at_last(self) -> Iterator[None]:
-        """Let callers end when the block does, by whatever way."""
+    def stopping(self) -> Iterator[None]:
+        """Stop all callers when the block ends, also by an exception."""
         try:
             yield
         finally:
             self._stopped.set()
 
-    def take(self) -> tuple[int, float | None] | None:
-        """The number of the next call, and when it is due (None is now); None where there is no more."""
+    def next_call(self) -> tuple[int, float | None] | None:
+        """Return the number of the next call and when it is due (None for now), or None if there are no more calls."""
         with self._lock:
-            if self._stopped.is_set() or self._given == self._plan.requests or time.perf_counter() >= self._end_s:
+            if self._stopped.is_set() or self._assigned == self._plan.requests or time.perf_counter() >= self._end_s:
                 return None
-            due_s = self._due_s(self._given)
+            due_s = self._due_s(self._assigned)
             if due_s is not None and due_s >= self._end_s:
                 return None
-            self._given += 1
-            return self._given - 1, due_s
+            self._assigned += 1
+            return self._assigned - 1, due_s
 
     def wait_until(self, due_s: float) -> None:
-        """Return when a call is due, or at the end."""
+        """Wait until a call is due or the load is stopped."""
         self._stopped.wait(max(0.0, due_s - time.perf_counter()))
 
-    def part(self) -> float:
-        """How much is done, 0 to 1."""
-        passed = (time.perf_counter() - self.started_s) / self._plan.duration_s if self._plan.duration_s else 0.0
-        given = self._given / self._plan.requests if self._plan.requests else 0.0
-        return min(1.0, max(passed, given))
+    def completed(self) -> float:
+        """Return the completed fraction, 0 to 1."""
+        time_part = (time.perf_counter() - self.started_s) / self._plan.duration_s if self._plan.duration_s else 0.0
+        calls_part = self._assigned / self._plan.requests if self._plan.requests else 0.0
+        return min(1.0, max(time_part, calls_part))
 
     def unsent_s(self, elapsed_s: float) -> list[float]:
-        """How long calls that no caller took had been due at the end; empty for a closed loop."""
+        """Return for how long each call that was never sent had been due at the end; empty for a closed loop."""
         if self._plan.rate_per_s is None:
             return []
         due = int(np.ceil((self._plan.duration_s or elapsed_s) * self._plan.rate_per_s))
         last = due if self._plan.requests is None else min(due, self._plan.requests)
-        return [elapsed_s - number / self._plan.rate_per_s for number in range(self._given, last)]
+        return [elapsed_s - number / self._plan.rate_per_s for number in range(self._assigned, last)]
 
     def _due_s(self, number: int) -> float | None:
         return None if self._plan.rate_per_s is None else self.started_s + number / self._plan.rate_per_s
 
 
-def _connect(call: Call) -> None:
+def _warm_up(send: SendCall) -> None:
     try:
-        call(0)
+        send(0)
     except CallFailedError:
-        return  # which those that count will show
+        return  # the measured calls will report it
 
 
-def _work(call: Call, pace: _Pace) -> _Notes:
-    notes = _Notes()
+def _run_caller(send: SendCall, schedule: _Schedule) -> _Measurements:
+    measured = _Measurements()
     was_busy = False
-    while (turn := pace.take()) is not None:
-        number, due_s = turn
+    while (scheduled := schedule.next_call()) is not None:
+        number, due_s = scheduled
         now_s = time.perf_counter()
         if due_s is not None and due_s > now_s:
-            pace.wait_until(due_s)
+            schedule.wait_until(due_s)
         elif due_s is not None and was_busy:
-            notes.late += 1
+            measured.late += 1
         was_busy = True
         began_s = now_s if due_s is None else due_s
         try:
-            call(number)
+            send(number)
         except CallFailedError as exc:
-            notes.errors[exc.status] += 1
-            notes.messages.setdefault(exc.status, exc.message)
+            measured.errors[exc.status] += 1
+            measured.messages.setdefault(exc.status, exc.message)
             continue
         ended_s = time.perf_counter()
-        notes.latencies_s.append(ended_s - began_s)
-        notes.ended_s.append(ended_s - pace.started_s)
-    return notes
+        measured.latencies_s.append(ended_s - began_s)
+        measured.ended_s.append(ended_s - schedule.started_s)
+    return measured
 
 
-def _watched(workers: Sequence[Future[_Notes]], pace: _Pace, progress: Callable[[float], None]) -> list[_Notes]:
-    """Wait for the workers; where one fails, for no other."""
-    running = set(workers)
+def _wait(
+    callers: Sequence[Future[_Measurements]], schedule: _Schedule, progress: Callable[[float], None]
+) -> list[_Measurements]:
+    """Wait for all callers and return their measurements; raise at once if one fails."""
+    running = set(callers)
     while running:
-        done, running = wait(running, timeout=_TICK_S, return_when=FIRST_EXCEPTION)
-        for worker in done:
-            worker.result()
-        progress(pace.part())
-    return [worker.result() for worker in workers]
+        done, running = wait(running, timeout=_PROGRESS_INTERVAL_S, return_when=FIRST_EXCEPTION)
+        for caller in done:
+            caller.result()
+        progress(schedule.completed())
+    return [caller.result() for caller in callers]

@@ -1,4 +1,4 @@
-"""What came of load, as a picture: latencies by percentile, and answers over time. Needs the extra `plot`."""
+"""Plots load-test results: latencies by percentile, and throughput over time. Needs the extra `plot`."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import numpy as np
 
 from savedmodel_bakery.client.load.generator import Load
 
-_SLICES = 20  # of the time
+_TIME_SLICES = 20
 
 
 class PlotError(Exception):
-    """A picture can't be drawn."""
+    """A plot cannot be drawn."""
 
 
 def figure() -> Any:
-    """The module of matplotlib that needs no display.
+    """Return the module of matplotlib that needs no display.
 
     Raises:
-        PlotError: the extra isn't installed.
+        PlotError: the extra is not installed.
     """
     try:
         from matplotlib import figure
@@ -33,39 +33,42 @@ def figure() -> Any:
 
 
 def check(path: Path) -> None:
-    """Refuse a picture before any load is made.
+    """Check before a load starts that a plot can be written to this file.
 
     Raises:
-        PlotError: matplotlib is missing, doesn't know the kind of file, or there is no such folder.
+        PlotError: matplotlib is missing or does not support the file type, or the folder does not exist.
     """
-    known = figure().Figure().canvas.get_supported_filetypes()
-    kind = path.suffix.removeprefix(".").lower()
-    if kind not in known:
-        raise PlotError(f'{path} ends with "{path.suffix}"; a plot ends with one of .{", .".join(sorted(known))}')
+    supported = figure().Figure().canvas.get_supported_filetypes()
+    file_type = path.suffix.removeprefix(".").lower()
+    if file_type not in supported:
+        raise PlotError(
+            f'unsupported plot file {path}: its name ends with "{path.suffix}", '
+            f"supported are .{', .'.join(sorted(supported))}"
+        )
     if not path.resolve().parent.is_dir():
-        raise PlotError(f"there is no folder {path.parent} for the plot")
+        raise PlotError(f"folder of the plot not found: {path.parent}")
 
 
 def write(path: Path, loads: Sequence[Load]) -> None:
-    """Draw the loads into `path`.
+    """Draw the loads and write the plot.
 
     Raises:
-        OSError: it can't be written.
+        OSError: the file cannot be written.
     """
     drawing = figure().Figure(figsize=(10, 4), layout="constrained")
-    latency, answers = drawing.subplots(1, 2)
+    latency, throughput = drawing.subplots(1, 2)
     for load in loads:
         label = f"{load.plan.callers} caller{'s' if load.plan.callers > 1 else ''}"
         if load.plan.rate_per_s is not None:
             label += f", {load.plan.rate_per_s:g}/s"
         slowest_first = np.sort(load.latencies_s)[::-1]
-        # How many percent were slower: 50, 10, 1 … stand at the same distance from each other.
+        # The axis is the percentage of slower calls, so that 50, 10, 1 … have the same distance from each other.
         latency.step(100 * np.arange(1, len(slowest_first) + 1) / len(slowest_first), slowest_first * 1e3, label=label)
-        counts, edges = np.histogram(load.ended_s, _SLICES, (0, load.elapsed_s))
-        answers.stairs(counts * _SLICES / load.elapsed_s, edges, label=label)
-    latency.set(xscale="log", xlabel="% of calls that took so long or longer", ylabel="latency, ms", ylim=(0, None))
+        counts, edges = np.histogram(load.ended_s, _TIME_SLICES, (0, load.elapsed_s))
+        throughput.stairs(counts * _TIME_SLICES / load.elapsed_s, edges, label=label)
+    latency.set(xscale="log", xlabel="% of calls with this latency or more", ylabel="latency, ms", ylim=(0, None))
     latency.invert_xaxis()
     latency.xaxis.set_major_formatter("{x:g}")
-    answers.set(xlabel="time, s", ylabel="right answers a second", ylim=(0, None))
+    throughput.set(xlabel="time, s", ylabel="correct responses per second", ylim=(0, None))
     latency.legend()
     drawing.savefig(path)

@@ -1,4 +1,4 @@
-"""What came of load, in figures: for people as a table, for machines as JSON. Must not know how it was made."""
+"""Formats load-test results as a table or as JSON. Does no I/O."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ PERCENTILES = (50, 90, 99)
 
 
 def percentile_ms(load: Load, percent: float) -> float | None:
-    """The latency that so many percent of the calls did not exceed, which is one that was seen; None without calls."""
+    """Return the measured latency that this percentage of calls did not exceed; None if there are no calls."""
     if not len(load.latencies_s):
         return None
     return float(np.percentile(load.latencies_s, percent, method="higher")) * 1e3
 
 
 def summary(load: Load, *, images: int | None) -> dict[str, Any]:
-    """The figures of one load.
+    """Return the figures of one load.
 
     Args:
-        load: what came of it.
-        images: how many a request holds; None where it holds something else.
+        load: the measurements.
+        images: images per request; None if requests contain something else.
     """
     answered = len(load.ended_s)
     per_s = answered / load.elapsed_s
@@ -45,7 +45,7 @@ def summary(load: Load, *, images: int | None) -> dict[str, Any]:
 
 
 def table(summaries: Sequence[dict[str, Any]]) -> str:
-    """A line for each load, below a head; columns that none of them has are left out."""
+    """Return a table with a header and one line per load, without columns that are empty in all of them."""
     columns = {
         "callers": "callers",
         "rate_per_s": "rate/s",
@@ -66,20 +66,20 @@ def table(summaries: Sequence[dict[str, Any]]) -> str:
 
 
 def remarks(loads: Sequence[Load]) -> list[str]:
-    """What a reader of the table should know of the loads: first messages, and where the client was the limit."""
-    said = [f"{status}: {text}" for load in loads for status, text in load.messages.items()]
+    """Return what a reader of the table should know: the first error messages, and whether the client was the limit."""
+    lines = [f"{status}: {text}" for load in loads for status, text in load.messages.items()]
     for load in loads:
         if load.late:
-            said.append(
-                f"at {load.plan.rate_per_s:g} a second {load.late} calls waited for one of {load.plan.callers} "
-                "callers; the wait is in their latency, and more --callers shorten it where the server keeps up"
+            lines.append(
+                f"at {load.plan.rate_per_s:g} per second {load.late} calls waited for one of {load.plan.callers} "
+                "callers. Their latency includes the wait; more --callers shorten it if the server keeps up"
             )
         if load.client_cpu_s > 0.8 * load.elapsed_s:
-            said.append(
+            lines.append(
                 f"with {load.plan.callers} callers this client used {100 * load.client_cpu_s / load.elapsed_s:.0f} % "
-                "of a CPU, and Python uses one: it may be the limit, not the server"
+                "of a CPU, and Python uses only one: the client may be the limit, not the server"
             )
-    return list(dict.fromkeys(said))
+    return list(dict.fromkeys(lines))
 
 
 def _cell(key: str, value: Any) -> str:

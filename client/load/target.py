@@ -1,4 +1,4 @@
-"""A model server as what load is put on: what is asked, written once, and what its answers are held against."""
+"""Calls to a model server for load tests: each request is encoded once, and each response is compared."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from savedmodel_bakery.client.calls import ModelSpec, Predict, Question
+from savedmodel_bakery.client.calls import Call, ModelSpec, Predict
 from savedmodel_bakery.client.comparison import compare
 from savedmodel_bakery.client.errors import (
     ClientError,
@@ -18,9 +18,9 @@ from savedmodel_bakery.client.errors import (
     InvalidResponseError,
     RequestRefusedError,
 )
-from savedmodel_bakery.client.flows import Conversation, follow
+from savedmodel_bakery.client.flows import Flows, run_flow
 from savedmodel_bakery.client.images import read_classifications
-from savedmodel_bakery.client.load.generator import Call, CallFailedError
+from savedmodel_bakery.client.load.generator import CallFailedError, SendCall
 from savedmodel_bakery.client.results import Prediction
 from savedmodel_bakery.client.transports.transport import PreparedTransport
 from savedmodel_bakery.wire.status import Code
@@ -28,115 +28,116 @@ from savedmodel_bakery.wire.status import Code
 _STATUSES: dict[type[ClientError], str] = {
     ConnectionFailedError: "no connection",
     DeadlineExceededError: "DEADLINE_EXCEEDED",
-    InvalidResponseError: "no answer of the API",
+    InvalidResponseError: "invalid response",
 }
-WRONG = "wrong answer"
+WRONG = "wrong response"
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """A question and what its answers have to be.
+    """A call and its expected response.
 
     Attributes:
-        question: as the transport puts it.
-        content: the first answer, as it came.
+        call: the call.
+        content: the first response, undecoded.
         expected: alias to array.
     """
 
-    question: Predict
+    call: Predict
     content: bytes
     expected: Mapping[str, np.ndarray]
 
 
 class Target:
-    """Calls to one model, with a few questions in turn.
+    """One signature of a model on a server, and the requests to send to it in turn.
 
     Args:
         connect: opens a connection; each caller has its own.
         spec: the model.
         signature: name of the signature.
-        atol: how far numbers with a fraction may be from those of the first answer; servers that batch round
-            differently from call to call.
+        atol: absolute tolerance of numbers with a fraction; a server with batching rounds differently from run to run.
     """
 
     def __init__(
         self, connect: Callable[[], PreparedTransport], spec: ModelSpec, *, signature: str, atol: float
     ) -> None:
         self._connect = connect
-        self._conversation = Conversation(spec)
+        self._flows = Flows(spec)
         self._signature = signature
         self._atol = atol
         self._exchanges: list[Exchange] = []
 
-    def learn(self, inputs: Mapping[str, Any], expected: Mapping[str, Any] | None = None) -> Prediction:
-        """Take up a question by asking it once.
+    def add(self, inputs: Mapping[str, Any], expected: Mapping[str, Any] | None = None) -> Prediction:
+        """Add a request; it is sent once to get its response.
 
         Args:
             inputs: see `Client.predict`.
-            expected: alias to what its answers hold; None is what this first one holds.
+            expected: alias to the values that each response must have; None for those of this first response.
 
         Raises:
-            ClientError: it was not answered.
+            ClientError: the request failed.
+            CallFailedError: the first response is not the expected one.
         """
-        asked: list[tuple[Question, bytes]] = []
+        sent: list[tuple[Call, bytes]] = []
         transport = self._connect()
 
-        def ask(question: Question) -> Any:
-            content = transport.prepare(question)()
-            asked.append((question, content))
-            return transport.decode(question, content)
+        def send(call: Call) -> Any:
+            content = transport.prepare(call)()
+            sent.append((call, content))
+            return transport.decode(call, content)
 
         try:
-            course = self._conversation.predict(inputs, signature=self._signature, output_filter=())
-            prediction = follow(course, ask)
+            prediction = run_flow(self._flows.predict(inputs, signature=self._signature, output_filter=()), send)
         finally:
             transport.close()
-        question, content = asked[-1]
-        assert isinstance(question, Predict)
-        wanted = prediction.arrays if expected is None else _typed(expected, prediction.arrays)
-        exchange = Exchange(question, content, wanted)
+        call, content = sent[-1]
+        assert isinstance(call, Predict)
+        arrays = prediction.arrays if expected is None else _convert(expected, prediction.arrays)
+        exchange = Exchange(call, content, arrays)
         self._check(exchange, prediction)
         self._exchanges.append(exchange)
         return prediction
 
-    def learn_images(self, images: Mapping[str, Any], expected: Sequence[str] | None = None) -> None:
-        """Take up a question about images; see `client.classification.encode_images`.
+    def add_images(self, inputs: Mapping[str, Any], expected: Sequence[str] | None = None) -> None:
+        """Add a request with images.
 
         Args:
-            images: the inputs.
-            expected: label of each; None is whatever the first answer says.
+            inputs: encoded images; see `client.images.encode_images`.
+            expected: label of each image; None for those of the first response.
 
         Raises:
-            ClientError: it was not answered, or an image can't be classified.
-            CallFailedError: an image is not what was expected.
+            ClientError: the request failed, or an image cannot be classified.
+            CallFailedError: an image has another label.
         """
-        prediction = self.learn(images)
-        answers = read_classifications(prediction, batch=len(images["image"]), top_k=None)
-        for number, answer in enumerate(answers):
-            if not answer.ok:
-                raise RequestRefusedError(Code.INVALID_ARGUMENT, f"image {number}: {answer.error}")
-            if expected is not None and answer.label != expected[number]:
-                raise CallFailedError(WRONG, f'image {number} is "{answer.label}"; expected was "{expected[number]}"')
+        prediction = self.add(inputs)
+        classifications = read_classifications(prediction, batch=len(inputs["image"]), top_k=None)
+        for number, classification in enumerate(classifications):
+            if not classification.ok:
+                raise RequestRefusedError(Code.INVALID_ARGUMENT, f"image {number}: {classification.error}")
+            if expected is not None and classification.label != expected[number]:
+                raise CallFailedError(
+                    WRONG, f'image {number} is "{classification.label}"; expected "{expected[number]}"'
+                )
 
     @contextmanager
-    def open_caller(self) -> Iterator[Call]:
-        """What one caller calls by; call N puts question N, and after the last the first again."""
+    def open_caller(self) -> Iterator[SendCall]:
+        """Open a connection and yield a function that sends request N, starting over after the last request."""
         transport = self._connect()
-        puts = [transport.prepare(exchange.question) for exchange in self._exchanges]
+        senders = [transport.prepare(exchange.call) for exchange in self._exchanges]
 
-        def call(number: int) -> None:
-            place = number % len(puts)
+        def send(number: int) -> None:
+            place = number % len(senders)
             exchange = self._exchanges[place]
             try:
-                content = puts[place]()
+                content = senders[place]()
                 if content != exchange.content:
-                    self._check(exchange, transport.decode(exchange.question, content))
+                    self._check(exchange, transport.decode(exchange.call, content))
             except ClientError as exc:
                 status = exc.code.name if isinstance(exc, RequestRefusedError) else _STATUSES[type(exc)]
                 raise CallFailedError(status, str(exc)) from exc
 
         try:
-            yield call
+            yield send
         finally:
             transport.close()
 
@@ -146,15 +147,15 @@ class Target:
             raise CallFailedError(WRONG, "; ".join(differences))
 
 
-def _typed(expected: Mapping[str, Any], like: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Values from a file in the element types that the answer has, which JSON doesn't tell."""
-    typed = {}
+def _convert(expected: Mapping[str, Any], outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return expected values from a file in the element types of the outputs, which JSON does not state."""
+    arrays = {}
     for alias, value in expected.items():
         array = np.asarray(value)
-        if alias in like and like[alias].dtype.kind == "O":
+        if alias in outputs and outputs[alias].dtype.kind == "O":
             array = np.array([item.encode() if isinstance(item, str) else item for item in array.ravel()], object)
             array = array.reshape(np.shape(value))
-        elif alias in like:
-            array = array.astype(like[alias].dtype)
-        typed[alias] = array
-    return typed
+        elif alias in outputs:
+            array = array.astype(outputs[alias].dtype)
+        arrays[alias] = array
+    return arrays

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Coroutine, Iterator
 from typing import Any, TypeVar
 
-from savedmodel_bakery.client.calls import Question
+from savedmodel_bakery.client.calls import Call
 from savedmodel_bakery.client.errors import ClientError
 from savedmodel_bakery.client.results import Prediction
 from savedmodel_bakery.client.transports.amqp_aio import AmqpAioTransport
@@ -29,13 +29,13 @@ class AmqpTransport:
         self._thread = threading.Thread(target=self._loop.run_forever, name="amqp", daemon=True)
         self._thread.start()
 
-    def send(self, call: Question) -> Any:
+    def send(self, call: Call) -> Any:
         """Publish a call and wait for its reply; see `Transport.send`."""
         return self._run(self._transport.send(call))
 
     ask = send
 
-    def submit(self, call: Question, *, result_queue: str, expiration_s: float | None) -> str:
+    def submit(self, call: Call, *, result_queue: str, expiration_s: float | None) -> str:
         """Publish a call whose reply goes to a queue; see `AmqpAioTransport.submit`."""
         return self._run(self._transport.submit(call, result_queue=result_queue, expiration_s=expiration_s))
 

@@ -18,7 +18,7 @@ from aio_pika import exceptions
 from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMessage, AbstractQueue
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, stop_before_delay, wait_exponential
 
-from savedmodel_bakery.client.calls import ModelSpec, Predict, Question
+from savedmodel_bakery.client.calls import Call, ModelSpec, Predict
 from savedmodel_bakery.client.errors import (
     ClientError,
     ConnectionFailedError,
@@ -93,7 +93,7 @@ class AmqpAioTransport:
         self._opened: _OpenConnection | None = None
         self._opening = asyncio.Lock()
 
-    async def send(self, call: Question) -> Any:
+    async def send(self, call: Call) -> Any:
         """Publish a call and wait for its reply; see `Transport.send`.
 
         Repeats a call up to three times if its connection was lost or the queue was full.
@@ -111,7 +111,7 @@ class AmqpAioTransport:
             reply: AbstractIncomingMessage = await retrying(self._exchange, message, self._deadline())
         return _decode(call, reply)
 
-    async def submit(self, call: Question, *, result_queue: str, expiration_s: float | None) -> str:
+    async def submit(self, call: Call, *, result_queue: str, expiration_s: float | None) -> str:
         """Publish a call whose reply goes to a queue; return its correlation id after the broker has confirmed it.
 
         Raises:
@@ -249,7 +249,7 @@ def _as_exception(error: BaseException | None) -> Exception:
     return error if isinstance(error, Exception) else ConnectionError()
 
 
-def _encode(call: Question, *, expiration_s: float | None) -> aio_pika.Message:
+def _encode(call: Call, *, expiration_s: float | None) -> aio_pika.Message:
     return aio_pika.Message(
         grpc_codec.encode_request(call),
         content_type=amqp.PROTOBUF,
@@ -260,7 +260,7 @@ def _encode(call: Question, *, expiration_s: float | None) -> aio_pika.Message:
     )
 
 
-def _decode(call: Question, message: AbstractIncomingMessage) -> Any:
+def _decode(call: Call, message: AbstractIncomingMessage) -> Any:
     try:
         error = amqp.read_status(message.headers)
     except (ValueError, TypeError) as exc:
@@ -268,7 +268,7 @@ def _decode(call: Question, message: AbstractIncomingMessage) -> Any:
     if error is None and message.content_type != amqp.PROTOBUF:
         raise InvalidResponseError(f'the reply has content type "{message.content_type}"; expected {amqp.PROTOBUF}')
     if error is None:
-        return grpc_codec.decode_answer(call, message.body)
+        return grpc_codec.decode_response(call, message.body)
     if error.code is Code.DEADLINE_EXCEEDED:
         raise DeadlineExceededError(error.message)
     raise RequestRefusedError(error.code, error.message)

@@ -1,4 +1,4 @@
-"""Questions over gRPC. Must not know HTTP; messages are for `grpc_messages`, channels for `grpc_channel`."""
+"""Sends calls over gRPC. Messages are encoded by `grpc_codec`; channels are configured by `grpc_channel`."""
 
 from __future__ import annotations
 
@@ -8,63 +8,62 @@ from typing import Any
 
 import grpc
 
-from savedmodel_bakery.client.calls import Question
-from savedmodel_bakery.client.transports import grpc_channel
-from savedmodel_bakery.client.transports import grpc_codec as grpc_messages
-from savedmodel_bakery.client.transports.transport import Endpoint
+from savedmodel_bakery.client.calls import Call
+from savedmodel_bakery.client.endpoints import Endpoint
+from savedmodel_bakery.client.transports import grpc_channel, grpc_codec
 
 
 class GrpcTransport:
-    """One channel to one server or several; messages of any size that protobuf can hold (2 GiB).
+    """One channel to one server or several, for messages up to protobuf's limit of 2 GiB.
 
-    `for_load` gives it a connection of its own, over which nothing is tried again.
+    With `for_load` it has a connection that no other channel uses, and never retries.
     """
 
     def __init__(self, endpoints: Sequence[Endpoint], *, timeout_s: float, for_load: bool = False) -> None:
         self._endpoints = endpoints
         self._timeout_s = timeout_s
         self._channel = grpc.insecure_channel(
-            grpc_channel.address_of(endpoints), options=grpc_channel.options_for(endpoints, for_load=for_load)
+            grpc_channel.join_addresses(endpoints), options=grpc_channel.channel_options(endpoints, for_load=for_load)
         )
 
-    def ask(self, question: Question) -> Any:
-        """Put a question; see `Transport.ask`."""
-        return self.decode(question, self.prepare(question)())
+    def send(self, call: Call) -> Any:
+        """Send a call; see `Transport.send`."""
+        return self.decode(call, self.prepare(call)())
 
-    def prepare(self, question: Question) -> Callable[[], bytes]:
-        """Write a question; see `Transport.prepare`."""
-        call = self._channel.unary_unary(grpc_messages.method_of(question).path)
-        request = grpc_messages.encode_request(question)
+    def prepare(self, call: Call) -> Callable[[], bytes]:
+        """Encode a call; see `PreparedTransport.prepare`."""
+        invoke = self._channel.unary_unary(grpc_codec.method_of(call).path)
+        request = grpc_codec.encode_request(call)
 
-        def put() -> bytes:
+        def send() -> bytes:
             try:
-                answer: bytes = call(request, timeout=self._timeout_s)
+                content: bytes = invoke(request, timeout=self._timeout_s)
             except grpc.RpcError as exc:
-                raise grpc_channel.error_of(
+                raise grpc_channel.client_error(
                     exc, self._endpoints, timeout_s=self._timeout_s, is_connected=self._is_connected
                 ) from exc
-            return answer
+            return content
 
-        return put
+        return send
 
-    def decode(self, question: Question, content: bytes) -> Any:
-        """Read an answer; see `Transport.decode`."""
-        return grpc_messages.decode_answer(question, content)
+    def decode(self, call: Call, content: bytes) -> Any:
+        """Decode a response; see `PreparedTransport.decode`."""
+        return grpc_codec.decode_response(call, content)
 
     def close(self) -> None:
         """Close the channel."""
         self._channel.close()
 
     def _is_connected(self) -> bool:
-        """Ask the channel, as an error doesn't say whether it came from the server or from the way there."""
+        """Get the channel's state: an error does not say whether the server or the connection caused it."""
         states: list[grpc.ChannelConnectivity] = []
-        told = Event()
+        received = Event()
 
         def listen(state: grpc.ChannelConnectivity) -> None:
             states.append(state)
-            told.set()
+            received.set()
 
         self._channel.subscribe(listen)
-        told.wait(timeout=1)
+        received.wait(timeout=1)
         self._channel.unsubscribe(listen)
         return bool(states) and states[0] is grpc.ChannelConnectivity.READY

@@ -1,4 +1,4 @@
-"""Questions over gRPC without waiting; the sibling of `grpc_transport`."""
+"""Sends calls over gRPC with asyncio; the counterpart of `grpc`."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from typing import Any
 
 import grpc
 
-from savedmodel_bakery.client.calls import Question
-from savedmodel_bakery.client.transports import grpc_channel
-from savedmodel_bakery.client.transports import grpc_codec as grpc_messages
-from savedmodel_bakery.client.transports.transport import Endpoint
+from savedmodel_bakery.client.calls import Call
+from savedmodel_bakery.client.endpoints import Endpoint
+from savedmodel_bakery.client.transports import grpc_channel, grpc_codec
 
 
 class GrpcAioTransport:
-    """One channel to one server or several, for the event loop that first asks."""
+    """One channel to one server or several, bound to the event loop of the first call."""
 
     def __init__(self, endpoints: Sequence[Endpoint], *, timeout_s: float) -> None:
         self._endpoints = endpoints
         self._timeout_s = timeout_s
-        self._address = grpc_channel.address_of(endpoints)
+        self._address = grpc_channel.join_addresses(endpoints)
         self._channel: Any = None
 
-    async def ask(self, question: Question) -> Any:
-        """Put a question; the answers are those of `Transport.ask`."""
-        if self._channel is None:  # here, as a channel needs a running loop
-            self._channel = grpc.aio.insecure_channel(self._address, options=grpc_channel.options_for(self._endpoints))
-        call = self._channel.unary_unary(grpc_messages.method_of(question).path)
+    async def send(self, call: Call) -> Any:
+        """Send a call; the results are those of `Transport.send`."""
+        if self._channel is None:  # created here because it needs a running loop
+            options = grpc_channel.channel_options(self._endpoints)
+            self._channel = grpc.aio.insecure_channel(self._address, options=options)
+        invoke = self._channel.unary_unary(grpc_codec.method_of(call).path)
         try:
-            answer = await call(grpc_messages.encode_request(question), timeout=self._timeout_s)
+            content = await invoke(grpc_codec.encode_request(call), timeout=self._timeout_s)
         except grpc.RpcError as exc:
-            raise grpc_channel.error_of(
+            raise grpc_channel.client_error(
                 exc, self._endpoints, timeout_s=self._timeout_s, is_connected=self._is_connected
             ) from exc
-        return grpc_messages.decode_answer(question, answer)
+        return grpc_codec.decode_response(call, content)
 
     async def close(self) -> None:
         """Close the channel."""

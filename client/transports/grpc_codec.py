@@ -1,4 +1,4 @@
-"""Questions and their answers as the messages of the gRPC API. Must not know a channel."""
+"""Encodes calls as the messages of the gRPC API and decodes the responses. Sends nothing."""
 
 from __future__ import annotations
 
@@ -9,60 +9,60 @@ from typing import Any
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import DecodeError
 
-from savedmodel_bakery.client.calls import Classify, Metadata, ModelSpec, Predict, Question
+from savedmodel_bakery.client.calls import Call, Classify, Metadata, ModelSpec, Predict
 from savedmodel_bakery.client.errors import InvalidResponseError
 from savedmodel_bakery.client.results import Prediction, VersionStatus, read_status
-from savedmodel_bakery.client.transports.transport import decoding_answer, encoding_request
+from savedmodel_bakery.client.transports.transport import decoding_response, encoding_request
 from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.attachments import TensorMessage, parse_message
 from savedmodel_bakery.wire.examples import encode_example
 from savedmodel_bakery.wire.schema import METHODS, Method
 
 
-def method_of(question: Question) -> Method:
-    """The call that answers a question."""
-    if isinstance(question, Predict):
+def method_of(call: Call) -> Method:
+    """Return the method of the gRPC API for a call."""
+    if isinstance(call, Predict):
         return METHODS["Predict"]
-    if isinstance(question, Classify):
+    if isinstance(call, Classify):
         return METHODS["Classify"]
-    return METHODS["GetModelMetadata" if isinstance(question, Metadata) else "GetModelStatus"]
+    return METHODS["GetModelMetadata" if isinstance(call, Metadata) else "GetModelStatus"]
 
 
-def encode_request(question: Question) -> bytes:
-    """Write the request of a question.
+def encode_request(call: Call) -> bytes:
+    """Encode the request of a call.
 
     Raises:
-        RequestRefusedError: for what can't be sent.
+        RequestRefusedError: a value cannot be encoded.
     """
-    request = method_of(question).request()
+    request = method_of(call).request()
     with encoding_request():
-        _fill_spec(request.model_spec, question.spec)
-        if isinstance(question, Metadata):
+        _fill_spec(request.model_spec, call.spec)
+        if isinstance(call, Metadata):
             request.metadata_field.append("signature_def")
-        elif isinstance(question, Classify):
-            request.model_spec.signature_name = question.signature
-            request.input.example_list.examples.extend(encode_example(example) for example in question.examples)
-        elif isinstance(question, Predict):
-            request = _predict_request(request, question)
+        elif isinstance(call, Classify):
+            request.model_spec.signature_name = call.signature
+            request.input.example_list.examples.extend(encode_example(example) for example in call.examples)
+        elif isinstance(call, Predict):
+            request = _predict_request(request, call)
         content: bytes = request.SerializeToString()
         return content
 
 
-def decode_answer(question: Question, content: bytes) -> Any:
-    """Decode the response to a question; its arrays don't share memory with `content`.
+def decode_response(call: Call, content: bytes) -> Any:
+    """Decode the response to a call; its arrays do not share memory with `content`.
 
     Raises:
-        InvalidResponseError: where it is none.
+        InvalidResponseError: the content is not a response to the call.
     """
-    kind = method_of(question).response
-    if isinstance(question, Predict):
-        response = _parse(partial(parse_message, kind, "outputs"), kind, content)
-        return _prediction(question, response)
-    response = _parse(kind.FromString, kind, content)
-    if isinstance(question, Classify):
+    response_type = method_of(call).response
+    if isinstance(call, Predict):
+        response = _parse(partial(parse_message, response_type, "outputs"), response_type, content)
+        return _prediction(call, response)
+    response = _parse(response_type.FromString, response_type, content)
+    if isinstance(call, Classify):
         rows = response.result.classifications
         return [[(scored.label, scored.score) for scored in row.classes] for row in rows]
-    return _metadata(response) if isinstance(question, Metadata) else _status(response)
+    return _metadata(response) if isinstance(call, Metadata) else _status(response)
 
 
 def _fill_spec(message: Any, spec: ModelSpec) -> None:
@@ -73,32 +73,32 @@ def _fill_spec(message: Any, spec: ModelSpec) -> None:
         message.version_label = spec.label
 
 
-def _predict_request(request: Any, question: Predict) -> TensorMessage:
-    request.model_spec.signature_name = question.signature
-    request.output_filter.extend(question.output_filter)
-    declared = question.declared.inputs if question.declared else {}
+def _predict_request(request: Any, call: Predict) -> TensorMessage:
+    request.model_spec.signature_name = call.signature
+    request.output_filter.extend(call.output_filter)
+    declared = call.declared.inputs if call.declared else {}
     message = TensorMessage(request, "inputs")
-    for alias, array in question.inputs.items():
+    for alias, array in call.inputs.items():
         message.add(alias, array, packed=True, dtype=declared[alias].dtype if alias in declared else None)
     return message
 
 
-def _prediction(question: Predict, response: TensorMessage) -> Prediction:
-    with decoding_answer():
+def _prediction(call: Predict, response: TensorMessage) -> Prediction:
+    with decoding_response():
         arrays = response.arrays()
     # Those that share memory with the response are read-only, and would keep all of it in memory.
     arrays = {alias: array if array.flags.writeable else array.copy() for alias, array in arrays.items()}
-    answered = response.message.model_spec
+    spec = response.message.model_spec
     return Prediction(
         arrays=arrays,
-        model=answered.name or question.spec.name,
-        version=answered.version.value if answered.HasField("version") else question.spec.version,
-        signature=answered.signature_name or question.signature,
+        model=spec.name or call.spec.name,
+        version=spec.version.value if spec.HasField("version") else call.spec.version,
+        signature=spec.signature_name or call.signature,
     )
 
 
 def _metadata(response: Any) -> dict[str, Any]:
-    """GetModelMetadata, in the form of the REST API, which shows the content of the Any without its type."""
+    """Return the metadata in the form of the REST API, which shows the content of the Any without its type."""
     signatures = _parse(
         schema.SignatureDefMap.FromString, schema.SignatureDefMap, response.metadata["signature_def"].value
     )
@@ -109,11 +109,13 @@ def _status(response: Any) -> list[VersionStatus]:
     return read_status(_as_document(response))
 
 
-def _parse(read: Callable[[bytes], Any], kind: Any, content: bytes) -> Any:
+def _parse(parse: Callable[[bytes], Any], message_type: Any, content: bytes) -> Any:
     try:
-        return read(content)
+        return parse(content)
     except DecodeError as exc:
-        raise InvalidResponseError(f"{len(content)} bytes came that are no {kind.DESCRIPTOR.full_name}") from exc
+        raise InvalidResponseError(
+            f"the response of {len(content)} bytes is not a valid {message_type.DESCRIPTOR.full_name}"
+        ) from exc
 
 
 def _as_document(message: Any) -> dict[str, Any]:

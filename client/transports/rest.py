@@ -1,4 +1,4 @@
-"""Questions over REST. Must not know gRPC or protobuf; `wire` spells tensors and examples in JSON."""
+"""Sends calls over REST. Must not import gRPC or protobuf; `wire.json` encodes the bodies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from requests.adapters import HTTPAdapter
 from urllib3.exceptions import ReadTimeoutError
 from urllib3.util import Retry
 
-from savedmodel_bakery.client.calls import Classify, Metadata, ModelSpec, Predict, Question, Status
+from savedmodel_bakery.client.calls import Call, Classify, Metadata, ModelSpec, Predict, Status
+from savedmodel_bakery.client.endpoints import Endpoint
 from savedmodel_bakery.client.errors import (
     ClientError,
     DeadlineExceededError,
@@ -22,10 +23,9 @@ from savedmodel_bakery.client.errors import (
 )
 from savedmodel_bakery.client.results import Prediction, read_status
 from savedmodel_bakery.client.transports.transport import (
-    Endpoint,
     connection_failed,
     deadline_exceeded,
-    decoding_answer,
+    decoding_response,
     encoding_request,
 )
 from savedmodel_bakery.wire.dtypes import DType
@@ -33,8 +33,8 @@ from savedmodel_bakery.wire.json import examples as examples_json
 from savedmodel_bakery.wire.json import predict as predict_json
 from savedmodel_bakery.wire.status import Code
 
-# tensorflow_model_server's table read backwards; where several codes share a status the commonest is meant.
-# 502 is a gateway's word for a server that is away. Any other status is UNKNOWN.
+# The inverse of tensorflow_model_server's table. If several codes share an HTTP status, the most common one is used.
+# 502 is a gateway's status for a server that is down. Any other status is UNKNOWN.
 _CODES = {
     400: Code.INVALID_ARGUMENT,
     401: Code.UNAUTHENTICATED,
@@ -50,9 +50,9 @@ _CODES = {
     504: Code.DEADLINE_EXCEEDED,
 }
 
-_VERBS = {Predict: ":predict", Classify: ":classify", Metadata: "/metadata", Status: ""}
+_SUFFIXES = {Predict: ":predict", Classify: ":classify", Metadata: "/metadata", Status: ""}
 
-# As over gRPC: what met no server, or one that is away, is asked again, three times at most; nothing else is.
+# As over gRPC: a request that cannot reach a server, or gets 503, is retried up to three times; nothing else is.
 _RETRIES = Retry(
     connect=3, status=3, total=None, read=False, other=False, redirect=False,
     status_forcelist=[503], allowed_methods=None, backoff_factor=0.1, raise_on_status=False,
@@ -61,9 +61,9 @@ _RETRIES = Retry(
 
 
 class RestTransport:
-    """One session with one server; `timeout_s` limits connecting, and each wait for more of an answer.
+    """One session with one server; `timeout_s` limits the connecting and each wait for more of a response.
 
-    With `for_load` nothing is tried again.
+    With `for_load` it never retries.
     """
 
     def __init__(self, endpoint: Endpoint, *, timeout_s: float, for_load: bool = False) -> None:
@@ -73,79 +73,79 @@ class RestTransport:
         self._session.trust_env = not endpoint.is_loopback
         self._session.mount("http://", HTTPAdapter(max_retries=0 if for_load else _RETRIES))
 
-    def ask(self, question: Question) -> Any:
-        """Put a question; see `Transport.ask`."""
-        return self.decode(question, self.prepare(question)())
+    def send(self, call: Call) -> Any:
+        """Send a call; see `Transport.send`."""
+        return self.decode(call, self.prepare(call)())
 
-    def prepare(self, question: Question) -> Callable[[], bytes]:
-        """Write a question; see `Transport.prepare`."""
-        url = self._url(question)
-        if isinstance(question, Predict):
+    def prepare(self, call: Call) -> Callable[[], bytes]:
+        """Encode a call; see `PreparedTransport.prepare`."""
+        url = self._url(call)
+        if isinstance(call, Predict):
             with encoding_request():
-                body = predict_json.encode_request(question.inputs, question.signature)
-            return self._exchange("POST", url, body)
-        if isinstance(question, Classify):
+                body = predict_json.encode_request(call.inputs, call.signature)
+            return self._prepare("POST", url, body)
+        if isinstance(call, Classify):
             with encoding_request():
-                body = examples_json.encode_request(question.examples, question.signature)
-            return self._exchange("POST", url, body)
-        return self._exchange("GET", url)
+                body = examples_json.encode_request(call.examples, call.signature)
+            return self._prepare("POST", url, body)
+        return self._prepare("GET", url)
 
-    def decode(self, question: Question, content: bytes) -> Any:
-        """Read an answer; see `Transport.decode`."""
-        if isinstance(question, Predict):
-            return _prediction(question, content)
-        if isinstance(question, Classify):
-            with decoding_answer():
+    def decode(self, call: Call, content: bytes) -> Any:
+        """Decode a response; see `PreparedTransport.decode`."""
+        if isinstance(call, Predict):
+            return _prediction(call, content)
+        if isinstance(call, Classify):
+            with decoding_response():
                 return examples_json.decode_response(content)
         document = _document(content)
         if document is None:
-            raise InvalidResponseError(f"{self._url(question)} answered {len(content)} bytes that are no JSON object")
-        return document if isinstance(question, Metadata) else read_status(document)
+            raise InvalidResponseError(f"the response of {self._url(call)}, {len(content)} bytes, is not a JSON object")
+        return document if isinstance(call, Metadata) else read_status(document)
 
     def close(self) -> None:
         """Close the session's connections."""
         self._session.close()
 
-    def _url(self, question: Question) -> str:
-        return f"http://{self._endpoint.address}/v1/models/{_path(question.spec)}{_VERBS[type(question)]}"
+    def _url(self, call: Call) -> str:
+        return f"http://{self._endpoint.address}/v1/models/{_path(call.spec)}{_SUFFIXES[type(call)]}"
 
-    def _exchange(self, method: str, url: str, body: bytes | None = None) -> Callable[[], bytes]:
+    def _prepare(self, method: str, url: str, body: bytes | None = None) -> Callable[[], bytes]:
         headers = {} if body is None else {"Content-Type": "application/json"}
         try:
             request = self._session.prepare_request(requests.Request(method, url, data=body, headers=headers))
         except requests.RequestException as exc:
-            raise self._translate(exc) from exc
+            raise self._client_error(exc) from exc
 
-        def exchange() -> bytes:
+        def send() -> bytes:
             try:
                 response = self._session.send(request, timeout=self._timeout_s, allow_redirects=False)
             except requests.RequestException as exc:
-                raise self._translate(exc) from exc
+                raise self._client_error(exc) from exc
             if response.status_code != requests.codes.ok:
                 raise _refusal(response)
             return response.content
 
-        return exchange
+        return send
 
-    def _translate(self, exc: requests.RequestException) -> ClientError:
-        # A wait for the rest of a body that ran out is handed on as a ConnectionError.
-        waited = exc.args and isinstance(exc.args[0], ReadTimeoutError)
-        if isinstance(exc, requests.ReadTimeout) or waited:
+    def _client_error(self, exc: requests.RequestException) -> ClientError:
+        # requests raises a ConnectionError for a timeout while it reads the rest of a body.
+        timed_out = exc.args and isinstance(exc.args[0], ReadTimeoutError)
+        if isinstance(exc, requests.ReadTimeout) or timed_out:
             return deadline_exceeded([self._endpoint], self._timeout_s)
         if isinstance(exc, (requests.ConnectionError, requests.exceptions.InvalidURL)):
             return connection_failed([self._endpoint])
-        return InvalidResponseError(f"{self._endpoint.address} gave no HTTP answer that can be read: {exc}")
+        return InvalidResponseError(f"{self._endpoint.address} sent an invalid HTTP response: {exc}")
 
 
-def _prediction(question: Predict, content: bytes) -> Prediction:
-    """What `:predict` answered; the API has no filter, so outputs are dropped here."""
-    with decoding_answer():
-        outputs = predict_json.decode_response(content, _output_dtypes(question))
+def _prediction(call: Predict, content: bytes) -> Prediction:
+    """Decode a `:predict` response. The REST API has no output filter, so outputs are dropped here."""
+    with decoding_response():
+        outputs = predict_json.decode_response(content, _output_dtypes(call))
     return Prediction(
-        arrays={alias: outputs[alias] for alias in _checked(question.output_filter, outputs)},
-        model=question.spec.name,
-        version=question.spec.version,
-        signature=question.signature,
+        arrays={alias: outputs[alias] for alias in _filter(call.output_filter, outputs)},
+        model=call.spec.name,
+        version=call.spec.version,
+        signature=call.signature,
     )
 
 
@@ -169,25 +169,26 @@ def _document(content: bytes) -> dict[str, Any] | None:
 def _refusal(response: requests.Response) -> ClientError:
     message = (_document(response.content) or {}).get("error")
     if not isinstance(message, str):
-        kind = response.headers.get("Content-Type", "no content type")
+        content_type = response.headers.get("Content-Type", "no content type")
         return InvalidResponseError(
-            f'{response.url} answered HTTP {response.status_code} with {kind}; a model server answers {{"error": …}}'
+            f"{response.url} responded HTTP {response.status_code} with {content_type}; "
+            'a model server responds {"error": …}'
         )
     code = _CODES.get(response.status_code, Code.UNKNOWN)
     return DeadlineExceededError(message) if code is Code.DEADLINE_EXCEEDED else RequestRefusedError(code, message)
 
 
-def _output_dtypes(question: Predict) -> dict[str, DType]:
-    """Element types by alias, which the JSON of an answer doesn't tell."""
-    outputs = question.declared.outputs if question.declared else {}
+def _output_dtypes(call: Predict) -> dict[str, DType]:
+    """Return element types by alias; the JSON of a response does not contain them."""
+    outputs = call.declared.outputs if call.declared else {}
     known = {alias: spec.dtype for alias, spec in outputs.items() if spec.dtype is not None}
     if not known or len(known) < len(outputs):
-        raise InvalidResponseError(f'the metadata do not say the output types of signature "{question.signature}"')
+        raise InvalidResponseError(f'the metadata lack the output types of signature "{call.signature}"')
     return known
 
 
-def _checked(output_filter: Sequence[str], outputs: Mapping[str, np.ndarray]) -> Sequence[str]:
-    """The aliases to keep; refused in the words that servers have for it over gRPC."""
+def _filter(output_filter: Sequence[str], outputs: Mapping[str, np.ndarray]) -> Sequence[str]:
+    """Return the aliases to keep. The errors are those that a server sends over gRPC."""
     for place, alias in enumerate(output_filter):
         if alias not in outputs:
             names = ",".join(sorted(outputs))

@@ -9,8 +9,8 @@ from typing import Protocol
 import grpc
 from google.protobuf.message import DecodeError
 
+from savedmodel_bakery.client.endpoints import Endpoint
 from savedmodel_bakery.client.transports import grpc_channel
-from savedmodel_bakery.client.transports.transport import Endpoint
 from savedmodel_bakery.serving.runtimes import tensorflow_import as without_keras
 from savedmodel_bakery.wire.schema import METHODS
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
@@ -41,7 +41,7 @@ class ModelServer:
     def __init__(self, endpoint: Endpoint, *, timeout_s: float) -> None:
         self._endpoint = endpoint
         self._timeout_s = timeout_s
-        self._channel = grpc.insecure_channel(endpoint.address, options=grpc_channel.options_for([endpoint]))
+        self._channel = grpc.insecure_channel(endpoint.address, options=grpc_channel.channel_options([endpoint]))
 
     def call(self, name: str, request: bytes) -> bytes:
         """See Backend."""

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
+from savedmodel_bakery.client.endpoints import MAX_TIMEOUT_S, Endpoint
 from savedmodel_bakery.client.errors import ClientError, ConnectionFailedError
-from savedmodel_bakery.client.transports.transport import MAX_TIMEOUT_S, Endpoint
 from savedmodel_bakery.wire.amqp import DEFAULT_QUEUE
 from savedmodel_bakery.wire.status import StatusError
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from savedmodel_bakery.client.bulk import parquet
 from savedmodel_bakery.client.bulk.classify import classify_photos
-from savedmodel_bakery.client.bulk.photos import Photo, unreadable
+from savedmodel_bakery.client.bulk.photos import Photo, unreadable_photo
 from savedmodel_bakery.client.errors import RequestRefusedError
 from savedmodel_bakery.client.images import TOP_K_SIGNATURE, encode_images, read_classifications
 from savedmodel_bakery.client.results import Prediction
@@ -60,4 +60,4 @@ class Classifier:
 
 
 def _photo(image: str, content: bytes | None, error: str | None) -> Photo:
-    return unreadable(image, error or "") if content is None else Photo(image, len(content), lambda: content)
+    return unreadable_photo(image, error or "") if content is None else Photo(image, len(content), lambda: content)

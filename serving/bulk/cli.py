@@ -91,10 +91,10 @@ def bulk(
     stopped: photos that have a row are not classified again.
     """
     from savedmodel_bakery.client.bulk.files import FileList
-    from savedmodel_bakery.client.bulk.photos import spell
+    from savedmodel_bakery.client.bulk.photos import path_key
     from savedmodel_bakery.serving.bulk.parts import lock_folder, read_parts
 
-    files = FileList.of_arguments(paths)
+    files = FileList.from_arguments(paths)
     try:
         files.check()
         out.mkdir(parents=True, exist_ok=True)
@@ -104,7 +104,7 @@ def bulk(
     except OSError as exc:
         raise click.UsageError(f"cannot write to {out}: {exc.strerror}") from exc
     done = read_parts(out, model=model_name)
-    pending = [str(file) for file in _expand(files.without([out])) if spell(file) not in done.keys]
+    pending = [str(file) for file in _expand(files.without([out])) if path_key(file) not in done.keys]
     if pending:
         version = _newest_version(model_name, model_base_path)
         with _ray_job(ray_address, actors=actors) as job:

@@ -13,9 +13,10 @@ import ray
 from ray.data import ActorPoolStrategy, DataContext
 from ray.data.datasource import FilenameProvider
 
-from savedmodel_bakery.client.bulk.photos import UnreadablePhoto, open_file, spell
+from savedmodel_bakery.client.bulk.photos import UnreadablePhotoError, path_key
+from savedmodel_bakery.client.bulk.sources import open_file
+from savedmodel_bakery.client.endpoints import Endpoint
 from savedmodel_bakery.client.errors import ClientError
-from savedmodel_bakery.client.transports.transport import Endpoint
 from savedmodel_bakery.serving.bulk.classifier import PHOTOS, Classifier
 from savedmodel_bakery.serving.bulk.parts import part_name
 from savedmodel_bakery.wire.status import StatusError
@@ -136,7 +137,7 @@ def _find_missing(row: dict[str, str], *, done: Any, folder: str) -> list[dict[s
             missing.append({"image": key})
         return False
 
-    if spell(path) not in done_keys:  # a file with its own row is a photo or a damaged archive
+    if path_key(path) not in done_keys:  # a file with its own row is a photo or a damaged archive
         for _ in open_file(path, check):
             pass  # `check` selects no photo
     return missing
@@ -155,7 +156,7 @@ def _read_photos(row: dict[str, str], *, done: Any, folder: str) -> Iterator[dic
     for photo in open_file(_file(row, folder), is_new):
         try:
             content, error = photo.read(), None
-        except UnreadablePhoto as exc:
+        except UnreadablePhotoError as exc:
             content, error = None, str(exc)
         yield dict(zip(PHOTOS.names, (photo.key, content, error), strict=True))
 

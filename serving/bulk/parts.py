@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from savedmodel_bakery.client.bulk.parquet import SCHEMA
-from savedmodel_bakery.client.bulk.results import WrongResults, lock
+from savedmodel_bakery.client.bulk.results import ResultsError, lock
 from savedmodel_bakery.wire.status import StatusError, invalid_argument
 
 _PART = re.compile(r"rows-[0-9a-f]{32}-[0-9]{6}-[0-9]+\.parquet")
@@ -38,7 +38,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
     with (folder / ".lock").open("ab") as file:
         try:
             lock(file, folder)
-        except WrongResults as exc:
+        except ResultsError as exc:
             raise invalid_argument(str(exc)) from exc
         yield
 

@@ -34,6 +34,8 @@ OX = ScoredLabel("ox", 0.0625, 345)
 
 def test_the_public_names_are_these() -> None:
     expected = [
+        "AmqpClient",
+        "AsyncAmqpClient",
         "AsyncClient",
         "Classification",
         "Client",
@@ -176,7 +178,7 @@ def test_no_images_are_not_asked_about(connect: Connect, peer: Any) -> None:
 def test_more_classes_than_the_servable_has_are_refused_with_both_numbers(connect: Connect) -> None:
     with pytest.raises(RequestRefusedError) as caught:
         connect("efficientnet_lite0").classify_images([b"horse"], top_k=4)
-    expected = 'top_k 4 was asked; signature "top_k" of model "efficientnet_lite0" gives 3'
+    expected = 'top_k 4 is too large: signature "top_k" of model "efficientnet_lite0" returns 3 classes'
     assert (Code.INVALID_ARGUMENT, expected) == (caught.value.code, caught.value.message)
 
 
@@ -185,8 +187,8 @@ def test_a_signature_that_classifies_no_images_is_named_with_its_outputs() -> No
     with pytest.raises(InvalidResponseError) as caught:
         read_classifications(prediction, batch=1, top_k=None)
     expected = (
-        'signature "s" of model "m" has the outputs "y", "z"; images are classified by "output_0" alone '
-        'or by "labels", "scores", "class_ids", "ok", "error"'
+        'signature "s" of model "m" does not classify images: it has the outputs "y", "z"; expected "output_0" alone, '
+        'or "labels", "scores", "class_ids", "ok", "error"'
     )
     assert expected == str(caught.value)
 
@@ -227,7 +229,7 @@ def test_an_answer_that_takes_too_long_is_deadline_exceeded(connect: Connect, pe
     name, port = {"grpc": ("gRPC", peer.grpc_port), "rest": ("REST", peer.rest_port)}[transport]
     with pytest.raises(DeadlineExceededError) as caught:
         connect("slow", timeout_s=0.2).predict({"x": np.float32([1])})
-    assert f"no answer from 127.0.0.1:{port} over {name} within 0.2 s" == str(caught.value)
+    assert f"no response from 127.0.0.1:{port} over {name} within 0.2 s" == str(caught.value)
 
 
 def test_a_server_that_is_down_is_reported_at_once(connect: Connect, closed_port: int, transport: str) -> None:
@@ -245,24 +247,28 @@ def test_a_server_that_is_down_is_reported_at_once(connect: Connect, closed_port
 def test_asking_a_closed_client_is_a_runtime_error(connect: Connect) -> None:
     with connect() as asking:
         asking.status()
-    with pytest.raises(RuntimeError, match="the client has been closed"):
+    with pytest.raises(RuntimeError, match="the client is closed"):
         asking.status()
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        pytest.param({"target": "http://x"}, 'target "http://x" is no address; it is HOST or', id="URL"),
-        pytest.param({"target": ""}, 'target "" is no address', id="no target"),
-        pytest.param({"target": "x:99999"}, "port 99999 is none; ports are 1 to 65535", id="port"),
-        pytest.param({"version": 1, "label": "a"}, 'version 1 and label "a" are given; give one of them', id="both"),
-        pytest.param({"version": -1}, "version -1 is none; versions are 0 to 9223372036854775807", id="version"),
-        pytest.param({"model": ""}, "the name of a model, and a label, cannot be empty", id="no model"),
-        pytest.param({"label": ""}, "the name of a model, and a label, cannot be empty", id="no label"),
+        pytest.param({"target": "http://x"}, 'invalid target "http://x": must be HOST or', id="URL"),
+        pytest.param({"target": ""}, 'invalid target ""', id="no target"),
+        pytest.param({"target": "x:99999"}, "invalid port 99999: must be between 1 and 65535", id="port"),
+        pytest.param({"version": 1, "label": "a"}, 'version 1 and label "a" exclude each other', id="both"),
+        pytest.param({"version": -1}, "invalid version -1: must be between 0 and 9223372036854775807", id="version"),
+        pytest.param({"model": ""}, "the model name and the version label must not be empty", id="no model"),
+        pytest.param({"label": ""}, "the model name and the version label must not be empty", id="no label"),
         pytest.param({"model": "\udc80"}, "surrogates not allowed", id="not UTF-8"),
-        pytest.param({"timeout_s": 0}, "timeout_s 0 was given; it is above 0 and at most 86400", id="no time"),
-        pytest.param({"timeout_s": float("nan")}, "timeout_s nan was given", id="NaN"),
-        pytest.param({"transport": "x"}, 'transport "x" was given; it is "grpc", "rest" or "amqp"', id="transport"),
+        pytest.param({"timeout_s": 0}, "invalid timeout_s 0: must be above 0 and at most 86400", id="no time"),
+        pytest.param({"timeout_s": float("nan")}, "invalid timeout_s nan", id="NaN"),
+        pytest.param(
+            {"transport": "x"},
+            'invalid transport "x": must be "grpc" or "rest"; for AMQP use AmqpClient',
+            id="transport",
+        ),
     ],
 )
 def test_arguments_that_cannot_be_asked_with_are_value_errors(options: dict[str, Any], message: str) -> None:
@@ -272,18 +278,18 @@ def test_arguments_that_cannot_be_asked_with_are_value_errors(options: dict[str,
 
 
 def test_top_k_below_one_is_a_value_error(connect: Connect) -> None:
-    with pytest.raises(ValueError, match="top_k 0 was given; it is 1 or more"):
+    with pytest.raises(ValueError, match="invalid top_k 0: must be at least 1"):
         connect().classify_images([b"horse"], top_k=0)
 
 
 def test_an_image_that_is_neither_bytes_nor_a_path_is_a_type_error(connect: Connect) -> None:
-    with pytest.raises(TypeError, match="an image is int; supported are bytes and a path"):
+    with pytest.raises(TypeError, match="an image must be bytes or a path, not int"):
         connect().classify_images([7])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("images", ["horse.jpg", b"horse"], ids=["one path", "one image"])
 def test_one_image_where_a_list_is_wanted_is_a_type_error(connect: Connect, images: Any) -> None:
-    with pytest.raises(TypeError, match="supported is a list of them"):
+    with pytest.raises(TypeError, match="images must be a list of bytes or paths"):
         connect().classify_images(images)
 
 
@@ -299,5 +305,5 @@ def test_a_proxy_is_not_asked_for_this_machines_own_addresses(
     "options", [{"transport": "rest", "port": 8500}, {"transport": "grpc", "rest_api_port": 8501}], ids=["rest", "grpc"]
 )
 def test_a_port_of_the_other_transport_is_a_value_error(options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="the other one was given"):
+    with pytest.raises(ValueError, match="the port of the other transport was given"):
         Client(**options)

@@ -34,10 +34,10 @@ def test_answers_that_agree(wanted: np.ndarray, found: np.ndarray, atol: float) 
         pytest.param(np.float32([2]), np.float32([np.inf]), 0.5, '"y" differs by inf; allowed is 0.5', id="infinite"),
         pytest.param(np.complex64([1j]), np.complex64([2j]), 0.5, '"y" differs by 1; allowed is 0.5', id="complex64"),
         pytest.param(
-            np.int32([1, 2]), np.int32([1, 3]), 0.0, '"y" is np.int32(3) at [1], it was np.int32(2)', id="int"
+            np.int32([1, 2]), np.int32([1, 3]), 0.0, '"y" is np.int32(3) at [1], expected np.int32(2)', id="int"
         ),
-        pytest.param(np.float32([1]), np.float64([1]), 0.5, '"y" is float64, it was float32', id="type"),
-        pytest.param(np.float32([1]), np.float32([1, 1]), 0.5, '"y" has shape [2], it had [1]', id="shape"),
+        pytest.param(np.float32([1]), np.float64([1]), 0.5, '"y" is float64, expected float32', id="type"),
+        pytest.param(np.float32([1]), np.float32([1, 1]), 0.5, '"y" has shape [2], expected [1]', id="shape"),
     ],
 )
 def test_answers_that_differ(wanted: np.ndarray, found: np.ndarray, atol: float, text: str) -> None:

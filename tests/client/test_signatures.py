@@ -80,7 +80,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
     with pytest.raises(RequestRefusedError) as caught:
         run.fit({"a": np.zeros(1), "c": {"d": [np.zeros(2)]}})
     assert (
-        'there is no input "c/d/0"; input "b" is missing; input "a" is float64[1]; '
+        'unknown input "c/d/0"; input "b" is missing; input "a" is float64[1]; '
         'signature "run" of model "m" version 7 takes a: float32[?], b: int32[]'
     ) == caught.value.message
 
@@ -92,7 +92,7 @@ def test_an_input_with_a_default_may_be_left_out() -> None:
 
 @pytest.mark.parametrize(
     ("value", "message"),
-    [([[1], [1, 2]], 'input "x" is no array: '), ({"y": 1}, 'input "x" is a dict; this one is an array')],
+    [([[1], [1, 2]], 'input "x" is not an array: '), ({"y": 1}, 'input "x" is a dict; it must be an array')],
     ids=["ragged", "dict"],
 )
 def test_what_is_no_array_is_a_value_error(value: Any, message: str) -> None:
@@ -109,5 +109,5 @@ def test_an_unknown_signature_is_refused_with_those_there_are() -> None:
 
 @pytest.mark.parametrize("found", [{}, {"model_spec": {"name": "m"}, "metadata": []}], ids=["empty", "other"])
 def test_other_documents_are_invalid_answers(found: Any) -> None:
-    with pytest.raises(InvalidResponseError, match="the metadata are not those of the API"):
+    with pytest.raises(InvalidResponseError, match="the metadata are not a valid GetModelMetadataResponse"):
         read_signatures(found)

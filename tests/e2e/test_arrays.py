@@ -166,4 +166,4 @@ def test_the_command_line_reads_and_writes_files(server: ServerProcess, tmp_path
         "x: float64[?,?,?]\n"
     ) == said
     _, said = predict("-m", "add_ten", "--input", "array.npy", code=2)
-    assert "array.npy holds one array without a name; give it as NAME=array.npy\n" == said
+    assert "array.npy contains one array without a name: pass it as NAME=array.npy\n" == said

@@ -37,7 +37,7 @@ def check(server: ServerProcess, path: Path, *arguments: str) -> subprocess.Comp
 
 def test_what_was_baked_is_what_answers(server: ServerProcess, lite0: Path) -> None:
     ended = check(server, lite0 / "1")
-    assert (0, "18 of 18 answers agree\n") == (ended.returncode, ended.stderr)
+    assert (0, "18 of 18 responses agree\n") == (ended.returncode, ended.stderr)
     rows = [line.split("\t") for line in ended.stdout.splitlines()]
     assert {"grpc", "rest"} == {transport for transport, *_ in rows}
     assert {"agrees"} == {verdict for *_, verdict in rows}
@@ -65,8 +65,8 @@ def test_another_label_is_a_difference(server: ServerProcess, copied: Path) -> N
     """missile, in base64."""
     spoil(copied, "serving_default", "bWlzc2lsZQ==", "cm9ja2V0")
     ended = check(server, copied)
-    assert (1, "16 of 18 answers agree\n") == (ended.returncode, ended.stderr)
-    assert "grpc\tserving_default\t1\t\"output_0\" is b'missile' at [0], it was b'rocket'\n" in ended.stdout
+    assert (1, "16 of 18 responses agree\n") == (ended.returncode, ended.stderr)
+    assert "grpc\tserving_default\t1\t\"output_0\" is b'missile' at [0], expected b'rocket'\n" in ended.stdout
 
 
 def test_another_score_is_a_difference_beyond_the_tolerance(server: ServerProcess, copied: Path) -> None:
@@ -80,7 +80,7 @@ def test_another_score_is_a_difference_beyond_the_tolerance(server: ServerProces
 
 def test_a_version_that_is_not_served_is_a_difference(server: ServerProcess, copied: Path) -> None:
     ended = check(server, copied.rename(copied.with_name("7")))
-    assert (1, "0 of 18 answers agree\n") == (ended.returncode, ended.stderr)
+    assert (1, "0 of 18 responses agree\n") == (ended.returncode, ended.stderr)
     assert "Specific(pets, 7)" in ended.stdout
 
 
@@ -96,7 +96,7 @@ def test_an_output_of_another_type_is_a_difference(server: ServerProcess, copied
     path.write_text(json.dumps(exchange))
     ended = check(server, copied)
     assert 1 == ended.returncode
-    assert 'grpc\tserving_default\t1\t"output_0" is object, it was int32\n' in ended.stdout
+    assert 'grpc\tserving_default\t1\t"output_0" is object, expected int32\n' in ended.stdout
 
 
 def test_no_goldens(server: ServerProcess, tmp_path: Path) -> None:

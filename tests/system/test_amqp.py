@@ -32,13 +32,13 @@ from amqp_worker import (
 from rabbitmq import RabbitMQ
 from server_process import ServerProcess, free_port
 
-from savedmodel_bakery.client import Client, ConnectionFailedError, DeadlineExceededError, RequestRefusedError
+from savedmodel_bakery.client import AmqpClient, ConnectionFailedError, DeadlineExceededError, RequestRefusedError
 from savedmodel_bakery.wire import amqp, schema
 from savedmodel_bakery.wire.status import Code
 from savedmodel_bakery.wire.tensors import encode_tensor
 
 MODEL = "half_plus_two"
-Connect = Callable[..., Client]
+Connect = Callable[..., AmqpClient]
 StartWorker = Callable[..., WorkerProcess]
 
 
@@ -82,10 +82,10 @@ def start(broker: RabbitMQ, server: ServerProcess, tmp_path: Path) -> Iterator[S
 @pytest.fixture
 def connect(broker: RabbitMQ) -> Iterator[Connect]:
     """Make clients, which are closed at the end."""
-    clients: list[Client] = []
+    clients: list[AmqpClient] = []
 
-    def connect(url: str = broker.url(), **options: object) -> Client:
-        clients.append(Client(url, transport="amqp", **{"model": MODEL, "timeout_s": 60.0, **options}))
+    def connect(url: str = broker.url(), **options: object) -> AmqpClient:
+        clients.append(AmqpClient(url, **{"model": MODEL, "timeout_s": 60.0, **options}))
         return clients[-1]
 
     yield connect
@@ -479,11 +479,11 @@ def test_tls_with_certificates_of_both_sides(server: ServerProcess, tmp_path: Pa
         trusted = f"{plain}?cafile={files['ca']}"
         url = f"{trusted}&certfile={files['client']}&keyfile={files['client_key']}"
         with WorkerProcess(url, "--server", server.target, log=tmp_path / "log"):
-            with Client(url, transport="amqp", model=MODEL) as asking:
+            with AmqpClient(url, model=MODEL) as asking:
                 assert [2.5] == asking.predict({"x": [1]}).arrays["y"].tolist()
             for wrong, why in ((plain, "is not trusted"), (trusted, "127.0.0.1")):
                 with (
-                    Client(wrong, transport="amqp", model=MODEL) as asking,
+                    AmqpClient(wrong, model=MODEL) as asking,
                     pytest.raises(ConnectionFailedError, match=why),
                 ):
                     asking.predict({"x": [1]})

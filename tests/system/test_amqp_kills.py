@@ -13,7 +13,7 @@ import pytest
 from amqp_worker import WorkerProcess, status
 from rabbitmq import RabbitMQ
 
-from savedmodel_bakery.client import Client
+from savedmodel_bakery.client import AmqpClient
 
 REQUESTS, CALLERS, KILLS = 10_000, 16, 10
 
@@ -48,7 +48,7 @@ class Callers:
             assert self._changed.wait_for(lambda: self._answered >= count, timeout=120), f"{self._answered} answers"
 
     def _ask(self, first: int) -> None:
-        with Client(self._url, transport="amqp", model="half_plus_two", timeout_s=120) as client:
+        with AmqpClient(self._url, model="half_plus_two", timeout_s=120) as client:
             for number in range(first, REQUESTS, CALLERS):
                 found = client.predict({"x": np.float32([number])}).arrays["y"]
                 self.answers[number].extend(found.tolist())

@@ -25,10 +25,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from savedmodel_bakery.client import Client
-from savedmodel_bakery.client.bulk import photos as bulk_photos
+from savedmodel_bakery.client.bulk import archives, photos
 from savedmodel_bakery.client.bulk.classify import classify_photos
 from savedmodel_bakery.client.bulk.job import Job
-from savedmodel_bakery.client.bulk.photos import Photo, unreadable
+from savedmodel_bakery.client.bulk.photos import Photo, UnreadablePhotoError, unreadable_photo
+from savedmodel_bakery.client.bulk.sources import open_file
 from savedmodel_bakery.client.commands.cli import main
 from savedmodel_bakery.client.results import Prediction
 from savedmodel_bakery.wire.status import Code, StatusError
@@ -149,12 +150,12 @@ def test_equal_names_in_two_parquet_files_are_two_photos(run: Run, tmp_path: Pat
 
 def test_photos_of_one_key_have_each_their_own_answer() -> None:
     """Answers belong to positions: Ray may put a photo that two inputs name into one batch."""
-    photos = [Photo("a", 1, lambda: b"1"), unreadable("a", "torn"), Photo("a", 1, lambda: b"2")]
+    same_key = [Photo("a", 1, lambda: b"1"), unreadable_photo("a", "torn"), Photo("a", 1, lambda: b"2")]
 
     def predict(images: list[bytes]) -> Prediction:
         return Prediction({"output_0": np.array(images, object)}, "m", 1, "s")
 
-    assert ["1", None, "2"] == [row["label"] for row in classify_photos(photos, predict, model="m", signature="s")]
+    assert ["1", None, "2"] == [row["label"] for row in classify_photos(same_key, predict, model="m", signature="s")]
 
 
 @pytest.mark.parametrize(
@@ -179,17 +180,17 @@ def test_parquet_of_other_writers_is_read(
 @pytest.mark.parametrize(
     ("image", "content", "reason"),
     [
-        (["one"], ["secret.jpg"], 'its column "content" is of string; supported are binary and large_binary'),
-        (["one"], [7], 'its column "content" is of int64; supported are binary and large_binary'),
+        (["one"], ["secret.jpg"], 'column "content" has type string; supported are binary and large_binary'),
+        (["one"], [7], 'column "content" has type int64; supported are binary and large_binary'),
         (
             ["one"],
             [{"bytes": b"cat", "path": "a.jpg"}],
-            'its column "content" is of struct<bytes: binary, path: string>; supported are binary and large_binary',
+            'column "content" has type struct<bytes: binary, path: string>; supported are binary and large_binary',
         ),
         (
             [7],
             [b"cat"],
-            'its column "image" is of int64; supported are string, large_string and dictionaries',
+            'column "image" has type int64; supported are string, large_string and dictionary',
         ),
     ],
     ids=["paths", "numbers", "structs", "keys"],
@@ -263,13 +264,13 @@ def spoil(path: str, at: int) -> None:
         pytest.param(
             lambda: write_tar("a.tar", "w", horse=b"horse", cat=b"cat"), lambda: cut("a.tar", 1024),
             {"a.tar/in/horse.jpg": "sorrel",
-                "a.tar": f"{CUT_OFF}: there is no end mark at byte 1024"},
+                "a.tar": f"{CUT_OFF}: no end mark at byte 1024"},
             id="tar cut between members",
         ),
         pytest.param(
             lambda: write_tar("a.tar", "w", horse=b"horse", cat=b"cat"), lambda: spoil("a.tar", 1024 + 150),
             {"a.tar/in/horse.jpg": "sorrel",
-                "a.tar": f"{CUT_OFF}: there is no end mark at byte 1024"},
+                "a.tar": f"{CUT_OFF}: no end mark at byte 1024"},
             id="tar with a damaged header",
         ),
         pytest.param(
@@ -291,7 +292,7 @@ def spoil(path: str, at: int) -> None:
         ),
         pytest.param(
             lambda: write_parquet("a.parquet", url=["one"]), lambda: None,
-            {"a.parquet": f'{CUT_OFF}: it has the columns url; "image", once, names the photos'},
+            {"a.parquet": f'{CUT_OFF}: the columns are url; exactly one must be "image", the name of the photo'},
             id="parquet with other columns",
         ),
     ],
@@ -320,19 +321,20 @@ def test_no_damage_to_an_archive_is_an_exception(tmp_path: Path, name: str) -> N
         for _ in range(chosen.choice((1, 3, 20)) if harmed else 0):
             harmed[chosen.randrange(len(harmed))] = chosen.choice((0, 255, chosen.randrange(256)))
         whole.write_bytes(harmed)
-        for photo in bulk_photos.open_file(whole, lambda _: True):
-            with contextlib.suppress(bulk_photos.UnreadablePhoto):
+        for photo in open_file(whole, lambda _: True):
+            with contextlib.suppress(UnreadablePhotoError):
                 assert isinstance(photo.read(), bytes)
 
 
 def test_what_cannot_be_a_photo_is_not_read(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk_photos, "MAX_PHOTO_BYTES", 4)
+    monkeypatch.setattr(photos, "MAX_PHOTO_BYTES", 4)
+    monkeypatch.setattr(archives, "MAX_PHOTO_BYTES", 4)
     write_photos(tmp_path / "a", horse=b"horse", cat=b"cat")
     write_zip("a/b.zip", horse=b"horse")
     os.mkfifo("a/fifo")
     assert 4 == run("a", "-", "--out", "rows.jsonl", stdin=b"a/fifo\n")[0]
-    large = "too large: 5 bytes; a photo has at most 4"
-    fifo = "cannot be read: it is no file, or a folder that cannot be listed"
+    large = "too large: 5 bytes; the limit is 4"
+    fifo = "cannot be read: not a file, or a folder that cannot be listed"
     assert {"a/cat.jpg": "tabby", "a/horse.jpg": large, "a/b.zip/in/horse.jpg": large, "a/fifo": fifo} == labels()
 
 
@@ -364,12 +366,13 @@ def found_in(name: str) -> list[tuple[str, str]]:
 
 
 FORMATS = pytest.mark.parametrize("name", ["rows.jsonl", "rows.csv", "rows.parquet"])
+NOTHING = "is neither a file, a folder nor a glob that matches a file"
 NO_SERVER = ("-t", "127.0.0.1:1")
 
 
 def test_a_folder_without_photos_is_named(run: Run, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    assert (0, "nothing to do: no photo is in empty") == run("empty", *NO_SERVER, "--out", "rows.jsonl")
+    assert (0, "nothing to do: no photo in empty") == run("empty", *NO_SERVER, "--out", "rows.jsonl")
 
 
 @FORMATS
@@ -398,7 +401,9 @@ def test_failed_photos_are_asked_about_again_where_that_is_wanted(
         assert 4 == run("a", "--out", name)[0]
     none = "" if name == "rows.csv" else None
     assert {"a/cat.jpg": "tabby", "a/horse.jpg": none, "a/odd.jpg": none} == dict(found_in(name))
-    assert (4, "1 of 3 photos could not be classified; their rows say why") == run("a", "--retry-failed", "--out", name)
+    assert (4, "1 of 3 photos could not be classified; their rows have the reason") == run(
+        "a", "--retry-failed", "--out", name
+    )
     assert [("a/cat.jpg", "tabby"), ("a/horse.jpg", "sorrel"), ("a/odd.jpg", none)] == sorted(found_in(name))
     assert {"a", name} == {path.name for path in tmp_path.iterdir()}
 
@@ -432,36 +437,44 @@ def test_what_a_job_writes_is_not_its_input(run: Run, tmp_path: Path, name: str)
 @pytest.mark.parametrize(
     ("content", "arguments", "error"),
     [
-        (None, ["none", "--out", "r.jsonl"], "none is neither a file, a folder nor a glob that matches a file"),
-        (None, ["*.png", "--out", "r.jsonl"], "*.png is neither a file, a folder nor a glob that matches a file"),
-        (None, ["a", "--out", "r.txt"], "r.txt is no name for results; it ends in .jsonl, .csv, .parquet"),
+        (
+            None,
+            ["none", "--out", "r.jsonl"],
+            f"not found: none {NOTHING}",
+        ),
+        (
+            None,
+            ["*.png", "--out", "r.jsonl"],
+            f"not found: *.png {NOTHING}",
+        ),
+        (None, ["a", "--out", "r.txt"], "invalid file name r.txt: must end with .jsonl, .csv, .parquet"),
         (None, ["a", "--out", "no/r.jsonl"], "no/r.jsonl cannot be written: No such file or directory"),
         (
             b"x\n",
             ["a", "--out", "r.csv"],
-            "r.csv holds other things than the rows of such a job; name another file",
+            "r.csv does not contain the rows of a bulk job; pass another file",
         ),
         (
             b"x\n",
             ["a", "--out", "r.parquet"],
-            "r.parquet holds other things than the rows of such a job; name another file",
+            "r.parquet does not contain the rows of a bulk job; pass another file",
         ),
         (
             b"image,ok,label,score,class_id,error,model,version,signature\nb,True,ox,0.5,7,,pets,1,top_k\n",
             ["a", "--out", "r.csv"],
-            'row 1 of r.csv is of model "pets"; "efficientnet_lite0" is asked; name another file',
+            'row 1 of r.csv is from model "pets", not "efficientnet_lite0"; pass another file',
         ),
         (
             b"image,ok,label,score,class_id,error,model,version,signature\nb,True,ox,0.5,seven,,pets,1,top_k\n",
             ["a", "--out", "r.csv"],
-            "r.csv holds other things than the rows of such a job; name another file",
+            "r.csv does not contain the rows of a bulk job; pass another file",
         ),
-        (b"notes", ["a", "--out", "r.jsonl"], "line 1 of r.jsonl is no row of such a job; name another file"),
-        (b"{}\n", ["a", "--out", "r.jsonl"], "line 1 of r.jsonl is no row of such a job; name another file"),
+        (b"notes", ["a", "--out", "r.jsonl"], "line 1 of r.jsonl is not a row of a bulk job; pass another file"),
+        (b"{}\n", ["a", "--out", "r.jsonl"], "line 1 of r.jsonl is not a row of a bulk job; pass another file"),
         (
             b'{"image": "b", "ok": true, "model": "pets", "top": []}\n',
             ["a", "--out", "r.jsonl"],
-            'line 1 of r.jsonl is of model "pets"; "efficientnet_lite0" is asked; name another file',
+            'line 1 of r.jsonl is from model "pets", not "efficientnet_lite0"; pass another file',
         ),
     ],
     ids=[
@@ -580,13 +593,13 @@ def test_what_ends_it_midway_leaves_rows_to_go_on_from(
 
 def test_photos_that_are_done_are_not_kept(peer: Any) -> None:
     """Of 100 photos of 1 MB a dozen are held at once: those that are asked about or read, and their requests."""
-    photos = (Photo(f"{at}.jpg", 1 << 20, lambda: bytes(1 << 20)) for at in range(100))
+    generated = (Photo(f"{at}.jpg", 1 << 20, lambda: bytes(1 << 20)) for at in range(100))
     with Client(port=peer.grpc_port) as client:
         job = Job([client, client], model="efficientnet_lite0", signature="top_k", batch_size=1, retry_s=60)
         gc.disable()
         tracemalloc.start()
         try:
-            assert 100 == sum(map(len, job.run(photos)))
+            assert 100 == sum(map(len, job.run(generated)))
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
@@ -621,4 +634,4 @@ def test_progress_and_the_end_tell_how_many_are_done_and_failed(
     *_, bar, end = capsys.readouterr().err.splitlines()
     assert "3/3 [" in bar
     assert "photos/s, failed=1]" in bar
-    assert "1 of 3 photos could not be classified; their rows say why" == end
+    assert "1 of 3 photos could not be classified; their rows have the reason" == end

@@ -48,14 +48,14 @@ def test_every_kind_of_file_is_told_by_its_content() -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        (None, b"[1]", "f holds one array without a name; give it as NAME=f"),
-        (None, npy(np.zeros(1)), "f holds one array without a name"),
+        (None, b"[1]", "f contains one array without a name: pass it as NAME=f"),
+        (None, npy(np.zeros(1)), "f contains one array without a name"),
         ("x", b"", "f is neither npy, npz nor JSON"),
         ("x", b"\xff", "f is neither npy, npz nor JSON"),
         ("x", b'{"b64": "?"}', "f is neither npy, npz nor JSON"),
-        ("x", npy(np.zeros(9))[:-1], "f is no npy file that can be read"),
-        ("x", b"PK\x03\x04", "f is no npz file that can be read"),
-        ("x", npz(x=np.array([None])), "f is no npz file that can be read: Object arrays"),
+        ("x", npy(np.zeros(9))[:-1], "f is not a valid npy file"),
+        ("x", b"PK\x03\x04", "f is not a valid npz file"),
+        ("x", npz(x=np.array([None])), "f is not a valid npz file: Object arrays"),
     ],
     ids=["JSON", "npy", "empty", "binary", "base64", "cut npy", "cut npz", "pickle"],
 )

@@ -85,21 +85,31 @@ def test_an_answer_that_is_not_the_first_is_wrong(bench: Run, transport: str) ->
     """Each run of the model gives another number."""
     ended = bench("-f", transport, "-m", "counting", "--input", "x=x.npy", "--requests", "10", "--callers", "2")
     assert 1 == ended.returncode
-    assert ended.stdout.splitlines()[1].endswith("10 wrong answer")
-    assert re.fullmatch(r'wrong answer: "runs" is np\.int32\(\d+\) at \[\], it was np\.int32\(\d+\)\n', ended.stderr)
+    assert ended.stdout.splitlines()[1].endswith("10 wrong response")
+    assert re.fullmatch(
+        r'wrong response: "runs" is np\.int32\(\d+\) at \[\], expected np\.int32\(\d+\)\n', ended.stderr
+    )
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["-m", "labels", "-i", "horse.jpg", "--expect", "ox"], 1, 'image 0 is "sorrel"; expected was "ox"'),
+        (["-m", "labels", "-i", "horse.jpg", "--expect", "ox"], 1, 'image 0 is "sorrel"; expected "ox"'),
         (["-m", "half", "-i", "horse.jpg"], 1, "INVALID_ARGUMENT: .* takes x: float32"),
         (["-m", "labels", "-i", "horse.jpg", "--port", "1"], 3, "cannot connect to 127.0.0.1:1 over gRPC"),
-        ([], 2, "give what to send: either images with -i or arrays with --input"),
-        (["-i", "horse.jpg", "--expect", "a", "--expect", "b"], 2, "--expect was given 2 times; once for all"),
-        (["-f", "AMQP", "-i", "horse.jpg"], 2, "--format AMQP was given; bench asks over GRPC or REST"),
-        (["-i", "horse.jpg", "--plot", "p.doc"], 2, r'p\.doc ends with "\.doc"; a plot ends with one of \.'),
-        (["-i", "horse.jpg", "--plot", "nowhere/p.svg"], 2, "there is no folder nowhere for the plot"),
+        ([], 2, "pass what to send: either images with -i or arrays with --input"),
+        (
+            ["-i", "horse.jpg", "--expect", "a", "--expect", "b"],
+            2,
+            "--expect was given 2 times: pass it once, or",
+        ),
+        (["-f", "AMQP", "-i", "horse.jpg"], 2, "invalid --format AMQP: bench supports GRPC and REST"),
+        (
+            ["-i", "horse.jpg", "--plot", "p.doc"],
+            2,
+            r'unsupported plot file p\.doc: .* ends with "\.doc", supported are \.',
+        ),
+        (["-i", "horse.jpg", "--plot", "nowhere/p.svg"], 2, "folder of the plot not found: nowhere"),
     ],
     ids=["wrong", "refused", "no server", "nothing to send", "labels", "by message", "kind of plot", "folder of plot"],
 )

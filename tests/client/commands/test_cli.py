@@ -131,7 +131,7 @@ def test_a_bad_image_is_one_line_and_the_others_are_asked(
         (["--label", "new"], "INVALID_ARGUMENT: Unrecognized servable version label: new"),
         (
             ["--top-k", "4"],
-            'INVALID_ARGUMENT: top_k 4 was asked; signature "top_k" of model "efficientnet_lite0" gives 3',
+            'INVALID_ARGUMENT: top_k 4 is too large: signature "top_k" of model "efficientnet_lite0" returns 3 classes',
         ),
     ],
     ids=["model", "version", "label", "too many classes"],
@@ -144,7 +144,7 @@ def test_a_refusal_is_the_servers_words_and_exit_1(
 
 def test_a_deadline_is_exit_1(run: Run, whom: list[str], peer: Any, transport: str, photos: SimpleNamespace) -> None:
     where = {"grpc": f"{peer.grpc_port} over gRPC", "rest": f"{peer.rest_port} over REST"}[transport]
-    expected = f"{photos.horse}: no answer from 127.0.0.1:{where} within 0.2 s\n"
+    expected = f"{photos.horse}: no response from 127.0.0.1:{where} within 0.2 s\n"
     assert Outcome(1, "", expected) == run(*whom, "-m", "slow", "-s", "0.2", "-i", photos.horse)
 
 
@@ -161,13 +161,12 @@ def test_no_server_is_exit_3(
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        pytest.param([], "no image was given; name one with -i PATH (- is stdin), or see --help", id="nothing to do"),
+        pytest.param([], "no photo: pass one or more as arguments (- is stdin), or see --help", id="nothing to do"),
         pytest.param(
             ["-i", "no.jpg"],
-            "Invalid value for '-i' / '--image_file': File 'no.jpg' does not exist.",
+            "Invalid value for '-i' / '--image-file': File 'no.jpg' does not exist.",
             id="missing file",
         ),
-        pytest.param(["-i", "/"], "Invalid value for '-i' / '--image_file': File '/' is a directory.", id="directory"),
         pytest.param(
             ["--port", "0", "status"],
             "Invalid value for '--port' (env var: 'BAKERY_CLIENT_PORT'): 0 is not in the range 1<=x<=65535.",
@@ -175,8 +174,8 @@ def test_no_server_is_exit_3(
         ),
         pytest.param(
             ["-s", "0", "status"],
-            "Invalid value for '-s' / '--timeout_second' (env var: 'BAKERY_CLIENT_TIMEOUT_SECOND'): "
-            "0.0 is not in the range 0<x<=86400.",
+            "Invalid value for '-s' / '--timeout-seconds' (env var: 'BAKERY_CLIENT_TIMEOUT_SECONDS', "
+            "'BAKERY_CLIENT_TIMEOUT_SECOND'): 0.0 is not in the range 0<x<=86400.",
             id="time",
         ),
         pytest.param(
@@ -186,37 +185,55 @@ def test_no_server_is_exit_3(
         ),
         pytest.param(
             ["-t", "http://a", "status"],
-            'target "http://a" is no address; it is HOST or HOST:PORT, without http:// and path',
+            'invalid target "http://a": must be HOST or HOST:PORT, without http:// and path',
             id="URL",
         ),
         pytest.param(
             ["--version", "1", "status", "--label", "a"],
-            'version 1 and label "a" are given; give one of them',
+            'version 1 and label "a" exclude each other: pass one of them',
             id="version and label",
         ),
-        pytest.param(["-m", "", "status"], "the name of a model, and a label, cannot be empty", id="empty model"),
+        pytest.param(["-m", "", "status"], "the model name and the version label must not be empty", id="empty model"),
         pytest.param(
             ["--json", "status"],
-            '--json was given before "status", which takes none there',
-            id="json before a subcommand",
+            "Invalid value for '[PHOTO]...': File 'status' does not exist.",
+            id="option of ask before a command",
         ),
         pytest.param(
-            ["--top-k", "1", "metadata"],
-            '--top-k was given before "metadata", which takes none there',
-            id="top-k before a subcommand",
+            ["statsu"],
+            '"statsu" is neither a command nor a file; the commands are '
+            "ask, bulk, predict, results, metadata, status, check, bench",
+            id="misspelled command",
         ),
-        pytest.param(["horse.jpg"], "No such command 'horse.jpg'.", id="image without -i"),
+        pytest.param(["-n"], "Option '-n' requires an argument.", id="option without its value"),
+        pytest.param(["results", "q"], "result queues need --format AMQP", id="results over gRPC"),
+        pytest.param(
+            ["--format", "AMQP", "--port", "1", "status"],
+            "--port does not apply to --format AMQP: add the broker's port to --target",
+            id="port of AMQP",
+        ),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_2(run: Run, arguments: list[str], error: str) -> None:
     assert Outcome(2, "", error + "\n") == run(*arguments)
 
 
-def test_a_file_or_folder_without_an_option_is_told_how_to_be_asked_about(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "horse.jpg").touch()
-    for given, advice in ((tmp_path / "horse.jpg", "-i {}"), (tmp_path, "classify {} --out FILE")):
-        error = f"{given} is no command; to ask what it shows: {advice.format(given)}\n"
-        assert Outcome(2, "", error) == run(str(given))
+@pytest.mark.parametrize("command", [[], ["ask"], ["-i"], ["ask", "-i"]], ids=" ".join)
+def test_a_folder_instead_of_a_photo_names_the_command_for_folders(
+    run: Run, tmp_path: Path, command: list[str]
+) -> None:
+    outcome = run(*command, tmp_path)
+    assert (2, "") == (outcome.code, outcome.out)
+    assert outcome.err.endswith(f": {tmp_path} is a folder; to classify the photos in it: bulk {tmp_path} --out FILE\n")
+
+
+def test_photos_are_arguments_too_with_and_without_the_command(
+    run: Run, whom: list[str], photos: SimpleNamespace
+) -> None:
+    expected = f"{photos.horse}\tsorrel\n{photos.cat}\ttabby\n"
+    assert Outcome(0, expected, "") == run(*whom, photos.horse, photos.cat)
+    assert Outcome(0, expected, "") == run("ask", *whom, photos.horse, photos.cat)
+    assert Outcome(0, expected, "") == run("ask", "-i", photos.horse, *whom, photos.cat)
 
 
 def test_a_missing_file_among_others_is_found_before_anything_is_asked(
@@ -273,12 +290,12 @@ def test_the_environment_counts_below_the_command_line(
 )
 def test_help_shows_defaults_and_environment(run: Run, command: list[str]) -> None:
     shown = " ".join(run(*command, "--help").out.split())
-    assert "[env var: BAKERY_CLIENT_TIMEOUT_SECOND; default: 30.0; 0<x<=86400]" in shown
+    assert "[env var: BAKERY_CLIENT_TIMEOUT_SECONDS, BAKERY_CLIENT_TIMEOUT_SECOND; default: 30.0; 0<x<=86400]" in shown
     assert "BAKERY_CLIENT_MODEL_SPEC_NAME; default: efficientnet_lite0" in shown
 
 
 def test_help_ends_with_examples(run: Run) -> None:
-    assert "Examples:\n    python -m client -i horse.jpg\n" in run("--help").out
+    assert "Examples:\n    python -m client horse.jpg cat.png\n" in run("--help").out
 
 
 def test_a_path_that_is_not_utf_8_is_shown_with_a_replacement(run: Run, whom: list[str], tmp_path: Path) -> None:

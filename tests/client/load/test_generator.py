@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from savedmodel_bakery.client.load import report
-from savedmodel_bakery.client.load.generator import NOT_SENT, Call, CallFailedError, Load, Plan, generate
+from savedmodel_bakery.client.load.generator import NOT_SENT, CallFailedError, Load, Plan, SendCall, generate
 
 
 class Callee:
@@ -24,7 +24,7 @@ class Callee:
         self.threads: set[int] = set()
 
     @contextmanager
-    def open_caller(self) -> Iterator[Call]:
+    def open_caller(self) -> Iterator[SendCall]:
         self.opened += 1
         connected = False
 
@@ -91,7 +91,7 @@ def test_an_open_loop_sends_when_calls_are_due_and_not_before() -> None:
 
 def test_what_is_no_failed_call_ends_the_load() -> None:
     @contextmanager
-    def open_caller() -> Iterator[Call]:
+    def open_caller() -> Iterator[SendCall]:
         calls = 0
 
         def call(_: int) -> None:
@@ -107,7 +107,7 @@ def test_what_is_no_failed_call_ends_the_load() -> None:
 
 
 def test_a_load_without_end_is_refused() -> None:
-    with pytest.raises(ValueError, match="neither duration_s nor requests was given"):
+    with pytest.raises(ValueError, match="duration_s or requests is required"):
         Plan(callers=1)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from savedmodel_bakery.client.calls import ModelSpec, Predict
-from savedmodel_bakery.client.transports.grpc_codec import decode_answer
+from savedmodel_bakery.client.transports.grpc_codec import decode_response
 from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.attachments import TensorMessage
 
@@ -25,7 +25,7 @@ def test_arrays_are_writable_and_do_not_keep_the_response_in_memory(dtype: Any, 
     message = TensorMessage(schema.PredictResponse(), "outputs")
     message.add("y", array, packed=packed)
     content = message.SerializeToString()
-    decoded = decode_answer(Predict(ModelSpec("m"), "serving_default", {}, (), None), content).arrays["y"]
+    decoded = decode_response(Predict(ModelSpec("m"), "serving_default", {}, (), None), content).arrays["y"]
     assert array.dtype == decoded.dtype
     np.testing.assert_array_equal(array, decoded)
     assert not np.shares_memory(decoded, np.frombuffer(content, np.uint8))

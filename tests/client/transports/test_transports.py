@@ -21,7 +21,7 @@ from savedmodel_bakery.client import (
     InvalidResponseError,
     RequestRefusedError,
 )
-from savedmodel_bakery.client.transports.transport import Endpoint
+from savedmodel_bakery.client.endpoints import Endpoint
 from savedmodel_bakery.wire.status import Code
 
 Connect = Callable[..., Client]
@@ -179,13 +179,13 @@ def answering() -> Iterator[Callable[[str], int]]:
         pytest.param(
             "HTTP/1.1 404 Not Found\r\nContent-Type: text/html\r\nContent-Length: 4\r\n\r\n<h1>",
             InvalidResponseError,
-            '/v1/models/m answered HTTP 404 with text/html; a model server answers {"error": …}',
+            '/v1/models/m responded HTTP 404 with text/html; a model server responds {"error": …}',
             id="page",
         ),
         pytest.param(
             "HTTP/1.1 302 Found\r\nLocation: /login\r\nContent-Length: 0\r\n\r\n",
             InvalidResponseError,
-            '/v1/models/m answered HTTP 302 with no content type; a model server answers {"error": …}',
+            '/v1/models/m responded HTTP 302 with no content type; a model server responds {"error": …}',
             id="redirect",
         ),
         pytest.param(
@@ -197,13 +197,13 @@ def answering() -> Iterator[Callable[[str], int]]:
         pytest.param(
             f"HTTP/1.1 200 OK\r\n{JSON}Content-Length: 2\r\n\r\n[]",
             InvalidResponseError,
-            "/v1/models/m answered 2 bytes that are no JSON object",
+            "/v1/models/m, 2 bytes, is not a JSON object",
             id="no object",
         ),
         pytest.param(
             f"HTTP/1.1 200 OK\r\n{JSON}Content-Length: 2\r\n\r\n" + "{}",
             InvalidResponseError,
-            "the status is not one of the API: KeyError('model_version_status')",
+            "the status is not a valid GetModelStatusResponse: KeyError('model_version_status')",
             id="other object",
         ),
         pytest.param("", ConnectionFailedError, "over REST; is a model server running there?", id="hangs up"),
@@ -297,5 +297,5 @@ def test_a_targets_own_port_wins(target: str, address: str) -> None:
     ids=ascii,
 )
 def test_a_target_that_is_no_address_is_a_value_error(target: str) -> None:
-    with pytest.raises(ValueError, match=r"is no address|ports are 1 to 65535"):
+    with pytest.raises(ValueError, match=r"invalid target|invalid port"):
         Endpoint.parse(target, 8500, "gRPC")

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from server_process import ServerProcess, free_port
 
+from savedmodel_bakery.client.endpoints import Endpoint
 from savedmodel_bakery.client.transports.amqp_broker import Broker
-from savedmodel_bakery.client.transports.transport import Endpoint
 from savedmodel_bakery.serving.amqp.backends import Backend, ModelServer, OwnModel
 from savedmodel_bakery.serving.amqp.decoding import Message
 from savedmodel_bakery.serving.amqp.errors import delivery_limit_reached, error_response
@@ -315,7 +315,7 @@ WRONG = {
     "no model": ([], "give --model_base_path to load a model here, or --server to ask one; one of them"),
     "two models": (["--server", "host", "--model_base_path", "."], "one of them"),
     "batch": (["--server", "host", "--batch", "17"], "--batch 17 is more than --prefetch 16"),
-    "server": (["--server", "http://host"], 'target "http://host" is no address'),
+    "server": (["--server", "http://host"], 'invalid target "http://host"'),
     "url": (["status", "--url", "ftp://x:correct-horse@y/"], "invalid broker address"),
     "options before a subcommand": (["--server", "host", "purge"], "unexpected extra argument (purge)"),
 }

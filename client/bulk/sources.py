@@ -1,0 +1,49 @@
+"""Opens the files of a bulk job: a photo, an archive of photos, or a Parquet file with photos or with their paths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from savedmodel_bakery.client.bulk.archives import DAMAGE_ERRORS, TAR_SUFFIXES, read_tar, read_zip
+from savedmodel_bakery.client.bulk.photos import IsWanted, Photo, file_photo, path_key, reason_of, unreadable_photo
+
+
+def open_file(path: Path, is_wanted: IsWanted) -> Iterator[Photo]:
+    """Yield the photos in a file. An archive is read once, from beginning to end.
+
+    A file that cannot be read yields an unreadable photo; a damaged archive yields one with the archive's key.
+
+    Args:
+        path: a tar archive (also compressed), zip archive or Parquet file, recognised by its suffix; or a photo.
+        is_wanted: selects the photos to read, by key.
+
+    Raises:
+        ModuleNotFoundError: it is a Parquet file, and pyarrow is not installed.
+    """
+    name = path.name.lower()
+    if name.endswith(TAR_SUFFIXES):
+        photos = read_tar(path, is_wanted)
+    elif name.endswith(".zip"):
+        photos = read_zip(path, is_wanted)
+    elif name.endswith(".parquet"):
+        photos = _read_parquet(path, is_wanted)
+    else:
+        if is_wanted(key := path_key(path)):
+            yield file_photo(key, path)
+        return
+    try:
+        yield from photos
+    except DAMAGE_ERRORS as exc:
+        if is_wanted(key := path_key(path)):
+            yield unreadable_photo(key, f"the archive cannot be read to its end: {reason_of(exc)}")
+
+
+def _read_parquet(path: Path, is_wanted: IsWanted) -> Iterator[Photo]:
+    from savedmodel_bakery.client.bulk import parquet
+
+    for photo in parquet.read_photos(path, is_wanted):
+        if isinstance(photo, Path):
+            yield from open_file(photo, is_wanted)
+        else:
+            yield photo

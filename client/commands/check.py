@@ -1,0 +1,79 @@
+"""The command `check`: replay the goldens of a version against a live server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from savedmodel_bakery.client.commands.exits import REFUSED, print_error
+from savedmodel_bakery.client.commands.groups import CONTEXT_SETTINGS, Command
+from savedmodel_bakery.client.commands.options import connection_options, is_set, open_client
+from savedmodel_bakery.client.error_text import one_line
+
+if TYPE_CHECKING:
+    from savedmodel_bakery.client.goldens import Golden
+
+EXAMPLES = """
+\b
+Examples:
+  bakery check saved_model/flowers/1
+  bakery check saved_model/flowers/1 --format GRPC -t models.example --json
+
+\b
+Exit codes: 0 all responses agree, 1 a response differs or was refused, 2 wrong usage, 3 no connection,
+130 interrupted.
+"""
+
+
+@click.command(cls=Command, epilog=EXAMPLES, context_settings=CONTEXT_SETTINGS)
+@click.argument("version_folder", metavar="PATH", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per request.")
+@connection_options
+@click.pass_context
+def check(context: click.Context, version_folder: Path, as_json: bool) -> None:
+    """Check that a server gives the same responses as when the version was baked.
+
+    PATH is the folder of a baked version; its goldens are sent to the server. Uses both gRPC and REST unless --format
+    is given. The default model is the one that was baked, and the default version is the name of the folder.
+    """
+    from savedmodel_bakery.client.goldens import GoldensError, read_goldens, replay
+
+    try:
+        goldens = read_goldens(version_folder)
+    except GoldensError as exc:
+        raise click.UsageError(str(exc)) from exc
+    overrides: dict[str, Any] = {} if is_set(context, "model") else {"model": goldens.model}
+    folder_name = version_folder.resolve().name
+    if not is_set(context, "version") and not is_set(context, "label") and folder_name.isdecimal():
+        overrides["version"] = int(folder_name)
+    transports = [context.obj["transport"]] if is_set(context, "transport") else ["grpc", "rest"]
+    differing = 0
+    for transport in transports:
+        with open_client(context, transport=transport, **overrides) as client:
+            for golden in goldens.requests:
+                differences = replay(golden, client, goldens.tolerances)
+                differing += bool(differences)
+                click.echo((_json if as_json else _line)(transport, golden, differences))
+    total = len(transports) * len(goldens.requests)
+    print_error(f"{total - differing} of {total} responses agree")
+    context.exit(REFUSED if differing else 0)
+
+
+def _line(transport: str, golden: Golden, differences: Sequence[str]) -> str:
+    result = one_line("; ".join(differences)) if differences else "agrees"
+    return f"{transport}\t{golden.signature}\t{golden.number}\t{result}"
+
+
+def _json(transport: str, golden: Golden, differences: Sequence[str]) -> str:
+    fields = {
+        "transport": transport,
+        "signature": golden.signature,
+        "number": golden.number,
+        "agrees": not differences,
+        "differences": list(differences),
+    }
+    return json.dumps(fields, ensure_ascii=False)

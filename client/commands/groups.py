@@ -1,0 +1,158 @@
+"""Command groups that import a command's module only when it is needed, and group the commands in their help.
+
+Imports click only, so that other programs can use them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+
+CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
+
+Sections = Mapping[str, Mapping[str, str]]
+"""Section title to command names, each with the place of its command object, `package.module:name`."""
+
+
+class Option(click.Option):
+    """An option with aliases, which are accepted but not shown.
+
+    Every `--kebab-case` name also has its spelling with underscores as an alias.
+
+    Args:
+        names: as for `click.Option`.
+        aliases: further spellings.
+        is_common: list the option in the help's section of common options.
+        attributes: as for `click.Option`.
+    """
+
+    def __init__(
+        self, names: Sequence[str], *, aliases: Sequence[str] = (), is_common: bool = False, **attributes: Any
+    ) -> None:
+        super().__init__(names, **attributes)
+        shown = [*self.opts, *self.secondary_opts]
+        underscored = [name[:2] + name[2:].replace("-", "_") for name in [*self.opts, *aliases]]
+        self.aliases = [name for name in dict.fromkeys([*aliases, *underscored]) if name not in shown]
+        self.is_common = is_common
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """Register the option with its aliases."""
+        shown, self.opts = self.opts, [*self.opts, *self.aliases]
+        try:
+            super().add_to_parser(parser, ctx)
+        finally:
+            self.opts = shown
+
+
+class Command(click.Command):
+    """A command whose help lists the common options after its own, and ends with examples (its epilog)."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options."""
+        _write_options(self, ctx, formatter)
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command when it runs, or when its help is shown.
+
+    Args:
+        sections: the commands in the order of the help.
+        aliases: further names of commands, which the help does not show.
+        attributes: as for `click.Group`.
+    """
+
+    def __init__(self, *args: Any, sections: Sections, aliases: Mapping[str, str] | None = None, **attributes: Any):
+        super().__init__(*args, **attributes)
+        self.sections = sections
+        self.aliases = aliases or {}
+        self._places = {name: place for commands in sections.values() for name, place in commands.items()}
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        """Return the names in the order of the help."""
+        return list(self._places)
+
+    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command."""
+        place = self._places.get(self.aliases.get(cmd_name, cmd_name))
+        if place is None:
+            return None
+        module, _, attribute = place.partition(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands by section, then the options."""
+        for title, commands in self.sections.items():
+            rows = []
+            for name in commands:
+                command = self.get_command(ctx, name)
+                assert command is not None
+                rows.append((name, command.get_short_help_str(formatter.width)))
+            with formatter.section(title):
+                formatter.write_dl(rows)
+        _write_options(self, ctx, formatter)
+
+
+class DefaultCommandGroup(LazyGroup):
+    """A LazyGroup that runs a default command if its first argument after the options is not a command.
+
+    Args:
+        default: name of the default command.
+        attributes: as for `LazyGroup`.
+    """
+
+    def __init__(self, *args: Any, default: str, **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self.default = default
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Insert the default command if there is no other."""
+        place = self._end_of_options(ctx, args)
+        is_complete = place <= len(args)  # else click reports the option without a value
+        if is_complete and args[place : place + 1] not in ([name] for name in (*self._places, *self.aliases)):
+            self._check_not_misspelled(args[place:], ctx)
+            args = [*args[:place], self.default, *args[place:]]
+        return super().parse_args(ctx, args)
+
+    def _end_of_options(self, ctx: click.Context, args: Sequence[str]) -> int:
+        """Return the position after the group's options and their values."""
+        takes_value = {
+            name: not (parameter.is_flag or parameter.count)
+            for parameter in self.get_params(ctx)
+            if isinstance(parameter, click.Option)
+            for name in (*parameter.opts, *getattr(parameter, "aliases", ()))
+        }
+        place = 0
+        while place < len(args):
+            name, equals, _ = args[place].partition("=")
+            if name in takes_value:
+                place += 1 + (takes_value[name] and not equals)
+            elif not name.startswith("--") and takes_value.get(name[:2]):  # -mNAME
+                place += 1
+            else:
+                break
+        return place
+
+    def _check_not_misspelled(self, args: Sequence[str], ctx: click.Context) -> None:
+        if args and not args[0].startswith("-") and not Path(args[0]).exists():
+            raise click.UsageError(
+                f'"{args[0]}" is neither a command nor a file; the commands are {", ".join(self._places)}', ctx
+            )
+
+
+def _write_options(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    own: list[tuple[str, str]] = []
+    common: list[tuple[str, str]] = []
+    for parameter in command.get_params(ctx):
+        record = parameter.get_help_record(ctx)
+        if record is not None and isinstance(parameter, click.Option):
+            is_common = getattr(parameter, "is_common", False) or "--help" in parameter.opts
+            (common if is_common else own).append(record)
+    for title, rows in (("Options", own), ("Common options", common)):
+        if rows:
+            with formatter.section(title):
+                formatter.write_dl(rows)

@@ -1,0 +1,64 @@
+"""The command `predict`: run a signature on arrays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from savedmodel_bakery.client.commands.groups import CONTEXT_SETTINGS, Command, Option
+from savedmodel_bakery.client.commands.inputs import read_arrays
+from savedmodel_bakery.client.commands.options import connection_options, open_client
+
+EXAMPLES = """
+\b
+Examples:
+  bakery predict -m add_ten --input x=array.npy --out outputs/
+  echo '[[1, 2]]' | bakery predict -m add_ten --input x=-
+  bakery predict -m flowers -n pixels --input inputs.npz --out outputs/ --output-format npz
+"""
+
+
+@click.command(cls=Command, epilog=EXAMPLES, context_settings=CONTEXT_SETTINGS)
+@click.option(
+    "--input",
+    "inputs",
+    cls=Option,
+    multiple=True,
+    required=True,
+    metavar="[NAME=]FILE",
+    help="An input as npy or JSON; or, without NAME, all inputs as npz or a JSON object. - is stdin. Repeatable.",
+)
+@click.option(
+    "--out",
+    cls=Option,
+    aliases=("--output-dir",),
+    type=click.Path(path_type=Path, file_okay=False),
+    show_default="print JSON",
+    help="Folder for the outputs; prints the names of the files.",
+)
+@click.option(
+    "--output-format",
+    cls=Option,
+    type=click.Choice(["npy", "npz", "json"]),
+    default="npy",
+    show_default=True,
+    help="Write one file per output (npy), or one for all.",
+)
+@connection_options
+@click.pass_context
+def predict(context: click.Context, inputs: tuple[str, ...], out: Path | None, output_format: str) -> None:
+    """Run a signature on arrays from files."""
+    from savedmodel_bakery.client.commands.array_files import to_json, write_outputs
+
+    arrays = read_arrays(inputs)
+    with open_client(context) as client:
+        try:
+            prediction = client.predict(arrays, signature=context.obj["signature"])
+        except ValueError as exc:
+            raise click.UsageError(str(exc)) from exc
+    if out is None:
+        click.echo(to_json(prediction.arrays))
+        return
+    for path in write_outputs(prediction.arrays, out, file_format=output_format):
+        click.echo(path)

@@ -1,0 +1,52 @@
+"""The command `status`: print the state of a model's versions."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from savedmodel_bakery.client.commands.groups import CONTEXT_SETTINGS, Command
+from savedmodel_bakery.client.commands.options import connection_options, open_client
+from savedmodel_bakery.client.error_text import one_line
+from savedmodel_bakery.wire.status import Code
+
+if TYPE_CHECKING:
+    from savedmodel_bakery.client.results import VersionStatus
+
+EXAMPLES = """
+\b
+Examples:
+  bakery status -m flowers
+  bakery status -m flowers --version 2 --json
+"""
+
+
+@click.command(cls=Command, epilog=EXAMPLES, context_settings=CONTEXT_SETTINGS)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per version.")
+@connection_options
+@click.pass_context
+def status(context: click.Context, as_json: bool) -> None:
+    """Print the state of each version of the model, newest first.
+
+    Each line has the version number and its state, and the error if it could not be loaded.
+    """
+    with open_client(context) as client:
+        for version in client.status():
+            click.echo(_json(version) if as_json else _line(version))
+
+
+def _line(status: VersionStatus) -> str:
+    line = f"{status.version}\t{status.state}"
+    return line if status.code is Code.OK else f"{line}\t{one_line(f'{status.code.name}: {status.message}')}"
+
+
+def _json(status: VersionStatus) -> str:
+    fields = {
+        "version": status.version,
+        "state": status.state,
+        "code": status.code.name,
+        "message": status.message,
+    }
+    return json.dumps(fields, ensure_ascii=False)
