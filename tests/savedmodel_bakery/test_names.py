@@ -13,7 +13,8 @@ import savedmodel_bakery
 
 def test_the_public_names_are_exactly_these() -> None:
     expected = [
-        "AmqpClient", "AsyncAmqpClient", "AsyncClient", "BakeError", "Classification", "Client", "ClientError", "ConnectionFailedError",
+        "AmqpClient", "AsyncAmqpClient", "AsyncClient", "BakeError", "Classification", "Client",
+        "ClientError", "ConnectionFailedError",
         "DeadlineExceededError", "InvalidResponseError", "LabelError", "ParityError", "Prediction", "PublishError",
         "Recipe", "RecipeError", "RequestRefusedError", "ScoredLabel", "SourceError", "VerificationError",
         "VersionStatus", "__version__", "bake",
