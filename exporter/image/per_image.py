@@ -62,21 +62,21 @@ def _describe_error(image: EncodedImage, data: ImageBytes, header: Header, prepr
             (
                 tf.equal(data, b""),
                 lambda: tf.strings.join(
-                    ["neither base64 nor an image file we know: it begins with ", _first_bytes(image)]
+                    ["neither base64 nor a supported image format: it starts with ", _first_bytes(image)]
                 ),
             ),
             (
                 tf.equal(header.file_format, encodings.UNKNOWN),
-                lambda: tf.strings.join(["base64, but of no image file we know: it begins with ", _first_bytes(data)]),
+                lambda: tf.strings.join(["base64 of an unsupported file format: it starts with ", _first_bytes(data)]),
             ),
             (
                 header.height * header.width > preprocessing.max_pixels,
                 lambda: tf.strings.join(
-                    ["too large: its header says ", *sides, f" pixels; allowed are {preprocessing.max_pixels} in all"]
+                    ["too large: its header states ", *sides, f" pixels; the maximum is {preprocessing.max_pixels}"]
                 ),
             ),
         ],
-        default=lambda: tf.constant("damaged, cut off or of an unusual kind: the image file cannot be decoded"),
+        default=lambda: tf.constant("damaged, truncated or of an unsupported kind: the image file cannot be decoded"),
         exclusive=False,
     )
 

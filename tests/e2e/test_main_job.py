@@ -120,7 +120,7 @@ class TestOurClient:
         assert f"{coffee}\tespresso\n-\ttiger cat\n" == ended.stdout
         assert 1 == ended.returncode
         (line,) = ended.stderr.splitlines()
-        assert "damaged, cut off or of an unusual kind: the image file cannot be decoded" in line
+        assert "damaged, truncated or of an unsupported kind: the image file cannot be decoded" in line
 
     @pytest.mark.parametrize("transport", ["grpc", "rest"])
     def test_the_library_gives_the_same_over_both(
@@ -130,7 +130,7 @@ class TestOurClient:
             first, bad, last = client.classify_images([coffee, b"no, image", chelsea.read_bytes()], top_k=1)
         assert ("espresso", "tiger cat") == (first.label, last.label)
         assert [967, 282] == [first.top[0].class_id, last.top[0].class_id]
-        assert (False, "neither base64 nor an image file we know: it begins with 6e 6f 2c 20 69 6d 61 67") == (
+        assert (False, "neither base64 nor a supported image format: it starts with 6e 6f 2c 20 69 6d 61 67") == (
             bad.ok,
             bad.error,
         )

@@ -1,15 +1,15 @@
-"""A process of its own that reads batches of images through the image graph, and prints what memory each took.
+"""A process that reads batches of images through the image graph, and prints by how much each raised its peak memory.
 
 python tests/support/peak_memory.py IMAGES.pickle
 
-IMAGES holds the recipe's fields, a batch to begin with, and the batches that are measured.
+IMAGES contains the values of a recipe, a batch to warm up with, and the batches to measure.
 """
 
 from __future__ import annotations
 
 import json
 import pickle
-import resource
+import re
 import sys
 from pathlib import Path
 
@@ -20,24 +20,25 @@ from savedmodel_bakery.exporter.recipe import Recipe
 
 
 def peak_bytes() -> int:
-    """The most memory that was resident so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    """Return the peak resident memory of this program; ru_maxrss would include that of the process that started it."""
+    status = Path("/proc/self/status").read_text()
+    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) * 1024
 
 
 def main() -> None:
     """Print, as JSON, the errors of each batch and by how many bytes it raised the peak."""
-    fields, first, batches = pickle.loads(Path(sys.argv[1]).read_bytes())
-    preprocessing = Recipe.from_values(fields).preprocessing
+    values, warm_up, batches = pickle.loads(Path(sys.argv[1]).read_bytes())
+    preprocessing = Recipe.from_values(values).preprocessing
     read = tf.function(
-        lambda image: read_images(image, preprocessing), input_signature=[tf.TensorSpec([None], tf.string)]
+        lambda images: read_images(images, preprocessing), input_signature=[tf.TensorSpec([None], tf.string)]
     )
-    read(tf.constant(first))
-    found = []
+    read(tf.constant(warm_up))
+    results = []
     for batch in batches:
         before = peak_bytes()
         _, _, errors = read(tf.constant(batch))
-        found.append({"errors": [error.decode() for error in errors.numpy()], "rise": peak_bytes() - before})
-    print(json.dumps(found))
+        results.append({"errors": [error.decode() for error in errors.numpy()], "rise": peak_bytes() - before})
+    print(json.dumps(results))
 
 
 if __name__ == "__main__":

@@ -35,10 +35,10 @@ PICTURES = damage.pictures()
 HEX = "[0-9a-f]{2}"
 ERRORS = re.compile(
     "empty: no bytes were sent"
-    f"|neither base64 nor an image file we know: it begins with {HEX}( {HEX}){{0,7}}"
-    f"|base64, but of no image file we know: it begins with {HEX}( {HEX}){{0,7}}"
-    r"|too large: its header says \d+ by \d+ pixels; allowed are 2000000 in all"
-    "|damaged, cut off or of an unusual kind: the image file cannot be decoded"
+    f"|neither base64 nor a supported image format: it starts with {HEX}( {HEX}){{0,7}}"
+    f"|base64 of an unsupported file format: it starts with {HEX}( {HEX}){{0,7}}"
+    r"|too large: its header states \d+ by \d+ pixels; the maximum is 2000000"
+    "|damaged, truncated or of an unsupported kind: the image file cannot be decoded"
 )
 
 

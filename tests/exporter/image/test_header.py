@@ -244,7 +244,7 @@ def test_a_header_that_claims_too_much_is_refused_before_decoding(kind: str) -> 
     good = KINDS["PNG"]
     found, ok, error = reader("none")(tf.constant([good, claiming(kind, side), good]))
     assert [True, False, True] == ok.numpy().tolist()
-    text = f"too large: its header says {side} by {side} pixels; allowed are 100000000 in all".encode()
+    text = f"too large: its header states {side} by {side} pixels; the maximum is 100000000".encode()
     assert [b"", text, b""] == error.numpy().tolist()
     np.testing.assert_array_equal(found[0], found[2])
 

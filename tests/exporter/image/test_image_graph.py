@@ -281,26 +281,26 @@ def test_an_empty_batch_gives_empty_outputs(read: Read) -> None:
     assert ([], []) == (found.ok, found.error)
 
 
-DAMAGED = "damaged, cut off or of an unusual kind: the image file cannot be decoded"
+DAMAGED = "damaged, truncated or of an unsupported kind: the image file cannot be decoded"
 PHOTOS = {photo.name: photo.read_bytes() for photo in resources.example_photos()}
 BAD: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "empty: no bytes were sent"),
     "no base64": (
         b"not base64!",
-        "neither base64 nor an image file we know: it begins with 6e 6f 74 20 62 61 73 65",
+        "neither base64 nor a supported image format: it starts with 6e 6f 74 20 62 61 73 65",
     ),
     "other bytes": (
         b"\x00\xff\x00",
-        "neither base64 nor an image file we know: it begins with 00 ff 00",
+        "neither base64 nor a supported image format: it starts with 00 ff 00",
     ),
-    "white space": (b" \n", "neither base64 nor an image file we know: it begins with 20 0a"),
+    "white space": (b" \n", "neither base64 nor a supported image format: it starts with 20 0a"),
     "base64 of no image": (
         base64.b64encode(b"hello world"),
-        "base64, but of no image file we know: it begins with 68 65 6c 6c 6f 20 77 6f",
+        "base64 of an unsupported file format: it starts with 68 65 6c 6c 6f 20 77 6f",
     ),
     "data URI of no image": (
         b"data:text/plain;base64," + base64.b64encode(b"%PDF"),
-        "base64, but of no image file we know: it begins with 25 50 44 46",
+        "base64 of an unsupported file format: it starts with 25 50 44 46",
     ),
     "JPEG cut in half": (PHOTOS["rocket.jpg"][: len(PHOTOS["rocket.jpg"]) // 2], DAMAGED),
     "JPEG without its last byte": (PHOTOS["rocket.jpg"][:-1], DAMAGED),

@@ -55,7 +55,7 @@ def test_every_photo_is_asked_about_and_answered(version: Path) -> None:
     request, outputs = mixed
     assert [photos[0], goldens.NO_IMAGE] == list(request.inputs["image"].string_val)
     assert [True, False] == outputs["ok"].tolist()
-    assert outputs["error"][1].startswith(b"neither base64 nor an image file we know")
+    assert outputs["error"][1].startswith(b"neither base64 nor a supported image format")
 
 
 def test_classify_is_asked_by_classify(version: Path) -> None:

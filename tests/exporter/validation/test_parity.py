@@ -216,7 +216,7 @@ class TestProgram:
         assert 1 == ended.returncode
         good, odd = json.loads(ended.stdout)["photos"]
         assert good["is_within"]
-        assert odd["error"].startswith("neither base64 nor an image file we know")
+        assert odd["error"].startswith("neither base64 nor a supported image format")
         assert ended.stderr.splitlines()[-1].startswith("error: the baked graph cannot read odd.jpg: ")
 
     def test_bake_names_the_photo_that_it_cannot_read(self, tmp_path: Path, turned: Path) -> None:
@@ -228,7 +228,9 @@ class TestProgram:
         (photos / "odd.tiff").rename(photos / "odd.png")
         ended = run("bake", "--model", "efficientnet-lite0", "--out", tmp_path / "out", "--photos", photos)
         assert (1, "") == (ended.returncode, ended.stdout)
-        refusal = f"error: the baked graph cannot read {photos / 'odd.png'}: neither base64 nor an image file we know"
+        refusal = (
+            f"error: the baked graph cannot read {photos / 'odd.png'}: neither base64 nor a supported image format"
+        )
         assert ended.stderr.splitlines()[-1].startswith(refusal)
         assert [] == list((tmp_path / "out").glob("*/*"))
 
