@@ -1,1 +1,1 @@
-"""What runs a model: one module a file format, and the batcher that may stand before it; no transport, no names."""
+"""Runs models: one module per file format, and the batcher in front of them. Knows no transport and no model names."""

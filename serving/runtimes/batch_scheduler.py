@@ -1,7 +1,7 @@
-"""TensorFlow's own batch scheduler (the operation BatchFunction), told of rows and handing out batches.
+"""TensorFlow's batch scheduler (the operation BatchFunction), which groups rows into batches.
 
-The scheduler sees a number for each row, not the row itself: so what is joined may be of any shape and type, and
-nothing is copied before it is known what it is joined with.
+The scheduler only sees a number for each row, not its values. So rows of any shape and type can share a batch, and
+nothing is copied before the members of the batch are known.
 """
 
 from __future__ import annotations
@@ -11,19 +11,24 @@ from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.core.protobuf.config_pb2 import ThreadPoolOptionProto
 
 from savedmodel_bakery.serving.options.batching import BatchingParameters
+from savedmodel_bakery.serving.runtimes.tf_session import DirectSession
 from savedmodel_bakery.wire.status import Code, StatusError
 
 tf1 = tf.compat.v1
 
 RunBatch = Callable[[np.ndarray], None]
-"""Takes a batch: int64 [rows], as they were submitted; a row that comes again is padding. Must not raise."""
+"""Processes a batch: int64 [rows], numbered as submitted; repeated rows are padding. Must not raise."""
 
 
 class BatchScheduler:
-    """Queues by name, which share threads and parameters."""
+    """Queues by name, which share threads and parameters.
+
+    Args:
+        parameters: when a batch is complete, and how many queue and run.
+        run_batch: is called with each batch.
+    """
 
     def __init__(self, parameters: BatchingParameters, run_batch: RunBatch) -> None:
         self._parameters = parameters
@@ -31,49 +36,50 @@ class BatchScheduler:
         self._graph = tf.Graph()
         self._queues: dict[str, object] = {}
 
-        def take(rows: np.ndarray) -> np.ndarray:
+        def process(rows: np.ndarray) -> np.ndarray:
             run_batch(rows)
             return rows
 
         with self._graph.as_default():
             rows = tf1.placeholder(tf.int64, [None])
-            self._rows, self._rows_port = rows, rows._as_tf_output()
+            self._rows, self._rows_handle = rows, DirectSession.handle(rows)
 
             @tf.function(input_signature=[tf.TensorSpec([None], tf.int64)], autograph=False)
             def batch(rows: tf.Tensor) -> tf.Tensor:
-                return tf.ensure_shape(tf.numpy_function(take, [rows], tf.int64), [None])
+                return tf.ensure_shape(tf.numpy_function(process, [rows], tf.int64), [None])
 
             self._batch = batch.get_concrete_function()
             self._batch.add_to_graph(self._graph)
-        # The session's own threads: each batch blocks one while the model runs on others, and one is left to queue.
-        pool = ThreadPoolOptionProto(num_threads=parameters.num_batch_threads + 1)
-        self._session = tf1.Session(graph=self._graph, config=tf1.ConfigProto(session_inter_op_thread_pool=[pool]))
+        # Each batch blocks one thread of this session while the model runs on other threads; one more queues rows.
+        config = tf1.ConfigProto()
+        config.session_inter_op_thread_pool.add(num_threads=parameters.num_batch_threads + 1)
+        self._session = DirectSession(self._graph, config)
 
     def submit(self, queue: str, rows: np.ndarray) -> None:
-        """Return when each of `rows`, int64 [rows], has been in a batch.
+        """Put `rows` into batches; return when all those batches have run.
 
         Args:
-            queue: only rows of the same queue meet in a batch.
-            rows: numbers that tell rows apart.
+            queue: only rows of the same queue share a batch.
+            rows: int64 [rows], unique numbers.
 
         Raises:
-            StatusError: too many rows, or the queue is full.
+            StatusError: there are too many rows, or the queue is full.
         """
-        port = self._queues.get(queue) or self._open(queue)
+        handle = self._queues.get(queue) or self._open(queue)
         try:
-            self._session._call_tf_sessionrun(None, {self._rows_port: rows}, [port], [], None)
+            self._session.run({self._rows_handle: rows}, [handle])
         except tf.errors.OpError as error:
             raise StatusError(Code(error.error_code), error.message.partition("\n\t [[{{node")[0]) from error
 
     def close(self) -> None:
-        """End the threads; nothing may wait."""
+        """Stop the threads; no submit may be waiting."""
         self._session.close()
 
     def _open(self, queue: str) -> object:
         parameters = self._parameters
         sizes = list(parameters.allowed_batch_sizes)
         if parameters.max_execution_batch_size < parameters.max_batch_size and not sizes:
-            # The operation knows the size of a piece only as the largest that is allowed.
+            # The operation has no such parameter; it splits at the largest allowed size.
             sizes = list(range(1, parameters.max_execution_batch_size + 1))
         with self._lock:
             if queue not in self._queues:
@@ -92,6 +98,6 @@ class BatchScheduler:
                         shared_name="batcher",
                         batching_queue=queue,
                     )
-                self._session._extend_graph()
-                self._queues[queue] = output._as_tf_output()
+                self._session.extend()
+                self._queues[queue] = DirectSession.handle(output)
             return self._queues[queue]

@@ -1,4 +1,4 @@
-"""What every runtime is: signatures, and one way to run them."""
+"""The interface of a runtime: signatures, and one way to run them."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class Runtime(Protocol):
         """Run the model once.
 
         Args:
-            feeds: by tensor name. Shapes are not checked against the signature's, as the real server doesn't.
+            feeds: by tensor name. Like the real server, does not check their shapes against the signature.
             fetches: tensor names.
-            timeout_s: limit of the run; None is none.
+            timeout_s: limit of the run in seconds; None for no limit.
 
         Returns:
-            One tensor a fetch, in their order.
+            One tensor per fetch, in their order.
 
         Raises:
-            StatusError: what the runtime said, with its code.
+            StatusError: the run failed; code and message are the runtime's.
         """
 
     def close(self) -> None:
-        """Give the model's memory back; nothing may be running."""
+        """Free the model; no run may be active."""

@@ -1,4 +1,4 @@
-"""TensorFlow without Keras, which nobody needs who serves."""
+"""Imports TensorFlow without Keras, which serving does not need."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ _KERAS = ("keras", "tf_keras")
 
 
 def import_tensorflow() -> None:
-    """Import TensorFlow, but not Keras with it: that would be a third of the time, and 110 MB.
+    """Import TensorFlow but not Keras, which takes a third of the time of the import and 110 MB.
 
-    Who needs Keras can import it afterwards, as TensorFlow Text's layers do.
+    Keras can still be imported afterwards, as TensorFlow Text's layers do.
     """
     modules: dict[str, Any] = sys.modules
     hidden = [name for name in _KERAS if name not in modules]
-    # An import of what is None fails (docs.python.org/3/reference/import.html#the-module-cache).
+    # None in sys.modules makes the import of a module fail (docs.python.org/3/reference/import.html#the-module-cache).
     modules.update(dict.fromkeys(hidden))
     try:
         importlib.import_module("tensorflow")
     finally:
         for name in hidden:
             del modules[name]
-    gc.freeze()  # what is there stays, and looking at all of it takes a tenth of a second, in which nobody is answered
+    gc.freeze()  # these objects live until the end, and scanning them would block requests for a tenth of a second

@@ -1,4 +1,4 @@
-"""A TF Lite model, run by interpreters that take turns, as an interpreter serves one call at a time."""
+"""A TF Lite model, run by a pool of interpreters, as an interpreter runs one call at a time."""
 
 from __future__ import annotations
 
@@ -12,61 +12,67 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from flatbuffers import flexbuffers
+from flatbuffers import encode, flexbuffers
+from flatbuffers.number_types import Uint32Flags, UOffsetTFlags
+from flatbuffers.table import Table
 from google.protobuf.message import DecodeError
-from tensorflow.lite.python import schema_py_generated as lite_schema
 
 from savedmodel_bakery.wire import dtypes, schema
 from savedmodel_bakery.wire.dtypes import DType
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 from savedmodel_bakery.wire.tensors import Tensor
 
-# The metadata entry with SignatureDefs by key, serialized, in a FlexBuffer (tensorflow/lite/tools/signature).
+# The metadata entry with serialized SignatureDefs by name, in a FlexBuffer (tensorflow/lite/tools/signature).
 _SIGNATURES_ENTRY = b"signature_defs_metadata"
-# Dimensions that XNNPACK has room for (XNN_MAX_TENSOR_DIMS); it writes beyond it, and the process ends, for more.
-_MOST_DIMENSIONS = 6
+# Fields of the tables Model, Metadata and Buffer as offsets in their vtables: 4 plus twice the field's number
+# (tensorflow/compiler/mlir/lite/schema/schema.fbs).
+_MODEL_BUFFERS, _MODEL_METADATA = 12, 16
+_METADATA_NAME, _METADATA_BUFFER = 4, 6
+_BUFFER_DATA = 4
+# XNNPACK has room for this many dimensions (XNN_MAX_TENSOR_DIMS); with more it writes out of bounds and crashes.
+_MAX_DIMENSIONS = 6
 
 
 class _Port(NamedTuple):
     """An input or output of an interpreter."""
 
-    place: int
+    number: int
     dtype: DType
     shape: tuple[int, ...]
 
 
 class TfLiteModel:
-    """A loaded `model.tflite`; see `Runtime`. Inputs are resized to what is fed."""
+    """A loaded `model.tflite`; see `Runtime`. Inputs are resized to the shapes of the feeds."""
 
     def __init__(self, path: Path, *, interpreters: int = 0) -> None:
         """Load a file.
 
         Args:
             path: of the file.
-            interpreters: calls that run at the same time, each with memory of its own; 0 is one a CPU.
+            interpreters: number of calls that run at the same time, each with its own memory; 0 for one per CPU.
 
         Raises:
-            StatusError: it is no model, has operations that the interpreter lacks, or its signatures name tensors
-                that aren't there.
+            StatusError: the file is not a TF Lite model, needs operations that the interpreter lacks, or has
+                signatures that name unknown tensors.
         """
         try:
             self._content = path.read_bytes()
         except OSError as error:
             raise StatusError(Code.DATA_LOSS, str(error)) from error
-        self._places = threading.Semaphore(interpreters or os.cpu_count() or 1)
+        self._slots = threading.Semaphore(interpreters or os.cpu_count() or 1)
         self._idle: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        first = self._interpreter()
+        first = self._new_interpreter()
         self._idle.put(first)
         self._inputs = {detail["name"]: _port(detail) for detail in first.get_input_details()}
         self._outputs = {detail["name"]: _port(detail) for detail in first.get_output_details()}
         self.signatures: dict[str, Any] = self._read_signatures() or {
-            tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: self._whole()
+            tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: self._default_signature()
         }
 
     def run(
         self, feeds: Mapping[str, Tensor], fetches: Sequence[str], *, timeout_s: float | None = None
     ) -> list[Tensor]:
-        """See `Runtime.run`; the limit is one of the wait for an interpreter, as a run can't be stopped."""
+        """See `Runtime.run`; the time limit covers the wait for an interpreter, as a run cannot be interrupted."""
         inputs = [_find(self._inputs, name) for name in feeds]
         outputs = [_find(self._outputs, name) for name in fetches]
         for number, (port, tensor) in enumerate(zip(inputs, feeds.values(), strict=True)):
@@ -75,50 +81,48 @@ class TfLiteModel:
                     f"Expects arg[{number}] to be {port.dtype.name} but {tensor.dtype.name} is provided"
                 )
             _check_rank(port, tensor, number)
-        if not self._places.acquire(timeout=timeout_s):
+        if not self._slots.acquire(timeout=timeout_s):
             raise StatusError(Code.DEADLINE_EXCEEDED, "Timed out waiting for an interpreter")
         try:
-            interpreter = self._take()
+            interpreter = self._idle_interpreter()
             try:
                 return _invoke(interpreter, inputs, [tensor.array for tensor in feeds.values()], outputs)
             finally:
                 self._idle.put(interpreter)
         finally:
-            self._places.release()
+            self._slots.release()
 
     def close(self) -> None:
         """See `Runtime.close`."""
         while not self._idle.empty():
             self._idle.get()
 
-    def _take(self) -> Any:
-        """An interpreter that is idle, or a new one; there are never more than places."""
+    def _idle_interpreter(self) -> Any:
+        """Return an idle interpreter or a new one; there are never more than slots."""
         try:
             return self._idle.get_nowait()
         except queue.Empty:
-            return self._interpreter()
+            return self._new_interpreter()
 
-    def _interpreter(self) -> Any:
+    def _new_interpreter(self) -> Any:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it tells of a package that is to take its place one day
+            warnings.simplefilter("ignore")  # a deprecation warning
             try:
                 return tf.lite.Interpreter(model_content=self._content, num_threads=1)
             except (RuntimeError, ValueError) as error:
                 raise invalid_argument(f"the TF Lite model cannot be loaded: {error}") from error
 
     def _read_signatures(self) -> dict[str, Any]:
-        """Signatures that the file holds; empty where it holds none.
+        """Return the signatures in the file by name; empty if it has none.
 
         Raises:
-            StatusError: they can't be read, or name tensors that aren't there.
+            StatusError: the signatures cannot be read, or name unknown tensors.
         """
-        model = lite_schema.Model.GetRootAs(self._content, 0)
-        entries = [model.Metadata(place) for place in range(model.MetadataLength())]
-        found = [entry for entry in entries if entry.Name() == _SIGNATURES_ENTRY]
-        if not found:
+        content = _read_metadata(self._content, _SIGNATURES_ENTRY)
+        if content is None:
             return {}
         try:
-            entry = flexbuffers.GetRoot(model.Buffers(found[0].Buffer()).DataAsNumpy().tobytes()).AsMap
+            entry = flexbuffers.GetRoot(content).AsMap
             signatures = {
                 key.AsKey: schema.SignatureDef.FromString(value.AsStringBytes)
                 for key, value in zip(entry.Keys, entry.Values, strict=True)
@@ -131,8 +135,8 @@ class TfLiteModel:
                     info.name = _known_name(info.name, ports)
         return signatures
 
-    def _whole(self) -> Any:
-        """One signature over all inputs and outputs, each by its tensor's name up to the first colon."""
+    def _default_signature(self) -> Any:
+        """Return a signature of all inputs and outputs; an alias is the tensor's name up to the first colon."""
         signature = schema.SignatureDef(method_name=tf.saved_model.PREDICT_METHOD_NAME)
         for infos, ports in ((signature.inputs, self._inputs), (signature.outputs, self._outputs)):
             for name, port in ports.items():
@@ -144,13 +148,36 @@ class TfLiteModel:
         return signature
 
 
+def _read_metadata(content: bytes, name: bytes) -> bytes | None:
+    """Return a metadata entry of a TF Lite file; None if it has no entry with this name."""
+    model = Table(content, encode.Get(UOffsetTFlags.packer_type, content, 0))
+    for entry in _read_tables(model, _MODEL_METADATA):
+        if entry.String(entry.Pos + entry.Offset(_METADATA_NAME)) == name:
+            offset = entry.Offset(_METADATA_BUFFER)
+            index = entry.Get(Uint32Flags, entry.Pos + offset) if offset else 0  # a default is not written
+            buffer = _read_tables(model, _MODEL_BUFFERS)[index]
+            data = buffer.Offset(_BUFFER_DATA)
+            start = buffer.Vector(data)
+            return content[start : start + buffer.VectorLen(data)] if data else b""
+    return None
+
+
+def _read_tables(table: Table, field: int) -> list[Table]:
+    """Return the tables in a vector field of a FlatBuffer table."""
+    offset = table.Offset(field)
+    if not offset:
+        return []
+    start = table.Vector(offset)
+    return [Table(table.Bytes, table.Indirect(start + 4 * index)) for index in range(table.VectorLen(offset))]
+
+
 def _port(detail: Mapping[str, Any]) -> _Port:
     dtype = dtypes.STRING if detail["dtype"] is np.bytes_ else dtypes.of_array(np.empty(0, detail["dtype"]))
     return _Port(detail["index"], dtype, tuple(int(size) for size in detail["shape_signature"]))
 
 
 def _known_name(name: str, ports: Mapping[str, _Port]) -> str:
-    """The name of a tensor, whose `:0` the converter may have dropped."""
+    """Return the name of a tensor; the converter may have dropped its `:0`."""
     for candidate in (name, name.removesuffix(":0")):
         if candidate in ports:
             return candidate
@@ -165,14 +192,14 @@ def _find(ports: Mapping[str, _Port], name: str) -> _Port:
 
 
 def _check_rank(port: _Port, tensor: Tensor, number: int) -> None:
-    """Refuse a rank that an input doesn't have, which no resize checks and a later one crashes upon.
+    """Reject a rank that an input does not have; the interpreter does not check it, and crashes on a later resize.
 
-    The file of an input of unknown rank gives it no dimensions, like that of a scalar.
+    In the file, an input of unknown rank has no dimensions, like a scalar.
     """
-    allowed = str(len(port.shape)) if port.shape else f"up to {_MOST_DIMENSIONS}"
-    given = len(tensor.array.shape if tensor.shape is None else tensor.shape)
-    if given != len(port.shape) if port.shape else given > _MOST_DIMENSIONS:
-        raise invalid_argument(f"Expects arg[{number}] to have {allowed} dimensions but {given} are provided")
+    allowed = str(len(port.shape)) if port.shape else f"up to {_MAX_DIMENSIONS}"
+    rank = len(tensor.array.shape if tensor.shape is None else tensor.shape)
+    if rank != len(port.shape) if port.shape else rank > _MAX_DIMENSIONS:
+        raise invalid_argument(f"Expects arg[{number}] to have {allowed} dimensions but {rank} are provided")
 
 
 def _invoke(
@@ -180,15 +207,15 @@ def _invoke(
 ) -> list[Tensor]:
     try:
         for port, array in zip(inputs, arrays, strict=True):
-            interpreter.resize_tensor_input(port.place, array.shape)
+            interpreter.resize_tensor_input(port.number, array.shape)
         interpreter.allocate_tensors()
         for port, array in zip(inputs, arrays, strict=True):
-            interpreter.set_tensor(port.place, array)
+            interpreter.set_tensor(port.number, array)
         interpreter.invoke()
-        found = [np.asarray(interpreter.get_tensor(port.place)) for port in outputs]
+        results = [np.asarray(interpreter.get_tensor(port.number)) for port in outputs]
     except (RuntimeError, ValueError) as error:
         raise invalid_argument(str(error)) from error
     return [
         Tensor(array.astype(object) if port.dtype is dtypes.STRING else array, port.dtype)
-        for array, port in zip(found, outputs, strict=True)
+        for array, port in zip(results, outputs, strict=True)
     ]

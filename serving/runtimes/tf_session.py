@@ -1,4 +1,7 @@
-"""A SavedModel, loaded into a Session as tensorflow_model_server loads it."""
+"""A SavedModel, loaded into a Session as tensorflow_model_server loads it.
+
+The only module that uses TensorFlow's private Python API.
+"""
 
 from __future__ import annotations
 
@@ -23,33 +26,33 @@ from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 from savedmodel_bakery.wire.tensors import Tensor
 
 with contextlib.suppress(ImportError):
-    import tensorflow_text  # noqa: F401 - where it is installed, models may have its operations
+    import tensorflow_text  # noqa: F401 - registers its operations, which models may use if it is installed
 
-tf.get_logger().setLevel("ERROR")  # it tells of loads that this module logs itself
+tf.get_logger().setLevel("ERROR")  # the server logs loads itself
 
-# TensorFlow would take one a CPU, which answers a lone caller sooner, and two or more of them 8 to 40 % fewer images a
-# second: what several threads share of an operation costs more than it saves.
+# TensorFlow's default is one thread per CPU, which is faster for a single caller; but with two or more callers the
+# throughput is 8 to 40 % lower, because sharing an operation between threads has a cost.
 _THREADS_WITHIN_OPERATION = max(1, (os.cpu_count() or 1) // 2)
 
-# Handing a graph's operations to other threads, and waking those, takes 0.1 ms. In the caller's thread they run
-# one after the other: that is for graphs of few operations, where none may wait for another or repeats others.
+# Passing operations to other threads and waking them takes 0.1 ms. A graph with few operations therefore runs in the
+# caller's thread, one operation after the other, unless it has loops or operations that may wait for another one.
 _SMALL_GRAPH_OPERATIONS = 256
-_REPEATING = {"While", "_While", "StatelessWhile", "For", "Enter", "MapDefun"}
-_STATEFUL_BUT_PROMPT = {
+_LOOPS = {"While", "_While", "StatelessWhile", "For", "Enter", "MapDefun"}
+_STATEFUL_NON_BLOCKING = {
     *("Assert", "StatefulPartitionedCall"),
     *("HashTableV2", "InitializeTableFromTextFileV2", "InitializeTableV2", "LookupTableExportV2", "LookupTableFindV2"),
     *("LookupTableImportV2", "LookupTableSizeV2", "MergeV2Checkpoints", "RestoreV2", "SaveV2"),
     *("Assign", "AssignVariableOp", "DisableCopyOnRead", "ReadVariableOp", "ResourceGather"),
     *("VarHandleOp", "VarIsInitializedOp", "Variable", "VariableV2"),
 }
-_IN_CALLERS_THREAD, _IN_SESSIONS_THREADS = -1, 0  # RunOptions.inter_op_thread_pool
+_CALLER_THREAD, _SESSION_THREADS = -1, 0  # RunOptions.inter_op_thread_pool
 
-# The runtime marks quantised numbers by numpy types of its own.
+# The runtime has its own numpy types for quantised numbers.
 _RUNTIME_TYPES = {row.number: np.dtype(tf.as_dtype(row.number).as_numpy_dtype) for row in dtypes.BY_NUMBER.values()}
 
 
 class _Port(NamedTuple):
-    """A tensor of the graph, as the runtime names it, and its element type."""
+    """The runtime's handle of a tensor in the graph, and the tensor's element type."""
 
     handle: Any
     dtype: DType
@@ -57,101 +60,135 @@ class _Port(NamedTuple):
 
 @dataclass(frozen=True)
 class SessionOptions:
-    """How graphs are loaded and run; the flags of the same names.
+    """How graphs are loaded and run.
 
     Attributes:
         tags: of the graph to load.
-        config: a ConfigProto, serialized; without allow_soft_placement a graph made with a GPU needs one. The first
-            graph in a process decides how many threads operations have.
+        config: a serialized ConfigProto. Without allow_soft_placement, a graph that was made on a GPU needs one. The
+            first graph loaded in a process decides the number of threads per operation.
     """
 
     tags: tuple[str, ...] = ("serve",)
     config: bytes = tf.compat.v1.ConfigProto(allow_soft_placement=True).SerializeToString()
 
 
-class SavedModel:
-    """A loaded graph; see `Runtime`. Threads that run it share one copy of the weights."""
+class DirectSession:
+    """A TensorFlow Session that can run without `Session.run`.
 
-    def __init__(self, path: Path, options: SessionOptions) -> None:
-        """Load the folder `path`.
+    `Session.run` rejects shapes that the real server accepts, and takes longer than a small model.
+
+    Attributes:
+        session: the `tf.compat.v1.Session`.
+    """
+
+    def __init__(self, graph: tf.Graph, config: Any) -> None:
+        self.session = tf.compat.v1.Session(graph=graph, config=config)
+
+    @staticmethod
+    def handle(tensor: Any) -> Any:
+        """Return the handle of a tensor, by which `run` feeds or fetches it."""
+        return tensor._as_tf_output()
+
+    def extend(self) -> None:
+        """Make operations that were added to the graph available to `run`; `Session.run` does this by itself."""
+        self.session._extend_graph()
+
+    def run(self, feeds: Mapping[Any, np.ndarray], fetches: Sequence[Any], options: Any = None) -> list[Any]:
+        """Run the graph once.
+
+        Args:
+            feeds: arrays by handle.
+            fetches: handles.
+            options: RunOptions; None for the defaults.
 
         Raises:
-            StatusError: it can't be loaded, with tensorflow_model_server's reason.
+            tf.errors.OpError: the run failed.
+        """
+        buffer = None if options is None else pywrap_tf_session.TF_NewBufferFromString(options.SerializeToString())
+        try:
+            outputs: list[Any] = self.session._call_tf_sessionrun(buffer, feeds, fetches, [], None)
+            return outputs
+        finally:
+            if buffer is not None:
+                pywrap_tf_session.TF_DeleteBuffer(buffer)
+
+    def close(self) -> None:
+        """Close the session; no run may be active."""
+        self.session.close()
+
+
+class SavedModel:
+    """A loaded graph; see `Runtime`. All threads that run it share one copy of the weights."""
+
+    def __init__(self, path: Path, options: SessionOptions) -> None:
+        """Load the SavedModel in the folder `path`.
+
+        Raises:
+            StatusError: it cannot be loaded, with tensorflow_model_server's message.
         """
         _check_files(path)
         graph = tf.Graph()
         config = tf.compat.v1.ConfigProto.FromString(options.config)
         config.intra_op_parallelism_threads = config.intra_op_parallelism_threads or _THREADS_WITHIN_OPERATION
-        # A second round of optimisation, and that by way of MLIR, take half the time of a signature's first run, and
-        # made no network faster (EfficientNet-Lite0, InceptionV3).
+        # The second round of optimisation and the MLIR one take half of the time of a signature's first run and made
+        # no network faster (EfficientNet-Lite0, InceptionV3).
         rewriting = config.graph_options.rewrite_options
         if rewriting.meta_optimizer_iterations == rewriting.DEFAULT_NUM_ITERS:
             rewriting.meta_optimizer_iterations = rewriting.ONE
         rewriting.disable_tfg_optimizer = True
         with graph.as_default():
-            self._session = tf.compat.v1.Session(graph=graph, config=config)
+            self._session = DirectSession(graph, config)
             try:
-                loaded = tf.compat.v1.saved_model.load(self._session, list(options.tags), str(path))
+                loaded = tf.compat.v1.saved_model.load(self._session.session, list(options.tags), str(path))
             except Exception as error:
                 self._session.close()
                 raise _load_error(error, path, options.tags) from error
-        self._session._extend_graph()  # a graph without variables has not been run yet
+        self._session.extend()  # a graph without variables has not been run yet
         self._graph = graph
-        self._vast = UnrepresentableShapeRunner(self._session, _find_tensor, _to_runtime)
-        # TensorFlow's own message class is not the one the wire uses.
+        self._unrepresentable = UnrepresentableShapeRunner(self._session.session, _find_tensor, _to_runtime)
+        # TensorFlow's message classes differ from those of `wire`.
         self.signatures: dict[str, Any] = {
             key: schema.SignatureDef.FromString(signature.SerializeToString())
             for key, signature in loaded.signature_def.items()
         }
         self._ports: dict[str, _Port] = {}
-        self._operations_threads = _IN_CALLERS_THREAD if _is_small(loaded.graph_def) else _IN_SESSIONS_THREADS
+        self._operations_threads = _CALLER_THREAD if _is_small(loaded.graph_def) else _SESSION_THREADS
 
     def run(
         self, feeds: Mapping[str, Tensor], fetches: Sequence[str], *, timeout_s: float | None = None
     ) -> list[Tensor]:
         """See `Runtime.run`.
 
-        TensorFlow keeps 0.7 kB of each run that fails under a limit, on purpose (core/framework/local_rendezvous.h).
+        TensorFlow deliberately leaks 0.7 kB per run that fails under a time limit (core/framework/local_rendezvous.h).
         """
-        fetched = [self._port(name) for name in fetches]
+        ports = [self._port(name) for name in fetches]
         self._check_feeds(feeds)
         options = tf.compat.v1.RunOptions(inter_op_thread_pool=self._operations_threads)
         if timeout_s is not None:
             options.timeout_in_ms = max(1, round(timeout_s * 1000))
         try:
             if any(tensor.shape is not None for tensor in feeds.values()):
-                return self._vast.run(feeds, fetches, options)
+                return self._unrepresentable.run(feeds, fetches, options)
             started = time.monotonic()
-            found = self._run(feeds, fetched, options)
-            # In the caller's thread TensorFlow looks at the clock only where an operation waits.
+            outputs = self._session.run(
+                {self._port(name).handle: _to_runtime(tensor) for name, tensor in feeds.items()},
+                [port.handle for port in ports],
+                options,
+            )
+            # In the caller's thread, TensorFlow checks the limit only while an operation waits.
             if timeout_s is not None and time.monotonic() - started > timeout_s:
                 raise StatusError(Code.DEADLINE_EXCEEDED, "Timed out waiting for notification")
         except tf.errors.OpError as error:
             raise StatusError(Code(error.error_code), error.message) from error
-        return [_from_runtime(value, port.dtype) for value, port in zip(found, fetched, strict=True)]
+        return [_from_runtime(value, port.dtype) for value, port in zip(outputs, ports, strict=True)]
 
     def close(self) -> None:
         """See `Runtime.close`."""
         self._session.close()
 
-    def _run(self, feeds: Mapping[str, Tensor], fetched: Sequence[_Port], options: Any) -> list[Any]:
-        """Session.run would refuse shapes that the real server takes, and costs more than a small model."""
-        buffer = pywrap_tf_session.TF_NewBufferFromString(options.SerializeToString())
-        try:
-            found: list[Any] = self._session._call_tf_sessionrun(
-                buffer,
-                {self._port(name).handle: _to_runtime(tensor) for name, tensor in feeds.items()},
-                [port.handle for port in fetched],
-                [],
-                None,
-            )
-            return found
-        finally:
-            pywrap_tf_session.TF_DeleteBuffer(buffer)
-
     def _check_feeds(self, feeds: Mapping[str, Tensor]) -> None:
-        """Refuse what numpy can't hand over, in the runtime's own words (tensorflow/core/common_runtime)."""
-        for place, (name, tensor) in enumerate(sorted(feeds.items())):
+        """Reject tensors that numpy cannot pass, with the runtime's messages (tensorflow/core/common_runtime)."""
+        for index, (name, tensor) in enumerate(sorted(feeds.items())):
             if tensor.dtype.number not in dtypes.HANDLES:
                 continue
             if tensor.dtype.name == "resource":
@@ -163,23 +200,23 @@ class SavedModel:
                     "ideally with a short code snippet that leads to this error message."
                 )
             raise invalid_argument(
-                f"Expects arg[{place}] to be {self._port(name).dtype.name} but {tensor.dtype.name} is provided"
+                f"Expects arg[{index}] to be {self._port(name).dtype.name} but {tensor.dtype.name} is provided"
             )
 
     def _port(self, tensor_name: str) -> _Port:
         port = self._ports.get(tensor_name)
         if port is None:
             tensor = _find_tensor(self._graph, tensor_name)
-            port = _Port(tensor._as_tf_output(), dtypes.of_number(tensor.dtype.base_dtype.as_datatype_enum))
+            port = _Port(DirectSession.handle(tensor), dtypes.of_number(tensor.dtype.base_dtype.as_datatype_enum))
             self._ports[tensor_name] = port
         return port
 
 
 def _find_tensor(graph: Any, name: str) -> Any:
-    """The graph's tensor NODE:N; NODE alone is its first."""
-    node, _, place = name.partition(":")
+    """Return the tensor NODE:N of a graph; NODE alone is its first output."""
+    node, _, number = name.partition(":")
     try:
-        operation, index = graph.get_operation_by_name(node), int(place or 0)
+        operation, index = graph.get_operation_by_name(node), int(number or 0)
     except (KeyError, ValueError) as error:
         raise invalid_argument(
             f"Tensor {name}, specified in either feed_devices or fetch_devices was not found in the Graph"
@@ -199,20 +236,20 @@ def _to_runtime(tensor: Tensor) -> np.ndarray:
 
 
 def _from_runtime(value: Any, dtype: DType) -> Tensor:
-    # Scalars of strings come as bytes, those of numbers as numpy scalars.
+    # The runtime returns a string scalar as bytes, a numeric one as a numpy scalar.
     array = np.asarray(value, object) if isinstance(value, bytes) else np.asarray(value)
     return Tensor(array if array.dtype == dtype.numpy else array.view(dtype.numpy), dtype)
 
 
 def _is_small(graph: Any) -> bool:
-    """Whether a GraphDef gains by running in its caller's thread, and nothing in it may wait for another operation."""
+    """Whether a GraphDef runs faster in the caller's thread, and no operation in it may wait for another one."""
     nodes = [*graph.node, *chain.from_iterable(function.node_def for function in graph.library.function)]
-    operations = {node.op for node in nodes} - _STATEFUL_BUT_PROMPT
-    known = [op_def_registry.get(name) for name in operations]
+    operations = {node.op for node in nodes} - _STATEFUL_NON_BLOCKING
+    definitions = [op_def_registry.get(name) for name in operations]
     return (
         len(nodes) <= _SMALL_GRAPH_OPERATIONS
-        and operations.isdisjoint(_REPEATING)
-        and not any(one is None or one.is_stateful for one in known)
+        and operations.isdisjoint(_LOOPS)
+        and not any(definition is None or definition.is_stateful for definition in definitions)
     )
 
 
@@ -230,8 +267,9 @@ def _check_files(path: Path) -> None:
 
 def _load_error(error: Exception, path: Path, tags: Sequence[str]) -> StatusError:
     if isinstance(error, tf.errors.OpError):
-        said = [each for each in _chain(error) if isinstance(each, tf.errors.OpError)][-1]  # before Python's own words
-        return StatusError(Code(said.error_code), said.message)
+        # The last in the chain has the runtime's message, without what Python's layers add.
+        cause = [each for each in _chain(error) if isinstance(each, tf.errors.OpError)][-1]
+        return StatusError(Code(cause.error_code), cause.message)
     if isinstance(error, RuntimeError) and "MetaGraphDef associated with tags" in str(error):
         return StatusError(
             Code.NOT_FOUND,
@@ -239,15 +277,15 @@ def _load_error(error: Exception, path: Path, tags: Sequence[str]) -> StatusErro
             "tag-sets in the SavedModel, please use the SavedModel CLI: `saved_model_cli`",
         )
     if isinstance(error, (OSError, UnicodeDecodeError)):
-        file, kind = (
+        file, encoding = (
             ("saved_model.pb", "binary") if (path / "saved_model.pb").is_file() else ("saved_model.pbtxt", "text")
         )
-        return StatusError(Code.DATA_LOSS, f"Can't parse {path / file} as {kind} proto")
+        return StatusError(Code.DATA_LOSS, f"Can't parse {path / file} as {encoding} proto")
     return StatusError(Code.INVALID_ARGUMENT, str(error))
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An error, the one that it was raised over, and so on."""
+    """Yield an error, the one during whose handling it was raised, and so on."""
     while error is not None:
         yield error
         error = error.__context__

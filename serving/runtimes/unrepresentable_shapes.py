@@ -1,7 +1,7 @@
-"""Tensors of shapes that numpy cannot have: [0, 2^62, 2^62] is one to TensorFlow, and so are 254 dimensions.
+"""Tensors of shapes that numpy cannot represent, such as [0, 2^62, 2^62] or 254 dimensions.
 
-What a Session is fed and gives is numpy's. These go in and come out as messages, by operations that are added to the
-graph when the first of them comes.
+A Session takes and returns numpy arrays. These tensors go in and come out as messages, through operations that are
+added to the graph when they are first needed.
 """
 
 from __future__ import annotations
@@ -19,18 +19,20 @@ from savedmodel_bakery.wire.tensors import Tensor, decode_tensor
 
 
 class UnrepresentableShapeRunner:
-    """Runs a graph where what it is fed holds such a tensor.
+    """Runs a graph with inputs of which some have such a shape.
 
     Args:
-        session: of the graph.
-        find: a graph's tensor by name.
-        feed: what a Session takes for a tensor whose shape numpy has.
+        session: the graph's Session.
+        find_tensor: returns a tensor of a graph by name.
+        to_runtime: converts a tensor of any other shape to the array to feed.
     """
 
-    def __init__(self, session: Any, find: Callable[[Any, str], Any], feed: Callable[[Tensor], np.ndarray]) -> None:
+    def __init__(
+        self, session: Any, find_tensor: Callable[[Any, str], Any], to_runtime: Callable[[Tensor], np.ndarray]
+    ) -> None:
         self._session = session
-        self._find = find
-        self._feed_array = feed
+        self._find_tensor = find_tensor
+        self._to_runtime = to_runtime
         self._lock = threading.Lock()
         self._readers: dict[DType, tuple[Any, Any]] = {}
         self._writers: dict[str, Any] = {}
@@ -39,19 +41,19 @@ class UnrepresentableShapeRunner:
         """See `Runtime.run`.
 
         Raises:
-            tf.errors.OpError: what the runtime said.
+            tf.errors.OpError: the run failed.
         """
         graph = self._session.graph
         with self._lock, graph.as_default():
-            fed = {self._find(graph, name): self._feed(tensor) for name, tensor in feeds.items()}
-            written = [self._write(self._find(graph, name)) for name in fetches]
-        found = self._session.run(written, fed, options)
-        return [decode_tensor(schema.TensorProto.FromString(content)) for content in found]
+            fed = {self._find_tensor(graph, name): self._feed(tensor) for name, tensor in feeds.items()}
+            written = [self._write(self._find_tensor(graph, name)) for name in fetches]
+        outputs = self._session.run(written, fed, options)
+        return [decode_tensor(schema.TensorProto.FromString(content)) for content in outputs]
 
     def _feed(self, tensor: Tensor) -> Any:
-        """What a Session takes: the array, or a handle of what it has read."""
+        """Return the value to feed: the array, or the handle of a tensor that the Session parsed from a message."""
         if tensor.shape is None:
-            return self._feed_array(tensor)
+            return self._to_runtime(tensor)
         if tensor.dtype not in self._readers:
             content = tf.compat.v1.placeholder(tf.string, [])
             parsed = tf.io.parse_tensor(content, tf.as_dtype(tensor.dtype.number))
