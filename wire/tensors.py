@@ -118,7 +118,7 @@ def decode_array(proto: Any, detached: tuple[str, Any] | None = None) -> np.ndar
         StatusError: INVALID_ARGUMENT if the message is not a valid tensor, or numpy cannot have its shape.
     """
     shape = read_shape(proto)
-    values = _decode_values(proto, shape, detached)
+    values = _decode_values(proto, dtypes.of_number(proto.dtype), shape, detached)
     try:
         return values.reshape(shape)
     except ValueError as error:
@@ -127,9 +127,9 @@ def decode_array(proto: Any, detached: tuple[str, Any] | None = None) -> np.ndar
 
 def decode_tensor(proto: Any, detached: tuple[str, Any] | None = None) -> Tensor:
     """Decode a TensorProto to a Tensor of any shape that TensorFlow can have; otherwise as `decode_array`."""
-    dtype = dtypes.of_number(proto.dtype)
+    dtype = dtypes.BY_NUMBER.get(proto.dtype) or dtypes.of_number(proto.dtype)  # the latter raises the error
     shape = read_shape(proto)
-    values = _decode_values(proto, shape, detached)
+    values = _decode_values(proto, dtype, shape, detached)
     if is_unrepresentable(shape, dtype.numpy):
         return Tensor(values, dtype, shape)
     return Tensor(values.reshape(shape), dtype)
@@ -187,9 +187,10 @@ def read_varint(content: Any, start: int) -> tuple[int, int]:
     raise invalid_argument(f"invalid varint at byte {start}: it is cut off or longer than 10 bytes")
 
 
-def _decode_values(proto: Any, shape: Sequence[int], detached: tuple[str, Any] | None) -> np.ndarray:
+def _decode_values(
+    proto: Any, dtype: dtypes.DType, shape: Sequence[int], detached: tuple[str, Any] | None
+) -> np.ndarray:
     """Decode the values of a TensorProto to an array of one dimension."""
-    dtype = dtypes.of_number(proto.dtype)
     count = math.prod(shape)
     field, raw = detached or ("", b"")
     content = raw if field == "tensor_content" else proto.tensor_content

@@ -67,7 +67,8 @@ def input_dtypes(servable: Servable, signature_name: str) -> dict[str, dtypes.DT
         StatusError: INVALID_ARGUMENT if the element type of an input has no tensor encoding.
     """
     inputs = find_signature(servable, signature_name).inputs
-    return {alias: dtypes.of_number(info.dtype) for alias, info in inputs.items()}
+    # of_number raises for numbers that are not in the table.
+    return {alias: dtypes.BY_NUMBER.get(info.dtype) or dtypes.of_number(info.dtype) for alias, info in inputs.items()}
 
 
 def predict(servable: Servable, call: PredictCall) -> dict[str, Tensor]:

@@ -24,6 +24,9 @@ from savedmodel_bakery.wire.tensors import Tensor
 _MAX_UNPACKED_BYTES = 100 * 2**20
 
 
+encode_predict = predict_json.encode_response
+
+
 @dataclass(frozen=True)
 class Request:
     """An HTTP request.
@@ -75,16 +78,6 @@ def decode_inputs(body: PredictBody, servable: Servable) -> tuple[dict[str, Tens
     except SignatureNotFoundError as error:
         raise invalid_argument(f'Serving signature name: "{error.name}" not found in signature def') from None
     return predict_json.decode_inputs(body.document, dtypes, body.signature_name or DEFAULT_SIGNATURE)
-
-
-def encode_predict(outputs: Mapping[str, Tensor], *, is_row_format: bool) -> bytes:
-    """Encode the outputs of Predict by alias.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT for an element type that JSON cannot carry and, in row format, for outputs
-            whose first dimensions differ.
-    """
-    return predict_json.encode_response(outputs, row_format=is_row_format)
 
 
 def decode_examples(request: Request, verb: str) -> tuple[str, list[bytes]]:

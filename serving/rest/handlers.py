@@ -118,12 +118,12 @@ class Handlers:
     def _predict(self, choice: ModelChoice, request: Request) -> bytes:
         body = codec.decode_predict(request)
         with self._registry.acquire(choice) as servable:
-            inputs, is_row_format = codec.decode_inputs(body, servable)
+            inputs, row_format = codec.decode_inputs(body, servable)
             call = PredictCall(
                 body.signature_name, inputs, timeout_s=self._timeout_s, check_method_name=self._check_method_names
             )
             outputs = predict(servable, call)
-        return codec.encode_predict(outputs, is_row_format=is_row_format)
+        return codec.encode_predict(outputs, row_format=row_format)
 
     def _examples(self, choice: ModelChoice, request: Request, verb: str) -> bytes:
         signature_name, examples = codec.decode_examples(request, verb)

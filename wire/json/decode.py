@@ -225,7 +225,9 @@ def _pack_strings(elements: Sequence[JsonValue], dtype: DType) -> np.ndarray:
 
 def is_base64(value: JsonValue) -> bool:
     """Return whether a value is an object with the single key `b64`, whose value is a string."""
-    return isinstance(value, dict) and len(members_of(value)) == 1 and isinstance(value.get("b64"), str)
+    if not isinstance(value, dict) or len(value) != 1 or not isinstance(value.get("b64"), str):
+        return False
+    return type(value) is dict or len(members_of(value)) == 1  # only `Members` can repeat a name
 
 
 def decode_base64(value: JsonValue) -> bytes:

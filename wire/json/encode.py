@@ -7,6 +7,7 @@ they are not valid UTF-8.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +15,6 @@ import numpy as np
 import pybase64
 
 from savedmodel_bakery.wire.dtypes import STRING, DType
-from savedmodel_bakery.wire.json.text import quote
 from savedmodel_bakery.wire.status import invalid_argument
 
 _FLOATS: dict[str, np.dtype[Any]] = {"float": np.dtype(np.float32), "double": np.dtype(np.float64)}
@@ -22,6 +22,18 @@ _LONG_FORMAT = {"float": "%.9g", "double": "%.17g"}
 _INTEGERS = frozenset({"int8", "uint8", "int16", "int32", "uint32", "int64", "uint64"})
 _NON_FINITE = {"nan": "NaN", "-nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 _BOOLS = ("false", "true")
+_ESCAPED = re.compile(r'["\\\x00-\x1f]')
+_SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def quote(text: str) -> str:
+    r"""Write a JSON string: escape `"`, `\` and control characters, and nothing else."""
+    return f'"{_ESCAPED.sub(_escape, text)}"'
+
+
+def _escape(match: re.Match[str]) -> str:
+    character = match.group()
+    return _SHORT_ESCAPES.get(character) or f"\\u{ord(character):04X}"
 
 
 def quote_bytes(raw: bytes | str) -> str:

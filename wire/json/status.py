@@ -10,7 +10,7 @@ from typing import Any
 from google.protobuf import json_format
 
 from savedmodel_bakery.wire import schema
-from savedmodel_bakery.wire.json.text import quote
+from savedmodel_bakery.wire.json.encode import quote
 
 
 def encode_error(message: str) -> bytes:

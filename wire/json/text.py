@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from decimal import Decimal
 
+from savedmodel_bakery.wire.json.encode import quote
 from savedmodel_bakery.wire.json.exact import (
     MAX_FINITE,
     JsonValue,
@@ -37,8 +38,6 @@ _LARGE_EXPONENT = re.compile(rb"e\+?000")
 # With an exponent of two digits, a number needs more digits than this to become infinite.
 _HUGE_INTEGER = b"0" * 200
 _FEW_STRINGS = 256
-_ESCAPED = re.compile(r'["\\\x00-\x1f]')
-_SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def parse_json(text: bytes) -> JsonValue:
@@ -143,16 +142,6 @@ def type_name(value: JsonValue) -> str:
     if isinstance(value, str):
         return "String"
     return "Array" if isinstance(value, list) else "Object"
-
-
-def quote(text: str) -> str:
-    r"""Write a JSON string: escape `"`, `\` and control characters, and nothing else."""
-    return f'"{_ESCAPED.sub(_escape, text)}"'
-
-
-def _escape(match: re.Match[str]) -> str:
-    character = match.group()
-    return _SHORT_ESCAPES.get(character) or f"\\u{ord(character):04X}"
 
 
 def show_value(value: JsonValue) -> str:

@@ -6,8 +6,9 @@ import math
 
 import pytest
 
+from savedmodel_bakery.wire.json.encode import quote
 from savedmodel_bakery.wire.json.exact import parse_exact
-from savedmodel_bakery.wire.json.text import parse_json, quote, show_value, type_name
+from savedmodel_bakery.wire.json.text import parse_json, show_value, type_name
 from savedmodel_bakery.wire.status import Code, StatusError
 
 VALUES = {
