@@ -33,8 +33,6 @@ class AmqpTransport:
         """Publish a call and wait for its reply; see `Transport.send`."""
         return self._run(self._transport.send(call))
 
-    ask = send
-
     def submit(self, call: Call, *, result_queue: str, expiration_s: float | None) -> str:
         """Publish a call whose reply goes to a queue; see `AmqpAioTransport.submit`."""
         return self._run(self._transport.submit(call, result_queue=result_queue, expiration_s=expiration_s))

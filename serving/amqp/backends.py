@@ -1,101 +1,98 @@
-"""What answers a worker's calls: a model in this process, or a model server that this one stands before."""
+"""What runs a worker's calls: a model in this process (`local_model`), or a model server elsewhere."""
 
 from __future__ import annotations
 
-from functools import partial
-from pathlib import Path
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import grpc
-from google.protobuf.message import DecodeError
 
 from savedmodel_bakery.client.endpoints import Endpoint
 from savedmodel_bakery.client.transports import grpc_channel
-from savedmodel_bakery.serving.runtimes import tensorflow_import as without_keras
+from savedmodel_bakery.serving.amqp.codec import Predict, Prediction
+from savedmodel_bakery.serving.inference.predict import DEFAULT_SIGNATURE, SignatureNotFoundError
+from savedmodel_bakery.wire import schema
+from savedmodel_bakery.wire.attachments import TensorMessage, parse_message
+from savedmodel_bakery.wire.dtypes import DType, of_number
+from savedmodel_bakery.wire.messages import SIGNATURE_FIELD, ModelSpec, TensorMap
 from savedmodel_bakery.wire.schema import METHODS
-from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
+from savedmodel_bakery.wire.status import Code, StatusError
 
 
 class Backend(Protocol):
-    """Calls of the gRPC API, by their name in `schema.METHODS`."""
+    """Runs calls, from any thread. All methods raise StatusError; UNAVAILABLE means that a later call may succeed."""
 
-    def call(self, name: str, request: bytes) -> bytes:
-        """From a serialized request to a serialized response; from any thread.
+    def predict(self, call: Predict) -> Prediction:
+        """Run a signature on tensors."""
+
+    def input_dtypes(self, spec: ModelSpec) -> Mapping[str, DType]:
+        """Return the element types of a signature's inputs, by alias.
 
         Raises:
-            StatusError: a refusal; UNAVAILABLE where the same call may succeed later.
+            SignatureNotFoundError: the model has no such signature.
         """
 
+    def call(self, method: str, content: bytes) -> bytes:
+        """Run another method of `schema.METHODS`, from a serialized request to a serialized response."""
+
     def close(self) -> None:
-        """Give back what it holds; nothing may be running."""
+        """Release all resources; no call may be running."""
 
 
-class ModelServer:
-    """A model server elsewhere, over gRPC; requests and responses pass through as they are.
+class RemoteServer:
+    """A model server elsewhere, over gRPC.
 
     Args:
-        endpoint: where it is.
-        timeout_s: how long a call may take.
+        endpoint: its address.
+        timeout_s: time limit of a call.
     """
 
     def __init__(self, endpoint: Endpoint, *, timeout_s: float) -> None:
-        self._endpoint = endpoint
         self._timeout_s = timeout_s
         self._channel = grpc.insecure_channel(endpoint.address, options=grpc_channel.channel_options([endpoint]))
 
-    def call(self, name: str, request: bytes) -> bytes:
+    def predict(self, call: Predict) -> Prediction:
+        """See Backend."""
+        request = TensorMessage(schema.PredictRequest(output_filter=call.output_filter), "inputs")
+        _write_spec(request.message.model_spec, call.spec)
+        for alias, (array, dtype, shape) in call.inputs.items():
+            request.add(alias, array, packed=True, dtype=dtype, shape=shape)
+        content = self.call("Predict", request.SerializeToString())
+        response = parse_message(schema.PredictResponse, "outputs", content)
+        spec = response.message.model_spec
+        return Prediction(
+            ModelSpec(spec.name, spec.version.value, None, spec.signature_name),
+            TensorMap(response.message.outputs, response.attachments),
+        )
+
+    def input_dtypes(self, spec: ModelSpec) -> Mapping[str, DType]:
+        """See Backend."""
+        request = schema.GetModelMetadataRequest(metadata_field=[SIGNATURE_FIELD])
+        _write_spec(request.model_spec, spec)
+        content = self.call("GetModelMetadata", request.SerializeToString())
+        metadata = schema.GetModelMetadataResponse.FromString(content).metadata[SIGNATURE_FIELD]
+        signatures = schema.SignatureDefMap.FromString(metadata.value).signature_def
+        name = spec.signature_name or DEFAULT_SIGNATURE
+        if name not in signatures:
+            raise SignatureNotFoundError(name)
+        return {alias: of_number(info.dtype) for alias, info in signatures[name].inputs.items()}
+
+    def call(self, method: str, content: bytes) -> bytes:
         """See Backend."""
         try:
-            answer: bytes = self._channel.unary_unary(METHODS[name].path)(request, timeout=self._timeout_s)
+            response: bytes = self._channel.unary_unary(METHODS[method].path)(content, timeout=self._timeout_s)
         except grpc.RpcError as error:
             raise StatusError(Code(error.code().value[0]), error.details() or "") from error
-        return answer
+        return response
 
     def close(self) -> None:
         """See Backend."""
         self._channel.close()
 
 
-class OwnModel:
-    """A model in this process: its newest version, followed on the disk as a server does.
-
-    Args:
-        name: of the model.
-        base_path: the folder that holds its numbered versions.
-        timeout_s: how long a run may take.
-
-    Raises:
-        StatusError: it can't be loaded.
-    """
-
-    def __init__(self, name: str, base_path: Path, *, timeout_s: float) -> None:
-        without_keras.import_tensorflow()  # which a worker before another server does without
-        from savedmodel_bakery.serving.grpc.handlers import Handlers
-        from savedmodel_bakery.serving.inference import warmup
-        from savedmodel_bakery.serving.models.lifecycle import Lifecycle, LifecycleOptions
-        from savedmodel_bakery.serving.models.loading import LoadOptions, load
-        from savedmodel_bakery.serving.models.registry import Registry
-        from savedmodel_bakery.serving.options.model_config import single_model
-
-        registry = Registry()
-        self._lifecycle = Lifecycle(
-            registry, partial(load, options=LoadOptions(warm_up=warmup.replay)), LifecycleOptions(max_load_retries=0)
-        )
-        self._lifecycle.start(single_model(name, str(base_path.absolute())))
-        handlers = Handlers(registry, packed=False, check_method_names=False, reload=self._lifecycle.reload)
-        self._calls = handlers.calls()
-        self._timeout_s = timeout_s
-
-    def call(self, name: str, request: bytes) -> bytes:
-        """See Backend."""
-        rpc = self._calls[METHODS[name].path]
-        try:
-            decoded = rpc.decode(request)
-        except DecodeError as error:
-            kind = METHODS[name].request.DESCRIPTOR.full_name
-            raise invalid_argument(f"{len(request)} bytes came that are no {kind}") from error
-        return rpc.handle(decoded, self._timeout_s)
-
-    def close(self) -> None:
-        """See Backend."""
-        self._lifecycle.stop()
+def _write_spec(message: Any, spec: ModelSpec) -> None:
+    message.name, message.signature_name = spec.name, spec.signature_name
+    if spec.version is not None:
+        message.version.value = spec.version
+    if spec.label is not None:
+        message.version_label = spec.label

@@ -1,87 +1,78 @@
-"""Several Predict requests as one call: joined along their first axis, and its response taken apart again.
+"""Joins the Predict calls of several messages into one, and splits the prediction again.
 
-As `serving.runtimes.batching` does within a server, but before one: whoever answers sees one ordinary request.
+`serving.runtimes.batching` does this within a model server; here it saves calls to a model server elsewhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import Any
+from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 
-from savedmodel_bakery.wire import schema, tensors
-from savedmodel_bakery.wire.attachments import TensorMessage, parse_message
+from savedmodel_bakery.serving.amqp.codec import Predict, Prediction
 from savedmodel_bakery.wire.status import Code, StatusError
 
-_MOST_BYTES = 64 << 20  # what is large gains nothing by being joined
+_MAX_BYTES = 64 << 20  # joining saves nothing for larger requests
 
 
-def key_of(request: TensorMessage) -> Hashable:
-    """Requests with equal keys can be joined; None is for one that can't.
+def group(calls: Mapping[int, Predict]) -> list[dict[int, Predict]]:
+    """Return the groups of two or more calls that can be joined, with decoded inputs.
 
-    Equal are model, version, signature, outputs asked for, and of all inputs element type and shape but for the rows.
+    They have the same model, version, signature and output filter, and inputs that differ only in their number of rows.
     """
-    heads = _heads(request)
-    shapes = {alias: tensors.read_shape(head) for alias, head in heads.items()}
-    if not shapes or any(not shape for shape in shapes.values()) or len({shape[0] for shape in shapes.values()}) > 1:
-        return None
-    if count_rows(request) < 1 or _size_bytes(request) > _MOST_BYTES:
-        return None
-    inputs = tuple((alias, heads[alias].dtype, tuple(shapes[alias][1:])) for alias in sorted(heads))
-    asked = request.message
-    return asked.model_spec.SerializeToString(deterministic=True), tuple(asked.output_filter), inputs
+    groups: dict[Hashable, dict[int, Predict]] = {}
+    for index, call in calls.items():
+        try:
+            decoded = call._replace(inputs=dict(call.inputs))
+        except StatusError:
+            continue  # the backend reports it
+        key = _key(decoded)
+        if key is not None:
+            groups.setdefault(key, {})[index] = decoded
+    return [members for members in groups.values() if len(members) > 1]
 
 
-def count_rows(request: TensorMessage) -> int:
-    """Rows of a request that has a key."""
-    return int(tensors.read_shape(next(iter(_heads(request).values())))[0])
+def join(calls: Sequence[Predict]) -> Predict:
+    """Concatenate the inputs of a group."""
+    first = calls[0]
+    inputs = {
+        alias: tensor._replace(array=np.concatenate([call.inputs[alias].array for call in calls]))
+        for alias, tensor in first.inputs.items()
+    }
+    return first._replace(inputs=inputs)
 
 
-def join(requests: Sequence[TensorMessage]) -> bytes:
-    """One serialized request of several with the same key.
+def split(prediction: Prediction, calls: Sequence[Predict]) -> list[Prediction]:
+    """Split the prediction for a joined group into one per request.
 
     Raises:
-        StatusError: the values of one are not what its shape says.
+        StatusError: FAILED_PRECONDITION if an output does not have one row per input row.
     """
-    joined = schema.PredictRequest()
-    joined.model_spec.CopyFrom(requests[0].message.model_spec)
-    joined.output_filter.extend(requests[0].message.output_filter)
-    message = TensorMessage(joined, "inputs")
-    columns = [request.arrays() for request in requests]
-    for alias, dtype in requests[0].dtypes().items():
-        message.add(alias, np.concatenate([arrays[alias] for arrays in columns]), packed=True, dtype=dtype)
-    return message.SerializeToString()
+    ends = np.cumsum([_row_count(call) for call in calls]).tolist()
+    outputs = dict(prediction.outputs)
+    for alias, tensor in outputs.items():
+        if tensor.array.ndim == 0 or len(tensor.array) != ends[-1]:
+            raise StatusError(Code.FAILED_PRECONDITION, f'output "{alias}" does not have one row per input row')
+    return [
+        prediction._replace(
+            outputs={alias: tensor._replace(array=tensor.array[start:end]) for alias, tensor in outputs.items()}
+        )
+        for start, end in zip([0, *ends], ends, strict=False)
+    ]
 
 
-def split(content: bytes, rows: Sequence[int]) -> list[bytes]:
-    """A serialized response for each request, of that for all of them.
-
-    Raises:
-        StatusError: FAILED_PRECONDITION where an output has other rows than the inputs had.
-    """
-    response = parse_message(schema.PredictResponse, "outputs", content)
-    arrays, dtypes = response.arrays(), response.dtypes()
-    for alias, array in arrays.items():
-        if array.ndim == 0 or len(array) != sum(rows):
-            raise StatusError(Code.FAILED_PRECONDITION, f'output "{alias}" has not a row for each of the inputs')
-    parts = []
-    ends = np.cumsum(rows).tolist()
-    for start, end in zip([0, *ends], ends, strict=False):
-        part = schema.PredictResponse()
-        part.model_spec.CopyFrom(response.message.model_spec)
-        message = TensorMessage(part, "outputs")
-        for alias, array in arrays.items():
-            message.add(alias, array[start:end], packed=False, dtype=dtypes[alias])
-        parts.append(message.SerializeToString())
-    return parts
+def _key(call: Predict) -> Hashable:
+    """Return a value that is equal for calls that can be joined; None for a call that cannot."""
+    tensors = call.inputs
+    if not tensors or any(tensor.shape is not None or tensor.array.ndim == 0 for tensor in tensors.values()):
+        return None
+    if len({len(tensor.array) for tensor in tensors.values()}) > 1 or _row_count(call) < 1:
+        return None
+    if sum(tensor.array.nbytes for tensor in tensors.values()) > _MAX_BYTES:
+        return None
+    inputs = tuple((alias, tensors[alias].dtype, tensors[alias].array.shape[1:]) for alias in sorted(tensors))
+    return call.spec, tuple(call.output_filter), inputs
 
 
-def _heads(request: TensorMessage) -> dict[str, Any]:
-    """TensorProtos by alias, those without their values too."""
-    inputs = request.message.inputs
-    return {alias: inputs[alias] for alias in inputs} | {alias: one.proto for alias, one in request.attachments.items()}
-
-
-def _size_bytes(request: TensorMessage) -> int:
-    return int(request.message.ByteSize()) + sum(len(one.values) for one in request.attachments.values())
+def _row_count(call: Predict) -> int:
+    return len(next(iter(call.inputs.values())).array)

@@ -1,4 +1,4 @@
-"""`python -m serving amqp`: parse, call one function, print, exit. What is heavy is imported where it is needed."""
+"""`bakery amqp` and `python -m serving amqp`: parses, calls one function, prints. Imports heavy modules when needed."""
 
 from __future__ import annotations
 
@@ -24,11 +24,14 @@ if TYPE_CHECKING:
     from aio_pika.abc import AbstractChannel
 
     from savedmodel_bakery.client.transports.amqp_broker import Broker
+    from savedmodel_bakery.serving.amqp.backends import Backend
+    from savedmodel_bakery.serving.amqp.server import Worker
 
 EXIT_REFUSED = 1
 EXIT_NO_CONNECTION = 3
 EXIT_INTERRUPTED = 130
 _TIMEOUT_S = 30.0
+_ALIASES = {"batch": "batch-size", "expiration": "expiration-seconds", "timeout-second": "timeout-seconds"}
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 Result = TypeVar("Result")
@@ -36,52 +39,58 @@ Result = TypeVar("Result")
 EXAMPLES = """
 \b
 Examples:
-  python -m serving amqp --model_base_path saved_model/efficientnet_lite0
-  python -m serving amqp --url amqps://worker:secret@broker.example/ --server models.example:8500
-  python -m serving amqp status
-  python -m serving amqp purge
+  bakery amqp --model-base-path saved_model/efficientnet_lite0
+  bakery amqp --url amqps://worker:secret@broker.example/ --server models.example:8500
+  bakery amqp status
+  bakery amqp purge
 
 \b
-Exit codes: 0 done, 1 refused, 2 wrong usage, 3 no connection.
+Exit codes: 0 success, 1 refused or failed, 2 wrong usage, 3 cannot connect, 130 interrupted.
 """
 
 
 class _DefaultGroup(click.Group):
-    """A group that works where no subcommand is named."""
+    """A group whose default command is `work`."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
-        """Put the default in."""
+        """Insert the default command."""
         if not args or (args[0] not in self.commands and args[0] not in context.help_option_names):
             args = ["work", *args]
         return super().parse_args(context, args)
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
-    """Run the command line and exit; whatever goes wrong is one line on stderr."""
+    """Run the command line of `python -m serving amqp` and exit; print an error as one line on stderr."""
     code = EXIT_REFUSED
     try:
         code = cli.main(arguments, prog_name="python -m serving amqp", standalone_mode=False) or 0
     except click.ClickException as error:
-        _complain(error.format_message())
+        _print_error(error.format_message())
         code = error.exit_code
     except ModuleNotFoundError as error:
         extra = "amqp" if error.name == "aio_pika" else "serve"
-        _complain(f"there is no {error.name}; try: pip install 'savedmodel-bakery[{extra}]'")
+        _print_error(f"{error.name} is not installed; try: pip install 'savedmodel-bakery[{extra}]'")
     except (ClientError, StatusError) as error:
-        _complain(str(error))
+        _print_error(str(error))
         code = EXIT_NO_CONNECTION if isinstance(error, ConnectionFailedError) else EXIT_REFUSED
     except click.Abort:
         code = EXIT_INTERRUPTED
-    sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code)  # threads that still answer beyond the grace must not hold it up
+    sys.stdout.flush()
+    sys.exit(code)
+
+
+def _normalize(token: str) -> str:
+    """Accept the options' earlier spellings, such as `--model_base_path`."""
+    token = token.replace("_", "-")
+    return _ALIASES.get(token, token)
 
 
 def _broker_options(command: _Command) -> _Command:
     for option in (
         click.option(
             "--queue", default=DEFAULT_QUEUE, envvar="BAKERY_AMQP_QUEUE", show_envvar=True, show_default=True,
-            metavar="NAME", help="Queue that questions come from.",
+            metavar="NAME", help="Queue that callers publish to.",
         ),
         click.option(
             "--url", default="amqp://guest:guest@127.0.0.1/", envvar="BAKERY_AMQP_URL", show_envvar=True,
@@ -109,52 +118,72 @@ def _parse_server(_context: click.Context, _parameter: click.Parameter, value: s
         raise click.BadParameter(str(error)) from error
 
 
-@click.group(cls=_DefaultGroup, epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_DefaultGroup,
+    epilog=EXAMPLES,
+    context_settings={"help_option_names": ["-h", "--help"], "token_normalize_func": _normalize},
+)
 def cli() -> None:
-    """Answer questions that come through a queue of RabbitMQ. Without a COMMAND: work."""
+    """Process requests from a RabbitMQ queue. The default COMMAND is work."""
 
 
 @cli.command()
 @_broker_options
 @click.option(
-    "--model_name",
+    "--model-name",
     default="efficientnet_lite0",
     show_default=True,
     metavar="NAME",
-    help="Model of questions that name none.",
+    help="Model of messages that name none.",
 )
 @click.option(
-    "--model_base_path",
+    "--model-base-path",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Folder of its numbered versions, to load it in this process.",
-)
-@click.option("--server", callback=_parse_server, metavar="HOST[:PORT]", help="gRPC of a model server to ask instead.")
-@click.option(
-    "--prefetch", type=click.IntRange(1, 65535), default=16, show_default=True, help="Messages in hand at a time."
+    help="Load this model into the worker: the folder with its version folders.",
 )
 @click.option(
-    "--batch", type=click.IntRange(1), default=1, show_default=True, help="Messages joined into one call; 1 is none."
+    "--server",
+    callback=_parse_server,
+    metavar="HOST[:PORT]",
+    help="Call this model server over gRPC instead; the default port is 8500.",
 )
-@click.option("--calls", type=click.IntRange(1, 1024), default=2, show_default=True, help="Calls at the same time.")
 @click.option(
-    "--timeout_second",
+    "--prefetch",
+    type=click.IntRange(1, 65535),
+    default=16,
+    show_default=True,
+    help="Messages delivered to the worker and not yet acknowledged.",
+)
+@click.option(
+    "--batch-size",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Messages that may be joined into one call; 1 turns joining off.",
+)
+@click.option("--calls", type=click.IntRange(1, 1024), default=2, show_default=True, help="Concurrent calls.")
+@click.option(
+    "--timeout-seconds",
     "timeout_s",
     type=click.FloatRange(0, MAX_TIMEOUT_S, min_open=True),
     default=300.0,
     show_default=True,
-    help="How long a call may take.",
+    help="Time limit of a call.",
 )
 @click.option(
-    "--expiration",
+    "--expiration-seconds",
     "expiration_s",
     type=click.FloatRange(0, min_open=True),
     metavar="SECONDS",
-    help="How long an answer is kept for its caller.  [default: for ever]",
+    help="Time after which the broker drops a reply that nobody has fetched.  [default: never]",
 )
 @click.option(
-    "--delivery_limit", type=click.IntRange(1), default=10, show_default=True,
-    help="Times that a message may come back unanswered; then it is a dead letter. Fixed when the queue is made.",
-)  # fmt: skip
+    "--delivery-limit",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    help="Deliveries without a reply after which a message is dead-lettered. Fixed when the queue is created.",
+)
 def work(
     queue: str,
     url: Broker,
@@ -162,70 +191,89 @@ def work(
     model_base_path: Path | None,
     server: Endpoint | None,
     prefetch: int,
-    batch: int,
+    batch_size: int,
     calls: int,
     timeout_s: float,
     expiration_s: float | None,
     delivery_limit: int,
 ) -> None:
-    """Answer questions until SIGTERM, then what is in hand."""
+    """Process messages until SIGTERM, then finish the prefetched ones."""
     if (model_base_path is None) == (server is None):
-        raise click.UsageError("give --model_base_path to load a model here, or --server to ask one; one of them")
-    if batch > prefetch:
-        raise click.UsageError(f"--batch {batch} is more than --prefetch {prefetch}: there are never so many to join")
+        raise click.UsageError("pass either --model-base-path, to load a model, or --server, to call one")
+    if batch_size > prefetch:
+        raise click.UsageError(f"--batch-size {batch_size} must not be greater than --prefetch {prefetch}")
     _log_to_stderr()
-    from savedmodel_bakery.serving.amqp import backends
     from savedmodel_bakery.serving.amqp.consumer import WorkerOptions
     from savedmodel_bakery.serving.amqp.handlers import Handlers
     from savedmodel_bakery.serving.amqp.server import Worker
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: os._exit(0))  # until there is anything in hand
-    backend: backends.Backend
-    if server is None:
-        assert model_base_path is not None
-        backend = backends.OwnModel(model_name, model_base_path, timeout_s=timeout_s)
-    else:
-        backend = backends.ModelServer(server, timeout_s=timeout_s)
+        signal.signal(number, lambda *_: _exit())  # until the worker consumes
     options = WorkerOptions(
         queue=queue,
         prefetch=prefetch,
-        batch_size=batch,
+        batch_size=batch_size,
         calls=calls,
         delivery_limit=delivery_limit,
         expiration_s=expiration_s,
     )
-    asyncio.run(_work(Worker(url, Handlers(backend, model=model_name).handle, options)))
+    backend = _make_backend(model_name, model_base_path, server, timeout_s)
+    try:
+        asyncio.run(_run_worker(Worker(url, Handlers(backend, model_name=model_name).handle, options)))
+    except BaseException:
+        backend.close()
+        raise
+    _exit()
 
 
-async def _work(worker: Any) -> None:
+def _make_backend(name: str, base_path: Path | None, server: Endpoint | None, timeout_s: float) -> Backend:
+    if server is not None:
+        from savedmodel_bakery.serving.amqp.backends import RemoteServer
+
+        return RemoteServer(server, timeout_s=timeout_s)
+    assert base_path is not None
+    from savedmodel_bakery.serving.runtimes.tensorflow_import import import_tensorflow
+
+    import_tensorflow()
+    from savedmodel_bakery.serving.amqp.local_model import LocalModel
+
+    return LocalModel(name, base_path, timeout_s=timeout_s)
+
+
+async def _run_worker(worker: Worker) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     await worker.run(stop)
 
 
+def _exit() -> NoReturn:
+    """Exit at once, without waiting for calls that take longer than the grace period."""
+    sys.stderr.flush()
+    os._exit(0)
+
+
 @cli.command("status")
 @_broker_options
-@click.option("--reasons", is_flag=True, help="Read why the dead letters died, of a thousand at most.")
+@click.option("--reasons", is_flag=True, help="Count the dead letters by reason; reads at most the first 1000.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def print_status(queue: str, url: Broker, reasons: bool, as_json: bool) -> None:
-    """Print how many messages wait, how many workers there are, and how many dead letters."""
+    """Print the number of waiting messages, workers and dead letters."""
     from savedmodel_bakery.serving.amqp import queues
 
-    found = _run(url, lambda channel: queues.status(channel, queue, with_reasons=reasons))
+    status = _run(url, lambda channel: queues.status(channel, queue, with_reasons=reasons))
     if as_json:
-        click.echo(json.dumps(asdict(found), ensure_ascii=False))
+        click.echo(json.dumps(asdict(status), ensure_ascii=False))
         return
-    click.echo(f"{found.queue}\tready {found.ready}\tconsumers {found.consumers}\tdead letters {found.dead}")
-    for reason, count in found.reasons.items():
+    click.echo(f"{status.queue}\tready {status.ready}\tconsumers {status.consumers}\tdead letters {status.dead}")
+    for reason, count in status.reasons.items():
         click.echo(f"{count}\t{' '.join(reason.split())}")
 
 
 @cli.command("purge")
 @_broker_options
 def purge_queue(queue: str, url: Broker) -> None:
-    """Empty the queue, and answer every waiting caller that it was purged."""
+    """Empty the queue; every waiting caller gets the error ABORTED."""
     from savedmodel_bakery.serving.amqp import queues
 
     click.echo(f"{_run(url, lambda channel: queues.purge(channel, queue))} purged")
@@ -234,19 +282,19 @@ def purge_queue(queue: str, url: Broker) -> None:
 @cli.command("requeue")
 @_broker_options
 def requeue_dead_letters(queue: str, url: Broker) -> None:
-    """Put the dead letters back into the queue."""
+    """Move the dead letters back to the queue."""
     from savedmodel_bakery.serving.amqp import queues
 
     click.echo(f"{_run(url, lambda channel: queues.requeue(channel, queue))} requeued")
 
 
-def _run(broker: Broker, act: Callable[[AbstractChannel], Awaitable[Result]]) -> Result:
-    """Act on a channel of one's own."""
+def _run(broker: Broker, operation: Callable[[AbstractChannel], Awaitable[Result]]) -> Result:
+    """Run an operation on a channel of a new connection."""
 
     async def run() -> Result:
         async with await broker.connect("bakery operator", timeout_s=_TIMEOUT_S) as connection:
             with broker.translate_errors():
-                return await act(await connection.channel(on_return_raises=True))
+                return await operation(await connection.channel(on_return_raises=True))
 
     return asyncio.run(run())
 
@@ -256,5 +304,5 @@ def _log_to_stderr() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s] %(message)s", stream=sys.stderr)
 
 
-def _complain(message: str) -> None:
+def _print_error(message: str) -> None:
     click.echo(" ".join(message.split()), err=True)

@@ -24,8 +24,8 @@ from savedmodel_bakery.client.errors import ConnectionFailedError
 from savedmodel_bakery.client.transports.amqp_broker import BROKER_ERRORS
 from savedmodel_bakery.serving import incident
 from savedmodel_bakery.serving.amqp import queues
-from savedmodel_bakery.serving.amqp.decoding import Message
-from savedmodel_bakery.serving.amqp.errors import Response, delivery_limit_reached, error_response
+from savedmodel_bakery.serving.amqp.codec import Message, Response
+from savedmodel_bakery.serving.amqp.errors import delivery_limit_reached, encode_failure
 from savedmodel_bakery.wire.amqp import DELIVERY_COUNT
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
@@ -152,7 +152,7 @@ class Consumer:
         self._idle.clear()
         error = self._rejection_reason(message, count)
         if error:
-            response = error_response(error, message.content_type or "", dead_letter=True)
+            response = encode_failure(error, message.content_type or "", dead_letter=True)
             self._spawn(self._finish(message, response))
         return error is None
 

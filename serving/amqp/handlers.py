@@ -1,106 +1,93 @@
-"""Messages to answers, several at a time, without a socket."""
+"""Messages to responses, several at a time. Knows no broker."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from savedmodel_bakery.serving import incident
-from savedmodel_bakery.serving.amqp import batching as joining
-from savedmodel_bakery.serving.amqp import decoding as questions
+from savedmodel_bakery.serving.amqp import batching, codec
 from savedmodel_bakery.serving.amqp.backends import Backend
-from savedmodel_bakery.serving.amqp.decoding import Message, Question, UndecodableError
-from savedmodel_bakery.serving.amqp.errors import Response, error_response, response_too_large
+from savedmodel_bakery.serving.amqp.codec import Message, OtherCall, Predict, Prediction, Response, UndecodableError
+from savedmodel_bakery.serving.amqp.errors import encode_failure, response_too_large
+from savedmodel_bakery.wire import amqp
 from savedmodel_bakery.wire.status import Code, StatusError
+
+Value = TypeVar("Value")
+_Call = Predict | OtherCall | StatusError
 
 logger = logging.getLogger(__name__)
 
 
 class Handlers:
-    """Answers messages.
+    """Turns messages into responses.
 
     Args:
-        backend: what answers calls.
-        model: whom a message asks that names none.
+        backend: runs the calls.
+        model_name: model of messages that name none.
     """
 
-    def __init__(self, backend: Backend, *, model: str) -> None:
+    def __init__(self, backend: Backend, *, model_name: str) -> None:
         self._backend = backend
-        self._model = model
+        self._model_name = model_name
 
     def handle(self, messages: Sequence[Message]) -> list[Response]:
-        """An answer for each, whatever is wrong with it; UNAVAILABLE for one that may be answered later.
+        """Return one response per message, in their order. UNAVAILABLE means that a later attempt may succeed.
 
-        Of messages that come together, Predict requests that fit are joined into one call. Where that fails, each is
-        asked on its own, so that none pays for another.
+        Predict calls that fit together are joined into one call. If that call fails, each is called separately, so
+        that one bad message affects no other.
         """
-        answers: dict[int, Response] = {}
-        groups: dict[Hashable, list[tuple[int, Question]]] = {}
-        for place, message in enumerate(messages):
-            question = self._read(message)
-            if isinstance(question, StatusError):
-                answers[place] = _refuse(question, message)
-                continue
-            key = _key_of(question) if len(messages) > 1 else None
-            groups.setdefault(place if key is None else key, []).append((place, question))
-        for members in groups.values():
-            responses = self._call_joined([question for _, question in members])
-            for (place, question), response in zip(members, responses, strict=True):
-                answers[place] = _spell(question, response, messages[place])
-        return [answers[place] for place in range(len(messages))]
+        calls: list[_Call] = [
+            _attempt("decoding a message", codec.decode, message, self._backend.input_dtypes, self._model_name)
+            for message in messages
+        ]
+        joined = self._predict_joined(calls) if len(calls) > 1 else {}
+        results = [joined[index] if index in joined else self._run(call) for index, call in enumerate(calls)]
+        return [_encode(*item) for item in zip(messages, calls, results, strict=True)]
 
-    def _read(self, message: Message) -> Question | StatusError:
-        try:
-            return questions.read(message, self._backend, model=self._model)
-        except StatusError as error:
-            return error
-        except Exception:
-            return incident.report(logger, repr(message))
+    def _run(self, call: _Call) -> Any:
+        """Return the result of one call, or its error."""
+        if isinstance(call, Predict):
+            return _attempt("Predict", self._backend.predict, call)
+        if isinstance(call, OtherCall):
+            return _attempt(call.method, self._backend.call, call.method, call.content)
+        return call
 
-    def _call_joined(self, members: list[Question]) -> Sequence[bytes | StatusError]:
-        """Responses, or what came instead."""
-        requests = [member.predict for member in members if member.predict]
-        if len(members) > 1:
-            try:
-                content = self._backend.call("Predict", joining.join(requests))
-                return joining.split(content, [joining.count_rows(request) for request in requests])
-            except StatusError as error:
-                if error.code is Code.UNAVAILABLE:
-                    return [error for _ in members]
-                logger.debug("%d messages are asked one by one: %s", len(members), error)
-            except Exception:
-                incident.report(logger, f"{len(members)} messages together")
-        return [self._call(member) for member in members]
+    def _predict_joined(self, calls: Sequence[_Call]) -> dict[int, Prediction | StatusError]:
+        """Return the results, by index in `calls`, of the calls that could be joined with others."""
+        results: dict[int, Prediction | StatusError] = {}
+        for group in batching.group({index: call for index, call in enumerate(calls) if isinstance(call, Predict)}):
+            predictions = _attempt("a joined Predict", self._predict_group, list(group.values()))
+            if not isinstance(predictions, StatusError):
+                results.update(zip(group, predictions, strict=True))
+            elif predictions.code is Code.UNAVAILABLE:
+                results.update(dict.fromkeys(group, predictions))
+            else:
+                logger.debug("making %d joined calls separately: %s", len(group), predictions)
+        return results
 
-    def _call(self, question: Question) -> bytes | StatusError:
-        try:
-            return self._backend.call(question.name, question.content)
-        except StatusError as error:
-            return error
-        except Exception:
-            return incident.report(logger, question.name)
+    def _predict_group(self, calls: Sequence[Predict]) -> list[Prediction]:
+        return batching.split(self._backend.predict(batching.join(calls)), calls)
 
 
-def _key_of(question: Question) -> Hashable:
-    """What it may be joined by; one that has no shapes is refused by whoever is asked it alone."""
+def _encode(message: Message, call: _Call, result: Any) -> Response:
+    """Encode the result of a call, or its error, in the format of its message."""
+    response: Response | StatusError = result
+    if not isinstance(call, StatusError) and not isinstance(result, StatusError):
+        response = _attempt("encoding a response", call.encode, result)
+    if isinstance(response, Response):
+        if len(response.body) <= amqp.MAX_MESSAGE_BYTES:
+            return response
+        response = response_too_large(len(response.body))
+    return encode_failure(response, message.content_type, dead_letter=isinstance(response, UndecodableError))
+
+
+def _attempt(operation: str, function: Callable[..., Value], *arguments: Any) -> Value | StatusError:
+    """Return the function's result, or the error to send to the caller."""
     try:
-        return joining.key_of(question.predict) if question.predict else None
-    except StatusError:
-        return None
-
-
-def _spell(question: Question, response: bytes | StatusError, message: Message) -> Response:
-    if isinstance(response, StatusError):
-        return _refuse(response, message)
-    try:
-        answer = question.spell(response)
+        return function(*arguments)
     except StatusError as error:
-        return _refuse(error, message)
+        return error
     except Exception:
-        return _refuse(incident.report(logger, f"reading an answer to {question.name}"), message)
-    why = response_too_large(answer)
-    return _refuse(why, message) if why else answer
-
-
-def _refuse(error: StatusError, message: Message) -> Response:
-    return error_response(error, message.content_type, dead_letter=isinstance(error, UndecodableError))
+        return incident.report(logger, operation)

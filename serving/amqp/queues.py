@@ -11,7 +11,8 @@ import aio_pika
 from aio_pika import exceptions
 from aio_pika.abc import AbstractChannel, AbstractIncomingMessage, AbstractQueue
 
-from savedmodel_bakery.serving.amqp.errors import Response, error_response
+from savedmodel_bakery.serving.amqp.codec import Response
+from savedmodel_bakery.serving.amqp.errors import encode_failure
 from savedmodel_bakery.wire import amqp
 from savedmodel_bakery.wire.status import Code, StatusError
 
@@ -150,7 +151,7 @@ async def purge(channel: AbstractChannel, queue: str) -> int:
     error = StatusError(Code.ABORTED, f'queue "{queue}" was purged')
     for name in (queue, retry_queue(queue)):
         async for message in _get_all(await channel.declare_queue(name, passive=True)):
-            await reply(channel, message, error_response(error, message.content_type or ""))
+            await reply(channel, message, encode_failure(error, message.content_type or ""))
             await message.ack()
             count += 1
     return count

@@ -16,9 +16,8 @@ from aio_pika.abc import AbstractConnection
 from savedmodel_bakery.client.errors import ClientError, RequestRefusedError
 from savedmodel_bakery.client.transports.amqp_broker import Broker
 from savedmodel_bakery.serving.amqp import queues
+from savedmodel_bakery.serving.amqp.codec import Message, Response
 from savedmodel_bakery.serving.amqp.consumer import Consumer, WorkerOptions, wait_first
-from savedmodel_bakery.serving.amqp.decoding import Message
-from savedmodel_bakery.serving.amqp.errors import Response
 
 logger = logging.getLogger(__name__)
 

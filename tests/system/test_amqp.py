@@ -35,7 +35,7 @@ from server_process import ServerProcess, free_port
 from savedmodel_bakery.client import AmqpClient, ConnectionFailedError, DeadlineExceededError, RequestRefusedError
 from savedmodel_bakery.wire import amqp, schema
 from savedmodel_bakery.wire.status import Code
-from savedmodel_bakery.wire.tensors import encode_tensor
+from savedmodel_bakery.wire.tensors import decode_array, encode_tensor
 
 MODEL = "half_plus_two"
 Connect = Callable[..., AmqpClient]
@@ -172,9 +172,9 @@ def test_mistakes_are_answered_and_what_nobody_can_read_is_a_dead_letter_too(
     assert [Code.FAILED_PRECONDITION, *[Code.INVALID_ARGUMENT] * 4] == codes
     assert all(answer.headers[amqp.MESSAGE] for answer in found)
     assert {
-        "INVALID_ARGUMENT: 10 bytes came that are no tensorflow.serving.PredictRequest": 1,
-        'INVALID_ARGUMENT: content type "text/plain" is none that is read; those are application/x-protobuf, '
-        "application/json and image/…": 1,
+        "INVALID_ARGUMENT: the body (10 bytes) is not a valid tensorflow.serving.PredictRequest": 1,
+        'INVALID_ARGUMENT: unsupported content type "text/plain": must be application/x-protobuf, application/json '
+        "or image/…": 1,
     }.items() <= status(broker.url(), "--reasons")["reasons"].items()
     wait_for_status(broker.url(), ready=0, dead=3)
 
@@ -227,7 +227,8 @@ def test_what_ends_its_workers_takes_no_other_with_it(broker: RabbitMQ, start: S
     workers: list[WorkerProcess] = []
 
     def answer(request: bytes) -> bytes:
-        if request == worst:
+        x = decode_array(schema.PredictRequest.FromString(request).inputs["x"])
+        if x.tolist() == [99]:
             workers[-1].process.kill()
         return b""
 

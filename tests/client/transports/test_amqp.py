@@ -10,6 +10,7 @@ import aio_pika
 import pytest
 
 from savedmodel_bakery.client import AmqpClient, AsyncAmqpClient, AsyncClient, Client, ConnectionFailedError
+from savedmodel_bakery.client.transports.amqp_broker import Broker
 
 HIDDEN = "import sys; sys.modules['aio_pika'] = None; "
 COMMAND = (
@@ -76,3 +77,27 @@ def test_only_amqp_clients_have_submit_and_results() -> None:
         assert not hasattr(AsyncClient, name)
         assert hasattr(AmqpClient, name)
         assert hasattr(AsyncAmqpClient, name)
+
+
+URLS = [
+    "http://guest:correct-horse@host/",
+    "amqp://:correct-horse@/",
+    "correct-horse@host:x",
+    "amqp://u:correct-horse@h:70000/",
+]
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_the_error_for_an_invalid_url_hides_the_password(url: str) -> None:
+    with pytest.raises(ValueError, match=r"^invalid broker address: must be HOST\[:PORT\] or amqp") as caught:
+        Broker.parse(url)
+    assert "horse" not in str(caught.value)
+
+
+def test_the_repr_of_a_broker_hides_the_password() -> None:
+    broker = Broker.parse("amqps://worker:correct-horse@broker.example/vhost")
+    assert ("broker.example:5671", "amqps") == (broker.endpoint.address, broker.url.scheme)
+    assert "horse" not in repr(broker)
+    assert "127.0.0.1:5673" == Broker.parse("127.0.0.1:5673").endpoint.address
+    with pytest.raises(ValueError, match=r"^cafile not found: missing.pem$"):
+        Broker.parse("amqps://worker@broker.example/?cafile=missing.pem")

@@ -1,0 +1,211 @@
+"""Messages to calls, and predictions to responses. Does no I/O; `wire.amqp` describes the messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from savedmodel_bakery.serving.inference.predict import DEFAULT_SIGNATURE, SignatureNotFoundError
+from savedmodel_bakery.wire import amqp
+from savedmodel_bakery.wire.dtypes import STRING, DType
+from savedmodel_bakery.wire.json import predict as predict_json
+from savedmodel_bakery.wire.messages import ModelSpec, make_predict_response, parse_predict_request
+from savedmodel_bakery.wire.schema import METHODS
+from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
+from savedmodel_bakery.wire.tensors import Tensor
+
+_METHOD_NAMES = ("Predict", "Classify", "Regress", "MultiInference", "GetModelMetadata", "GetModelStatus")
+_METHOD_BY_TYPE = {METHODS[name].request.DESCRIPTOR.full_name: name for name in _METHOD_NAMES}
+_PREDICT_RESPONSE = METHODS["Predict"].response.DESCRIPTOR.full_name
+_MAX_VERSION = 2**63 - 1
+
+
+class UndecodableError(StatusError):
+    """The body of a message does not match its properties."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(Code.INVALID_ARGUMENT, message)
+
+
+@dataclass(frozen=True)
+class Message:
+    """The body and properties of a delivered message; see `wire.amqp`."""
+
+    body: bytes = field(repr=False)
+    content_type: str
+    type: str = ""
+    headers: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Response(NamedTuple):
+    """The response to one message; see `wire.amqp`.
+
+    Attributes:
+        body: the encoded result; for an error empty, or `{"error": …}`.
+        content_type: media type of the body.
+        type: full name of the protobuf message.
+        error: why the request failed; None if it succeeded.
+        dead_letter: whether the message must be dead-lettered, because no worker could ever process it.
+    """
+
+    body: bytes
+    content_type: str
+    type: str | None = None
+    error: StatusError | None = None
+    dead_letter: bool = False
+
+
+class Prediction(NamedTuple):
+    """The result of a Predict.
+
+    Attributes:
+        spec: the model, version and signature that computed it.
+        outputs: by alias.
+    """
+
+    spec: ModelSpec
+    outputs: Mapping[str, Tensor]
+
+
+class Predict(NamedTuple):
+    """A decoded Predict.
+
+    Attributes:
+        spec: the model, version and signature to run.
+        inputs: by alias; reading one may raise StatusError.
+        output_filter: aliases of the outputs to return; empty for all.
+        encode: encodes the prediction in the format of the message; raises StatusError.
+    """
+
+    spec: ModelSpec
+    inputs: Mapping[str, Tensor]
+    output_filter: Sequence[str]
+    encode: Callable[[Prediction], Response]
+
+
+class OtherCall(NamedTuple):
+    """A call of another method, which is passed on serialized.
+
+    Attributes:
+        method: name in `schema.METHODS`.
+        content: the serialized request.
+    """
+
+    method: str
+    content: bytes
+
+    def encode(self, content: bytes) -> Response:
+        """Make the response from a serialized response message."""
+        return Response(content, amqp.PROTOBUF, METHODS[self.method].response.DESCRIPTOR.full_name)
+
+
+InputDTypes = Callable[[ModelSpec], Mapping[str, DType]]
+"""Returns the element types of a signature's inputs, by alias; raises StatusError."""
+
+
+def decode(message: Message, input_dtypes: InputDTypes, model_name: str) -> Predict | OtherCall:
+    """Decode a message.
+
+    Args:
+        message: as delivered.
+        input_dtypes: types the values of a JSON body.
+        model_name: model of messages that name none.
+
+    Raises:
+        UndecodableError: no worker could decode the message.
+        StatusError: the message names an unknown model, version or signature, or its values don't fit the signature.
+    """
+    media_type = amqp.media_type(message.content_type)
+    if media_type == amqp.PROTOBUF:
+        return _decode_protobuf(message)
+    if media_type == amqp.JSON:
+        return _decode_json(message, input_dtypes, model_name)
+    if media_type.startswith(amqp.IMAGE_PREFIX):
+        return _decode_image(message, model_name)
+    raise UndecodableError(
+        f'unsupported content type "{message.content_type}": must be {amqp.PROTOBUF}, {amqp.JSON} or image/…'
+    )
+
+
+def require_spec(spec: ModelSpec | None) -> ModelSpec:
+    """Return the ModelSpec of a protobuf request.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT if the request has none.
+    """
+    if spec is None:
+        raise invalid_argument("Missing ModelSpec")
+    return spec
+
+
+def _decode_protobuf(message: Message) -> Predict | OtherCall:
+    type_name = message.type or amqp.DEFAULT_TYPE
+    method = _METHOD_BY_TYPE.get(type_name)
+    if method is None:
+        raise UndecodableError(f'unsupported type "{type_name}": must be one of {", ".join(_METHOD_BY_TYPE)}')
+    try:
+        if method == "Predict":
+            spec, inputs, output_filter = parse_predict_request(message.body)
+            return Predict(require_spec(spec), inputs, output_filter, _encode_protobuf)
+        METHODS[method].request.FromString(message.body)
+    except DecodeError:
+        raise UndecodableError(f"the body ({len(message.body)} bytes) is not a valid {type_name}") from None
+    return OtherCall(method, message.body)
+
+
+def _decode_json(message: Message, input_dtypes: InputDTypes, model_name: str) -> Predict:
+    try:
+        body = predict_json.decode_request(message.body)
+    except StatusError as error:
+        raise UndecodableError(error.message) from error
+    spec = _read_spec(message.headers, model_name, signature_name=body.signature_name)
+    try:
+        dtypes = input_dtypes(spec)
+    except SignatureNotFoundError as error:  # with the text of REST
+        raise invalid_argument(f'Serving signature name: "{error.name}" not found in signature def') from None
+    inputs, is_row_format = predict_json.decode_inputs(body.document, dtypes, spec.signature_name)
+    return Predict(spec, inputs, (), lambda prediction: _encode_json(prediction, is_row_format))
+
+
+def _decode_image(message: Message, model_name: str) -> Predict:
+    """Decode an image file: one row of the input that the headers name."""
+    image = np.empty(1, object)
+    image[0] = message.body
+    alias = amqp.text(message.headers.get(amqp.INPUT, "image"))
+    inputs = {alias: Tensor(image, STRING)}
+    return Predict(
+        _read_spec(message.headers, model_name), inputs, (), lambda prediction: _encode_json(prediction, True)
+    )
+
+
+def _read_spec(headers: Mapping[str, Any], model_name: str, *, signature_name: str = "") -> ModelSpec:
+    """Read model, version or label, and signature from the headers; `signature_name` takes precedence.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT if there are both version and label, or the version is invalid.
+    """
+    texts = {name: amqp.text(value) for name, value in headers.items()}
+    version = texts.get(amqp.VERSION)
+    if version is not None and amqp.LABEL in texts:
+        raise invalid_argument("the headers version and label exclude each other: set one of them")
+    if version is not None and not (version.isascii() and version.isdecimal() and int(version) <= _MAX_VERSION):
+        raise invalid_argument(f'invalid version "{version}": must be between 0 and {_MAX_VERSION}')
+    return ModelSpec(
+        name=texts.get(amqp.MODEL, model_name),
+        version=None if version is None else int(version),
+        label=texts.get(amqp.LABEL),
+        signature_name=signature_name or texts.get(amqp.SIGNATURE) or DEFAULT_SIGNATURE,
+    )
+
+
+def _encode_protobuf(prediction: Prediction) -> Response:
+    message = make_predict_response(prediction.spec, prediction.outputs, packed=False)
+    return Response(message.SerializeToString(), amqp.PROTOBUF, _PREDICT_RESPONSE)
+
+
+def _encode_json(prediction: Prediction, is_row_format: bool) -> Response:
+    return Response(predict_json.encode_response(prediction.outputs, row_format=is_row_format), amqp.JSON)

@@ -1,0 +1,70 @@
+"""half_plus_two as a worker's backend: in this process, and on a model server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import model_makers
+import pytest
+from server_process import ServerProcess
+
+from savedmodel_bakery.client.endpoints import Endpoint
+from savedmodel_bakery.serving.amqp.backends import Backend, RemoteServer
+from savedmodel_bakery.serving.amqp.codec import Predict, Prediction
+from savedmodel_bakery.serving.amqp.handlers import Handlers
+from savedmodel_bakery.serving.amqp.local_model import LocalModel
+from savedmodel_bakery.wire.dtypes import DType
+from savedmodel_bakery.wire.messages import ModelSpec
+
+
+class RecordingBackend:
+    """Passes calls on to a backend.
+
+    Attributes:
+        calls: the methods called.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self.calls: list[str] = []
+
+    def predict(self, call: Predict) -> Prediction:
+        self.calls.append("predict")
+        return self._backend.predict(call)
+
+    def input_dtypes(self, spec: ModelSpec) -> Mapping[str, DType]:
+        self.calls.append("input_dtypes")
+        return self._backend.input_dtypes(spec)
+
+    def call(self, method: str, content: bytes) -> bytes:
+        self.calls.append(method)
+        return self._backend.call(method, content)
+
+    def close(self) -> None:
+        self._backend.close()
+
+
+@pytest.fixture(scope="module", params=["local model", "remote server"])
+def shared_backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
+    base_path = tmp_path_factory.mktemp("models") / "half_plus_two"
+    model_makers.half_plus(base_path, 1)
+    if request.param == "local model":
+        local = LocalModel("half_plus_two", base_path, timeout_s=30)
+        yield local
+        local.close()
+        return
+    flags = ("--model_name=half_plus_two", f"--model_base_path={base_path}")
+    with ServerProcess(*flags, log=base_path.parent / "log") as running:
+        remote = RemoteServer(Endpoint("127.0.0.1", running.port, "gRPC"), timeout_s=30)
+        yield remote
+        remote.close()
+
+
+@pytest.fixture
+def backend(shared_backend: Backend) -> RecordingBackend:
+    return RecordingBackend(shared_backend)
+
+
+@pytest.fixture
+def handlers(backend: RecordingBackend) -> Handlers:
+    return Handlers(backend, model_name="half_plus_two")

@@ -1,0 +1,37 @@
+"""Errors as responses and as headers."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from savedmodel_bakery.serving.amqp.errors import delivery_limit_reached, encode_failure
+from savedmodel_bakery.wire import amqp
+from savedmodel_bakery.wire.status import Code, StatusError
+
+
+@pytest.mark.parametrize("code", [code for code in Code if code is not Code.OK], ids=lambda code: code.name)
+def test_every_code_is_sent_in_headers(code: Code) -> None:
+    response = encode_failure(StatusError(code, "größer"), amqp.JSON)
+    error = amqp.read_status(amqp.status_headers(response.error))
+    assert error is not None
+    assert (code, "größer") == (error.code, error.message)
+
+
+def test_headers_of_a_success_have_no_error() -> None:
+    assert amqp.read_status({amqp.STATUS: 0}) is None
+
+
+def test_a_long_message_is_shortened_in_headers_alone() -> None:
+    response = encode_failure(StatusError(Code.INTERNAL, "x" * 200_000), amqp.JSON)
+    assert response.error is not None
+    assert "x" * 1024 + "...TRUNCATED" == response.error.message
+    assert {"error": "x" * 200_000} == json.loads(response.body)
+
+
+def test_a_protobuf_failure_has_an_empty_body() -> None:
+    response = encode_failure(delivery_limit_reached(5), amqp.PROTOBUF, dead_letter=True)
+    assert (b"", True) == (response.body, response.dead_letter)
+    assert response.error is not None
+    assert "delivered 5 times" in response.error.message
