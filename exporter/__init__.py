@@ -1,4 +1,4 @@
-"""Bake a trained image classifier into a signed SavedModel that answers photos with labels.
+"""Bakes trained image classifiers into signed SavedModels that turn photos into labels.
 
 Knows TensorFlow and the messages of `wire`; must not know a server or a client.
 """

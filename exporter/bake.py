@@ -1,11 +1,12 @@
-"""Bake: source and recipe in, one published and verified version out.
+"""Bakes an image classifier: a model and a recipe become one validated, published version.
 
 source ─► network ┐
-recipe, labels ───┴─► servable ─► staged SavedModel ─► proof ─► <root>/<name>/<version>
+recipe, labels ───┴─► servable module ─► staged SavedModel ─► validation ─► <out>/<name>/<version>
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,90 +14,136 @@ from typing import Any
 
 from savedmodel_bakery.exporter import labels, publish, resources, sources
 from savedmodel_bakery.exporter.errors import PublishError, RecipeError
-from savedmodel_bakery.exporter.recipe import complete_recipe, read_toml
+from savedmodel_bakery.exporter.recipe import Recipe, complete_recipe, read_toml
 from savedmodel_bakery.exporter.servable_module import ServableModule
-from savedmodel_bakery.exporter.validation import page
+from savedmodel_bakery.exporter.validation.agreement import Agreement
+from savedmodel_bakery.exporter.validation.html_page import check_writable, write_html_page
+from savedmodel_bakery.exporter.validation.report import ParityReport
 from savedmodel_bakery.exporter.validation.tolerance import DEFAULT_TOLERANCE, Tolerance
-from savedmodel_bakery.exporter.validation.validate import Proof, prove
+from savedmodel_bakery.exporter.validation.validate import Validation, validate_and_record
 
 
 @dataclass(frozen=True)
-class Baked:
-    """What a bake made.
+class BakeResult:
+    """A published version.
 
     Attributes:
-        path: the version's folder.
-        proof: how its answers compare with the network's and with the reference pipeline's.
+        path: its folder.
+        recipe: the complete recipe.
+        agreement: how its scores compare with the network's on the same pixels.
+        parity: how it compares with the reference pipeline, photo by photo.
     """
 
     path: Path
-    proof: Proof
+    recipe: Recipe
+    agreement: Agreement
+    parity: ParityReport
 
 
 def bake(
     *,
-    base_path: Path,
+    model: str | None = None,
+    out: str | Path = "saved_model",
+    name: str | None = None,
     version: int | None = None,
-    same_model: bool = False,
-    recipe_file: Path | None = None,
-    options: Mapping[str, Any] | None = None,
-    photos: Sequence[Path] | None = None,
-    tolerance: Tolerance | None = DEFAULT_TOLERANCE,
-    parity_page: Path | None = None,
+    recipe: Recipe | Mapping[str, Any] | str | Path | None = None,
+    photos: Sequence[str | Path] | None = None,
+    atol: float = DEFAULT_TOLERANCE.atol,
+    rtol: float = DEFAULT_TOLERANCE.rtol,
+    require_parity: bool = True,
+    parity_html: str | Path | None = None,
     progress: Callable[[str], None] = lambda _: None,
-) -> Baked:
-    """Bake a model into a new version under `base_path`.
+) -> BakeResult:
+    """Bake an image classifier into a SavedModel, validate it and publish it as `<out>/<name>/<version>`.
 
     Args:
-        base_path: the folder that holds the numbered versions.
-        version: its number; None is the next.
-        same_model: refuse where the newest version there was baked from another model.
-        recipe_file: TOML with some or all of the recipe; wins over what the source knows.
-        options: fields of the recipe, the model among them; win over the file; None counts as not given.
-        photos: what the SavedModel is proven on, and what its goldens ask; None is the photos of the exporter.
-        tolerance: how far its answers may be from those of the reference pipeline; None publishes whatever they are.
-        parity_page: where to write the comparison as an HTML page, also where it leads to a refusal.
-        progress: told what is being done, in a few words.
+        model: `efficientnet-lite0`, `keras:NAME`, a TF Hub URL, a file, a folder or `package.module:callable`; None
+            takes it from the recipe.
+        out: the model root.
+        name: the name to serve it under; None derives it from `model`, and then rejects a name that another model has.
+        version: its number, 0 to 2**63 - 1; None is the next one.
+        recipe: a recipe, or the path of a recipe file, or a mapping of field names to values. Mappings and files may
+            omit fields that the model determines.
+        photos: files to validate it on; None uses the example photos that come with the package. The first 8 become
+            golden requests in the version.
+        atol: allowed difference of a probability from the reference pipeline's, 0..1 …
+        rtol: … plus this part of the reference's probability.
+        require_parity: whether to reject a version beyond that tolerance; False publishes it with its report.
+        parity_html: file for an HTML page of the comparison, which is written even if the version is rejected.
+        progress: called with each step, in a few words.
+
+    Returns:
+        The version's folder and its reports.
 
     Raises:
-        BakeError: it was refused, and nothing was published.
+        RecipeError: a value is missing or not allowed.
+        SourceError: the model can't be loaded or used.
+        LabelError: the label set can't be read, or doesn't fit the network.
+        VerificationError: the SavedModel's outputs differ from the network's.
+        ParityError: its outputs differ from the reference pipeline's, or a photo can't be read.
+        PublishError: the name is not allowed, or the version exists or can't be written.
     """
+    values = {**_recipe_values(recipe), **({} if model is None else {"model": model})}
+    model = values.get("model")
+    if not isinstance(model, str):
+        raise RecipeError("no model given: pass --model, or state it in the --recipe file")
+    base_path = Path(out) / publish.check_name(default_name(model) if name is None else name)
     publish.check_free(base_path, version)
-    if parity_page:
-        page.check_writable(parity_page)
-    from_file = read_toml(recipe_file) if recipe_file else {}
-    given = from_file | {name: value for name, value in (options or {}).items() if value is not None}
-    if "model" not in given:
-        raise RecipeError("no model was given; name one with --model, or in the recipe file")
-    sources.find_source(given["model"])  # a misspelt name is that, whatever else it would be
-    if same_model:
-        _check_same_model(base_path, given["model"])
-    progress(f"loading {given['model']}")
-    network = sources.read_network(given["model"], sources.SourceOptions.of_recipe(given))
-    chosen = complete_recipe(network.recipe, given)
-    names = labels.read_labels(chosen.source.labels)
+    if parity_html is not None:
+        check_writable(Path(parity_html))
+    sources.find_source(model)  # an unknown model is reported as such, before other problems
+    if name is None:
+        _check_same_model(base_path, model)
+    progress(f"loading {model}")
+    network = sources.read_network(model, sources.SourceOptions.of_recipe(values))
+    complete = complete_recipe(network.recipe, values)
+    class_names = labels.read_labels(complete.source.labels)
     progress("building the servable")
-    servable = ServableModule(network.call, chosen, names)
-    with publish.staging(base_path) as stage:
-        staged = stage / "version"
-        servable.save(staged)
-        (staged / publish.RECIPE_FILE).parent.mkdir()
-        (staged / publish.RECIPE_FILE).write_text(chosen.to_toml())
+    servable = ServableModule(network.call, complete, class_names)
+    photo_files = [Path(photo) for photo in photos] if photos else resources.example_photos()
+
+    def validate(version_folder: Path) -> Validation:
         progress("verifying it in a fresh process")
-        proof = prove(
-            staged,
+        validation = validate_and_record(
+            version_folder,
             network,
-            chosen,
-            names,
-            name=base_path.name,
-            photos=photos or resources.example_photos(),
-            tolerance=tolerance or DEFAULT_TOLERANCE,
+            complete,
+            class_names,
+            model_name=base_path.name,
+            photos=photo_files,
+            tolerance=Tolerance(atol=atol, rtol=rtol),
         )
-        if parity_page:
-            page.write(parity_page, proof.report, proof.shown)
-        if tolerance:
-            proof.report.check(advice="; --parity-html shows it, --no-parity bakes it nevertheless")
-        return Baked(publish.publish(staged, base_path, version), proof)
+        if parity_html is not None:
+            write_html_page(Path(parity_html), validation.parity, validation.pictures)
+        if require_parity:
+            validation.parity.check(advice="; --parity-html shows it, --no-parity publishes it anyway")
+        return validation
+
+    path, validation = publish.publish_version(
+        base_path,
+        version,
+        save=servable.save,
+        description=(publish.RECIPE_FILE, complete.to_toml()),
+        validate=validate,
+    )
+    return BakeResult(path, complete, validation.agreement, validation.parity)
+
+
+def default_name(model: str) -> str:
+    """Derive a name to serve a model under: `efficientnet_lite0` for `efficientnet-lite0`, `flowers` for a file."""
+    parts = [part for part in Path(model.rpartition(":")[2]).parts if not part.isdecimal()]  # without the version
+    stem = re.sub(r"\.(keras|h5)$", "", parts[-1]) if parts else ""
+    return re.sub(r"\W+", "_", stem).strip("_") or "model"
+
+
+def _recipe_values(recipe: Recipe | Mapping[str, Any] | str | Path | None) -> dict[str, Any]:
+    if recipe is None:
+        return {}
+    if isinstance(recipe, Recipe):
+        return recipe.to_values()
+    if isinstance(recipe, Mapping):
+        return {name: value for name, value in recipe.items() if value is not None}
+    return read_toml(Path(recipe))
 
 
 def _check_same_model(base_path: Path, model: str) -> None:
@@ -105,4 +152,4 @@ def _check_same_model(base_path: Path, model: str) -> None:
         return
     served = read_toml(newest[1] / publish.RECIPE_FILE).get("model")
     if served != model:
-        raise PublishError(f"{base_path} serves {served}; give {model} a name of its own with --name")
+        raise PublishError(f"{base_path} already serves {served}; choose another name for {model} with --name")

@@ -1,4 +1,4 @@
-"""Command line of the exporter: parse, call one function, print, exit."""
+"""Command line of the exporter: parses arguments, calls one function, prints its result."""
 
 from __future__ import annotations
 
@@ -10,136 +10,143 @@ import sys
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
-from click.core import ParameterSource
 
-from savedmodel_bakery.exporter import inspect as inspection
-from savedmodel_bakery.exporter import publish, resources, tensorflow_import
 from savedmodel_bakery.exporter.errors import BakeError, PublishError
 from savedmodel_bakery.exporter.recipe.options import recipe_options
 from savedmodel_bakery.exporter.validation.tolerance import DEFAULT_TOLERANCE, Tolerance
 
-DEFAULT_ROOT = Path("saved_model")
-DEFAULT_NAME = "efficientnet_lite0"
+F = TypeVar("F", bound=Callable[..., Any])
 
-_BAKE_EXAMPLES = """\b
-Examples:
-  python -m exporter bake --model efficientnet-lite0
-  python -m exporter bake --model flowers.keras --name flowers --labels flowers.txt \\
-      --crop none --resize bilinear --no-antialias --scale 0..1 --channels RGB \\
-      --outputs probabilities
-  python -m exporter bake --model keras:InceptionV3 --weights inception_v3.weights.h5 --name inception_v3
-  python -m exporter bake --model https://tfhub.dev/google/imagenet/inception_v3/classification/4 \\
-      --size 299 --name inception_v3
-  python -m exporter bake --model mypackage.models:build --recipe recipe.toml
-"""
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
-
-def _tell(doing: str) -> None:
-    click.echo(f"{doing} …", err=True)
-
+# Top-level modules that the extra `export` installs.
+_EXPORT_MODULES = {"PIL", "jinja2", "kagglehub", "keras", "tensorflow", "tensorflow_hub", "tomli", "tomli_w"}
 
 _OUT = click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
-    default=DEFAULT_ROOT,
+    default=Path("saved_model"),
     show_default=True,
-    help="Model root: the version goes to OUT/NAME/VERSION.",
+    help="Folder of models; the version is written to OUT/NAME/VERSION.",
 )
 _VERSION = click.option("--version", type=click.IntRange(min=0), help="Version number.  [default: the next one]")
 _PHOTOS = click.option(
     "--photos",
     "photos_folder",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Folder of photos to prove it on.  [default: the ones that come with the exporter]",
+    help="Folder of photos to validate on.  [default: the example photos of the exporter]",
 )
-_PAGE = click.option(
+_PARITY_HTML = click.option(
     "--parity-html",
-    "html",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write a page that shows what the model sees of each photo.",
+    help="File for an HTML page that shows the network's input for each photo.",
 )
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-def _tolerance(command: Callable[..., Any]) -> Callable[..., Any]:
-    for kind, default, help_text in (
-        ("rtol", DEFAULT_TOLERANCE.rtol, "… and this part of it besides."),
-        ("atol", DEFAULT_TOLERANCE.atol, "A probability may differ from the reference pipeline's by this …"),
+def _tolerance_options(command: F) -> F:
+    for name, default, text in (
+        ("rtol", DEFAULT_TOLERANCE.rtol, "… plus this part of the reference's probability."),
+        ("atol", DEFAULT_TOLERANCE.atol, "Allowed difference of a probability from the reference pipeline's …"),
     ):
         command = click.option(
-            f"--parity-{kind}", type=click.FloatRange(0, 1), default=default, show_default=True, help=help_text
+            f"--parity-{name}", type=click.FloatRange(0, 1), default=default, show_default=True, help=text
         )(command)
     return command
 
 
-@click.group(context_settings={"auto_envvar_prefix": "BAKERY", "max_content_width": 110})
+@click.group(context_settings={**CONTEXT, "auto_envvar_prefix": "BAKERY"})
 def main() -> None:
-    """Bake an image classifier, or a function, into a signed SavedModel that any tensorflow_model_server serves."""
+    """Bake an image classifier or a function into a signed SavedModel for any tensorflow_model_server."""
 
 
-@main.command(epilog=_BAKE_EXAMPLES)
-@click.option("--name", default=DEFAULT_NAME, show_default=True, help="Name the model is served under.")
-@_OUT
-@_VERSION
+_BAKE_EXAMPLES = """\b
+Examples:
+  bakery bake --model efficientnet-lite0
+  bakery bake --model flowers.keras --labels flowers.txt --crop none --resize bilinear --no-antialias \\
+      --scale 0..1 --channels RGB --outputs probabilities
+  bakery bake --model keras:InceptionV3 --weights inception_v3.weights.h5 --name inception_v3
+  bakery bake --model https://tfhub.dev/google/imagenet/inception_v3/classification/4 --size 299 --name inception_v3
+  bakery bake --model mypackage.models:build --recipe recipe.toml
+"""
+
+
+@main.command(epilog=_BAKE_EXAMPLES, context_settings=CONTEXT)
+@recipe_options
 @click.option(
     "--recipe",
     "recipe_file",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="TOML file with any of the options below; flags win.",
+    help="TOML file with any of the options above, in snake_case; options override it.",
 )
-@recipe_options
+@click.option("--name", help="Name to serve the model under.  [default: derived from --model]")
+@_OUT
+@_VERSION
 @_PHOTOS
-@_tolerance
-@click.option("--parity/--no-parity", "is_refused", default=True, help="Whether to refuse what is beyond tolerance.")
-@_PAGE
+@_tolerance_options
+@click.option(
+    "--parity/--no-parity",
+    "require_parity",
+    default=True,
+    show_default=True,
+    help="Whether to reject a version beyond that tolerance.",
+)
+@_PARITY_HTML
 def bake(
-    name: str,
+    recipe_file: Path | None,
+    name: str | None,
     out: Path,
     version: int | None,
-    recipe_file: Path | None,
     photos_folder: Path | None,
     parity_atol: float,
     parity_rtol: float,
-    is_refused: bool,
-    html: Path | None,
+    require_parity: bool,
+    parity_html: Path | None,
     **options: Any,
 ) -> None:
-    """Bake a model, prove that it answers right and publish it; prints the path of the new version."""
-    base_path = out / _checked_name(name)
-    with _tensorflow():
-        from savedmodel_bakery.exporter.bake import bake as run
+    """Bake a model, validate it and publish it.
 
-        baked = run(
-            base_path=base_path,
+    Prints the path of the new version.
+    """
+    _check_name(name)
+    with _tensorflow():
+        from savedmodel_bakery.exporter import resources
+        from savedmodel_bakery.exporter.bake import bake as run
+        from savedmodel_bakery.exporter.recipe import read_toml
+
+        stated = {option: value for option, value in options.items() if value is not None}
+        result = run(
+            out=out,
+            name=name,
             version=version,
-            same_model=click.get_current_context().get_parameter_source("name") is ParameterSource.DEFAULT,
-            recipe_file=recipe_file,
-            options=options,
+            recipe={**(read_toml(recipe_file) if recipe_file else {}), **stated},
             photos=resources.photos_in(photos_folder) if photos_folder else None,
-            tolerance=Tolerance(atol=parity_atol, rtol=parity_rtol) if is_refused else None,
-            parity_page=html,
-            progress=_tell,
+            atol=parity_atol,
+            rtol=parity_rtol,
+            require_parity=require_parity,
+            parity_html=parity_html,
+            progress=_print_progress,
         )
-    agreement, worst = baked.proof.agreement, baked.proof.report.worst
     click.echo(
-        f"verified on {agreement.photos} photos: scores within {agreement.max_difference:.1g} of the network's, "
-        f"{worst.probability:.1g} of the reference pipeline's",
+        f"verified on {result.agreement.photos} photos: scores within {result.agreement.max_difference:.1g} of the "
+        f"network's, {result.parity.worst.probability:.1g} of the reference pipeline's",
         err=True,
     )
-    click.echo(baked.path)
+    click.echo(result.path)
 
 
 _FUNCTION_EXAMPLES = """\b
 Examples:
-  python -m exporter function mypackage.sums:add_ten --input x:float64[?,?,?]
-  python -m exporter function mypackage.sums:distance --input a:float32[?] --input b:float32[?] --name distance
-  python -m exporter function mypackage.photos:shrink --input image:string[] --example photo.npz
+  bakery function mypackage.sums:add_ten --input x:float64[?,?,?]
+  bakery function mypackage.sums:distance --input a:float32[?] --input b:float32[?] --name distance
+  bakery function mypackage.photos:shrink --input image:string[] --example photo.npz
 """
 
 
-@main.command(epilog=_FUNCTION_EXAMPLES)
+@main.command(epilog=_FUNCTION_EXAMPLES, context_settings=CONTEXT)
 @click.argument("function", metavar="PACKAGE.MODULE:CALLABLE")
 @click.option(
     "--input",
@@ -149,7 +156,7 @@ Examples:
     metavar="NAME:TYPE[SIZES]",
     help="An input, in the order of the arguments; ? is any size, [] a scalar, [...] any shape. Repeatable.",
 )
-@click.option("--name", help="Name the model is served under.  [default: the function's]")
+@click.option("--name", help="Name to serve the function under.  [default: the function's]")
 @_OUT
 @_VERSION
 @click.option(
@@ -157,138 +164,170 @@ Examples:
     "example_file",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     metavar="FILE.npz",
-    help="Inputs to check it with.  [default: made up]",
+    help="Inputs to validate it with.  [default: generated]",
 )
 def function(
     function: str, inputs: tuple[str, ...], name: str | None, out: Path, version: int | None, example_file: Path | None
 ) -> None:
-    """Bake a TensorFlow function, check it in a fresh process and publish it; prints the path of the new version."""
-    base_path = out / _checked_name(function.rpartition(":")[2] if name is None else name)
+    """Bake a TensorFlow function, validate it and publish it.
+
+    Prints the path of the new version.
+    """
+    name = function.rpartition(":")[2] if name is None else name
+    _check_name(name)
     with _tensorflow():
         from savedmodel_bakery.exporter.function.bake import bake_function
         from savedmodel_bakery.exporter.function.inputs import parse_input, read_example
 
         path = bake_function(
-            base_path=base_path,
+            base_path=out / name,
             name=function,
             inputs=[parse_input(text) for text in inputs],
             version=version,
             example=read_example(example_file) if example_file else None,
-            progress=_tell,
+            progress=_print_progress,
         )
     click.echo(path)
 
 
-@main.command("parity")
+_PARITY_EXAMPLES = """\b
+Examples:
+  bakery parity saved_model/efficientnet_lite0/1
+  bakery parity saved_model/flowers/1 --photos holiday --parity-html parity.html
+"""
+
+
+@main.command(epilog=_PARITY_EXAMPLES, context_settings=CONTEXT)
 @click.argument("saved_model", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @_PHOTOS
-@_tolerance
-@_PAGE
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def report_parity(
+@_tolerance_options
+@_PARITY_HTML
+@_JSON
+def parity(
     saved_model: Path,
     photos_folder: Path | None,
     parity_atol: float,
     parity_rtol: float,
-    html: Path | None,
+    parity_html: Path | None,
     as_json: bool,
 ) -> None:
-    """Compare the version in SAVED_MODEL with the reference pipeline of its source, photo by photo.
+    """Compare a version with the reference pipeline of its source, photo by photo.
 
-    The reference decodes, crops and resizes with Pillow and NumPy and calls the network itself. Exits with 1 where a
+    The reference decodes, crops and resizes with Pillow and NumPy, and calls the network directly. Exits with 1 if a
     photo is beyond tolerance.
     """
     with _tensorflow():
-        from savedmodel_bakery.exporter.validation import page
-        from savedmodel_bakery.exporter.validation import validate as proving
+        from savedmodel_bakery.exporter import resources
+        from savedmodel_bakery.exporter.validation.html_page import check_writable, write_html_page
+        from savedmodel_bakery.exporter.validation.validate import compare_with_source
 
-        if html:
-            page.check_writable(html)
-        report, shown = proving.review(
+        if parity_html:
+            check_writable(parity_html)
+        report, pictures = compare_with_source(
             saved_model,
             resources.photos_in(photos_folder) if photos_folder else resources.example_photos(),
             Tolerance(atol=parity_atol, rtol=parity_rtol),
-            _tell,
+            _print_progress,
         )
-        if html:
-            page.write(html, report, shown)
-    click.echo(json.dumps(report.to_json()) if as_json else page.table(report))
-    with _refusals():
+        if parity_html:
+            write_html_page(parity_html, report, pictures)
+    click.echo(json.dumps(report.to_json()) if as_json else report.to_table())
+    with _errors():
         report.check()
 
 
-@main.command()
+@main.command(epilog="\b\nExample:\n  bakery inspect saved_model/efficientnet_lite0/1\n", context_settings=CONTEXT)
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@_JSON
 def inspect(path: Path, as_json: bool) -> None:
     """Show the signatures, recipe and size of the version in PATH."""
-    with _refusals():
-        found = inspection.inspect(path)
+    with _errors():
+        from savedmodel_bakery.exporter.inspect import inspect as read
+
+        inspection = read(path)
     if as_json:
-        click.echo(json.dumps(dataclasses.asdict(found), default=str))
+        click.echo(json.dumps(dataclasses.asdict(inspection), default=str))
         return
-    click.echo(f"{found.path}: {_readable(found.size_bytes)}, of which weights {_readable(found.weights_bytes)}")
-    for signature in found.signatures:
+    size, weights = _format_size(inspection.size_bytes), _format_size(inspection.weights_bytes)
+    click.echo(f"{inspection.path}: {size}, of which weights {weights}")
+    for signature in inspection.signatures:
         click.echo(f"\n{signature.name} ({signature.method})")
         for arrow, tensors in (("→", signature.inputs), ("←", signature.outputs)):
             for tensor in tensors:
                 click.echo(f"  {arrow} {tensor}")
-    click.echo("\nrecipe" if found.recipe else "\nno recipe: this SavedModel was not baked here")
-    click.echo("".join(f"  {line}\n" for line in (found.recipe or "").splitlines()), nl=False)
+    click.echo("\nrecipe" if inspection.recipe else "\nno recipe: this SavedModel was not baked here")
+    click.echo("".join(f"  {line}\n" for line in (inspection.recipe or "").splitlines()), nl=False)
 
 
-@main.command()
+@main.command(epilog="\b\nExample:\n  bakery versions saved_model/efficientnet_lite0\n", context_settings=CONTEXT)
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@_JSON
 def versions(path: Path, as_json: bool) -> None:
-    """List what is published under PATH (OUT/NAME), lowest version first."""
-    with _refusals():
-        found = publish.published_versions(path)
-        if not found:
-            raise PublishError(f"no version is published under {path}; versions are folders named 1, 2, 3 …")
+    """List the versions under PATH (OUT/NAME), lowest first."""
+    with _errors():
+        from savedmodel_bakery.exporter.inspect import size_of
+        from savedmodel_bakery.exporter.publish import published_versions
+
+        folders = published_versions(path)
+        if not folders:
+            raise PublishError(f"no versions under {path}: versions are folders named 1, 2, 3 …")
     rows: list[dict[str, Any]] = [
         {
             "version": version,
             "path": str(folder),
-            "size_bytes": inspection.size_of(folder),
+            "size_bytes": size_of(folder),
             "published": datetime.fromtimestamp(folder.stat().st_mtime, timezone.utc).isoformat(timespec="seconds"),
         }
-        for version, folder in found.items()
+        for version, folder in folders.items()
     ]
     if as_json:
         click.echo(json.dumps(rows))
         return
     for row in rows:
-        click.echo(f"{row['version']}\t{_readable(row['size_bytes'])}\t{row['published']}\t{row['path']}")
+        click.echo(f"{row['version']}\t{_format_size(row['size_bytes'])}\t{row['published']}\t{row['path']}")
 
 
 @contextlib.contextmanager
 def _tensorflow() -> Iterator[None]:
-    """Work with models: TensorFlow is there and quiet, refusals are told, and SIGTERM leaves nothing staged behind."""
+    """Import TensorFlow quietly; SIGTERM removes staged files, and output of the user's code goes to stderr."""
+    from savedmodel_bakery.exporter.tensorflow_import import import_tensorflow
+
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    tensorflow_import.import_tensorflow()
-    # What the user's own code prints is not what a script reads here.
-    with _refusals(), contextlib.redirect_stdout(sys.stderr):
+    with _errors(), contextlib.redirect_stdout(sys.stderr):
+        import_tensorflow()
         yield
 
 
 @contextlib.contextmanager
-def _refusals() -> Iterator[None]:
-    """Turn a BakeError into one line on stderr and exit code 1."""
+def _errors() -> Iterator[None]:
+    """Turn a BakeError or a missing extra into one line on stderr and exit code 1."""
     try:
         yield
     except BakeError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(1)
+        message = str(error)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _EXPORT_MODULES:
+            raise
+        message = f"this command needs {error.name}, which is not installed: pip install 'savedmodel-bakery[export]'"
+    else:
+        return
+    click.echo(f"error: {message}", err=True)
+    sys.exit(1)
 
 
-def _checked_name(name: str) -> str:
-    if not name or name in (".", "..") or any(character in name for character in "/:\\"):
-        raise click.BadParameter(
-            f"{name!r} is no model name; allowed is any text but . and .., without / \\ and :", param_hint="--name"
-        )
-    return name
+def _check_name(name: str | None) -> None:
+    from savedmodel_bakery.exporter.publish import check_name
+
+    if name is not None:
+        try:
+            check_name(name)
+        except PublishError as error:
+            raise click.BadParameter(str(error), param_hint="--name") from error
 
 
-def _readable(size_bytes: int) -> str:
+def _print_progress(step: str) -> None:
+    click.echo(f"{step} …", err=True)
+
+
+def _format_size(size_bytes: int) -> str:
     return f"{size_bytes / 1e6:.1f} MB" if size_bytes >= 1e6 else f"{size_bytes / 1e3:.1f} kB"

@@ -1,22 +1,22 @@
-"""What can go wrong while baking that is the user's to mend: one tree, each message one sentence for a terminal.
+"""The exporter's errors. Each message is one sentence for a terminal.
 
 BakeError
 ├── RecipeError         an option is missing, contradictory or out of range
-├── LabelError          a label set cannot be read or doesn't fit the network
-├── SourceError         a model source cannot be used
-├── VerificationError   the SavedModel, loaded back, doesn't answer as the network does
-├── ParityError         the baked graph doesn't answer as the reference pipeline does, or that can't be found out
-└── PublishError        a version cannot be put in place, or a path holds none
+├── LabelError          a label set can't be read, or doesn't fit the network
+├── SourceError         a model can't be loaded or used
+├── VerificationError   the SavedModel's outputs differ from the network's
+├── ParityError         the SavedModel's outputs differ from the reference pipeline's, or can't be compared
+└── PublishError        a version can't be published or read
 """
 
 from __future__ import annotations
 
 
 class BakeError(Exception):
-    """Baking was refused; nothing was published.
+    """Baking failed; nothing was published.
 
     Args:
-        message: told on one line, as errors of other libraries that it quotes may have more.
+        message: joined to one line, because messages of other libraries that it quotes may have several.
     """
 
     def __init__(self, message: str) -> None:
@@ -24,24 +24,24 @@ class BakeError(Exception):
 
 
 class RecipeError(BakeError):
-    """The recipe is incomplete or wrong."""
+    """An option of the recipe is missing, contradictory or out of range."""
 
 
 class LabelError(BakeError):
-    """The label set cannot be used."""
+    """The label set can't be read, or doesn't fit the network."""
 
 
 class SourceError(BakeError):
-    """A model source cannot be used; the message says what was wrong, what was given, what is allowed."""
+    """The model can't be loaded or used."""
 
 
 class VerificationError(BakeError):
-    """The SavedModel answers differently from the network it was made of."""
+    """The SavedModel's outputs differ from the network's."""
 
 
 class ParityError(BakeError):
-    """The baked graph sees or answers something else than the reference pipeline of its source."""
+    """The SavedModel's outputs differ from the reference pipeline's, or can't be compared."""
 
 
 class PublishError(BakeError):
-    """A version cannot be published or read."""
+    """A version can't be published or read."""

@@ -1,7 +1,8 @@
-"""Look at a published version without loading it: signatures, recipe, size."""
+"""Reads the signatures, recipe and size of a published version, without loading the model."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from savedmodel_bakery.exporter.errors import PublishError
 from savedmodel_bakery.exporter.publish import FUNCTION_FILE, RECIPE_FILE
 from savedmodel_bakery.wire import dtypes, schema
 
-# Not a signature anybody calls: TensorFlow 2 keeps its initialisation there.
+# TensorFlow 2 keeps its initialisation in this signature; clients don't call it.
 _INIT_SIGNATURE = "__saved_model_init_op"
 
 
@@ -41,14 +42,14 @@ class Signature:
 
 @dataclass(frozen=True)
 class Inspection:
-    """What a version folder holds.
+    """Contents of a version's folder.
 
     Attributes:
         path: the folder.
         size_bytes: of all its files.
-        weights_bytes: of those files that hold variables.
-        signatures: by name.
-        recipe: the TOML it was baked with, of a classifier or a function; None where it wasn't baked here.
+        weights_bytes: of the files with variables.
+        signatures: sorted by name.
+        recipe: the TOML text it was baked with, of a classifier or a function; None if it was not baked here.
     """
 
     path: Path
@@ -59,17 +60,17 @@ class Inspection:
 
 
 def inspect(path: Path) -> Inspection:
-    """Read a version folder.
+    """Read a version's folder.
 
     Raises:
-        PublishError: it holds no SavedModel, or a damaged one.
+        PublishError: the folder has no SavedModel, or a damaged one.
     """
     try:
         saved_model = schema.SavedModel.FromString((path / "saved_model.pb").read_bytes())
         meta_graph = next(graph for graph in saved_model.meta_graphs if "serve" in graph.meta_info_def.tags)
     except OSError as error:
         raise PublishError(
-            f"{path} holds no SavedModel (saved_model.pb: {error.strerror}); give a version's folder, as MODEL/1"
+            f"no SavedModel in {path} (saved_model.pb: {error.strerror}); give the folder of a version, such as MODEL/1"
         ) from error
     except (DecodeError, StopIteration) as error:
         raise PublishError(f"{path / 'saved_model.pb'} is damaged, or has no graph tagged serve") from error
@@ -78,22 +79,22 @@ def inspect(path: Path) -> Inspection:
         for name, definition in sorted(meta_graph.signature_def.items())
         if name != _INIT_SIGNATURE
     ]
-    recipes = [path / name for name in (RECIPE_FILE, FUNCTION_FILE) if (path / name).is_file()]
+    recipe_file = next((path / name for name in (RECIPE_FILE, FUNCTION_FILE) if (path / name).is_file()), None)
     return Inspection(
         path,
         size_of(path),
         size_of(path / "variables"),
         signatures,
-        recipes[0].read_text() if recipes else None,
+        recipe_file.read_text(encoding="utf-8") if recipe_file else None,
     )
 
 
 def size_of(folder: Path) -> int:
-    """Bytes of all files under `folder`."""
+    """Return the bytes of all files below `folder`."""
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
-def _tensors(infos: Any) -> list[Tensor]:
+def _tensors(infos: Mapping[str, Any]) -> list[Tensor]:
     return [
         Tensor(
             alias,

@@ -1,9 +1,9 @@
-"""Versions on disk: stage under a name that no server loads, then rename into place.
+"""Publishes versions: stages them under a name that no server loads, then renames them into place.
 
-<root>/<name>/.staging-<random>/   being written and verified
-<root>/<name>/<version>/           published, complete from the first moment it is seen
+<root>/<name>/.staging-<random>/   being written and validated
+<root>/<name>/<version>/           published, complete from the moment it becomes visible
     saved_model.pb, variables/     what a server loads
-    assets.extra/recipe.toml       how it was baked; function.toml where it is a function of the user's own
+    assets.extra/recipe.toml       how a classifier was baked; function.toml for a function
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from savedmodel_bakery.exporter.errors import PublishError
 
@@ -23,56 +24,103 @@ FUNCTION_FILE = Path("assets.extra") / "function.toml"
 MAX_VERSION = 2**63 - 1
 _STAGING_PREFIX = ".staging-"
 
+T = TypeVar("T")
+
 
 def published_versions(base_path: Path) -> dict[int, Path]:
-    """Version numbers and their folders under `base_path`, lowest first; none where it doesn't exist.
+    """Return the version numbers under `base_path` with their folders, lowest first; empty if it doesn't exist.
 
-    A folder counts when its name is a whole number, as tensorflow_model_server has it, and a SavedModel is in it.
+    As for tensorflow_model_server, a version is a folder whose name is a whole number and that contains a SavedModel.
     """
     return {
         number: path for number, path in sorted(_numbered(base_path).items()) if (path / "saved_model.pb").is_file()
     }
 
 
-def check_free(base_path: Path, version: int | None) -> None:
-    """Refuse a version that exists, before anything costly is done for it.
+def check_name(name: str) -> str:
+    """Return the name of a model, which becomes the name of its folder.
 
     Raises:
-        PublishError: the version is there already, or its number is out of range.
+        PublishError: the name is not allowed.
+    """
+    if name in ("", ".", "..") or any(character in name for character in "/:\\"):
+        raise PublishError(f"invalid model name {name!r}: must be text without / \\ and :, and not . or ..")
+    return name
+
+
+def check_free(base_path: Path, version: int | None) -> None:
+    """Reject a version that exists, before the expensive work begins.
+
+    Raises:
+        PublishError: the version exists, or its number is out of range.
     """
     _check_range(next_version(base_path) if version is None else version)
     if version in _numbered(base_path):
         raise PublishError(
-            f"version {version} exists already in {base_path}, and a published version is never overwritten; "
-            f"the next free one is {next_version(base_path)}"
+            f"version {version} already exists in {base_path}, and published versions are never overwritten; "
+            f"the next free version is {next_version(base_path)}"
         )
 
 
 def next_version(base_path: Path) -> int:
-    """One above the highest number in use; 1 where there is none."""
+    """Return the highest number in use plus one; 1 if there is none."""
     return max(_numbered(base_path), default=0) + 1
+
+
+def publish_version(
+    base_path: Path,
+    version: int | None,
+    *,
+    save: Callable[[Path], None],
+    description: tuple[Path, str],
+    validate: Callable[[Path], T],
+) -> tuple[Path, T]:
+    """Save a SavedModel in a staging folder, validate it there, and rename it to its version.
+
+    Args:
+        base_path: the folder of the numbered versions.
+        version: its number; None is the next one.
+        save: writes the SavedModel to a path that doesn't exist yet.
+        description: a file that states how it was baked, by its path in the version, and its text.
+        validate: checks the staged version and records the results in it; an error keeps it from being published.
+
+    Returns:
+        The version's folder, and the result of `validate`.
+
+    Raises:
+        PublishError: the version can't be written, or exists.
+    """
+    with staging(base_path) as stage:
+        staged = stage / "version"
+        save(staged)
+        file, text = description
+        (staged / file).parent.mkdir()
+        (staged / file).write_text(text, encoding="utf-8")
+        result = validate(staged)
+        return rename_into_place(staged, base_path, version), result
 
 
 @contextlib.contextmanager
 def staging(base_path: Path) -> Iterator[Path]:
-    """A new folder beside the versions, to write one in; removed on leaving.
+    """Create a folder beside the versions; it is removed at the end.
 
-    It is locked meanwhile. One that isn't locked belongs to a bake that was killed, and is removed on the way.
+    The folder is locked until then. Staging folders without a lock belong to processes that were killed; they are
+    removed too.
 
     Raises:
-        PublishError: it can't be made, say for want of permission.
+        PublishError: the folder can't be created, for example without permission.
     """
     try:
         base_path.mkdir(parents=True, exist_ok=True)
         for stale in base_path.glob(f"{_STAGING_PREFIX}*"):
             with contextlib.suppress(OSError), _locked(stale):
                 shutil.rmtree(stale)
-        # It gets the name that others sweep only when it is locked.
-        new = Path(tempfile.mkdtemp(prefix=".new-", dir=base_path))
+        # It gets the name that other processes clean up only after it is locked.
+        unlocked = Path(tempfile.mkdtemp(prefix=".new-", dir=base_path))
     except OSError as error:
         raise PublishError(f"cannot write to {base_path}: {error.strerror}") from error
-    with _locked(new):
-        stage = new.rename(new.with_name(new.name.replace(".new-", _STAGING_PREFIX)))
+    with _locked(unlocked):
+        stage = unlocked.rename(unlocked.with_name(unlocked.name.replace(".new-", _STAGING_PREFIX)))
         try:
             yield stage
         finally:
@@ -81,7 +129,7 @@ def staging(base_path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Hold a folder's lock, which ends with the process at the latest; another's is an OSError."""
+    """Lock a folder, at most until the process ends; OSError if another process holds the lock."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -90,21 +138,21 @@ def _locked(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def publish(staged: Path, base_path: Path, version: int | None) -> Path:
-    """Rename the complete version in `staged` to `<base_path>/<version>`, or to the next number for None.
+def rename_into_place(staged: Path, base_path: Path, version: int | None) -> Path:
+    """Rename the complete version in `staged` to `<base_path>/<version>`; None is the next number.
 
-    The rename is one step for whoever looks, and fails where a version of that number appeared in the meantime.
+    The rename is atomic, and fails if a version of that number has appeared in the meantime.
 
     Raises:
         PublishError: the version exists.
     """
-    staged.chmod(0o755)  # a server may run as somebody else
+    staged.chmod(0o755)  # the server may run as another user
     while True:
         number = next_version(base_path) if version is None else version
         target = base_path / str(number)
-        check_free(base_path, version)  # not the next number: whoever takes that meanwhile only moves us on
+        check_free(base_path, version)  # for None only the range: if another process takes the number, try the next
         try:
-            staged.rename(target)  # fails on a version in place, as its folder isn't empty
+            staged.rename(target)  # fails if the version exists, because its folder isn't empty
         except OSError as error:
             if target.exists() and version is None:
                 continue
@@ -114,7 +162,7 @@ def publish(staged: Path, base_path: Path, version: int | None) -> Path:
 
 def _check_range(version: int) -> None:
     if not 0 <= version <= MAX_VERSION:
-        raise PublishError(f"version is {version}; allowed are whole numbers from 0 to {MAX_VERSION}")
+        raise PublishError(f"invalid version {version}: must be between 0 and {MAX_VERSION}")
 
 
 def _numbered(base_path: Path) -> dict[int, Path]:

@@ -1,1 +1,1 @@
-"""Bake any TensorFlow function of the user's own."""
+"""Bakes a user's TensorFlow function into a SavedModel."""

@@ -1,6 +1,6 @@
-"""Bake a function: published and checked as classifiers are.
+"""Bakes a function: traces it, validates it and publishes it.
 
-function, inputs ─► traced ─► staged SavedModel ─► answers of a fresh Session = answers of the function ─► version
+function, inputs ─► traced ─► staged SavedModel ─► outputs in a fresh process = outputs of the function ─► version
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import tomli_w
 from savedmodel_bakery.exporter import publish
 from savedmodel_bakery.exporter.function.inputs import Input, check_names
 from savedmodel_bakery.exporter.function.servable_module import Function, ServableModule
-from savedmodel_bakery.exporter.function.validate import prove
+from savedmodel_bakery.exporter.function.validate import validate_and_record
 from savedmodel_bakery.exporter.sources.function import import_callable
 
 
@@ -27,21 +27,24 @@ def bake_function(
     example: Mapping[str, np.ndarray] | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Path:
-    """Bake what `package.module:callable` names into a new version under `base_path`.
+    """Bake the function that `package.module:callable` names into a new version under `base_path`.
 
     Args:
-        base_path: the folder that holds the numbered versions.
+        base_path: the folder of the numbered versions.
         name: of the function.
         inputs: one or more.
-        version: its number; None is the next.
-        example: inputs by alias to check it with; None makes some up.
-        progress: told what is being done, in a few words.
+        version: its number; None is the next one.
+        example: inputs by alias to validate it with; None generates some.
+        progress: called with each step, in a few words.
 
     Returns:
         The version's folder.
 
     Raises:
-        BakeError: it was refused, and nothing was published.
+        RecipeError: the inputs or the example are not usable.
+        SourceError: the function can't be imported, traced, run or saved.
+        VerificationError: the SavedModel's outputs differ from the function's.
+        PublishError: the version exists, or can't be written.
     """
     publish.check_free(base_path, version)
     check_names(inputs)
@@ -49,13 +52,17 @@ def bake_function(
     function = Function(import_callable(name), inputs)
     progress("tracing it")
     module = ServableModule(function, inputs, name)
-    with publish.staging(base_path) as stage:
-        staged = stage / "version"
-        module.save(staged)
-        (staged / publish.FUNCTION_FILE).parent.mkdir()
-        (staged / publish.FUNCTION_FILE).write_text(
-            tomli_w.dumps({"function": name, "inputs": [str(given) for given in inputs]})
-        )
+
+    def validate(version_folder: Path) -> None:
         progress("verifying it in a fresh process")
-        prove(staged, function, inputs, base_path.name, example)
-        return publish.publish(staged, base_path, version)
+        validate_and_record(version_folder, function, inputs, base_path.name, example)
+
+    description = tomli_w.dumps({"function": name, "inputs": [str(declared) for declared in inputs]})
+    path, _ = publish.publish_version(
+        base_path,
+        version,
+        save=module.save,
+        description=(publish.FUNCTION_FILE, description),
+        validate=validate,
+    )
+    return path

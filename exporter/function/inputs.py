@@ -1,4 +1,4 @@
-"""What a function takes: names, element types and shapes, and arrays that fit them."""
+"""The inputs of a function: names, dtypes and shapes, and arrays that fit them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from savedmodel_bakery.wire import dtypes
 
 INEXACT = ("half", "bfloat16", "float", "double", "complex64", "complex128")
 _ALLOWED = {number: dtype for number, dtype in dtypes.BY_NUMBER.items() if not dtype.name.startswith(("qint", "quint"))}
-_MADE_UP_SIZES = (2, 3)
+_GENERATED_SIZES = (2, 3)
+_FORM = re.compile(r"(?P<alias>[^:\s]+):(?P<dtype>\w+)\[(?P<sizes>\.\.\.|(?:(?:\?|\d+)(?:,(?:\?|\d+))*)?)\]")
 
 
 @dataclass(frozen=True)
@@ -24,9 +25,9 @@ class Input:
     """One input of the signature.
 
     Attributes:
-        alias: its name, as clients say it; `a/0/b` is the argument `a[0]["b"]` (see `wire.trees`).
+        alias: its name in requests; `a/0/b` is the argument `a[0]["b"]` (see `wire.trees`).
         dtype: its element type.
-        shape: sizes of its axes, None for any; None where even their number is free.
+        shape: sizes of its axes, None for any size; None if the number of axes is free too.
     """
 
     alias: str
@@ -37,25 +38,35 @@ class Input:
         sizes = "..." if self.shape is None else ",".join("?" if size is None else str(size) for size in self.shape)
         return f"{self.alias}:{tf.as_dtype(self.dtype.number).name}[{sizes}]"
 
+    def accepts(self, array: np.ndarray) -> bool:
+        """Whether dtype and shape of the array fit."""
+        if array.dtype != self.dtype.numpy:
+            return False
+        if self.shape is None:
+            return True
+        return array.ndim == len(self.shape) and all(
+            size in (None, actual) for size, actual in zip(self.shape, array.shape, strict=True)
+        )
+
 
 def parse_input(text: str) -> Input:
-    """Read `name:type[sizes]`: `x:float64[?,3]`; `?` is any size, `[]` a scalar, `[...]` any shape.
+    """Parse `name:type[sizes]`, such as `x:float64[?,3]`; `?` is any size, `[]` a scalar, `[...]` any shape.
 
     Raises:
-        RecipeError: it is nothing of the kind.
+        RecipeError: the text has another form, or the type is unknown.
     """
-    match = re.fullmatch(r"(?P<alias>[^:\s]+):(?P<type>\w+)\[(?P<sizes>\.\.\.|(?:(?:\?|\d+)(?:,(?:\?|\d+))*)?)\]", text)
+    match = _FORM.fullmatch(text)
     if match is None:
         raise RecipeError(
-            f"input {text!r} is none; it is NAME:TYPE[SIZES], such as x:float64[?,3], x:string[] or x:int32[...]"
+            f"invalid input {text!r}: must be NAME:TYPE[SIZES], such as x:float64[?,3], x:string[] or x:int32[...]"
         )
     try:
-        number = tf.as_dtype(match["type"]).as_datatype_enum
+        number = tf.as_dtype(match["dtype"]).as_datatype_enum
     except TypeError:
         number = 0
     if number not in _ALLOWED:
-        names = ", ".join(sorted(tf.as_dtype(known).name for known in _ALLOWED))
-        raise RecipeError(f"input {text!r} is of type {match['type']}; allowed are {names}")
+        names = ", ".join(sorted(tf.as_dtype(allowed).name for allowed in _ALLOWED))
+        raise RecipeError(f"invalid input {text!r}: its type {match['dtype']} must be one of {names}")
     if match["sizes"] == "...":
         return Input(match["alias"], _ALLOWED[number], None)
     sizes = match["sizes"].split(",") if match["sizes"] else []
@@ -63,74 +74,70 @@ def parse_input(text: str) -> Input:
 
 
 def check_names(inputs: Sequence[Input]) -> None:
-    """Refuse inputs that make no signature.
+    """Reject an empty list, and inputs with the same name.
 
     Raises:
-        RecipeError: there is none, or two have one name.
+        RecipeError: there is no input, or two have the same name.
     """
-    aliases = [given.alias for given in inputs]
+    aliases = [declared.alias for declared in inputs]
     if not aliases:
-        raise RecipeError("no input was given; name each with --input NAME:TYPE[SIZES]")
-    twice = sorted({alias for alias in aliases if aliases.count(alias) > 1})
-    if twice:
-        raise RecipeError(f"the input {twice[0]} was given twice")
+        raise RecipeError("no inputs given: declare each with --input NAME:TYPE[SIZES]")
+    repeated = sorted({alias for alias in aliases if aliases.count(alias) > 1})
+    if repeated:
+        raise RecipeError(f"duplicate input {repeated[0]}: input names must be unique")
 
 
-def make_up(inputs: Sequence[Input]) -> Iterator[dict[str, np.ndarray]]:
-    """Arrays by alias, twice: of different sizes where these are free, so that one frozen into the graph shows."""
+def generate_arrays(inputs: Sequence[Input]) -> Iterator[dict[str, np.ndarray]]:
+    """Generate arrays by alias, twice with different free sizes, so that a size frozen in the graph is detected."""
     generator = np.random.default_rng(0)
-    for free in _MADE_UP_SIZES:
-        made = {}
-        for given in inputs:
-            shape = tuple(free if size is None else size for size in ((None,) if given.shape is None else given.shape))
-            if given.dtype is dtypes.STRING:
+    for free_size in _GENERATED_SIZES:
+        arrays = {}
+        for declared in inputs:
+            sizes = (None,) if declared.shape is None else declared.shape
+            shape = tuple(free_size if size is None else size for size in sizes)
+            if declared.dtype is dtypes.STRING:
                 flat = np.empty(int(np.prod(shape)), object)
-                flat[:] = [f"text {place}".encode() for place in range(flat.size)]
-                made[given.alias] = flat.reshape(shape)
-            elif given.dtype.name == "bool":
-                made[given.alias] = generator.integers(0, 2, shape).astype(bool)
-            elif given.dtype.name in INEXACT:
-                made[given.alias] = generator.random(shape).astype(given.dtype.numpy)
+                flat[:] = [f"text {index}".encode() for index in range(flat.size)]
+                arrays[declared.alias] = flat.reshape(shape)
+            elif declared.dtype.name == "bool":
+                arrays[declared.alias] = generator.integers(0, 2, shape).astype(bool)
+            elif declared.dtype.name in INEXACT:
+                arrays[declared.alias] = generator.random(shape).astype(declared.dtype.numpy)
             else:
-                made[given.alias] = np.asarray(generator.integers(0, 5, shape)).astype(given.dtype.numpy)
-        yield made
+                arrays[declared.alias] = np.asarray(generator.integers(0, 5, shape)).astype(declared.dtype.numpy)
+        yield arrays
 
 
 def read_example(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of an npz file, by name.
+    """Read the arrays of an npz file by name.
 
     Raises:
-        RecipeError: it is none, or holds pickled objects.
+        RecipeError: the file is not an npz file, or contains pickled objects.
     """
     try:
         with zipfile.ZipFile(path), np.load(path) as arrays:
             return {alias: arrays[alias] for alias in arrays.files}
     except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
-        raise RecipeError(f"the example {path} is no npz file of arrays: {error}") from error
+        raise RecipeError(f"the example {path} is not a valid npz file: {error}") from error
 
 
 def check_example(example: Mapping[str, np.ndarray], inputs: Sequence[Input]) -> dict[str, np.ndarray]:
-    """The arrays, where they fit.
+    """Return the arrays of an example, text as object arrays.
 
     Raises:
-        RecipeError: they are not those of `inputs`, or are of another type or shape.
+        RecipeError: names, dtypes or shapes are not those of `inputs`.
     """
-    wanted = {given.alias: given for given in inputs}
-    if example.keys() != wanted.keys():
-        raise RecipeError(f"the example has {', '.join(sorted(example))}; the inputs are {', '.join(sorted(wanted))}")
-    found = {}
-    for alias, given in wanted.items():
-        array = example[alias]
-        if given.dtype is dtypes.STRING and dtypes.of_array(array) is dtypes.STRING:
-            array = array.astype(object)
-        fits = array.dtype == given.dtype.numpy and (
-            given.shape is None
-            or (
-                array.ndim == len(given.shape)
-                and all(size in (None, found) for size, found in zip(given.shape, array.shape, strict=True))
-            )
+    by_alias = {declared.alias: declared for declared in inputs}
+    if example.keys() != by_alias.keys():
+        raise RecipeError(
+            f"the example has the arrays {', '.join(sorted(example))}; the inputs are {', '.join(sorted(by_alias))}"
         )
-        if not fits:
-            raise RecipeError(f"the example's {alias} is {array.dtype}{list(array.shape)}; the input is {given}")
-        found[alias] = array
-    return found
+    arrays = {}
+    for alias, declared in by_alias.items():
+        array = example[alias]
+        if declared.dtype is dtypes.STRING and dtypes.of_array(array) is dtypes.STRING:
+            array = array.astype(object)
+        if not declared.accepts(array):
+            raise RecipeError(f"the example's {alias} is {array.dtype}{list(array.shape)}; the input is {declared}")
+        arrays[alias] = array
+    return arrays

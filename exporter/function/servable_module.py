@@ -1,4 +1,4 @@
-"""A function as a SavedModel: tensors by alias in, tensors by alias out."""
+"""A user's function as a SavedModel: tensors by alias in, tensors by alias out."""
 
 from __future__ import annotations
 
@@ -20,76 +20,74 @@ SIGNATURE = "serving_default"
 class Function:
     """The user's function, called with tensors by alias.
 
-    Arguments go by name where it has those names, else in the order of `inputs`. A tensor that it gives is `output_0`;
-    several are `output_0`, `output_1` …; dicts and lists of them are named as `wire.trees` says.
+    Arguments are passed by name if the function has parameters of those names, else in the order of `inputs`. A single
+    tensor that it returns is `output_0`; several are `output_0`, `output_1` …; dicts and lists of them are named as in
+    `wire.trees`.
     """
 
     def __init__(self, function: Callable[..., Any], inputs: Sequence[Input]) -> None:
         self.callable = function
         self._traced = tf.function(function)
-        self._names = list(trees.restore({given.alias: None for given in inputs}))
+        self._names = list(trees.restore({declared.alias: None for declared in inputs}))
         try:
             parameters = list(inspect.signature(function).parameters.values())
         except (TypeError, ValueError):
-            parameters = []  # it is written in C
-        named = {one.name for one in parameters if one.kind is not inspect.Parameter.POSITIONAL_ONLY}
-        takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters)
-        self._is_named = takes_any or named >= set(self._names)
+            parameters = []  # a function written in C
+        by_name = {parameter.name for parameter in parameters if parameter.kind is not parameter.POSITIONAL_ONLY}
+        takes_any_name = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+        self._is_called_by_name = takes_any_name or by_name >= set(self._names)
 
     def __call__(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
-        """Outputs by alias.
+        """Return the outputs by alias.
 
         Raises:
-            SourceError: it fails, or gives something that is no tensor.
+            SourceError: the function raises, or returns something other than tensors.
         """
         arguments = trees.restore(tensors)
         function = self._traced if tf.inside_function() else self.callable
         try:
-            given = function(**arguments) if self._is_named else function(*map(arguments.get, self._names))
-        except Exception as error:  # it is the user's code
+            result = function(**arguments) if self._is_called_by_name else function(*map(arguments.get, self._names))
+        except Exception as error:  # the user's code can raise anything
             raise SourceError(f"the function fails with {type(error).__name__}: {error}") from error
-        return _by_alias(given)
+        return _by_alias(result)
 
 
-def _by_alias(given: Any) -> dict[str, Any]:
-    tensor_types = (tf.Tensor, tf.Variable)
-    if isinstance(given, (list, tuple)):
-        given = {f"output_{place}": one for place, one in enumerate(given)}
-    elif not isinstance(given, Mapping):
-        given = {"output_0": given}
-    found = trees.flatten(given, array_type=tensor_types)
+def _by_alias(result: Any) -> dict[str, Any]:
+    if isinstance(result, (list, tuple)):
+        result = {f"output_{index}": element for index, element in enumerate(result)}
+    elif not isinstance(result, Mapping):
+        result = {"output_0": result}
+    flat = trees.flatten(result, array_type=(tf.Tensor, tf.Variable))
     try:
-        converted = {alias: tf.convert_to_tensor(one) for alias, one in found.items()}
+        outputs = {alias: tf.convert_to_tensor(value) for alias, value in flat.items()}
     except (TypeError, ValueError) as error:
-        raise SourceError(f"the function gives something that is no tensor: {error}") from error
-    if not converted:
-        raise SourceError("the function gives nothing; allowed are tensors, and dicts and lists of them")
-    return converted
+        raise SourceError(f"the function returns something other than tensors: {error}") from error
+    if not outputs:
+        raise SourceError("the function returns nothing: it must return tensors, or dicts or lists of them")
+    return outputs
 
 
 class ServableModule(tf.Module):
-    """The traced function, with its one signature."""
+    """The traced function with its signature."""
 
     def __init__(self, function: Function, inputs: Sequence[Input], name: str) -> None:
         super().__init__()
-        # tensorflow_model_server is served by what the graph reads; tables and the like hang on the callable itself.
+        # tf.saved_model.save follows attributes, and finds lookup tables and other resources on the callable itself.
         self._callable = function.callable
-        self._inputs = _arguments_for([given.alias for given in inputs], "input")
+        self._inputs = _argument_names([declared.alias for declared in inputs], "input")
         self._outputs: dict[str, str] = {}
 
         def serve(**arguments: Any) -> dict[str, Any]:
-            found = function({alias: arguments[self._inputs[alias]] for alias in self._inputs})
-            self._outputs = _arguments_for(list(found), "output")
-            return {self._outputs[alias]: tf.identity(tensor) for alias, tensor in found.items()}
+            outputs = function({alias: arguments[argument] for alias, argument in self._inputs.items()})
+            self._outputs = _argument_names(list(outputs), "output")
+            return {self._outputs[alias]: tf.identity(tensor) for alias, tensor in outputs.items()}
 
         specs = {
-            self._inputs[given.alias]: tf.TensorSpec(
-                given.shape, tf.as_dtype(given.dtype.number), name=self._inputs[given.alias]
-            )
-            for given in inputs
+            argument: tf.TensorSpec(declared.shape, tf.as_dtype(declared.dtype.number), name=argument)
+            for declared, argument in zip(inputs, self._inputs.values(), strict=True)
         }
         try:
-            # AutoGraph is for the user's code; here it would put its own words around an error.
+            # AutoGraph is for the user's code; here it would only wrap errors in its own messages.
             self._serve = tf.function(serve, autograph=False).get_concrete_function(**specs)
         except SourceError as error:
             raise SourceError(f"{name} cannot be traced: {error}") from error
@@ -99,11 +97,11 @@ class ServableModule(tf.Module):
         """Write the SavedModel to `path`, which must not exist.
 
         Raises:
-            SourceError: it uses something that can't be saved.
+            SourceError: the function uses something that can't be saved.
         """
         try:
             tf.saved_model.save(self, str(path), signatures={SIGNATURE: self._serve})
-        except Exception as error:  # what the user's code uses can be anything
+        except Exception as error:  # the user's code can use anything
             raise SourceError(f"the function cannot be saved: {error}") from error
         file = path / "saved_model.pb"
         saved = schema.SavedModel.FromString(file.read_bytes())
@@ -114,11 +112,11 @@ class ServableModule(tf.Module):
         file.write_bytes(saved.SerializeToString())
 
 
-def _arguments_for(aliases: Sequence[str], kind: str) -> dict[str, str]:
-    """Names that TensorFlow leaves as they are, by alias."""
+def _argument_names(aliases: Sequence[str], prefix: str) -> dict[str, str]:
+    """Return names by alias that TensorFlow does not change."""
     return {
-        alias: alias if re.fullmatch(r"[A-Za-z]\w*", alias, re.ASCII) else f"{kind}__{place}"
-        for place, alias in enumerate(aliases)
+        alias: alias if re.fullmatch(r"[A-Za-z]\w*", alias, re.ASCII) else f"{prefix}__{index}"
+        for index, alias in enumerate(aliases)
     }
 
 

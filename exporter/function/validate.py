@@ -1,4 +1,4 @@
-"""What is proven of a baked function: a fresh Session answers as the function itself does."""
+"""Validates a baked function: in a fresh process it must return what the function itself returns."""
 
 from __future__ import annotations
 
@@ -10,75 +10,83 @@ import numpy as np
 import tensorflow as tf
 
 from savedmodel_bakery.exporter.errors import SourceError, VerificationError
-from savedmodel_bakery.exporter.function.inputs import INEXACT, Input, check_example, make_up
+from savedmodel_bakery.exporter.function.inputs import INEXACT, Input, check_example, generate_arrays
 from savedmodel_bakery.exporter.function.servable_module import SIGNATURE, Function
-from savedmodel_bakery.exporter.validation import goldens
-from savedmodel_bakery.exporter.validation import requests as questions
+from savedmodel_bakery.exporter.validation.goldens import write_goldens
+from savedmodel_bakery.exporter.validation.requests import decode_outputs, predict_request
+from savedmodel_bakery.exporter.validation.session import run_requests
 from savedmodel_bakery.wire import dtypes
 
-# Two runs of the same operations differ in the order of additions: by this part of a number at most.
+# Two runs of the same operations differ in the order of additions, by at most this part of a number.
 _RTOLS = dict(zip(INEXACT, (1e-2, 5e-2, 1e-4, 1e-9, 1e-4, 1e-9), strict=True))
 _ATOL = 1e-6
 
 
-def prove(
+def validate_and_record(
     version: Path,
     function: Function,
     inputs: Sequence[Input],
-    model: str,
+    model_name: str,
     example: Mapping[str, np.ndarray] | None,
 ) -> None:
-    """Compare what a staged version answers in a fresh Session with what the function gives, and write its goldens.
+    """Compare the outputs of a staged version with those of the function, and write goldens into the version.
 
     Args:
         version: its folder, which has an `assets.extra`.
-        function: what was baked.
-        inputs: what it takes.
-        model: the name it will be served under.
-        example: inputs by alias; None makes some up.
+        function: the function that was baked.
+        inputs: its inputs.
+        model_name: the name it will be served under.
+        example: inputs by alias; None generates some.
 
     Raises:
-        SourceError: the function fails on them.
-        VerificationError: the SavedModel can't be loaded or run, or answers otherwise.
+        RecipeError: the example does not fit the inputs.
+        SourceError: the function fails on the inputs.
+        VerificationError: the SavedModel can't be loaded or run, or its outputs differ.
     """
-    asked = [check_example(example, inputs)] if example is not None else list(make_up(inputs))
+    calls = [check_example(example, inputs)] if example is not None else list(generate_arrays(inputs))
     try:
         expected = [
-            {alias: tensor.numpy() for alias, tensor in function(_as_tensors(feeds, inputs)).items()} for feeds in asked
+            {alias: tensor.numpy() for alias, tensor in function(_to_tensors(arrays, inputs)).items()}
+            for arrays in calls
         ]
     except SourceError as error:
         if example is not None:
             raise
         raise SourceError(
-            f"{error} (inputs were made up for this; give some that it takes as --example FILE.npz)"
+            f"{error} (the inputs were generated; pass inputs that it accepts with --example FILE.npz)"
         ) from error
-    answered = questions.ask(version, [questions.predict(SIGNATURE, feeds) for feeds in asked])
+    logs = run_requests(version, [predict_request(SIGNATURE, arrays) for arrays in calls])
     tolerances: dict[str, float] = {}
-    for log, wanted in zip(answered, expected, strict=True):
-        found = questions.outputs_of(log)
-        for alias, array in wanted.items():
-            _compare(alias, np.asarray(array), found[alias])
-            if _is_inexact(found[alias]):
-                largest = float(np.max(np.abs(np.nan_to_num(found[alias].astype(np.complex128))), initial=0.0))
-                allowed = _ATOL + _rtol(found[alias]) * largest
-                tolerances[alias] = max(allowed, tolerances.get(alias, 0.0))
-    goldens.write(version, model, answered, tolerances=tolerances)
+    for log, expected_outputs in zip(logs, expected, strict=True):
+        outputs = decode_outputs(log)
+        for alias, array in expected_outputs.items():
+            _compare(alias, np.asarray(array), outputs[alias])
+            if _is_inexact(outputs[alias]):
+                largest = float(np.max(np.abs(np.nan_to_num(outputs[alias].astype(np.complex128))), initial=0.0))
+                tolerances[alias] = max(_ATOL + _rtol(outputs[alias]) * largest, tolerances.get(alias, 0.0))
+    write_goldens(version, model_name, logs, tolerances=tolerances)
 
 
-def _compare(alias: str, wanted: np.ndarray, found: np.ndarray) -> None:
-    if wanted.shape != found.shape:
+def _compare(alias: str, expected: np.ndarray, output: np.ndarray) -> None:
+    if expected.shape != output.shape:
         raise VerificationError(
-            f"the SavedModel's \"{alias}\" has the shape {list(found.shape)}, the function's {list(wanted.shape)}"
+            f"the SavedModel's output \"{alias}\" has the shape {list(output.shape)}, the function's "
+            f"{list(expected.shape)}"
         )
-    if _is_inexact(found):
-        wide = np.complex128
-        agrees = np.allclose(found.astype(wide), wanted.astype(wide), rtol=_rtol(found), atol=_ATOL, equal_nan=True)
+    if _is_inexact(output):
+        agrees = np.allclose(
+            output.astype(np.complex128),
+            expected.astype(np.complex128),
+            rtol=_rtol(output),
+            atol=_ATOL,
+            equal_nan=True,
+        )
     else:
-        agrees = bool(np.array_equal(found, wanted))
+        agrees = bool(np.array_equal(output, expected))
     if not agrees:
         raise VerificationError(
-            f"the SavedModel's \"{alias}\" differs from the function's for the same inputs; a function whose answers "
-            "are random, or hang on something in Python, cannot be baked"
+            f"the SavedModel's output \"{alias}\" differs from the function's for the same inputs; a function whose "
+            "outputs are random, or depend on state in Python, cannot be baked"
         )
 
 
@@ -90,12 +98,12 @@ def _rtol(array: np.ndarray) -> float:
     return _RTOLS[dtypes.of_array(array).name]
 
 
-def _as_tensors(feeds: Mapping[str, np.ndarray], inputs: Sequence[Input]) -> dict[str, Any]:
+def _to_tensors(arrays: Mapping[str, np.ndarray], inputs: Sequence[Input]) -> dict[str, Any]:
     return {
-        given.alias: tf.constant(
-            feeds[given.alias].tolist() if given.dtype is dtypes.STRING else feeds[given.alias],
-            tf.as_dtype(given.dtype.number),
-            shape=feeds[given.alias].shape,
+        declared.alias: tf.constant(
+            arrays[declared.alias].tolist() if declared.dtype is dtypes.STRING else arrays[declared.alias],
+            tf.as_dtype(declared.dtype.number),
+            shape=arrays[declared.alias].shape,
         )
-        for given in inputs
+        for declared in inputs
     }

@@ -1,6 +1,6 @@
-"""Proof that what was baked answers right: asked in a fresh process, compared, and written down beside the model.
+"""Validates a SavedModel before it is published, and records the results in it.
 
-questions ─► session (fresh process) ─► answers ─┬─► verification  against the network, on the graph's own pixels
-                                                 ├─► parity        against the reference pipeline, from the files
-                                                 └─► goldens       kept in the version, and its warm-up
+requests ─► session (fresh process) ─► responses ─┬─► agreement  with the network, on the graph's own pixels
+                                                  ├─► parity     with the reference pipeline, from the photo files
+                                                  └─► goldens    recorded in the version, with its warm-up requests
 """

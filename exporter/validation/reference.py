@@ -1,7 +1,7 @@
-"""The reference pipeline: from a photo's bytes to what a network should see, by Pillow and NumPy alone.
+"""The reference pipeline: from a photo's file to the network's input, with Pillow and NumPy alone.
 
-It shares nothing with the image graph but the recipe, so that a mistake in one shows as a difference. Must not know
-TensorFlow.
+It shares nothing with the image graph but the recipe, so that a mistake in either of them shows as a difference. Must
+not know TensorFlow.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from savedmodel_bakery.exporter.validation import resampling
 
 
 def read_upright(photo: Path, preprocessing: Preprocessing) -> Image.Image:
-    """The photo in R, G, B, 8 bits each, upright, on the recipe's background where it is transparent.
+    """Read a photo as upright RGB of 8 bits each, on the recipe's background where it is transparent.
 
     Raises:
-        ParityError: Pillow can't read it.
+        ParityError: Pillow can't read the photo.
     """
     try:
         with Image.open(photo) as opened:
             picture = ImageOps.exif_transpose(opened)
-            if picture.mode.startswith("I"):  # 16 bits of gray, which Pillow would cut off at 255
+            if picture.mode.startswith("I"):  # 16 bits of gray, which Pillow would clip at 255
                 gray = np.asarray(picture)
                 levels = (gray >> 8).astype(np.uint8)
-                opaque = np.where(gray == picture.info.get("transparency"), 0, 255).astype(np.uint8)
-                picture = Image.merge("LA", [Image.fromarray(levels), Image.fromarray(opaque)])
+                alpha = np.where(gray == picture.info.get("transparency"), 0, 255).astype(np.uint8)
+                picture = Image.merge("LA", [Image.fromarray(levels), Image.fromarray(alpha)])
             if not picture.has_transparency_data:
                 return picture.convert("RGB")
             canvas = Image.new("RGBA", picture.size, (*preprocessing.background_colour, 255))
             return Image.alpha_composite(canvas, picture.convert("RGBA")).convert("RGB")
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise ParityError(f"the photo {photo} cannot be read: {error}") from error
+        raise ParityError(f"cannot read the photo {photo}: {error}") from error
 
 
 def fit(picture: Image.Image, preprocessing: Preprocessing) -> np.ndarray:
-    """Crop and resize: float32 [*preprocessing.size, 3] in R, G, B, 0..255, or a little beyond."""
+    """Crop and resize: float32 [*size, 3] in R, G, B, 0..255, or slightly beyond where the kernel overshoots."""
     levels = np.asarray(picture)
     height, width, _ = levels.shape
     if preprocessing.crop_fraction is not None:
@@ -50,23 +50,23 @@ def fit(picture: Image.Image, preprocessing: Preprocessing) -> np.ndarray:
         levels = levels[top : top + side, left : left + side]
     if preprocessing.crop != LETTERBOX:
         return _resize(levels, preprocessing.size, preprocessing)
-    most_height, most_width = preprocessing.size
-    zoom = min(Fraction(most_height, height), Fraction(most_width, width))
-    fitted = tuple(max(floor(side * zoom + Fraction(1, 2)), 1) for side in (height, width))
-    top, left = (most_height - fitted[0]) // 2, (most_width - fitted[1]) // 2
+    max_height, max_width = preprocessing.size
+    zoom = min(Fraction(max_height, height), Fraction(max_width, width))
+    fitted_height, fitted_width = (max(floor(side * zoom + Fraction(1, 2)), 1) for side in (height, width))
+    top, left = (max_height - fitted_height) // 2, (max_width - fitted_width) // 2
     canvas = np.full((*preprocessing.size, 3), preprocessing.padding_colour, np.float32)
-    canvas[top : top + fitted[0], left : left + fitted[1]] = _resize(levels, (fitted[0], fitted[1]), preprocessing)
+    fitted = _resize(levels, (fitted_height, fitted_width), preprocessing)
+    canvas[top : top + fitted_height, left : left + fitted_width] = fitted
     return canvas
 
 
 def _resize(levels: np.ndarray, size: tuple[int, int], preprocessing: Preprocessing) -> np.ndarray:
-    return resampling.resize(levels, size, method=preprocessing.resize, antialias=preprocessing.antialias).astype(
-        np.float32
-    )
+    resized = resampling.resize(levels, size, method=preprocessing.resize, antialias=preprocessing.antialias)
+    return resized.astype(np.float32)
 
 
 def normalise(pixels: np.ndarray, preprocessing: Preprocessing) -> np.ndarray:
-    """What the network sees of `pixels` [batch, height, width, 3]: float32 [batch, height, width, channels]."""
+    """Normalise `pixels` [batch, height, width, 3]: float32 [batch, height, width, channels]."""
     mean, std = (np.array(triple, np.float32) for triple in preprocessing.mean_and_std)
     if preprocessing.channels == "GRAY":  # ITU-R BT.601
         luma = pixels @ np.array([[0.299], [0.587], [0.114]], np.float32)

@@ -1,11 +1,7 @@
-"""Requests about photos, and the process that has a SavedModel answer them. A question is a PredictionLog."""
+"""Builds requests to a baked SavedModel, and reads their responses. Both are in PredictionLog messages."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,35 +9,24 @@ from typing import Any
 
 import numpy as np
 
-from savedmodel_bakery.exporter.errors import ParityError, VerificationError
+from savedmodel_bakery.exporter.errors import ParityError
+from savedmodel_bakery.exporter.servable_module import ENCODED_FEATURE
 from savedmodel_bakery.wire import schema
+from savedmodel_bakery.wire.examples import encode_example
 from savedmodel_bakery.wire.tensors import decode_array, encode_tensor
 
 
-class SessionError(VerificationError):
-    """A SavedModel can't be loaded or run.
-
-    Args:
-        reason: what TensorFlow says.
-        answered: the questions that it had answered before, with their answers.
-    """
-
-    def __init__(self, reason: str, answered: list[Any]) -> None:
-        super().__init__(f"the SavedModel fails in a Session, as tensorflow_model_server would run it: {reason}")
-        self.answered = answered
-
-
 @dataclass(frozen=True)
-class PhotoAnswer:
-    """What a SavedModel says of one photo.
+class PhotoResponse:
+    """Responses of a SavedModel to one photo.
 
     Attributes:
         photo: the file.
-        error: why it can't be read; empty where it can, and the rest counts only then.
-        labels: by `top_k`, best first.
-        scores: float32 [k], of these.
-        class_ids: int32 [k], of these.
-        pixels: float32 [height, width, 3], 0..255, by `preprocess`.
+        error: why the photo can't be read; if it is not empty, the other values mean nothing.
+        labels: from `top_k`, best first.
+        scores: float32 [k], of these labels.
+        class_ids: int32 [k], of these labels.
+        pixels: float32 [height, width, 3], 0..255, from `preprocess`.
     """
 
     photo: Path
@@ -52,8 +37,8 @@ class PhotoAnswer:
     pixels: np.ndarray
 
 
-def predict(signature: str, inputs: dict[str, np.ndarray], outputs: Sequence[str] = ()) -> Any:
-    """A question that Predict answers; no `outputs` means all of them."""
+def predict_request(signature: str, inputs: dict[str, np.ndarray], outputs: Sequence[str] = ()) -> Any:
+    """Build a Predict request; an empty `outputs` requests all outputs."""
     log = schema.PredictionLog()
     log.predict_log.request.model_spec.signature_name = signature
     log.predict_log.request.output_filter.extend(outputs)
@@ -62,106 +47,63 @@ def predict(signature: str, inputs: dict[str, np.ndarray], outputs: Sequence[str
     return log
 
 
-def images(*encoded: bytes) -> dict[str, np.ndarray]:
-    """The input `image` of a baked servable: object [batch]."""
-    return {"image": np.array(encoded, object)}
+def classify_request(photo: bytes) -> Any:
+    """Build a Classify request with one image."""
+    log = schema.PredictionLog()
+    request = log.classify_log.request
+    request.model_spec.signature_name = "classify"
+    request.input.example_list.examples.append(encode_example({ENCODED_FEATURE: photo}))
+    return log
 
 
-def about_photos(photos: Sequence[Path], signatures: Sequence[str]) -> list[Any]:
-    """Questions to each of the signatures about each photo, photo by photo.
+def image_input(*images: bytes) -> dict[str, np.ndarray]:
+    """Return the input `image` of a baked classifier: object [batch]."""
+    return {"image": np.array(images, object)}
+
+
+def photo_requests(photos: Sequence[Path], signatures: Sequence[str]) -> list[Any]:
+    """Build a request per photo and signature, photo by photo.
 
     Raises:
         ParityError: a file can't be read.
     """
-    encoded = [images(read_photo(photo)) for photo in photos]
-    return [predict(signature, image) for image in encoded for signature in signatures]
+    inputs = [image_input(read_photo(photo)) for photo in photos]
+    return [predict_request(signature, image) for image in inputs for signature in signatures]
 
 
 def read_photo(photo: Path) -> bytes:
-    """The bytes of a file.
+    """Return the bytes of a photo.
 
     Raises:
-        ParityError: it can't be read.
+        ParityError: the file can't be read.
     """
     try:
         return photo.read_bytes()
     except OSError as error:
-        raise ParityError(f"the photo {photo} cannot be read: {error.strerror}") from error
+        raise ParityError(f"cannot read the photo {photo}: {error.strerror}") from error
 
 
-def read_photo_answers(
-    photos: Sequence[Path], by_top_k: Sequence[Any], by_preprocess: Sequence[Any]
-) -> list[PhotoAnswer]:
-    """Read what the signatures `top_k` and `preprocess` answered about photos."""
-    found = []
-    for photo, top_k, preprocess in zip(photos, by_top_k, by_preprocess, strict=True):
-        best = outputs_of(top_k)
-        found.append(
-            PhotoAnswer(
+def decode_photo_responses(
+    photos: Sequence[Path], top_k: Sequence[Any], preprocess: Sequence[Any]
+) -> list[PhotoResponse]:
+    """Decode the responses of the signatures `top_k` and `preprocess` to each photo."""
+    responses = []
+    for photo, top_k_log, preprocess_log in zip(photos, top_k, preprocess, strict=True):
+        best = decode_outputs(top_k_log)
+        responses.append(
+            PhotoResponse(
                 photo=photo,
                 error=best["error"][0].decode(),
                 labels=[label.decode() for label in best["labels"][0]],
                 scores=best["scores"][0],
                 class_ids=best["class_ids"][0],
-                pixels=outputs_of(preprocess)["pixels"][0],
+                pixels=decode_outputs(preprocess_log)["pixels"][0],
             )
         )
-    return found
+    return responses
 
 
-def outputs_of(log: Any) -> dict[str, np.ndarray]:
-    """The answer to a Predict question, by alias."""
-    response = log.predict_log.response
-    return {alias: decode_array(response.outputs[alias]) for alias in response.outputs}
-
-
-def ask(saved_model: Path, questions: Sequence[Any]) -> list[Any]:
-    """Load `saved_model` in a fresh process, as tensorflow_model_server does, and have it answer.
-
-    tensorflow_model_server restores a SavedModel into a Session. A SavedModel whose variables can't be restored that
-    way still answers through tf.saved_model.load, so only a Session in a process that never held the network is proof.
-
-    Returns:
-        The questions with their answers, in the same order.
-
-    Raises:
-        SessionError: it can't be loaded or run.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        asked, answered = Path(folder) / "asked", Path(folder) / "answered"
-        write_records(asked, questions)
-        child = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "savedmodel_bakery.exporter.validation.session",
-                str(saved_model),
-                str(asked),
-                str(answered),
-            ],
-            capture_output=True,
-            text=True,
-            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-            check=False,
-        )
-        found = _read_records(answered) if answered.is_file() else []
-        if child.returncode != 0:
-            raise SessionError((child.stderr.strip().splitlines() or ["no reason given"])[-1], found)
-        return found
-
-
-def write_records(path: Path, logs: Sequence[Any]) -> None:
-    """Write PredictionLogs as TFRecords, the form of warm-up files."""
-    import tensorflow as tf
-
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for log in logs:
-            writer.write(log.SerializeToString())
-
-
-def _read_records(path: Path) -> list[Any]:
-    import tensorflow as tf
-
-    return [
-        schema.PredictionLog.FromString(record) for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
-    ]
+def decode_outputs(log: Any) -> dict[str, np.ndarray]:
+    """Decode the outputs of a Predict response by alias."""
+    outputs = log.predict_log.response.outputs
+    return {alias: decode_array(outputs[alias]) for alias in outputs}

@@ -1,8 +1,8 @@
-"""Resizing in NumPy, straight from the definitions: what tf.image.resize must agree with. Must not know TensorFlow.
+"""Resizes in NumPy by the definitions of the kernels, to check tf.image.resize against. Must not know TensorFlow.
 
-A row of the output is a weighted mean of rows of the input, and so is a column; output sample i lies at
-(i + 1/2) · scale in the input, whose sample j lies at j + 1/2. Antialiasing widens the kernel by the scale where the
-image is made smaller. (Kernels: Keys 1981 with a = -1/2; Mitchell and Netravali 1988 with B = C = 1/3; Lanczos.)
+Each row of the output is a weighted mean of rows of the input, and each column one of columns; output sample i is at
+(i + 1/2) · scale in the input, input sample j at j + 1/2. Antialiasing widens the kernel by the scale when the image is
+made smaller. (Kernels: Keys 1981 with a = -1/2; Mitchell and Netravali 1988 with B = C = 1/3; Lanczos.)
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def _triangle(x: np.ndarray) -> np.ndarray:
 
 
 def _cubic(b: float, c: float) -> Kernel:
-    """The family of Mitchell and Netravali; Keys' kernel is B = 0, C = -a = 1/2."""
+    """Return a kernel of Mitchell and Netravali's family; Keys' kernel is B = 0, C = -a = 1/2."""
 
     def kernel(x: np.ndarray) -> np.ndarray:
         x = np.abs(x)
@@ -35,7 +35,7 @@ def _lanczos(lobes: int) -> Kernel:
 
 
 def _gaussian(x: np.ndarray) -> np.ndarray:
-    """Three standard deviations lie within the radius of 3/2."""
+    """The radius of 3/2 is three standard deviations."""
     return np.where(np.abs(x) < 1.5, np.exp(-(x**2) / (2 * 0.5**2)), 0)
 
 
@@ -52,29 +52,28 @@ KERNELS: dict[str, Kernel] = {
 def resize(pixels: np.ndarray, size: tuple[int, int], *, method: str, antialias: bool) -> np.ndarray:
     """Resize `pixels` [height, width, channels] to `size` (height, width): float64 [*size, channels], not rounded."""
     rows, columns = (
-        weights(length, wanted, method=method, antialias=antialias)
-        for length, wanted in zip(pixels.shape[:2], size, strict=True)
+        weights(length, output_length, method=method, antialias=antialias)
+        for length, output_length in zip(pixels.shape[:2], size, strict=True)
     )
     return np.asarray(np.einsum("ih,hwc,jw->ijc", rows, pixels.astype(np.float64), columns, optimize=True))
 
 
-def weights(length: int, wanted: int, *, method: str, antialias: bool) -> np.ndarray:
-    """What each of `length` samples contributes to each of `wanted`: float64 [wanted, length], rows adding up to 1."""
-    scale = length / wanted
-    edges = np.arange(wanted + 1) * scale
+def weights(length: int, output_length: int, *, method: str, antialias: bool) -> np.ndarray:
+    """Return the weights of input samples in each output sample: float64 [output_length, length], rows add up to 1."""
+    scale = length / output_length
+    edges = np.arange(output_length + 1) * scale
     samples = np.arange(length)
     if method == "nearest":
         nearest = np.minimum((edges[:-1] + scale / 2).astype(int), length - 1)
         return np.asarray(samples == nearest[:, np.newaxis], np.float64)
-    if method == "area":  # how much of each sample lies between two edges
+    if method == "area":  # the part of each sample between two edges
         upper = np.minimum(edges[1:, np.newaxis], samples + 1)
         overlap = np.maximum(upper - np.maximum(edges[:-1, np.newaxis], samples), 0)
         return _normalised(overlap)
     stretch = max(scale, 1.0) if antialias else 1.0
     centres = edges[:-1] + scale / 2
-    found = KERNELS[method]((samples + 0.5 - centres[:, np.newaxis]) / stretch)
-    return _normalised(found)
+    return _normalised(KERNELS[method]((samples + 0.5 - centres[:, np.newaxis]) / stretch))
 
 
-def _normalised(found: np.ndarray) -> np.ndarray:
-    return np.asarray(found / found.sum(axis=1, keepdims=True))
+def _normalised(unscaled: np.ndarray) -> np.ndarray:
+    return np.asarray(unscaled / unscaled.sum(axis=1, keepdims=True))

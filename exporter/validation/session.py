@@ -1,84 +1,74 @@
-"""A process of its own that loads a SavedModel as tensorflow_model_server does, asks it and writes down its answers.
-
-python -m savedmodel_bakery.exporter.validation.session SAVED_MODEL ASKED ANSWERED
-
-Both files are TFRecords of PredictionLog (tensorflow_serving/apis/prediction_log.proto), as warm-up files are: first
-with requests alone, then with the responses too.
-"""
+"""Runs requests on a SavedModel in a fresh process, as tensorflow_model_server runs them."""
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-import numpy as np
+from savedmodel_bakery.exporter.errors import VerificationError
+from savedmodel_bakery.wire import schema
 
-_modules: dict[str, Any] = sys.modules
-_modules.update(keras=None, tf_keras=None)  # they can't be imported then, as TensorFlow would, which takes a second
-import tensorflow as tf  # noqa: E402
-
-from savedmodel_bakery.wire import schema  # noqa: E402
-from savedmodel_bakery.wire.tensors import decode_array, encode_tensor  # noqa: E402
+_PROCESS = "savedmodel_bakery.exporter.validation.session_process"
 
 
-class Session:
-    """A SavedModel in a TensorFlow 1 session."""
+class SessionError(VerificationError):
+    """A SavedModel can't be loaded or run.
 
-    def __init__(self, saved_model: str) -> None:
-        graph = tf.Graph()
-        with graph.as_default():
-            self._session = tf.compat.v1.Session(graph=graph)
-            loaded = tf.compat.v1.saved_model.load(self._session, [tf.saved_model.SERVING], saved_model)
-        self._signatures = loaded.signature_def
+    Args:
+        reason: TensorFlow's message.
+        completed: the requests that succeeded before, with their responses.
+    """
 
-    def answer(self, log: Any) -> None:
-        """Add the response to a PredictionLog that holds a request."""
-        if log.HasField("classify_log"):
-            self._classify(log.classify_log)
-        else:
-            self._predict(log.predict_log)
+    def __init__(self, reason: str, completed: list[Any]) -> None:
+        super().__init__(f"the SavedModel fails in a Session, as tensorflow_model_server would run it: {reason}")
+        self.completed = completed
 
-    def _predict(self, log: Any) -> None:
-        asked = log.request
-        outputs = self._run(
-            asked.model_spec.signature_name,
-            {alias: decode_array(asked.inputs[alias]) for alias in asked.inputs},
-            list(asked.output_filter),
+
+def run_requests(saved_model: Path, requests: Sequence[Any]) -> list[Any]:
+    """Load `saved_model` in a fresh process, as tensorflow_model_server does, and run PredictionLog requests on it.
+
+    tensorflow_model_server restores a SavedModel into a Session. A SavedModel whose variables can't be restored that
+    way still works with tf.saved_model.load, so only a Session in a process without the network proves that they can.
+
+    Returns:
+        The requests with their responses, in the same order.
+
+    Raises:
+        SessionError: the SavedModel can't be loaded or run.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        requests_file, responses_file = Path(folder) / "requests", Path(folder) / "responses"
+        write_records(requests_file, requests)
+        process = subprocess.run(
+            [sys.executable, "-m", _PROCESS, str(saved_model), str(requests_file), str(responses_file)],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+            check=False,
         )
-        log.response.model_spec.CopyFrom(asked.model_spec)
-        for alias, array in outputs.items():
-            log.response.outputs[alias].CopyFrom(encode_tensor(array))
-
-    def _classify(self, log: Any) -> None:
-        examples = [example.SerializeToString() for example in log.request.input.example_list.examples]
-        outputs = self._run(log.request.model_spec.signature_name, {"inputs": np.array(examples, object)}, [])
-        log.response.model_spec.CopyFrom(log.request.model_spec)
-        for labels, scores in zip(outputs["classes"], outputs["scores"], strict=True):
-            classes = log.response.result.classifications.add().classes
-            for label, score in zip(labels, scores, strict=True):
-                classes.add(label=label, score=score)
-
-    def _run(self, name: str, inputs: dict[str, np.ndarray], wanted: list[str]) -> dict[str, np.ndarray]:
-        signature = self._signatures[name]
-        fetches = {alias: signature.outputs[alias].name for alias in wanted or signature.outputs}
-        feeds = {signature.inputs[alias].name: array for alias, array in inputs.items()}
-        found: dict[str, np.ndarray] = self._session.run(fetches, feeds)
-        return found
+        completed = _read_records(responses_file) if responses_file.is_file() else []
+        if process.returncode != 0:
+            raise SessionError((process.stderr.strip().splitlines() or ["no reason given"])[-1], completed)
+        return completed
 
 
-def main() -> None:
-    """Answer a file of requests; a failure is one line on stderr."""
-    saved_model, asked, answered = sys.argv[1:]
-    try:
-        session = Session(saved_model)
-        with tf.io.TFRecordWriter(answered) as writer:
-            for record in tf.data.TFRecordDataset(asked).as_numpy_iterator():
-                log = schema.PredictionLog.FromString(record)
-                session.answer(log)
-                writer.write(log.SerializeToString())
-    except (tf.errors.OpError, KeyError, OSError, ValueError) as error:
-        raise SystemExit(" ".join(str(error).split())) from error
+def write_records(path: Path, logs: Sequence[Any]) -> None:
+    """Write PredictionLogs as TFRecords, the format of warm-up files."""
+    import tensorflow as tf
+
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for log in logs:
+            writer.write(log.SerializeToString())
 
 
-if __name__ == "__main__":
-    main()
+def _read_records(path: Path) -> list[Any]:
+    import tensorflow as tf
+
+    return [
+        schema.PredictionLog.FromString(record) for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
+    ]

@@ -1,4 +1,4 @@
-"""How far a graph's probabilities may be from the reference pipeline's."""
+"""How far the probabilities of two pipelines may differ."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far probabilities may be apart: `atol` + `rtol` · the reference's, 0..1."""
+    """Allowed difference of a probability: `atol` + `rtol` · the expected value, 0..1."""
 
     atol: float
     rtol: float

@@ -155,7 +155,7 @@ def baked(folder: Path) -> Path:
     root = folder / "models"
     for name, case in CASES.items():
         labels = case.labels if case.labels == "imagenet" else str(folder / case.labels)
-        bake(base_path=root / name, options={"model": case.make(folder), "labels": labels, **case.options})
+        bake(model=case.make(folder), out=root, name=name, recipe={"labels": labels, **case.options})
     return root
 
 
@@ -218,8 +218,8 @@ class TestHubDownload:
         module = Path(hub_module(tmp_path).removeprefix("hub:"))
         with HubServer(module) as hub:
             for version in (1, 2):
-                options = {"model": hub.handle, "labels": str(folder / "thousand.txt")}
-                made = bake(base_path=tmp_path / "baked", options=options)
+                labels = {"labels": str(folder / "thousand.txt")}
+                made = bake(model=hub.handle, out=tmp_path, name="baked", recipe=labels)
                 assert str(version) == made.path.name
             assert ["/colours/1?tf-hub-format=compressed"] == hub.requests
             assert 'outputs = "logits"' in (made.path / "assets.extra" / "recipe.toml").read_text()

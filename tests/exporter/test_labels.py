@@ -45,22 +45,26 @@ def test_sets_that_come_along_are_known_by_name(name: str, count: int, class_id:
 
 
 REFUSED = {
-    "gap": ("n.json", '{"0": "a", "2": "c"}', "has 2 names but none for class id 1; ids count from 0 without gaps"),
-    "from one": ("n.json", '[{"id": 1, "name": "a"}]', "has 1 names but none for class id 0; ids count from 0"),
+    "gap": (
+        "n.json",
+        '{"0": "a", "2": "c"}',
+        "has 2 names but none for class id 1: ids must count from 0 without gaps",
+    ),
+    "from one": ("n.json", '[{"id": 1, "name": "a"}]', "has 1 names but none for class id 0: ids must count from 0"),
     "duplicate": (
         "n.json",
         '[{"id": 0, "name": "a"}, {"id": 0, "name": "b"}]',
         "has 2 entries but only 1 different class ids",
     ),
     "two spellings of an id": ("n.json", '{"0": "a", "00": "b"}', "has 2 entries but only 1 different class ids"),
-    "no JSON": ("n.json", "red\n", "is no label file ("),
-    "no id": ("n.json", '[{"name": "a"}]', "is no label file ('id'); allowed are a list of names, a list of objects"),
-    "id of letters": ("n.json", '{"first": "a"}', "is no label file ("),
-    "one text": ("n.json", '"abc"', "is no label file (it holds a str); allowed are a list of names"),
-    "one number": ("n.json", "7", "is no label file (it holds a int)"),
-    "name of a number": ("n.json", "[1, 2]", "holds a name that is no text"),
-    "empty file": ("n.txt", "", "hold no name"),
-    "empty list": ("n.json", "[]", "hold no name"),
+    "no JSON": ("n.json", "red\n", "is not a label file ("),
+    "no id": ("n.json", '[{"name": "a"}]', "is not a label file ('id'): must be a list of names, a list of objects"),
+    "id of letters": ("n.json", '{"first": "a"}', "is not a label file ("),
+    "one text": ("n.json", '"abc"', "is not a label file (it contains a str): must be a list of names"),
+    "one number": ("n.json", "7", "is not a label file (it contains a int)"),
+    "name of a number": ("n.json", "[1, 2]", "has a name that is not text"),
+    "empty file": ("n.txt", "", "are empty: at least one name is required"),
+    "empty list": ("n.json", "[]", "are empty: at least one name is required"),
     "blank line": ("n.txt", "a\n\nb\n", "have a blank name for class id 1"),
     "blank name": ("n.json", '["a", " "]', "have a blank name for class id 1"),
 }
@@ -82,18 +86,18 @@ def test_a_file_that_does_not_name_every_class_once_is_refused(
 def test_what_cannot_be_read_is_refused_with_the_sets_there_are(name: str) -> None:
     with pytest.raises(LabelError) as refused:
         labels.read_labels(name)
-    assert f"labels '{name}' cannot be read" in str(refused.value)
-    assert "allowed are imagenet, imagenet1001 and the path of a file" in str(refused.value)
+    assert f"cannot read labels '{name}'" in str(refused.value)
+    assert "must be imagenet, imagenet1001 or the path of a file" in str(refused.value)
 
 
 def test_bytes_that_are_no_utf8_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "latin1.txt"
     path.write_bytes("größe\n".encode("latin-1"))
-    with pytest.raises(LabelError, match=r"cannot be read \(no UTF-8\)"):
+    with pytest.raises(LabelError, match=r"are not valid UTF-8"):
         labels.read_labels(str(path))
 
 
-BACKGROUND = "; a network with one more than its labels usually has a background class at id 0"
+BACKGROUND = "; a network with one more class than labels usually has a background class at id 0"
 
 
 @pytest.mark.parametrize(
@@ -104,7 +108,7 @@ BACKGROUND = "; a network with one more than its labels usually has a background
 def test_a_wrong_width_names_both_numbers(width: int, count: int, hint: str) -> None:
     with pytest.raises(LabelError) as refused:
         labels.check_width(["x"] * count, "some.txt", width)
-    assert f"the network has {width} classes, but labels 'some.txt' hold {count}{hint}" == str(refused.value)
+    assert f"the network has {width} classes, but labels 'some.txt' have {count}{hint}" == str(refused.value)
 
 
 def test_the_right_width_passes() -> None:

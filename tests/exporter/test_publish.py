@@ -19,7 +19,7 @@ LARGEST = 2**63 - 1
 def put(base_path: Path, version: int | None, content: str = "graph") -> Path:
     """Stage and publish a version of one file."""
     with publish.staging(base_path) as stage:
-        return publish.publish(written(stage, content), base_path, version)
+        return publish.rename_into_place(written(stage, content), base_path, version)
 
 
 def written(stage: Path, content: str) -> Path:
@@ -66,8 +66,8 @@ def test_a_version_that_exists_is_refused_and_untouched(tmp_path: Path, there: s
         with pytest.raises(PublishError) as refused:
             attempt()
         assert (
-            f"version 3 exists already in {tmp_path}, and a published version is never overwritten; "
-            "the next free one is 4"
+            f"version 3 already exists in {tmp_path}, and published versions are never overwritten; "
+            "the next free version is 4"
         ) == str(refused.value)
     assert [there] == names(tmp_path)
     assert "old" == (tmp_path / there / "saved_model.pb").read_text()
@@ -76,14 +76,14 @@ def test_a_version_that_exists_is_refused_and_untouched(tmp_path: Path, there: s
 @pytest.mark.parametrize("version", [-1, LARGEST + 1], ids=["negative", "beyond 63 bits"])
 def test_a_number_no_server_takes_is_refused(tmp_path: Path, version: int) -> None:
     for attempt in (lambda: publish.check_free(tmp_path, version), lambda: put(tmp_path, version)):
-        with pytest.raises(PublishError, match=f"version is {version}; allowed are whole numbers from 0 to {LARGEST}"):
+        with pytest.raises(PublishError, match=f"invalid version {version}: must be between 0 and {LARGEST}"):
             attempt()
     assert [] == names(tmp_path)
 
 
 def test_there_is_no_next_number_after_the_largest(tmp_path: Path) -> None:
     (tmp_path / str(LARGEST)).mkdir()
-    with pytest.raises(PublishError, match=f"version is {LARGEST + 1}"):
+    with pytest.raises(PublishError, match=f"invalid version {LARGEST + 1}"):
         put(tmp_path, None)
     assert [str(LARGEST)] == names(tmp_path)
 
@@ -91,7 +91,7 @@ def test_there_is_no_next_number_after_the_largest(tmp_path: Path) -> None:
 def test_a_stray_file_keeps_its_number_but_is_no_version(tmp_path: Path) -> None:
     (tmp_path / "7").write_text("stray")
     assert {} == publish.published_versions(tmp_path)
-    with pytest.raises(PublishError, match="version 7 exists already"):
+    with pytest.raises(PublishError, match="version 7 already exists"):
         put(tmp_path, 7)
     assert tmp_path / "8" == put(tmp_path, None)
     assert "stray" == (tmp_path / "7").read_text()

@@ -120,23 +120,23 @@ def test_arguments_go_in_order_where_names_differ_and_an_example_counts(tmp_path
 @pytest.mark.parametrize(
     ("name", "inputs", "options", "error", "message"),
     [
-        pytest.param("decode", ["image:string[]"], {}, SourceError, "as --example FILE.npz", id="made-up inputs"),
+        pytest.param("decode", ["image:string[]"], {}, SourceError, "with --example FILE.npz", id="made-up inputs"),
         pytest.param("frozen", ["x:float32[?]"], {}, SourceError, "the function fails with InvalidArg", id="size"),
-        pytest.param("counted", ["x:float32[?]"], {}, VerificationError, "hang on something in Python", id="state"),
+        pytest.param("counted", ["x:float32[?]"], {}, VerificationError, "depend on state in Python", id="state"),
         pytest.param("words", ["x:float32[]"], {}, SourceError, "words cannot be traced: ", id="no tensor"),
-        pytest.param("nothing", ["x:float32[]"], {}, SourceError, "the function gives nothing", id="nothing"),
+        pytest.param("nothing", ["x:float32[]"], {}, SourceError, "the function returns nothing", id="nothing"),
         pytest.param("nested", ["a:float32[]"], {}, SourceError, "missing a required argument", id="too few"),
         pytest.param("table", ["x:string[]"], {}, SourceError, "is a StaticHashTable: must be", id="no callable"),
         pytest.param("none", ["x:string[]"], {}, SourceError, "cannot import '.*': AttributeError", id="unknown"),
-        pytest.param("pair", ["x:float32[]"] * 2, {}, RecipeError, "the input x was given twice", id="twice"),
-        pytest.param("pair", [], {}, RecipeError, "no input was given", id="no input"),
+        pytest.param("pair", ["x:float32[]"] * 2, {}, RecipeError, "duplicate input x", id="twice"),
+        pytest.param("pair", [], {}, RecipeError, "no inputs given", id="no input"),
         pytest.param(
             "frozen", ["x:float32[?]"], {"example": {"x": np.zeros(2)}}, RecipeError,
             r"x is float64\[2\]; the input is x:float32\[\?\]", id="example of another type",
         ),
         pytest.param(
             "frozen", ["x:float32[?]"], {"example": {"y": np.zeros(2)}}, RecipeError,
-            "the example has y; the inputs are x", id="example of other names",
+            "the example has the arrays y; the inputs are x", id="example of other names",
         ),
     ],
 )  # fmt: skip
@@ -159,12 +159,12 @@ def test_an_input_is_read(text: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("x", "it is NAME:TYPE"),
-        ("x:float32", "it is NAME:TYPE"),
-        ("x:float32[-1]", "it is NAME:TYPE"),
-        ("x:float32[?,]", "it is NAME:TYPE"),
-        ("x:floot[?]", "is of type floot; allowed are bfloat16, bool, "),
-        ("x:resource[]", "is of type resource; allowed are"),
+        ("x", "must be NAME:TYPE"),
+        ("x:float32", "must be NAME:TYPE"),
+        ("x:float32[-1]", "must be NAME:TYPE"),
+        ("x:float32[?,]", "must be NAME:TYPE"),
+        ("x:floot[?]", "its type floot must be one of bfloat16, bool, "),
+        ("x:resource[]", "its type resource must be one of"),
     ],
 )
 def test_an_input_that_is_none_is_refused(text: str, message: str) -> None:
@@ -176,5 +176,5 @@ def test_an_example_that_is_no_npz_is_refused(tmp_path: Path) -> None:
     for place, content in enumerate((b"", b"PK\x03\x04", b"text")):
         path = tmp_path / f"{place}.npz"
         path.write_bytes(content)
-        with pytest.raises(RecipeError, match="is no npz file of arrays"):
+        with pytest.raises(RecipeError, match="is not a valid npz file"):
             read_example(path)

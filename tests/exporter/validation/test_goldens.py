@@ -53,7 +53,7 @@ def test_every_photo_is_asked_about_and_answered(version: Path) -> None:
     assert photos == [request.inputs["image"].string_val[0] for request, _ in each]
     assert [b"missile", b"tiger cat", b"espresso"] == [outputs["labels"][0][0] for _, outputs in each]
     request, outputs = mixed
-    assert [photos[0], goldens.NO_IMAGE] == list(request.inputs["image"].string_val)
+    assert [photos[0], goldens.NOT_AN_IMAGE] == list(request.inputs["image"].string_val)
     assert [True, False] == outputs["ok"].tolist()
     assert outputs["error"][1].startswith(b"neither base64 nor a supported image format")
 

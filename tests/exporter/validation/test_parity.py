@@ -22,8 +22,12 @@ from savedmodel_bakery.exporter.errors import ParityError
 from savedmodel_bakery.exporter.recipe import complete_recipe
 from savedmodel_bakery.exporter.servable_module import ServableModule
 from savedmodel_bakery.exporter.sources import Network
-from savedmodel_bakery.exporter.validation import page, parity, reference, verification
-from savedmodel_bakery.exporter.validation.requests import PhotoAnswer
+from savedmodel_bakery.exporter.validation import reference
+from savedmodel_bakery.exporter.validation.agreement import probabilities
+from savedmodel_bakery.exporter.validation.html_page import write_html_page
+from savedmodel_bakery.exporter.validation.parity import ParityCheck, PhotoPictures
+from savedmodel_bakery.exporter.validation.report import ParityReport, PhotoParity
+from savedmodel_bakery.exporter.validation.requests import PhotoResponse
 from savedmodel_bakery.exporter.validation.tolerance import DEFAULT_TOLERANCE
 
 OWN = {"model": "efficientnet-lite0"}
@@ -56,40 +60,38 @@ def turned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def answers_of(servable: ServableModule, photos: list[Path]) -> list[PhotoAnswer]:
-    """What the graph says, without a Session: that it says the same there is for others to show."""
-    found = []
+def responses_of(servable: ServableModule, photos: list[Path]) -> list[PhotoResponse]:
+    """Run photos through the graph without a Session; other tests show that a Session returns the same."""
+    responses = []
     for photo in photos:
-        best, shown = servable.top_k([photo.read_bytes()]), servable.preprocess([photo.read_bytes()])
-        found.append(
-            PhotoAnswer(
+        best, preprocessed = servable.top_k([photo.read_bytes()]), servable.preprocess([photo.read_bytes()])
+        responses.append(
+            PhotoResponse(
                 photo=photo,
                 error=best["error"].numpy()[0].decode(),
                 labels=[label.decode() for label in best["labels"].numpy()[0]],
                 scores=best["scores"].numpy()[0],
                 class_ids=best["class_ids"].numpy()[0],
-                pixels=shown["pixels"].numpy()[0],
+                pixels=preprocessed["pixels"].numpy()[0],
             )
         )
-    return found
+    return responses
 
 
 @pytest.fixture(scope="module")
-def report(network: Network, names: list[str]) -> Callable[..., parity.Report]:
-    """Compare a graph that was baked with some values changed."""
+def report(network: Network, names: list[str]) -> Callable[..., ParityReport]:
+    """Compare a graph that is baked with changed values of the recipe."""
 
-    def report(photos: list[Path], **changes: Any) -> parity.Report:
+    def report(photos: list[Path], **changes: Any) -> ParityReport:
         baked = complete_recipe(network.recipe, OWN | changes)
-        answers = answers_of(ServableModule(network.call, baked, names), photos)
-        wanted, departures = parity.reference_recipe(baked, network.recipe)
-        direct = partial(verification.probabilities, network.call, wanted)
-        compared = parity.compare(answers, direct, wanted, names, TOLERANCE)
-        return parity.Report(baked.source.model, departures, TOLERANCE, 0.5, [one.parity for one in compared])
+        check = ParityCheck(network, baked, names, TOLERANCE)
+        check.add(responses_of(ServableModule(network.call, baked, names), photos))
+        return check.report()
 
     return report
 
 
-def test_its_own_recipe_on_labelled_photos(report: Callable[..., parity.Report], labelled: list[Path]) -> None:
+def test_its_own_recipe_on_labelled_photos(report: Callable[..., ParityReport], labelled: list[Path]) -> None:
     found = report(labelled)
     assert 20 == len(found.photos)
     assert all(photo.top_1 and photo.top_5 == 5 for photo in found.photos)
@@ -101,7 +103,7 @@ def test_its_own_recipe_on_labelled_photos(report: Callable[..., parity.Report],
 def test_the_probability_of_the_true_class(network: Network, names: list[str], labelled: list[Path]) -> None:
     """By graph and by reference: the same in the mean to 0.005, on each photo to 0.02."""
     baked = complete_recipe(network.recipe, OWN)
-    direct = partial(verification.probabilities, network.call, baked)
+    direct = partial(probabilities, network.call, baked)
     servable = ServableModule(network.call, baked, names)
     true = [int(photo.stem.split("_")[2]) for photo in labelled]
     by_graph, by_reference = [], []
@@ -124,19 +126,19 @@ WRONG = {
 
 
 @pytest.mark.parametrize("changes", WRONG.values(), ids=WRONG)
-def test_a_wrong_recipe_is_caught(report: Callable[..., parity.Report], changes: dict[str, Any]) -> None:
+def test_a_wrong_recipe_is_caught(report: Callable[..., ParityReport], changes: dict[str, Any]) -> None:
     """On the photos that every bake uses; the message says what departs from the source's own recipe."""
     found = report(resources.example_photos(), **changes)
     [(name, value)] = changes.items()
     assert {name} == found.departures.keys()
-    with pytest.raises(ParityError, match=rf"; {name} is {value}, the source's own is "):
+    with pytest.raises(ParityError, match=rf"; {name} is {value}, the source uses "):
         found.check()
 
 
-def test_a_photo_that_is_not_turned_upright_is_caught(report: Callable[..., parity.Report], turned: Path) -> None:
+def test_a_photo_that_is_not_turned_upright_is_caught(report: Callable[..., ParityReport], turned: Path) -> None:
     found = report([turned], orientation="ignore")
     assert found.photos[0].pixels_mean > 10
-    with pytest.raises(ParityError, match=r"on turned\.jpg .*; orientation is ignore, the source's own is exif"):
+    with pytest.raises(ParityError, match=r"on turned\.jpg .*; orientation is ignore, the source uses exif"):
         found.check()
     report([turned]).check()
 
@@ -144,20 +146,20 @@ def test_a_photo_that_is_not_turned_upright_is_caught(report: Callable[..., pari
 class TestReport:
     """Without a network."""
 
-    WITHIN = parity.PhotoParity(
+    WITHIN = PhotoParity(
         "a.jpg", 0.1, 2.0, 0.001, "cat", 0.5, "cat", 0.501, top_1=True, top_5=5, top_5_of=5, is_within=True
     )
     BEYOND = dataclasses.replace(WITHIN, photo="b.jpg", probability=0.25, is_within=False)
-    UNREAD = parity.PhotoParity("<c>.jpg", error="damaged & cut off")
+    UNREAD = PhotoParity("<c>.jpg", error="damaged & cut off")
 
-    def report(self, *photos: parity.PhotoParity) -> parity.Report:
-        return parity.Report("flowers", {"crop": ("none", "7/8")}, TOLERANCE, 0.5, photos)
+    def report(self, *photos: PhotoParity) -> ParityReport:
+        return ParityReport("flowers", {"crop": ("none", "7/8")}, TOLERANCE, 0.5, photos)
 
     def test_within(self) -> None:
         self.report(self.WITHIN).check()
 
     def test_the_worst_photo_is_named(self) -> None:
-        with pytest.raises(ParityError, match=r"on b\.jpg .* differs by 0\.2500 \(allowed is 0\.01 \+ 0 of it\)"):
+        with pytest.raises(ParityError, match=r"on b\.jpg .* differs by 0\.2500 \(allowed: 0\.01 \+ 0 of the"):
             self.report(self.WITHIN, self.BEYOND).check()
         with pytest.raises(ParityError, match=r"cannot read <c>\.jpg: damaged & cut off"):
             self.report(self.WITHIN, self.BEYOND, self.UNREAD).check()
@@ -169,7 +171,7 @@ class TestReport:
         assert ["a.jpg", "<c>.jpg"] == [photo["photo"] for photo in written["photos"]]
 
     def test_table(self) -> None:
-        _, within, beyond, unread = page.table(self.report(self.WITHIN, self.BEYOND, self.UNREAD)).splitlines()
+        _, within, beyond, unread = self.report(self.WITHIN, self.BEYOND, self.UNREAD).to_table().splitlines()
         assert ["a.jpg", "0.100", "2.0", "0.0010", "cat", "0.5000", "cat", "0.5010", "5/5", "within"] == within.split()
         assert beyond.endswith("BEYOND")
         assert unread.endswith("cannot be read: damaged & cut off")
@@ -177,21 +179,19 @@ class TestReport:
     def test_the_page_needs_no_other_file_and_shows_what_it_is_told(self, tmp_path: Path) -> None:
         """Names and reasons come from others; what they hold must not become markup."""
         gray = np.full((4, 4, 3), 128.0)
-        shown = [
-            parity.Compared(photo, Image.new("RGB", (8, 8)), gray, gray + 2) for photo in (self.WITHIN, self.UNREAD)
-        ]
-        page.write(tmp_path / "p.html", self.report(self.WITHIN, self.BEYOND, self.UNREAD), shown)
+        shown = [PhotoPictures(photo, Image.new("RGB", (8, 8)), gray, gray + 2) for photo in (self.WITHIN, self.UNREAD)]
+        write_html_page(tmp_path / "p.html", self.report(self.WITHIN, self.BEYOND, self.UNREAD), shown)
         written = (tmp_path / "p.html").read_text()
         assert 8 == len(re.findall(r'<img src="data:image/(?:jpeg|png);base64,', written))
         assert 8 == written.count("src=")
         assert "http" not in written
         assert "&lt;c&gt;.jpg" in written
         assert "damaged &amp; cut off" in written
-        assert "These 2 are farthest from the reference." in written
+        assert "The 2 farthest from the reference are shown." in written
 
     def test_a_page_that_cannot_be_written(self, tmp_path: Path) -> None:
-        with pytest.raises(ParityError, match=r"the report cannot be written to .*: No such file or directory"):
-            page.write(tmp_path / "none" / "p.html", self.report(), [])
+        with pytest.raises(ParityError, match=r"cannot write the report to .*: No such file or directory"):
+            write_html_page(tmp_path / "none" / "p.html", self.report(), [])
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -237,7 +237,7 @@ class TestProgram:
     def test_a_page_for_which_there_is_no_folder_is_refused_first(self, tmp_path: Path) -> None:
         page = tmp_path / "none" / "p.html"
         ended = run("bake", "--model", "efficientnet-lite0", "--out", tmp_path, "--parity-html", page)
-        assert [f"error: the report cannot be written to {page}: there is no folder {page.parent}"] == (
+        assert [f"error: cannot write the report to {page}: no such folder {page.parent}"] == (
             ended.stderr.splitlines()
         )
 
@@ -248,7 +248,7 @@ class TestProgram:
 
     def test_another_savedmodel_has_no_recipe(self, tmp_path: Path) -> None:
         ended = run("parity", tmp_path)
-        assert f"error: {tmp_path} holds no assets.extra/recipe.toml; give the folder of a version" in ended.stderr
+        assert f"error: no assets.extra/recipe.toml in {tmp_path}: give the folder of a version" in ended.stderr
         assert 1 == ended.returncode
 
     def test_bake_refuses_a_wrong_recipe_and_shows_it(self, tmp_path: Path) -> None:
@@ -256,6 +256,6 @@ class TestProgram:
         ended = run("bake", "--model", "efficientnet-lite0", *options)
         assert (1, "") == (ended.returncode, ended.stdout)
         (refusal,) = [line for line in ended.stderr.splitlines() if line.startswith("error: ")]
-        assert "channels is BGR, the source's own is RGB; --parity-html shows it, --no-parity bakes it" in refusal
+        assert "channels is BGR, the source uses RGB; --parity-html shows it, --no-parity publishes it" in refusal
         assert [] == list((tmp_path / "out").glob("*/*"))
         assert "The baked recipe has channels BGR" in (tmp_path / "p.html").read_text()

@@ -1,0 +1,140 @@
+"""The parity report: how a baked graph compares with the reference pipeline, as JSON and as a table."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from savedmodel_bakery.exporter.errors import ParityError
+from savedmodel_bakery.exporter.validation.tolerance import Tolerance
+
+_HEADER = ("photo", "pixels mean", "max", "probability", "baked graph", "reference", "top 5", "")
+
+
+@dataclass(frozen=True)
+class PhotoParity:
+    """How one photo compares.
+
+    Attributes:
+        photo: its file name.
+        pixels_mean: mean absolute difference of the network's input before normalising, in levels of 0..255.
+        pixels_max: the largest such difference.
+        probability: the largest absolute difference of a class's probability, among the best classes of either.
+        label: the graph's best label.
+        score: its probability in the graph.
+        reference_label: the reference's best label.
+        reference_score: its probability in the reference.
+        top_1: whether both have the same best class.
+        top_5: how many of the graph's best classes, at most 5, are among as many of the reference's.
+        top_5_of: how many classes that counts.
+        error: why the graph can't read the photo; if it is not empty, the other values mean nothing.
+        is_within: whether the photo is within tolerance.
+    """
+
+    photo: str
+    pixels_mean: float = 0.0
+    pixels_max: float = 0.0
+    probability: float = 0.0
+    label: str = ""
+    score: float = 0.0
+    reference_label: str = ""
+    reference_score: float = 0.0
+    top_1: bool = False
+    top_5: int = 0
+    top_5_of: int = 0
+    error: str = ""
+    is_within: bool = False
+
+    def distance(self) -> tuple[bool, float, float]:
+        """Return the sort key of photos: unreadable ones are farthest, then probabilities count, then pixels."""
+        return bool(self.error), self.probability, self.pixels_mean
+
+
+@dataclass(frozen=True)
+class ParityReport:
+    """How a baked graph compares with the reference pipeline of its source.
+
+    Attributes:
+        model: the source.
+        departures: fields of the recipe that differ from the reference's: name to (baked, reference).
+        tolerance: how far probabilities may differ.
+        pixel_limit: how far pixels may differ in the mean, in levels of 0..255.
+        photos: one entry per photo.
+    """
+
+    model: str
+    departures: Mapping[str, tuple[Any, Any]]
+    tolerance: Tolerance
+    pixel_limit: float
+    photos: Sequence[PhotoParity]
+
+    @property
+    def is_within(self) -> bool:
+        """Whether every photo is within tolerance."""
+        return all(photo.is_within for photo in self.photos)
+
+    @property
+    def worst(self) -> PhotoParity:
+        """The photo that is farthest from the reference."""
+        return max(self.photos, key=PhotoParity.distance)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as it is stored in the version's `parity.json`."""
+        return {
+            "model": self.model,
+            "is_within": self.is_within,
+            "atol": self.tolerance.atol,
+            "rtol": self.tolerance.rtol,
+            "pixels_mean_limit": self.pixel_limit,
+            "departures": {
+                name: {"baked": baked, "reference": expected} for name, (baked, expected) in self.departures.items()
+            },
+            "photos": [dataclasses.asdict(photo) for photo in self.photos],
+        }
+
+    def to_table(self) -> str:
+        """Return the report as aligned columns, one line per photo."""
+        rows = [_HEADER, *map(_row, self.photos)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+
+    def check(self, advice: str = "") -> None:
+        """Reject a graph that is not within tolerance.
+
+        Args:
+            advice: the end of the message.
+
+        Raises:
+            ParityError: a photo is beyond tolerance; the message names the worst one and possible causes.
+        """
+        if self.is_within:
+            return
+        worst = max((photo for photo in self.photos if not photo.is_within), key=PhotoParity.distance)
+        if worst.error:
+            raise ParityError(f"the baked graph cannot read {worst.photo}: {worst.error}")
+        causes = [
+            f"; {name} is {baked}, the source uses {expected}" for name, (baked, expected) in self.departures.items()
+        ]
+        raise ParityError(
+            f"on {worst.photo} the baked graph returns {worst.label} {worst.score:.4f}, the reference pipeline "
+            f"{worst.reference_label} {worst.reference_score:.4f}: a probability differs by {worst.probability:.4f} "
+            f"(allowed: {self.tolerance.atol:g} + {self.tolerance.rtol:g} of the reference's), pixels by "
+            f"{worst.pixels_mean:.2f} levels in the mean (allowed: {self.pixel_limit:g}){''.join(causes)}{advice}"
+        )
+
+
+def _row(photo: PhotoParity) -> tuple[str, ...]:
+    if photo.error:
+        return (photo.photo, *[""] * 6, f"cannot be read: {photo.error}")
+    return (
+        photo.photo,
+        f"{photo.pixels_mean:.3f}",
+        f"{photo.pixels_max:.1f}",
+        f"{photo.probability:.4f}",
+        f"{photo.label} {photo.score:.4f}",
+        f"{photo.reference_label} {photo.reference_score:.4f}",
+        f"{photo.top_5}/{photo.top_5_of}",
+        "within" if photo.is_within else "BEYOND",
+    )

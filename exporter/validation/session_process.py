@@ -1,0 +1,84 @@
+"""A program that loads a SavedModel as tensorflow_model_server does, and runs requests on it.
+
+python -m savedmodel_bakery.exporter.validation.session_process SAVED_MODEL REQUESTS RESPONSES
+
+Both files contain PredictionLogs (tensorflow_serving/apis/prediction_log.proto) as TFRecords, as warm-up files do:
+REQUESTS has only requests, RESPONSES the same requests with their responses.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+_modules: dict[str, Any] = sys.modules
+_modules.update(keras=None, tf_keras=None)  # keeps TensorFlow from importing them, which takes a second
+import tensorflow as tf  # noqa: E402
+
+from savedmodel_bakery.wire import schema  # noqa: E402
+from savedmodel_bakery.wire.tensors import decode_array, encode_tensor  # noqa: E402
+
+
+class Session:
+    """A SavedModel in a TensorFlow 1 session."""
+
+    def __init__(self, saved_model: str) -> None:
+        graph = tf.Graph()
+        with graph.as_default():
+            self._session = tf.compat.v1.Session(graph=graph)
+            loaded = tf.compat.v1.saved_model.load(self._session, [tf.saved_model.SERVING], saved_model)
+        self._signatures = loaded.signature_def
+
+    def add_response(self, log: Any) -> None:
+        """Run the request of a PredictionLog, and add its response."""
+        if log.HasField("classify_log"):
+            self._classify(log.classify_log)
+        else:
+            self._predict(log.predict_log)
+
+    def _predict(self, log: Any) -> None:
+        request = log.request
+        outputs = self._run(
+            request.model_spec.signature_name,
+            {alias: decode_array(request.inputs[alias]) for alias in request.inputs},
+            list(request.output_filter),
+        )
+        log.response.model_spec.CopyFrom(request.model_spec)
+        for alias, array in outputs.items():
+            log.response.outputs[alias].CopyFrom(encode_tensor(array))
+
+    def _classify(self, log: Any) -> None:
+        examples = [example.SerializeToString() for example in log.request.input.example_list.examples]
+        outputs = self._run(log.request.model_spec.signature_name, {"inputs": np.array(examples, object)}, [])
+        log.response.model_spec.CopyFrom(log.request.model_spec)
+        for labels, scores in zip(outputs["classes"], outputs["scores"], strict=True):
+            classes = log.response.result.classifications.add().classes
+            for label, score in zip(labels, scores, strict=True):
+                classes.add(label=label, score=score)
+
+    def _run(self, name: str, inputs: dict[str, np.ndarray], output_filter: list[str]) -> dict[str, np.ndarray]:
+        signature = self._signatures[name]
+        fetches = {alias: signature.outputs[alias].name for alias in output_filter or signature.outputs}
+        feeds = {signature.inputs[alias].name: array for alias, array in inputs.items()}
+        outputs: dict[str, np.ndarray] = self._session.run(fetches, feeds)
+        return outputs
+
+
+def main() -> None:
+    """Run a file of requests; a failure is reported in one line on stderr."""
+    saved_model, requests, responses = sys.argv[1:]
+    try:
+        session = Session(saved_model)
+        with tf.io.TFRecordWriter(responses) as writer:
+            for record in tf.data.TFRecordDataset(requests).as_numpy_iterator():
+                log = schema.PredictionLog.FromString(record)
+                session.add_response(log)
+                writer.write(log.SerializeToString())
+    except (tf.errors.OpError, KeyError, OSError, ValueError) as error:
+        raise SystemExit(" ".join(str(error).split())) from error
+
+
+if __name__ == "__main__":
+    main()

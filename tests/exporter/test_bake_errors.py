@@ -1,0 +1,114 @@
+"""Baking: a mistake is reported in one line, and nothing is published."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import tiny_models
+from click.testing import CliRunner
+from tiny_models import OPTIONS
+
+from savedmodel_bakery.exporter.cli import main
+
+BUILD = ["--model", "tiny:build"]
+
+
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working directory with a module of networks, label files and unusable files."""
+    folder = tmp_path_factory.mktemp("workshop")
+    tiny_models.write_workshop(folder)
+    (folder / "garbage.keras").write_bytes(b"PK\x03\x04 and then something else")
+    (folder / "typo.py").write_text("def build(:\n")
+    (folder / "typo.toml").write_text("crops = 'none'\n")
+    return folder
+
+
+# Name of the case: arguments, exit code, parts of the last line of stderr.
+REJECTED: dict[str, tuple[list[str], int, list[str]]] = {
+    "no model": (OPTIONS, 1, ["no model given: pass --model, or state it in the --recipe file"]),
+    "not a callable": (["--model", "tiny:number", *OPTIONS], 1, ["'tiny:number' is a int: must be callable"]),
+    "no such module": (["--model", "none.such:build", *OPTIONS], 1, ["cannot import 'none.such:build': ModuleNotFoundError: "]),
+    "module with a typo": (["--model", "typo:build", *OPTIONS], 1, ["cannot import 'typo:build': SyntaxError: "]),
+    "incomplete recipe": (
+        [*BUILD, "--labels", "rgb.txt", "--crop", "none"],
+        1,
+        ["tiny:build needs --outputs, --resize, --antialias, --scale and --channels: they cannot be inferred from the"],
+    ),
+    "too few labels": (
+        [*BUILD, "--labels", "two.txt", *OPTIONS[2:]],
+        1,
+        ["the network has 3 classes, but labels 'two.txt' have 2", "background class at id 0"],
+    ),
+    "unknown model": (
+        ["--model", "resnet", *OPTIONS],
+        1,
+        ["unknown model 'resnet': allowed are efficientnet-lite0,", "the path of a .keras or .h5 file;"],
+    ),
+    "no such file": (["--model", "none.keras", *OPTIONS], 1, ["file not found: none.keras"]),
+    "damaged file": (["--model", "garbage.keras", *OPTIONS], 1, ["garbage.keras is not a valid .keras file"]),
+    "callable fails": (["--model", "tiny:fails", *OPTIONS], 1, ["tiny:fails", "RuntimeError: no weights here"]),
+    "another size": ([*BUILD, *OPTIONS, "--size", "9"], 1, ["invalid size 9x9: tiny:build requires 8x8"]),
+    "logits declared as probabilities": (
+        ["--model", "tiny:logits", *OPTIONS],
+        1,
+        ["outputs is probabilities, but the network's outputs for a photo look like logits", "--outputs logits"],
+    ),
+    "probabilities declared as logits": (
+        [*BUILD, *OPTIONS, "--outputs", "logits"],
+        1,
+        ["outputs is logits, but the network's outputs for a photo look like probabilities", "--outputs probabilities"],
+    ),
+    "other scores than the network's": (
+        ["--model", "tiny:counting", *OPTIONS],
+        1,
+        ["on chelsea.png the SavedModel's scores are [", "], the network's [", "; --optimise none bakes"],
+    ),
+    "not a number": (
+        ["--model", "tiny:not_a_number", *OPTIONS],
+        1,
+        ["the network returns values that are not finite"],
+    ),
+    "recipe file with a typo": (
+        [*BUILD, "--recipe", "typo.toml"],
+        1,
+        ["recipe file typo.toml: unknown recipe field crops; a recipe has model, labels, outputs, top_k,"],
+    ),
+    "no recipe file": ([*BUILD, "--recipe", "none.toml"], 2, ["'none.toml' does not exist"]),
+    "size as a word": ([*BUILD, "--size", "big"], 2, ["invalid size 'big': must be SIDE or HEIGHTxWIDTH"]),
+    "unknown scale": ([*BUILD, "--scale", "0..2"], 2, ["invalid scale '0..2': must be one of 0..255, 0..1,"]),
+    "crop above one": ([*BUILD, "--crop", "9/8"], 2, ["invalid crop '9/8': must be none, letterbox or a fraction"]),
+    "version below zero": ([*BUILD, "--version", "-1"], 2, ["-1 is not in the range x>=0"]),
+    "name with a slash": (
+        [*BUILD, "--name", "a/b"],
+        2,
+        ["invalid model name 'a/b': must be text without / \\ and :, and not . or .."],
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "code", "parts"), REJECTED.values(), ids=REJECTED)
+def test_a_mistake_is_reported_in_one_line_and_nothing_is_published(
+    workshop: Path,
+    arguments: list[str],
+    code: int,
+    parts: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In this process, because another one would spend most of its time importing TensorFlow."""
+    monkeypatch.chdir(workshop)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    try:
+        run = CliRunner().invoke(main, ["bake", "--name", "tiny", "--out", str(tmp_path), *arguments])
+    finally:
+        sys.modules.pop("tiny", None)
+    assert (code, "") == (run.exit_code, run.stdout), run.stderr
+    *before, last = run.stderr.splitlines()
+    assert last.startswith("error: " if code == 1 else "Error: ")
+    for part in parts:
+        assert part in last
+    assert all(line.endswith(" …") or line.startswith(("Usage: ", "Try ")) or not line for line in before), run.stderr
+    assert [] == list((tmp_path / "tiny").glob("*"))

@@ -1,0 +1,78 @@
+"""Baking: what remains after the process is stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import tiny_models
+from tiny_models import OPTIONS, TIMEOUT_S
+
+from savedmodel_bakery.exporter import publish
+
+STAGED = ".staging-*/version"
+# The file or folder that appears at each stage.
+STAGES = {
+    "when staging begins": ".staging-*",
+    "while it writes the variables": f"{STAGED}/variables",
+    "while it writes the graph": f"{STAGED}/saved_model.pb",
+    "when it is complete": f"{STAGED}/{publish.RECIPE_FILE}",
+    "when the goldens are written": f"{STAGED}/assets.extra/goldens",
+}
+
+
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("workshop")
+    tiny_models.write_workshop(folder)
+    return folder
+
+
+@contextlib.contextmanager
+def baking(workshop: Path, root: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A bake in a process group of its own, which is killed at the end."""
+    command = tiny_models.command("bake", "--model", "tiny:build", "--name", "tiny", "--out", str(root), *OPTIONS)
+    process = subprocess.Popen(command, cwd=workshop, stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(10)
+
+
+def wait_for(process: subprocess.Popen[bytes], base_path: Path, pattern: str) -> None:
+    """Wait until a path appears while the bake is running."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while not any(base_path.glob(pattern)):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+@pytest.mark.parametrize("pattern", STAGES.values(), ids=STAGES)
+def test_a_kill_leaves_nothing_that_a_server_would_load(workshop: Path, tmp_path: Path, pattern: str) -> None:
+    base_path = tmp_path / "tiny"
+    with baking(workshop, tmp_path) as process:
+        wait_for(process, base_path, pattern)
+        process.kill()
+        assert -signal.SIGKILL == process.wait(10)
+    assert [] == [path.name for path in base_path.iterdir() if path.name.isdecimal()]
+    assert [".staging-"] == [path.name[:9] for path in base_path.iterdir()]
+    assert 1 == publish.next_version(base_path)
+
+
+def test_sigterm_removes_staged_files(workshop: Path, tmp_path: Path) -> None:
+    """Schedulers stop a job with SIGTERM: exit code 143, and no staging folder remains."""
+    base_path = tmp_path / "tiny"
+    with baking(workshop, tmp_path) as process:
+        wait_for(process, base_path, ".staging-*")
+        process.send_signal(signal.SIGTERM)
+        assert 143 == process.wait(60)
+    assert [] == list(base_path.iterdir())

@@ -1,0 +1,150 @@
+"""The command line: inspect and versions, help without TensorFlow, and a missing extra."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tiny_models
+
+from savedmodel_bakery.exporter import publish
+from savedmodel_bakery.exporter.bake import bake
+
+SIGNATURES = ["classify", "pixels", "preprocess", "preview", "serving_default", "top_k"]
+
+
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working directory with the versions 1 and 2 of a model, and a damaged one."""
+    folder = tmp_path_factory.mktemp("workshop")
+    tiny_models.write_workshop(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(sys, "path", sys.path[:])
+        for _ in range(2):
+            bake(model="tiny:build", out="out", name="tiny", recipe=tiny_models.RECIPE)
+    sys.modules.pop("tiny", None)
+    (folder / "damaged").mkdir()
+    (folder / "damaged" / "saved_model.pb").write_bytes(b"\xff\xff")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def version_1(workshop: Path) -> Path:
+    return workshop / "out" / "tiny" / "1"
+
+
+def test_inspect_shows_signatures_recipe_and_size(workshop: Path, version_1: Path) -> None:
+    run = tiny_models.run(workshop, "inspect", str(version_1))
+    assert (0, "") == (run.code, run.stderr)
+    lines = run.stdout.splitlines()
+    assert lines[0].startswith(f"{version_1}: ")
+    assert [
+        f"{name} (tensorflow/serving/{'classify' if name == 'classify' else 'predict'})" for name in SIGNATURES
+    ] == [line for line in lines if line.endswith(")")]
+    for line in ("  → image: string [?]", "  ← output_0: string [?]", "  ← scores: float [?, 3]", "recipe"):
+        assert line in lines
+    assert '  model = "tiny:build"' in lines
+
+
+def test_inspect_prints_the_same_as_json(workshop: Path, version_1: Path) -> None:
+    run = tiny_models.run(workshop, "inspect", "--json", str(version_1))
+    inspection = json.loads(run.stdout)
+    assert SIGNATURES == [signature["name"] for signature in inspection["signatures"]]
+    assert {
+        "name": "pixels",
+        "method": "tensorflow/serving/predict",
+        "inputs": [{"alias": "pixels", "dtype": "uint8", "shape": [-1, 8, 8, 3]}],
+        "outputs": [
+            {"alias": "class_ids", "dtype": "int32", "shape": [-1, 3]},
+            {"alias": "error", "dtype": "string", "shape": [-1]},
+            {"alias": "labels", "dtype": "string", "shape": [-1, 3]},
+            {"alias": "ok", "dtype": "bool", "shape": [-1]},
+            {"alias": "scores", "dtype": "float", "shape": [-1, 3]},
+        ],
+    } == inspection["signatures"][1]
+    assert sum(map(len, tiny_models.files(version_1).values())) == inspection["size_bytes"]
+    assert sum(map(len, tiny_models.files(version_1 / "variables").values())) == inspection["weights_bytes"]
+    assert (version_1 / publish.RECIPE_FILE).read_text() == inspection["recipe"]
+    assert str(version_1) == inspection["path"]
+
+
+def test_versions_are_listed(workshop: Path, version_1: Path) -> None:
+    run = tiny_models.run(workshop, "versions", str(version_1.parent))
+    assert (0, "") == (run.code, run.stderr)
+    assert [["1", str(version_1)], ["2", str(version_1.with_name("2"))]] == [
+        [line.split("\t")[0], line.split("\t")[-1]] for line in run.stdout.splitlines()
+    ]
+
+
+def test_versions_are_listed_as_json(workshop: Path, version_1: Path) -> None:
+    rows = json.loads(tiny_models.run(workshop, "versions", "--json", str(version_1.parent)).stdout)
+    assert [1, 2] == [row["version"] for row in rows]
+    assert str(version_1) == rows[0]["path"]
+    assert sum(map(len, tiny_models.files(version_1).values())) == rows[0]["size_bytes"]
+
+
+NOT_A_VERSION = {
+    "inspect a missing folder": (["inspect", "none"], "no SavedModel in none (saved_model.pb: No such file or directo"),
+    "inspect a base path": (["inspect", "out/tiny"], "no SavedModel in out/tiny (saved_model.pb: "),
+    "inspect a damaged version": (
+        ["inspect", "damaged"],
+        "damaged/saved_model.pb is damaged, or has no graph tagged serve",
+    ),
+    "versions of a missing folder": (["versions", "none"], "no versions under none: versions are folders named 1, 2"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), NOT_A_VERSION.values(), ids=NOT_A_VERSION)
+def test_a_path_without_a_version_is_reported_in_one_line(workshop: Path, arguments: list[str], message: str) -> None:
+    run = tiny_models.run(workshop, *arguments)
+    assert (1, "") == (run.code, run.stdout)
+    (line,) = run.stderr.splitlines()
+    assert line.startswith(f"error: {message}")
+
+
+LOADED = """
+import sys
+from savedmodel_bakery.exporter.cli import main
+main(sys.argv[1:], standalone_mode=False)
+print(*sorted({name.partition(".")[0] for name in sys.modules}), file=sys.stderr)
+"""
+LIGHT = {
+    "help": (["--help"], {"numpy", "google", "tensorflow", "tomli_w"}),
+    "help of bake": (["bake", "--help"], {"numpy", "google", "tensorflow", "tomli_w"}),
+    "inspect": (["inspect", "out/tiny/1"], {"tensorflow", "keras"}),
+    "versions": (["versions", "out/tiny"], {"tensorflow", "keras"}),
+}
+
+
+@pytest.mark.parametrize(("arguments", "heavy"), LIGHT.values(), ids=LIGHT)
+def test_commands_that_bake_nothing_do_not_import_tensorflow(
+    workshop: Path, arguments: list[str], heavy: set[str]
+) -> None:
+    command = [sys.executable, "-c", LOADED, *arguments]
+    ended = subprocess.run(command, cwd=workshop, capture_output=True, text=True, check=True)
+    assert ended.stdout
+    assert set() == heavy & set(ended.stderr.split())
+
+
+WITHOUT_TENSORFLOW = """
+import sys
+sys.modules["tensorflow"] = None
+from savedmodel_bakery.exporter.cli import main
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments", [["bake", "--model", "m"], ["function", "m:f", "--input", "x:int32[]"], ["parity", "."]], ids=" ".join
+)
+def test_a_missing_extra_is_named_in_one_line(arguments: list[str], tmp_path: Path) -> None:
+    command = [sys.executable, "-c", WITHOUT_TENSORFLOW, *arguments]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (1, "") == (ended.returncode, ended.stdout)
+    assert (
+        "error: this command needs tensorflow, which is not installed: pip install 'savedmodel-bakery[export]'"
+    ) == ended.stderr.strip()
