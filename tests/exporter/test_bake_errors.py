@@ -30,7 +30,11 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 REJECTED: dict[str, tuple[list[str], int, list[str]]] = {
     "no model": (OPTIONS, 1, ["no model given: pass --model, or state it in the --recipe file"]),
     "not a callable": (["--model", "tiny:number", *OPTIONS], 1, ["'tiny:number' is a int: must be callable"]),
-    "no such module": (["--model", "none.such:build", *OPTIONS], 1, ["cannot import 'none.such:build': ModuleNotFoundError: "]),
+    "no such module": (
+        ["--model", "none.such:build", *OPTIONS],
+        1,
+        ["cannot import 'none.such:build': ModuleNotFoundError: "],
+    ),
     "module with a typo": (["--model", "typo:build", *OPTIONS], 1, ["cannot import 'typo:build': SyntaxError: "]),
     "incomplete recipe": (
         [*BUILD, "--labels", "rgb.txt", "--crop", "none"],
