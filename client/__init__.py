@@ -1,8 +1,8 @@
 """Calls a TensorFlow Serving endpoint over gRPC, REST or AMQP, without TensorFlow.
 
-The public names are those in `__all__`; they are imported on first use, so that `--help` does not import numpy. Other
-packages of this project may also use these modules: `bulk` (all but `job` and `progress`), `commands.exits`,
-`endpoints`, `error_text`, `errors`, `images`, `results`, `transports.amqp_broker` and `transports.grpc_channel`.
+The public names are those in `__all__`; they are imported on first use, so that `--help` does not import numpy.
+`serving` may also use the modules `bulk` (all but `job` and `progress`), `endpoints`, `errors`, `images`, `results`,
+`transports.amqp_broker` and `transports.grpc_channel`.
 """
 
 from __future__ import annotations
