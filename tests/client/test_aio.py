@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
+import canned_models
 import grpc
 import numpy as np
 import pytest
@@ -65,10 +65,10 @@ def test_the_outcome_is_that_of_client(peer: Any, ask: Callable[[Any], Any], opt
     assert expected == found
 
 
-def test_predictions_are_those_of_client(peer: Any, canned: SimpleNamespace) -> None:
+def test_predictions_are_those_of_client(peer: Any) -> None:
     expected, found = both(peer, lambda c: c.predict({"x": [1.0]}, model="types"))
     assert (expected.model, expected.version, expected.signature) == (found.model, found.version, found.signature)
-    assert canned.TYPES.keys() == found.outputs.keys()
+    assert canned_models.TYPES.keys() == found.outputs.keys()
     for alias, array in expected.arrays.items():
         np.testing.assert_array_equal(array, found.arrays[alias], strict=True)
 

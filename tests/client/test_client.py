@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+import canned_models
 import numpy as np
 import pytest
 
@@ -87,10 +87,10 @@ def test_names_with_special_characters_arrive(connect: Connect, options: dict[st
     assert [3.0] == connect(**options).predict({"x": np.float32([2])}).outputs["y"].tolist()
 
 
-def test_outputs_have_the_same_types_and_values_over_every_transport(connect: Connect, canned: SimpleNamespace) -> None:
+def test_outputs_have_the_same_types_and_values_over_every_transport(connect: Connect) -> None:
     outputs = connect("types").predict({"x": np.float32([1])}).outputs
-    assert canned.TYPES.keys() == outputs.keys()
-    for alias, expected in canned.TYPES.items():
+    assert canned_models.TYPES.keys() == outputs.keys()
+    for alias, expected in canned_models.TYPES.items():
         assert (alias, expected.dtype, expected.shape) == (alias, outputs[alias].dtype, outputs[alias].shape)
         np.testing.assert_array_equal(outputs[alias], expected, err_msg=alias)
 
@@ -193,10 +193,10 @@ def test_a_signature_that_classifies_no_images_is_named_with_its_outputs() -> No
     assert expected == str(caught.value)
 
 
-def test_metadata_are_the_protobuf_json_of_the_rest_api(connect: Connect, canned: SimpleNamespace) -> None:
+def test_metadata_are_the_protobuf_json_of_the_rest_api(connect: Connect) -> None:
     expected = {
         "model_spec": {"name": "half_plus_two", "signature_name": "", "version": "3"},
-        "metadata": {"signature_def": {"signature_def": canned.MODELS["half_plus_two"].signatures}},
+        "metadata": {"signature_def": {"signature_def": canned_models.MODELS["half_plus_two"].signatures}},
     }
     assert expected == connect().metadata()
 

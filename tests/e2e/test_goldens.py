@@ -102,7 +102,7 @@ def test_an_output_of_another_type_is_a_difference(server: ServerProcess, copied
 def test_no_goldens(server: ServerProcess, tmp_path: Path) -> None:
     ended = check(server, tmp_path)
     assert 2 == ended.returncode
-    assert f"{tmp_path} holds no assets.extra/goldens; give the folder of a version that was baked" in ended.stderr
+    assert f"{tmp_path} has no assets.extra/goldens: pass the folder of a baked version" in ended.stderr
 
 
 def test_damaged_goldens(server: ServerProcess, copied: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import canned_models
 import pytest
 
 from savedmodel_bakery.client.commands.cli import main
@@ -256,14 +257,12 @@ def test_status_as_json_is_an_object_a_version(run: Run, whom: list[str]) -> Non
     assert expected == [json.loads(line) for line in run("status", "--json", *whom).out.splitlines()]
 
 
-def test_metadata_print_the_same_by_option_and_by_subcommand(
-    run: Run, whom: list[str], canned: SimpleNamespace
-) -> None:
+def test_metadata_print_the_same_by_option_and_by_subcommand(run: Run, whom: list[str]) -> None:
     by_option, by_command = run(*whom, "--metadata"), run("metadata", *whom)
     assert by_option == by_command
     expected = {
         "model_spec": {"name": "efficientnet_lite0", "signature_name": "", "version": "3"},
-        "metadata": {"signature_def": {"signature_def": canned.MODELS["efficientnet_lite0"].signatures}},
+        "metadata": {"signature_def": {"signature_def": canned_models.MODELS["efficientnet_lite0"].signatures}},
     }
     assert expected == json.loads(by_option.out)
     assert (0, "") == (by_option.code, by_option.err)

@@ -1,0 +1,111 @@
+"""Photos in tar and zip archives, also in damaged ones."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bulk_files import read_labels, write_parquet, write_tar, write_zip
+
+from savedmodel_bakery.client.bulk.photos import UnreadablePhotoError
+from savedmodel_bakery.client.bulk.sources import open_file
+
+Run = Callable[..., tuple[int, str]]
+CUT_OFF = "the archive cannot be read to its end"
+
+
+@pytest.mark.parametrize(("name", "mode"), [("a.tar", "w"), ("a.tar.gz", "w:gz"), ("A.TGZ", "w:gz"), ("a.txz", "w:xz")])
+def test_tar_archives_are_opened(run: Run, name: str, mode: str, tmp_path: Path) -> None:
+    write_tar(str(tmp_path / name), mode, horse=b"horse", cat=b"cat")
+    assert 0 == run(name, "--out", "rows.jsonl")[0]
+    assert {f"{name}/in/horse.jpg": "sorrel", f"{name}/in/cat.jpg": "tabby"} == read_labels()
+
+
+def test_zip_archives_in_folders_are_opened(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    write_zip(str(tmp_path / "a" / "b.zip"), horse=b"horse", cat=b"cat")
+    assert 0 == run("a", "--out", "rows.jsonl")[0]
+    assert {"a/b.zip/in/horse.jpg": "sorrel", "a/b.zip/in/cat.jpg": "tabby"} == read_labels()
+
+
+def cut(path: str, n_bytes: int) -> None:
+    os.truncate(path, n_bytes)
+
+
+def spoil(path: str, at: int) -> None:
+    with Path(path).open("r+b") as file:
+        file.seek(at)
+        file.write(b"\xff\xff")
+
+
+@pytest.mark.parametrize(
+    ("make", "harm", "expected"),
+    [
+        pytest.param(
+            lambda: write_tar("a.tar", "w", horse=b"horse", cat=b"cat"), lambda: cut("a.tar", 1024),
+            {"a.tar/in/horse.jpg": "sorrel",
+                "a.tar": f"{CUT_OFF}: no end mark at byte 1024"},
+            id="tar cut between members",
+        ),
+        pytest.param(
+            lambda: write_tar("a.tar", "w", horse=b"horse", cat=b"cat"), lambda: spoil("a.tar", 1024 + 150),
+            {"a.tar/in/horse.jpg": "sorrel",
+                "a.tar": f"{CUT_OFF}: no end mark at byte 1024"},
+            id="tar with a damaged header",
+        ),
+        pytest.param(
+            lambda: write_tar("a.tgz", "w:gz", horse=os.urandom(90_000), cat=b"cat"), lambda: cut("a.tgz", 60_000),
+            {"a.tgz": f"{CUT_OFF}: "
+                "Compressed file ended before the end-of-stream marker was reached"},
+            id="tar.gz cut off",
+        ),
+        pytest.param(
+            lambda: write_zip("a.zip", horse=b"horse", cat=b"cat"), lambda: spoil("a.zip", 76),
+            {"a.zip/in/horse.jpg": "cannot be unpacked: Bad CRC-32 for file 'in/horse.jpg'",
+                "a.zip/in/cat.jpg": "tabby"},
+            id="zip with a damaged member",
+        ),
+        pytest.param(
+            lambda: Path("a.zip").write_bytes(b"none"), lambda: None,
+            {"a.zip": f"{CUT_OFF}: File is not a zip file"},
+            id="no zip",
+        ),
+        pytest.param(
+            lambda: write_parquet("a.parquet", url=["one"]), lambda: None,
+            {"a.parquet": f'{CUT_OFF}: the columns are url; exactly one must be "image", the name of the photo'},
+            id="parquet with other columns",
+        ),
+    ],
+)  # fmt: skip
+def test_the_readable_photos_of_a_damaged_archive_are_classified(
+    run: Run, make: Callable[[], Any], harm: Callable[[], Any], expected: dict[str, str]
+) -> None:
+    make()
+    harm()
+    assert 4 == run("*a*", "--out", "rows.jsonl")[0]
+    assert expected == read_labels()
+
+
+@pytest.mark.parametrize("name", ["a.tar", "a.tar.gz", "a.zip", "a.parquet"])
+def test_a_damaged_archive_never_raises_an_exception(tmp_path: Path, name: str) -> None:
+    whole = tmp_path / name
+    if name == "a.zip":
+        write_zip(str(whole), horse=b"horse", cat=b"cat")
+    elif name == "a.parquet":
+        write_parquet(str(whole), image=["horse", "cat"], content=[b"horse", b"cat"])
+    else:
+        write_tar(str(whole), "w:gz" if name == "a.tar.gz" else "w", horse=b"horse", cat=b"cat")
+    content, chosen = whole.read_bytes(), random.Random(0)
+    for _ in range(300):
+        harmed = bytearray(content[: chosen.choice((len(content), chosen.randrange(len(content))))])
+        for _ in range(chosen.choice((1, 3, 20)) if harmed else 0):
+            harmed[chosen.randrange(len(harmed))] = chosen.choice((0, 255, chosen.randrange(256)))
+        whole.write_bytes(harmed)
+        for photo in open_file(whole, lambda _: True):
+            with contextlib.suppress(UnreadablePhotoError):
+                assert isinstance(photo.read(), bytes)
