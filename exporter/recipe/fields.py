@@ -19,7 +19,7 @@ class Text:
     Attributes:
         help: for `--help` and the docs; begins with a sentence that is enough for most readers.
         metavar: placeholder for the value in `--help`.
-        when_unset: meaning of None, where None is the default.
+        when_unset: meaning of a missing value, for fields without a default.
     """
 
     help: str

@@ -13,7 +13,7 @@ from savedmodel_bakery.exporter.recipe.optimisation import Optimisation
 from savedmodel_bakery.exporter.recipe.preprocessing import Preprocessing
 from savedmodel_bakery.exporter.recipe.source import Source
 
-_GROUPS: dict[str, type[FieldGroup]] = {
+GROUPS: dict[str, type[FieldGroup]] = {
     "source": Source,
     "preprocessing": Preprocessing,
     "optimisation": Optimisation,
@@ -38,7 +38,7 @@ class Recipe:
     batching: Batching = field(default_factory=Batching)
 
     FIELDS: ClassVar[dict[str, Field]] = {
-        name: declared for group in _GROUPS.values() for name, declared in fields_of(group).items()
+        name: declared for group in GROUPS.values() for name, declared in fields_of(group).items()
     }
 
     @classmethod
@@ -62,13 +62,13 @@ class Recipe:
             )
         parts: dict[str, Any] = {
             part: group(**{name: values[name] for name in fields_of(group) if name in values})
-            for part, group in _GROUPS.items()
+            for part, group in GROUPS.items()
         }
         return cls(**parts)
 
     def to_values(self) -> dict[str, Any]:
         """Return the values of all fields by name; the inverse of `from_values`."""
-        return {name: value for part in _GROUPS for name, value in vars(getattr(self, part)).items()}
+        return {name: value for part in GROUPS for name, value in vars(getattr(self, part)).items()}
 
     def to_toml(self) -> str:
         """Return the recipe as a TOML file for `bake --recipe`."""

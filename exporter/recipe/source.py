@@ -20,6 +20,7 @@ class Source(FieldGroup):
         str,
         Text(
             metavar="MODEL",
+            when_unset="required",
             help="efficientnet-lite0, -lite1 or -lite2; keras:NAME; a TF Hub or Kaggle URL, or hub:FOLDER; a .keras or "
             ".h5 file; a SavedModel's folder; package.module:callable.",
         ),
