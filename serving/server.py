@@ -172,7 +172,7 @@ def _batching(flags: CommandLine, settings: Settings) -> Batching | None:
     return Batching(
         settings.batching,
         per_model=flags.on("enable_per_model_batching_parameters"),
-        places=threading.Semaphore(settings.batching.num_batch_threads),
+        slots=threading.Semaphore(settings.batching.num_batch_threads),
     )
 
 

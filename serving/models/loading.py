@@ -29,12 +29,12 @@ class Batching:
     Attributes:
         parameters: the server's parameters.
         per_model: whether parameters are read from the version folder; without a file there, batching is off.
-        places: limits how many batches run at the same time.
+        slots: limits the number of batches that run at the same time.
     """
 
     parameters: BatchingParameters
     per_model: bool
-    places: threading.Semaphore
+    slots: threading.Semaphore
 
     def of_version(self, path: Path) -> BatchingParameters | None:
         """Return the parameters for the version in `path`; None if its requests aren't batched.
@@ -100,7 +100,7 @@ def _warmed_up(name: str, version: int, path: Path, options: LoadOptions) -> Ser
     try:
         parameters = options.batching.of_version(path) if options.batching else None
         if options.batching and parameters:
-            runtime = Batcher(runtime, parameters, options.batching.places)
+            runtime = Batcher(runtime, parameters, options.batching.slots)
         servable = Servable(name, version, runtime)
         if options.warm_up:
             options.warm_up(servable, path)

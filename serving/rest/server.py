@@ -1,4 +1,4 @@
-"""The REST server: uvicorn's HTTP on a thread of its own, requests handled on a pool of threads."""
+"""The REST server: uvicorn speaks HTTP on its own thread, and a thread pool handles the requests."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from savedmodel_bakery.serving.rest.handlers import KNOWN_METHODS, Handlers
 _Message = MutableMapping[str, Any]
 
 
-# Longer than balancers keep connections; the real server never closes one.
+# Longer than load balancers keep idle connections; the real server never closes them.
 _KEEP_ALIVE_S = 3600
 _UPGRADE_HEADER = re.compile(rb"^upgrade:[^\r\n]*\r\n", re.IGNORECASE | re.MULTILINE)
-_ORIGIN = re.compile(rb"(?:[A-Za-z][A-Za-z0-9+.-]*:)?//[^/?#]*")  # with or without scheme (RFC 3986, 4.2)
+_ORIGIN = re.compile(rb"(?:[A-Za-z][A-Za-z0-9+.-]*:)?//[^/?#]*")  # with or without a scheme (RFC 3986, 4.2)
 _REQUEST_LINE = re.compile(rb"(\S+) \S+ HTTP/1\.[01]\r?\n")
 
 
 class _Protocol(HttpToolsProtocol):
-    """HTTP/1.1 that overlooks an Upgrade header, as a server may (RFC 9110, 7.8), and keeps the target as it was sent.
+    """HTTP/1.1 that ignores the header Upgrade (RFC 9110, 7.8 allows that) and keeps the target as it was sent.
 
-    Java's client offers HTTP/2 with every plain request; the parser would then give the body to nobody.
+    Java's HTTP client offers an upgrade to HTTP/2 with every plain request, for which the parser discards the body.
     """
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes from the connection; headers come in one piece from all clients that upgrade."""
+        """Process received bytes. Clients that offer an upgrade send all headers at once."""
         self._received = data
         if b"pgrade" in data[:65536] and _REQUEST_LINE.match(data):
             head, end, body = data.partition(b"\r\n\r\n")
@@ -44,25 +44,25 @@ class _Protocol(HttpToolsProtocol):
         super().data_received(data)
 
     def on_headers_complete(self) -> None:
-        """Hand the request on; those of HTTP/1.0 may ask to keep the connection, and are told that it is."""
+        """Start the request. An HTTP/1.0 client that asks to keep the connection is told that it is kept."""
         scope: _Message = self.scope
         scope["target"] = self.url
         super().on_headers_complete()
         self.cycle.keep_alive = self.parser.should_keep_alive()
-        scope["is_kept_on_request"] = self.cycle.keep_alive and self.parser.get_http_version() == "1.0"
+        scope["is_http10_keep_alive"] = self.cycle.keep_alive and self.parser.get_http_version() == "1.0"
 
     def on_body(self, body: bytes) -> None:
-        """Take a piece of a body; only all of it is of use, so reading goes on, and nobody is woken before its end."""
+        """Collect the body. It is only used as a whole, so do not wake the application before its end."""
         if not self.cycle.response_complete:
             self.cycle.body += body
             if self.pipeline and len(self.cycle.body) > HIGH_WATER_LIMIT:
-                self.flow.pause_reading()  # that of a request whose turn has not come
+                self.flow.pause_reading()  # a pipelined request, whose turn has not come
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - the base class's text
-        """Answer what the parser refuses, and hang up: 501 where only the method is unknown, else 400."""
+        """Respond to what the parser rejects, and close: with 501 if only the method is unknown, else 400."""
         line = _REQUEST_LINE.match(self._received)
-        unknown = line is not None and line[1].decode("latin-1") not in KNOWN_METHODS
-        response = page(501, "Not Implemented") if unknown else page(400, "Bad Request")
+        is_unknown = line is not None and line[1].decode("latin-1") not in KNOWN_METHODS
+        response = page(501, "Not Implemented") if is_unknown else page(400, "Bad Request")
         status_line = f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}".encode()
         lines = [status_line, *(name + b": " + value for name, value in _raw_headers(response))]
         self.transport.write(b"\r\n".join([*lines, b"Connection: close", b"", response.body]))
@@ -70,10 +70,16 @@ class _Protocol(HttpToolsProtocol):
 
 
 class RestServer:
-    """Answers REST on one TCP port.
+    """Serves REST on one TCP port.
+
+    Args:
+        handlers: the URLs to serve.
+        address: IP address to listen on.
+        port: TCP port.
+        threads: number of requests processed at the same time; further requests wait.
 
     Raises:
-        OSError: the port can't be listened on.
+        OSError: the port is not available.
     """
 
     def __init__(self, handlers: Handlers, address: str, port: int, *, threads: int) -> None:
@@ -98,11 +104,11 @@ class RestServer:
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],), name="rest", daemon=True)
 
     def start(self) -> None:
-        """Begin to answer; return at once, as the port takes connections already."""
+        """Start to serve. Returns at once, as the port already accepts connections."""
         self._thread.start()
 
     def stop(self, grace_s: float) -> None:
-        """Take no further requests; return when those running are answered, or when the grace is over."""
+        """Reject new requests; return when the running ones have finished or the grace period is over."""
         self._server.config.timeout_graceful_shutdown = int(grace_s)
         self._server.should_exit = True
         self._thread.join(grace_s)
@@ -116,23 +122,23 @@ class RestServer:
         body = await _read_body(receive)
         if body is None:
             return
-        if scope["http_version"] not in ("1.0", "1.1"):  # which the parser lets pass
+        if scope["http_version"] not in ("1.0", "1.1"):  # the parser accepts any version
             await _send(send, page(400, "Bad Request"), (b"Connection", b"close"))
             return
         request = Request(scope["method"], _target(scope), _headers(scope), body)
-        headers = [(b"Connection", b"keep-alive")] if scope["is_kept_on_request"] else []
-        answering = asyncio.get_running_loop().run_in_executor(self._workers, self._handlers.respond, request)
-        gone = asyncio.ensure_future(_hang_up(receive))
-        await asyncio.wait((answering, gone), return_when=asyncio.FIRST_COMPLETED)
-        gone.cancel()
-        if answering.done():
-            await _send(send, await answering, *headers)
+        headers = [(b"Connection", b"keep-alive")] if scope["is_http10_keep_alive"] else []
+        responding = asyncio.get_running_loop().run_in_executor(self._workers, self._handlers.respond, request)
+        disconnected = asyncio.ensure_future(_wait_for_disconnect(receive))
+        await asyncio.wait((responding, disconnected), return_when=asyncio.FIRST_COMPLETED)
+        disconnected.cancel()
+        if responding.done():
+            await _send(send, await responding, *headers)
         else:
-            answering.cancel()  # the caller hung up, so what still waits for a thread is not computed
+            responding.cancel()  # no need to compute a response for a client that is gone
 
 
-async def _hang_up(receive: Callable[[], Awaitable[_Message]]) -> None:
-    """Return when the caller has gone away."""
+async def _wait_for_disconnect(receive: Callable[[], Awaitable[_Message]]) -> None:
+    """Return when the client has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -144,7 +150,7 @@ async def _send(send: Callable[[_Message], Awaitable[None]], response: Response,
 
 
 async def _read_body(receive: Callable[[], Awaitable[_Message]]) -> bytes | None:
-    """The whole body; None where the caller went away before its end."""
+    """Return the whole body; None if the client disconnected before its end."""
     pieces = []
     while True:
         message = await receive()
@@ -156,7 +162,7 @@ async def _read_body(receive: Callable[[], Awaitable[_Message]]) -> bytes | None
 
 
 def _target(scope: _Message) -> str:
-    """Path, query and fragment, as they were sent."""
+    """Return path, query and fragment as they were sent."""
     sent: bytes = scope["target"]
     origin = _ORIGIN.match(sent)
     return (sent[origin.end() :] if origin else sent).decode("latin-1")

@@ -1,7 +1,7 @@
-"""Batching: requests that wait at the same time are joined along their first dimension, run once, and split again.
+"""Batching: joins concurrent requests along their first dimension, runs them once, and splits the outputs.
 
-TensorFlow's scheduler (`batch_scheduler`) decides who is joined with whom, and when. What a batch is made of, and what
-its members hear, is decided here, in tensorflow_model_server's words.
+TensorFlow's scheduler (`batch_scheduler`) decides which requests share a batch, and when it runs. This module assembles
+the batch and reports errors to its members with tensorflow_model_server's messages.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from savedmodel_bakery.wire.tensors import Tensor
 
 logger = logging.getLogger(__name__)
 
-# Rows are numbered through, request after request: none has as many rows, and after as many requests it begins again.
-_MOST_ROWS = _MOST_TASKS = 2**31
+# A row's number is that of its task times _MAX_ROWS, plus its index. Task numbers repeat after _MAX_TASKS.
+_MAX_ROWS = _MAX_TASKS = 2**31
 
 
 @dataclass
 class _Task:
-    """A request that waits.
+    """A waiting request.
 
     Attributes:
         feeds: by tensor name.
         fetches: tensor names, each once.
-        enqueued: when it came, on time.monotonic's clock.
-        deadline: on time.monotonic's clock; None is none.
-        results: outputs by the first of the rows they are for; several where the request was split.
-        error: what went wrong with any of its rows.
+        enqueued: time of arrival, on time.monotonic's clock.
+        deadline: on time.monotonic's clock; None for no limit.
+        results: outputs by the index of their first row; more than one entry if the request was split.
+        error: of the batch of any of its rows.
     """
 
     feeds: Mapping[str, Tensor]
@@ -51,34 +51,34 @@ class _Task:
 
 
 class _Piece(NamedTuple):
-    """Rows of one task that came into one batch."""
+    """The rows of one task that are in one batch."""
 
     task: _Task
     start: int
     stop: int
 
     def feed(self, name: str) -> np.ndarray:
-        """Its rows of an input."""
+        """Return its rows of an input."""
         return self.task.feeds[name].array[self.start : self.stop]
 
 
 class Batcher:
-    """A runtime that joins calls before it passes them to another; see `Runtime`.
+    """A runtime that joins calls and runs them on another runtime; see `Runtime`.
 
     Args:
-        runtime: what runs the batches.
+        runtime: runs the batches.
         parameters: when a batch is full, and how long it waits.
-        places: limits how many batches run at the same time, over all models.
+        slots: limits the number of batches that run at the same time, over all models.
 
     Raises:
-        StatusError: INVALID_ARGUMENT where the parameters contradict each other.
+        StatusError: INVALID_ARGUMENT if the parameters contradict each other.
     """
 
-    def __init__(self, runtime: Runtime, parameters: BatchingParameters, places: threading.Semaphore) -> None:
+    def __init__(self, runtime: Runtime, parameters: BatchingParameters, slots: threading.Semaphore) -> None:
         check_sizes(parameters)
         self._runtime = runtime
         self._parameters = parameters
-        self._places = places
+        self._slots = slots
         self._tasks: dict[int, _Task] = {}
         self._numbers = itertools.count()
         self._scheduler = BatchScheduler(parameters, self._run_rows)
@@ -91,20 +91,21 @@ class Batcher:
     def run(
         self, feeds: Mapping[str, Tensor], fetches: Sequence[str], *, timeout_s: float | None = None
     ) -> list[Tensor]:
-        """See Runtime; the limit counts from now, and a call waits for its batch meanwhile."""
+        """See Runtime; the time limit includes the wait for a batch."""
         count = _count_rows(feeds)
-        # The scheduler would keep no rows until others come; and what numpy has no shape for it can't join.
+        # The scheduler would hold a request without rows until another one arrives; and numpy cannot join tensors of
+        # shapes that it cannot represent.
         if count == 0 or any(tensor.shape is not None for tensor in feeds.values()):
             return self._runtime.run(feeds, fetches, timeout_s=timeout_s)
         metrics.INPUT_BATCH_SIZE.observe(count)
-        most = self._parameters.max_batch_size
-        if count > most:  # as the scheduler would say, without a number for each of them
-            raise invalid_argument(f"Task size {count} is larger than maximum input batch size {most}")
+        limit = self._parameters.max_batch_size
+        if count > limit:  # the scheduler's check, before a number is made for each row
+            raise invalid_argument(f"Task size {count} is larger than maximum input batch size {limit}")
         now = time.monotonic()
         deadline = None if timeout_s is None else now + timeout_s
         task = _Task(feeds, tuple(sorted(set(fetches))), now, deadline)
-        number = next(self._numbers) % _MOST_TASKS
-        rows = np.arange(number * _MOST_ROWS, number * _MOST_ROWS + count)
+        number = next(self._numbers) % _MAX_TASKS
+        rows = np.arange(number * _MAX_ROWS, number * _MAX_ROWS + count)
         self._tasks[number] = task
         try:
             self._scheduler.submit(repr((sorted(feeds), task.fetches)), rows)
@@ -121,8 +122,8 @@ class Batcher:
         self._runtime.close()
 
     def _run_rows(self, rows: np.ndarray) -> None:
-        """Run a batch and tell its members; see `batch_scheduler.RunBatch`."""
-        with self._places:
+        """Run a batch and store the result in its tasks; see `batch_scheduler.RunBatch`."""
+        with self._slots:
             for group in self._groups(self._pieces(rows)):
                 try:
                     self._run_pieces(group)
@@ -132,17 +133,17 @@ class Batcher:
                     _fail(group, incident.report(logger, "a batch"))
 
     def _pieces(self, rows: np.ndarray) -> list[_Piece]:
-        """What a batch is made of, without the padding at its end."""
+        """Return the pieces of a batch, without the padding at its end."""
         count = len(np.unique(rows))
         starts = np.flatnonzero(np.diff(rows[:count], prepend=-2) != 1).tolist()
         pieces = []
         for start, stop in itertools.pairwise([*starts, count]):
-            number, first = divmod(int(rows[start]), _MOST_ROWS)
+            number, first = divmod(int(rows[start]), _MAX_ROWS)
             pieces.append(_Piece(self._tasks[number], first, first + stop - start))
         return pieces
 
     def _groups(self, pieces: list[_Piece]) -> list[list[_Piece]]:
-        """What may run together: the element types agree, and where tensors are padded, their ranks."""
+        """Group pieces that can run together: of the same element types and, if tensors are padded, the same ranks."""
         groups: dict[object, list[_Piece]] = {}
         for piece in pieces:
             key = tuple(
@@ -171,7 +172,7 @@ class Batcher:
             offset = end
 
     def _count(self, pieces: list[_Piece], size: int, padding: int) -> None:
-        """Note in the metrics a batch of `size` rows, `padding` included."""
+        """Record a batch of `size` rows, `padding` included, in the metrics."""
         metrics.WRAPPED_RUN_COUNT.inc()
         metrics.PROCESSED_BATCH_SIZE.observe(size)
         metrics.PADDING_SIZE.labels(str(size)).observe(padding)
@@ -207,10 +208,10 @@ def _count_rows(feeds: Mapping[str, Tensor]) -> int:
 
 
 def _remaining_s(pieces: list[_Piece]) -> float | None:
-    """The longest that any member still waits.
+    """Return the longest time that any member still waits; None if one has no limit.
 
     Raises:
-        StatusError: RESOURCE_EXHAUSTED where none does.
+        StatusError: RESOURCE_EXHAUSTED if the time of all members is over.
     """
     now = time.monotonic()
     remaining = [piece.task.deadline - now for piece in pieces if piece.task.deadline is not None]
@@ -222,7 +223,7 @@ def _remaining_s(pieces: list[_Piece]) -> float | None:
 
 
 def _enlarge(array: np.ndarray, sizes: list[int]) -> np.ndarray:
-    """`array` with further dimensions of `sizes`, filled up with its own first value, as the real server does."""
+    """Enlarge all dimensions but the first to `sizes`; like the real server, fill with the array's own first value."""
     empty = b"" if array.dtype == object else 0
     enlarged = np.full((len(array), *sizes), array.flat[0] if array.size else empty, array.dtype)
     enlarged[tuple(slice(size) for size in array.shape)] = array
@@ -241,7 +242,7 @@ def _check_output(array: np.ndarray, count: int) -> None:
 
 
 def _assemble(results: Mapping[int, list[Tensor]]) -> list[Tensor]:
-    """The outputs of a request, of the batches its rows came into."""
+    """Return the outputs of a request from the results of its batches."""
     if len(results) == 1:
         return next(iter(results.values()))
     in_order = [results[start] for start in sorted(results)]

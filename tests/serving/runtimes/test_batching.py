@@ -277,15 +277,15 @@ def test_who_waited_too_long_in_the_queue_is_told(make_batcher: MakeBatcher, wat
 def test_sizes_that_contradict_each_other_fail_the_load(
     half_plus_two: Path, parameters: BatchingParameters, message: str
 ) -> None:
-    options = LoadOptions(batching=Batching(parameters, per_model=False, places=threading.Semaphore(1)))
+    options = LoadOptions(batching=Batching(parameters, per_model=False, slots=threading.Semaphore(1)))
     with pytest.raises(StatusError) as error:
         load("m", 1, half_plus_two / "1", options)
     assert f"INVALID_ARGUMENT: {message}" == str(error.value)
 
 
 def test_a_version_decides_for_itself_where_models_have_their_own_parameters(tmp_path: Path) -> None:
-    places = threading.Semaphore(1)
-    options = LoadOptions(batching=Batching(BatchingParameters(max_batch_size=9), per_model=True, places=places))
+    slots = threading.Semaphore(1)
+    options = LoadOptions(batching=Batching(BatchingParameters(max_batch_size=9), per_model=True, slots=slots))
     path = model_makers.half_plus(tmp_path, 1)
     one, three = ({"x:0": Tensor(np.zeros(rows, np.float32), dtypes.BY_NAME["float"])} for rows in (1, 3))
     unbatched = load("m", 1, path, options)

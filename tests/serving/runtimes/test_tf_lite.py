@@ -134,7 +134,7 @@ def test_without_preference_or_file_it_is_a_saved_model(version: Path, half_plus
 
 def test_batching_applies_on_top(version: Path) -> None:
     parameters = BatchingParameters(max_batch_size=2, batch_timeout_micros=0)
-    batching = Batching(parameters, per_model=False, places=threading.Semaphore(1))
+    batching = Batching(parameters, per_model=False, slots=threading.Semaphore(1))
     batched = load("m", 1, version, LoadOptions(prefer_tf_lite=True, batching=batching))
     assert [[2.5, 3.0]] == run(batched, np.float32([[1, 2]]))
     with pytest.raises(StatusError, match="Task size 3 is larger than maximum input batch size 2"):
