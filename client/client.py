@@ -212,7 +212,8 @@ class AmqpClient(BaseClient):
         label: version label.
 
     Raises:
-        ValueError: an argument is invalid, or the extra is not installed.
+        ModuleNotFoundError: the extra `amqp` is not installed.
+        ValueError: an argument is invalid.
     """
 
     def __init__(

@@ -5,46 +5,46 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from typing import NamedTuple, NoReturn
 
 import click
 from click.shell_completion import CompletionItem
+
+from savedmodel_bakery.client.commands.groups import LazyGroup
 
 EXIT_NO_CONNECTION = 3
 EXIT_INTERRUPTED = 130
 
 
 class LazyCommand(NamedTuple):
-    """A subcommand: the module and attribute of its click command, and its line in the help."""
+    """A subcommand: where its click command is, `module:attribute` in this package, and its line in the help."""
 
-    module: str
-    attribute: str
+    place: str
     help: str
 
 
 SECTIONS = {
     "Bake": {
-        "bake": LazyCommand("exporter.cli", "bake", "Bake an image classifier into a SavedModel."),
-        "function": LazyCommand("exporter.cli", "function", "Bake a TensorFlow function into a SavedModel."),
-        "parity": LazyCommand("exporter.cli", "parity", "Compare a SavedModel with its source model."),
-        "inspect": LazyCommand("exporter.cli", "inspect", "Show the signatures, recipe and size of a SavedModel."),
-        "versions": LazyCommand("exporter.cli", "versions", "List the published versions of a model."),
+        "bake": LazyCommand("exporter.cli:bake", "Bake an image classifier into a SavedModel."),
+        "function": LazyCommand("exporter.cli:function", "Bake a TensorFlow function into a SavedModel."),
+        "parity": LazyCommand("exporter.cli:parity", "Compare a SavedModel with its source model."),
+        "inspect": LazyCommand("exporter.cli:inspect", "Show the signatures, recipe and size of a SavedModel."),
+        "versions": LazyCommand("exporter.cli:versions", "List the published versions of a model."),
     },
     "Serve": {
-        "serve": LazyCommand("serve", "serve", "Serve one model on this machine."),
-        "model-server": LazyCommand("model_server", "model_server", "Serve with tensorflow_model_server's flags."),
-        "amqp": LazyCommand("serving.amqp.cli", "cli", "Process requests from a RabbitMQ queue."),
+        "serve": LazyCommand("serve:serve", "Serve one model on this machine."),
+        "model-server": LazyCommand("model_server:model_server", "Serve with tensorflow_model_server's flags."),
+        "amqp": LazyCommand("serving.amqp.cli:cli", "Process requests from a RabbitMQ queue."),
     },
     "Call": {
-        "ask": LazyCommand("client.commands.ask", "ask", "Classify images."),
-        "bulk": LazyCommand("client.commands.bulk", "bulk", "Classify many images into one file."),
-        "predict": LazyCommand("client.commands.predict", "predict", "Run a signature on arrays."),
-        "metadata": LazyCommand("client.commands.metadata", "metadata", "Print a model's signatures as JSON."),
-        "status": LazyCommand("client.commands.status", "status", "Print the state of each version of a model."),
-        "check": LazyCommand("client.commands.check", "check", "Replay a version's golden requests."),
-        "bench": LazyCommand("client.commands.bench", "bench", "Measure a server under load."),
-        "results": LazyCommand("client.commands.results", "results", "Print replies from an AMQP result queue."),
+        "ask": LazyCommand("client.commands.ask:ask", "Classify images."),
+        "bulk": LazyCommand("bulk:bulk", "Classify many images into one file."),
+        "predict": LazyCommand("client.commands.predict:predict", "Run a signature on arrays."),
+        "metadata": LazyCommand("client.commands.metadata:metadata", "Print a model's signatures as JSON."),
+        "status": LazyCommand("client.commands.status:status", "Print the state of each version of a model."),
+        "check": LazyCommand("client.commands.check:check", "Replay a version's golden requests."),
+        "bench": LazyCommand("client.commands.bench:bench", "Measure a server under load."),
+        "results": LazyCommand("client.commands.results:results", "Print replies from an AMQP result queue."),
     },
 }
 COMMANDS = {name: command for section in SECTIONS.values() for name, command in section.items()}
@@ -79,21 +79,8 @@ class _CannotConnect(click.ClickException):
     exit_code = EXIT_NO_CONNECTION
 
 
-class BakeryGroup(click.Group):
-    """A group that imports a subcommand's module when that subcommand runs, and lists subcommands by section."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Return the names of all subcommands."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
-        """Import a subcommand."""
-        if cmd_name not in COMMANDS:
-            return None
-        entry = COMMANDS[cmd_name]
-        command = getattr(import_module(f"savedmodel_bakery.{entry.module}"), entry.attribute)
-        assert isinstance(command, click.Command)
-        return command
+class BakeryGroup(LazyGroup):
+    """A LazyGroup that imports nothing for its help, and maps errors to exit codes."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the subcommands by section, then the options."""
@@ -118,8 +105,17 @@ class BakeryGroup(click.Group):
 
 @click.group(
     cls=BakeryGroup,
+    sections={
+        title: {name: f"savedmodel_bakery.{entry.place}" for name, entry in commands.items()}
+        for title, commands in SECTIONS.items()
+    },
     epilog=EXAMPLES,
-    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "BAKERY", "max_content_width": 110},
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "auto_envvar_prefix": "BAKERY",
+        "max_content_width": 110,
+        "token_normalize_func": lambda token: token.replace("_", "-"),  # so that --rest_api_port works too
+    },
 )
 @click.version_option(
     package_name="savedmodel-bakery", message="%(prog)s %(version)s", allow_from_autoenv=False, help="Show the version."
@@ -152,8 +148,8 @@ def _as_click_exceptions(ctx: click.Context) -> Iterator[None]:
         if extra is None:
             raise
         raise click.ClickException(
-            f"{ctx.invoked_subcommand} needs {error.name}, which is not installed: "
-            f"pip install 'savedmodel-bakery[{extra}]'"
+            f"{ctx.invoked_subcommand} needs {error.name}, which is not installed; "
+            f"try: pip install 'savedmodel-bakery[{extra}]'"
         ) from error
     except Exception as error:
         exception = _click_exception(error)
@@ -173,6 +169,7 @@ def _extra_of(module: str, command: str) -> str | None:
 
 def _click_exception(error: Exception) -> click.ClickException | None:
     """Return the click exception for an error of this package or a failed connection; None for any other exception."""
+    from savedmodel_bakery.client.error_text import image_error
     from savedmodel_bakery.client.errors import ClientError, ConnectionFailedError
     from savedmodel_bakery.exporter.errors import BakeError
     from savedmodel_bakery.wire.status import StatusError
@@ -181,4 +178,6 @@ def _click_exception(error: Exception) -> click.ClickException | None:
         return None
     if isinstance(error, (ConnectionFailedError, ConnectionError)):
         return _CannotConnect(str(error))
-    return click.ClickException(str(error)) if isinstance(error, (BakeError, ClientError, StatusError)) else None
+    if isinstance(error, ClientError):
+        return click.ClickException(image_error(str(error)))
+    return click.ClickException(str(error)) if isinstance(error, (BakeError, StatusError)) else None

@@ -25,7 +25,7 @@ Examples:
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--name", metavar="NAME", help="Name to serve the model under.  [default: the folder's name]")
 @click.option("--port", type=_PORT, default=8500, show_default=True, help="gRPC port.")
-@click.option("--rest-api-port", "--rest_api_port", type=_PORT, default=8501, show_default=True, help="REST port.")
+@click.option("--rest-api-port", type=_PORT, default=8501, show_default=True, help="REST port.")
 def serve(folder: Path, name: str | None, port: int, rest_api_port: int) -> None:
     """Serve the newest version of the model in FOLDER until Ctrl-C.
 

@@ -172,6 +172,7 @@ def _naming_extra() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as exc:
-        raise click.UsageError(
-            f"Parquet needs {exc.name}, which is not installed; try: pip install 'savedmodel-bakery[parquet]'"
+        raise ModuleNotFoundError(
+            f"Parquet needs {exc.name}, which is not installed; try: pip install 'savedmodel-bakery[parquet]'",
+            name=exc.name,
         ) from exc

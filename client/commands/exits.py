@@ -28,6 +28,9 @@ def run_command(command: click.Command, arguments: Sequence[str] | None = None, 
     except click.ClickException as exc:
         print_error(exc.format_message())
         return exc.exit_code
+    except ModuleNotFoundError as exc:  # of an extra, which the message names
+        print_error(str(exc))
+        return REFUSED
     except ClientError as exc:
         print_error(image_error(str(exc)))
         return NO_CONNECTION if isinstance(exc, ConnectionFailedError) else REFUSED

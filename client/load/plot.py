@@ -21,13 +21,13 @@ def figure() -> Any:
     """Return the module of matplotlib that needs no display.
 
     Raises:
-        PlotError: the extra is not installed.
+        ModuleNotFoundError: the extra `plot` is not installed.
     """
     try:
         from matplotlib import figure
-    except ImportError as exc:
-        raise PlotError(
-            'plots need matplotlib, which is not installed; install the extra: pip install "savedmodel-bakery[plot]"'
+    except ModuleNotFoundError as exc:
+        raise ModuleNotFoundError(
+            f"plots need {exc.name}, which is not installed; try: pip install 'savedmodel-bakery[plot]'", name=exc.name
         ) from exc
     return figure
 
@@ -36,7 +36,8 @@ def check(path: Path) -> None:
     """Check before a load starts that a plot can be written to this file.
 
     Raises:
-        PlotError: matplotlib is missing or does not support the file type, or the folder does not exist.
+        ModuleNotFoundError: the extra `plot` is not installed.
+        PlotError: matplotlib does not support the file type, or the folder does not exist.
     """
     supported = figure().Figure().canvas.get_supported_filetypes()
     file_type = path.suffix.removeprefix(".").lower()

@@ -49,7 +49,8 @@ def create_amqp_transport(target: str, *, queue: str, timeout_s: float) -> AmqpT
     """Create an AMQP transport, which connects when it sends its first call.
 
     Raises:
-        ValueError: the target is not a broker's address, or the extra `amqp` is not installed.
+        ModuleNotFoundError: the extra `amqp` is not installed.
+        ValueError: the target is not a broker's address.
     """
     with _naming_extra():
         from savedmodel_bakery.client.transports.amqp import AmqpTransport
@@ -61,6 +62,7 @@ def create_async_amqp_transport(target: str, *, queue: str, timeout_s: float) ->
     """Create the same for asyncio.
 
     Raises:
+        ModuleNotFoundError: see `create_amqp_transport`.
         ValueError: see `create_amqp_transport`.
     """
     with _naming_extra():
@@ -74,6 +76,6 @@ def _naming_extra() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as exc:
-        raise ValueError(
-            f"AMQP needs {exc.name}, which is not installed; try: pip install 'savedmodel-bakery[amqp]'"
+        raise ModuleNotFoundError(
+            f"AMQP needs {exc.name}, which is not installed; try: pip install 'savedmodel-bakery[amqp]'", name=exc.name
         ) from exc

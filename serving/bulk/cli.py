@@ -1,15 +1,18 @@
-"""The command for bulk jobs on Ray: parses options, runs the job, prints a summary."""
+"""The command for bulk jobs on Ray: parses options, runs the job, prints a summary.
+
+`ray_options` and `run_on_ray` let another program build a command that also has other engines.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import click
 
@@ -19,6 +22,8 @@ EXIT_REFUSED = 1
 EXIT_NO_CONNECTION = 3
 EXIT_PHOTOS_FAILED = 4
 EXIT_INTERRUPTED = 130
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 EPILOG = """
 \b
@@ -56,33 +61,47 @@ def _report(message: str, code: int) -> int:
     return code
 
 
-@click.command(epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("paths", nargs=-1, required=True, metavar="PHOTOS...")
-@click.option("--model-name", "--model_name", required=True, metavar="NAME", help="Name of the model, for the rows.")
-@click.option(
-    "--model-base-path",
-    "--model_base_path",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="Folder with the model's numbered versions; the newest is used.",
+def ray_options(command: _Command) -> _Command:
+    """Give a command the options of the engine `ray`: `model_base_path`, `model_name`, `ray_address` and `actors`."""
+    for option in (
+        click.option(
+            "--actors", type=click.IntRange(1), default=1, show_default=True, help="Ray workers that load the model."
+        ),
+        click.option(
+            "--ray-address",
+            metavar="HOST:PORT",
+            help="Ray cluster to use.  [default: start Ray on this machine]",
+        ),
+        click.option(
+            "--model-name",
+            metavar="NAME",
+            help="Name of the model in the rows.  [default: the name of its base path]",
+        ),
+        click.option(
+            "--model-base-path",
+            type=click.Path(path_type=Path),
+            help="Folder with the model's numbered versions; the newest is used. Required for Ray.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command(
+    epilog=EPILOG,
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "token_normalize_func": lambda token: token.replace("_", "-"),  # so that --model_name works too
+    },
 )
+@click.argument("paths", nargs=-1, required=True, metavar="PHOTOS...")
 @click.option(
     "--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder for the Parquet parts."
 )
-@click.option("--ray-address", metavar="HOST:PORT", help="Ray cluster to use.  [default: start Ray on this machine]")
-@click.option("--actors", type=click.IntRange(1), default=1, show_default=True, help="Workers that load the model.")
+@ray_options
 @click.option("--batch-size", type=click.IntRange(1), default=8, show_default=True, help="Maximum photos per run.")
 @click.pass_context
-def bulk(
-    context: click.Context,
-    paths: tuple[str, ...],
-    model_name: str,
-    model_base_path: Path,
-    out: Path,
-    ray_address: str | None,
-    actors: int,
-    batch_size: int,
-) -> None:
+def bulk(context: click.Context, /, paths: tuple[str, ...], out: Path, **options: Any) -> None:
     """Classify many photos on Ray, without a server.
 
     Writes the same rows as `python -m client classify`, as Parquet parts. PHOTOS are photos, folders, globs, tar or zip
@@ -90,6 +109,30 @@ def bulk(
     cluster must find the photos, the model and OUT under the same paths. When restarted, the job continues where it
     stopped: photos that have a row are not classified again.
     """
+    context.exit(run_on_ray(context, paths, out, **options))
+
+
+def run_on_ray(
+    context: click.Context,
+    paths: tuple[str, ...],
+    out: Path,
+    *,
+    model_base_path: Path | None,
+    model_name: str | None,
+    ray_address: str | None,
+    actors: int,
+    batch_size: int,
+) -> int:
+    """Classify photos with a model that Ray's workers load, write the rows to a folder, and return the exit code.
+
+    Raises:
+        click.ClickException: an option is invalid, the model cannot be loaded, or photos have no row.
+        ConnectionError: Ray cannot be reached.
+        StatusError: the model has no version.
+    """
+    if model_base_path is None:
+        raise click.UsageError("Ray needs the model: pass --model-base-path")
+    model_name = model_name or model_base_path.resolve().name
     from savedmodel_bakery.client.bulk.files import FileList
     from savedmodel_bakery.client.bulk.photos import path_key
     from savedmodel_bakery.serving.bulk.parts import lock_folder, read_parts
@@ -117,7 +160,7 @@ def bulk(
                     f"{missing} and possibly other photos have no row; run the job again to classify them"
                 )
     click.echo(f"{len(done.keys)} photos, {done.failed} of them could not be classified", err=True)
-    context.exit(EXIT_PHOTOS_FAILED if done.failed else 0)
+    return EXIT_PHOTOS_FAILED if done.failed else 0
 
 
 def _expand(files: Iterable[Path]) -> list[Path]:

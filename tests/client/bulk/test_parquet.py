@@ -85,4 +85,4 @@ def test_without_pyarrow_parquet_names_its_extra(run: Run, tmp_path: Path, monke
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     write_photos(tmp_path / "a", horse=b"horse")
     error = "Parquet needs pyarrow, which is not installed; try: pip install 'savedmodel-bakery[parquet]'"
-    assert (2, error) == run("a", "--out", "rows.parquet")
+    assert (1, error) == run("a", "--out", "rows.parquet")

@@ -1,0 +1,77 @@
+"""`bakery bulk`: classifies many photos on a running server or on Ray."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from savedmodel_bakery.client.commands.bulk import bulk_options, run_on_server, server_options
+from savedmodel_bakery.client.commands.groups import Command
+from savedmodel_bakery.client.commands.options import connection_options
+from savedmodel_bakery.serving.bulk.cli import ray_options, run_on_ray
+
+EXAMPLES = """
+\b
+Examples:
+  bakery bulk photos/ --out results.jsonl
+  bakery bulk 'photos/**/*.jpg' shard-1.tar shard-2.zip --out results.parquet
+  find / -name '*.jpg' | bakery bulk - --out results.csv
+  bakery bulk photos/ --engine ray --model-base-path saved_model/flowers --out rows/
+
+\b
+Exit codes: 0 all photos classified, 1 refused or failed, 2 wrong usage, 3 cannot connect, 4 finished but some photos
+could not be classified (their rows have the reason), 130 interrupted.
+"""
+_ALL_ENGINES = {"paths", "engine", "out", "batch_size"}
+_RAY = {"model_base_path", "model_name", "ray_address", "actors"}
+
+
+@click.command(cls=Command, epilog=EXAMPLES)
+@bulk_options
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Engine server: file for the rows, .jsonl, .csv (best class only) or .parquet. Engine ray: folder for Parquet "
+    "files.",
+)
+@click.option(
+    "--engine",
+    type=click.Choice(["server", "ray"]),
+    default="server",
+    show_default=True,
+    help="Classify on a running model server, or on Ray, whose workers load the model.",
+)
+@server_options
+@ray_options
+@connection_options
+@click.pass_context
+def bulk(context: click.Context, /, engine: str, paths: tuple[str, ...], out: Path, **options: Any) -> None:
+    """Classify many photos and write one row per photo.
+
+    PATH is a photo, a folder of photos, a glob, a tar or zip archive, a Parquet file with the columns image and
+    content, or - for a list of paths on stdin. A row has the best classes, or the reason why the photo could not be
+    classified. If the command is interrupted, run it again: it continues with the photos that have no row yet.
+
+    The connection options, --jobs and the --retry options are for the engine server.
+    """
+    _check_options(context, engine)
+    own = {
+        name: value for name, value in options.items() if name == "batch_size" or (name in _RAY) == (engine == "ray")
+    }
+    context.exit((run_on_ray if engine == "ray" else run_on_server)(context, paths, out, **own))
+
+
+def _check_options(context: click.Context, engine: str) -> None:
+    """Reject options of the other engine."""
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        is_set = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if is_set and name not in _ALL_ENGINES and (name in _RAY) != (engine == "ray"):
+            raise click.UsageError(f"{parameter.opts[-1]} does not apply to --engine {engine}")
+    out: Path = context.params["out"]
+    if engine == "server" and out.is_dir():
+        raise click.UsageError(f"--out {out} is a folder; --engine server writes a file")

@@ -1,0 +1,279 @@
+"""The command `bakery`: its subcommands, help, completion, errors and exit codes, each in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+import model_makers
+import pytest
+import requests
+from server_process import free_port
+
+from savedmodel_bakery.client import Client
+from savedmodel_bakery.command import COMMANDS, SECTIONS, bakery
+
+# Packages that only extras install.
+EXTRAS = (
+    "aio_pika", "flatbuffers", "grpc_health", "httptools", "jinja2", "kagglehub", "keras", "matplotlib", "PIL",
+    "prometheus_client", "pyarrow", "ray", "tensorflow", "tensorflow_hub", "tensorflow_text", "tomli_w", "uvicorn",
+    "uvloop",
+)  # fmt: skip
+# Packages of the base install that take long to import.
+HEAVY = ("google.protobuf", "grpc", "ml_dtypes", "numpy", "requests", "tenacity", "tqdm")
+WITHOUT = """
+import sys
+for name in {modules!r}:
+    sys.modules[name] = None
+from savedmodel_bakery.command import main
+main()
+"""
+
+
+def run(
+    *arguments: str, without: tuple[str, ...] = (), folder: Path | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run `bakery` in a process in which some modules cannot be imported."""
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT.format(modules=without), *arguments],
+        cwd=folder, env=os.environ | environment, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+
+
+def test_the_commands_are_exactly_these() -> None:
+    assert {
+        "Bake": ["bake", "function", "parity", "inspect", "versions"],
+        "Serve": ["serve", "model-server", "amqp"],
+        "Call": ["ask", "bulk", "predict", "metadata", "status", "check", "bench", "results"],
+    } == {title: list(commands) for title, commands in SECTIONS.items()}
+
+
+@pytest.mark.parametrize("option", ["--help", "-h"])
+def test_help_lists_the_commands_by_section_and_the_options_last(option: str) -> None:
+    ended = run(option, without=(*EXTRAS, *HEAVY))
+    assert (0, "") == (ended.returncode, ended.stderr[-3000:])
+    headings = [line for line in ended.stdout.splitlines() if line.endswith(":") and not line.startswith("  ")]
+    assert ["Bake:", "Serve:", "Call:", "Options:"] == headings
+    assert all(f"\n  {name} " in ended.stdout for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "model-server"])
+def test_every_commands_help_works_without_extras_and_imports_nothing_heavy(name: str) -> None:
+    for option in ("--help", "-h"):
+        ended = run(name, option, without=(*EXTRAS, *HEAVY))
+        assert (0, "") == (ended.returncode, ended.stderr[-3000:])
+        assert ended.stdout.startswith(f"Usage: bakery {name} ")
+
+
+def test_every_command_has_a_help_line_and_examples() -> None:
+    context = click.Context(bakery)
+    for name, entry in COMMANDS.items():
+        command = bakery.get_command(context, name)
+        assert command is not None
+        assert entry.help.endswith(".")
+        assert "bakery " in (command.epilog or "") or name in ("model-server", "inspect", "versions", "parity"), name
+
+
+def test_options_are_kebab_case() -> None:
+    """The first long name of each option, which the help shows; others are aliases."""
+    context = click.Context(bakery)
+    commands = {name: bakery.get_command(context, name) for name in COMMANDS}
+    names = {
+        (command_name, next(name for name in option.opts if name.startswith("--")))
+        for command_name, command in commands.items()
+        for option in (command.params if command else ())
+        if isinstance(option, click.Option)
+    }
+    assert len(names) > 60
+    assert [] == sorted(name for name in names if "_" in name[1])
+
+
+def test_version_is_that_of_the_distribution() -> None:
+    assert f"bakery {version('savedmodel-bakery')}\n" == run("--version", without=(*EXTRAS, *HEAVY)).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "missing", "extra"),
+    [
+        (["bake", "--model", "efficientnet-lite0"], "tensorflow", "export"),
+        (["function", "math:sqrt", "--input", "x:float32"], "tensorflow", "export"),
+        (["serve", "model"], "tensorflow", "serve"),
+        (["amqp", "--model-base-path", "model"], "aio_pika", "amqp"),
+        (["ask", "--format", "AMQP", "photo.jpg"], "aio_pika", "amqp"),
+        (["bulk", "photo.jpg", "--out", "rows.parquet"], "pyarrow", "parquet"),
+        (["bulk", "photo.jpg", "--out", "rows", "--engine", "ray", "--model-base-path", "model"], "ray", "ray"),
+        (["bench", "-i", "photo.jpg", "--plot", "plot.svg"], "matplotlib", "plot"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_a_missing_extra_is_named_in_one_line(arguments: list[str], missing: str, extra: str, tmp_path: Path) -> None:
+    (tmp_path / "model" / "1").mkdir(parents=True)
+    (tmp_path / "photo.jpg").write_bytes(b"a photo")
+    ended = run(*arguments, without=(missing,), folder=tmp_path)
+    assert 1 == ended.returncode, ended.stderr
+    assert 1 == len(ended.stderr.splitlines()), ended.stderr
+    assert f"'savedmodel-bakery[{extra}]'" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ([], 2),
+        (["bak"], 2),
+        (["bake", "--modle", "x"], 2),
+        (["serve", "missing"], 2),
+        (["inspect", "."], 1),
+        (["versions", "."], 1),
+        (["status", "--port", "1"], 3),
+        (["amqp", "status", "--url", "amqp://127.0.0.1:1/"], 3),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_mistakes_have_an_exit_code_and_no_traceback(arguments: list[str], code: int, tmp_path: Path) -> None:
+    ended = run(*arguments, folder=tmp_path)
+    assert (code, "") == (ended.returncode, ended.stdout)
+    assert "Traceback" not in ended.stderr
+    assert ended.stderr
+
+
+def test_a_closed_pipe_ends_the_help_silently() -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    with os.fdopen(write_end, "w") as output:
+        command = [sys.executable, "-m", "savedmodel_bakery", "--help"]
+        ended = subprocess.run(command, stdout=output, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert (1, "") == (ended.returncode, ended.stderr)
+
+
+def test_the_shell_completes_commands_and_options() -> None:
+    def complete(*words: str) -> set[str]:
+        environment = {"COMP_WORDS": " ".join(("bakery", *words)), "COMP_CWORD": str(len(words))}
+        command = [sys.executable, "-c", "from savedmodel_bakery.command import main; main()"]
+        environment = os.environ | environment | {"_BAKERY_COMPLETE": "bash_complete"}
+        output = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60).stdout
+        return {line.partition(",")[2] for line in output.splitlines()}
+
+    assert {"metadata", "model-server"} == complete("m")
+    assert {"--version"} == complete("--v")
+    assert {"--name"} == complete("serve", "--n")
+
+
+def test_the_completion_script_is_printed() -> None:
+    ended = run(_BAKERY_COMPLETE="bash_source")
+    assert "complete -o nosort -F _bakery_completion bakery" in ended.stdout
+
+
+@pytest.mark.parametrize("option", ["--help", "--version", "--no_such_flag", "-h", "--port=x"])
+def test_model_server_has_the_flags_texts_and_exit_codes_of_python_m_serving(option: str) -> None:
+    """The same output, except for the name of the program in the usage text."""
+    ours = run("model-server", option)
+    command = [sys.executable, "-m", "savedmodel_bakery.serving", option]
+    theirs = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    for text, expected in ((ours.stdout, theirs.stdout), (ours.stderr, theirs.stderr)):
+        assert expected.replace("python -m serving", "bakery model-server") == text
+    assert theirs.returncode == ours.returncode
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--engine", "server", "--actors", "2"], "--actors does not apply to --engine server"),
+        (["--model-base-path", "model"], "--model-base-path does not apply to --engine server"),
+        (["--engine", "ray", "--jobs", "2"], "--jobs does not apply to --engine ray"),
+        (["--engine", "ray", "--port", "1"], "--port does not apply to --engine ray"),
+        (["--engine", "ray"], "Ray needs the model: pass --model-base-path"),
+        (["--engine", "spark"], "'spark' is not one of 'server', 'ray'"),
+        (["--out", "."], "--out . is a folder; --engine server writes a file"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_bulk_rejects_options_of_the_other_engine(arguments: list[str], message: str, tmp_path: Path) -> None:
+    (tmp_path / "photo.jpg").write_bytes(b"a photo")
+    ended = run("bulk", "photo.jpg", "--out", "rows.csv", *arguments, folder=tmp_path)
+    assert (2, True) == (ended.returncode, message in " ".join(ended.stderr.split())), ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--out", "rows.csv", "--port", "1", "--retry-seconds", "0"], 3, "cannot connect to 127.0.0.1:1"),
+        (["--out", "rows.csv", "--rest_api_port", "1", "--retry_second", "0", "-f", "rest"], 3, "127.0.0.1:1"),
+        (["--out", "rows", "--engine", "ray", "--model-base-path", "."], 1, "no version of"),
+    ],
+    ids=["server", "aliases", "ray"],
+)
+def test_bulk_runs_the_engine(arguments: list[str], code: int, message: str, tmp_path: Path) -> None:
+    (tmp_path / "photo.jpg").write_bytes(b"a photo")
+    ended = run("bulk", "photo.jpg", *arguments, folder=tmp_path)
+    assert (code, True) == (ended.returncode, message in ended.stderr), ended.stderr
+
+
+@contextmanager
+def serving(*arguments: str, log: Path) -> Iterator[subprocess.Popen[str]]:
+    with log.open("w") as errors:
+        command = [sys.executable, "-m", "savedmodel_bakery", "serve", *arguments]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_serve_prints_its_urls_and_ends_with_ctrl_c(tmp_path: Path) -> None:
+    model_makers.labelling(tmp_path / "animals")
+    port, rest_api_port = free_port(), free_port()
+    ports = ("--port", str(port), "--rest-api-port", str(rest_api_port))
+    with serving(str(tmp_path / "animals"), *ports, log=tmp_path / "log") as process:
+        assert process.stdout
+        first, grpc_line, rest_line = (process.stdout.readline().strip() for _ in range(3))
+        assert "Serving animals" in first
+        assert f"gRPC  127.0.0.1:{port}" == grpc_line
+        assert f"REST  http://127.0.0.1:{rest_api_port}/v1/models/animals" == rest_line
+        (status,) = requests.get(rest_line.split()[1], timeout=30).json()["model_version_status"]
+        assert ("1", "AVAILABLE") == (status["version"], status["state"])
+        with Client(grpc_line.split()[1], model="animals") as client:
+            assert "sorrel" == client.classify_images([b"horse"])[0].label
+        process.send_signal(signal.SIGINT)
+        assert 0 == process.wait(60)
+    assert "Traceback" not in (tmp_path / "log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (["1/saved_model.pb"], None),
+        (["saved_model.pb"], "is a version; pass the folder that contains it"),
+        (["flowers/1/saved_model.pb"], "contains no version; versions are folders named 1, 2, 3, …"),
+    ],
+    ids=["base path", "version", "model root"],
+)
+def test_serve_checks_the_folder_before_anything_else(tmp_path: Path, content: list[str], message: str | None) -> None:
+    for name in content:
+        (tmp_path / "model" / name).parent.mkdir(parents=True)
+        (tmp_path / "model" / name).touch()
+    ended = run("serve", "model", folder=tmp_path, without=("tensorflow",))
+    if message is None:
+        assert (1, True) == (ended.returncode, "savedmodel-bakery[serve]" in ended.stderr)
+    else:
+        assert (2, True) == (ended.returncode, message in " ".join(ended.stderr.split()))
+
+
+def test_serve_names_a_port_that_is_in_use(tmp_path: Path) -> None:
+    (tmp_path / "model" / "1").mkdir(parents=True)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = str(listener.getsockname()[1])
+        ended = run("serve", "model", "--rest-api-port", port, "--port", str(free_port()), folder=tmp_path)
+    assert 1 == ended.returncode
+    assert (
+        f"error: cannot listen on port {port}: Address already in use; choose another with --rest-api-port\n"
+        == ended.stderr
+    )
