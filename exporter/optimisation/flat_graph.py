@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -307,7 +307,7 @@ def _all_nodes(graph_def: GraphDef) -> Iterator[NodeDef]:
         yield from function.node_def
 
 
-def _placeholder(name: str, dtype: int, shape: Any) -> NodeDef:
+def _placeholder(name: str, dtype: int, shape: tf.TensorShape | tuple[int, ...]) -> NodeDef:
     node = tf.compat.v1.NodeDef(name=name, op="Placeholder")
     node.attr["dtype"].type = dtype
     node.attr["shape"].shape.CopyFrom(tf.TensorShape(shape).as_proto())

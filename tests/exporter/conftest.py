@@ -1,4 +1,4 @@
-"""What the exporter's tests share: real photos, and the image graph traced once for each recipe."""
+"""Fixtures of the exporter's tests: real photos, and the image graph, traced once per recipe."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ RECIPE = {
 }
 
 
-class Read(NamedTuple):
-    """What the image graph made of a batch: float32 [batch, height, width, 3], bool [batch], string [batch]."""
+class ReadImages(NamedTuple):
+    """Outputs of the image graph: float32 [batch, height, width, 3], bool [batch], string [batch]."""
 
     pixels: np.ndarray
     ok: list[bool]
@@ -37,7 +37,7 @@ class Read(NamedTuple):
 
 @pytest.fixture(scope="session")
 def recipe_of() -> Callable[..., Recipe]:
-    """Make a complete recipe, with what is given changed."""
+    """Make a complete recipe; keywords change it."""
 
     def recipe_of(**changes: Any) -> Recipe:
         return Recipe.from_values({**RECIPE, **changes})
@@ -52,8 +52,8 @@ def preprocessing_of(recipe_of: Callable[..., Recipe]) -> Callable[..., Preproce
 
 
 @pytest.fixture(scope="session")
-def read(recipe_of: Callable[..., Recipe]) -> Callable[..., Read]:
-    """Read a batch of images through the graph that is baked; keywords change the recipe."""
+def read(recipe_of: Callable[..., Recipe]) -> Callable[..., ReadImages]:
+    """Read a batch of images with the baked image graph; keywords change the recipe."""
     import tensorflow as tf
 
     from savedmodel_bakery.exporter.image.per_image import read_images
@@ -66,32 +66,32 @@ def read(recipe_of: Callable[..., Recipe]) -> Callable[..., Read]:
             input_signature=[tf.TensorSpec([None], tf.string)],
         )
 
-    def read(images: list[bytes], **changes: Any) -> Read:
+    def read(images: list[bytes], **changes: Any) -> ReadImages:
         pixels, ok, error = traced(**changes)(tf.constant(images, tf.string))
-        return Read(pixels.numpy(), ok.numpy().tolist(), [reason.decode() for reason in error.numpy()])
+        return ReadImages(pixels.numpy(), ok.numpy().tolist(), [reason.decode() for reason in error.numpy()])
 
     return read
 
 
 @pytest.fixture(scope="session")
 def photos() -> dict[str, bytes]:
-    """The example photos by name: two PNG and one JPEG."""
+    """The example photos by name: two PNG files and one JPEG file."""
     return {photo.name: photo.read_bytes() for photo in resources.example_photos()}
 
 
 @pytest.fixture(scope="session")
 def rocket(photos: dict[str, bytes]) -> Image.Image:
-    """A photo of 640 × 427, colourful, as Pillow has it."""
+    """A colourful photo of 640 × 427 pixels."""
     return Image.open(io.BytesIO(photos["rocket.jpg"])).convert("RGB")
 
 
 @pytest.fixture(scope="session")
 def encode() -> Callable[..., bytes]:
-    """Write a Pillow image as a file of a format."""
+    """Encode a Pillow image as a file of a format."""
 
-    def encode(image: Image.Image, form: str, **options: Any) -> bytes:
+    def encode(image: Image.Image, file_format: str, **options: Any) -> bytes:
         file = io.BytesIO()
-        image.save(file, form, **options)
+        image.save(file, file_format, **options)
         return file.getvalue()
 
     return encode

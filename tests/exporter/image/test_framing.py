@@ -1,4 +1,4 @@
-"""Letterboxes, small GIF frames and fast decoding against arithmetic and Pillow."""
+"""Letterboxes, GIF canvases and fast decoding, compared with arithmetic and Pillow."""
 
 from __future__ import annotations
 
@@ -24,41 +24,41 @@ PreprocessingOf = Callable[..., Preprocessing]
 
 @functools.cache
 def reader(preprocessing: Preprocessing) -> Any:
-    """One file to the network's input, without what isolates it from others."""
+    """Trace the reading of one file."""
     return tf.function(
         lambda data: pixels.read_file(data, header.read_header(data), preprocessing)[0],
         input_signature=[tf.TensorSpec([], tf.string)],
     )
 
 
-# The network's input is 24 high and 32 wide. Height and width of what lies in it, top, left: worked out by hand.
+# Size of the image; height, width, top and left in the network's input of 24 × 32 pixels, computed by hand.
 LETTERBOXES = {
-    "the same shape": ((48, 64), (24, 32, 0, 0)),
+    "the same aspect ratio": ((48, 64), (24, 32, 0, 0)),
     "wide": ((100, 400), (8, 32, 8, 0)),
     "wide, odd margin: smaller half above": ((90, 320), (9, 32, 7, 0)),
     "tall": ((400, 100), (24, 6, 0, 13)),
     "half a pixel is rounded up": ((48, 15), (24, 8, 0, 12)),
     "less than half is rounded down": ((480, 149), (24, 7, 0, 12)),
-    "a panorama": ((20, 6400), (1, 32, 11, 0)),
-    "a strip": ((3000, 1), (24, 1, 0, 15)),
-    "a single pixel": ((1, 1), (24, 24, 0, 4)),
-    "made larger": ((3, 2), (24, 16, 0, 8)),
+    "panorama": ((20, 6400), (1, 32, 11, 0)),
+    "one column": ((3000, 1), (24, 1, 0, 15)),
+    "one pixel": ((1, 1), (24, 24, 0, 4)),
+    "enlarged": ((3, 2), (24, 16, 0, 8)),
 }
 
 
-@pytest.mark.parametrize(("shape", "expected"), LETTERBOXES.values(), ids=LETTERBOXES)
-def test_a_letterbox_holds_the_whole_picture_undistorted(
-    read: Read, encode: Encode, shape: tuple[int, int], expected: tuple[int, int, int, int]
+@pytest.mark.parametrize(("shape", "placement"), LETTERBOXES.values(), ids=LETTERBOXES)
+def test_a_letterbox_contains_the_whole_image_undistorted(
+    read: Read, encode: Encode, shape: tuple[int, int], placement: tuple[int, int, int, int]
 ) -> None:
-    """Inside is what stretching to that size gives, by Pillow; outside is the padding, to the pixel."""
-    height, width, top, left = expected
+    """The inside equals Pillow's resize to that size; the outside is the padding, to the pixel."""
+    height, width, top, left = placement
     ramp = np.linspace(0, 255, shape[0] * shape[1] * 3).reshape(*shape, 3).astype(np.uint8)
-    found = read([encode(Image.fromarray(ramp), "PNG")], crop="letterbox", padding="1,2,3", antialias=True).pixels[0]
-    inside = np.zeros(found.shape[:2], bool)
+    pixels = read([encode(Image.fromarray(ramp), "PNG")], crop="letterbox", padding="1,2,3", antialias=True).pixels[0]
+    inside = np.zeros(pixels.shape[:2], bool)
     inside[top : top + height, left : left + width] = True
-    outside = found[~inside]
+    outside = pixels[~inside]
     np.testing.assert_array_equal(np.broadcast_to(np.float32([1, 2, 3]), outside.shape), outside)
-    by_pillow = np.stack(
+    expected = np.stack(
         [
             np.asarray(
                 Image.fromarray(ramp[..., channel].astype(np.float32)).resize(
@@ -69,16 +69,14 @@ def test_a_letterbox_holds_the_whole_picture_undistorted(
         ],
         axis=-1,
     )
-    np.testing.assert_allclose(found[inside].reshape(height, width, 3), by_pillow, rtol=0, atol=0.02)
+    np.testing.assert_allclose(pixels[inside].reshape(height, width, 3), expected, rtol=0, atol=0.02)
 
 
-def test_padding_is_black_and_background_white_unless_said_otherwise(
-    preprocessing_of: PreprocessingOf, encode: Encode
-) -> None:
+def test_padding_is_black_and_background_white_by_default(preprocessing_of: PreprocessingOf, encode: Encode) -> None:
     clear = encode(Image.new("RGBA", (10, 10), (9, 9, 9, 0)), "PNG")
-    found = reader(preprocessing_of(crop="letterbox"))(clear).numpy()
-    assert [0.0, 0.0, 0.0] == found[0, 0].tolist()
-    assert [255.0, 255.0, 255.0] == found[12, 16].tolist()
+    pixels = reader(preprocessing_of(crop="letterbox"))(clear).numpy()
+    assert [0.0, 0.0, 0.0] == pixels[0, 0].tolist()
+    assert [255.0, 255.0, 255.0] == pixels[12, 16].tolist()
 
 
 def gif(*, canvas: tuple[int, int], frame: tuple[int, int, int, int]) -> bytes:
@@ -88,72 +86,72 @@ def gif(*, canvas: tuple[int, int], frame: tuple[int, int, int, int]) -> bytes:
     file = io.BytesIO()
     levels.save(file, "GIF")
     data = bytearray(file.getvalue())
-    at = data.index(b",\0\0\0\0" + struct.pack("<HH", width, height))
-    data[at + 1 : at + 5] = struct.pack("<HH", left, top)
+    descriptor = data.index(b",\0\0\0\0" + struct.pack("<HH", width, height))
+    data[descriptor + 1 : descriptor + 5] = struct.pack("<HH", left, top)
     data[6:10] = struct.pack("<HH", *canvas)
     return bytes(data)
 
 
-PLACES = {
+GIF_FRAMES = {
     "in the middle": ((40, 30), (10, 5, 20, 12), (40, 30)),
     "in a corner": ((40, 30), (0, 0, 20, 12), (40, 30)),
     "in the other corner": ((40, 30), (20, 18, 20, 12), (40, 30)),
     "beyond the edge: the canvas grows": ((15, 30), (10, 5, 20, 12), (30, 30)),
-    "on a canvas of nothing": ((0, 0), (1, 2, 20, 12), (21, 14)),
+    "on an empty canvas": ((0, 0), (1, 2, 20, 12), (21, 14)),
     "one pixel": ((9, 9), (4, 4, 1, 1), (9, 9)),
 }
 
 
-@pytest.mark.parametrize(("canvas", "frame", "size"), PLACES.values(), ids=PLACES)
-def test_a_small_gif_frame_lies_where_it_belongs(
+@pytest.mark.parametrize(("canvas", "frame", "size"), GIF_FRAMES.values(), ids=GIF_FRAMES)
+def test_a_small_gif_frame_is_placed_on_its_canvas(
     preprocessing_of: PreprocessingOf, canvas: tuple[int, int], frame: tuple[int, int, int, int], size: tuple[int, int]
 ) -> None:
-    """Around it is the background."""
+    """It is surrounded by the background."""
     left, top, width, height = frame
     expected = np.full((size[1], size[0], 3), (7, 8, 9), np.uint8)
     levels = (np.arange(width * height) % 250 + 1).astype(np.uint8).reshape(height, width, 1)
     expected[top : top + height, left : left + width] = levels
     data = tf.constant(gif(canvas=canvas, frame=frame))
-    found = pixels.decode_file(data, header.read_header(data), preprocessing_of(background="7,8,9")).pixels
-    np.testing.assert_array_equal(expected, found.numpy())
+    decoded = pixels.decode_file(data, header.read_header(data), preprocessing_of(background="7,8,9"))
+    np.testing.assert_array_equal(expected, decoded.pixels.numpy())
 
 
-# What is kept of a photo, the network's input, and by how much the photo may be decoded smaller.
+# Size of a photo, and the ratio by which it may be decoded smaller.
 RATIOS = {
     "too small": ((47, 64), 1),
     "twice as large": ((48, 64), 1),
-    "just not four times": ((95, 640), 1),
+    "slightly less than four times": ((95, 640), 1),
     "four times": ((96, 128), 2),
     "eight times": ((192, 256), 4),
     "sixteen times": ((384, 512), 8),
     "much larger": ((3000, 4000), 8),
-    "one side decides": ((4000, 130), 2),
+    "the smaller ratio decides": ((4000, 130), 2),
 }
 
 
 @pytest.mark.parametrize(("shape", "ratio"), RATIOS.values(), ids=RATIOS)
-def test_fast_decoding_leaves_at_least_twice_what_is_needed(
+def test_fast_decoding_leaves_at_least_twice_the_size_of_the_input(
     preprocessing_of: PreprocessingOf, encode: Encode, shape: tuple[int, int], ratio: int
 ) -> None:
     photo = tf.constant(encode(Image.new("RGB", (shape[1], shape[0]), (10, 100, 200)), "JPEG"))
-    claims = header.read_header(photo)
-    found = pixels.decode_file(photo, claims, preprocessing_of(decode="fast")).pixels
-    assert tuple(-(-side // ratio) for side in shape) == tuple(found.shape[:2])
-    assert (*shape, 3) == pixels.decode_file(photo, claims, preprocessing_of()).pixels.shape
+    photo_header = header.read_header(photo)
+    fast = pixels.decode_file(photo, photo_header, preprocessing_of(decode="fast")).pixels
+    assert tuple(-(-side // ratio) for side in shape) == tuple(fast.shape[:2])
+    assert (*shape, 3) == pixels.decode_file(photo, photo_header, preprocessing_of()).pixels.shape
 
 
 WINDOWS = {
-    "the whole": ((0, 0, 80, 120), 8, (0, 0, 10, 15)),
+    "whole image": ((0, 0, 80, 120), 8, (0, 0, 10, 15)),
     "edges on the grid": ((8, 16, 40, 64), 4, (2, 4, 10, 16)),
-    "edges to the nearest": ((5, 6, 40, 40), 4, (1, 2, 10, 10)),
+    "edges rounded": ((5, 6, 40, 40), 4, (1, 2, 10, 10)),
     "unchanged": ((5, 7, 11, 13), 1, (5, 7, 11, 13)),
 }
 
 
 @pytest.mark.parametrize(("window", "ratio", "expected"), WINDOWS.values(), ids=WINDOWS)
-def test_a_window_of_a_smaller_picture(window: tuple[int, ...], ratio: int, expected: tuple[int, ...]) -> None:
-    found = framing.Window(*(tf.constant(edge, tf.int64) for edge in window)).scaled_down(ratio)
-    assert expected == tuple(int(edge) for edge in found)
+def test_a_window_of_a_smaller_image(window: tuple[int, ...], ratio: int, expected: tuple[int, ...]) -> None:
+    scaled = framing.Window(*(tf.constant(edge, tf.int64) for edge in window)).scaled_down(ratio)
+    assert expected == tuple(int(edge) for edge in scaled)
 
 
 @pytest.mark.parametrize("orientation", [1, 3, 6, 8])
@@ -161,7 +159,7 @@ def test_a_window_of_a_smaller_picture(window: tuple[int, ...], ratio: int, expe
 def test_fast_decoding_changes_little(
     preprocessing_of: PreprocessingOf, rocket: Image.Image, encode: Encode, orientation: int, crop: str
 ) -> None:
-    """On a photo of 1920 by 1281 pixels, with an antialiased resize: what is left out would have been averaged away."""
+    """On a photo of 1920 by 1281 pixels, with an antialiased resize, which averages the omitted detail anyway."""
     exif = Image.Exif()
     exif[0x0112] = orientation
     photo = encode(rocket.resize((1920, 1281), Image.Resampling.LANCZOS), "JPEG", quality=92, exif=exif)
@@ -173,7 +171,7 @@ def test_fast_decoding_changes_little(
     assert difference.max() < 8
 
 
-def test_fast_decoding_leaves_other_files_and_small_photos_alone(
+def test_fast_decoding_does_not_change_other_formats_and_small_photos(
     preprocessing_of: PreprocessingOf, rocket: Image.Image, encode: Encode
 ) -> None:
     images = [encode(rocket, "PNG"), encode(rocket.resize((90, 60)), "JPEG"), encode(rocket, "WEBP")]
@@ -182,7 +180,7 @@ def test_fast_decoding_leaves_other_files_and_small_photos_alone(
 
 
 def smaller_by_pillow(photo: bytes, ratio: int, side: int) -> np.ndarray:
-    """A photo made smaller by libjpeg, and what lies in its central square of `side` pixels before that."""
+    """Decode a photo at a smaller size with libjpeg, and cut out its central square, of `side` pixels at full size."""
     with Image.open(io.BytesIO(photo)) as opened:
         width, height = opened.size
         opened.draft("RGB", (width // ratio, height // ratio))
@@ -193,16 +191,18 @@ def smaller_by_pillow(photo: bytes, ratio: int, side: int) -> np.ndarray:
 
 
 def decoded_fast(preprocessing_of: PreprocessingOf, photo: bytes) -> np.ndarray:
-    """What is kept of a photo of which 7/8 of the shorter side are three to four times the network's 30 pixels."""
+    """Decode the central square of 7/8 of the shorter side, for an input of 30 × 30 pixels."""
     preprocessing = preprocessing_of(crop="7/8", size=(30, 30), decode="fast")
-    found: np.ndarray = pixels.decode_file(tf.constant(photo), header.read_header(photo), preprocessing).pixels.numpy()
-    return found
+    decoded: np.ndarray = pixels.decode_file(
+        tf.constant(photo), header.read_header(photo), preprocessing
+    ).pixels.numpy()
+    return decoded
 
 
 @pytest.mark.parametrize(("orientation", "turns"), [(1, 0), (3, 2), (6, -1)])
 @pytest.mark.parametrize("options", [{"subsampling": "4:4:4"}, {"subsampling": "4:2:0", "progressive": True}])
 @pytest.mark.parametrize("ratio", [2, 4, 8])
-def test_fast_decoding_gives_what_pillow_cuts_out_of_a_smaller_picture(
+def test_fast_decoding_equals_pillows_crop_of_a_smaller_image(
     preprocessing_of: PreprocessingOf,
     rocket: Image.Image,
     encode: Encode,
@@ -218,27 +218,25 @@ def test_fast_decoding_gives_what_pillow_cuts_out_of_a_smaller_picture(
     np.testing.assert_array_equal(expected, decoded_fast(preprocessing_of, photo))
 
 
-# Of Y; Cb and Cr have one by one.
+# Sampling factors of Y; those of Cb and Cr are 1 × 1.
 FACTORS = {"4:4:4": (1, 1), "4:2:2": (2, 1), "4:4:0": (1, 2), "4:1:1": (4, 1), "4 by 2": (4, 2), "2 by 4": (2, 4)}
 
 
 @pytest.mark.parametrize("factors", FACTORS.values(), ids=FACTORS)
 @pytest.mark.parametrize("ratio", [2, 4, 8])
-def test_fast_decoding_of_whatever_sampling(
-    preprocessing_of: PreprocessingOf, ratio: int, factors: tuple[int, int]
-) -> None:
-    """With a margin that is odd. Some decoders show other memory here when they are to leave columns out."""
+def test_fast_decoding_of_any_sampling(preprocessing_of: PreprocessingOf, ratio: int, factors: tuple[int, int]) -> None:
+    """With an odd margin, where some decoders return uninitialised memory if they skip columns."""
     photo = sampled_jpeg.encode([factors, (1, 1), (1, 1)], ratio * 161 + 3, ratio * 104 + 1)
     side = (ratio * 104 + 1) * 7 // 8
     np.testing.assert_array_equal(smaller_by_pillow(photo, ratio, side), decoded_fast(preprocessing_of, photo))
 
 
-def test_fast_decoding_does_not_read_what_is_stored_below_the_kept_part(
+def test_fast_decoding_does_not_read_rows_below_the_window(
     preprocessing_of: PreprocessingOf, rocket: Image.Image, encode: Encode
 ) -> None:
     photo = encode(rocket.resize((640, 640)), "JPEG")
-    cut_off = photo[: -len(photo) // 32]
-    whole, rest = (reader(preprocessing_of(crop="7/8", decode="fast"))(data) for data in (photo, cut_off))
-    assert rest.numpy().any()
-    np.testing.assert_array_equal(whole, rest)
-    assert not reader(preprocessing_of(crop="7/8"))(cut_off).numpy().any()
+    truncated = photo[: -len(photo) // 32]
+    complete, partial = (reader(preprocessing_of(crop="7/8", decode="fast"))(data) for data in (photo, truncated))
+    assert partial.numpy().any()
+    np.testing.assert_array_equal(complete, partial)
+    assert not reader(preprocessing_of(crop="7/8"))(truncated).numpy().any()

@@ -1,6 +1,6 @@
-"""Whatever is sent, each image is answered: rightly shaped, or with an error from the list; nothing crashes or hangs.
+"""For any input, each image has outputs of the right shape or a known error; nothing crashes or hangs.
 
-BAKERY_FUZZ_INPUTS says how many damaged files are tried; `make fuzz` tries many and counts what became of them.
+BAKERY_FUZZ_INPUTS is the number of damaged files; `make fuzz` tries many and counts the outcomes.
 """
 
 from __future__ import annotations
@@ -43,28 +43,30 @@ ERRORS = re.compile(
 
 
 @pytest.fixture(scope="module", params=itertools.product(["exact", "fast"], ["7/8", "letterbox"]), ids="-".join)
-def ask(
+def run_signature(
     request: pytest.FixtureRequest,
     recipe_of: Callable[..., Recipe],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Loaded]:
-    """A network that answers with the mean of each channel, in a Session; up to two million pixels are allowed."""
+    """A network that returns the mean of each channel, in a Session; images may have up to two million pixels."""
     decode, crop = request.param
-    chosen = recipe_of(size=(SIDE, SIDE), crop=crop, decode=decode, max_pixels=2_000_000)
+    recipe = recipe_of(size=(SIDE, SIDE), crop=crop, decode=decode, max_pixels=2_000_000)
     path = tmp_path_factory.mktemp("fuzz") / decode
-    ServableModule(lambda pixels: tf.reduce_mean(pixels, [1, 2]), chosen, NAMES).save(path)
-    with loaded(path) as ask:
-        yield ask
+    ServableModule(lambda pixels: tf.reduce_mean(pixels, [1, 2]), recipe, NAMES).save(path)
+    with loaded(path) as run_signature:
+        yield run_signature
 
 
-def check(ask: Loaded, images: list[bytes]) -> Counter[str]:
-    """Ask about a batch; count what became of its images by the first word of the error, or `ok`."""
-    found = ask("top_k", np.array(images, object))
+def check(run_signature: Loaded, images: list[bytes]) -> Counter[str]:
+    """Run a batch and check its outputs; count its images by the first word of the error, or `ok`."""
+    outputs = run_signature("top_k", np.array(images, object))
     count = len(images)
     shapes = {"labels": (count, 3), "scores": (count, 3), "class_ids": (count, 3), "ok": (count,), "error": (count,)}
-    assert shapes == {alias: array.shape for alias, array in found.items()}
-    fates: Counter[str] = Counter()
-    for ok, error, labels, scores in zip(found["ok"], found["error"], found["labels"], found["scores"], strict=True):
+    assert shapes == {alias: array.shape for alias, array in outputs.items()}
+    outcomes: Counter[str] = Counter()
+    for ok, error, labels, scores in zip(
+        outputs["ok"], outputs["error"], outputs["labels"], outputs["scores"], strict=True
+    ):
         text = error.decode()
         if ok:
             assert "" == text
@@ -74,31 +76,31 @@ def check(ask: Loaded, images: list[bytes]) -> Counter[str]:
             assert ERRORS.fullmatch(text), text
             assert {b""} == set(labels)
             assert not scores.any()
-        fates["ok" if ok else re.split("[:, ]", text)[0]] += 1
-    return fates
+        outcomes["ok" if ok else re.split("[:, ]", text)[0]] += 1
+    return outcomes
 
 
-def test_damaged_files_are_answered_one_by_one(ask: Loaded, capsys: pytest.CaptureFixture[str]) -> None:
-    """And each as it would be alone."""
-    fates: Counter[str] = Counter()
+def test_damaged_files_do_not_affect_each_other(run_signature: Loaded, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each image in a batch has the same pixels as alone."""
+    outcomes: Counter[str] = Counter()
     stream = damage.damaged(damage.corpus(), SEED)
     for _ in range(-(-INPUTS // BATCH)):
         images = list(itertools.islice(stream, BATCH))
-        fates += check(ask, images)
-        together = ask("preprocess", np.array(images, object))
+        outcomes += check(run_signature, images)
+        together = run_signature("preprocess", np.array(images, object))
         for row in np.flatnonzero(together["ok"])[:ALONE]:
-            alone = ask("preprocess", np.array(images[row : row + 1], object))
+            alone = run_signature("preprocess", np.array(images[row : row + 1], object))
             np.testing.assert_array_equal(alone["pixels"][0], together["pixels"][row])
-    assert fates["ok"] > INPUTS / 20
-    assert fates["damaged"] > INPUTS / 20
+    assert outcomes["ok"] > INPUTS / 20
+    assert outcomes["damaged"] > INPUTS / 20
     with capsys.disabled():
         if "BAKERY_FUZZ_INPUTS" in os.environ:
-            print(f"\n{sum(fates.values())} damaged files: {dict(fates.most_common())}")
+            print(f"\n{sum(outcomes.values())} damaged files: {dict(outcomes.most_common())}")
 
 
 @st.composite
 def forged(draw: Any) -> bytes:
-    """A small picture with a few bytes of its beginning changed."""
+    """A small image with a few of its first bytes changed, or truncated."""
     data = bytearray(draw(st.sampled_from(list(PICTURES.values()))))
     for at, value in draw(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=6)):
         data[at % len(data)] = value
@@ -126,10 +128,10 @@ ANYTHING = st.one_of(
     database=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-def test_anything_is_answered(ask: Loaded, images: list[bytes]) -> None:
-    check(ask, images)
+def test_any_input_gives_outputs_or_a_known_error(run_signature: Loaded, images: list[bytes]) -> None:
+    check(run_signature, images)
 
 
-@pytest.mark.parametrize("kind", PICTURES)
-def test_the_files_that_are_damaged_were_good(ask: Loaded, kind: str) -> None:
-    assert {"ok": 1} == check(ask, [PICTURES[kind]])
+@pytest.mark.parametrize("name", PICTURES)
+def test_the_files_are_readable_before_they_are_damaged(run_signature: Loaded, name: str) -> None:
+    assert {"ok": 1} == check(run_signature, [PICTURES[name]])

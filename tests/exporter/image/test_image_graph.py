@@ -1,4 +1,4 @@
-"""The image graph against Pillow and NumPy: the pixels of every kind of file, and the fate of bad ones."""
+"""The image graph, compared with Pillow and NumPy: the pixels of every kind of file, and the errors of bad ones."""
 
 from __future__ import annotations
 
@@ -22,17 +22,16 @@ Encode = Callable[..., bytes]
 
 HEIGHT, WIDTH = 24, 32
 
-# In levels of 0..255. TensorFlow computes coordinates in float32, which places a sample of a row of 640 pixels
-# about 1e-5 of a pixel off.
+# In levels of 0..255. TensorFlow computes coordinates in float32, about 1e-5 pixels off in a row of 640 pixels.
 ATOL = 0.02
 
 
 def resized(picture: np.ndarray, height: int, width: int) -> np.ndarray:
-    """Bilinear, without antialias, by the formula: the centre of pixel i lies at i + 1/2."""
+    """Resize by the formula of bilinear interpolation without antialiasing: the centre of pixel i is at i + 1/2."""
 
-    def weights(size: int, wanted: int) -> np.ndarray:
-        at = np.clip((np.arange(wanted) + 0.5) * size / wanted - 0.5, 0, size - 1)
-        return np.maximum(0, 1 - np.abs(at[:, np.newaxis] - np.arange(size)))
+    def weights(size: int, new_size: int) -> np.ndarray:
+        centres = np.clip((np.arange(new_size) + 0.5) * size / new_size - 0.5, 0, size - 1)
+        return np.maximum(0, 1 - np.abs(centres[:, np.newaxis] - np.arange(size)))
 
     rows, columns = weights(picture.shape[0], height), weights(picture.shape[1], width)
     result: np.ndarray = np.einsum("yh,hwc,xw->yxc", rows, picture.astype(float), columns, optimize=True)
@@ -40,13 +39,13 @@ def resized(picture: np.ndarray, height: int, width: int) -> np.ndarray:
 
 
 def is_transparent(data: bytes) -> bool:
-    """Whether a file has transparent pixels; the fourth byte of a BMP's pixel is reserved, and says nothing of that."""
+    """Whether a file has transparent pixels; the fourth byte of a BMP pixel is reserved, not alpha."""
     image = Image.open(io.BytesIO(data))
     return image.format != "BMP" and image.convert("RGBA").getchannel("A").getextrema()[0] < 255
 
 
-def by_pillow(data: bytes, background: tuple[int, int, int] = (255, 255, 255)) -> np.ndarray:
-    """Uint8 [height, width, 3] of a file, on a background where it is transparent."""
+def decode_with_pillow(data: bytes, background: tuple[int, int, int] = (255, 255, 255)) -> np.ndarray:
+    """Decode to uint8 [height, width, 3], with transparent pixels composited over a background."""
     image = Image.open(io.BytesIO(data))
     if not is_transparent(data):
         return np.asarray(image.convert("RGB"))
@@ -56,17 +55,17 @@ def by_pillow(data: bytes, background: tuple[int, int, int] = (255, 255, 255)) -
 
 
 def with_alpha(image: Image.Image) -> Image.Image:
-    """More and more transparent from bottom to top."""
+    """Add alpha that decreases from bottom to top."""
     copy = image.copy()
     copy.putalpha(Image.linear_gradient("L").resize(image.size))
     return copy
 
 
 def with_own_palette(gif: bytes) -> bytes:
-    """A GIF file of 64 colours whose palette stands in the frame instead of before it (GIF89a, sections 18 and 20)."""
-    palette, at = gif[13 : 13 + 192], gif.index(b",", 13 + 192)
+    """Move the palette of a GIF file of 64 colours into its frame (GIF89a, sections 18 and 20)."""
+    palette, descriptor = gif[13 : 13 + 192], gif.index(b",", 13 + 192)
     screen = gif[:10] + bytes([gif[10] & 0x70]) + gif[11:13]
-    return screen + gif[13 + 192 : at + 9] + b"\x85" + palette + gif[at + 10 :]
+    return screen + gif[13 + 192 : descriptor + 9] + b"\x85" + palette + gif[descriptor + 10 :]
 
 
 @functools.cache
@@ -78,9 +77,9 @@ def decoder(preprocessing: Preprocessing) -> Any:
 
 
 def decoded(data: bytes, preprocessing: Preprocessing) -> np.ndarray:
-    """Uint8 [height, width, 3] before any resizing, by the graph."""
-    found: np.ndarray = decoder(preprocessing)(tf.constant(data)).numpy()
-    return found
+    """Decode with the graph to uint8 [height, width, 3], before resizing."""
+    result: np.ndarray = decoder(preprocessing)(tf.constant(data)).numpy()
+    return result
 
 
 FILES: dict[str, Callable[[Image.Image, Encode], bytes]] = {
@@ -140,27 +139,27 @@ FILES: dict[str, Callable[[Image.Image, Encode], bytes]] = {
 
 
 @pytest.mark.parametrize("write", FILES.values(), ids=FILES)
-def test_pixels_of_a_file_are_pillows(
+def test_decoded_pixels_equal_pillows(
     rocket: Image.Image, encode: Encode, preprocessing_of: Callable[..., Any], write: Any
 ) -> None:
-    """Bit for bit, before any resizing."""
+    """Bit for bit, before resizing."""
     data = write(rocket, encode)
-    np.testing.assert_array_equal(by_pillow(data), decoded(data, preprocessing_of()))
+    np.testing.assert_array_equal(decode_with_pillow(data), decoded(data, preprocessing_of()))
 
 
 @pytest.mark.parametrize("write", FILES.values(), ids=FILES)
-def test_only_what_is_transparent_lets_the_background_through(
+def test_only_transparent_pixels_show_the_background(
     rocket: Image.Image, encode: Encode, preprocessing_of: Callable[..., Any], write: Any
 ) -> None:
     data = write(rocket, encode)
     colour = (12, 200, 99)
-    shown = by_pillow(data, colour)
-    assert is_transparent(data) == bool((shown != by_pillow(data)).any())
+    shown = decode_with_pillow(data, colour)
+    assert is_transparent(data) == bool((shown != decode_with_pillow(data)).any())
     np.testing.assert_array_equal(shown, decoded(data, preprocessing_of(background="12,200,99")))
 
 
-def test_16_bit_png_keeps_its_upper_8(encode: Encode, preprocessing_of: Callable[..., Any]) -> None:
-    """All 65536 levels, against the rule itself, since Pillow would cut them off at 255."""
+def test_16_bit_png_keeps_its_upper_8_bits(encode: Encode, preprocessing_of: Callable[..., Any]) -> None:
+    """All 65536 levels, compared with the rule itself, because Pillow would clip them at 255."""
     levels = np.arange(2**16, dtype=np.uint16).reshape(256, 256)
     data = encode(Image.fromarray(levels), "PNG")
     assert 16 == data[24]  # IHDR's bit depth
@@ -173,44 +172,42 @@ def test_16_bit_png_keeps_its_upper_8(encode: Encode, preprocessing_of: Callable
     [FILES["JPEG, CMYK"], FILES["JPEG, gray"], FILES["PNG, RGBA"], FILES["BMP, palette"], FILES["WebP"]],
     ids=["JPEG, CMYK", "JPEG, gray", "PNG, RGBA", "BMP, palette", "WebP"],
 )
-def test_any_kind_of_file_is_read_through_the_whole_graph(
-    read: Read, rocket: Image.Image, encode: Encode, write: Any
-) -> None:
+def test_files_are_read_by_the_whole_graph(read: Read, rocket: Image.Image, encode: Encode, write: Any) -> None:
     data = write(rocket, encode)
-    found = read([data, base64.b64encode(data)])
-    assert [True, True] == found.ok
-    expected = resized(by_pillow(data), HEIGHT, WIDTH)
-    for row in found.pixels:
+    result = read([data, base64.b64encode(data)])
+    assert [True, True] == result.ok
+    expected = resized(decode_with_pillow(data), HEIGHT, WIDTH)
+    for row in result.pixels:
         np.testing.assert_allclose(row, expected, rtol=0, atol=ATOL)
 
 
 @pytest.mark.parametrize("name", ["rocket.jpg", "coffee.png", "chelsea.png"])
-def test_stretching_a_photo_is_the_formula(read: Read, photos: dict[str, bytes], name: str) -> None:
-    found = read([photos[name]])
-    expected = resized(by_pillow(photos[name]), HEIGHT, WIDTH)
-    np.testing.assert_allclose(found.pixels[0], expected, rtol=0, atol=ATOL)
+def test_stretching_a_photo_equals_the_formula(read: Read, photos: dict[str, bytes], name: str) -> None:
+    result = read([photos[name]])
+    expected = resized(decode_with_pillow(photos[name]), HEIGHT, WIDTH)
+    np.testing.assert_allclose(result.pixels[0], expected, rtol=0, atol=ATOL)
 
 
 @pytest.mark.parametrize("name", ["rocket.jpg", "coffee.png", "chelsea.png"])
-def test_cropping_a_photo_is_the_formula(read: Read, photos: dict[str, bytes], name: str) -> None:
-    picture = by_pillow(photos[name])
+def test_cropping_a_photo_equals_the_formula(read: Read, photos: dict[str, bytes], name: str) -> None:
+    picture = decode_with_pillow(photos[name])
     height, width, _ = picture.shape
     side = min(height, width) * 7 // 8
     top, left = (height - side + 1) // 2, (width - side + 1) // 2
     expected = resized(picture[top : top + side, left : left + side], HEIGHT, WIDTH)
-    found = read([photos[name]], crop="7/8")
-    np.testing.assert_allclose(found.pixels[0], expected, rtol=0, atol=ATOL)
+    result = read([photos[name]], crop="7/8")
+    np.testing.assert_allclose(result.pixels[0], expected, rtol=0, atol=ATOL)
 
 
-def test_making_larger_is_the_formula(read: Read, encode: Encode) -> None:
-    """Beyond the outer pixels' centres there is nothing to mix with."""
+def test_enlarging_equals_the_formula(read: Read, encode: Encode) -> None:
+    """Beyond the centres of the outer pixels their values are repeated."""
     small = np.random.default_rng(0).integers(0, 256, (3, 2, 3), np.uint8)
-    found = read([encode(Image.fromarray(small), "PNG")])
-    np.testing.assert_allclose(found.pixels[0], resized(small, HEIGHT, WIDTH), rtol=0, atol=ATOL)
+    result = read([encode(Image.fromarray(small), "PNG")])
+    np.testing.assert_allclose(result.pixels[0], resized(small, HEIGHT, WIDTH), rtol=0, atol=ATOL)
 
 
-def test_antialias_averages_over_what_is_left_out(read: Read, encode: Encode) -> None:
-    """Columns of 0 and 255 in turn become gray; without antialias they stay what the samples happened to hit."""
+def test_antialias_averages_omitted_pixels(read: Read, encode: Encode) -> None:
+    """Alternating columns of 0 and 255 become gray; without antialias each sample is one of them."""
     stripes = np.zeros((HEIGHT * 9, WIDTH * 9, 3), np.uint8)
     stripes[:, ::2] = 255
     image = encode(Image.fromarray(stripes), "PNG")
@@ -224,8 +221,8 @@ CROPS = {
     "odd margin: larger half above and left": ((10, 7), "1/2", (4, 2, 3)),
     "even margin": ((9, 20), "7/8", (1, 7, 7)),
     "rounded down": ((8, 9), "0.99", (1, 1, 7)),
-    "whole": ((5, 8), "1", (0, 2, 5)),
-    "tenth of 30": ((30, 40), "0.1", (14, 19, 3)),
+    "whole square": ((5, 8), "1", (0, 2, 5)),
+    "1/10 of 30": ((30, 40), "0.1", (14, 19, 3)),
     "at least one pixel": ((3, 3000), "1/4", (1, 1500, 1)),
     "a single pixel": ((1, 1), "7/8", (0, 0, 1)),
 }
@@ -239,11 +236,11 @@ def test_crop_is_the_central_square_to_the_pixel(
     crop: str,
     expected: tuple[int, int, int],
 ) -> None:
-    """Top, left and side were worked out by hand."""
+    """Top, left and side are computed by hand."""
     top, left, side = expected
     picture = np.random.default_rng(0).integers(0, 256, (*shape, 3), np.uint8)
-    found = decoded(encode(Image.fromarray(picture), "PNG"), preprocessing_of(crop=crop))
-    np.testing.assert_array_equal(picture[top : top + side, left : left + side], found)
+    result = decoded(encode(Image.fromarray(picture), "PNG"), preprocessing_of(crop=crop))
+    np.testing.assert_array_equal(picture[top : top + side, left : left + side], result)
 
 
 def test_height_comes_before_width(read: Read, photos: dict[str, bytes]) -> None:
@@ -253,14 +250,16 @@ def test_height_comes_before_width(read: Read, photos: dict[str, bytes]) -> None
 @pytest.mark.parametrize("size", [(1, 1), (1, 3000), (3000, 1), (2, 2)], ids=lambda size: f"{size[0]}x{size[1]}")
 @pytest.mark.parametrize("crop", ["none", "7/8"])
 def test_images_of_any_size_are_read(read: Read, encode: Encode, size: tuple[int, int], crop: str) -> None:
-    """One colour stays that colour."""
+    """One colour stays the same colour."""
     colour = (10, 100, 250)
-    found = read([encode(Image.new("RGB", size, colour), "PNG")], crop=crop)
-    assert [True] == found.ok
-    np.testing.assert_allclose(found.pixels, np.broadcast_to(np.float32(colour), found.pixels.shape), rtol=0, atol=1e-4)
+    result = read([encode(Image.new("RGB", size, colour), "PNG")], crop=crop)
+    assert [True] == result.ok
+    np.testing.assert_allclose(
+        result.pixels, np.broadcast_to(np.float32(colour), result.pixels.shape), rtol=0, atol=1e-4
+    )
 
 
-def test_a_batch_of_mixed_sizes_and_kinds_is_read_as_each_alone(
+def test_images_of_mixed_sizes_and_formats_are_read_as_if_alone(
     read: Read, photos: dict[str, bytes], rocket: Image.Image, encode: Encode
 ) -> None:
     images = [
@@ -276,24 +275,24 @@ def test_a_batch_of_mixed_sizes_and_kinds_is_read_as_each_alone(
 
 
 def test_an_empty_batch_gives_empty_outputs(read: Read) -> None:
-    found = read([])
-    assert (0, HEIGHT, WIDTH, 3) == found.pixels.shape
-    assert ([], []) == (found.ok, found.error)
+    result = read([])
+    assert (0, HEIGHT, WIDTH, 3) == result.pixels.shape
+    assert ([], []) == (result.ok, result.error)
 
 
 DAMAGED = "damaged, truncated or of an unsupported kind: the image file cannot be decoded"
 PHOTOS = {photo.name: photo.read_bytes() for photo in resources.example_photos()}
 BAD: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "empty: no bytes were sent"),
-    "no base64": (
+    "not base64": (
         b"not base64!",
         "neither base64 nor a supported image format: it starts with 6e 6f 74 20 62 61 73 65",
     ),
-    "other bytes": (
+    "bytes beyond ASCII": (
         b"\x00\xff\x00",
         "neither base64 nor a supported image format: it starts with 00 ff 00",
     ),
-    "white space": (b" \n", "neither base64 nor a supported image format: it starts with 20 0a"),
+    "whitespace": (b" \n", "neither base64 nor a supported image format: it starts with 20 0a"),
     "base64 of no image": (
         base64.b64encode(b"hello world"),
         "base64 of an unsupported file format: it starts with 68 65 6c 6c 6f 20 77 6f",
@@ -306,9 +305,9 @@ BAD: dict[str, tuple[bytes, str]] = {
     "JPEG without its last byte": (PHOTOS["rocket.jpg"][:-1], DAMAGED),
     "PNG cut in half": (PHOTOS["coffee.png"][: len(PHOTOS["coffee.png"]) // 2], DAMAGED),
     "PNG without its end": (PHOTOS["coffee.png"][:-12], DAMAGED),
-    "base64 of a cut-off JPEG": (base64.b64encode(PHOTOS["rocket.jpg"][:5000]), DAMAGED),
-    "base64 of a cut-off PNG": (base64.urlsafe_b64encode(PHOTOS["coffee.png"][:5000]), DAMAGED),
-    "base64 cut off within": (base64.b64encode(PHOTOS["rocket.jpg"])[:5003], DAMAGED),
+    "base64 of a truncated JPEG": (base64.b64encode(PHOTOS["rocket.jpg"][:5000]), DAMAGED),
+    "base64 of a truncated PNG": (base64.urlsafe_b64encode(PHOTOS["coffee.png"][:5000]), DAMAGED),
+    "truncated base64": (base64.b64encode(PHOTOS["rocket.jpg"])[:5003], DAMAGED),
     "magic of JPEG alone": (b"\xff\xd8\xff", DAMAGED),
     "magic of PNG alone": (b"\x89PNG\r\n\x1a\n", DAMAGED),
     "magic of GIF alone": (b"GIF89a", DAMAGED),
@@ -318,27 +317,27 @@ BAD: dict[str, tuple[bytes, str]] = {
 }
 
 
-@pytest.mark.parametrize(("bad", "says"), BAD.values(), ids=BAD)
-def test_a_bad_image_says_why_and_leaves_the_others_alone(
-    read: Read, photos: dict[str, bytes], bad: bytes, says: str
+@pytest.mark.parametrize(("bad", "message"), BAD.values(), ids=BAD)
+def test_a_bad_image_has_an_error_and_does_not_affect_others(
+    read: Read, photos: dict[str, bytes], bad: bytes, message: str
 ) -> None:
     good = [photos["chelsea.png"], photos["rocket.jpg"]]
-    found = read([good[0], bad, good[1]])
-    assert [True, False, True] == found.ok
-    assert ["", says, ""] == found.error
-    assert not found.pixels[1].any()
+    result = read([good[0], bad, good[1]])
+    assert [True, False, True] == result.ok
+    assert ["", message, ""] == result.error
+    assert not result.pixels[1].any()
     for row, image in ((0, good[0]), (2, good[1])):
-        np.testing.assert_array_equal(read([image]).pixels[0], found.pixels[row])
+        np.testing.assert_array_equal(read([image]).pixels[0], result.pixels[row])
 
 
-def test_a_batch_of_bad_images_alone_is_answered(read: Read) -> None:
-    found = read([bad for bad, _ in BAD.values()])
-    assert [False] * len(BAD) == found.ok
-    assert [says for _, says in BAD.values()] == found.error
+def test_a_batch_of_only_bad_images_has_errors(read: Read) -> None:
+    result = read([bad for bad, _ in BAD.values()])
+    assert [False] * len(BAD) == result.ok
+    assert [message for _, message in BAD.values()] == result.error
 
 
 def bmp_with(position: int, values: bytes) -> Callable[[Image.Image, Encode], bytes]:
-    """A BMP file of 32 bits a pixel with some bytes of its header changed."""
+    """A BMP file of 32 bits per pixel with some bytes of its header changed."""
 
     def write(photo: Image.Image, encode: Encode) -> bytes:
         data = bytearray(encode(with_alpha(photo), "BMP"))
@@ -348,7 +347,7 @@ def bmp_with(position: int, values: bytes) -> Callable[[Image.Image, Encode], by
     return write
 
 
-UNREADABLE = {
+UNSUPPORTED_BMP = {
     "BMP, 1 bit": lambda photo, encode: encode(photo.convert("1"), "BMP"),
     "BMP, compressed": bmp_with(30, b"\x01"),
     "BMP, other masks": bmp_with(30, b"\x03"),
@@ -358,7 +357,7 @@ UNREADABLE = {
 
 
 def bmp_of_one_pixel(index: int) -> bytes:
-    """A palette of two colours, black and red, and one pixel."""
+    """A BMP file of one pixel, with a palette of two colours, black and red."""
     header = b"BM" + (66).to_bytes(4, "little") + bytes(4) + (62).to_bytes(4, "little")
     info = b"".join(
         value.to_bytes(size, "little")
@@ -367,27 +366,27 @@ def bmp_of_one_pixel(index: int) -> bytes:
     return header + info + bytes(4) + b"\x00\x00\xff\x00" + bytes([index, 0, 0, 0])
 
 
-def test_a_palette_may_be_short(read: Read) -> None:
-    found = read([bmp_of_one_pixel(index=1)])
-    np.testing.assert_array_equal(np.broadcast_to(np.float32([255, 0, 0]), found.pixels.shape), found.pixels)
+def test_a_palette_may_have_few_colours(read: Read) -> None:
+    result = read([bmp_of_one_pixel(index=1)])
+    np.testing.assert_array_equal(np.broadcast_to(np.float32([255, 0, 0]), result.pixels.shape), result.pixels)
 
 
-@pytest.mark.parametrize("write", UNREADABLE.values(), ids=UNREADABLE)
-def test_bmp_that_tensorflow_would_misread_is_refused(
+@pytest.mark.parametrize("write", UNSUPPORTED_BMP.values(), ids=UNSUPPORTED_BMP)
+def test_bmp_files_that_tensorflow_would_misread_are_rejected(
     read: Read, rocket: Image.Image, encode: Encode, write: Any
 ) -> None:
-    """A wrong picture would get a wrong label."""
-    found = read([write(rocket, encode)])
-    assert [False] == found.ok
-    assert [DAMAGED] == found.error
+    """Wrong pixels would give a wrong label."""
+    result = read([write(rocket, encode)])
+    assert [False] == result.ok
+    assert [DAMAGED] == result.error
 
 
 NORMALISED = {
     "0..255": ("0..255", "RGB", [10.0, 100.0, 250.0]),
     "0..1": ("0..1", "RGB", [10 / 255, 100 / 255, 250 / 255]),
-    "BGR turns the channels round": ("0..255", "BGR", [250.0, 100.0, 10.0]),
-    "mean and deviation belong to R, G, B": ("10,90,50:1,2,4", "RGB", [0.0, 5.0, 50.0]),
-    "and turn round with them": ("10,90,50:1,2,4", "BGR", [50.0, 5.0, 0.0]),
+    "BGR reverses the channels": ("0..255", "BGR", [250.0, 100.0, 10.0]),
+    "mean and deviation are in the order R, G, B": ("10,90,50:1,2,4", "RGB", [0.0, 5.0, 50.0]),
+    "and are reversed with the channels": ("10,90,50:1,2,4", "BGR", [50.0, 5.0, 0.0]),
 }
 
 
@@ -396,5 +395,5 @@ def test_normalised_pixels(
     preprocessing_of: Callable[..., Preprocessing], scale: str, channels: str, expected: list[float]
 ) -> None:
     colour = tf.constant([[[[10.0, 100.0, 250.0]]]])
-    found = pixels.normalise(colour, preprocessing_of(scale=scale, channels=channels)).numpy()
-    np.testing.assert_allclose(found[0, 0, 0], expected, rtol=1e-6)
+    result = pixels.normalise(colour, preprocessing_of(scale=scale, channels=channels)).numpy()
+    np.testing.assert_allclose(result[0, 0, 0], expected, rtol=1e-6)
