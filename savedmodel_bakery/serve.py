@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import socket
 import sys
 from functools import partial
@@ -35,6 +36,7 @@ def serve(folder: Path, name: str | None, port: int, rest_api_port: int) -> None
     _check_folder(folder)
     for option, number in (("--port", port), ("--rest-api-port", rest_api_port)):
         _check_port(option, number)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     from savedmodel_bakery.serving import cli
     from savedmodel_bakery.serving.options import flags
 

@@ -120,7 +120,7 @@ def test_modules_with_our_folders_names_do_not_get_in_the_way(installed: Path, t
     assert "Usage: python -m savedmodel_bakery ask" in run([python, "-m", "savedmodel_bakery", "ask", "-h"], tmp_path)
     assert "Usage: python -m " in run([python, "-m", "savedmodel_bakery.client", "--help"], tmp_path)
     with ServerProcess("--model_name=m", f"--model_base_path={tmp_path / 'labels'}", log=tmp_path / "log") as server:
-        ask = [bakery, "ask", "-m", "m", "--port", str(server.port), "-i", "photo.jpg"]
+        ask = [bakery, "ask", "-m", "m", "--port", str(server.port), "photo.jpg"]
         assert "ox\n" == run(ask, tmp_path)
 
 
