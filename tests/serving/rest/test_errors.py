@@ -1,0 +1,25 @@
+"""HTTP status codes and bodies of errors."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from savedmodel_bakery.serving.rest.errors import error_response
+from savedmodel_bakery.wire.status import Code, StatusError
+
+# The table of tensorflow_model_server.
+EXPECTED = {
+    "OK": 200, "CANCELLED": 499, "UNKNOWN": 500, "INVALID_ARGUMENT": 400, "DEADLINE_EXCEEDED": 504, "NOT_FOUND": 404,
+    "ALREADY_EXISTS": 409, "PERMISSION_DENIED": 403, "RESOURCE_EXHAUSTED": 429, "FAILED_PRECONDITION": 400,
+    "ABORTED": 409, "OUT_OF_RANGE": 400, "UNIMPLEMENTED": 501, "INTERNAL": 500, "UNAVAILABLE": 503, "DATA_LOSS": 500,
+    "UNAUTHENTICATED": 401,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("code", Code)
+def test_every_code_becomes_an_http_status_and_the_message_the_body(code: Code) -> None:
+    response = error_response(StatusError(code, "why"), {"A": "b"})
+    assert (EXPECTED[code.name], {"error": "why"}) == (response.status, json.loads(response.body))
+    assert ("application/json", {"A": "b"}) == (response.content_type, response.headers)
