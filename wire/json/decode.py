@@ -10,7 +10,7 @@ import binascii
 import contextlib
 import string
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 import numpy as np
@@ -29,7 +29,7 @@ _INT_RANGES = {
     "uint32": (0, 2**32 - 1),
     "uint64": (0, 2**64 - 1),
 }
-DECODABLE_TYPES = sorted({*_FLOATS, *_INT_RANGES, "bool", "string"})
+DECODABLE_TYPES = tuple(sorted({*_FLOATS, *_INT_RANGES, "bool", "string"}))
 _BASE64_DIGITS = (string.ascii_letters + string.digits + "+/").encode()
 _WHITE_SPACE = b" \t\n\v\f\r"
 
@@ -94,15 +94,15 @@ def decode_regular(value: JsonValue, dtype: DType, name: str) -> np.ndarray | No
 
 
 def _all_fit(elements: Sequence[JsonValue], dtype: DType) -> bool:
-    kinds = set(map(type, elements))
+    types = set(map(type, elements))
     if dtype.name in _FLOATS:
-        return kinds <= {float, int}
+        return types <= {float, int}
     if dtype.name in _INT_RANGES:
         low, high = _INT_RANGES[dtype.name]
-        return kinds <= {int} and (not kinds or (low <= min(elements) and max(elements) <= high))  # type: ignore[type-var,operator]
+        return types <= {int} and (not types or (low <= min(elements) and max(elements) <= high))  # type: ignore[type-var,operator]
     if dtype is STRING:
-        return kinds <= {str} or (kinds <= {str, dict} and all(isinstance(v, str) or is_base64(v) for v in elements))
-    return kinds <= ({bool} if dtype.name == "bool" else set())
+        return types <= {str} or (types <= {str, dict} and all(isinstance(v, str) or is_base64(v) for v in elements))
+    return types <= ({bool} if dtype.name == "bool" else set())
 
 
 def check_elements(value: JsonValue, dtype: DType) -> tuple[list[int], list[JsonValue]]:
@@ -187,19 +187,16 @@ def pack(elements: Sequence[JsonValue], shape: Sequence[int], dtype: DType, name
     Raises:
         StatusError: INVALID_ARGUMENT if the shape has more dimensions than an array can have.
     """
-    flat = _packer(dtype)(elements, dtype)
+    if dtype.name in _FLOATS:
+        flat = _pack_floats(elements, dtype)
+    else:
+        flat = _pack_strings(elements) if dtype is STRING else _pack_integers(elements, dtype)
     try:
         if len(shape) <= MAX_DIMENSIONS:
             return flat.reshape(tuple(shape))
     except ValueError:
         pass  # numpy allows 32 or 64 dimensions
     raise invalid_argument(f"tensor parsing error: {name}")
-
-
-def _packer(dtype: DType) -> Callable[[Sequence[JsonValue], DType], np.ndarray]:
-    if dtype.name in _FLOATS:
-        return _pack_floats
-    return _pack_strings if dtype is STRING else _pack_integers
 
 
 def _pack_floats(elements: Sequence[JsonValue], dtype: DType) -> np.ndarray:
@@ -214,8 +211,8 @@ def _pack_integers(elements: Sequence[JsonValue], dtype: DType) -> np.ndarray:
     return wide.astype(dtype.numpy, copy=False)
 
 
-def _pack_strings(elements: Sequence[JsonValue], dtype: DType) -> np.ndarray:
-    strings = np.empty(len(elements), dtype.numpy)
+def _pack_strings(elements: Sequence[JsonValue]) -> np.ndarray:
+    strings = np.empty(len(elements), object)
     strings[:] = [
         element.encode("utf-8", "surrogateescape") if isinstance(element, str) else decode_base64(element)
         for element in elements

@@ -83,15 +83,15 @@ def _without_strings(text: bytes) -> bytes:
     """Remove the first strings from a text, as photos in base64 are long; keep all of it if it has escapes."""
     if b"\\" in text:
         return text
-    pieces, at = [], 0
+    pieces, start = [], 0
     for _ in range(_FEW_STRINGS):
-        opening = text.find(b'"', at)
+        opening = text.find(b'"', start)
         closing = text.find(b'"', opening + 1)
         if opening < 0 or closing < 0:
             break
-        pieces.append(text[at:opening])
-        at = closing + 1
-    return b'"'.join([*pieces, text[at:]])
+        pieces.append(text[start:opening])
+        start = closing + 1
+    return b'"'.join([*pieces, text[start:]])
 
 
 def _has_lone_surrogate(text: bytes) -> bool:

@@ -88,7 +88,9 @@ def test_numbers_are_read_as_the_declared_type(array: np.ndarray, value: str) ->
     dtype = of_array(array)
     written = encode_response({"y": Tensor(array, dtype)}, row_format=False)
     for body in (f'{{"outputs": {value}}}'.encode(), written):
-        assert_same(array, decode_response(body, {"y": dtype})["y"])
+        decoded = decode_response(body, {"y": dtype})["y"]
+        assert_same(array, decoded)
+        assert decoded.flags.writeable
 
 
 @pytest.mark.parametrize(
