@@ -54,21 +54,21 @@ MAX_MESSAGE_BYTES = 128 << 20
 """RabbitMQ's default limit (max_message_size); it closes the connection on a larger message."""
 
 
-def status_headers(error: StatusError | None) -> dict[str, Any]:
+def encode_status(error: StatusError | None) -> dict[str, Any]:
     """Return the status headers of a response; `error` is None for success."""
     if error is None:
         return {STATUS: int(Code.OK)}
     return {STATUS: int(error.code), MESSAGE: error.message}
 
 
-def read_status(headers: Mapping[str, Any]) -> StatusError | None:
+def decode_status(headers: Mapping[str, Any]) -> StatusError | None:
     """Return the error that a response reports, or None for success.
 
     Raises:
         ValueError: the headers have no valid status code.
     """
     code = Code(int(headers.get(STATUS, -1)))
-    return None if code is Code.OK else StatusError(code, text(headers.get(MESSAGE, "")))
+    return None if code is Code.OK else StatusError(code, header_text(headers.get(MESSAGE, "")))
 
 
 def media_type(content_type: str) -> str:
@@ -76,6 +76,6 @@ def media_type(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
-def text(value: object) -> str:
+def header_text(value: object) -> str:
     """Return the value of a header as text; bytes that are not valid UTF-8 are replaced."""
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

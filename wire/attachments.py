@@ -15,7 +15,7 @@ import numpy as np
 from google.protobuf.message import DecodeError, EncodeError
 
 from savedmodel_bakery.wire import schema
-from savedmodel_bakery.wire.dtypes import DType, of_array, of_number
+from savedmodel_bakery.wire.dtypes import DType, of_array
 from savedmodel_bakery.wire.status import StatusError, invalid_argument
 from savedmodel_bakery.wire.tensors import (
     RAW_TAGS,
@@ -95,17 +95,6 @@ class TensorMessage:
         for alias, tensor in self.attachments.items():
             arrays[alias] = decode_array(tensor.proto, (tensor.field, tensor.values))
         return arrays
-
-    def dtypes(self) -> dict[str, DType]:
-        """Return the element type of each tensor.
-
-        Raises:
-            StatusError: INVALID_ARGUMENT for an element type that cannot be sent.
-        """
-        protos = getattr(self.message, self._field)
-        heads = {alias: protos[alias] for alias in protos}
-        heads.update((alias, tensor.proto) for alias, tensor in self.attachments.items())
-        return {alias: of_number(head.dtype) for alias, head in heads.items()}
 
     def SerializeToString(self) -> bytes:  # noqa: N802 - the name that protobuf messages have
         """Serialize the message with its attachments.

@@ -273,4 +273,4 @@ def _decode_handle(proto: Any) -> Tensor:
     try:
         return Tensor(np.broadcast_to(handle, shape), dtypes.HANDLES[proto.dtype])
     except ValueError as error:
-        raise invalid_argument(f"cannot make a tensor of shape {list(shape)}: {error}") from error
+        raise invalid_argument(f"cannot create a tensor of shape {list(shape)}: {error}") from error

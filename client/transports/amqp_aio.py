@@ -262,7 +262,7 @@ def _encode(call: Call, *, expiration_s: float | None) -> aio_pika.Message:
 
 def _decode(call: Call, message: AbstractIncomingMessage) -> Any:
     try:
-        error = amqp.read_status(message.headers)
+        error = amqp.decode_status(message.headers)
     except (ValueError, TypeError) as exc:
         raise InvalidResponseError(f"the reply ({len(message.body)} bytes) has no valid {amqp.STATUS} header") from exc
     if error is None and message.content_type != amqp.PROTOBUF:

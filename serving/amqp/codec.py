@@ -175,7 +175,7 @@ def _decode_image(message: Message, model_name: str) -> Predict:
     """Decode an image file: one row of the input that the headers name."""
     image = np.empty(1, object)
     image[0] = message.body
-    alias = amqp.text(message.headers.get(amqp.INPUT, "image"))
+    alias = amqp.header_text(message.headers.get(amqp.INPUT, "image"))
     inputs = {alias: Tensor(image, STRING)}
     return Predict(
         _read_spec(message.headers, model_name), inputs, (), lambda prediction: _encode_json(prediction, True)
@@ -188,7 +188,7 @@ def _read_spec(headers: Mapping[str, Any], model_name: str, *, signature_name: s
     Raises:
         StatusError: INVALID_ARGUMENT if there are both version and label, or the version is invalid.
     """
-    texts = {name: amqp.text(value) for name, value in headers.items()}
+    texts = {name: amqp.header_text(value) for name, value in headers.items()}
     version = texts.get(amqp.VERSION)
     if version is not None and amqp.LABEL in texts:
         raise invalid_argument("the headers version and label exclude each other: set one of them")

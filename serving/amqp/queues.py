@@ -98,7 +98,7 @@ async def reply(
         return None
     published = aio_pika.Message(
         response.body,
-        headers=amqp.status_headers(response.error),
+        headers=amqp.encode_status(response.error),
         content_type=response.content_type,
         type=response.type,
         correlation_id=message.correlation_id,
@@ -200,4 +200,4 @@ def _copy(message: AbstractIncomingMessage, headers: dict[str, Any]) -> aio_pika
 
 def _reason(letter: AbstractIncomingMessage) -> str:
     reason = letter.headers.get(amqp.REASON) or letter.headers.get("x-first-death-reason") or "unknown"
-    return amqp.text(reason)
+    return amqp.header_text(reason)

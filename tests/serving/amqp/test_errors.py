@@ -14,13 +14,13 @@ from savedmodel_bakery.wire.status import Code, StatusError
 @pytest.mark.parametrize("code", [code for code in Code if code is not Code.OK], ids=lambda code: code.name)
 def test_every_code_is_sent_in_headers(code: Code) -> None:
     response = encode_failure(StatusError(code, "größer"), amqp.JSON)
-    error = amqp.read_status(amqp.status_headers(response.error))
+    error = amqp.decode_status(amqp.encode_status(response.error))
     assert error is not None
     assert (code, "größer") == (error.code, error.message)
 
 
 def test_headers_of_a_success_have_no_error() -> None:
-    assert amqp.read_status({amqp.STATUS: 0}) is None
+    assert amqp.decode_status({amqp.STATUS: 0}) is None
 
 
 def test_a_long_message_is_shortened_in_headers_alone() -> None:
