@@ -103,8 +103,8 @@ class Tree:
 
     def cpu_s(self) -> float:
         """User and system CPU time used so far."""
-        all_times = [process.cpu_times() for process in self._processes]
-        return float(sum(times.user + times.system for times in all_times))
+        # The CPU clock of a process, as clock_getcpuclockid(3) computes its id: /proc only has units of 10 ms.
+        return sum(time.clock_gettime((~process.pid << 3) | 2) for process in self._processes)
 
     def memory_bytes(self) -> int:
         """Resident memory: each process's private memory, and the largest shared part once (mostly the same libraries).
