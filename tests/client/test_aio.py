@@ -1,4 +1,4 @@
-"""AsyncClient gives what Client gives; and what both do where servers come and go."""
+"""AsyncClient has the results of Client, and both retry and balance calls."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ from savedmodel_bakery.wire.status import Code, StatusError
 X = {"x": np.float32([1, 2])}
 
 
-async def outcome(asking: Any) -> Any:
-    """What was answered, or the error's type and words."""
+async def outcome(client: Any) -> Any:
+    """Return the result of a call, or the type and message of its error."""
     try:
-        return await asking
+        return await client
     except Exception as exc:
         return type(exc), str(exc)
 
 
-def both(peer: Any, ask: Callable[[Any], Any], **options: Any) -> tuple[Any, Any]:
-    """The outcome with each client."""
+def both(peer: Any, send: Callable[[Any], Any], **options: Any) -> tuple[Any, Any]:
+    """Return the outcome with each client."""
 
     async def run() -> Any:
-        async with AsyncClient(port=peer.grpc_port, **options) as asking:
-            return await outcome(ask(asking))
+        async with AsyncClient(port=peer.grpc_port, **options) as client:
+            return await outcome(send(client))
 
-    async def run_blocking(asking: Client) -> Any:
-        return ask(asking)
+    async def run_blocking(client: Client) -> Any:
+        return send(client)
 
-    with Client(port=peer.grpc_port, **options) as asking:
-        return asyncio.run(outcome(run_blocking(asking))), asyncio.run(run())
+    with Client(port=peer.grpc_port, **options) as client:
+        return asyncio.run(outcome(run_blocking(client))), asyncio.run(run())
 
 
 @pytest.mark.parametrize(
-    ("ask", "options"),
+    ("send", "options"),
     [
         pytest.param(lambda c: c.classify_images([b"horse", b"bad"], top_k=2), {}, id="images"),
         pytest.param(lambda c: c.classify_images([]), {}, id="no images"),
@@ -60,116 +60,116 @@ def both(peer: Any, ask: Callable[[Any], Any], **options: Any) -> tuple[Any, Any
         pytest.param(lambda c: c.classify_examples([{}]), {}, id="not served"),
     ],
 )
-def test_the_outcome_is_that_of_client(peer: Any, ask: Callable[[Any], Any], options: dict[str, Any]) -> None:
-    expected, found = both(peer, ask, **options)
-    assert expected == found
+def test_the_outcome_is_that_of_client(peer: Any, send: Callable[[Any], Any], options: dict[str, Any]) -> None:
+    expected, actual = both(peer, send, **options)
+    assert expected == actual
 
 
 def test_predictions_are_those_of_client(peer: Any) -> None:
-    expected, found = both(peer, lambda c: c.predict({"x": [1.0]}, model="types"))
-    assert (expected.model, expected.version, expected.signature) == (found.model, found.version, found.signature)
-    assert canned_models.TYPES.keys() == found.outputs.keys()
+    expected, actual = both(peer, lambda c: c.predict({"x": [1.0]}, model="types"))
+    assert (expected.model, expected.version, expected.signature) == (actual.model, actual.version, actual.signature)
+    assert canned_models.TYPES.keys() == actual.outputs.keys()
     for alias, array in expected.arrays.items():
-        np.testing.assert_array_equal(array, found.arrays[alias], strict=True)
+        np.testing.assert_array_equal(array, actual.arrays[alias], strict=True)
 
 
-def test_many_questions_are_open_at_once(peer: Any) -> None:
+def test_many_calls_run_at_the_same_time(peer: Any) -> None:
     async def run() -> list[float]:
-        async with AsyncClient(port=peer.grpc_port, model="half_plus_two") as asking:
-            found = await asyncio.gather(*(asking.predict({"x": [float(n)]}) for n in range(50)))
-        return [float(prediction.outputs["y"][0]) for prediction in found]
+        async with AsyncClient(port=peer.grpc_port, model="half_plus_two") as client:
+            predictions = await asyncio.gather(*(client.predict({"x": [float(n)]}) for n in range(50)))
+        return [float(prediction.outputs["y"][0]) for prediction in predictions]
 
     assert [n / 2 + 2 for n in range(50)] == asyncio.run(run())
 
 
-def test_errors_of_the_way_there_are_those_of_client(peer: Any, closed_port: int) -> None:
-    async def ask(**options: Any) -> Any:
-        async with AsyncClient(**options) as asking:
-            return await asking.predict(X)
+def test_connection_errors_are_those_of_client(peer: Any, closed_port: int) -> None:
+    async def send(**options: Any) -> Any:
+        async with AsyncClient(**options) as client:
+            return await client.predict(X)
 
     with pytest.raises(ConnectionFailedError, match=f"cannot connect to 127.0.0.1:{closed_port} over gRPC"):
-        asyncio.run(ask(port=closed_port))
+        asyncio.run(send(port=closed_port))
     with pytest.raises(DeadlineExceededError, match=r"over gRPC within 0\.2 s"):
-        asyncio.run(ask(port=peer.grpc_port, model="slow", timeout_s=0.2))
+        asyncio.run(send(port=peer.grpc_port, model="slow", timeout_s=0.2))
 
 
-def test_asking_a_closed_client_is_a_runtime_error() -> None:
-    async def ask() -> None:
-        asking = AsyncClient()
-        await asking.close()
-        await asking.status()
+def test_calls_of_a_closed_client_are_runtime_errors() -> None:
+    async def send() -> None:
+        client = AsyncClient()
+        await client.close()
+        await client.status()
 
     with pytest.raises(RuntimeError, match="the client is closed"):
-        asyncio.run(ask())
+        asyncio.run(send())
 
 
 @pytest.fixture(params=["grpc", "rest", "asyncio"])
-def ask_status(request: pytest.FixtureRequest, peer: Any) -> Callable[[], Any]:
-    """Ask for the status with every kind of client."""
+def get_status(request: pytest.FixtureRequest, peer: Any) -> Callable[[], Any]:
+    """Get the status with each client."""
 
-    async def ask() -> Any:
-        async with AsyncClient(port=peer.grpc_port, model="half_plus_two") as asking:
-            return await asking.status()
+    async def send() -> Any:
+        async with AsyncClient(port=peer.grpc_port, model="half_plus_two") as client:
+            return await client.status()
 
-    def ask_blocking() -> Any:
+    def get_blocking() -> Any:
         port = {"grpc": {"port": peer.grpc_port}, "rest": {"rest_api_port": peer.rest_port}}[request.param]
-        with Client(transport=request.param, model="half_plus_two", **port) as asking:
-            return asking.status()
+        with Client(transport=request.param, model="half_plus_two", **port) as client:
+            return client.status()
 
-    return (lambda: asyncio.run(ask())) if request.param == "asyncio" else ask_blocking
+    return (lambda: asyncio.run(send())) if request.param == "asyncio" else get_blocking
 
 
 @pytest.mark.parametrize(
-    ("code", "refusals", "asked"),
+    ("code", "refusals", "calls"),
     [(Code.UNAVAILABLE, 2, 3), (Code.UNAVAILABLE, 9, 4), (Code.RESOURCE_EXHAUSTED, 1, 1), (Code.INTERNAL, 1, 1)],
     ids=["away for a while", "away for good", "too busy", "broken"],
 )
-def test_only_unavailable_is_tried_again(
-    ask_status: Callable[[], Any], peer: Any, monkeypatch: pytest.MonkeyPatch, code: Code, refusals: int, asked: int
+def test_only_unavailable_is_retried(
+    get_status: Callable[[], Any], peer: Any, monkeypatch: pytest.MonkeyPatch, code: Code, refusals: int, calls: int
 ) -> None:
-    answer, count = peer.status, 0
+    status_of, count = peer.status, 0
 
     def refuse_at_first(*arguments: Any) -> Any:
         nonlocal count
         count += 1
         if count <= refusals:
             raise StatusError(code, "not now")
-        return answer(*arguments)
+        return status_of(*arguments)
 
     monkeypatch.setattr(peer, "status", refuse_at_first)
-    if refusals < asked:
-        assert 3 == ask_status()[0].version
+    if refusals < calls:
+        assert 3 == get_status()[0].version
     else:
         with pytest.raises(RequestRefusedError) as caught:
-            ask_status()
+            get_status()
         assert (code, "not now") == (caught.value.code, caught.value.message)
-    assert asked == count
+    assert calls == count
 
 
-def test_several_servers_are_asked_in_turn_and_one_that_is_gone_is_left_out(peer: Any) -> None:
-    met: list[str] = []
+def test_calls_are_balanced_over_several_servers_without_those_that_are_gone(peer: Any) -> None:
+    called: list[str] = []
 
-    class Meeting(grpc.ServerInterceptor):
+    class Recorder(grpc.ServerInterceptor):
         def __init__(self, name: str) -> None:
             self.name = name
 
         def intercept_service(self, proceed: Any, details: Any) -> Any:
-            met.append(self.name)
+            called.append(self.name)
             return proceed(details)
 
     with (
-        peer.serve_grpc(interceptors=[Meeting("a")]) as one,
-        Client([f"127.0.0.1:{peer.grpc_port}", f"127.0.0.1:{one}"], model="half_plus_two") as asking,
+        peer.serve_grpc(interceptors=[Recorder("a")]) as port,
+        Client([f"127.0.0.1:{peer.grpc_port}", f"127.0.0.1:{port}"], model="half_plus_two") as client,
     ):
-        while "a" not in met:  # until both are connected
-            asking.status()
-        met.clear()
+        while "a" not in called:  # until both are connected
+            client.status()
+        called.clear()
         before = peer.requests
         for _ in range(10):
-            asking.status()
-        assert (5, 10) == (len(met), peer.requests - before)
-    with Client([f"127.0.0.1:{one}", f"127.0.0.1:{peer.grpc_port}"], model="half_plus_two") as asking:
-        assert [3] * 4 == [asking.status()[0].version for _ in range(4)]
+            client.status()
+        assert (5, 10) == (len(called), peer.requests - before)
+    with Client([f"127.0.0.1:{port}", f"127.0.0.1:{peer.grpc_port}"], model="half_plus_two") as client:
+        assert [3] * 4 == [client.status()[0].version for _ in range(4)]
 
 
 @pytest.mark.parametrize(
@@ -185,6 +185,6 @@ def test_several_servers_are_asked_in_turn_and_one_that_is_gone_is_left_out(peer
     ],
     ids=["names", "mixed", "none", "rest"],
 )
-def test_targets_that_cannot_be_asked_in_turn_are_value_errors(options: dict[str, Any], message: str) -> None:
+def test_invalid_lists_of_targets_are_value_errors(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Client(**options)

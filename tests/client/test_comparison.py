@@ -1,4 +1,4 @@
-"""Which answers agree with those expected."""
+"""Which outputs agree with the expected ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NAN = float("nan")
 
 
 @pytest.mark.parametrize(
-    ("wanted", "found", "atol"),
+    ("expected", "actual", "atol"),
     [
         pytest.param(np.float32([1, NAN, np.inf]), np.float32([1.25, NAN, np.inf]), 0.5, id="float32"),
         pytest.param(np.complex64([1 + 1j]), np.complex64([1 + 1.25j]), 0.5, id="complex64"),
@@ -22,12 +22,12 @@ NAN = float("nan")
         pytest.param(np.zeros([0, 3], np.float32), np.zeros([0, 3], np.float32), 0.5, id="nothing"),
     ],
 )
-def test_answers_that_agree(wanted: np.ndarray, found: np.ndarray, atol: float) -> None:
-    assert [] == compare({"y": wanted}, {"y": found}, lambda _: atol)
+def test_outputs_that_agree(expected: np.ndarray, actual: np.ndarray, atol: float) -> None:
+    assert [] == compare({"y": expected}, {"y": actual}, lambda _: atol)
 
 
 @pytest.mark.parametrize(
-    ("wanted", "found", "atol", "text"),
+    ("expected", "actual", "atol", "text"),
     [
         pytest.param(np.float32([1]), np.float32([2]), 0.5, '"y" differs by 1; allowed is 0.5', id="too far"),
         pytest.param(np.float32([NAN]), np.float32([2]), 0.5, '"y" differs by inf; allowed is 0.5', id="a number"),
@@ -40,5 +40,5 @@ def test_answers_that_agree(wanted: np.ndarray, found: np.ndarray, atol: float) 
         pytest.param(np.float32([1]), np.float32([1, 1]), 0.5, '"y" has shape [2], expected [1]', id="shape"),
     ],
 )
-def test_answers_that_differ(wanted: np.ndarray, found: np.ndarray, atol: float, text: str) -> None:
-    assert [text] == compare({"y": wanted}, {"y": found}, lambda _: atol)
+def test_outputs_that_differ(expected: np.ndarray, actual: np.ndarray, atol: float, text: str) -> None:
+    assert [text] == compare({"y": expected}, {"y": actual}, lambda _: atol)

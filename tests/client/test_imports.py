@@ -1,4 +1,4 @@
-"""What is not imported, each claim in a fresh process."""
+"""Modules that are not imported, each tested in a new process."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ except SystemExit as exit:
 
 
 def run(program: str, **values: object) -> list[str]:
-    """The program's lines on stdout."""
+    """Run a program and return its lines on stdout."""
     code = program.format(heavy=set(HEAVY), **values)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     return done.stdout.splitlines()
@@ -55,7 +55,7 @@ def run(program: str, **values: object) -> list[str]:
     [["--help"], ["bench", "--help"], ["classify", "--help"], [], ["--port", "x"], ["-i", "missing.jpg"]],
     ids=["help", "subcommand's help", "job's help", "nothing to do", "wrong option", "missing file"],
 )
-def test_what_needs_no_server_imports_nothing_heavy(arguments: list[str]) -> None:
+def test_commands_that_need_no_server_import_nothing_heavy(arguments: list[str]) -> None:
     code = "0" if "--help" in arguments else "2"
     assert code == run(COMMAND, arguments=arguments)[-1]
 
@@ -68,6 +68,6 @@ def test_the_package_alone_imports_nothing_heavy() -> None:
     ("transport", "expected"),
     [("grpc", "google.protobuf grpc ml_dtypes numpy"), ("rest", "ml_dtypes numpy requests")],
 )
-def test_an_ask_imports_its_own_transport_only(peer: Any, transport: str, expected: str) -> None:
+def test_a_call_imports_its_own_transport_only(peer: Any, transport: str, expected: str) -> None:
     lines = run(ASK, transport=transport, grpc_port=peer.grpc_port, rest_port=peer.rest_port)
     assert ["sorrel", expected] == lines

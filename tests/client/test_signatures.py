@@ -1,4 +1,4 @@
-"""What fits a signature, and what is said of what does not."""
+"""Which inputs match a signature, and the errors for those that do not."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def fit(dtype: str, shape: list[int] | None, value: Any) -> np.ndarray:
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
-def test_numbers_outside_arrays_take_the_type_that_is_wanted(dtype: str, value: Any, expected: np.ndarray) -> None:
-    found = fit(dtype, None, value)
-    assert (expected.dtype, expected.shape, expected.tolist()) == (found.dtype, found.shape, found.tolist())
+def test_python_numbers_are_converted_to_the_declared_type(dtype: str, value: Any, expected: np.ndarray) -> None:
+    array = fit(dtype, None, value)
+    assert (expected.dtype, expected.shape, expected.tolist()) == (array.dtype, array.shape, array.tolist())
 
 
 @pytest.mark.parametrize(
-    ("dtype", "shape", "value", "given", "takes"),
+    ("dtype", "shape", "value", "actual", "declared"),
     [
         pytest.param("DT_FLOAT", [-1], np.zeros(2), "float64[2]", "float32[?]", id="type of an array"),
         pytest.param("DT_FLOAT", [-1, 3], np.zeros((2, 4), "f4"), "float32[2,4]", "float32[?,3]", id="size"),
@@ -66,16 +66,16 @@ def test_numbers_outside_arrays_take_the_type_that_is_wanted(dtype: str, value: 
         pytest.param("DT_QINT8", [2], np.zeros(3, np.int8), "int8[3]", "qint8[2]", id="quantised"),
     ],
 )
-def test_a_misfit_is_refused_with_what_the_signature_takes(
-    dtype: str, shape: list[int] | None, value: Any, given: str, takes: str
+def test_an_input_that_does_not_match_is_refused_with_the_declaration(
+    dtype: str, shape: list[int] | None, value: Any, actual: str, declared: str
 ) -> None:
     with pytest.raises(RequestRefusedError) as caught:
         fit(dtype, shape, value)
-    expected = f'input "x" is {given}; signature "run" of model "m" version 7 takes x: {takes}'
+    expected = f'input "x" is {actual}; signature "run" of model "m" version 7 takes x: {declared}'
     assert (Code.INVALID_ARGUMENT, expected) == (caught.value.code, caught.value.message)
 
 
-def test_all_that_is_wrong_is_said_at_once() -> None:
+def test_an_error_lists_everything_that_does_not_match() -> None:
     run = read_signatures(document({"a": tensor("DT_FLOAT", [-1]), "b": tensor("DT_INT32", [])})).find("run")
     with pytest.raises(RequestRefusedError) as caught:
         run.fit({"a": np.zeros(1), "c": {"d": [np.zeros(2)]}})
@@ -85,7 +85,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
     ) == caught.value.message
 
 
-def test_an_input_with_a_default_may_be_left_out() -> None:
+def test_an_input_with_a_default_is_optional() -> None:
     run = read_signatures(document({"a": tensor("DT_FLOAT", []), "b": tensor("DT_INT32", [])}, ("b",))).find("run")
     assert {"a": 1.0} == run.fit({"a": 1})
 
@@ -95,19 +95,19 @@ def test_an_input_with_a_default_may_be_left_out() -> None:
     [([[1], [1, 2]], 'input "x" is not an array: '), ({"y": 1}, 'input "x" is a dict; it must be an array')],
     ids=["ragged", "dict"],
 )
-def test_what_is_no_array_is_a_value_error(value: Any, message: str) -> None:
+def test_a_value_that_is_not_an_array_is_a_value_error(value: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         fit("DT_FLOAT", None, value)
 
 
-def test_an_unknown_signature_is_refused_with_those_there_are() -> None:
+def test_an_unknown_signature_is_refused_with_the_known_ones() -> None:
     with pytest.raises(RequestRefusedError) as caught:
         read_signatures(document({})).find("serve")
     expected = 'signature "serve" not found in model "m" version 7; it has "run"'
     assert (Code.FAILED_PRECONDITION, expected) == (caught.value.code, caught.value.message)
 
 
-@pytest.mark.parametrize("found", [{}, {"model_spec": {"name": "m"}, "metadata": []}], ids=["empty", "other"])
-def test_other_documents_are_invalid_answers(found: Any) -> None:
+@pytest.mark.parametrize("metadata", [{}, {"model_spec": {"name": "m"}, "metadata": []}], ids=["empty", "other"])
+def test_other_documents_are_invalid_responses(metadata: Any) -> None:
     with pytest.raises(InvalidResponseError, match="the metadata are not a valid GetModelMetadataResponse"):
-        read_signatures(found)
+        read_signatures(metadata)

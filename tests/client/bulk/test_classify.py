@@ -14,7 +14,7 @@ Run = Callable[..., tuple[int, str]]
 
 
 def test_photos_with_the_same_key_have_their_own_rows() -> None:
-    """Answers belong to positions: Ray may put a photo that two inputs name into one batch."""
+    """Classifications belong to positions: on Ray, a request may contain a photo twice."""
     same_key = [Photo("a", 1, lambda: b"1"), unreadable_photo("a", "torn"), Photo("a", 1, lambda: b"2")]
 
     def predict(images: list[bytes]) -> Prediction:

@@ -103,7 +103,7 @@ def test_finished_photos_are_not_kept_in_memory(peer: Any) -> None:
 
 
 def test_photos_are_not_read_far_ahead(peer: Any) -> None:
-    """When the first rows come, no more photos were taken than may be under way."""
+    """When the first rows arrive, only the photos of the concurrent requests have been read."""
     taken = 0
 
     def endless() -> Any:
@@ -112,10 +112,12 @@ def test_photos_are_not_read_far_ahead(peer: Any) -> None:
             taken += 1
             yield Photo(str(taken), 3, lambda: b"cat")
 
-    with Client(port=peer.grpc_port) as one, Client(port=peer.grpc_port) as two:
-        result = Job([one, two], model="efficientnet_lite0", signature="top_k", batch_size=3, retry_s=0).run(endless())
-        assert ["tabby"] * 3 == [row["label"] for row in next(result)]
-        result.close()
+    with Client(port=peer.grpc_port) as first, Client(port=peer.grpc_port) as second:
+        rows = Job([first, second], model="efficientnet_lite0", signature="top_k", batch_size=3, retry_s=0).run(
+            endless()
+        )
+        assert ["tabby"] * 3 == [row["label"] for row in next(rows)]
+        rows.close()
     assert taken <= 2 * 2 * 3 + 1
 
 

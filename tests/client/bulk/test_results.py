@@ -65,7 +65,7 @@ FORMATS = pytest.mark.parametrize("name", ["rows.jsonl", "rows.csv", "rows.parqu
 
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.csv", "rows.parquet"])
 def test_a_job_continues_where_it_stopped(run: Run, tmp_path: Path, peer: Any, name: str) -> None:
-    """Whole lines stay as they are, and what was being written is asked about again."""
+    """Complete lines are kept, and the photo of an incomplete line is classified again."""
     write_photos(tmp_path / "a", **{f"p{number}": b"cat" for number in range(5)})
     run("a", "--out", "whole.jsonl")
     lines = Path("whole.jsonl").read_text().splitlines(keepends=True)
@@ -76,13 +76,13 @@ def test_a_job_continues_where_it_stopped(run: Run, tmp_path: Path, peer: Any, n
     assert 0 == run("a", "--batch-size", 1, "--out", name)[0]
     assert 2 == len([image for image, label in read_image_labels(name) if label == "tabby"])
     assert sorted(json.loads(line)["image"] for line in lines) == sorted(image for image, _ in read_image_labels(name))
-    # The check and its metadata, and two photos, each by a client that fetches the metadata too.
+    # The check and its metadata, and two photos, each with a client that fetches the metadata too.
     assert peer.requests - before <= 6
 
 
 @FORMATS
 def test_a_finished_job_that_runs_again_sends_nothing(run: Run, tmp_path: Path, name: str) -> None:
-    """Not even a server, and the exit code is that of the finished job."""
+    """It needs no server, and its exit code is that of the finished job."""
     write_photos(tmp_path / "a", horse=b"horse")
     assert 0 == run("a", "--out", name)[0]
     before = Path(name).read_bytes()

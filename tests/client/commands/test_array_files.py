@@ -1,4 +1,4 @@
-"""What `client predict` reads and writes."""
+"""The files that `predict` reads and writes."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def npz(**arrays: np.ndarray) -> bytes:
     return stream.getvalue()
 
 
-def test_every_kind_of_file_is_told_by_its_content() -> None:
+def test_the_format_of_a_file_is_determined_by_its_content() -> None:
     array = np.float32([[1, 2]])
     assert array.tolist() == read_input("x", npy(array), "f")["x"].tolist()
     assert np.dtype(np.float32) == read_input("x", npy(array), "f")["x"].dtype
-    found = read_input(None, npz(**{"a%2F0": array, "y": array}), "f")
-    assert ["a/0", "y"] == sorted(found)
+    arrays = read_input(None, npz(**{"a%2F0": array, "y": array}), "f")
+    assert ["a/0", "y"] == sorted(arrays)
     assert {"x": [[1, 2.5]]} == read_input("x", b"[[1, 2.5]]", "f")
     assert {"x": [b"\xff", "é"], "y": {"z": 1}} == read_input(
         None, '{"x": [{"b64": "/w=="}, "é"], "y": {"z": 1}}'.encode(), "f"
@@ -59,23 +59,23 @@ def test_every_kind_of_file_is_told_by_its_content() -> None:
     ],
     ids=["JSON", "npy", "empty", "binary", "base64", "cut npy", "cut npz", "pickle"],
 )
-def test_what_is_none_of_these_is_a_value_error(name: str | None, content: bytes, message: str) -> None:
+def test_other_content_is_a_value_error(name: str | None, content: bytes, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         read_input(name, content, "f")
 
 
-def test_outputs_become_a_file_each(tmp_path: Path) -> None:
+def test_each_output_is_written_to_a_file(tmp_path: Path) -> None:
     paths = write_outputs(ARRAYS, tmp_path / "out", file_format="npy")
     assert ["a%2F0.npy", "outputs.json", "x.npy"] == sorted(path.name for path in (tmp_path / "out").iterdir())
     assert {path.name for path in paths} == {path.name for path in (tmp_path / "out").iterdir()}
-    found = np.load(tmp_path / "out" / "x.npy")
-    assert (np.dtype(np.float64), [[1.5, 2]]) == (found.dtype, found.tolist())
+    arrays = np.load(tmp_path / "out" / "x.npy")
+    assert (np.dtype(np.float64), [[1.5, 2]]) == (arrays.dtype, arrays.tolist())
     assert {"text": ["café", {"b64": "/w=="}], "half": [1.5]} == json.loads(
         (tmp_path / "out" / "outputs.json").read_text()
     )
 
 
-def test_outputs_become_one_file_that_can_be_sent_again(tmp_path: Path) -> None:
+def test_outputs_in_one_file_can_be_used_as_inputs(tmp_path: Path) -> None:
     [path, _] = write_outputs(ARRAYS, tmp_path, file_format="npz")
     assert ["a/0", "x"] == sorted(read_input(None, path.read_bytes(), "f"))
     [path] = write_outputs(ARRAYS, tmp_path, file_format="json")

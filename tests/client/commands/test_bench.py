@@ -1,4 +1,4 @@
-"""`python -m client bench` against a real server with tiny models."""
+"""The command `bench` with a real server and tiny models."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def bench(server: ServerProcess, tmp_path: Path) -> Run:
 
 
 @pytest.mark.parametrize("transport", ["GRPC", "REST"])
-def test_images_are_sent_in_turn_and_what_came_of_it_is_json(bench: Run, transport: str) -> None:
+def test_images_are_sent_in_turn_and_the_result_is_json(bench: Run, transport: str) -> None:
     ended = bench(
         "-f", transport, "-m", "labels", "-i", "horse.jpg", "-i", "cow.jpg", "--batch", "3",
         "--expect", "sorrel", "--expect", "ox", "--requests", "30", "--callers", "1", "--callers", "4", "--json",
@@ -67,7 +67,7 @@ def test_images_are_sent_in_turn_and_what_came_of_it_is_json(bench: Run, transpo
         assert 0 < row["p50_ms"] <= row["p90_ms"] <= row["p99_ms"] <= row["max_ms"]
 
 
-def test_arrays_are_sent_at_a_rate_and_drawn(bench: Run, tmp_path: Path) -> None:
+def test_arrays_are_sent_at_a_rate_and_plotted(bench: Run, tmp_path: Path) -> None:
     (tmp_path / "y.json").write_text('{"output_0": [2.5, 3]}')
     ended = bench(
         "-m", "half", "--input", "x=x.npy", "--expect", "y.json", "--rate", "50", "--requests", "25", "--plot", "p.svg"
@@ -81,8 +81,8 @@ def test_arrays_are_sent_at_a_rate_and_drawn(bench: Run, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("transport", ["GRPC", "REST"])
-def test_an_answer_that_is_not_the_first_is_wrong(bench: Run, transport: str) -> None:
-    """Each run of the model gives another number."""
+def test_a_response_that_differs_from_the_first_is_wrong(bench: Run, transport: str) -> None:
+    """The model returns another number in each run."""
     ended = bench("-f", transport, "-m", "counting", "--input", "x=x.npy", "--requests", "10", "--callers", "2")
     assert 1 == ended.returncode
     assert ended.stdout.splitlines()[1].endswith("10 wrong response")
@@ -92,7 +92,7 @@ def test_an_answer_that_is_not_the_first_is_wrong(bench: Run, transport: str) ->
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "error"),
     [
         (["-m", "labels", "-i", "horse.jpg", "--expect", "ox"], 1, 'image 0 is "sorrel"; expected "ox"'),
         (["-m", "half", "-i", "horse.jpg"], 1, "INVALID_ARGUMENT: .* takes x: float32"),
@@ -113,14 +113,14 @@ def test_an_answer_that_is_not_the_first_is_wrong(bench: Run, transport: str) ->
     ],
     ids=["wrong", "refused", "no server", "nothing to send", "labels", "by message", "kind of plot", "folder of plot"],
 )
-def test_what_cannot_be_measured_is_one_line(bench: Run, arguments: list[str], code: int, said: str) -> None:
+def test_errors_are_one_line(bench: Run, arguments: list[str], code: int, error: str) -> None:
     ended = bench(*arguments)
     assert (code, "") == (ended.returncode, ended.stdout)
-    assert re.match(said, ended.stderr)
+    assert re.match(error, ended.stderr)
     assert 1 == ended.stderr.count("\n")
 
 
-def test_without_matplotlib_a_plot_is_refused_with_the_extras_name(tmp_path: Path) -> None:
+def test_without_matplotlib_the_error_names_the_extra(tmp_path: Path) -> None:
     (tmp_path / "horse.jpg").write_bytes(b"horse")
     hidden = "import sys; sys.modules['matplotlib'] = None; "
     hidden += "from savedmodel_bakery.client.commands.cli import main; main(sys.argv[1:])"

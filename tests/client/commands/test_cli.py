@@ -1,4 +1,4 @@
-"""The command line: exact exit codes and stdout, and one line on stderr for whatever goes wrong."""
+"""The command line: exact exit codes and stdout, and one line on stderr for each error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from savedmodel_bakery.client.commands.cli import main
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command left behind."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -45,49 +45,49 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 @pytest.fixture
-def whom(peer: Any, transport: str) -> list[str]:
-    """The options that point at the peer."""
+def connection(peer: Any, transport: str) -> list[str]:
+    """The options that select the canned server."""
     return ["--format", transport, "--port", str(peer.grpc_port), "--rest_api_port", str(peer.rest_port)]
 
 
 @pytest.fixture
 def photos(tmp_path: Path) -> SimpleNamespace:
-    """Files of the peer's two photos, and of one that is none."""
+    """Files with the two photos that the canned server knows, and with a bad one."""
     for name in ("horse", "cat", "bad"):
         (tmp_path / f"{name}.jpg").write_bytes(name.encode())
     return SimpleNamespace(**{name: tmp_path / f"{name}.jpg" for name in ("horse", "cat", "bad")})
 
 
-def test_one_image_prints_its_label_alone(run: Run, whom: list[str], photos: SimpleNamespace) -> None:
-    assert Outcome(0, "sorrel\n", "") == run(*whom, "-i", photos.horse)
+def test_one_image_prints_only_its_label(run: Run, connection: list[str], photos: SimpleNamespace) -> None:
+    assert Outcome(0, "sorrel\n", "") == run(*connection, "-i", photos.horse)
 
 
-def test_several_images_print_their_paths_too(run: Run, whom: list[str], photos: SimpleNamespace) -> None:
+def test_several_images_also_print_their_paths(run: Run, connection: list[str], photos: SimpleNamespace) -> None:
     expected = f"{photos.horse}\tsorrel\n{photos.cat}\ttabby\n"
-    assert Outcome(0, expected, "") == run(*whom, "-i", photos.horse, "-i", photos.cat)
+    assert Outcome(0, expected, "") == run(*connection, "-i", photos.horse, "-i", photos.cat)
 
 
-def test_top_k_prints_a_line_a_class(run: Run, whom: list[str], photos: SimpleNamespace) -> None:
+def test_top_k_prints_one_line_per_class(run: Run, connection: list[str], photos: SimpleNamespace) -> None:
     expected = "sorrel\t0.750\t339\nzebra\t0.125\t340\n"
-    assert Outcome(0, expected, "") == run(*whom, "--top-k", 2, "-i", photos.horse)
+    assert Outcome(0, expected, "") == run(*connection, "--top-k", 2, "-i", photos.horse)
 
 
-def test_top_k_of_several_images_prints_paths_too(run: Run, whom: list[str], photos: SimpleNamespace) -> None:
+def test_top_k_of_several_images_also_prints_paths(run: Run, connection: list[str], photos: SimpleNamespace) -> None:
     expected = f"{photos.horse}\tsorrel\t0.750\t339\n{photos.cat}\ttabby\t0.500\t281\n"
-    assert Outcome(0, expected, "") == run(*whom, "--top-k", 1, "-i", photos.horse, "-i", photos.cat)
+    assert Outcome(0, expected, "") == run(*connection, "--top-k", 1, "-i", photos.horse, "-i", photos.cat)
 
 
-def test_the_signature_top_k_prints_all_it_has(run: Run, whom: list[str], photos: SimpleNamespace) -> None:
-    assert 3 == len(run(*whom, "-n", "top_k", "-i", photos.horse).out.splitlines())
+def test_the_signature_top_k_prints_all_classes(run: Run, connection: list[str], photos: SimpleNamespace) -> None:
+    assert 3 == len(run(*connection, "-n", "top_k", "-i", photos.horse).out.splitlines())
 
 
-def test_dash_is_stdin(run: Run, whom: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dash_is_stdin(run: Run, connection: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"cat")))
-    assert Outcome(0, "tabby\n", "") == run(*whom, "-i", "-")
+    assert Outcome(0, "tabby\n", "") == run(*connection, "-i", "-")
 
 
-def test_json_is_an_object_an_image(run: Run, whom: list[str], photos: SimpleNamespace, transport: str) -> None:
-    outcome = run(*whom, "--json", "--top-k", 1, "-i", photos.horse, "-i", photos.bad)
+def test_json_is_one_object_per_image(run: Run, connection: list[str], photos: SimpleNamespace, transport: str) -> None:
+    outcome = run(*connection, "--json", "--top-k", 1, "-i", photos.horse, "-i", photos.bad)
     named = {
         "model": "efficientnet_lite0",
         "version": 3 if transport == "grpc" else None,
@@ -116,10 +116,10 @@ def test_json_is_an_object_an_image(run: Run, whom: list[str], photos: SimpleNam
     ],
     ids=["serving_default", "top_k"],
 )
-def test_a_bad_image_is_one_line_and_the_others_are_asked(
-    run: Run, whom: list[str], photos: SimpleNamespace, options: list[str], error: str
+def test_a_bad_image_is_one_line_and_the_others_are_classified(
+    run: Run, connection: list[str], photos: SimpleNamespace, options: list[str], error: str
 ) -> None:
-    outcome = run(*whom, *options, "-i", photos.horse, "-i", photos.bad, "-i", photos.cat)
+    outcome = run(*connection, *options, "-i", photos.horse, "-i", photos.bad, "-i", photos.cat)
     assert (1, f"{photos.bad}: {error}\n") == (outcome.code, outcome.err)
     assert [str(photos.horse), str(photos.cat)] == [line.split("\t")[0] for line in outcome.out.splitlines()]
 
@@ -137,16 +137,18 @@ def test_a_bad_image_is_one_line_and_the_others_are_asked(
     ],
     ids=["model", "version", "label", "too many classes"],
 )
-def test_a_refusal_is_the_servers_words_and_exit_1(
-    run: Run, whom: list[str], photos: SimpleNamespace, options: list[str], error: str
+def test_a_refusal_is_the_servers_message_and_exit_1(
+    run: Run, connection: list[str], photos: SimpleNamespace, options: list[str], error: str
 ) -> None:
-    assert Outcome(1, "", f"{photos.horse}: {error}\n") == run(*whom, *options, "-i", photos.horse)
+    assert Outcome(1, "", f"{photos.horse}: {error}\n") == run(*connection, *options, "-i", photos.horse)
 
 
-def test_a_deadline_is_exit_1(run: Run, whom: list[str], peer: Any, transport: str, photos: SimpleNamespace) -> None:
+def test_a_deadline_is_exit_1(
+    run: Run, connection: list[str], peer: Any, transport: str, photos: SimpleNamespace
+) -> None:
     where = {"grpc": f"{peer.grpc_port} over gRPC", "rest": f"{peer.rest_port} over REST"}[transport]
     expected = f"{photos.horse}: no response from 127.0.0.1:{where} within 0.2 s\n"
-    assert Outcome(1, "", expected) == run(*whom, "-m", "slow", "-s", "0.2", "-i", photos.horse)
+    assert Outcome(1, "", expected) == run(*connection, "-m", "slow", "-s", "0.2", "-i", photos.horse)
 
 
 @pytest.mark.parametrize("command", [["-i", "PHOTO", "-i", "PHOTO"], ["status"], ["metadata"], ["--metadata"]], ids=str)
@@ -228,37 +230,37 @@ def test_a_folder_instead_of_a_photo_names_the_command_for_folders(
     assert outcome.err.endswith(f": {tmp_path} is a folder; to classify the photos in it: bulk {tmp_path} --out FILE\n")
 
 
-def test_photos_are_arguments_too_with_and_without_the_command(
-    run: Run, whom: list[str], photos: SimpleNamespace
+def test_photos_can_be_arguments_with_and_without_the_command(
+    run: Run, connection: list[str], photos: SimpleNamespace
 ) -> None:
     expected = f"{photos.horse}\tsorrel\n{photos.cat}\ttabby\n"
-    assert Outcome(0, expected, "") == run(*whom, photos.horse, photos.cat)
-    assert Outcome(0, expected, "") == run("ask", *whom, photos.horse, photos.cat)
-    assert Outcome(0, expected, "") == run("ask", "-i", photos.horse, *whom, photos.cat)
+    assert Outcome(0, expected, "") == run(*connection, photos.horse, photos.cat)
+    assert Outcome(0, expected, "") == run("ask", *connection, photos.horse, photos.cat)
+    assert Outcome(0, expected, "") == run("ask", "-i", photos.horse, *connection, photos.cat)
 
 
-def test_a_missing_file_among_others_is_found_before_anything_is_asked(
-    run: Run, whom: list[str], photos: SimpleNamespace
+def test_a_missing_file_is_reported_before_anything_is_sent(
+    run: Run, connection: list[str], photos: SimpleNamespace
 ) -> None:
-    outcome = run(*whom, "-i", photos.horse, "-i", "no.jpg")
+    outcome = run(*connection, "-i", photos.horse, "-i", "no.jpg")
     assert (2, "") == (outcome.code, outcome.out)
 
 
-def test_status_prints_a_line_a_version(run: Run, whom: list[str]) -> None:
+def test_status_prints_one_line_per_version(run: Run, connection: list[str]) -> None:
     expected = "3\tAVAILABLE\n2\tEND\tNOT_FOUND: no saved_model.pb\n"
-    assert Outcome(0, expected, "") == run("status", *whom)
+    assert Outcome(0, expected, "") == run("status", *connection)
 
 
-def test_status_as_json_is_an_object_a_version(run: Run, whom: list[str]) -> None:
+def test_status_as_json_is_one_object_per_version(run: Run, connection: list[str]) -> None:
     expected = [
         {"version": 3, "state": "AVAILABLE", "code": "OK", "message": ""},
         {"version": 2, "state": "END", "code": "NOT_FOUND", "message": "no\nsaved_model.pb"},
     ]
-    assert expected == [json.loads(line) for line in run("status", "--json", *whom).out.splitlines()]
+    assert expected == [json.loads(line) for line in run("status", "--json", *connection).out.splitlines()]
 
 
-def test_metadata_print_the_same_by_option_and_by_subcommand(run: Run, whom: list[str]) -> None:
-    by_option, by_command = run(*whom, "--metadata"), run("metadata", *whom)
+def test_the_option_and_the_command_print_the_same_metadata(run: Run, connection: list[str]) -> None:
+    by_option, by_command = run(*connection, "--metadata"), run("metadata", *connection)
     assert by_option == by_command
     expected = {
         "model_spec": {"name": "efficientnet_lite0", "signature_name": "", "version": "3"},
@@ -268,19 +270,19 @@ def test_metadata_print_the_same_by_option_and_by_subcommand(run: Run, whom: lis
     assert (0, "") == (by_option.code, by_option.err)
 
 
-def test_options_before_the_subcommand_count_and_those_after_it_win(run: Run, whom: list[str]) -> None:
-    assert "2\tEND\tNOT_FOUND: no saved_model.pb\n" == run(*whom, "--version", 2, "status").out
-    assert "3\tAVAILABLE\n" == run(*whom, "--version", 2, "status", "--version", 3).out
+def test_options_after_the_command_override_those_before_it(run: Run, connection: list[str]) -> None:
+    assert "2\tEND\tNOT_FOUND: no saved_model.pb\n" == run(*connection, "--version", 2, "status").out
+    assert "3\tAVAILABLE\n" == run(*connection, "--version", 2, "status", "--version", 3).out
 
 
 @pytest.mark.parametrize("command", [["status"], ["-m", "half_plus_two", "status"]], ids=["alone", "beaten"])
-def test_the_environment_counts_below_the_command_line(
-    run: Run, whom: list[str], monkeypatch: pytest.MonkeyPatch, command: list[str]
+def test_the_command_line_overrides_the_environment(
+    run: Run, connection: list[str], monkeypatch: pytest.MonkeyPatch, command: list[str]
 ) -> None:
     monkeypatch.setenv("BAKERY_CLIENT_MODEL_SPEC_NAME", "pets")
     monkeypatch.setenv("BAKERY_CLIENT_TOP_K", "3")
     expected = {1: (1, "NOT_FOUND: Servable not found for request: Latest(pets)\n"), 3: (0, "")}
-    outcome = run(*whom, *command)
+    outcome = run(*connection, *command)
     assert expected[len(command)] == (outcome.code, outcome.err)
 
 
@@ -297,13 +299,13 @@ def test_help_ends_with_examples(run: Run) -> None:
     assert "Examples:\n    python -m client horse.jpg cat.png\n" in run("--help").out
 
 
-def test_a_path_that_is_not_utf_8_is_shown_with_a_replacement(run: Run, whom: list[str], tmp_path: Path) -> None:
+def test_a_path_that_is_not_utf_8_is_shown_with_a_replacement(run: Run, connection: list[str], tmp_path: Path) -> None:
     photo = tmp_path / os.fsdecode(b"\xff.jpg")
     photo.write_bytes(b"horse")
-    assert Outcome(0, f"{tmp_path}/\ufffd.jpg\tsorrel\n" * 2, "") == run(*whom, "-i", photo, "-i", photo)
+    assert Outcome(0, f"{tmp_path}/\ufffd.jpg\tsorrel\n" * 2, "") == run(*connection, "-i", photo, "-i", photo)
 
 
-def test_a_closed_stdout_is_no_traceback(peer: Any, photos: SimpleNamespace) -> None:
+def test_a_closed_stdout_causes_no_traceback(peer: Any, photos: SimpleNamespace) -> None:
     command = [sys.executable, "-m", "savedmodel_bakery.client", "--port", str(peer.grpc_port)]
     with subprocess.Popen(
         [*command, "-i", str(photos.horse), "-i", str(photos.cat)],

@@ -1,4 +1,4 @@
-"""The load generator: how many calls, when they are due, and what is noted of each."""
+"""The load generator: how many calls it makes, when, and what it measures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from savedmodel_bakery.client.load.generator import NOT_SENT, CallFailedError, L
 
 
 class Callee:
-    """Notes the numbers of calls; the first of each caller doesn't count."""
+    """Records the numbers of calls except the first call of each caller."""
 
     def __init__(self, *, takes_s: float = 0.0, fails: tuple[int, ...] = ()) -> None:
         self.takes_s, self.fails = takes_s, fails
@@ -43,7 +43,7 @@ class Callee:
         self.closed += 1
 
 
-def test_a_closed_loop_makes_just_the_calls_asked_for_and_closes_its_callers() -> None:
+def test_a_closed_loop_makes_the_planned_calls_and_closes_its_callers() -> None:
     callee = Callee(takes_s=0.01)
     load = generate(callee.open_caller, Plan(callers=4, requests=20))
     assert list(range(20)) == sorted(callee.numbers)
@@ -60,22 +60,22 @@ def test_a_duration_ends_a_closed_loop() -> None:
     assert parts == sorted(parts)
 
 
-def test_failures_are_counted_by_status_and_leave_latencies_alone() -> None:
+def test_failures_are_counted_by_status_and_have_no_latency() -> None:
     load = generate(Callee(fails=(3, 5)).open_caller, Plan(callers=1, requests=10))
     assert ({"broken": 2}, {"broken": "call 3"}) == (load.errors, load.messages)
     assert 8 == len(load.latencies_s) == len(load.ended_s)
 
 
-def test_in_an_open_loop_calls_that_wait_for_others_show_it() -> None:
-    """One caller, calls due every 20 ms that take 100: call N ends at 100 (N + 1) at the earliest, due at 20 N."""
+def test_latency_in_an_open_loop_includes_waiting_for_other_calls() -> None:
+    """Calls are due every 20 ms and take 100 ms each: with one caller, call N ends 100 (N + 1) after the start."""
     load = generate(Callee(takes_s=0.1).open_caller, Plan(callers=1, requests=5, rate_per_s=50))
     least_s = [0.1 * (number + 1) - 0.02 * number for number in range(5)]
     assert np.all(load.latencies_s >= np.array(least_s) - 0.002)
     assert 4 == load.late
 
 
-def test_calls_that_were_due_and_not_sent_count_as_waiting_until_the_end() -> None:
-    """20 are due in 0.2 s; one caller takes 0.15 s each, so that two are sent at most."""
+def test_calls_that_were_due_but_not_sent_have_waited_until_the_end() -> None:
+    """20 calls are due in 0.2 s; each takes 0.15 s, so one caller sends two at most."""
     load = generate(Callee(takes_s=0.15).open_caller, Plan(callers=1, duration_s=0.2, rate_per_s=100))
     sent = len(load.ended_s)
     assert sent <= 2
@@ -84,12 +84,12 @@ def test_calls_that_were_due_and_not_sent_count_as_waiting_until_the_end() -> No
     assert load.latencies_s[-1] >= load.elapsed_s - 0.19 - 0.002
 
 
-def test_an_open_loop_sends_when_calls_are_due_and_not_before() -> None:
+def test_an_open_loop_sends_no_call_before_it_is_due() -> None:
     load = generate(Callee().open_caller, Plan(callers=2, requests=5, rate_per_s=50))
     assert np.all(load.ended_s >= np.arange(5) / 50 - 0.002)
 
 
-def test_what_is_no_failed_call_ends_the_load() -> None:
+def test_any_other_exception_ends_the_load() -> None:
     @contextmanager
     def open_caller() -> Iterator[SendCall]:
         calls = 0
@@ -106,7 +106,7 @@ def test_what_is_no_failed_call_ends_the_load() -> None:
         generate(open_caller, Plan(callers=3, duration_s=60))
 
 
-def test_a_load_without_end_is_refused() -> None:
+def test_a_plan_without_a_limit_is_a_value_error() -> None:
     with pytest.raises(ValueError, match="duration_s or requests is required"):
         Plan(callers=1)
 
@@ -124,13 +124,13 @@ def _load(latencies_s: list[float], errors: dict[str, int]) -> Load:
     )
 
 
-def test_percentiles_are_latencies_that_were_seen() -> None:
+def test_percentiles_are_measured_latencies() -> None:
     load = _load([number / 1000 for number in range(100, 0, -1)], {})
     seen = [report.percentile_ms(load, percent) for percent in (50, 90, 99, 100)]
     assert [51.0, 91.0, 100.0, 100.0] == pytest.approx(seen)
 
 
-def test_the_table_leaves_out_columns_that_nobody_has() -> None:
+def test_the_table_omits_columns_that_are_empty() -> None:
     rows = [report.summary(_load([0.1, 0.1], {"broken": 2}), images=3), report.summary(_load([], {}), images=3)]
     assert [
         "callers requests requests/s images/s p50 ms p90 ms p99 ms max ms client CPU % errors",

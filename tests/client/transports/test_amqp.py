@@ -1,4 +1,4 @@
-"""What the client says over AMQP where no broker is; asking one is tested in tests/system."""
+"""What the client says over AMQP where no broker is; client one is tested in tests/system."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ COMMAND = (
 )
 
 
-def test_without_the_extra_its_name_is_told() -> None:
+def test_without_the_extra_the_error_names_it() -> None:
     library = (
         "from savedmodel_bakery import AmqpClient\ntry: AmqpClient()\nexcept ModuleNotFoundError as error: print(error)"
     )
-    wanted = "AMQP needs aio_pika, which is not installed; try: pip install 'savedmodel-bakery[amqp]'\n"
-    found = subprocess.run([sys.executable, "-c", HIDDEN + library], check=True, capture_output=True, text=True)
-    assert wanted == found.stdout
-    found = subprocess.run([sys.executable, "-c", HIDDEN + COMMAND], check=False, capture_output=True, text=True)
-    assert (1, wanted) == (found.returncode, found.stderr)
+    expected = "AMQP needs aio_pika, which is not installed; try: pip install 'savedmodel-bakery[amqp]'\n"
+    process = subprocess.run([sys.executable, "-c", HIDDEN + library], check=True, capture_output=True, text=True)
+    assert expected == process.stdout
+    process = subprocess.run([sys.executable, "-c", HIDDEN + COMMAND], check=False, capture_output=True, text=True)
+    assert (1, expected) == (process.returncode, process.stderr)
 
 
-def test_no_broker_is_no_connection_and_its_password_is_not_shown(closed_port: int) -> None:
+def test_a_missing_broker_is_a_failed_connection_and_the_password_is_not_shown(closed_port: int) -> None:
     url = f"amqp://caller:correct-horse@127.0.0.1:{closed_port}/"
-    with AmqpClient(url) as asking, pytest.raises(ConnectionFailedError) as caught:
-        asking.status()
+    with AmqpClient(url) as client, pytest.raises(ConnectionFailedError) as caught:
+        client.status()
     assert f"cannot connect to 127.0.0.1:{closed_port} over AMQP; is a broker running there?" == str(caught.value)
     command = [sys.executable, "-m", "savedmodel_bakery.client", "--format", "AMQP", "-t", url, "status"]
-    found = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert (3, "", f"{caught.value}\n") == (found.returncode, found.stdout, found.stderr)
+    process = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert (3, "", f"{caught.value}\n") == (process.returncode, process.stdout, process.stderr)
 
 
-def test_what_was_connected_in_vain_is_closed_in_the_thread_that_connects(closed_port: int) -> None:
-    with AmqpClient(f"127.0.0.1:{closed_port}") as asking:
+def test_a_failed_connection_is_closed_in_the_thread_that_opened_it(closed_port: int) -> None:
+    with AmqpClient(f"127.0.0.1:{closed_port}") as client:
         with pytest.raises(ConnectionFailedError) as caught:
-            asking.status()
+            client.status()
         held = [each for each in gc.get_objects() if isinstance(each, aio_pika.Connection)]  # by its traceback
     assert caught.tb is not None
     assert held
@@ -59,18 +59,18 @@ def test_the_amqp_transport_of_client_is_an_error_that_names_amqp_client() -> No
         Client(transport="amqp")
 
 
-def test_a_brokers_url_is_no_address_of_a_server_and_its_password_is_not_shown() -> None:
+def test_a_brokers_url_is_not_a_servers_address_and_the_password_is_not_shown() -> None:
     with pytest.raises(ValueError, match=r"invalid target \"amqp://…@host/\"") as caught:
         Client("amqp://caller:correct-horse@host/")
     assert "horse" not in str(caught.value)
 
 
-def test_a_closed_client_may_be_closed_again_and_asks_no_more() -> None:
-    asking = AmqpClient()
-    asking.close()
-    asking.close()
+def test_a_closed_client_can_be_closed_again_and_sends_nothing() -> None:
+    client = AmqpClient()
+    client.close()
+    client.close()
     with pytest.raises(RuntimeError, match="closed"):
-        asking.submit({"x": 1}, result_queue="results")
+        client.submit({"x": 1}, result_queue="results")
 
 
 def test_only_amqp_clients_have_submit_and_results() -> None:

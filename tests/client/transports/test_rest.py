@@ -1,0 +1,141 @@
+"""What only REST does: the mapping of HTTP statuses, and responses that are not of the API."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import canned_models
+import ml_dtypes
+import numpy as np
+import pytest
+
+from savedmodel_bakery.client import (
+    Client,
+    ClientError,
+    ConnectionFailedError,
+    DeadlineExceededError,
+    InvalidResponseError,
+    RequestRefusedError,
+)
+from savedmodel_bakery.wire.status import Code
+
+Connect = Callable[..., Client]
+
+X = {"x": np.float32([1])}
+JSON = "Content-Type: application/json\r\n"
+
+
+# If several codes share an HTTP status, one of them represents all.
+FOLDED = {
+    Code.UNKNOWN: Code.INTERNAL,
+    Code.DATA_LOSS: Code.INTERNAL,
+    Code.ALREADY_EXISTS: Code.ABORTED,
+    Code.FAILED_PRECONDITION: Code.INVALID_ARGUMENT,
+    Code.OUT_OF_RANGE: Code.INVALID_ARGUMENT,
+}
+
+
+@pytest.mark.parametrize("code", [code for code in Code if code is not Code.OK], ids=lambda code: code.name)
+def test_every_status_code_is_derived_from_the_http_status(peer: Any, code: Code) -> None:
+    with (
+        Client(transport="rest", rest_api_port=peer.rest_port, model=f"refuse_{code.name}") as client,
+        pytest.raises(ClientError) as caught,
+    ):
+        client.predict(X)
+    if code is Code.DEADLINE_EXCEEDED:
+        assert (DeadlineExceededError, "refused: DEADLINE_EXCEEDED") == (caught.type, str(caught.value))
+    else:
+        expected = FOLDED.get(code, code)
+        assert (RequestRefusedError, expected, f"refused: {code.name}") == (
+            caught.type,
+            caught.value.code,
+            caught.value.message,
+        )
+
+
+def test_an_element_type_that_json_lacks_is_not_sent(peer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    half = canned_models.Model(
+        {"serving_default": canned_models.signature_of({"x": "DT_BFLOAT16"}, {"y": "DT_FLOAT"})}, None
+    )
+    monkeypatch.setitem(canned_models.MODELS, "half", half)
+    with (
+        Client(transport="rest", rest_api_port=peer.rest_port, model="half") as client,
+        pytest.raises(RequestRefusedError, match=r'^UNIMPLEMENTED: input "x" is bfloat16') as caught,
+    ):
+        client.predict({"x": np.zeros(1, ml_dtypes.bfloat16)})
+    assert caught.value.__cause__ is not None
+
+
+@pytest.mark.parametrize(
+    ("response", "error", "message"),
+    [
+        pytest.param(
+            "HTTP/1.1 404 Not Found\r\nContent-Type: text/html\r\nContent-Length: 4\r\n\r\n<h1>",
+            InvalidResponseError,
+            '/v1/models/m responded HTTP 404 with text/html; a model server responds {"error": …}',
+            id="page",
+        ),
+        pytest.param(
+            "HTTP/1.1 302 Found\r\nLocation: /login\r\nContent-Length: 0\r\n\r\n",
+            InvalidResponseError,
+            '/v1/models/m responded HTTP 302 with no content type; a model server responds {"error": …}',
+            id="redirect",
+        ),
+        pytest.param(
+            f"HTTP/1.1 418 Teapot\r\n{JSON}Content-Length: 14\r\n\r\n" + '{"error": "t"}',
+            RequestRefusedError,
+            "UNKNOWN: t",
+            id="status of no code",
+        ),
+        pytest.param(
+            f"HTTP/1.1 200 OK\r\n{JSON}Content-Length: 2\r\n\r\n[]",
+            InvalidResponseError,
+            "/v1/models/m, 2 bytes, is not a JSON object",
+            id="no object",
+        ),
+        pytest.param(
+            f"HTTP/1.1 200 OK\r\n{JSON}Content-Length: 2\r\n\r\n" + "{}",
+            InvalidResponseError,
+            "the status is not a valid GetModelStatusResponse: KeyError('model_version_status')",
+            id="other object",
+        ),
+        pytest.param("", ConnectionFailedError, "over REST; is a model server running there?", id="hangs up"),
+        pytest.param("SSH-2.0\r\n", ConnectionFailedError, "is a model server running there?", id="no HTTP"),
+    ],
+)
+def test_responses_that_are_not_of_the_api(
+    respond_with: Callable[[str], int], response: str, error: type[ClientError], message: str
+) -> None:
+    with (
+        Client(transport="rest", rest_api_port=respond_with(response), model="m") as client,
+        pytest.raises(ClientError) as caught,
+    ):
+        client.status()
+    assert error is caught.type
+    assert str(caught.value).endswith(message)
+
+
+def test_a_body_that_stops_is_deadline_exceeded() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        done = threading.Event()
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{")
+                done.wait(10)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with (
+            Client(transport="rest", rest_api_port=port, timeout_s=0.2) as client,
+            pytest.raises(DeadlineExceededError, match=r"over REST within 0\.2 s$"),
+        ):
+            client.status()
+        done.set()
+        thread.join()
