@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from savedmodel_bakery.exporter.errors import SourceError
 from savedmodel_bakery.exporter.function.inputs import Input
+from savedmodel_bakery.exporter.tensor_types import Tensor
 from savedmodel_bakery.wire import schema, trees
 
 SIGNATURE = "serving_default"
@@ -37,7 +38,7 @@ class Function:
         takes_any_name = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
         self._is_called_by_name = takes_any_name or by_name >= set(self._names)
 
-    def __call__(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
+    def __call__(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the outputs by alias.
 
         Raises:
@@ -52,7 +53,7 @@ class Function:
         return _by_alias(result)
 
 
-def _by_alias(result: Any) -> dict[str, Any]:
+def _by_alias(result: Any) -> dict[str, Tensor]:
     if isinstance(result, (list, tuple)):
         result = {f"output_{index}": element for index, element in enumerate(result)}
     elif not isinstance(result, Mapping):
@@ -77,7 +78,7 @@ class ServableModule(tf.Module):
         self._inputs = _argument_names([declared.alias for declared in inputs], "input")
         self._outputs: dict[str, str] = {}
 
-        def serve(**arguments: Any) -> dict[str, Any]:
+        def serve(**arguments: Tensor) -> dict[str, Tensor]:
             outputs = function({alias: arguments[argument] for alias, argument in self._inputs.items()})
             self._outputs = _argument_names(list(outputs), "output")
             return {self._outputs[alias]: tf.identity(tensor) for alias, tensor in outputs.items()}

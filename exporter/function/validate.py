@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -12,6 +11,7 @@ import tensorflow as tf
 from savedmodel_bakery.exporter.errors import SourceError, VerificationError
 from savedmodel_bakery.exporter.function.inputs import INEXACT, Input, check_example, generate_arrays
 from savedmodel_bakery.exporter.function.servable_module import SIGNATURE, Function
+from savedmodel_bakery.exporter.tensor_types import Tensor
 from savedmodel_bakery.exporter.validation.goldens import write_goldens
 from savedmodel_bakery.exporter.validation.requests import decode_outputs, predict_request
 from savedmodel_bakery.exporter.validation.session import run_requests
@@ -98,7 +98,7 @@ def _rtol(array: np.ndarray) -> float:
     return _RTOLS[dtypes.of_array(array).name]
 
 
-def _to_tensors(arrays: Mapping[str, np.ndarray], inputs: Sequence[Input]) -> dict[str, Any]:
+def _to_tensors(arrays: Mapping[str, np.ndarray], inputs: Sequence[Input]) -> dict[str, Tensor]:
     return {
         declared.alias: tf.constant(
             arrays[declared.alias].tolist() if declared.dtype is dtypes.STRING else arrays[declared.alias],

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from savedmodel_bakery.exporter.errors import VerificationError
 from savedmodel_bakery.exporter.recipe import Recipe
+from savedmodel_bakery.exporter.tensor_types import NetworkOutput, NormalisedBatch
 from savedmodel_bakery.exporter.validation.requests import PhotoResponse
 from savedmodel_bakery.exporter.validation.tolerance import Tolerance
 
@@ -33,7 +33,9 @@ class Agreement:
         return Agreement(self.photos + other.photos, max(self.max_difference, other.max_difference))
 
 
-def probabilities(network: Callable[[Any], Any], recipe: Recipe, normalised: np.ndarray) -> np.ndarray:
+def probabilities(
+    network: Callable[[NormalisedBatch], NetworkOutput], recipe: Recipe, normalised: np.ndarray
+) -> np.ndarray:
     """Run the network on `normalised` float32 [batch, height, width, channels]: float32 [batch, classes].
 
     Raises:
@@ -59,7 +61,7 @@ def probabilities(network: Callable[[Any], Any], recipe: Recipe, normalised: np.
 def check_agreement(
     responses: Sequence[PhotoResponse],
     default_labels: Sequence[str],
-    network: Callable[[Any], Any],
+    network: Callable[[NormalisedBatch], NetworkOutput],
     recipe: Recipe,
     class_names: Sequence[str],
     tolerance: Tolerance = ROUNDING,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from google.protobuf.json_format import MessageToDict
 
-from savedmodel_bakery.exporter.validation.requests import classify_request, image_input, predict_request
+from savedmodel_bakery.exporter.validation.requests import PredictionLog, classify_request, image_input, predict_request
 from savedmodel_bakery.exporter.validation.session import write_records
 from savedmodel_bakery.wire import schema, version_folder
 
@@ -26,7 +26,7 @@ NOT_AN_IMAGE = b"<html>"
 TOLERANCES = {"scores": 1e-3, "pixels": 0.5}
 
 
-def golden_requests(photos: Sequence[bytes], pixels: np.ndarray) -> list[Any]:
+def golden_requests(photos: Sequence[bytes], pixels: np.ndarray) -> list[PredictionLog]:
     """Build a request to each signature with the smallest photo, and one with each of the other photos.
 
     Args:
@@ -48,7 +48,7 @@ def golden_requests(photos: Sequence[bytes], pixels: np.ndarray) -> list[Any]:
 
 
 def write_goldens(
-    version: Path, model_name: str, logs: Sequence[Any], *, tolerances: Mapping[str, float] = TOLERANCES
+    version: Path, model_name: str, logs: Sequence[PredictionLog], *, tolerances: Mapping[str, float] = TOLERANCES
 ) -> None:
     """Write goldens and warm-up requests into a staged version.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from savedmodel_bakery.exporter.servable_module import ENCODED_FEATURE
 from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.examples import encode_example
 from savedmodel_bakery.wire.tensors import decode_array, encode_tensor
+
+PredictionLog: TypeAlias = Any
+"""A request, and its response once it has one: the protobuf message tensorflow.serving.PredictionLog."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class PhotoResponse:
     pixels: np.ndarray
 
 
-def predict_request(signature: str, inputs: dict[str, np.ndarray], outputs: Sequence[str] = ()) -> Any:
+def predict_request(signature: str, inputs: dict[str, np.ndarray], outputs: Sequence[str] = ()) -> PredictionLog:
     """Build a Predict request; an empty `outputs` requests all outputs."""
     log = schema.PredictionLog()
     log.predict_log.request.model_spec.signature_name = signature
@@ -47,7 +50,7 @@ def predict_request(signature: str, inputs: dict[str, np.ndarray], outputs: Sequ
     return log
 
 
-def classify_request(photo: bytes) -> Any:
+def classify_request(photo: bytes) -> PredictionLog:
     """Build a Classify request with one image."""
     log = schema.PredictionLog()
     request = log.classify_log.request
@@ -61,7 +64,7 @@ def image_input(*images: bytes) -> dict[str, np.ndarray]:
     return {"image": np.array(images, object)}
 
 
-def photo_requests(photos: Sequence[Path], signatures: Sequence[str]) -> list[Any]:
+def photo_requests(photos: Sequence[Path], signatures: Sequence[str]) -> list[PredictionLog]:
     """Build a request per photo and signature, photo by photo.
 
     Raises:
@@ -84,7 +87,7 @@ def read_photo(photo: Path) -> bytes:
 
 
 def decode_photo_responses(
-    photos: Sequence[Path], top_k: Sequence[Any], preprocess: Sequence[Any]
+    photos: Sequence[Path], top_k: Sequence[PredictionLog], preprocess: Sequence[PredictionLog]
 ) -> list[PhotoResponse]:
     """Decode the responses of the signatures `top_k` and `preprocess` to each photo."""
     responses = []
@@ -103,7 +106,7 @@ def decode_photo_responses(
     return responses
 
 
-def decode_outputs(log: Any) -> dict[str, np.ndarray]:
+def decode_outputs(log: PredictionLog) -> dict[str, np.ndarray]:
     """Decode the outputs of a Predict response by alias."""
     outputs = log.predict_log.response.outputs
     return {alias: decode_array(outputs[alias]) for alias in outputs}

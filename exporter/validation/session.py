@@ -8,9 +8,9 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from savedmodel_bakery.exporter.errors import VerificationError
+from savedmodel_bakery.exporter.validation.requests import PredictionLog
 from savedmodel_bakery.wire import schema
 
 _PROCESS = "savedmodel_bakery.exporter.validation.session_process"
@@ -24,12 +24,12 @@ class SessionError(VerificationError):
         completed: the requests that succeeded before, with their responses.
     """
 
-    def __init__(self, reason: str, completed: list[Any]) -> None:
+    def __init__(self, reason: str, completed: list[PredictionLog]) -> None:
         super().__init__(f"the SavedModel fails in a Session, as tensorflow_model_server would run it: {reason}")
         self.completed = completed
 
 
-def run_requests(saved_model: Path, requests: Sequence[Any]) -> list[Any]:
+def run_requests(saved_model: Path, requests: Sequence[PredictionLog]) -> list[PredictionLog]:
     """Load `saved_model` in a fresh process, as tensorflow_model_server does, and run PredictionLog requests on it.
 
     tensorflow_model_server restores a SavedModel into a Session. A SavedModel whose variables can't be restored that
@@ -57,7 +57,7 @@ def run_requests(saved_model: Path, requests: Sequence[Any]) -> list[Any]:
         return completed
 
 
-def write_records(path: Path, logs: Sequence[Any]) -> None:
+def write_records(path: Path, logs: Sequence[PredictionLog]) -> None:
     """Write PredictionLogs as TFRecords, the format of warm-up files."""
     import tensorflow as tf
 
@@ -66,7 +66,7 @@ def write_records(path: Path, logs: Sequence[Any]) -> None:
             writer.write(log.SerializeToString())
 
 
-def _read_records(path: Path) -> list[Any]:
+def _read_records(path: Path) -> list[PredictionLog]:
     import tensorflow as tf
 
     return [

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from savedmodel_bakery.exporter.validation.parity import ParityCheck, PhotoPictu
 from savedmodel_bakery.exporter.validation.report import ParityReport
 from savedmodel_bakery.exporter.validation.requests import (
     PhotoResponse,
+    PredictionLog,
     decode_outputs,
     decode_photo_responses,
     photo_requests,
@@ -104,10 +105,10 @@ class _Results(NamedTuple):
 
     responses: list[PhotoResponse]
     default_labels: list[str]
-    goldens: list[Any]
+    goldens: list[PredictionLog]
 
 
-def _run(version: Path, photos: Sequence[Path], golden: Sequence[Any]) -> _Results:
+def _run(version: Path, photos: Sequence[Path], golden: Sequence[PredictionLog]) -> _Results:
     requests = photo_requests(photos, _SIGNATURES)
     step = len(_SIGNATURES)
     try:

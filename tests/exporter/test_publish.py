@@ -1,4 +1,4 @@
-"""Versions on disk: numbers, atomicity, and what happens when several publish at once."""
+"""Publishing: version numbers, atomicity and concurrent publishers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LARGEST = 2**63 - 1
 
 
 def put(base_path: Path, version: int | None, content: str = "graph") -> Path:
-    """Stage and publish a version of one file."""
+    """Stage and publish a version with one file."""
     with publish.staging(base_path) as stage:
         return publish.rename_into_place(written(stage, content), base_path, version)
 
@@ -34,22 +34,22 @@ def names(folder: Path) -> list[str]:
 
 
 NUMBERS = {
-    "nothing yet": ([], "1"),
+    "none": ([], "1"),
     "after one": (["1"], "2"),
     "after zero": (["0"], "1"),
     "gaps stay": (["1", "7"], "8"),
-    "by number, not by text": (["9", "10"], "11"),
+    "numeric order": (["9", "10"], "11"),
     "leading zeros": (["00003"], "4"),
-    "other names don't count": (["1", "x", "2.staged", "-5", ".tmp-9"], "2"),
+    "other names are ignored": (["1", "x", "2.staged", "-5", ".tmp-9"], "2"),
 }
 
 
-@pytest.mark.parametrize(("there", "expected"), NUMBERS.values(), ids=NUMBERS)
-def test_the_next_number_is_one_above_the_highest(tmp_path: Path, there: list[str], expected: str) -> None:
-    for name in there:
+@pytest.mark.parametrize(("existing", "expected"), NUMBERS.values(), ids=NUMBERS)
+def test_the_next_number_is_one_above_the_highest(tmp_path: Path, existing: list[str], expected: str) -> None:
+    for name in existing:
         (tmp_path / name).mkdir()
     assert tmp_path / expected == put(tmp_path, None)
-    assert sorted([*there, expected]) == names(tmp_path)
+    assert sorted([*existing, expected]) == names(tmp_path)
 
 
 @pytest.mark.parametrize("version", [0, 1, 5, LARGEST], ids=["zero", "one", "five", "largest"])
@@ -58,26 +58,26 @@ def test_an_explicit_number_is_used(tmp_path: Path, version: int) -> None:
     assert {version: tmp_path / "base" / str(version)} == publish.published_versions(tmp_path / "base")
 
 
-@pytest.mark.parametrize("there", ["3", "003"], ids=["same name", "same number"])
-def test_a_version_that_exists_is_refused_and_untouched(tmp_path: Path, there: str) -> None:
-    (tmp_path / there).mkdir()
-    (tmp_path / there / "saved_model.pb").write_text("old")
-    for attempt in (lambda: publish.check_free(tmp_path, 3), lambda: put(tmp_path, 3, "new")):
-        with pytest.raises(PublishError) as refused:
-            attempt()
+@pytest.mark.parametrize("existing", ["3", "003"], ids=["same name", "same number"])
+def test_an_existing_version_is_rejected_and_unchanged(tmp_path: Path, existing: str) -> None:
+    (tmp_path / existing).mkdir()
+    (tmp_path / existing / "saved_model.pb").write_text("old")
+    for publish_again in (lambda: publish.check_free(tmp_path, 3), lambda: put(tmp_path, 3, "new")):
+        with pytest.raises(PublishError) as rejected:
+            publish_again()
         assert (
             f"version 3 already exists in {tmp_path}, and published versions are never overwritten; "
             "the next free version is 4"
-        ) == str(refused.value)
-    assert [there] == names(tmp_path)
-    assert "old" == (tmp_path / there / "saved_model.pb").read_text()
+        ) == str(rejected.value)
+    assert [existing] == names(tmp_path)
+    assert "old" == (tmp_path / existing / "saved_model.pb").read_text()
 
 
-@pytest.mark.parametrize("version", [-1, LARGEST + 1], ids=["negative", "beyond 63 bits"])
-def test_a_number_no_server_takes_is_refused(tmp_path: Path, version: int) -> None:
-    for attempt in (lambda: publish.check_free(tmp_path, version), lambda: put(tmp_path, version)):
+@pytest.mark.parametrize("version", [-1, LARGEST + 1], ids=["negative", "more than 63 bits"])
+def test_a_number_that_no_server_accepts_is_rejected(tmp_path: Path, version: int) -> None:
+    for publish_again in (lambda: publish.check_free(tmp_path, version), lambda: put(tmp_path, version)):
         with pytest.raises(PublishError, match=f"invalid version {version}: must be between 0 and {LARGEST}"):
-            attempt()
+            publish_again()
     assert [] == names(tmp_path)
 
 
@@ -88,7 +88,7 @@ def test_there_is_no_next_number_after_the_largest(tmp_path: Path) -> None:
     assert [str(LARGEST)] == names(tmp_path)
 
 
-def test_a_stray_file_keeps_its_number_but_is_no_version(tmp_path: Path) -> None:
+def test_the_number_of_a_file_is_not_used_for_a_version(tmp_path: Path) -> None:
     (tmp_path / "7").write_text("stray")
     assert {} == publish.published_versions(tmp_path)
     with pytest.raises(PublishError, match="version 7 already exists"):
@@ -109,8 +109,8 @@ def test_a_base_path_that_does_not_exist_has_no_versions(tmp_path: Path) -> None
     assert {} == publish.published_versions(tmp_path / "none")
 
 
-def test_what_a_killed_bake_left_is_swept_and_what_another_writes_is_not(tmp_path: Path) -> None:
-    """A staging folder that nobody has locked belongs to a process that is gone."""
+def test_staging_folders_of_killed_processes_are_removed_and_others_are_kept(tmp_path: Path) -> None:
+    """A staging folder without a lock belongs to a process that has ended."""
     (tmp_path / ".staging-dead").mkdir()
     (tmp_path / ".staging-dead" / "half").write_text("half")
     with publish.staging(tmp_path) as mine:
@@ -120,14 +120,14 @@ def test_what_a_killed_bake_left_is_swept_and_what_another_writes_is_not(tmp_pat
     assert ["1"] == names(tmp_path)
 
 
-def test_what_is_being_written_has_no_name_that_a_server_loads(tmp_path: Path) -> None:
+def test_a_staged_version_has_no_name_that_a_server_loads(tmp_path: Path) -> None:
     with publish.staging(tmp_path) as stage:
         written(stage, "half")
         assert 1 == len(names(tmp_path))
         assert {} == publish.published_versions(tmp_path)
 
 
-def test_a_failure_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_failure_leaves_no_file(tmp_path: Path) -> None:
     def fail() -> None:
         with publish.staging(tmp_path) as stage:
             written(stage, "half")
@@ -138,11 +138,11 @@ def test_a_failure_leaves_nothing_behind(tmp_path: Path) -> None:
     assert [] == names(tmp_path)
 
 
-def test_a_published_version_can_be_read_by_others(tmp_path: Path) -> None:
+def test_a_published_version_is_readable_by_other_users(tmp_path: Path) -> None:
     assert 0o755 == put(tmp_path, None).stat().st_mode & 0o777
 
 
-def test_a_base_path_that_is_a_file_is_refused(tmp_path: Path) -> None:
+def test_a_base_path_that_is_a_file_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "base").write_text("")
     with pytest.raises(PublishError, match=r"cannot write to .*base: File exists"):
         put(tmp_path / "base", None)
@@ -166,7 +166,7 @@ ROUNDS = range(20)
 RIVALS = 8
 
 
-def test_one_of_those_who_publish_the_same_number_at_once_wins(tmp_path: Path) -> None:
+def test_one_of_several_concurrent_publishers_of_a_number_succeeds(tmp_path: Path) -> None:
     for number in ROUNDS:
         outcomes = all_at_once(RIVALS, lambda rival, number=number: put(tmp_path, number, str(rival)))  # type: ignore[misc]
         winners = [rival for rival, outcome in enumerate(outcomes) if isinstance(outcome, Path)]
@@ -175,7 +175,7 @@ def test_one_of_those_who_publish_the_same_number_at_once_wins(tmp_path: Path) -
     assert sorted(map(str, ROUNDS)) == names(tmp_path)
 
 
-def test_all_who_ask_for_the_next_number_at_once_get_one_of_their_own(tmp_path: Path) -> None:
+def test_concurrent_publishers_of_the_next_number_each_get_their_own(tmp_path: Path) -> None:
     for _ in ROUNDS:
         all_at_once(RIVALS, lambda rival: put(tmp_path, None, str(rival)))
     expected = range(1, len(ROUNDS) * RIVALS + 1)

@@ -1,4 +1,4 @@
-"""Functions of the user's own: what is baked of them, and what is refused."""
+"""Functions: what is baked, and which ones are rejected."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ calls = []
 
 
 def nested(a, k):
-    return {"sum": [one["b"] * weight + tf.cast(k, tf.float32) for one in a], "n/m": tf.size(k)}
+    return {"sum": [element["b"] * weight + tf.cast(k, tf.float32) for element in a], "n/m": tf.size(k)}
 
 
-def pair(one, other):
-    return one - other, tf.strings.length("text")
+def pair(first, second):
+    return first - second, tf.strings.length("text")
 
 
 def decode(image):
@@ -47,7 +47,7 @@ def counted(x):
 
 
 def words(x):
-    return "no tensor of " + x.name, object()
+    return "not a tensor: " + x.name, object()
 
 
 def nothing(x):
@@ -64,8 +64,8 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def stand_there(workshop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Modules are found in the working directory."""
+def working_directory(workshop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Modules are imported from the working directory."""
     monkeypatch.chdir(workshop)
     monkeypatch.syspath_prepend(str(workshop))
 
@@ -76,7 +76,7 @@ def bake(folder: Path, name: str, *inputs: str, **options: Any) -> Path:
     )
 
 
-def test_a_function_of_trees_is_baked_with_their_names(workshop: Path) -> None:
+def test_trees_of_tensors_are_baked_with_the_names_of_their_leaves(workshop: Path) -> None:
     inputs = ("--input", "a/0/b:float32[?]", "--input", "a/1/b:float32[...]", "--input", "k:int64[]")
     command = [
         sys.executable,
@@ -88,18 +88,18 @@ def test_a_function_of_trees_is_baked_with_their_names(workshop: Path) -> None:
         "--out",
         "out",
     ]
-    ran = subprocess.run(command, cwd=workshop, capture_output=True, text=True, timeout=120, check=True)
+    ended = subprocess.run(command, cwd=workshop, capture_output=True, text=True, timeout=120, check=True)
     version = workshop / "out" / "nested" / "1"
-    assert "out/nested/1\n" == ran.stdout
+    assert "out/nested/1\n" == ended.stdout
     assert [version] == list(version.parent.iterdir())
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         loaded = tf.compat.v1.saved_model.load(session, ["serve"], str(version)).signature_def["serving_default"]
         feeds = {"a/0/b": np.float32([1, 2]), "a/1/b": np.float32(3), "k": np.int64(5)}
-        found = session.run(
+        outputs = session.run(
             {alias: tensor.name for alias, tensor in loaded.outputs.items()},
             {loaded.inputs[alias].name: array for alias, array in feeds.items()},
         )
-    assert {"sum/0": [8, 11], "sum/1": 14, "n~1m": 1} == {alias: array.tolist() for alias, array in found.items()}
+    assert {"sum/0": [8, 11], "sum/1": 14, "n~1m": 1} == {alias: array.tolist() for alias, array in outputs.items()}
     index = json.loads((version / "assets.extra" / "goldens" / "index.json").read_text())
     assert ("nested", {"sum/0", "sum/1"}, 2) == (
         index["model"], index["tolerances"].keys(), index["signatures"]["serving_default"]["requests"],
@@ -107,7 +107,7 @@ def test_a_function_of_trees_is_baked_with_their_names(workshop: Path) -> None:
     assert (version / "assets.extra" / "tf_serving_warmup_requests").stat().st_size
 
 
-def test_arguments_go_in_order_where_names_differ_and_an_example_counts(tmp_path: Path) -> None:
+def test_inputs_with_other_names_are_passed_in_order_and_an_example_is_used(tmp_path: Path) -> None:
     example = {"x": np.float64([5]), "y": np.float64([3])}
     path = bake(tmp_path, "pair", "x:double[?]", "y:float64[?]", example=example)
     [golden] = map(json.loads, (path / "assets.extra/goldens/serving_default.jsonl").read_text().splitlines())
@@ -120,13 +120,13 @@ def test_arguments_go_in_order_where_names_differ_and_an_example_counts(tmp_path
 @pytest.mark.parametrize(
     ("name", "inputs", "options", "error", "message"),
     [
-        pytest.param("decode", ["image:string[]"], {}, SourceError, "with --example FILE.npz", id="made-up inputs"),
+        pytest.param("decode", ["image:string[]"], {}, SourceError, "with --example FILE.npz", id="generated inputs"),
         pytest.param("frozen", ["x:float32[?]"], {}, SourceError, "the function fails with InvalidArg", id="size"),
         pytest.param("counted", ["x:float32[?]"], {}, VerificationError, "depend on state in Python", id="state"),
-        pytest.param("words", ["x:float32[]"], {}, SourceError, "words cannot be traced: ", id="no tensor"),
+        pytest.param("words", ["x:float32[]"], {}, SourceError, "words cannot be traced: ", id="not a tensor"),
         pytest.param("nothing", ["x:float32[]"], {}, SourceError, "the function returns nothing", id="nothing"),
         pytest.param("nested", ["a:float32[]"], {}, SourceError, "missing a required argument", id="too few"),
-        pytest.param("table", ["x:string[]"], {}, SourceError, "is a StaticHashTable: must be", id="no callable"),
+        pytest.param("table", ["x:string[]"], {}, SourceError, "is a StaticHashTable: must be", id="not callable"),
         pytest.param("none", ["x:string[]"], {}, SourceError, "cannot import '.*': AttributeError", id="unknown"),
         pytest.param("pair", ["x:float32[]"] * 2, {}, RecipeError, "duplicate input x", id="twice"),
         pytest.param("pair", [], {}, RecipeError, "no inputs given", id="no input"),
@@ -140,7 +140,7 @@ def test_arguments_go_in_order_where_names_differ_and_an_example_counts(tmp_path
         ),
     ],
 )  # fmt: skip
-def test_a_refusal_leaves_nothing(
+def test_a_rejected_function_leaves_no_file(
     tmp_path: Path, name: str, inputs: list[str], options: dict[str, Any], error: type[BakeError], message: str
 ) -> None:
     with pytest.raises(error, match=message):
@@ -152,7 +152,7 @@ def test_a_refusal_leaves_nothing(
     ("text", "expected"),
     [("x:float64[?,3]", "x:float64[?,3]"), ("x:double[]", "x:float64[]"), ("a/0/b:string[...]", "a/0/b:string[...]")],
 )
-def test_an_input_is_read(text: str, expected: str) -> None:
+def test_an_input_is_parsed(text: str, expected: str) -> None:
     assert expected == str(parse_input(text))
 
 
@@ -167,14 +167,14 @@ def test_an_input_is_read(text: str, expected: str) -> None:
         ("x:resource[]", "its type resource must be one of"),
     ],
 )
-def test_an_input_that_is_none_is_refused(text: str, message: str) -> None:
+def test_an_invalid_input_is_rejected(text: str, message: str) -> None:
     with pytest.raises(RecipeError, match=message):
         parse_input(text)
 
 
-def test_an_example_that_is_no_npz_is_refused(tmp_path: Path) -> None:
-    for place, content in enumerate((b"", b"PK\x03\x04", b"text")):
-        path = tmp_path / f"{place}.npz"
+def test_an_example_that_is_not_an_npz_file_is_rejected(tmp_path: Path) -> None:
+    for index, content in enumerate((b"", b"PK\x03\x04", b"text")):
+        path = tmp_path / f"{index}.npz"
         path.write_bytes(content)
         with pytest.raises(RecipeError, match="is not a valid npz file"):
             read_example(path)

@@ -1,4 +1,4 @@
-"""What a bake leaves as evidence: goldens that say what was asked and answered, warm-up that the real server reads."""
+"""Goldens: the requests and responses in a version, and warm-up requests in the official format."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def exchanges(version: Path, signature: str) -> list[dict[str, Any]]:
 
 
 def predict_exchanges(version: Path, signature: str) -> list[tuple[Any, dict[str, Any]]]:
-    """Requests and outputs, read by the official classes."""
-    read = []
+    """Return requests and outputs, parsed by the official classes."""
+    parsed = []
     for exchange in exchanges(version, signature):
         request = json_format.ParseDict(exchange["request"], predict_pb2.PredictRequest())
         response = json_format.ParseDict(exchange["response"], predict_pb2.PredictResponse())
-        read.append((request, {alias: tf.make_ndarray(tensor) for alias, tensor in response.outputs.items()}))
-    return read
+        parsed.append((request, {alias: tf.make_ndarray(tensor) for alias, tensor in response.outputs.items()}))
+    return parsed
 
 
 def test_the_index_names_every_signature(version: Path) -> None:
@@ -47,18 +47,18 @@ def test_the_index_names_every_signature(version: Path) -> None:
         assert f"{name}.jsonl" == index["signatures"][name]["file"]
 
 
-def test_every_photo_is_asked_about_and_answered(version: Path) -> None:
-    mixed, *each = predict_exchanges(version, "top_k")
+def test_every_photo_has_a_request_and_its_response(version: Path) -> None:
+    mixed, *single = predict_exchanges(version, "top_k")
     photos = sorted((photo.read_bytes() for photo in resources.example_photos()), key=len)
-    assert photos == [request.inputs["image"].string_val[0] for request, _ in each]
-    assert [b"missile", b"tiger cat", b"espresso"] == [outputs["labels"][0][0] for _, outputs in each]
+    assert photos == [request.inputs["image"].string_val[0] for request, _ in single]
+    assert [b"missile", b"tiger cat", b"espresso"] == [outputs["labels"][0][0] for _, outputs in single]
     request, outputs = mixed
     assert [photos[0], goldens.NOT_AN_IMAGE] == list(request.inputs["image"].string_val)
     assert [True, False] == outputs["ok"].tolist()
     assert outputs["error"][1].startswith(b"neither base64 nor a supported image format")
 
 
-def test_classify_is_asked_by_classify(version: Path) -> None:
+def test_classify_has_a_classify_request(version: Path) -> None:
     (exchange,) = exchanges(version, "classify")
     request = json_format.ParseDict(exchange["request"], classification_pb2.ClassificationRequest())
     response = json_format.ParseDict(exchange["response"], classification_pb2.ClassificationResponse())
@@ -68,24 +68,26 @@ def test_classify_is_asked_by_classify(version: Path) -> None:
     assert "missile" == row.classes[0].label
 
 
-def test_the_preview_is_not_compared_bit_by_bit(version: Path) -> None:
+def test_the_preview_golden_has_no_picture(version: Path) -> None:
     ((request, outputs),) = predict_exchanges(version, "preview")
     assert ["ok", "error"] == list(request.output_filter)
     assert {"ok", "error"} == outputs.keys()
 
 
-def test_the_warm_up_is_the_same_requests_for_the_official_reader(version: Path) -> None:
+def test_the_warm_up_file_has_the_same_requests(version: Path) -> None:
     records = tf.data.TFRecordDataset(str(version / version_folder.WARMUP)).as_numpy_iterator()
     logs = [prediction_log_pb2.PredictionLog.FromString(record) for record in records]
     assert sum(SIGNATURES.values()) == len(logs)
-    kinds = [log.WhichOneof("log_type") for log in logs]
-    assert {"predict_log": 8, "classify_log": 1} == {kind: kinds.count(kind) for kind in kinds}
-    warmed = {getattr(log, kind).request.model_spec.signature_name for log, kind in zip(logs, kinds, strict=True)}
-    assert SIGNATURES.keys() == warmed
-    assert not any(getattr(log, kind).HasField("response") for log, kind in zip(logs, kinds, strict=True))
+    log_types = [log.WhichOneof("log_type") for log in logs]
+    assert {"predict_log": 8, "classify_log": 1} == {log_type: log_types.count(log_type) for log_type in log_types}
+    signatures = {
+        getattr(log, log_type).request.model_spec.signature_name for log, log_type in zip(logs, log_types, strict=True)
+    }
+    assert SIGNATURES.keys() == signatures
+    assert not any(getattr(log, log_type).HasField("response") for log, log_type in zip(logs, log_types, strict=True))
 
 
-def test_the_report_travels_with_the_version(version: Path) -> None:
+def test_the_parity_report_is_in_the_version(version: Path) -> None:
     report = json.loads((version / "assets.extra" / "parity.json").read_text())
     assert report["is_within"]
     assert ["chelsea.png", "coffee.png", "rocket.jpg"] == [photo["photo"] for photo in report["photos"]]

@@ -1,4 +1,4 @@
-"""Parity on real weights and photos: the right recipe agrees closely, and each wrong one is caught."""
+"""Parity on real weights and photos: the right recipe agrees closely, and every wrong one is detected."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def labelled() -> list[Path]:
 
 @pytest.fixture(scope="module")
 def turned(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A photo that lies on its side, as its EXIF data say."""
+    """A photo stored on its side, with the EXIF orientation that turns it upright."""
     path = tmp_path_factory.mktemp("turned") / "turned.jpg"
     exif = Image.Exif()
     exif[0x0112] = 6
@@ -91,66 +91,68 @@ def report(network: Network, names: list[str]) -> Callable[..., ParityReport]:
     return report
 
 
-def test_its_own_recipe_on_labelled_photos(report: Callable[..., ParityReport], labelled: list[Path]) -> None:
-    found = report(labelled)
-    assert 20 == len(found.photos)
-    assert all(photo.top_1 and photo.top_5 == 5 for photo in found.photos)
-    assert max(photo.probability for photo in found.photos) < 0.002
-    assert max(photo.pixels_mean for photo in found.photos) < 0.02
-    found.check()
+def test_the_sources_recipe_agrees_on_labelled_photos(
+    report: Callable[..., ParityReport], labelled: list[Path]
+) -> None:
+    result = report(labelled)
+    assert 20 == len(result.photos)
+    assert all(photo.top_1 and photo.top_5 == 5 for photo in result.photos)
+    assert max(photo.probability for photo in result.photos) < 0.002
+    assert max(photo.pixels_mean for photo in result.photos) < 0.02
+    result.check()
 
 
 def test_the_probability_of_the_true_class(network: Network, names: list[str], labelled: list[Path]) -> None:
-    """By graph and by reference: the same in the mean to 0.005, on each photo to 0.02."""
+    """Graph and reference differ by at most 0.005 in the mean and 0.02 per photo."""
     baked = complete_recipe(network.recipe, OWN)
     direct = partial(probabilities, network.call, baked)
     servable = ServableModule(network.call, baked, names)
     true = [int(photo.stem.split("_")[2]) for photo in labelled]
     by_graph, by_reference = [], []
     for photo, class_id in zip(labelled, true, strict=True):
-        seen = servable.preprocess([photo.read_bytes()])["pixels"].numpy()
-        wanted = reference.fit(reference.read_upright(photo, baked.preprocessing), baked.preprocessing)[np.newaxis]
-        by_graph.append(direct(reference.normalise(seen, baked.preprocessing))[0][class_id])
-        by_reference.append(direct(reference.normalise(wanted, baked.preprocessing))[0][class_id])
+        baked_pixels = servable.preprocess([photo.read_bytes()])["pixels"].numpy()
+        expected = reference.fit(reference.read_upright(photo, baked.preprocessing), baked.preprocessing)[np.newaxis]
+        by_graph.append(direct(reference.normalise(baked_pixels, baked.preprocessing))[0][class_id])
+        by_reference.append(direct(reference.normalise(expected, baked.preprocessing))[0][class_id])
     assert abs(np.mean(by_graph) - np.mean(by_reference)) < 0.005
     assert np.abs(np.subtract(by_graph, by_reference)).max() < 0.02
     assert np.mean(by_reference) == pytest.approx(0.706, abs=0.005)
 
 
 WRONG = {
-    "colours in the wrong order": {"channels": "BGR"},
+    "wrong order of colours": {"channels": "BGR"},
     "another network's mean and deviation": {"scale": "imagenet"},
     "antialiased": {"antialias": True},
-    "the whole image squashed": {"crop": "none"},
+    "whole image stretched": {"crop": "none"},
 }
 
 
 @pytest.mark.parametrize("changes", WRONG.values(), ids=WRONG)
-def test_a_wrong_recipe_is_caught(report: Callable[..., ParityReport], changes: dict[str, Any]) -> None:
-    """On the photos that every bake uses; the message says what departs from the source's own recipe."""
-    found = report(resources.example_photos(), **changes)
+def test_a_wrong_recipe_is_detected(report: Callable[..., ParityReport], changes: dict[str, Any]) -> None:
+    """On the default photos of a bake; the message names the field that differs from the source's recipe."""
+    result = report(resources.example_photos(), **changes)
     [(name, value)] = changes.items()
-    assert {name} == found.departures.keys()
+    assert {name} == result.departures.keys()
     with pytest.raises(ParityError, match=rf"; {name} is {value}, the source uses "):
-        found.check()
+        result.check()
 
 
-def test_a_photo_that_is_not_turned_upright_is_caught(report: Callable[..., ParityReport], turned: Path) -> None:
-    found = report([turned], orientation="ignore")
-    assert found.photos[0].pixels_mean > 10
+def test_a_photo_that_is_not_turned_upright_is_detected(report: Callable[..., ParityReport], turned: Path) -> None:
+    result = report([turned], orientation="ignore")
+    assert result.photos[0].pixels_mean > 10
     with pytest.raises(ParityError, match=r"on turned\.jpg .*; orientation is ignore, the source uses exif"):
-        found.check()
+        result.check()
     report([turned]).check()
 
 
 class TestReport:
-    """Without a network."""
+    """Reports without a network."""
 
     WITHIN = PhotoParity(
         "a.jpg", 0.1, 2.0, 0.001, "cat", 0.5, "cat", 0.501, top_1=True, top_5=5, top_5_of=5, is_within=True
     )
     BEYOND = dataclasses.replace(WITHIN, photo="b.jpg", probability=0.25, is_within=False)
-    UNREAD = PhotoParity("<c>.jpg", error="damaged & cut off")
+    UNREADABLE = PhotoParity("<c>.jpg", error="damaged & cut off")
 
     def report(self, *photos: PhotoParity) -> ParityReport:
         return ParityReport("flowers", {"crop": ("none", "7/8")}, TOLERANCE, 0.5, photos)
@@ -162,32 +164,34 @@ class TestReport:
         with pytest.raises(ParityError, match=r"on b\.jpg .* differs by 0\.2500 \(allowed: 0\.01 \+ 0 of the"):
             self.report(self.WITHIN, self.BEYOND).check()
         with pytest.raises(ParityError, match=r"cannot read <c>\.jpg: damaged & cut off"):
-            self.report(self.WITHIN, self.BEYOND, self.UNREAD).check()
+            self.report(self.WITHIN, self.BEYOND, self.UNREADABLE).check()
 
     def test_json(self) -> None:
-        written = json.loads(json.dumps(self.report(self.WITHIN, self.UNREAD).to_json()))
-        assert not written["is_within"]
-        assert {"crop": {"baked": "none", "reference": "7/8"}} == written["departures"]
-        assert ["a.jpg", "<c>.jpg"] == [photo["photo"] for photo in written["photos"]]
+        content = json.loads(json.dumps(self.report(self.WITHIN, self.UNREADABLE).to_json()))
+        assert not content["is_within"]
+        assert {"crop": {"baked": "none", "reference": "7/8"}} == content["departures"]
+        assert ["a.jpg", "<c>.jpg"] == [photo["photo"] for photo in content["photos"]]
 
     def test_table(self) -> None:
-        _, within, beyond, unread = self.report(self.WITHIN, self.BEYOND, self.UNREAD).to_table().splitlines()
+        _, within, beyond, unreadable = self.report(self.WITHIN, self.BEYOND, self.UNREADABLE).to_table().splitlines()
         assert ["a.jpg", "0.100", "2.0", "0.0010", "cat", "0.5000", "cat", "0.5010", "5/5", "within"] == within.split()
         assert beyond.endswith("BEYOND")
-        assert unread.endswith("cannot be read: damaged & cut off")
+        assert unreadable.endswith("cannot be read: damaged & cut off")
 
-    def test_the_page_needs_no_other_file_and_shows_what_it_is_told(self, tmp_path: Path) -> None:
-        """Names and reasons come from others; what they hold must not become markup."""
+    def test_the_page_needs_no_other_file_and_escapes_names_and_errors(self, tmp_path: Path) -> None:
+        """File names and errors can contain anything, and must not become markup."""
         gray = np.full((4, 4, 3), 128.0)
-        shown = [PhotoPictures(photo, Image.new("RGB", (8, 8)), gray, gray + 2) for photo in (self.WITHIN, self.UNREAD)]
-        write_html_page(tmp_path / "p.html", self.report(self.WITHIN, self.BEYOND, self.UNREAD), shown)
-        written = (tmp_path / "p.html").read_text()
-        assert 8 == len(re.findall(r'<img src="data:image/(?:jpeg|png);base64,', written))
-        assert 8 == written.count("src=")
-        assert "http" not in written
-        assert "&lt;c&gt;.jpg" in written
-        assert "damaged &amp; cut off" in written
-        assert "The 2 farthest from the reference are shown." in written
+        pictures = [
+            PhotoPictures(photo, Image.new("RGB", (8, 8)), gray, gray + 2) for photo in (self.WITHIN, self.UNREADABLE)
+        ]
+        write_html_page(tmp_path / "p.html", self.report(self.WITHIN, self.BEYOND, self.UNREADABLE), pictures)
+        content = (tmp_path / "p.html").read_text()
+        assert 8 == len(re.findall(r'<img src="data:image/(?:jpeg|png);base64,', content))
+        assert 8 == content.count("src=")
+        assert "http" not in content
+        assert "&lt;c&gt;.jpg" in content
+        assert "damaged &amp; cut off" in content
+        assert "The 2 farthest from the reference are shown." in content
 
     def test_a_page_that_cannot_be_written(self, tmp_path: Path) -> None:
         with pytest.raises(ParityError, match=r"cannot write the report to .*: No such file or directory"):
@@ -208,7 +212,7 @@ class TestProgram:
         assert (tmp_path / "p.html").stat().st_size > 100_000
 
     def test_a_photo_that_cannot_be_read_is_reported(self, lite0: Path, tmp_path: Path, turned: Path) -> None:
-        """By Pillow it can: a picture of a kind that TensorFlow has no decoder for."""
+        """A TIFF, which Pillow can read and TensorFlow cannot."""
         (tmp_path / "good.jpg").write_bytes(turned.read_bytes())
         Image.new("RGB", (8, 8)).save(tmp_path / "odd.tiff")
         (tmp_path / "odd.tiff").rename(tmp_path / "odd.jpg")
@@ -220,7 +224,7 @@ class TestProgram:
         assert ended.stderr.splitlines()[-1].startswith("error: the baked graph cannot read odd.jpg: ")
 
     def test_bake_names_the_photo_that_it_cannot_read(self, tmp_path: Path, turned: Path) -> None:
-        """And a folder that is named like a photo is none."""
+        """A folder that is named like a photo is ignored."""
         photos = tmp_path / "photos"
         (photos / "holiday.jpg").mkdir(parents=True)
         (photos / "good.jpg").write_bytes(turned.read_bytes())
@@ -228,13 +232,13 @@ class TestProgram:
         (photos / "odd.tiff").rename(photos / "odd.png")
         ended = run("bake", "--model", "efficientnet-lite0", "--out", tmp_path / "out", "--photos", photos)
         assert (1, "") == (ended.returncode, ended.stdout)
-        refusal = (
+        message = (
             f"error: the baked graph cannot read {photos / 'odd.png'}: neither base64 nor a supported image format"
         )
-        assert ended.stderr.splitlines()[-1].startswith(refusal)
+        assert ended.stderr.splitlines()[-1].startswith(message)
         assert [] == list((tmp_path / "out").glob("*/*"))
 
-    def test_a_page_for_which_there_is_no_folder_is_refused_first(self, tmp_path: Path) -> None:
+    def test_a_page_in_a_missing_folder_is_rejected_before_any_work(self, tmp_path: Path) -> None:
         page = tmp_path / "none" / "p.html"
         ended = run("bake", "--model", "efficientnet-lite0", "--out", tmp_path, "--parity-html", page)
         assert [f"error: cannot write the report to {page}: no such folder {page.parent}"] == (
@@ -246,16 +250,16 @@ class TestProgram:
         assert f"error: no photos in {tmp_path}: file names must end in .jpg, " in ended.stderr
         assert 1 == ended.returncode
 
-    def test_another_savedmodel_has_no_recipe(self, tmp_path: Path) -> None:
+    def test_another_savedmodel_is_rejected(self, tmp_path: Path) -> None:
         ended = run("parity", tmp_path)
         assert f"error: no assets.extra/recipe.toml in {tmp_path}: give the folder of a version" in ended.stderr
         assert 1 == ended.returncode
 
-    def test_bake_refuses_a_wrong_recipe_and_shows_it(self, tmp_path: Path) -> None:
+    def test_bake_rejects_a_wrong_recipe_and_writes_the_page(self, tmp_path: Path) -> None:
         options = ("--channels", "BGR", "--out", tmp_path / "out", "--parity-html", tmp_path / "p.html")
         ended = run("bake", "--model", "efficientnet-lite0", *options)
         assert (1, "") == (ended.returncode, ended.stdout)
-        (refusal,) = [line for line in ended.stderr.splitlines() if line.startswith("error: ")]
-        assert "channels is BGR, the source uses RGB; --parity-html shows it, --no-parity publishes it" in refusal
+        (message,) = [line for line in ended.stderr.splitlines() if line.startswith("error: ")]
+        assert "channels is BGR, the source uses RGB; --parity-html shows it, --no-parity publishes it" in message
         assert [] == list((tmp_path / "out").glob("*/*"))
         assert "The baked recipe has channels BGR" in (tmp_path / "p.html").read_text()

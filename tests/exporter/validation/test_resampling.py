@@ -1,4 +1,4 @@
-"""The reference's resizing, by hand and against two other implementations: tf.image.resize and Pillow's."""
+"""Resizing of the reference pipeline equals tf.image.resize, Pillow and weights computed by hand."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ SIZES = [(8, 11), (37, 53), (20, 90), (100, 101), (1, 1)]
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("antialias", [True, False])
 @pytest.mark.parametrize("method", RESIZE_METHODS)
-def test_it_is_tf_image_resize(method: str, antialias: bool, size: tuple[int, int]) -> None:
-    """In levels of 255; TensorFlow has a table of 1024 weights for bicubic without antialiasing.
+def test_it_equals_tf_image_resize(method: str, antialias: bool, size: tuple[int, int]) -> None:
+    """In levels of 255. TensorFlow uses a table of 1024 weights for bicubic without antialiasing.
 
-    The gaussian isn't zero where it is cut off, so whether a sample there counts hangs on the last bit.
+    The gaussian isn't zero at its radius, so rounding decides whether a sample there counts.
     """
-    found = resampling.resize(LEVELS, size, method=method, antialias=antialias)
-    wanted = tf.image.resize(LEVELS, size, method=method, antialias=antialias)
+    resized = resampling.resize(LEVELS, size, method=method, antialias=antialias)
+    expected = tf.image.resize(LEVELS, size, method=method, antialias=antialias)
     atol = {"gaussian": 1.0, "bicubic": 0.2}.get(method, 0.01)
-    np.testing.assert_allclose(np.asarray(wanted, np.float64), found, rtol=0, atol=atol)
+    np.testing.assert_allclose(np.asarray(expected, np.float64), resized, rtol=0, atol=atol)
 
 
 @pytest.mark.parametrize(
@@ -36,11 +36,11 @@ def test_it_is_tf_image_resize(method: str, antialias: bool, size: tuple[int, in
         ("lanczos3", Image.Resampling.LANCZOS),
     ],
 )
-def test_antialiased_it_is_pillows(method: str, filter_: Image.Resampling) -> None:
+def test_with_antialiasing_it_equals_pillow(method: str, filter_: Image.Resampling) -> None:
     channel = Image.fromarray(LEVELS[..., 0])
-    wanted = np.asarray(channel.resize((11, 8), filter_))
-    found = resampling.resize(LEVELS[..., :1], (8, 11), method=method, antialias=True)[..., 0]
-    np.testing.assert_allclose(wanted, found, rtol=0, atol=1e-3)
+    expected = np.asarray(channel.resize((11, 8), filter_))
+    resized = resampling.resize(LEVELS[..., :1], (8, 11), method=method, antialias=True)[..., 0]
+    np.testing.assert_allclose(expected, resized, rtol=0, atol=1e-3)
 
 
 BY_HAND = {
@@ -52,9 +52,11 @@ BY_HAND = {
 }
 
 
-@pytest.mark.parametrize(("method", "antialias", "length", "wanted", "rows"), BY_HAND.values(), ids=BY_HAND)
-def test_weights_by_hand(method: str, antialias: bool, length: int, wanted: int, rows: list[list[float]]) -> None:
+@pytest.mark.parametrize(("method", "antialias", "length", "output_length", "rows"), BY_HAND.values(), ids=BY_HAND)
+def test_weights_by_hand(
+    method: str, antialias: bool, length: int, output_length: int, rows: list[list[float]]
+) -> None:
     expected = np.array(rows) / np.sum(rows, axis=1, keepdims=True)
     np.testing.assert_allclose(
-        expected, resampling.weights(length, wanted, method=method, antialias=antialias), atol=1e-12
+        expected, resampling.weights(length, output_length, method=method, antialias=antialias), atol=1e-12
     )
