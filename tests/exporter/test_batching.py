@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import batch_size_model
 import numpy as np
 import pytest
-import telling
 import tensorflow as tf
 from PIL import Image
 from session import Loaded, loaded
@@ -32,20 +32,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def patient(folder: Path) -> Path:
     """A model that waits for three images."""
-    return telling.save(folder / "patient", batch_max=3, batch_timeout_us=FOREVER_US)
+    return batch_size_model.save(folder / "patient", batch_max=3, batch_timeout_us=FOREVER_US)
 
 
 @pytest.fixture(scope="module")
-def ask_patient(patient: Path) -> Iterator[Loaded]:
-    with loaded(patient) as ask:
-        yield ask
+def run_patient(patient: Path) -> Iterator[Loaded]:
+    with loaded(patient) as run:
+        yield run
 
 
 @pytest.fixture(scope="module")
 def hasty(folder: Path) -> Iterator[Loaded]:
     """A model that never waits, and pads batches to 2 or 4."""
-    with loaded(telling.save(folder / "hasty", batch_max=4, allowed_batch_sizes="2,4")) as ask:
-        yield ask
+    with loaded(batch_size_model.save(folder / "hasty", batch_max=4, allowed_batch_sizes="2,4")) as run:
+        yield run
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def green(encode: Encode) -> bytes:
     return encode(Image.new("RGB", (20, 30), (51, 204, 0)), "PNG")
 
 
-def together(*calls: Callable[[], Any]) -> list[Any]:
+def run_concurrently(*calls: Callable[[], Any]) -> list[Any]:
     """Run calls concurrently and return their results."""
     with ThreadPoolExecutor(len(calls)) as pool:
         return [future.result() for future in [pool.submit(call) for call in calls]]
@@ -61,12 +61,14 @@ def together(*calls: Callable[[], Any]) -> list[Any]:
 
 def pixels(*levels: int) -> np.ndarray:
     """Return images of one gray level each."""
-    return np.repeat(np.array(levels, np.uint8), telling.SIDE**2 * 3).reshape(-1, telling.SIDE, telling.SIDE, 3)
+    return np.repeat(np.array(levels, np.uint8), batch_size_model.SIDE**2 * 3).reshape(
+        -1, batch_size_model.SIDE, batch_size_model.SIDE, 3
+    )
 
 
 def by_class(outputs: dict[str, np.ndarray]) -> np.ndarray:
     """Return scores in the order of class ids, float32 [batch, classes]; NaN for classes without a score."""
-    scores = np.full((len(outputs["scores"]), len(telling.CLASSES)), np.nan, np.float32)
+    scores = np.full((len(outputs["scores"]), len(batch_size_model.CLASSES)), np.nan, np.float32)
     for row, ids, best in zip(scores, outputs["class_ids"], outputs["scores"], strict=True):
         row[ids[ids >= 0]] = best[ids >= 0]
     return scores
@@ -78,38 +80,38 @@ def sizes(outputs: dict[str, np.ndarray]) -> list[float]:
     return batch_sizes
 
 
-def test_requests_to_all_signatures_share_a_run(ask_patient: Loaded, green: bytes) -> None:
+def test_requests_to_all_signatures_share_a_run(run_patient: Loaded, green: bytes) -> None:
     """Each has one image and waits for two others."""
-    top_k, array, default = together(
-        lambda: ask_patient("top_k", [green]),
-        lambda: ask_patient("pixels", pixels(255)),
-        lambda: ask_patient("serving_default", [green]),
+    top_k, array, default = run_concurrently(
+        lambda: run_patient("top_k", [green]),
+        lambda: run_patient("pixels", pixels(255)),
+        lambda: run_patient("serving_default", [green]),
     )
     np.testing.assert_allclose(by_class(top_k), [[0.2, 0.8, 0.0, 3.0]], atol=1e-5)
     np.testing.assert_allclose(by_class(array), [[1.0, 1.0, 1.0, 3.0]], atol=1e-5)
-    assert [b"together"] == default["output_0"].tolist()
+    assert [b"batch size"] == default["output_0"].tolist()
 
 
-def test_a_bad_image_does_not_affect_the_rest_of_its_batch(ask_patient: Loaded, green: bytes) -> None:
-    good, mixed = together(
-        lambda: ask_patient("top_k", [green]),
-        lambda: ask_patient("top_k", [b"", green]),
+def test_a_bad_image_does_not_affect_the_rest_of_its_batch(run_patient: Loaded, green: bytes) -> None:
+    good, mixed = run_concurrently(
+        lambda: run_patient("top_k", [green]),
+        lambda: run_patient("top_k", [b"", green]),
     )
     np.testing.assert_allclose(by_class(good), [[0.2, 0.8, 0.0, 3.0]], atol=1e-5)
     np.testing.assert_allclose(by_class(mixed), [[np.nan] * 4, [0.2, 0.8, 0.0, 3.0]], atol=1e-5)
     assert [False, True] == mixed["ok"].tolist()
 
 
-def test_a_rejected_request_is_not_part_of_a_batch(ask_patient: Loaded, green: bytes) -> None:
+def test_a_rejected_request_is_not_part_of_a_batch(run_patient: Loaded, green: bytes) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match="image 0 is empty"):
-        ask_patient("serving_default", [b"", green])
-    assert [3.0, 3.0, 3.0] == sizes(ask_patient("pixels", pixels(0, 1, 2)))
+        run_patient("serving_default", [b"", green])
+    assert [3.0, 3.0, 3.0] == sizes(run_patient("pixels", pixels(0, 1, 2)))
 
 
-def test_an_empty_request_does_not_wait(ask_patient: Loaded) -> None:
-    outputs = ask_patient("top_k", np.array([], object))
+def test_an_empty_request_does_not_wait(run_patient: Loaded) -> None:
+    outputs = run_patient("top_k", np.array([], object))
     assert (0, 4) == outputs["scores"].shape
-    assert [] == ask_patient("serving_default", np.array([], object))["output_0"].tolist()
+    assert [] == run_patient("serving_default", np.array([], object))["output_0"].tolist()
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 9])
@@ -134,8 +136,8 @@ def test_a_request_of_bad_images_alone_returns_their_errors(hasty: Loaded) -> No
 
 def queue_name(recipe: Recipe, weight: float = 1.0) -> bytes:
     """Return the name of the queue of a network with a recipe and a weight."""
-    network = telling.Network(weight)
-    spec = tf.TensorSpec([None, telling.SIDE, telling.SIDE, 3])
+    network = batch_size_model.Network(weight)
+    spec = tf.TensorSpec([None, batch_size_model.SIDE, batch_size_model.SIDE, 3])
     joined = batching.batch(tf.function(network).get_concrete_function(spec), network.variables, recipe)
     (node,) = [node for node in joined.graph.as_graph_def().node if node.op == "BatchFunction"]
     name: bytes = node.attr["shared_name"].s
@@ -156,13 +158,13 @@ def test_all_signatures_have_one_queue(patient: Path) -> None:
     assert 3 == batch.attr["allowed_batch_sizes"].list.i[-1]
 
 
-def test_two_loaded_versions_do_not_share_batches(ask_patient: Loaded, patient: Path) -> None:
+def test_two_loaded_versions_do_not_share_batches(run_patient: Loaded, patient: Path) -> None:
     """Even with the same network: a batch of three has the callers of one version."""
     with loaded(patient) as another:
-        results = together(
-            lambda: ask_patient("pixels", pixels(255)),
+        results = run_concurrently(
+            lambda: run_patient("pixels", pixels(255)),
             lambda: another("pixels", pixels(51, 51)),
-            lambda: ask_patient("pixels", pixels(255, 255)),
+            lambda: run_patient("pixels", pixels(255, 255)),
             lambda: another("pixels", pixels(51)),
         )
     assert [1.0, 0.2, 1.0, 0.2] == pytest.approx([by_class(outputs)[0, 0] for outputs in results], abs=1e-5)

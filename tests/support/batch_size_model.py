@@ -1,4 +1,4 @@
-"""A baked model that tells how many images its network was shown at once, and otherwise the colour of each."""
+"""A baked model whose scores are the colour of each image and the number of images in the network's batch."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from savedmodel_bakery.exporter.recipe import Batching, Preprocessing, Recipe, S
 from savedmodel_bakery.exporter.servable_module import ServableModule
 
 SIDE = 8
-CLASSES = ["red", "green", "blue", "together"]
+CLASSES = ["red", "green", "blue", "batch size"]
 
 
 class Network(tf.Module):
-    """Of each image the mean of each channel, 0..1, times `weight`, and the number of images in the batch."""
+    """Returns the mean of each channel, 0..1, times `weight`, and the number of images in the batch."""
 
     def __init__(self, weight: float) -> None:
         super().__init__()
@@ -23,14 +23,14 @@ class Network(tf.Module):
 
     def __call__(self, normalised: Any) -> Any:
         rows = tf.shape(normalised)[0]
-        together = tf.fill([rows, 1], tf.cast(rows, tf.float32))
-        return tf.concat([tf.reduce_mean(normalised, [1, 2]) * self._weight, together], axis=1)
+        batch_size = tf.fill([rows, 1], tf.cast(rows, tf.float32))
+        return tf.concat([tf.reduce_mean(normalised, [1, 2]) * self._weight, batch_size], axis=1)
 
 
 def save(path: Path, *, weight: float = 1.0, **batching: Any) -> Path:
-    """Write the model to `path`, which must not exist; `batching` goes into its recipe."""
+    """Write the model to `path`, which must not exist; keywords are fields of its `Batching`."""
     recipe = Recipe(
-        Source(model="telling", labels="names.txt", outputs="probabilities"),
+        Source(model="batch_size_model", labels="names.txt", outputs="probabilities"),
         Preprocessing(size=(SIDE, SIDE), crop="none", resize="bilinear", antialias=False, scale="0..1", channels="RGB"),
         batching=Batching(**batching),
     )
