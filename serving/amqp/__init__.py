@@ -1,1 +1,1 @@
-"""Inference by message: a worker that answers questions from a queue of RabbitMQ; `wire.amqp` tells the messages."""
+"""The AMQP worker: processes requests from a RabbitMQ queue; `wire.amqp` describes the messages."""

@@ -1,4 +1,4 @@
-"""A real worker in a process of its own, commands about its queue, and a caller that knows AMQP alone."""
+"""The AMQP worker in its own process, its commands, model servers in the test's process, and a plain AMQP caller."""
 
 from __future__ import annotations
 
@@ -13,12 +13,19 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import aio_pika
 import grpc
+import numpy as np
+from waiting import wait_until
+
+from savedmodel_bakery.serving.amqp import queues
+from savedmodel_bakery.wire import amqp, schema
+from savedmodel_bakery.wire.tensors import encode_tensor
 
 START_LIMIT_S = 90
 QUEUE = "bakery.predict"
@@ -29,9 +36,9 @@ class WorkerProcess:
 
     Args:
         url: of the broker.
-        options: further ones.
+        options: further options.
         log: file for stdout and stderr.
-        wait: whether to return only when it works.
+        wait: return only when the worker consumes its queue.
     """
 
     def __init__(self, url: str, *options: str, log: Path, wait: bool = True) -> None:
@@ -46,20 +53,20 @@ class WorkerProcess:
             self.wait_for_log("Consuming queue")
 
     def wait_for_log(self, text: str, count: int = 1) -> None:
-        """Return when the log has `text` so often; its end, or a long silence, is an error with the log."""
+        """Return when the log contains `text` this many times; fail with the log if the worker exits first."""
         end = time.monotonic() + START_LIMIT_S
         while self.log.read_text().count(text) < count:
-            assert self.process.poll() is None, f"the worker ended:\n{self.log.read_text()}"
+            assert self.process.poll() is None, f"the worker exited:\n{self.log.read_text()}"
             assert time.monotonic() < end, f"{text!r} is not in the log:\n{self.log.read_text()}"
             time.sleep(0.05)
 
     def kill(self) -> None:
-        """End it as the kernel would, out of memory."""
+        """Send SIGKILL, as the kernel does when memory runs out."""
         self.process.kill()
         self.process.wait()
 
     def stop(self, limit_s: float = 40) -> int:
-        """Send SIGTERM and return the exit status."""
+        """Send SIGTERM and return the exit code."""
         if self.process.poll() is None:
             os.kill(self.process.pid, signal.SIGTERM)
         try:
@@ -78,61 +85,93 @@ class WorkerProcess:
 
 
 def command(url: str, *arguments: str) -> str:
-    """What a subcommand of `python -m serving amqp` prints."""
+    """Run a subcommand of `python -m serving amqp` and return what it prints."""
     full = [sys.executable, "-m", "savedmodel_bakery.serving", "amqp", *arguments, "--url", url]
     return subprocess.run(full, check=True, capture_output=True, text=True, timeout=60).stdout
 
 
 def status(url: str, *options: str) -> dict[str, Any]:
-    """What `status` prints."""
-    found: dict[str, Any] = json.loads(command(url, "status", "--json", *options))
-    return found
+    """Return the JSON object that `status` prints."""
+    document: dict[str, Any] = json.loads(command(url, "status", "--json", *options))
+    return document
 
 
-def wait_for_status(url: str, **wanted: int) -> None:
-    """Return when the queue is so; a long wait is an error."""
-    end = time.monotonic() + START_LIMIT_S
-    while not wanted.items() <= (found := status(url)).items():
-        assert time.monotonic() < end, f"{found}, wanted {wanted}"
-        time.sleep(0.2)
+def wait_for_status(url: str, **expected: int) -> None:
+    """Return when the queue has these counts: `ready`, `consumers`, `dead`."""
+
+    async def read() -> dict[str, Any]:
+        async with await aio_pika.connect(url) as connection:
+            channel = await connection.channel()
+            return asdict(await queues.status(channel, QUEUE, with_reasons=False))
+
+    latest: dict[str, Any] = {}
+
+    def is_reached() -> bool:
+        latest.update(asyncio.run(read()))
+        return expected.items() <= latest.items()
+
+    wait_until(is_reached, timeout_s=START_LIMIT_S, interval_s=0.1, describe=lambda: f"{latest}, expected {expected}")
+
+
+def message_count(url: str, queue: str) -> int:
+    """Return the number of messages in a queue that wait for a consumer."""
+
+    async def read() -> int:
+        async with await aio_pika.connect(url) as connection:
+            declared = await (await connection.channel()).declare_queue(queue, passive=True)
+            return declared.declaration_result.message_count or 0
+
+    return asyncio.run(read())
 
 
 def exchange(url: str, messages: Sequence[aio_pika.Message], *, direct: bool = False) -> list[Any]:
-    """Publish messages, and wait for as many answers, which come by correlation id.
+    """Publish messages and return their replies, in the order of the messages.
 
     Args:
         url: of the broker.
-        messages: their reply_to is filled in.
-        direct: by direct reply-to (rabbitmq.com/docs/direct-reply-to) rather than to a queue.
+        messages: without `reply_to`, which is set here.
+        direct: use direct reply-to (rabbitmq.com/docs/direct-reply-to) instead of a queue.
     """
 
     async def run() -> list[Any]:
-        connection = await aio_pika.connect(url)
-        channel = await connection.channel()
-        answers: dict[str | None, asyncio.Future[Any]] = {}
-        loop = asyncio.get_running_loop()
+        async with await aio_pika.connect(url) as connection:
+            channel = await connection.channel()
+            replies: dict[str | None, asyncio.Future[Any]] = {}
+            loop = asyncio.get_running_loop()
 
-        async def receive(answer: aio_pika.abc.AbstractIncomingMessage) -> None:
-            answers[answer.correlation_id].set_result(answer)
+            async def receive(reply: aio_pika.abc.AbstractIncomingMessage) -> None:
+                future = replies[reply.correlation_id]
+                if not future.done():  # the first reply counts
+                    future.set_result(reply)
 
-        if direct:
-            queue = await channel.get_queue("amq.rabbitmq.reply-to", ensure=False)
-        else:
-            queue = await channel.declare_queue(exclusive=True)
-        await queue.consume(receive, no_ack=True)
-        for number, message in enumerate(messages):
-            message.reply_to, message.correlation_id = queue.name, str(number)
-            answers[str(number)] = loop.create_future()
-            await channel.default_exchange.publish(message, QUEUE, mandatory=True)
-        found = await asyncio.wait_for(asyncio.gather(*answers.values()), 60)
-        await connection.close()
-        return found
+            if direct:
+                queue = await channel.get_queue("amq.rabbitmq.reply-to", ensure=False)
+            else:
+                queue = await channel.declare_queue(exclusive=True)
+            await queue.consume(receive, no_ack=True)
+            for number, message in enumerate(messages):
+                message.reply_to, message.correlation_id = queue.name, str(number)
+                replies[str(number)] = loop.create_future()
+                await channel.default_exchange.publish(message, QUEUE, mandatory=True)
+            return await asyncio.wait_for(asyncio.gather(*replies.values()), 120)
 
     return asyncio.run(run())
 
 
+def publish(url: str, *messages: aio_pika.Message) -> None:
+    """Publish messages without changing them."""
+
+    async def run() -> None:
+        async with await aio_pika.connect(url) as connection:
+            channel = await connection.channel(on_return_raises=True)
+            for message in messages:
+                await channel.default_exchange.publish(message, QUEUE, mandatory=True)
+
+    asyncio.run(run())
+
+
 def delete_queues(url: str, *names: str) -> None:
-    """Delete queues, with what is in them."""
+    """Delete queues and their messages."""
 
     async def run() -> None:
         async with await aio_pika.connect(url) as connection:
@@ -145,7 +184,7 @@ def delete_queues(url: str, *names: str) -> None:
 
 @contextlib.contextmanager
 def answering_server(answer: Callable[[bytes], bytes]) -> Iterator[str]:
-    """A model server that has Predict alone, answered by a function on serialized messages; its target."""
+    """Run a model server whose only method is Predict, a function on serialized messages; yield its target."""
     handler = {"Predict": grpc.unary_unary_rpc_method_handler(lambda request, _: answer(request))}
     with ThreadPoolExecutor(8) as pool:
         server = grpc.server(pool)
@@ -161,7 +200,7 @@ def answering_server(answer: Callable[[bytes], bytes]) -> Iterator[str]:
 
 @contextlib.contextmanager
 def holding_server() -> Iterator[tuple[str, threading.Event]]:
-    """A model server that answers Predict, emptily, only when it is let; its target, and the event that lets it."""
+    """Run a model server that answers Predict, without outputs, only after an event; yield its target and the event."""
     released = threading.Event()
 
     def answer(_: bytes) -> bytes:
@@ -175,13 +214,16 @@ def holding_server() -> Iterator[tuple[str, threading.Event]]:
             released.set()
 
 
-def publish(url: str, *messages: aio_pika.Message) -> None:
-    """Publish messages as they are."""
+def predict_request(x: object, signature: str = "") -> bytes:
+    """Return a serialized PredictRequest for half_plus_two."""
+    request = schema.PredictRequest()
+    request.model_spec.name = "half_plus_two"
+    request.model_spec.signature_name = signature
+    encode_tensor(np.asarray(x, np.float32), into=request.inputs["x"])
+    content: bytes = request.SerializeToString()
+    return content
 
-    async def run() -> None:
-        async with await aio_pika.connect(url) as connection:
-            channel = await connection.channel(on_return_raises=True)
-            for message in messages:
-                await channel.default_exchange.publish(message, QUEUE, mandatory=True)
 
-    asyncio.run(run())
+def make_message(body: bytes, content_type: str = amqp.PROTOBUF, **headers: object) -> aio_pika.Message:
+    """Return a persistent message."""
+    return aio_pika.Message(body, content_type=content_type, headers=headers, delivery_mode=2)

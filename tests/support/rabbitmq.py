@@ -1,4 +1,4 @@
-"""A real RabbitMQ that a test owns: on loopback and free ports, with a folder and an epmd of its own, ended by pid."""
+"""A real RabbitMQ for one test: on free loopback ports, with its own folder and its own epmd."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from types import TracebackType
 
 from server_process import free_port
 
-# Debian's package has it; the one in /usr/sbin would switch to the user rabbitmq.
+# From Debian's package; the script in /usr/sbin would switch to the user rabbitmq.
 SERVER = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 CONTROL = "/usr/lib/rabbitmq/bin/rabbitmqctl"
 START_LIMIT_S = 60
@@ -22,8 +22,8 @@ class RabbitMQ:
     """A broker, from start to end.
 
     Args:
-        folder: for its data, configuration and log; it may be used again, one after the other.
-        settings: further lines of rabbitmq.conf; `{tls_port}` stands for a free port.
+        folder: for its data, configuration and log; the broker can be stopped and started again in it.
+        settings: further lines of rabbitmq.conf; `{tls_port}` is replaced by a free port.
     """
 
     def __init__(self, folder: Path, settings: str = "") -> None:
@@ -47,32 +47,32 @@ class RabbitMQ:
 
     @property
     def pid(self) -> int:
-        """Its process."""
+        """The process id of the broker."""
         return int((self.folder / "pid").read_text())
 
     def url(self, user: str = "guest", password: str = "guest", options: str = "") -> str:
-        """Where it listens."""
+        """Return the URL of the broker."""
         return f"amqp://{user}:{password}@127.0.0.1:{self.port}/{options}"
 
     def start(self) -> None:
-        """Return when it takes connections."""
+        """Start epmd and the broker, and return when it accepts connections."""
         epmd = ["epmd", "-address", "127.0.0.1", "-port", str(self._epmd_port)]
         with (self.folder / "output").open("wb") as output:
             for command in (epmd, [SERVER]):
-                started = subprocess.Popen(
+                process = subprocess.Popen(
                     command, env=self._environment, cwd=self.folder, start_new_session=True,
                     stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
                 )  # fmt: skip
-                self._processes.append(started)
+                self._processes.append(process)
         end = time.monotonic() + START_LIMIT_S
         while not self._is_ready():
             if self._processes[1].poll() is not None or time.monotonic() > end:
                 self.stop()
-                raise AssertionError(f"RabbitMQ did not come up:\n{(self.folder / 'output').read_text()}")
+                raise AssertionError(f"RabbitMQ did not start:\n{(self.folder / 'output').read_text()}")
             time.sleep(0.05)
 
     def stop(self) -> None:
-        """End both, and return when they have ended."""
+        """Stop the broker and epmd, and wait for both."""
         epmd, server = self._processes
         if server.poll() is None:
             os.kill(self.pid, signal.SIGTERM)
@@ -86,19 +86,19 @@ class RabbitMQ:
         self._processes = []
 
     def control(self, *arguments: str) -> str:
-        """Run rabbitmqctl, and give what it prints."""
+        """Run rabbitmqctl and return its output."""
         command = [CONTROL, "--quiet", "--node", self._environment["RABBITMQ_NODENAME"], *arguments]
         return subprocess.run(
             command, env=self._environment, cwd=self.folder, check=True, capture_output=True, text=True, timeout=60
         ).stdout
 
     def add_user(self, name: str, password: str, configure: str, write: str, read: str) -> None:
-        """A user with these permissions (rabbitmq.com/docs/access-control)."""
+        """Add a user with these permissions (rabbitmq.com/docs/access-control)."""
         self.control("add_user", name, password)
         self.control("set_permissions", name, configure, write, read)
 
     def _is_ready(self) -> bool:
-        """Whether it greets; the listener opens last."""
+        """Return whether the broker responds to a protocol header; it opens its listener last."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), 1) as connection:
                 connection.settimeout(2)

@@ -1,4 +1,4 @@
-"""What the README shows of questions by message is run, in order, with a real RabbitMQ."""
+"""Runs the README's commands about AMQP in order, with a real RabbitMQ."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def test_every_command_prints_what_the_readme_shows(clone: Path, lite0: Path, tm
     (tmp_path / "examples").symlink_to(clone / "examples")
     (tmp_path / "saved_model").symlink_to(lite0.parent)
     console = blocks((clone / "README.md").read_text(), "console")
-    asked = commands([block for block in console if needs_rabbitmq(block)])
-    script = [line for number, (command, _) in enumerate(asked) for line in (f"echo '{MARK} {number}'", command)]
+    examples = commands([block for block in console if needs_rabbitmq(block)])
+    script = [line for number, (command, _) in enumerate(examples) for line in (f"echo '{MARK} {number}'", command)]
     with RabbitMQ(tmp_path / "rabbitmq") as broker:
         environment = {
             **os.environ,
@@ -27,6 +27,6 @@ def test_every_command_prints_what_the_readme_shows(clone: Path, lite0: Path, tm
             "BAKERY_CLIENT_TARGET": broker.url(),
         }
         printed = run(script, folder=tmp_path, environment=environment)
-    for number, (command, shown) in enumerate(asked):
+    for number, (command, expected) in enumerate(examples):
         if not command.endswith("&"):
-            assert matches(shown, printed[str(number)]), f"$ {command}\n{printed[str(number)]}"
+            assert matches(expected, printed[str(number)]), f"$ {command}\n{printed[str(number)]}"

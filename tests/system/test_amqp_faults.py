@@ -1,0 +1,193 @@
+"""Crashing workers, lost connections, unavailable servers and a broker without memory."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from amqp_worker import (
+    QUEUE,
+    WorkerProcess,
+    answering_server,
+    delete_queues,
+    exchange,
+    holding_server,
+    make_message,
+    predict_request,
+    status,
+    wait_for_status,
+)
+from rabbitmq import RabbitMQ
+from server_process import ServerProcess, free_port
+from waiting import wait_until
+
+from savedmodel_bakery.client import (
+    AmqpClient,
+    ConnectionFailedError,
+    DeadlineExceededError,
+)
+from savedmodel_bakery.wire import amqp, schema
+from savedmodel_bakery.wire.status import Code
+from savedmodel_bakery.wire.tensors import decode_array
+
+MODEL = "half_plus_two"
+Connect = Callable[..., AmqpClient]
+StartWorker = Callable[..., WorkerProcess]
+
+
+def test_a_message_that_crashes_workers_is_dead_lettered_and_its_caller_gets_aborted(
+    broker: RabbitMQ, start: StartWorker
+) -> None:
+    """The test kills each worker that holds the message."""
+    with holding_server() as (target, _), ThreadPoolExecutor() as pool:
+        start("--delivery-limit", "2").stop()
+        replies = pool.submit(exchange, broker.url(), [make_message(predict_request([1]))])
+        wait_for_status(broker.url(), ready=1)
+        for _ in range(2):
+            worker = start("--delivery-limit", "2", target=target)
+            wait_for_status(broker.url(), ready=0)
+            worker.kill()
+            wait_for_status(broker.url(), ready=1)
+        start("--delivery-limit", "2")
+        (reply,) = replies.result(120)
+    assert Code.ABORTED == reply.headers[amqp.STATUS]
+    message = (
+        "the message was delivered 2 times without a reply; it may crash workers, and was moved to the "
+        "dead-letter queue"
+    )
+    assert message == reply.headers[amqp.MESSAGE]
+    assert {f"ABORTED: {message}": 1} == status(broker.url(), "--reasons")["reasons"]
+
+
+def test_messages_prefetched_beside_a_crashing_one_are_answered(broker: RabbitMQ, start: StartWorker) -> None:
+    """The server kills the worker that calls it with one of the messages."""
+    crashing = predict_request([99])
+    workers: list[WorkerProcess] = []
+
+    def answer(request: bytes) -> bytes:
+        x = decode_array(schema.PredictRequest.FromString(request).inputs["x"])
+        if x.tolist() == [99]:
+            workers[-1].process.kill()
+        return b""
+
+    with answering_server(answer) as target, ThreadPoolExecutor() as pool:
+        start("--delivery-limit", "3").stop()
+        bodies = [predict_request([number]) for number in range(15)]
+        bodies.insert(3, crashing)
+        replies = pool.submit(exchange, broker.url(), [make_message(body) for body in bodies])
+        wait_for_status(broker.url(), ready=16)
+        for _ in range(3):
+            workers.append(start("--delivery-limit", "3", target=target, wait=False))
+            assert -signal.SIGKILL == workers[-1].process.wait(60)
+        start("--delivery-limit", "3", target=target)
+        codes = [Code(reply.headers[amqp.STATUS]) for reply in replies.result(120)]
+    assert Code.ABORTED == codes.pop(3)
+    assert [Code.OK] * 15 == codes
+    wait_for_status(broker.url(), ready=0, dead=1)
+
+
+def test_a_worker_retries_an_unavailable_server_and_keeps_its_connection(
+    broker: RabbitMQ, half_plus_two: Path, start: StartWorker, tmp_path: Path
+) -> None:
+    port = free_port()
+    worker = start(url=broker.url(options="?heartbeat=1"), target=f"127.0.0.1:{port}")
+    before = broker.control("list_connections", "pid")
+    replies: list[object] = []
+    message = make_message(predict_request([8]))
+    caller = threading.Thread(target=lambda: replies.extend(exchange(broker.url(), [message])))
+    caller.start()
+    worker.wait_for_log("retrying 1 messages", 4)  # takes longer than the broker waits for a heartbeat
+    flags = (f"--model_name={MODEL}", f"--model_base_path={half_plus_two}", f"--port={port}")
+    with ServerProcess(*flags, log=tmp_path / "server.log"):
+        caller.join(60)
+    (reply,) = replies
+    assert [6.0] == list(schema.PredictResponse.FromString(reply.body).outputs["y"].float_val)
+    assert before == broker.control("list_connections", "pid")
+    assert 1 == worker.log.read_text().count("Consuming queue")
+
+
+def test_sigterm_finishes_the_prefetched_messages(broker: RabbitMQ, start: StartWorker) -> None:
+    """One message is with the server, two wait in the worker; the fourth is not prefetched."""
+    with holding_server() as (target, released), ThreadPoolExecutor() as pool:
+        worker = start("--calls", "1", "--prefetch", "3", target=target)
+        messages = [make_message(predict_request([1])) for _ in range(4)]
+        replies = pool.submit(exchange, broker.url(), messages)
+        wait_for_status(broker.url(), ready=1)
+        worker.process.send_signal(signal.SIGTERM)
+        worker.wait_for_log("Finishing 3 prefetched messages")
+        released.set()
+        assert 0 == worker.process.wait(60)
+        assert "unprocessed" not in worker.log.read_text()
+        assert 1 == status(broker.url())["ready"]
+        start(target=target)
+        assert 4 == len(replies.result(120))
+    assert {"ready": 0, "dead": 0}.items() <= status(broker.url()).items()
+
+
+def test_workers_and_clients_reconnect_after_a_restart_of_the_broker(
+    broker: RabbitMQ, start: StartWorker, connect: Connect
+) -> None:
+    worker = start()
+    client = connect()
+    assert [2.0] == client.predict({"x": [0]}).arrays["y"].tolist()
+    broker.stop()
+    with pytest.raises(ConnectionFailedError):
+        client.predict({"x": [0]})
+    worker.wait_for_log("reconnecting in")
+    broker.start()
+    worker.wait_for_log("Consuming queue", 2)
+    assert [2.5] == client.predict({"x": [1]}).arrays["y"].tolist()
+
+
+def test_a_lost_connection_is_not_the_end_of_the_results(
+    broker: RabbitMQ, start: StartWorker, connect: Connect
+) -> None:
+    start()
+    client = connect()
+    client.submit({"x": np.float32([0])}, result_queue="results")
+    results = client.results("results", idle_s=60)
+    assert [2.0] == next(results)[1].arrays["y"].tolist()
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(next, results, None)
+        broker.stop()
+        with pytest.raises(ConnectionFailedError, match=r"^the connection to the broker 127\.0\.0\.1:\d+ was lost"):
+            waiting.result(30)
+    broker.start()
+
+
+@pytest.mark.timeout(120)
+def test_a_broker_without_memory_delays_no_caller_beyond_the_timeout(
+    broker: RabbitMQ, start: StartWorker, connect: Connect
+) -> None:
+    """RabbitMQ does not read from connections that publish until it has memory again."""
+    start()
+    client = connect(timeout_s=3.0)
+    inputs = {"x": np.float32([0])}
+    assert [2.0] == client.predict(inputs).arrays["y"].tolist()
+    broker.control("set_vm_memory_high_watermark", "absolute", "1MB")
+    try:
+        wait_until(lambda: "block" in broker.control("list_connections", "state"))
+        for call in (
+            lambda: client.predict(inputs),
+            lambda: client.submit(inputs, result_queue="results"),
+            lambda: list(client.results("results", idle_s=0.1)),
+        ):
+            with pytest.raises(DeadlineExceededError, match="within 3 s"):
+                call()
+        connect(timeout_s=3.0).close()
+    finally:
+        broker.control("set_vm_memory_high_watermark", "absolute", "1GB")
+    assert [2.0] == connect().predict(inputs).arrays["y"].tolist()
+
+
+def test_a_deleted_queue_is_declared_again(broker: RabbitMQ, start: StartWorker, connect: Connect) -> None:
+    worker = start()
+    delete_queues(broker.url(), QUEUE, f"{QUEUE}.dead")
+    worker.wait_for_log("Consuming queue", 2)
+    assert f"queue {QUEUE} was deleted" in worker.log.read_text()
+    assert [2.5] == connect().predict({"x": [1]}).arrays["y"].tolist()
