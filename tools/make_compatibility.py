@@ -64,7 +64,8 @@ BEHAVIOUR = {
     "address": "`--bind_address`, 0.0.0.0 by default; REST listens there too, instead of on every IPv6 address",
     "batching": "calls with different element types or ranks run separately instead of failing together or crashing; a "
     "call without rows succeeds",
-    "JSON": "values nested deeper than a tensor allows are rejected; the real server may crash",
+    "JSON": "values nested deeper than a tensor allows are rejected; the real server may crash. The last digits of "
+    "long numbers in error messages may differ",
     "`tensor_content` and REST": "REST responses are correct with `--enable_serialization_as_tensor_content`",
     "graphs of at most 256 operations, without loops and queues": "operations run one after the other in the call's "
     "thread, which makes tiny requests faster",
