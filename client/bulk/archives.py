@@ -27,7 +27,7 @@ DAMAGE_ERRORS = (
     *(tarfile.TarError, zipfile.BadZipFile, zlib.error, LZMAError),
     *(EOFError, IndexError, OSError, RuntimeError, ValueError),
 )
-"""What the libraries raise for damaged, encrypted and unsupported archives, as found by fuzzing."""
+"""The exceptions of the libraries for damaged, encrypted and unsupported archives, as found by fuzzing."""
 
 
 def read_tar(path: Path, is_wanted: IsWanted) -> Iterator[Photo]:

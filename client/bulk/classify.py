@@ -1,4 +1,4 @@
-"""Classifies photos and makes their rows; a bad photo affects its own row only. Does not know who predicts."""
+"""Classifies photos and makes their rows; a bad photo affects its own row only. Does not import a transport."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `bench`: measure how many requests a server handles, and check every response."""
+"""The command `bench`: measure throughput and latency of a server, and check every response."""
 
 from __future__ import annotations
 
@@ -108,9 +108,9 @@ def bench(
     as_json: bool,
     plot: Path | None,
 ) -> None:
-    """Measure the throughput and latency of a model server, and check every response.
+    """Measure the throughput and latency of a model server.
 
-    Each response must equal the first one to the same request, or --expect. Requests are not retried. Before a load
+    Checks every response: it must equal the first one to the same request, or --expect. Requests are not retried. Before a load
     starts, each caller sends one request that is not measured.
     """
     from savedmodel_bakery.client.load import generator, report

@@ -35,7 +35,7 @@ Exit codes: 0 all responses agree, 1 a response differs or was refused, 2 wrong 
 @connection_options
 @click.pass_context
 def check(context: click.Context, version_folder: Path, as_json: bool) -> None:
-    """Check that a server gives the same responses as when the version was baked.
+    """Check that a server responds as when the version was baked.
 
     PATH is the folder of a baked version; its goldens are sent to the server. Uses both gRPC and REST unless --format
     is given. The default model is the one that was baked, and the default version is the name of the folder.

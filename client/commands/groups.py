@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
+CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 Sections = Mapping[str, Mapping[str, str]]
 """Section title to command names, each with the place of its command object, `package.module:name`."""

@@ -34,9 +34,9 @@ Examples:
 @connection_options
 @click.pass_context
 def results(context: click.Context, result_queue: str, idle_s: float) -> None:
-    """Print the replies in QUEUE and remove them from it; needs --format AMQP.
+    """Print the replies in an AMQP queue, and remove them from it.
 
-    Prints one JSON object per line: the id of the request, and its outputs or its error.
+    Needs --format AMQP. Prints one JSON object per line: the id of the request, and its outputs or its error.
     """
     from savedmodel_bakery.client.commands.array_files import to_json
 

@@ -1,4 +1,4 @@
-"""The load generator: concurrent callers, and the latencies and errors they measure. Does not know what is called.
+"""The load generator: concurrent callers, and the latencies and errors they measure. Does not import a transport.
 
 In a closed loop each caller sends its next call when it has the response to the last one. In an open loop calls are
 sent at a fixed rate, whether or not responses arrive. Latency then counts from the time at which a call was due, so it

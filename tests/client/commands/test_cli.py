@@ -316,3 +316,28 @@ def test_a_closed_stdout_causes_no_traceback(peer: Any, photos: SimpleNamespace)
         assert process.stderr is not None
         process.stdout.close()
         assert (b"", 1) == (process.stderr.read(), process.wait(30))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["status", "--timeout-seconds", "9", "--model-spec-name", "half_plus_two"],
+        ["status", "--timeout_seconds", "9", "--model_spec_name", "half_plus_two"],
+        ["--timeout_second=9", "--model_spec_name=half_plus_two", "status"],
+        ["-s9", "-mhalf_plus_two", "status"],
+    ],
+    ids=["kebab-case", "underscores", "alias before the command", "short"],
+)
+def test_options_have_aliases(run: Run, connection: list[str], arguments: list[str]) -> None:
+    assert "3\tAVAILABLE\n2\tEND\tNOT_FOUND: no saved_model.pb\n" == run(*arguments, *connection).out
+
+
+def test_help_does_not_show_aliases_and_lists_common_options_last(run: Run) -> None:
+    shown = run("classify", "--help").out
+    assert "--retry-seconds" in shown
+    assert "_" not in "".join(word for word in shown.split() if word.startswith("--"))
+    assert shown.index("\nOptions:") < shown.index("--jobs") < shown.index("\nCommon options:") < shown.index("--port")
+
+
+def test_classify_is_a_second_name_of_bulk(run: Run) -> None:
+    assert run("bulk", "--help").out == run("classify", "--help").out.replace("client classify", "client bulk")
