@@ -110,8 +110,8 @@ def bench(
 ) -> None:
     """Measure the throughput and latency of a model server.
 
-    Checks every response: it must equal the first one to the same request, or --expect. Requests are not retried. Before a load
-    starts, each caller sends one request that is not measured.
+    Checks every response: it must equal the first one to the same request, or --expect. Requests are not retried.
+    Before a load starts, each caller sends one request that is not measured.
     """
     from savedmodel_bakery.client.load import generator, report
 
