@@ -12,6 +12,7 @@ from click.shell_completion import CompletionItem
 
 from savedmodel_bakery.client.commands.groups import LazyGroup
 
+EXIT_FAILED = 1
 EXIT_NO_CONNECTION = 3
 EXIT_INTERRUPTED = 130
 
@@ -134,6 +135,9 @@ def main(arguments: Sequence[str] | None = None, *, program: str = "bakery") -> 
     except click.ClickException as error:
         click.echo(f"error: {' '.join(error.format_message().split())}", err=True)
         code = error.exit_code
+    except OSError as error:  # such as a full disk behind stdout
+        click.echo(f"error: {error}", err=True)
+        code = EXIT_FAILED
     except click.Abort:
         code = EXIT_INTERRUPTED
     sys.exit(code)

@@ -153,6 +153,16 @@ def test_a_closed_pipe_ends_the_help_silently() -> None:
     assert (1, "") == (ended.returncode, ended.stderr)
 
 
+@pytest.mark.parametrize("arguments", [["--help"], ["versions", "."]], ids=" ".join)
+def test_a_full_disk_is_one_line(arguments: list[str], tmp_path: Path) -> None:
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "saved_model.pb").touch()
+    with Path("/dev/full").open("w") as output:
+        command = [sys.executable, "-m", "savedmodel_bakery", *arguments]
+        ended = subprocess.run(command, cwd=tmp_path, stdout=output, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert (1, "error: [Errno 28] No space left on device\n") == (ended.returncode, ended.stderr)
+
+
 def test_the_shell_completes_commands_and_options() -> None:
     def complete(*words: str) -> set[str]:
         environment = {"COMP_WORDS": " ".join(("bakery", *words)), "COMP_CWORD": str(len(words))}
