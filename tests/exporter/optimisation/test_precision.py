@@ -1,4 +1,4 @@
-"""Networks in 16 bits: what is computed in them, what stays as it was, and how near the answers are."""
+"""Networks in 16-bit precision: which operations are lowered, which are not, and how much the outputs differ."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from savedmodel_bakery.exporter.recipe import OPTIMISATIONS
 
 SIDE = 8
 SPEC = tf.TensorSpec([None, SIDE, SIDE, 3], tf.float32, name="normalised")
-# The distance of neighbours at 1, times a few layers.
-NEAR = {"bfloat16": 0.05, "float16": 0.005}
+# The distance between neighbouring numbers at 1, times a few layers.
+ATOL = {"bfloat16": 0.05, "float16": 0.005}
 
 
 def network() -> Any:
-    """What classifiers are made of: norms, a branch that is added, one that is joined on, padding and pooling."""
+    """A model with the usual parts of classifiers: norms, a residual, a concatenation, padding and pooling."""
     keras.utils.set_random_seed(0)
     image = keras.Input((SIDE, SIDE, 3))
     stem = layers.ReLU(6)(layers.BatchNormalization()(layers.Conv2D(8, 3, padding="same", use_bias=False)(image)))
@@ -36,8 +36,8 @@ def trace(model: Any) -> Any:
     return tf.function(lambda images: model(images, training=False)).get_concrete_function(SPEC)
 
 
-def types_of(function: Any, *operations: str) -> list[str]:
-    """What each of these computes in, by their order in the graph."""
+def dtypes_of(function: Any, *operations: str) -> list[str]:
+    """The dtypes of these operations, in the order of the graph."""
     nodes = [node for called in function.graph.as_graph_def().library.function for node in called.node_def]
     return [
         tf.as_dtype(node.attr["T"].type).name
@@ -46,41 +46,39 @@ def types_of(function: Any, *operations: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("precision", NEAR)
-@pytest.mark.parametrize("steps", [OPTIMISATIONS, ()], ids=["optimised", "as it is"])
-def test_all_but_the_last_product_is_computed_in_it_and_answers_are_near(
-    precision: str, steps: tuple[str, ...]
-) -> None:
+@pytest.mark.parametrize("precision", ATOL)
+@pytest.mark.parametrize("steps", [OPTIMISATIONS, ()], ids=["optimised", "not optimised"])
+def test_all_but_the_last_product_are_lowered_and_outputs_are_close(precision: str, steps: tuple[str, ...]) -> None:
     before = trace(network())
     after, variables = optimise(before, steps, precision)
-    linear = types_of(after, "Conv2D", "DepthwiseConv2dNative", "MatMul")
+    linear = dtypes_of(after, "Conv2D", "DepthwiseConv2dNative", "MatMul")
     assert ["float32", *[precision] * 4] == sorted(linear, key=lambda name: name != "float32")
-    assert {precision} == set(types_of(after, "Relu6", "Relu", "ConcatV2", "MaxPool", "Mean", "Pad"))
-    assert ["float32"] == types_of(after, "Softmax")
+    assert {precision} == set(dtypes_of(after, "Relu6", "Relu", "ConcatV2", "MaxPool", "Mean", "Pad"))
+    assert ["float32"] == dtypes_of(after, "Softmax")
     kernels = [variable.dtype.name for variable in variables if len(variable.shape) > 1]
     assert [precision] * 4 + ["float32"] == sorted(kernels, key=lambda name: name == "float32")
     images = np.random.default_rng(0).normal(size=(7, SIDE, SIDE, 3)).astype(np.float32)
     for batch in (images, images[:1]):
-        answer = after(batch)
-        assert tf.float32 == answer.dtype
-        np.testing.assert_allclose(before(batch), answer, atol=NEAR[precision])
+        scores = after(batch)
+        assert tf.float32 == scores.dtype
+        np.testing.assert_allclose(before(batch), scores, atol=ATOL[precision])
     assert 0 < np.abs(before(images) - after(images)).max()
 
 
-def test_what_is_not_known_is_computed_as_before() -> None:
-    """A norm that can't be folded stands between two convolutions."""
+def test_unknown_operations_are_not_lowered() -> None:
+    """A norm that can't be folded is between two convolutions."""
     image = keras.Input((SIDE, SIDE, 3))
     tensor = layers.Conv2D(4, 1, activation="relu")(image)
     model = keras.Model(image, layers.Conv2D(2, 1)(layers.Conv2D(4, 1)(layers.GroupNormalization(2)(tensor))))
     before = trace(model)
     after, _ = optimise(before, OPTIMISATIONS, "bfloat16")
-    assert ["bfloat16", "bfloat16", "float32"] == sorted(types_of(after, "Conv2D", "MatMul"))
-    assert {"float32"} == set(types_of(after, "Rsqrt", "SquaredDifference"))
+    assert ["bfloat16", "bfloat16", "float32"] == sorted(dtypes_of(after, "Conv2D", "MatMul"))
+    assert {"float32"} == set(dtypes_of(after, "Rsqrt", "SquaredDifference"))
     images = np.random.default_rng(0).normal(size=(2, SIDE, SIDE, 3)).astype(np.float32)
     np.testing.assert_allclose(before(images), after(images), atol=0.1)
 
 
-def test_a_network_without_a_product_before_its_last_is_refused() -> None:
+def test_a_network_with_a_single_product_is_rejected() -> None:
     model = keras.Sequential([keras.Input((SIDE, SIDE, 3)), layers.Flatten(), layers.Dense(2)])
     with pytest.raises(SourceError, match=r"^precision float16 has no effect on this network"):
         optimise(trace(model), OPTIMISATIONS, "float16")
