@@ -1,4 +1,4 @@
-"""What several rooms' tests share."""
+"""Fixtures and ordering for all tests."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ LONGEST_FIRST = ("test_readme.py", "test_parity.py", "test_bake.py", "test_sourc
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that take minutes go first, or one of them would run at the end while all other cores wait for it."""
-    places = {name: place for place, name in enumerate(LONGEST_FIRST)}
-    items.sort(key=lambda item: places.get(item.path.name, len(places)))
+    """Run files that take minutes first, so that none of them runs alone at the end."""
+    ranks = {name: rank for rank, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: ranks.get(item.path.name, len(ranks)))
 
 
 @pytest.fixture(scope="session")
@@ -31,17 +31,8 @@ def clone() -> Path:
 
 @pytest.fixture(scope="session")
 def lite0(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Base path of EfficientNet-Lite0 with its real weights, version 1, baked by the command a user types."""
+    """Base path of EfficientNet-Lite0 with its real weights, version 1, baked by the command line."""
     root = tmp_path_factory.mktemp("lite0")
-    command = [
-        sys.executable,
-        "-m",
-        "savedmodel_bakery.exporter",
-        "bake",
-        "--model",
-        "efficientnet-lite0",
-        "--out",
-        str(root),
-    ]
-    subprocess.run(command, check=True, capture_output=True, timeout=240)
+    command = [sys.executable, "-m", "savedmodel_bakery.exporter", "bake", "--model", "efficientnet-lite0"]
+    subprocess.run([*command, "--out", str(root)], check=True, capture_output=True, timeout=240)
     return root / "efficientnet_lite0"

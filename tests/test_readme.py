@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import flowers
+import flowers_model
 import pytest
 from readme import MARK, blocks, commands, matches, needs_rabbitmq, run
 from server_process import free_port
@@ -31,8 +31,8 @@ def is_run_elsewhere(command: str) -> bool:
 def workspace(clone: Path, tmp_path: Path) -> Path:
     """A folder with the examples and a Keras model of two classes."""
     (tmp_path / "examples").symlink_to(clone / "examples")
-    subprocess.run([sys.executable, "-c", flowers.PROGRAM], cwd=tmp_path, check=True, capture_output=True)
-    (tmp_path / "flowers.txt").write_text(flowers.LABELS)
+    subprocess.run([sys.executable, "-c", flowers_model.PROGRAM], cwd=tmp_path, check=True, capture_output=True)
+    (tmp_path / "flowers.txt").write_text(flowers_model.LABELS)
     return tmp_path
 
 

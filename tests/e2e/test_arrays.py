@@ -1,4 +1,4 @@
-"""Arrays of every kind, there and back through a real server."""
+"""Arrays of every dtype and shape make the round trip through a real server."""
 
 from __future__ import annotations
 
@@ -26,38 +26,29 @@ NUMPY = {"string": np.dtype(object), "qint8": np.dtype(np.int8), "quint16": np.d
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server whose model `echo` gives arrays back, and whose `add_ten`, a baked function, adds ten."""
+    """A server with the model `echo`, which returns its input, and `add_ten`, a baked function that adds ten."""
     root = tmp_path_factory.mktemp("arrays")
     model_makers.echoing(root / "echo", JSON_DTYPES + OTHER_DTYPES)
     (root / "sums.py").write_text("def add_ten(x):\n    return x + 10\n")
-    bake = [
-        sys.executable,
-        "-m",
-        "savedmodel_bakery.exporter",
-        "function",
-        "sums:add_ten",
-        "--input",
-        "x:float64[?,?,?]",
-        "--out",
-        ".",
-    ]
-    baked = subprocess.run(bake, cwd=root, check=True, capture_output=True, text=True, timeout=120)
-    assert "add_ten/1\n" == baked.stdout
-    rows = (
+    command = [sys.executable, "-m", "savedmodel_bakery.exporter", "function", "sums:add_ten"]
+    options = ["--input", "x:float64[?,?,?]", "--out", "."]
+    result = subprocess.run([*command, *options], cwd=root, check=True, capture_output=True, text=True, timeout=120)
+    assert "add_ten/1\n" == result.stdout
+    configs = (
         f'config {{ name: "{name}" base_path: "{root / name}" model_platform: "tensorflow" }}'
         for name in ("echo", "add_ten")
     )
-    (root / "models.config").write_text(f"model_config_list {{ {' '.join(rows)} }}")
+    (root / "models.config").write_text(f"model_config_list {{ {' '.join(configs)} }}")
     with ServerProcess(f"--model_config_file={root / 'models.config'}", log=root / "log") as running:
         yield running
 
 
 @pytest.fixture(params=["grpc", "rest"])
 def client(request: pytest.FixtureRequest, server: ServerProcess) -> Iterator[Client]:
-    """A client of the server over each transport."""
+    """A client over each transport."""
     ports: Any = {"grpc": {"port": server.port}, "rest": {"rest_api_port": server.rest_api_port}}[request.param]
-    with Client(transport=request.param, model="echo", **ports) as asking:
-        yield asking
+    with Client(transport=request.param, model="echo", **ports) as opened:
+        yield opened
 
 
 def values(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -69,24 +60,23 @@ def values(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
     return flat.reshape(shape)
 
 
-def same(expected: np.ndarray, found: np.ndarray) -> bool:
-    return (expected.dtype, expected.shape, expected.tolist()) == (found.dtype, found.shape, found.tolist())
+def same(expected: np.ndarray, actual: np.ndarray) -> bool:
+    return (expected.dtype, expected.shape, expected.tolist()) == (actual.dtype, actual.shape, actual.tolist())
 
 
 @pytest.mark.parametrize("shape", [(), (5,), (0,), (2, 3, 2), (3, 0), (1,) * 8], ids=str)
 @pytest.mark.parametrize("dtype", JSON_DTYPES)
-def test_every_type_that_json_carries_comes_back(client: Client, dtype: str, shape: tuple[int, ...]) -> None:
+def test_dtypes_that_json_supports_make_the_round_trip(client: Client, dtype: str, shape: tuple[int, ...]) -> None:
     sent = values(dtype, shape)
-    found = client.predict({"x": sent}, signature=dtype).outputs["y"]
-    assert same(sent, found)
+    assert same(sent, client.predict({"x": sent}, signature=dtype).outputs["y"])
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (2, 3)], ids=str)
 @pytest.mark.parametrize("dtype", OTHER_DTYPES)
-def test_every_other_type_comes_back_over_grpc(server: ServerProcess, dtype: str, shape: tuple[int, ...]) -> None:
+def test_other_dtypes_make_the_round_trip_over_grpc(server: ServerProcess, dtype: str, shape: tuple[int, ...]) -> None:
     sent = values(dtype, shape)
-    with Client(port=server.port, model="echo") as asking:
-        assert same(sent, asking.predict({"x": sent}, signature=dtype).outputs["y"])
+    with Client(port=server.port, model="echo") as client:
+        assert same(sent, client.predict({"x": sent}, signature=dtype).outputs["y"])
 
 
 @pytest.mark.parametrize(
@@ -95,7 +85,7 @@ def test_every_other_type_comes_back_over_grpc(server: ServerProcess, dtype: str
         pytest.param(np.arange(6, dtype=">i4").reshape(2, 3), id="big-endian"),
         pytest.param(np.arange(12, dtype=np.int32).reshape(3, 4).T[::-1, ::2], id="transposed and strided"),
         pytest.param(np.broadcast_to(np.int32(7), (2, 3)), id="broadcast"),
-        pytest.param(np.asfortranarray(np.arange(6, dtype=np.int32).reshape(2, 3)), id="by column"),
+        pytest.param(np.asfortranarray(np.arange(6, dtype=np.int32).reshape(2, 3)), id="column-major"),
     ],
 )
 def test_memory_layout_does_not_matter(client: Client, sent: np.ndarray) -> None:
@@ -103,14 +93,15 @@ def test_memory_layout_does_not_matter(client: Client, sent: np.ndarray) -> None
     assert same(expected, client.predict({"x": sent}, signature="int32").outputs["y"])
 
 
-def test_trees_of_arrays_are_restored(client: Client) -> None:
+def test_trees_of_arrays_make_the_round_trip(client: Client) -> None:
     tree = {"a": [{"b": np.float32([[1, 2]])}, {"b": np.float32([3, 4])}], "k/e~y": np.array(5, np.int32)}
-    found = client.predict(tree, signature="tree").outputs
-    assert ["a", "k/e~y"] == sorted(found)
-    assert [[[1, 2]], [3, 4], 5] == [found["a"][0]["b"].tolist(), found["a"][1]["b"].tolist(), found["k/e~y"]]
+    outputs = client.predict(tree, signature="tree").outputs
+    assert ["a", "k/e~y"] == sorted(outputs)
+    first, second = outputs["a"]
+    assert [[[1, 2]], [3, 4], 5] == [first["b"].tolist(), second["b"].tolist(), outputs["k/e~y"]]
 
 
-def test_a_misfit_is_refused_with_what_the_signature_takes(client: Client) -> None:
+def test_inputs_of_another_shape_are_rejected_with_the_expected_inputs(client: Client) -> None:
     with pytest.raises(RequestRefusedError) as caught:
         client.predict({"x": np.zeros((2, 2), np.int32)}, signature="fixed")
     assert (
@@ -119,7 +110,7 @@ def test_a_misfit_is_refused_with_what_the_signature_takes(client: Client) -> No
     )
 
 
-def test_a_call_may_name_another_model_and_version(client: Client) -> None:
+def test_a_call_can_select_another_model_and_version(client: Client) -> None:
     x = {"x": np.zeros((1, 3), np.int32)}
     assert 1 == client.predict(x, signature="fixed", model="echo", version=1).version
     with pytest.raises(RequestRefusedError, match=r"Specific\(echo, 9\)"):
@@ -129,20 +120,19 @@ def test_a_call_may_name_another_model_and_version(client: Client) -> None:
 
 
 def test_a_request_beyond_the_limit_of_protobuf_is_rejected_before_it_is_sent(server: ServerProcess) -> None:
-    """Zeros that nobody has touched take no memory."""
+    """The array of zeros takes no memory until it is read."""
     with (
-        Client(port=server.port, model="add_ten") as asking,
+        Client(port=server.port, model="add_ten") as client,
         pytest.raises(RequestRefusedError, match="a protobuf message has at most 2147483647"),
     ):
-        asking.predict({"x": np.zeros((1, 1, 1 << 28))})
+        client.predict({"x": np.zeros((1, 1, 1 << 28))})
 
 
-def test_more_than_twenty_five_megabytes_go_there_and_back(server: ServerProcess) -> None:
+def test_an_array_of_19_megabytes_makes_the_round_trip(server: ServerProcess) -> None:
     sent = np.arange(784 * 256 * 12, dtype=np.float64).reshape(784, 256, 12)
-    with Client(port=server.port, model="add_ten") as asking:
-        found = asking.predict({"x": sent}).outputs["output_0"]
-    assert (np.dtype(np.float64), sent.shape) == (found.dtype, found.shape)
-    np.testing.assert_array_equal(sent + 10, found)
+    with Client(port=server.port, model="add_ten") as client:
+        result = client.predict({"x": sent}).outputs["output_0"]
+    assert same(sent + 10, result)
 
 
 def test_the_command_line_reads_and_writes_files(server: ServerProcess, tmp_path: Path) -> None:
@@ -150,9 +140,9 @@ def test_the_command_line_reads_and_writes_files(server: ServerProcess, tmp_path
 
     def predict(*arguments: str, stdin: bytes = b"", code: int = 0) -> tuple[str, str]:
         command = [sys.executable, "-m", "savedmodel_bakery.client", "predict", "--port", str(server.port), *arguments]
-        ran = subprocess.run(command, cwd=tmp_path, input=stdin, capture_output=True, timeout=60, check=False)
-        assert code == ran.returncode, ran.stderr
-        return ran.stdout.decode(), ran.stderr.decode()
+        result = subprocess.run(command, cwd=tmp_path, input=stdin, capture_output=True, timeout=60, check=False)
+        assert code == result.returncode, result.stderr
+        return result.stdout.decode(), result.stderr.decode()
 
     printed, _ = predict("-m", "add_ten", "--input", "x=array.npy", "--output-dir", "out")
     assert "out/output_0.npy\n" == printed
@@ -160,10 +150,10 @@ def test_the_command_line_reads_and_writes_files(server: ServerProcess, tmp_path
     tree = b'{"a": [{"b": 1}, {"b": [2, 3]}], "k/e~y": 4}'
     printed, _ = predict("-m", "echo", "-n", "tree", "--input", "-", stdin=tree)
     assert {"a": [{"b": 1.0}, {"b": [2.0, 3.0]}], "k/e~y": 4} == json.loads(printed)
-    _, said = predict("-m", "add_ten", "--input", "x=-", stdin=b"[1, 2]", code=1)
+    _, stderr = predict("-m", "add_ten", "--input", "x=-", stdin=b"[1, 2]", code=1)
     assert (
         'INVALID_ARGUMENT: input "x" is float64[2]; signature "serving_default" of model "add_ten" version 1 takes '
         "x: float64[?,?,?]\n"
-    ) == said
-    _, said = predict("-m", "add_ten", "--input", "array.npy", code=2)
-    assert "array.npy contains one array without a name: pass it as NAME=array.npy\n" == said
+    ) == stderr
+    _, stderr = predict("-m", "add_ten", "--input", "array.npy", code=2)
+    assert "array.npy contains one array without a name: pass it as NAME=array.npy\n" == stderr

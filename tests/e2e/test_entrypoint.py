@@ -7,11 +7,11 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from waiting import wait_until
 
 MODEL = 'it\'s a "model" $HOME'
 
@@ -35,8 +35,7 @@ def start(clone: Path, tmp_path: Path, *arguments: str, **environment: str) -> l
             [clone / "entrypoint.sh", *arguments],
             env={"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", **environment}, stdout=output, stderr=output,
         )  # fmt: skip
-    while "as user" not in log.read_text() and process.poll() is None:
-        time.sleep(0.02)
+    wait_until(lambda: "as user" in log.read_text() or process.poll() is not None)
     if process.poll() is None:
         os.kill(process.pid, signal.SIGTERM)
     assert 0 == process.wait(10), log.read_text()

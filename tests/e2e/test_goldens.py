@@ -1,4 +1,4 @@
-"""The gate before traffic: `client check` replays a version's goldens against the live server, over gRPC and REST."""
+"""`client check` replays a version's golden requests on a live server over gRPC and REST, and reports differences."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def server(lite0: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
 
 
 @pytest.fixture
-def copied(lite0: Path, tmp_path: Path) -> Path:
-    """A version folder with the goldens alone, to be spoilt."""
+def copy(lite0: Path, tmp_path: Path) -> Path:
+    """A version folder that contains only the goldens, for tests that change them."""
     shutil.copytree(lite0 / "1" / GOLDENS, tmp_path / "1" / GOLDENS)
     return tmp_path / "1"
 
@@ -35,58 +35,58 @@ def check(server: ServerProcess, path: Path, *arguments: str) -> subprocess.Comp
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
-def test_what_was_baked_is_what_answers(server: ServerProcess, lite0: Path) -> None:
-    ended = check(server, lite0 / "1")
-    assert (0, "18 of 18 responses agree\n") == (ended.returncode, ended.stderr)
-    rows = [line.split("\t") for line in ended.stdout.splitlines()]
+def test_the_served_version_agrees_with_its_goldens(server: ServerProcess, lite0: Path) -> None:
+    result = check(server, lite0 / "1")
+    assert (0, "18 of 18 responses agree\n") == (result.returncode, result.stderr)
+    rows = [line.split("\t") for line in result.stdout.splitlines()]
     assert {"grpc", "rest"} == {transport for transport, *_ in rows}
     assert {"agrees"} == {verdict for *_, verdict in rows}
 
 
-def test_the_warm_up_was_replayed(server: ServerProcess) -> None:
-    assert "9 warm-up records replayed" in server.log.read_text()
+def test_the_goldens_are_the_warm_up_requests(server: ServerProcess) -> None:
+    assert "replayed 9 warm-up records" in server.log.read_text()
 
 
-def test_one_transport(server: ServerProcess, lite0: Path) -> None:
-    ended = check(server, lite0 / "1", "--format", "REST", "--json")
-    rows = [json.loads(line) for line in ended.stdout.splitlines()]
+def test_the_check_can_be_limited_to_one_transport(server: ServerProcess, lite0: Path) -> None:
+    result = check(server, lite0 / "1", "--format", "REST", "--json")
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert 9 == len(rows)
     assert {("rest", True)} == {(row["transport"], row["agrees"]) for row in rows}
 
 
-def spoil(version: Path, signature: str, old: str, new: str) -> None:
+def replace(version: Path, signature: str, old: str, new: str) -> None:
     path = version / GOLDENS / f"{signature}.jsonl"
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new))
 
 
-def test_another_label_is_a_difference(server: ServerProcess, copied: Path) -> None:
-    """missile, in base64."""
-    spoil(copied, "serving_default", "bWlzc2lsZQ==", "cm9ja2V0")
-    ended = check(server, copied)
-    assert (1, "16 of 18 responses agree\n") == (ended.returncode, ended.stderr)
-    assert "grpc\tserving_default\t1\t\"output_0\" is b'missile' at [0], expected b'rocket'\n" in ended.stdout
+def test_another_label_is_a_difference(server: ServerProcess, copy: Path) -> None:
+    """The base64 text is `missile`, and its replacement `rocket`."""
+    replace(copy, "serving_default", "bWlzc2lsZQ==", "cm9ja2V0")
+    result = check(server, copy)
+    assert (1, "16 of 18 responses agree\n") == (result.returncode, result.stderr)
+    assert "grpc\tserving_default\t1\t\"output_0\" is b'missile' at [0], expected b'rocket'\n" in result.stdout
 
 
-def test_another_score_is_a_difference_beyond_the_tolerance(server: ServerProcess, copied: Path) -> None:
-    (exchange,) = [json.loads(line) for line in (copied / GOLDENS / "classify.jsonl").read_text().splitlines()]
+def test_another_score_is_a_difference_beyond_the_tolerance(server: ServerProcess, copy: Path) -> None:
+    (exchange,) = [json.loads(line) for line in (copy / GOLDENS / "classify.jsonl").read_text().splitlines()]
     exchange["response"]["result"]["classifications"][0]["classes"][0]["score"] -= 0.01
-    (copied / GOLDENS / "classify.jsonl").write_text(json.dumps(exchange))
-    ended = check(server, copied)
-    assert 1 == ended.returncode
-    assert 'rest\tclassify\t1\t"scores" differs by 0.01; allowed is 0.001\n' in ended.stdout
+    (copy / GOLDENS / "classify.jsonl").write_text(json.dumps(exchange))
+    result = check(server, copy)
+    assert 1 == result.returncode
+    assert 'rest\tclassify\t1\t"scores" differs by 0.01; allowed is 0.001\n' in result.stdout
 
 
-def test_a_version_that_is_not_served_is_a_difference(server: ServerProcess, copied: Path) -> None:
-    ended = check(server, copied.rename(copied.with_name("7")))
-    assert (1, "0 of 18 responses agree\n") == (ended.returncode, ended.stderr)
-    assert "Specific(pets, 7)" in ended.stdout
+def test_a_version_that_is_not_served_fails(server: ServerProcess, copy: Path) -> None:
+    result = check(server, copy.rename(copy.with_name("7")))
+    assert (1, "0 of 18 responses agree\n") == (result.returncode, result.stderr)
+    assert "Specific(pets, 7)" in result.stdout
 
 
-def test_an_output_of_another_type_is_a_difference(server: ServerProcess, copied: Path) -> None:
-    """As where another model stands behind the name."""
-    path = copied / GOLDENS / "serving_default.jsonl"
+def test_an_output_of_another_type_is_a_difference(server: ServerProcess, copy: Path) -> None:
+    """For example if another model is served under the name."""
+    path = copy / GOLDENS / "serving_default.jsonl"
     exchange = json.loads(path.read_text())
     exchange["response"]["outputs"]["output_0"] = {
         "dtype": "DT_INT32",
@@ -94,25 +94,25 @@ def test_an_output_of_another_type_is_a_difference(server: ServerProcess, copied
         "int_val": [7],
     }
     path.write_text(json.dumps(exchange))
-    ended = check(server, copied)
-    assert 1 == ended.returncode
-    assert 'grpc\tserving_default\t1\t"output_0" is object, expected int32\n' in ended.stdout
+    result = check(server, copy)
+    assert 1 == result.returncode
+    assert 'grpc\tserving_default\t1\t"output_0" is object, expected int32\n' in result.stdout
 
 
-def test_no_goldens(server: ServerProcess, tmp_path: Path) -> None:
-    ended = check(server, tmp_path)
-    assert 2 == ended.returncode
-    assert f"{tmp_path} has no assets.extra/goldens: pass the folder of a baked version" in ended.stderr
+def test_a_folder_without_goldens_is_rejected(server: ServerProcess, tmp_path: Path) -> None:
+    result = check(server, tmp_path)
+    assert 2 == result.returncode
+    assert f"{tmp_path} has no assets.extra/goldens: pass the folder of a baked version" in result.stderr
 
 
-def test_damaged_goldens(server: ServerProcess, copied: Path) -> None:
-    (copied / GOLDENS / "top_k.jsonl").write_text('{"request": {}, "response": 7}\n')
-    ended = check(server, copied)
-    assert 2 == ended.returncode
-    assert f"the goldens in {copied / GOLDENS} are damaged: " in ended.stderr
+def test_damaged_goldens_are_rejected(server: ServerProcess, copy: Path) -> None:
+    (copy / GOLDENS / "top_k.jsonl").write_text('{"request": {}, "response": 7}\n')
+    result = check(server, copy)
+    assert 2 == result.returncode
+    assert f"the goldens in {copy / GOLDENS} are damaged: " in result.stderr
 
 
-def test_nobody_there(server: ServerProcess, copied: Path) -> None:
-    ended = check(server, copied, "--port", str(free_port()))
-    assert 3 == ended.returncode
-    assert "is a model server running there?" in ended.stderr
+def test_an_unreachable_server_exits_3(server: ServerProcess, copy: Path) -> None:
+    result = check(server, copy, "--port", str(free_port()))
+    assert 3 == result.returncode
+    assert "is a model server running there?" in result.stderr

@@ -1,6 +1,6 @@
-"""Every kind of source bakes and answers through the live server.
+"""Every type of source can be baked and served.
 
-The networks give the mean of each colour, so that what they say of a plain picture can be told by looking at it.
+The networks return the mean of each colour channel, so the label of a plain image is its colour.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import tensorflow as tf
 
 
 class Colours(tf.Module):
-    """Gives [batch, 1, 1, 3]."""
+    """Returns [batch, 1, 1, 3]."""
 
     def __call__(self, images):
         return tf.reduce_mean(images, [1, 2], keepdims=True)
@@ -47,12 +47,12 @@ def colours(images):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder that stands on sys.path, with labels and a module of models."""
+    """A folder on sys.path with label files and a module that builds models."""
     path = tmp_path_factory.mktemp("sources")
     (path / "colours.txt").write_text("\n".join(COLOURS))
     (path / "colours.csv").write_text("id,name\n2,blue\n0,red\n1,green\n")
     (path / "bright.json").write_text('{"0": "bright", "1": "dark"}')
-    # TF Hub's convention has 1001 classes.
+    # TF Hub modules have 1001 classes by convention.
     (path / "thousand.txt").write_text("\n".join([*COLOURS, *(f"class {number}" for number in range(3, 1001))]))
     (path / "colour_models.py").write_text(MODULE)
     sys.path.insert(0, str(path))
@@ -80,8 +80,8 @@ def gray_keras(folder: Path) -> str:
     return str(folder / "gray.keras")
 
 
-def saved_model_of_tf1(folder: Path) -> str:
-    """With a variable, a signature that isn't the default, and two outputs."""
+def tf1_saved_model(folder: Path) -> str:
+    """Save a TensorFlow 1 model with a variable, a signature that isn't the default, and two outputs."""
     import tensorflow as tf
 
     tf1 = tf.compat.v1
@@ -98,7 +98,7 @@ def saved_model_of_tf1(folder: Path) -> str:
     return path
 
 
-def saved_model_of_tf2(folder: Path) -> str:
+def tf2_saved_model(folder: Path) -> str:
     import colour_models
 
     colour_models.as_keras().export(folder / "tf2", verbose=False)
@@ -106,7 +106,7 @@ def saved_model_of_tf2(folder: Path) -> str:
 
 
 def hub_module(folder: Path) -> str:
-    """A module of TF Hub's newer format: called with images and `training`, giving logits of 1001 classes."""
+    """Save a TF2 module for TF Hub that takes images and `training`, and returns logits of 1001 classes."""
     import tensorflow as tf
 
     class Module(tf.Module):
@@ -127,7 +127,7 @@ def hub_module(folder: Path) -> str:
 
 
 class Case:
-    """A source: how it is made, and what must be said beside its name."""
+    """A source: a function that makes it, and the options for baking it."""
 
     def __init__(self, make: Callable[[Path], str], labels: str = "colours.txt", **options: object) -> None:
         self.make = make
@@ -142,8 +142,8 @@ CASES = {
     "bgr": Case(lambda _: "colour_models:as_keras", **LOGITS | {"channels": "BGR"}),
     "module": Case(lambda _: "colour_models:as_module", **LOGITS, size=(8, 16)),
     "gray": Case(gray_keras, "bright.json", **{**RECIPE, "channels": None, "outputs": "probabilities"}),
-    "tf1": Case(saved_model_of_tf1, **LOGITS, source_signature="means_of", source_output="means"),
-    "tf2": Case(saved_model_of_tf2, **LOGITS),
+    "tf1": Case(tf1_saved_model, **LOGITS, source_signature="means_of", source_output="means"),
+    "tf2": Case(tf2_saved_model, **LOGITS),
     "hub": Case(hub_module, "thousand.txt"),
     "application": Case(lambda _: "keras:MobileNetV3Small", "imagenet", weights="none"),
 }
@@ -178,7 +178,7 @@ def picture(colour: str) -> bytes:
 
 def labels(server: ServerProcess, model: str, *colours: str) -> list[str | None]:
     with Client(port=server.port, model=model) as client:
-        return [answer.label for answer in client.classify_images([picture(colour) for colour in colours])]
+        return [result.label for result in client.classify_images([picture(colour) for colour in colours])]
 
 
 @pytest.mark.timeout(600)
@@ -193,23 +193,23 @@ def test_bgr_swaps_red_and_blue(server: ServerProcess) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_a_network_of_one_channel_sees_gray(server: ServerProcess) -> None:
+def test_a_network_with_one_channel_gets_gray_images(server: ServerProcess) -> None:
     """Rec. 601: pure green has 0.587 of white's brightness, pure red 0.299."""
     assert ["bright", "dark", "bright", "dark"] == labels(server, "gray", "#fff", "#000", "#0f0", "#f00")
 
 
 @pytest.mark.timeout(600)
-def test_a_keras_application_answers_with_its_classes(server: ServerProcess) -> None:
+def test_a_keras_application_returns_its_classes(server: ServerProcess) -> None:
     with Client(port=server.port, model="application") as client:
-        (answer,) = client.classify_images([picture("#888")], top_k=5)
-    assert 5 == len({row.class_id for row in answer.top})
+        (result,) = client.classify_images([picture("#888")], top_k=5)
+    assert 5 == len({row.class_id for row in result.top})
 
 
 class TestHubDownload:
-    def test_download_cache_and_a_handle_that_is_not_there(
+    def test_modules_are_downloaded_once_and_missing_ones_are_reported(
         self, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The second bake asks the hub for nothing; a refusal leaves nothing in the cache."""
+        """The second bake uses the cache; a failed download adds nothing to it."""
         from savedmodel_bakery.exporter.errors import SourceError
         from savedmodel_bakery.exporter.sources import SourceOptions, read_network
 

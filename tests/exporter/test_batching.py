@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
-from session import Loaded, loaded
+from tf1_session import Loaded, loaded
 
 from savedmodel_bakery.exporter import batching
 from savedmodel_bakery.exporter.recipe import Recipe

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
-from session import Loaded, loaded
+from tf1_session import Loaded, loaded
 
 from savedmodel_bakery.exporter.errors import LabelError
 from savedmodel_bakery.exporter.recipe import Recipe

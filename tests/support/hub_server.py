@@ -1,4 +1,4 @@
-"""A loopback HTTP server that speaks TF Hub's protocol for compressed modules."""
+"""A loopback HTTP server that implements TF Hub's protocol for compressed modules."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from pathlib import Path
 
 
 class HubServer:
-    """Hands out the folder of one module as a gzipped tar, to who asks with `?tf-hub-format=compressed`.
+    """Returns one module's folder as a gzipped tar for requests with `?tf-hub-format=compressed`.
 
     Attributes:
-        requests: paths that were asked for, in order.
+        requests: paths of the requests so far.
         handle: the module's URL.
     """
 
     def __init__(self, module: Path) -> None:
-        packed = io.BytesIO()
-        with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        archive_bytes = io.BytesIO()
+        with tarfile.open(fileobj=archive_bytes, mode="w:gz") as archive:
             archive.add(module, arcname=".")
         self.requests: list[str] = []
-        requests, body = self.requests, packed.getvalue()
+        requests, body = self.requests, archive_bytes.getvalue()
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 requests.append(self.path)
-                found = self.path == "/colours/1?tf-hub-format=compressed"
-                self.send_response(200 if found else 404)
+                exists = self.path == "/colours/1?tf-hub-format=compressed"
+                self.send_response(200 if exists else 404)
                 self.end_headers()
-                if found:
+                if exists:
                     self.wfile.write(body)
 
             def log_message(self, *_: object) -> None:

@@ -1,4 +1,4 @@
-"""Recorded cases: send what was sent to the real server, and say how an answer differs from what it gave."""
+"""Replays recorded requests and compares the responses with those of the real server."""
 
 from __future__ import annotations
 
@@ -56,24 +56,24 @@ _HEADERS = ("content-type", "access-control-allow-", "allow", "content-encoding"
 
 
 def send_grpc(channel: grpc.Channel, case: Case, models: str) -> Outcome:
-    """Make the call of a case; `{MODELS}` stands for the folder of models, both ways."""
+    """Make the call of a case; `{MODELS}` stands for the models' folder in the request and the response."""
     service, request_class, response_class = METHODS.get(case["method"], ("PredictionService", None, None))
     if "request_base64" in case:
         data = base64.b64decode(case["request_base64"])
     else:
-        filled_in = json.dumps(case["request"]).replace("{MODELS}", models)
-        data = json_format.Parse(filled_in, request_class()).SerializeToString()
+        request = json.dumps(case["request"]).replace("{MODELS}", models)
+        data = json_format.Parse(request, request_class()).SerializeToString()
     time.sleep(case.get("wait_before", 0))
     try:
-        answer = channel.unary_unary(f"/tensorflow.serving.{service}/{case['method']}")(
+        encoded = channel.unary_unary(f"/tensorflow.serving.{service}/{case['method']}")(
             data, timeout=case.get("timeout", 30)
         )
     except grpc.RpcError as error:
         return {"code": error.code().name, "message": (error.details() or "").replace(models, "{MODELS}")}
     finally:
         time.sleep(case.get("wait", 0))
-    response = json.loads(json_format.MessageToJson(response_class.FromString(answer)).replace(models, "{MODELS}"))
-    response.get("metric", []).sort(key=lambda metric: metric["name"])  # whose order isn't fixed
+    response = json.loads(json_format.MessageToJson(response_class.FromString(encoded)).replace(models, "{MODELS}"))
+    response.get("metric", []).sort(key=lambda metric: metric["name"])  # in no fixed order
     return {"code": "OK", "response": response}
 
 
@@ -98,35 +98,37 @@ def send_rest(server: ServerProcess, case: Case) -> Outcome:
     return {"status": int(status.split()[1]), "headers": kept, "body": _body(content)}
 
 
-def difference(case: Case, got: Outcome) -> str | None:
-    """How an answer differs from the recorded one; None where it is as good.
+def difference(case: Case, actual: Outcome) -> str | None:
+    """Describe how an outcome differs from the recorded one; None if it is equivalent.
 
-    Where the real server is at fault, anything is as good but a fault of our own, or an error without a text.
+    Where the real server has a fault, any outcome is accepted except an internal error or one without a message.
     """
-    wanted = case["outcome"]
+    expected = case["outcome"]
     if case.get("upstream_fault"):
-        is_fault = got.get("code") == "INTERNAL" or got.get("status", 0) >= 500
-        is_silent = got.get("message") == "" or got.get("body") == {"text": ""}
-        return f"an answer or a clear refusal is wanted; got {got}" if is_fault or is_silent else None
-    if "crash" in wanted:
-        is_error = got.get("code", "OK") != "OK" or got.get("status", 0) >= 400
-        return None if is_error else f"an error is wanted, as the real server crashed; got {got}"
+        is_fault = actual.get("code") == "INTERNAL" or actual.get("status", 0) >= 500
+        is_silent = actual.get("message") == "" or actual.get("body") == {"text": ""}
+        return f"expected a response or a clear error, not {actual}" if is_fault or is_silent else None
+    if "crash" in expected:
+        is_error = actual.get("code", "OK") != "OK" or actual.get("status", 0) >= 400
+        return None if is_error else f"expected an error, as the real server crashed, not {actual}"
     for key in ("code", "status", "headers"):
-        if wanted.get(key) != got.get(key):
-            return f"{key}: wanted {wanted.get(key)}, got {got}"
+        if expected.get(key) != actual.get(key):
+            return f"{key}: expected {expected.get(key)}, not {actual.get(key)}"
     texts = case.get("alternatives", [])
-    if "code" in wanted:
-        if wanted["code"] == "OK":
-            is_same = _alike(wanted["response"], got["response"])
-        else:  # of a deadline the client's own library tells
-            is_same = wanted["code"] == "DEADLINE_EXCEEDED" or _is_among(got["message"], [wanted["message"], *texts])
+    if "code" in expected:
+        if expected["code"] == "OK":
+            is_same = _is_equal(expected["response"], actual["response"])
+        else:  # the client library writes the message of an exceeded deadline
+            is_same = expected["code"] == "DEADLINE_EXCEEDED" or _matches_any(
+                actual["message"], [expected["message"], *texts]
+            )
     else:
-        is_same = _is_same_body(wanted["body"], got["body"], texts)
-    return None if is_same else f"wanted {wanted}, got {got}"
+        is_same = _is_same_body(expected["body"], actual["body"], texts)
+    return None if is_same else f"expected {expected}, not {actual}"
 
 
 def _body(content: bytes) -> dict[str, str]:
-    """The body as the recording has it: JSON, other text, or base64 of what is neither."""
+    """Return the body in the recording's form: JSON, other text, or base64 of other bytes."""
     try:
         text = content.decode()
     except UnicodeDecodeError:
@@ -138,33 +140,33 @@ def _body(content: bytes) -> dict[str, str]:
     return {"json": text}
 
 
-def _is_same_body(wanted: dict[str, str], got: dict[str, str], texts: list[str]) -> bool:
-    if wanted.keys() != got.keys():
+def _is_same_body(expected: dict[str, str], actual: dict[str, str], texts: list[str]) -> bool:
+    if expected.keys() != actual.keys():
         return False
-    if "json" not in wanted:
-        return wanted == got
-    left, right = json.loads(wanted["json"]), json.loads(got["json"])
+    if "json" not in expected:
+        return expected == actual
+    left, right = json.loads(expected["json"]), json.loads(actual["json"])
     if isinstance(left, dict) and isinstance(right, dict) and "error" in left and "error" in right:
-        return _is_among(right["error"], [left["error"], *texts])
-    return _alike(left, right)
+        return _matches_any(right["error"], [left["error"], *texts])
+    return _is_equal(left, right)
 
 
-def _is_among(message: str, texts: list[str]) -> bool:
+def _matches_any(message: str, texts: list[str]) -> bool:
     return any(_same_text(message, text) for text in texts)
 
 
 def _same_text(left: str, right: str) -> bool:
-    """Whether messages are the same, but for a mark that newer protobufs put before what they print."""
+    """Return whether messages are equal, ignoring the marker that newer protobufs put before printed messages."""
     left, right = (re.sub(r"goo\.gle/debug\w+\s*", "", text) for text in (left, right))
     mark = "...TRUNCATED"
-    if left.endswith(mark) and right.endswith(mark):  # the mark before it moves the place of the cut
+    if left.endswith(mark) and right.endswith(mark):  # the marker shifts where the text is truncated
         left, right = left.removesuffix(mark), right.removesuffix(mark)
         return left.startswith(right) or right.startswith(left)
     return left == right
 
 
-def _alike(left: object, right: object) -> bool:
-    """Whether two JSON values are the same, floats within the precision of six digits."""
+def _is_equal(left: object, right: object) -> bool:
+    """Return whether two JSON values are equal; floats are compared with six digits."""
     x, y = _number(left), _number(right)
     if x is not None and y is not None:
         if math.isnan(x) or math.isnan(y):
@@ -173,9 +175,9 @@ def _alike(left: object, right: object) -> bool:
             return math.copysign(1, x) == math.copysign(1, y)
         return math.isclose(x, y, rel_tol=2e-6, abs_tol=1e-37)
     if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(_alike(left[key], right[key]) for key in left)
+        return left.keys() == right.keys() and all(_is_equal(left[key], right[key]) for key in left)
     if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(_alike, left, right))
+        return len(left) == len(right) and all(map(_is_equal, left, right))
     return type(left) is type(right) and left == right
 
 

@@ -9,10 +9,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import flowers
+import flowers_model
 import pytest
 import requests
-from images import Images
+from container_images import Images
 from server_process import ServerProcess, free_port
 
 from savedmodel_bakery.client import Client
@@ -33,8 +33,8 @@ def context(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in listed.strip("\0").split("\0"):
         (context / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(clone / name, context / name)
-    subprocess.run([sys.executable, "-c", flowers.PROGRAM], cwd=context, check=True, capture_output=True)
-    (context / "flowers.txt").write_text(flowers.LABELS)
+    subprocess.run([sys.executable, "-c", flowers_model.PROGRAM], cwd=context, check=True, capture_output=True)
+    (context / "flowers.txt").write_text(flowers_model.LABELS)
     (recipe,) = re.findall(r"^```toml\n(.*?)^```", (clone / "README.md").read_text(), re.MULTILINE | re.DOTALL)
     (context / "flowers.toml").write_text(recipe)
     return context

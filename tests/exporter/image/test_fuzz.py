@@ -13,13 +13,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import damage
+import damaged_images
 import numpy as np
 import pytest
 import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from session import Loaded, loaded
+from tf1_session import Loaded, loaded
 
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.servable_module import ServableModule
@@ -30,7 +30,7 @@ BATCH = 20
 ALONE = 20 if "BAKERY_FUZZ_INPUTS" in os.environ else 2
 SIDE = 8
 NAMES = ["red", "green", "blue"]
-PICTURES = damage.pictures()
+PICTURES = damaged_images.pictures()
 
 HEX = "[0-9a-f]{2}"
 ERRORS = re.compile(
@@ -83,7 +83,7 @@ def check(run_signature: Loaded, images: list[bytes]) -> Counter[str]:
 def test_damaged_files_do_not_affect_each_other(run_signature: Loaded, capsys: pytest.CaptureFixture[str]) -> None:
     """Each image in a batch has the same pixels as alone."""
     outcomes: Counter[str] = Counter()
-    stream = damage.damaged(damage.corpus(), SEED)
+    stream = damaged_images.damaged(damaged_images.corpus(), SEED)
     for _ in range(-(-INPUTS // BATCH)):
         images = list(itertools.islice(stream, BATCH))
         outcomes += check(run_signature, images)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import damage
+import damaged_images
 import numpy as np
 import pytest
 from PIL import Image
@@ -49,7 +49,7 @@ def saved(image: Image.Image, file_format: str, **options: Any) -> bytes:
 
 def oversized_headers() -> list[bytes]:
     """Three files whose headers state 60000 by 60000 pixels, and a GIF file with 500 further frames that do."""
-    gif, jpeg = damage.pictures()["GIF, animated"], bytearray(damage.pictures()["JPEG"])
+    gif, jpeg = damaged_images.pictures()["GIF, animated"], bytearray(damaged_images.pictures()["JPEG"])
     large_frame = gif.replace(b",\0\0\0\0\x3d\0\x28\0", b",\0\0\0\0" + struct.pack("<HH", 60000, 60000), 1)
     further = (b"," + struct.pack("<HHHHB", 0, 0, 60000, 60000, 0) + b"\x02\x02\x4c\x01\x00") * 500
     size = jpeg.index(b"\xff\xc0") + 5
@@ -85,7 +85,7 @@ def measured(
     values = recipe_of(max_pixels=MAX_PIXELS, crop="7/8", resize="bicubic").to_values()
     path = tmp_path_factory.mktemp("memory") / "images.pickle"
     batches = [oversized_headers() * 50, bombs(), bombs() * 4]
-    path.write_bytes(pickle.dumps((values, list(damage.pictures().values()), batches)))
+    path.write_bytes(pickle.dumps((values, list(damaged_images.pictures().values()), batches)))
     child = subprocess.run(
         [sys.executable, str(clone / "tests" / "support" / "peak_memory.py"), str(path)],
         env={**os.environ, "PYTHONPATH": str(clone)},

@@ -1,4 +1,4 @@
-"""A Keras model of two classes, and what makes it, as a program for a process of its own."""
+"""A program that saves a Keras model with two classes as flowers.keras, and the labels of the classes."""
 
 PROGRAM = """
 import keras

@@ -12,7 +12,6 @@ import platform
 import shlex
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,8 +19,9 @@ from types import TracebackType
 from typing import Any
 
 import psutil
+from waiting import wait_until
 
-BUILD_LIMIT_S = 900
+BUILD_TIMEOUT_S = 900
 ENVIRONMENT = {**os.environ, "BUILDAH_ISOLATION": "chroot"}
 USER_ID = 65532
 
@@ -61,7 +61,7 @@ class Images:
         """Run buildah and return its stdout; a failure raises an error with its output."""
         ended = subprocess.run(
             self.command(*arguments), env=ENVIRONMENT, cwd=cwd, capture_output=True, text=True,
-            timeout=BUILD_LIMIT_S, check=False,
+            timeout=BUILD_TIMEOUT_S, check=False,
         )  # fmt: skip
         assert 0 == ended.returncode, f"buildah {shlex.join(arguments)}\n{ended.stdout}\n{ended.stderr}"
         return ended.stdout.strip()
@@ -72,7 +72,7 @@ class Images:
         included = [f"--include={','.join(packages)}"] if packages else []
         release = platform.freedesktop_os_release()["VERSION_CODENAME"]
         command = ["debootstrap", "--variant=minbase", *included, release, str(root)]
-        subprocess.run(command, check=True, capture_output=True, timeout=BUILD_LIMIT_S)
+        subprocess.run(command, check=True, capture_output=True, timeout=BUILD_TIMEOUT_S)
         container = self.buildah("from", "scratch")
         for tree in [root, *([files] if files else [])]:
             self.buildah("add", "--quiet", container, str(tree), "/")
@@ -159,9 +159,8 @@ class Running:
         return subprocess.run([*self._run, *command], env=ENVIRONMENT, timeout=60, check=False).returncode
 
     def _wait(self, condition: Callable[[], bool]) -> None:
-        while not condition():
-            assert self._process.poll() is None, self.log.read_text()
-            time.sleep(0.2)
+        wait_until(lambda: self._process.poll() is not None or condition(), timeout_s=300, interval_s=0.2)
+        assert self._process.poll() is None, self.log.read_text()
 
     def stop(self) -> int:
         """Send SIGTERM to the container's first process and return the exit status."""

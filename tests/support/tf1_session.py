@@ -1,4 +1,4 @@
-"""A SavedModel in a Session of TensorFlow 1, as tensorflow_model_server runs it."""
+"""Runs a SavedModel in a TensorFlow 1 Session, as tensorflow_model_server does."""
 
 from __future__ import annotations
 
@@ -11,24 +11,26 @@ import tensorflow as tf
 
 
 class Loaded:
-    """A loaded SavedModel, asked by the name of a signature and its one input."""
+    """A loaded SavedModel; call it with the name of a signature and the value of its only input."""
 
     def __init__(self, session: Any, signatures: Any) -> None:
         self._session = session
         self._signatures = signatures
 
-    def __call__(self, name: str, given: Any) -> dict[str, Any]:
+    def __call__(self, name: str, value: Any) -> dict[str, Any]:
         signature = self._signatures[name]
-        (taken,) = signature.inputs.values()
+        (input_info,) = signature.inputs.values()
         fetches = {alias: info.name for alias, info in signature.outputs.items()}
-        found: dict[str, Any] = self._session.run(fetches, {taken.name: given})
-        return found
+        outputs: dict[str, Any] = self._session.run(fetches, {input_info.name: value})
+        return outputs
 
 
 @contextlib.contextmanager
 def loaded(path: Path) -> Iterator[Loaded]:
-    """The SavedModel in `path`, until the end of the with statement."""
-    with contextlib.closing(tf.compat.v1.Session(graph=tf.Graph())) as session:  # not the default for other tests
+    """Load the SavedModel in `path` until the end of the with statement."""
+    with contextlib.closing(
+        tf.compat.v1.Session(graph=tf.Graph())
+    ) as session:  # must not be the default graph of other tests
         with session.graph.as_default():
             meta_graph = tf.compat.v1.saved_model.load(session, ["serve"], str(path))
         yield Loaded(session, meta_graph.signature_def)

@@ -1,4 +1,4 @@
-"""The main job, on real weights and real photos: what is baked answers right, to every client."""
+"""A baked classifier with real weights returns the right labels for real photos, to every client."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAME = "efficientnet_lite0"
 @pytest.fixture(scope="module")
 def server(lite0: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     flags = (f"--model_name={NAME}", f"--model_base_path={lite0}")
-    with ServerProcess(*flags, log=tmp_path_factory.mktemp("main_job") / "log") as running:
+    with ServerProcess(*flags, log=tmp_path_factory.mktemp("classifier") / "log") as running:
         yield running
 
 
@@ -38,15 +38,15 @@ def chelsea(clone: Path) -> Path:
     return clone / "examples" / "chelsea.png"
 
 
-def ask(server: ServerProcess, *arguments: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
+def run_client(server: ServerProcess, *arguments: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
     ports = ("--port", str(server.port), "--rest_api_port", str(server.rest_api_port))
     command = [sys.executable, "-m", "savedmodel_bakery.client", *ports, *map(str, arguments)]
-    ended = subprocess.run(command, input=stdin, capture_output=True, timeout=60, check=False)
-    return subprocess.CompletedProcess(command, ended.returncode, ended.stdout.decode(), ended.stderr.decode())
+    result = subprocess.run(command, input=stdin, capture_output=True, timeout=60, check=False)
+    return subprocess.CompletedProcess(command, result.returncode, result.stdout.decode(), result.stderr.decode())
 
 
 class TestUnmodifiedClients:
-    """Clients written against TensorFlow Serving, without a line of ours."""
+    """Clients written for TensorFlow Serving, without any of our code."""
 
     def test_official_stubs_with_web_safe_base64(self, server: ServerProcess, coffee: Path) -> None:
         request = predict_pb2.PredictRequest()
@@ -56,32 +56,32 @@ class TestUnmodifiedClients:
         request.inputs["image"].CopyFrom(tf.make_tensor_proto([image]))
         with grpc.insecure_channel(server.target) as channel:
             stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
-            answer = stub.Predict(request, timeout=30)
-        assert ["output_0"] == list(answer.outputs)
-        assert [b"espresso"] == list(answer.outputs["output_0"].string_val)
+            response = stub.Predict(request, timeout=30)
+        assert ["output_0"] == list(response.outputs)
+        assert [b"espresso"] == list(response.outputs["output_0"].string_val)
 
     def test_rest_with_web_safe_base64(self, server: ServerProcess, coffee: Path) -> None:
         body = {"inputs": {"image": [base64.urlsafe_b64encode(coffee.read_bytes()).decode()]}}
-        answer = requests.post(f"{server.url}/v1/models/{NAME}:predict", json=body, timeout=30)
-        assert {"outputs": ["espresso"]} == answer.json()
+        response = requests.post(f"{server.url}/v1/models/{NAME}:predict", json=body, timeout=30)
+        assert {"outputs": ["espresso"]} == response.json()
 
     def test_rest_metadata_of_a_version(self, server: ServerProcess) -> None:
-        answer = requests.get(f"{server.url}/v1/models/{NAME}/versions/1/metadata", timeout=30).json()
-        assert {"name": NAME, "signature_name": "", "version": "1"} == answer["model_spec"]
-        signatures = answer["metadata"]["signature_def"]["signature_def"]
+        response = requests.get(f"{server.url}/v1/models/{NAME}/versions/1/metadata", timeout=30).json()
+        assert {"name": NAME, "signature_name": "", "version": "1"} == response["model_spec"]
+        signatures = response["metadata"]["signature_def"]["signature_def"]
         assert {"classify", "pixels", "preprocess", "preview", "serving_default", "top_k"} < set(signatures)
         assert "DT_STRING" == signatures["serving_default"]["inputs"]["image"]["dtype"]
         assert ["output_0"] == list(signatures["serving_default"]["outputs"])
 
-    def test_classify_by_the_official_stubs(self, server: ServerProcess, coffee: Path) -> None:
+    def test_classify_with_the_official_stubs(self, server: ServerProcess, coffee: Path) -> None:
         request = classification_pb2.ClassificationRequest()
         request.model_spec.name, request.model_spec.signature_name = NAME, "classify"
         feature = tf.train.Feature(bytes_list=tf.train.BytesList(value=[coffee.read_bytes()]))
         example = tf.train.Example(features=tf.train.Features(feature={"image/encoded": feature}))
         request.input.example_list.examples.append(example)
         with grpc.insecure_channel(server.target) as channel:
-            answer = prediction_service_pb2_grpc.PredictionServiceStub(channel).Classify(request, timeout=30)
-        best = answer.result.classifications[0].classes[0]
+            response = prediction_service_pb2_grpc.PredictionServiceStub(channel).Classify(request, timeout=30)
+        best = response.result.classifications[0].classes[0]
         assert "espresso" == best.label
         assert 0.945 == pytest.approx(best.score, abs=0.01)
 
@@ -90,8 +90,8 @@ class TestUnmodifiedClients:
         body = tmp_path / "body.json"
         body.write_text(json.dumps({"signature_name": "top_k", "instances": [{"image": image}]}))
         command = ["curl", "--silent", "--fail", "--data-binary", f"@{body}", f"{server.url}/v1/models/{NAME}:predict"]
-        found = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=30).stdout)
-        (row,) = found["predictions"]
+        response = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=30).stdout)
+        (row,) = response["predictions"]
         assert (["tiger cat", "Egyptian cat"], [282, 285]) == (row["labels"][:2], row["class_ids"][:2])
         assert [0.415, 0.332] == pytest.approx(row["scores"][:2], abs=0.01)
         assert (True, "") == (row["ok"], row["error"])
@@ -101,29 +101,29 @@ class TestOurClient:
     """`python -m client` and `Client`, over both transports."""
 
     @pytest.mark.parametrize("transport", ["GRPC", "REST", "grpc"])
-    def test_the_label(self, server: ServerProcess, coffee: Path, transport: str) -> None:
-        ended = ask(server, "--format", transport, "-i", coffee)
-        assert ("espresso\n", "", 0) == (ended.stdout, ended.stderr, ended.returncode)
+    def test_the_default_output_is_the_label(self, server: ServerProcess, coffee: Path, transport: str) -> None:
+        result = run_client(server, "--format", transport, "-i", coffee)
+        assert ("espresso\n", "", 0) == (result.stdout, result.stderr, result.returncode)
 
     @pytest.mark.parametrize("transport", ["GRPC", "REST"])
     def test_labels_with_scores(self, server: ServerProcess, chelsea: Path, transport: str) -> None:
-        ended = ask(server, "-f", transport, "--top-k", "2", "-i", chelsea)
-        assert "tiger cat\t0.415\t282\nEgyptian cat\t0.332\t285\n" == ended.stdout
+        result = run_client(server, "-f", transport, "--top-k", "2", "-i", chelsea)
+        assert "tiger cat\t0.415\t282\nEgyptian cat\t0.332\t285\n" == result.stdout
 
     @pytest.mark.parametrize("transport", ["GRPC", "REST"])
-    def test_several_images_of_which_one_is_bad(
+    def test_an_invalid_image_does_not_affect_the_others(
         self, server: ServerProcess, coffee: Path, chelsea: Path, tmp_path: Path, transport: str
     ) -> None:
         bad = tmp_path / "bad.jpg"
         bad.write_bytes(b"\xff\xd8\xff" + bytes(100))
-        ended = ask(server, "-f", transport, "-i", coffee, "-i", bad, "-i", "-", stdin=chelsea.read_bytes())
-        assert f"{coffee}\tespresso\n-\ttiger cat\n" == ended.stdout
-        assert 1 == ended.returncode
-        (line,) = ended.stderr.splitlines()
+        result = run_client(server, "-f", transport, "-i", coffee, "-i", bad, "-i", "-", stdin=chelsea.read_bytes())
+        assert f"{coffee}\tespresso\n-\ttiger cat\n" == result.stdout
+        assert 1 == result.returncode
+        (line,) = result.stderr.splitlines()
         assert "damaged, truncated or of an unsupported kind: the image file cannot be decoded" in line
 
     @pytest.mark.parametrize("transport", ["grpc", "rest"])
-    def test_the_library_gives_the_same_over_both(
+    def test_the_library_returns_the_same_over_both(
         self, server: ServerProcess, coffee: Path, chelsea: Path, transport: str
     ) -> None:
         with Client(transport=transport, port=server.port, rest_api_port=server.rest_api_port, model=NAME) as client:
@@ -136,38 +136,31 @@ class TestOurClient:
         )
 
     def test_metadata_is_the_same_over_both(self, server: ServerProcess) -> None:
-        over_grpc, over_rest = (json.loads(ask(server, "-f", form, "--metadata").stdout) for form in ("GRPC", "REST"))
+        over_grpc, over_rest = (
+            json.loads(run_client(server, "-f", form, "--metadata").stdout) for form in ("GRPC", "REST")
+        )
         assert over_grpc == over_rest
         assert NAME == over_grpc["model_spec"]["name"]
 
     @pytest.mark.parametrize("transport", ["GRPC", "REST"])
-    def test_a_wrong_model_is_one_line_and_1(self, server: ServerProcess, coffee: Path, transport: str) -> None:
-        ended = ask(server, "-f", transport, "-m", "pets", "-i", coffee)
-        assert 1 == ended.returncode
-        assert "Servable not found for request: Latest(pets)" in ended.stderr
-        assert 1 == len(ended.stderr.splitlines())
+    def test_an_unknown_model_exits_1_with_one_line(self, server: ServerProcess, coffee: Path, transport: str) -> None:
+        result = run_client(server, "-f", transport, "-m", "pets", "-i", coffee)
+        assert 1 == result.returncode
+        assert "Servable not found for request: Latest(pets)" in result.stderr
+        assert 1 == len(result.stderr.splitlines())
 
     @pytest.mark.parametrize("transport", ["GRPC", "REST"])
-    def test_a_server_that_is_down_is_one_line_and_3(self, coffee: Path, transport: str) -> None:
+    def test_an_unreachable_server_exits_3_with_one_line(self, coffee: Path, transport: str) -> None:
         port = str(free_port())
-        command = [
-            sys.executable,
-            "-m",
-            "savedmodel_bakery.client",
-            "-f",
-            transport,
-            "--port",
-            port,
-            "--rest_api_port",
-            port,
-        ]
-        ended = subprocess.run([*command, "-i", coffee], capture_output=True, text=True, timeout=60, check=False)
-        assert ("", 3) == (ended.stdout, ended.returncode)
-        assert f"cannot connect to 127.0.0.1:{port}" in ended.stderr
-        assert 1 == len(ended.stderr.splitlines())
+        ports = ["--port", port, "--rest_api_port", port]
+        command = [sys.executable, "-m", "savedmodel_bakery.client", "-f", transport, *ports, "-i", coffee]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert ("", 3) == (result.stdout, result.returncode)
+        assert f"cannot connect to 127.0.0.1:{port}" in result.stderr
+        assert 1 == len(result.stderr.splitlines())
 
 
-def test_a_bad_row_fails_alone_in_top_k_and_is_named_in_serving_default(server: ServerProcess, coffee: Path) -> None:
+def test_an_invalid_row_fails_alone_in_top_k_but_fails_serving_default(server: ServerProcess, coffee: Path) -> None:
     image = {"b64": base64.b64encode(coffee.read_bytes()).decode()}
     url = f"{server.url}/v1/models/{NAME}:predict"
     body = {"signature_name": "top_k", "inputs": [image, "", image]}
@@ -178,21 +171,21 @@ def test_a_bad_row_fails_alone_in_top_k_and_is_named_in_serving_default(server: 
     alone = requests.post(url, json={"signature_name": "top_k", "inputs": [image]}, timeout=30).json()["outputs"]
     assert outputs["scores"][0] == outputs["scores"][2]
     assert alone["scores"][0] == pytest.approx(outputs["scores"][0], abs=1e-6)
-    answer = requests.post(url, json={"inputs": [image, "", image]}, timeout=30)
-    assert 400 == answer.status_code
-    assert "image 1 is empty: no bytes were sent" in answer.json()["error"]
+    response = requests.post(url, json={"inputs": [image, "", image]}, timeout=30)
+    assert 400 == response.status_code
+    assert "image 1 is empty: no bytes were sent" in response.json()["error"]
 
 
-def test_a_folder_of_photos_becomes_rows(server: ServerProcess, clone: Path, tmp_path: Path) -> None:
-    ended = ask(server, "classify", clone / "examples", "--out", tmp_path / "rows.jsonl")
+def test_classify_writes_a_row_for_each_file_of_a_folder(server: ServerProcess, clone: Path, tmp_path: Path) -> None:
+    result = run_client(server, "classify", clone / "examples", "--out", tmp_path / "rows.jsonl")
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
     assert (4, {"chelsea.png": 282, "coffee.png": 967, "rocket.jpg": 657}) == (
-        ended.returncode,
+        result.returncode,
         {Path(row["image"]).name: row["top"][0]["class_id"] for row in rows if row["ok"]},
     )
 
 
-def test_lite0_loads_with_tensorflows_own_loader_too(lite0: Path, coffee: Path) -> None:
+def test_the_saved_model_also_loads_with_tf_saved_model_load(lite0: Path, coffee: Path) -> None:
     loaded = tf.saved_model.load(str(lite0 / "1"))
-    found = loaded.signatures["serving_default"](image=tf.constant([coffee.read_bytes()]))
-    assert [b"espresso"] == found["output_0"].numpy().tolist()
+    outputs = loaded.signatures["serving_default"](image=tf.constant([coffee.read_bytes()]))
+    assert [b"espresso"] == outputs["output_0"].numpy().tolist()

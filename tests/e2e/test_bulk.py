@@ -1,4 +1,4 @@
-"""Many photos through a real server: nothing is lost or repeated when the job is killed, or the server is."""
+"""A bulk job on a real server loses and repeats no photo if the job or the server is killed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import model_makers
 import pytest
 from server_process import ServerProcess
+from waiting import wait_until
 
 PHOTOS = 3000
 
@@ -23,13 +23,13 @@ Start = Callable[..., ServerProcess]
 
 @pytest.fixture(scope="module")
 def base_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Base path of a model that says of an image how many bytes it has."""
+    """Base path of a model whose label is the number of bytes of the image."""
     return model_makers.sizing(tmp_path_factory.mktemp("model") / "sizing").parent
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Files of 1 byte, 2 bytes and so on, named by their sizes, the last of which is no image."""
+    """Files of 1 byte, 2 bytes and so on, named after their sizes; the last is not an image."""
     folder = tmp_path_factory.mktemp("photos")
     for size in range(1, PHOTOS + 1):
         (folder / f"{size}.jpg").write_bytes(b"bad".ljust(size) if size == PHOTOS else b"x" * size)
@@ -38,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def start(base_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
-    """Start servers of the model, which are stopped in the end."""
+    """Return a function that starts a server of the model; all are stopped at the end."""
     logs = tmp_path_factory.mktemp("logs")
     started = []
 
@@ -54,35 +54,27 @@ def start(base_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture(scope="module")
 def port(start: Start) -> int:
-    """Where a server that stays listens."""
+    """GRPC port of a server that keeps running."""
     return start().port
 
 
-def begin(port: int, folder: Path, out: Path) -> subprocess.Popen[bytes]:
-    """Start the job, with small requests, so that there are many moments at which it may end."""
-    command = [
-        sys.executable,
-        "-m",
-        "savedmodel_bakery.client",
-        "classify",
-        "-m",
-        "sizing",
-        "--port",
-        str(port),
-        "--jobs",
-        "4",
-    ]
-    return subprocess.Popen([*command, "--batch-size", "2", str(folder), "--out", str(out)], stderr=subprocess.PIPE)
+def start_job(port: int, folder: Path, out: Path) -> subprocess.Popen[bytes]:
+    """Start a job with many small requests, so that it can be interrupted at many points."""
+    command = [sys.executable, "-m", "savedmodel_bakery.client", "classify", "-m", "sizing", "--port", str(port)]
+    options = ["--jobs", "4", "--batch-size", "2", str(folder), "--out", str(out)]
+    return subprocess.Popen([*command, *options], stderr=subprocess.PIPE)
 
 
 def wait_for_rows(journal: Path, rows: int, process: subprocess.Popen[bytes]) -> None:
-    while not journal.exists() or journal.read_bytes().count(b"\n") < rows:
-        assert process.poll() is None, process.stderr and process.stderr.read()
-        time.sleep(0.005)
+    def has_rows() -> bool:
+        return journal.exists() and journal.read_bytes().count(b"\n") >= rows
+
+    wait_until(lambda: has_rows() or process.poll() is not None, interval_s=0.005)
+    assert process.poll() is None, process.stderr and process.stderr.read()
 
 
 def check(rows: list[dict[str, Any]], folder: Path) -> None:
-    """Each photo has one row, and it is right."""
+    """Assert that each photo has exactly one row, with the correct values."""
     assert sorted(str(folder / f"{size}.jpg") for size in range(1, PHOTOS + 1)) == sorted(row["image"] for row in rows)
     for row in rows:
         size = int(Path(row["image"]).stem)
@@ -92,20 +84,20 @@ def check(rows: list[dict[str, Any]], folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.parquet"])
-def test_killed_again_and_again_it_goes_on_where_it_was(port: int, folder: Path, tmp_path: Path, name: str) -> None:
+def test_a_job_killed_repeatedly_continues_where_it_stopped(port: int, folder: Path, tmp_path: Path, name: str) -> None:
     out = tmp_path / name
     journal = out if name == "rows.jsonl" else tmp_path / f"{name}.jsonl"
     kept = b""
     for rows in (300, 1200):
-        job = begin(port, folder, out)
+        job = start_job(port, folder, out)
         wait_for_rows(journal, rows, job)
         job.kill()
         job.communicate()
-        whole = journal.read_bytes()[: journal.read_bytes().rindex(b"\n") + 1]
-        assert whole.startswith(kept)
-        kept = whole
+        complete = journal.read_bytes()[: journal.read_bytes().rindex(b"\n") + 1]
+        assert complete.startswith(kept)
+        kept = complete
     assert kept.count(b"\n") < PHOTOS
-    job = begin(port, folder, out)
+    job = start_job(port, folder, out)
     job.communicate()
     assert 4 == job.returncode
     if name == "rows.jsonl":
@@ -118,18 +110,16 @@ def test_killed_again_and_again_it_goes_on_where_it_was(port: int, folder: Path,
         assert not journal.exists()
 
 
-def test_a_server_that_is_killed_and_one_that_is_stopped_underway_cost_no_row(
-    start: Start, folder: Path, tmp_path: Path
-) -> None:
+def test_killing_and_stopping_the_server_loses_no_row(start: Start, folder: Path, tmp_path: Path) -> None:
     server, out = start(), tmp_path / "rows.jsonl"
     port = server.port
-    job = begin(port, folder, out)
+    job = start_job(port, folder, out)
     for rows, number in ((300, signal.SIGKILL), (900, signal.SIGTERM)):
         wait_for_rows(out, rows, job)
         os.kill(server.process.pid, number)
         server.process.wait()
         assert out.read_bytes().count(b"\n") < PHOTOS
         server = start(f"--port={port}")
-    _, said = job.communicate()
-    assert 4 == job.returncode, said
+    _, stderr = job.communicate()
+    assert 4 == job.returncode, stderr
     check([json.loads(line) for line in out.read_text().splitlines()], folder)
