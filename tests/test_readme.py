@@ -1,4 +1,4 @@
-"""Every command in the README is run, in order, and prints what the README shows; `…` stands for what may differ."""
+"""Every command in the README prints the output that the README shows; `…` matches any text."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import pytest
 from readme import MARK, blocks, commands, matches, needs_rabbitmq, run
 from server_process import free_port
 
-# What this test doesn't run: it does so itself, is part of it, or another test does.
+# Commands that this test does not run, and why.
 NOT_RUN = {
-    "make demo": "run by its own test",
+    "make demo": "has its own test",
     "make test": "runs this test",
-    ". .venv/bin/activate": "the test's own environment is used",
+    ". .venv/bin/activate": "the test uses its own environment",
     "docker": "run by tests/system/test_images.py",
     "python -m serving bulk": "run by tests/system/test_bulk.py",
 }
@@ -29,7 +29,7 @@ def is_run_elsewhere(command: str) -> bool:
 
 @pytest.fixture
 def workspace(clone: Path, tmp_path: Path) -> Path:
-    """A folder with the examples and a Keras model of two classes."""
+    """A folder with the examples and a Keras model with two classes."""
     (tmp_path / "examples").symlink_to(clone / "examples")
     subprocess.run([sys.executable, "-c", flowers_model.PROGRAM], cwd=tmp_path, check=True, capture_output=True)
     (tmp_path / "flowers.txt").write_text(flowers_model.LABELS)
@@ -41,10 +41,10 @@ def test_every_command_prints_what_the_readme_shows(clone: Path, workspace: Path
     ports = {"8500": str(free_port()), "8501": str(free_port())}
     readme = re.sub("8500|8501", lambda port: ports[port[0]], (clone / "README.md").read_text())
     python = blocks(readme, "python")
-    # Those that need a broker are run by tests/system/test_amqp_readme.py.
-    asked = commands([block for block in blocks(readme, "console") if not needs_rabbitmq(block)])
+    # Blocks that need a broker are run by tests/system/test_amqp_readme.py.
+    shown_commands = commands([block for block in blocks(readme, "console") if not needs_rabbitmq(block)])
     script = []
-    for number, (command, _) in enumerate(asked):
+    for number, (command, _) in enumerate(shown_commands):
         script.append(f"echo '{MARK} {number}'")
         if is_run_elsewhere(command):
             continue
@@ -59,26 +59,26 @@ def test_every_command_prints_what_the_readme_shows(clone: Path, workspace: Path
         "BAKERY_CLIENT_REST_API_PORT": ports["8501"],
         "PYTHONPATH": str(clone),
     }
-    # Client() in the README's Python uses the default ports.
+    # The README's Python code uses the default ports.
     script = [line.replace("Client(", f"Client(port={ports['8500']}, ") for line in script]
     printed = run(script, folder=workspace, environment=environment)
     assert "".join(blocks(readme, "text")) == printed["python"]
-    for number, (command, shown) in enumerate(asked):
+    for number, (command, shown) in enumerate(shown_commands):
         if not is_run_elsewhere(command) and not command.endswith("&"):
             assert matches(shown, printed[str(number)]), f"$ {command}\n{printed[str(number)]}"
 
 
 @pytest.mark.timeout(900)
 def test_make_demo_prints_what_the_readme_shows(clone: Path) -> None:
-    """In this very clone: the second run reuses what the first has made."""
+    """Runs in the clone itself, so that a second run reuses its environment."""
     shown = dict(commands(blocks((clone / "README.md").read_text(), "console")))["make demo"]
-    asked = re.findall(r"^\$ .*", shown, re.MULTILINE)[1:3]
+    expected = re.findall(r"^\$ .*", shown, re.MULTILINE)[1:3]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
-    ended = subprocess.run(
+    result = subprocess.run(
         ["make", "demo"], cwd=clone, env=environment, capture_output=True, text=True, timeout=800, check=True
     )
-    for command in asked:
+    for command in expected:
         command = re.sub(r"\d{4,5}", r"\\d+", re.escape(command))
-        assert re.search(command + "\nespresso\t0.945\t967\n", ended.stdout), ended.stdout
-    assert 2 == ended.stdout.count('"ok": [')
-    assert ended.stdout.endswith("the server stopped with exit status 0\n")
+        assert re.search(command + "\nespresso\t0.945\t967\n", result.stdout), result.stdout
+    assert 2 == result.stdout.count('"ok": [')
+    assert result.stdout.endswith("the server stopped with exit status 0\n")
