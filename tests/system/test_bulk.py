@@ -182,12 +182,12 @@ def test_relative_paths_work_on_a_cluster_started_in_another_folder(base_path: P
 
 
 def test_the_readme_example_works(clone: Path, lite0: Path, tmp_path: Path) -> None:
-    command = re.search(r"^\$ python -m (serving bulk .*)$", (clone / "README.md").read_text(), re.MULTILINE)
+    command = re.search(r"^\$ bakery (bulk --engine ray .*)$", (clone / "README.md").read_text(), re.MULTILINE)
     assert command is not None
     (tmp_path / "examples").symlink_to(clone / "examples")
     (tmp_path / "saved_model").mkdir()
     (tmp_path / "saved_model" / "efficientnet_lite0").symlink_to(lite0)
-    subprocess.run(f"{sys.executable} -m {command[1]}", shell=True, cwd=tmp_path, check=True)
+    subprocess.run(f"{sys.executable} -m savedmodel_bakery {command[1]}", shell=True, cwd=tmp_path, check=True)
     labels = {row["image"]: row["label"] for row in pq.read_table(tmp_path / "rows").to_pylist()}
     assert {"examples/chelsea.png": "tiger cat", "examples/coffee.png": "espresso"} == labels
 
