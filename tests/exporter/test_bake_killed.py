@@ -20,10 +20,8 @@ STAGED = ".staging-*/version"
 # The file or folder that appears at each stage.
 STAGES = {
     "when staging begins": ".staging-*",
-    "while it writes the variables": f"{STAGED}/variables",
     "while it writes the graph": f"{STAGED}/saved_model.pb",
-    "when it is complete": f"{STAGED}/{publish.RECIPE_FILE}",
-    "when the goldens are written": f"{STAGED}/assets.extra/goldens",
+    "when validation begins": f"{STAGED}/{publish.RECIPE_FILE}",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -24,8 +25,8 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr(sys, "path", sys.path[:])
-        for _ in range(2):
-            bake(model="tiny:build", out="out", name="tiny", recipe=tiny_models.RECIPE)
+        version = bake(model="tiny:build", out="out", name="tiny", recipe=tiny_models.RECIPE).path
+        shutil.copytree(version, version.with_name("2"))
     sys.modules.pop("tiny", None)
     (folder / "damaged").mkdir()
     (folder / "damaged" / "saved_model.pb").write_bytes(b"\xff\xff")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from savedmodel_bakery.exporter import publish
-from savedmodel_bakery.exporter.errors import PublishError
+from savedmodel_bakery.exporter.errors import PublishError, VerificationError
 
 Outcome = Path | PublishError
 LARGEST = 2**63 - 1
@@ -146,6 +146,34 @@ def test_a_base_path_that_is_a_file_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "base").write_text("")
     with pytest.raises(PublishError, match=r"cannot write to .*base: File exists"):
         put(tmp_path / "base", None)
+
+
+def save(path: Path) -> None:
+    path.mkdir()
+    (path / "saved_model.pb").write_text("graph")
+
+
+def test_a_version_is_saved_described_validated_and_renamed(tmp_path: Path) -> None:
+    def validate(staged: Path) -> str:
+        assert "graph" == (staged / "saved_model.pb").read_text()
+        assert "how" == (staged / publish.RECIPE_FILE).read_text()
+        assert {} == publish.published_versions(tmp_path)
+        return "valid"
+
+    path, result = publish.publish_version(
+        tmp_path, None, save=save, description=(publish.RECIPE_FILE, "how"), validate=validate
+    )
+    assert (tmp_path / "1", "valid") == (path, result)
+    assert ["assets.extra", "saved_model.pb"] == names(path)
+
+
+def test_a_version_that_fails_validation_is_not_published(tmp_path: Path) -> None:
+    def validate(staged: Path) -> None:
+        raise VerificationError(f"{staged.name} is wrong")
+
+    with pytest.raises(VerificationError, match="version is wrong"):
+        publish.publish_version(tmp_path, None, save=save, description=(publish.RECIPE_FILE, "how"), validate=validate)
+    assert [] == names(tmp_path)
 
 
 def all_at_once(count: int, attempt: Callable[[int], Path]) -> list[Outcome]:
