@@ -1,4 +1,4 @@
-"""What stands before the calls: TLS, sockets, channel arguments, health, callers who give up."""
+"""The gRPC port: TLS, Unix sockets, channel arguments, health, and clients that cancel."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MAX_MESSAGE_BYTES = 10_000
 
 
 class Secured(NamedTuple):
-    """A server, and what callers need to reach it."""
+    """A server with TLS, and the credentials to reach it."""
 
     server: ServerProcess
     socket: Path
@@ -50,7 +50,7 @@ def ssl_config(**fields: object) -> str:
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    """A server with mutual TLS on a TCP port and a socket, a thread a port, small messages and the health service."""
+    """A server with mutual TLS on a TCP port and a socket, one thread per port, a message limit, and health."""
     root = tmp_path_factory.mktemp("secured")
     model_makers.half_plus(root / "half_plus_two", 1)
     model_makers.counting(root / "counting")
@@ -94,26 +94,26 @@ def request(model: str, signature: str = "", **inputs: object) -> predict_pb2.Pr
 
 
 def predict(channel: grpc.Channel, message: predict_pb2.PredictRequest, timeout_s: float = 30) -> object:
-    """The first output's values, or the name of the refusal's code."""
+    """Return the values of the first output, or the name of the error's code."""
     stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
     try:
-        answer = stub.Predict(message, timeout=timeout_s)
+        response = stub.Predict(message, timeout=timeout_s)
     except grpc.RpcError as error:
         return error.code().name
-    return next(iter(answer.outputs.values())).float_val[:] or next(iter(answer.outputs.values())).int_val[:]
+    return next(iter(response.outputs.values())).float_val[:] or next(iter(response.outputs.values())).int_val[:]
 
 
 def targets(secured: Secured) -> list[str]:
     return [secured.server.target, f"unix:{secured.socket}"]
 
 
-def test_a_client_with_a_certificate_is_answered_on_both_addresses(secured: Secured) -> None:
+def test_a_client_with_a_certificate_can_call_both_addresses(secured: Secured) -> None:
     for target in targets(secured):
         with secured.channel(target) as channel:
             assert [2.5] == predict(channel, request("half_plus_two", x=np.float32([1])))
 
 
-def test_a_client_without_one_or_without_tls_is_not(secured: Secured) -> None:
+def test_a_client_without_a_certificate_or_without_tls_cannot_connect(secured: Secured) -> None:
     for target in targets(secured):
         with secured.channel(target, with_certificate=False) as channel:
             assert "UNAVAILABLE" == predict(channel, request("half_plus_two", x=np.float32([1])))
@@ -121,11 +121,11 @@ def test_a_client_without_one_or_without_tls_is_not(secured: Secured) -> None:
             assert "UNAVAILABLE" == predict(channel, request("half_plus_two", x=np.float32([1])))
 
 
-def test_rest_stays_plain(secured: Secured) -> None:
+def test_rest_has_no_tls(secured: Secured) -> None:
     assert 200 == requests.get(f"{secured.server.url}/v1/models/half_plus_two", timeout=30).status_code
 
 
-def test_channel_arguments_are_gRPCs(secured: Secured) -> None:  # noqa: N802
+def test_channel_arguments_reach_grpc(secured: Secured) -> None:
     with secured.channel(secured.server.target) as channel:
         large = request("half_plus_two", x=np.zeros(MAX_MESSAGE_BYTES, np.float32))
         assert "RESOURCE_EXHAUSTED" == predict(channel, large)
@@ -135,8 +135,8 @@ def test_health(secured: Secured) -> None:
     with secured.channel(secured.server.target) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         for name in ("", "ModelService", "PredictionService"):
-            answer = stub.Check(health_pb2.HealthCheckRequest(service=name), timeout=30)
-            assert health_pb2.HealthCheckResponse.SERVING == answer.status
+            response = stub.Check(health_pb2.HealthCheckRequest(service=name), timeout=30)
+            assert health_pb2.HealthCheckResponse.SERVING == response.status
         with pytest.raises(grpc.RpcError) as error:
             stub.Check(health_pb2.HealthCheckRequest(service="tensorflow.serving.PredictionService"), timeout=30)
         assert ("NOT_FOUND", "service name unknown") == (error.value.code().name, error.value.details())
@@ -145,22 +145,22 @@ def test_health(secured: Secured) -> None:
         watch.cancel()
 
 
-def test_who_watches_health_does_not_hold_up_the_end(half_plus_two: Path, tmp_path: Path) -> None:
+def test_a_health_watcher_does_not_delay_the_shutdown(half_plus_two: Path, tmp_path: Path) -> None:
     flags = (f"--model_base_path={half_plus_two}", "--enable_grpc_healthcheck_service")
     with ServerProcess(*flags, log=tmp_path / "log") as server, grpc.insecure_channel(server.target) as channel:
         watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(service=""))
         assert health_pb2.HealthCheckResponse.SERVING == next(watch).status
-        assert 0 == server.stop(timeout_s=15)  # less than the grace that other calls have
+        assert 0 == server.stop(timeout_s=15)  # shorter than the grace period of other calls
 
 
-def test_without_the_flag_health_is_no_service(server: ServerProcess) -> None:
+def test_without_the_flag_the_health_service_is_unimplemented(server: ServerProcess) -> None:
     with grpc.insecure_channel(server.target) as channel, pytest.raises(grpc.RpcError) as error:
         health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=30)
     assert ("UNIMPLEMENTED", "") == (error.value.code().name, error.value.details())
 
 
-def test_who_gives_up_while_waiting_is_not_computed(secured: Secured) -> None:
-    """The one thread is busy while a call is cancelled and another's deadline passes."""
+def test_a_grpc_call_cancelled_in_the_queue_is_not_run(secured: Secured) -> None:
+    """The only thread is busy while one call is cancelled and the deadline of another passes."""
     steps = secured.server.slow_steps("half_plus_two", 1.0)
     with secured.channel(secured.server.target) as channel:
         stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
@@ -175,14 +175,14 @@ def test_who_gives_up_while_waiting_is_not_computed(secured: Secured) -> None:
         assert before + 1 == stub.Predict(count, timeout=30).outputs["runs"].int_val[0]
 
 
-def test_who_hangs_up_while_waiting_is_not_computed(secured: Secured) -> None:
-    """REST's one thread is busy while a caller hangs up."""
+def test_a_rest_call_whose_client_disconnects_in_the_queue_is_not_run(secured: Secured) -> None:
+    """REST's only thread is busy while a client disconnects."""
     models = f"{secured.server.url}/v1/models"
     steps = secured.server.slow_steps("half_plus_two", 1.0)
 
     def post(model: str, *, timeout_s: float = 60, **body: object) -> dict[str, object]:
-        answered: dict[str, object] = requests.post(f"{models}/{model}:predict", json=body, timeout=timeout_s).json()
-        return answered
+        decoded: dict[str, object] = requests.post(f"{models}/{model}:predict", json=body, timeout=timeout_s).json()
+        return decoded
 
     with ThreadPoolExecutor(1) as pool:
         while True:
@@ -192,7 +192,7 @@ def test_who_hangs_up_while_waiting_is_not_computed(secured: Secured) -> None:
                 post("counting", inputs=[1.0], timeout_s=0.5)
             except requests.ReadTimeout:
                 break
-            busy.result()  # the second came first; once more
+            busy.result()  # the second request was processed first; try again
         assert not busy.done()
         assert {"outputs": 3.0 * steps} == busy.result()
     assert before + 1 == post("counting", inputs=[1.0])["outputs"]
@@ -202,7 +202,7 @@ def test_a_run_past_its_deadline_is_stopped(secured: Secured) -> None:
     with secured.channel(secured.server.target) as channel:
         endless = request("half_plus_two", "slow", n=np.int32(2**31 - 1))
         assert "DEADLINE_EXCEEDED" == predict(channel, endless, timeout_s=0.5)
-        # The one thread is free again.
+        # The only thread is free again.
         assert [2.5] == predict(channel, request("half_plus_two", x=np.float32([1])))
 
 
@@ -216,13 +216,13 @@ def test_a_run_past_its_deadline_is_stopped(secured: Secured) -> None:
             "{path}: client_verify needs custom_ca, the authority that signs clients' certificates",
         ),
     ],
-    ids=["no text protobuf", "no PEM", "no authority"],
+    ids=["not a text protobuf", "not PEM", "no authority"],
 )
-def test_a_config_that_is_no_use_ends_the_start(half_plus_two: Path, tmp_path: Path, text: str, reason: str) -> None:
+def test_an_invalid_tls_config_ends_the_start(half_plus_two: Path, tmp_path: Path, text: str, reason: str) -> None:
     path = tmp_path / "ssl"
     path.write_text(text)
     flags = (f"--model_base_path={half_plus_two}", f"--ssl_config_file={path}")
-    refused = ServerProcess(*flags, log=tmp_path / "log", wait=False)
-    assert 255 == refused.process.wait(60)
+    server = ServerProcess(*flags, log=tmp_path / "log", wait=False)
+    assert 255 == server.process.wait(60)
     expected = f"Failed to start server. Error: INVALID_ARGUMENT: {reason.format(path=path)}\n"
     assert expected in (tmp_path / "log").read_text()

@@ -1,4 +1,4 @@
-"""The profiler service, as TensorFlow's own client asks it."""
+"""The profiler service, called with TensorFlow's own client and with raw messages."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ tf.profiler.experimental.client.trace(sys.argv[1], sys.argv[2], 500)
 """
 
 
-def ask(server: ServerProcess, path: str, request: object, response_class: object) -> object:
-    """The answer, or code and text of the refusal."""
+def send(server: ServerProcess, path: str, request: object, response_class: object) -> object:
+    """Return the response, or code and message of the error."""
     with grpc.insecure_channel(server.target) as channel:
         try:
-            answer = channel.unary_unary(path)(request.SerializeToString(), timeout=60)  # type: ignore[attr-defined]
+            response = channel.unary_unary(path)(request.SerializeToString(), timeout=60)  # type: ignore[attr-defined]
         except grpc.RpcError as error:
             return error.code().name, error.details()
-    return response_class.FromString(answer)  # type: ignore[attr-defined]
+    return response_class.FromString(response)  # type: ignore[attr-defined]
 
 
 def profile(server: ServerProcess, **fields: object) -> object:
-    return ask(server, PROFILE, schema.ProfileRequest(**fields), schema.ProfileResponse)
+    return send(server, PROFILE, schema.ProfileRequest(**fields), schema.ProfileResponse)
 
 
-def test_tensorflows_client_gets_a_trace_of_what_runs(server: ServerProcess, tmp_path: Path) -> None:
+def test_tensorflows_client_gets_a_trace(server: ServerProcess, tmp_path: Path) -> None:
     stop = threading.Event()
 
     def keep_busy() -> None:
@@ -53,32 +53,32 @@ def test_tensorflows_client_gets_a_trace_of_what_runs(server: ServerProcess, tmp
     try:
         command = [sys.executable, "-c", TRACE, f"grpc://{server.target}", str(tmp_path)]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-        found = profile(server, duration_ms=200, emit_xspace=True)
+        response = profile(server, duration_ms=200, emit_xspace=True)
     finally:
         stop.set()
         caller.join()
     assert 0 == ended.returncode, ended.stderr
     (written,) = tmp_path.rglob("*.xplane.pb")
     assert b"SessionRun" in written.read_bytes()
-    assert (False, True) == (found.empty_trace, len(found.xspace) > 0)  # type: ignore[attr-defined]
+    assert (False, True) == (response.empty_trace, len(response.xspace) > 0)  # type: ignore[attr-defined]
 
 
-def test_one_trace_at_a_time_and_it_can_be_ended(server: ServerProcess) -> None:
+def test_a_trace_excludes_others_and_can_be_terminated(server: ServerProcess) -> None:
     with ThreadPoolExecutor(1) as pool:
         long = pool.submit(profile, server, duration_ms=60_000)
         end = time.monotonic() + 30
         while profile(server, duration_ms=1) != ("UNAVAILABLE", "Another profiler session active."):
-            if long.done():  # one of the short ones has turned it away
+            if long.done():  # rejected because a short trace was running
                 long = pool.submit(profile, server, duration_ms=60_000)
             assert time.monotonic() < end
         while not long.done():
-            ask(server, TERMINATE, schema.TerminateRequest(), schema.TerminateResponse)
+            send(server, TERMINATE, schema.TerminateRequest(), schema.TerminateResponse)
             assert time.monotonic() < end
         assert isinstance(long.result(), schema.ProfileResponse)
 
 
 @pytest.mark.parametrize("name", ["../../etc", "..", "a/b"])
-def test_names_lead_nowhere_else(server: ServerProcess, tmp_path: Path, name: str) -> None:
+def test_names_cannot_leave_the_root_folder(server: ServerProcess, tmp_path: Path, name: str) -> None:
     for field in ("session_id", "host_name"):
         code, _ = profile(server, repository_root=str(tmp_path / "root"), **{field: name})  # type: ignore[misc]
         assert "INVALID_ARGUMENT" == code

@@ -1,4 +1,4 @@
-"""Warm-up requests are run before a version answers anyone, and one that fails keeps the version away."""
+"""Warm-up requests run before a version becomes available, and a failing one fails the load."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ X = predict_log(x=np.float32([1, 2]))
 
 
 def runs_before(path: Path, options: LoadOptions) -> int:
-    """How often the model made by `model_makers.counting` had run before it was handed over."""
+    """Load the model of `model_makers.counting`; return how often it ran before that returned."""
     servable = load("counting", 1, path, options)
     x = Tensor(np.float32([1, 2]), dtypes.BY_NAME["float"])
     outputs = predict(servable, PredictCall("", {"x": x}))
@@ -65,9 +65,9 @@ def runs_before(path: Path, options: LoadOptions) -> int:
 @pytest.mark.parametrize(
     ("records", "iterations", "expected"),
     [([X], 1, 1), ([X, X], 3, 6), ([X], 0, 0), ([b"", X], 1, 1), ([], 1, 0), ([X] * 1000, 1, 1000)],
-    ids=["once", "each three times", "switched off", "a record of no kind", "an empty file", "as many as may be"],
+    ids=["once", "each three times", "disabled", "an empty record", "an empty file", "the maximum"],
 )
-def test_each_record_is_run_as_often_as_asked(
+def test_each_record_is_run_as_often_as_configured(
     tmp_path: Path, records: list[bytes], iterations: int, expected: int
 ) -> None:
     path = model_makers.counting(tmp_path)
@@ -105,7 +105,7 @@ def session_run_log() -> bytes:
         ([b"\xff\xff\xff"], "INVALID_ARGUMENT: Failed to parse warmup record: ÿÿÿ from {path}"),
         ([X] * 1001, "INVALID_ARGUMENT: Number of warmup records exceeds the maximum (1000) at {path}"),
     ],
-    ids=["missing input", "unknown signature", "a kind that is not served", "garbage", "too many"],
+    ids=["missing input", "unknown signature", "unsupported type", "garbage", "too many"],
 )
 def test_a_record_that_fails_fails_the_load(tmp_path: Path, records: list[bytes], reason: str) -> None:
     version = model_makers.half_plus(tmp_path, 1)
@@ -126,7 +126,7 @@ def damage_checksum(whole: bytes) -> bytes:
         (lambda _: b"no records, but text", "corrupted record at 0 (Is this even a TFRecord file?)"),
         (lambda whole: whole[:-3], "truncated record at 0' failed with Read less bytes than requested"),
     ],
-    ids=["a bit", "text", "cut"],
+    ids=["a changed bit", "text", "truncated"],
 )
 def test_a_damaged_file_fails_the_load(tmp_path: Path, damage: object, reason: str) -> None:
     version = model_makers.half_plus(tmp_path, 1)
@@ -137,16 +137,16 @@ def test_a_damaged_file_fails_the_load(tmp_path: Path, damage: object, reason: s
     assert f"DATA_LOSS: {reason}. Please verify your warmup data is in TFRecord format." == str(error.value)
 
 
-def test_the_server_warms_up_as_its_flags_say(tmp_path: Path) -> None:
+def test_flags_configure_the_warm_up(tmp_path: Path) -> None:
     path = model_makers.counting(tmp_path / "counting")
     model_makers.write_warmup(path, [X])
     flags = ("--model_name=m", f"--model_base_path={path.parent}", "--num_request_iterations_for_warmup=4")
     with ServerProcess(*flags, log=tmp_path / "log") as server:
-        answer = requests.post(f"{server.url}/v1/models/m:predict", json={"inputs": [0.0]}, timeout=30)
-        assert {"outputs": 5} == answer.json()
+        response = requests.post(f"{server.url}/v1/models/m:predict", json={"inputs": [0.0]}, timeout=30)
+        assert {"outputs": 5} == response.json()
 
 
-def test_a_failed_warm_up_ends_the_start_unless_it_is_switched_off(tmp_path: Path) -> None:
+def test_a_failed_warm_up_ends_the_start_unless_it_is_disabled(tmp_path: Path) -> None:
     path = model_makers.half_plus(tmp_path / "m", 1)
     model_makers.write_warmup(path, [predict_log("nosuch", x=1.0)])
     flags = ("--model_name=m", f"--model_base_path={path.parent}", "--max_num_load_retries=0")
@@ -157,5 +157,5 @@ def test_a_failed_warm_up_ends_the_start_unless_it_is_switched_off(tmp_path: Pat
         'error: FAILED_PRECONDITION: Serving signature key "nosuch" not found.}, }\n'
     ) in (tmp_path / "failing").read_text()
     with ServerProcess(*flags, "--enable_model_warmup=false", log=tmp_path / "log") as server:
-        answer = requests.post(f"{server.url}/v1/models/m:predict", json={"instances": [0.0]}, timeout=30)
-        assert {"predictions": [2.0]} == answer.json()
+        response = requests.post(f"{server.url}/v1/models/m:predict", json={"instances": [0.0]}, timeout=30)
+        assert {"predictions": [2.0]} == response.json()

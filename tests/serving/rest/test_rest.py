@@ -1,4 +1,4 @@
-"""REST as requests, an ordinary HTTP client, sees it."""
+"""REST, called with the HTTP client `requests` and with raw bytes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ MALFORMED = "Malformed request: POST /v1/models/half_plus_two"
 
 @pytest.fixture(scope="module")
 def model(server: ServerProcess) -> str:
-    """URL of the model half_plus_two."""
+    """Return the URL of the model half_plus_two."""
     return f"{server.url}/v1/models/half_plus_two"
 
 
 def post(url: str, body: object) -> tuple[int, object]:
-    answer = requests.post(url, data=body if isinstance(body, (str, bytes)) else json.dumps(body), timeout=30)
-    assert answer.headers["Content-Type"] == "application/json"
-    return answer.status_code, answer.json()
+    response = requests.post(url, data=body if isinstance(body, (str, bytes)) else json.dumps(body), timeout=30)
+    assert response.headers["Content-Type"] == "application/json"
+    return response.status_code, response.json()
 
 
 @pytest.mark.parametrize(
@@ -55,19 +55,19 @@ def test_predict(model: str, body: object, expected: object) -> None:
     assert (200, expected) == post(f"{model}:predict", body)
 
 
-def test_b64_carries_any_bytes(model: str) -> None:
-    every = bytes(range(256))
-    body = {"signature_name": "text", "inputs": [{"b64": base64.b64encode(every).decode()}]}
-    answer = requests.post(f"{model}:predict", json=body, timeout=30).content
-    assert base64.b64encode(every).decode() in answer.decode("latin-1")
+def test_b64_represents_any_bytes(model: str) -> None:
+    all_bytes = bytes(range(256))
+    body = {"signature_name": "text", "inputs": [{"b64": base64.b64encode(all_bytes).decode()}]}
+    response = requests.post(f"{model}:predict", json=body, timeout=30).content
+    assert base64.b64encode(all_bytes).decode() in response.decode("latin-1")
 
 
 @pytest.mark.parametrize(
-    ("place", "expected"),
+    ("choice", "expected"),
     [("", 3.0), ("/versions/1", 2.0), ("/versions/003", 3.0), ("/labels/stable", 2.0), ("/LABELS/stable", 2.0)],
 )
-def test_versions_and_labels(model: str, place: str, expected: float) -> None:
-    assert (200, {"predictions": [expected]}) == post(f"{model}{place}:predict", {"instances": [0]})
+def test_versions_and_labels(model: str, choice: str, expected: float) -> None:
+    assert (200, {"predictions": [expected]}) == post(f"{model}{choice}:predict", {"instances": [0]})
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_versions_and_labels(model: str, place: str, expected: float) -> None:
         ),
     ],
 )
-def test_refusals(server: ServerProcess, path: str, body: object, status: int, error: str) -> None:
+def test_invalid_requests(server: ServerProcess, path: str, body: object, status: int, error: str) -> None:
     assert (status, {"error": error}) == post(f"{server.url}/v1/models/{path}", body)
 
 
@@ -158,8 +158,8 @@ def test_status(model: str) -> None:
 
 
 def test_metadata(model: str) -> None:
-    answer = requests.get(f"{model}/versions/1/metadata", timeout=30).json()
-    assert {"name": "half_plus_two", "signature_name": "", "version": "1"} == answer["model_spec"]
+    response = requests.get(f"{model}/versions/1/metadata", timeout=30).json()
+    assert {"name": "half_plus_two", "signature_name": "", "version": "1"} == response["model_spec"]
     assert {
         "inputs": {
             "x": {
@@ -177,7 +177,7 @@ def test_metadata(model: str) -> None:
         },
         "method_name": "tensorflow/serving/predict",
         "defaults": {},
-    } == answer["metadata"]["signature_def"]["signature_def"]["serving_default"]
+    } == response["metadata"]["signature_def"]["signature_def"]["serving_default"]
 
 
 @pytest.mark.parametrize(
@@ -190,67 +190,67 @@ def test_metadata(model: str) -> None:
         ("GET", "/v1/models/a%2Fb", 404, "Could not find any versions of model a/b"),
     ],
 )
-def test_other_urls(server: ServerProcess, method: str, path: str, status: int, error: str) -> None:
-    answer = requests.request(method, server.url + path, timeout=30)
-    assert (status, {"error": error}) == (answer.status_code, answer.json())
+def test_errors_of_other_urls(server: ServerProcess, method: str, path: str, status: int, error: str) -> None:
+    response = requests.request(method, server.url + path, timeout=30)
+    assert (status, {"error": error}) == (response.status_code, response.json())
 
 
 @pytest.mark.parametrize(("path", "status"), [("/", 404), ("/v2/models/m", 404), ("/v1/models/%zz", 400)])
-def test_outside_the_api_is_a_page(server: ServerProcess, path: str, status: int) -> None:
-    """As sent: a client library would mend the path."""
+def test_urls_outside_the_api_return_a_page(server: ServerProcess, path: str, status: int) -> None:
+    """Sends raw bytes, because client libraries would fix the path."""
     with socket.create_connection(("127.0.0.1", server.rest_api_port), 10) as connection:
         connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
-        answer = b"".join(iter(lambda: connection.recv(65536), b"")).decode()
-    head, _, body = answer.partition("\r\n\r\n")
+        response = b"".join(iter(lambda: connection.recv(65536), b"")).decode()
+    head, _, body = response.partition("\r\n\r\n")
     assert head.startswith(f"HTTP/1.1 {status} ")
     assert "content-type: text/html" in head.lower()
     assert body.startswith("<HTML>")
 
 
-def test_a_gzipped_body_is_unpacked(model: str) -> None:
+def test_a_gzipped_body_is_decompressed(model: str) -> None:
     body = gzip.compress(b'{"instances": [4]}')
-    answer = requests.post(f"{model}:predict", data=body, headers={"Content-Encoding": "gzip"}, timeout=30)
-    assert {"predictions": [5.0]} == answer.json()
+    response = requests.post(f"{model}:predict", data=body, headers={"Content-Encoding": "gzip"}, timeout=30)
+    assert {"predictions": [5.0]} == response.json()
 
 
-def test_a_body_that_unpacks_to_too_much_counts_as_empty(model: str) -> None:
+def test_a_gzipped_body_that_is_too_large_counts_as_empty(model: str) -> None:
     body = gzip.compress(b" " * (101 * 2**20))
-    answer = requests.post(f"{model}:predict", data=body, headers={"Content-Encoding": "gzip"}, timeout=60)
-    assert {"error": "JSON Parse error: The document is empty"} == answer.json()
+    response = requests.post(f"{model}:predict", data=body, headers={"Content-Encoding": "gzip"}, timeout=60)
+    assert {"error": "JSON Parse error: The document is empty"} == response.json()
 
 
-def test_a_connection_is_kept(model: str) -> None:
+def test_connections_are_kept_open(model: str) -> None:
     with requests.Session() as session:
         first = session.get(model, timeout=30, stream=True)
         port = first.raw.connection.sock.getsockname()[1]
-        first.content  # noqa: B018 - reading it gives the connection back
+        first.content  # noqa: B018 - reading it returns the connection to the pool
         second = session.get(model, timeout=30, stream=True)
         assert port == second.raw.connection.sock.getsockname()[1]
 
 
-def test_no_header_tells_what_server_it_is(model: str) -> None:
+def test_no_header_names_the_server(model: str) -> None:
     assert {"content-type", "content-length", "date"} == {
         name.lower() for name in requests.get(model, timeout=30).headers
     }
 
 
 def raw(server: ServerProcess, head: str, body: bytes = b"") -> tuple[str, str]:
-    """Status line and body of what is sent as it stands."""
+    """Send raw bytes; return the status line and the body of the response."""
     with socket.create_connection(("127.0.0.1", server.rest_api_port), 10) as connection:
         connection.sendall(head.encode("latin-1") + b"\r\n\r\n" + body)
-        answer = b"".join(iter(lambda: connection.recv(65536), b"")).decode("latin-1")
-    return answer.partition("\r\n")[0], answer.partition("\r\n\r\n")[2]
+        response = b"".join(iter(lambda: connection.recv(65536), b"")).decode("latin-1")
+    return response.partition("\r\n")[0], response.partition("\r\n\r\n")[2]
 
 
-def test_an_offer_to_upgrade_is_overlooked(server: ServerProcess) -> None:
-    """Java's HTTP client offers HTTP/2 with every plain request; RFC 9110, 7.8 lets a server overlook that."""
+def test_an_upgrade_header_is_ignored(server: ServerProcess) -> None:
+    """Java's HTTP client offers an upgrade to HTTP/2 with every plain request; RFC 9110, 7.8 allows ignoring it."""
     body = b'{"instances": [4]}'
     head = (
         "POST /v1/models/half_plus_two:predict HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\n"
         f"Upgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAAB\r\nContent-Length: {len(body)}\r\nConnection: close"
     )
-    status, answer = raw(server, head, body)
-    assert ("HTTP/1.1 200 OK", {"predictions": [5.0]}) == (status, json.loads(answer))
+    status, response = raw(server, head, body)
+    assert ("HTTP/1.1 200 OK", {"predictions": [5.0]}) == (status, json.loads(response))
 
 
 @pytest.mark.parametrize(
@@ -267,41 +267,41 @@ def test_an_offer_to_upgrade_is_overlooked(server: ServerProcess) -> None:
         ("http://host:1/v1/models/a?b=1", "Could not find any versions of model a?b=1"),
     ],
 )
-def test_odd_names_and_numbers_are_refused_not_failed_on(server: ServerProcess, path: str, error: str) -> None:
-    status, answer = raw(server, f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close")
+def test_unusual_names_and_numbers_are_rejected_without_failing(server: ServerProcess, path: str, error: str) -> None:
+    status, response = raw(server, f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close")
     assert status in ("HTTP/1.1 404 Not Found", "HTTP/1.1 400 Bad Request")
-    assert {"error": error} == json.loads(answer)
+    assert {"error": error} == json.loads(response)
 
 
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
-def test_a_connection_of_http_1_0_is_kept_where_that_is_asked(server: ServerProcess, version: str) -> None:
-    """RFC 9112, 9.3: of HTTP/1.1 it is kept anyway, and answers don't say so."""
+def test_http_1_0_connections_are_kept_open_on_request(server: ServerProcess, version: str) -> None:
+    """RFC 9112, 9.3: HTTP/1.1 connections are kept open by default, without a header in the response."""
     request = f"GET /v1/models/half_plus_two HTTP/{version}\r\nConnection: keep-alive\r\n\r\n".encode()
     with socket.create_connection(("127.0.0.1", server.rest_api_port), 10) as connection:
         for _ in range(2):
             connection.sendall(request)
-            answer = HTTPResponse(connection)
-            answer.begin()
-            assert "model_version_status" in json.load(answer)
-            assert ("keep-alive" if version == "1.0" else None) == answer.getheader("connection")
+            response = HTTPResponse(connection)
+            response.begin()
+            assert "model_version_status" in json.load(response)
+            assert ("keep-alive" if version == "1.0" else None) == response.getheader("connection")
 
 
-def test_http_1_0_hangs_up_where_nothing_is_asked(server: ServerProcess) -> None:
-    status, answer = raw(server, "GET /v1/models/half_plus_two HTTP/1.0")
+def test_http_1_0_connections_are_closed_by_default(server: ServerProcess) -> None:
+    status, response = raw(server, "GET /v1/models/half_plus_two HTTP/1.0")
     assert "HTTP/1.1 200 OK" == status
-    assert "model_version_status" in answer
+    assert "model_version_status" in response
 
 
-def test_a_signature_name_that_is_no_utf8_is_one_that_is_not_there(model: str) -> None:
-    answer = requests.post(f"{model}:predict", data=b'{"signature_name": "\xff", "instances": [1]}', timeout=30)
-    assert 400 == answer.status_code
-    assert b'Serving signature name: \\"\xff\\" not found in signature def' in answer.content
+def test_a_signature_name_that_is_not_utf_8_is_unknown(model: str) -> None:
+    response = requests.post(f"{model}:predict", data=b'{"signature_name": "\xff", "instances": [1]}', timeout=30)
+    assert 400 == response.status_code
+    assert b'Serving signature name: \\"\xff\\" not found in signature def' in response.content
 
 
 @pytest.mark.parametrize("number", ["9223372036854775808", "9" * 5000], ids=["2^63", "5000 digits"])
-def test_a_version_beyond_64_bits_is_refused_without_a_word(server: ServerProcess, number: str) -> None:
-    status, answer = raw(server, f"GET /v1/models/m/versions/{number} HTTP/1.1\r\nHost: x\r\nConnection: close")
-    assert ("HTTP/1.1 400 Bad Request", "") == (status, answer)
+def test_a_version_beyond_64_bits_is_rejected_with_an_empty_body(server: ServerProcess, number: str) -> None:
+    status, response = raw(server, f"GET /v1/models/m/versions/{number} HTTP/1.1\r\nHost: x\r\nConnection: close")
+    assert ("HTTP/1.1 400 Bad Request", "") == (status, response)
 
 
 PAGE = "<HTML><HEAD>\n<TITLE>{0} {1}</TITLE>\n</HEAD><BODY>\n<H1>{1}</H1>\n</BODY></HTML>\n"
@@ -321,6 +321,6 @@ PAGE = "<HTML><HEAD>\n<TITLE>{0} {1}</TITLE>\n</HEAD><BODY>\n<H1>{1}</H1>\n</BOD
     ],
     ids=["made up", "TRACE", "CONNECT", "HTTP/2.0", "bad length", "TLS", "brackets", "bad escape"],
 )
-def test_what_is_no_request_of_ours_gets_a_page(server: ServerProcess, head: str, status: int, title: str) -> None:
-    line, answer = raw(server, head)
-    assert (f"HTTP/1.1 {status} {title}", PAGE.format(status, title)) == (line, answer)
+def test_invalid_http_requests_get_a_page(server: ServerProcess, head: str, status: int, title: str) -> None:
+    line, response = raw(server, head)
+    assert (f"HTTP/1.1 {status} {title}", PAGE.format(status, title)) == (line, response)

@@ -1,4 +1,4 @@
-"""Batches: who is joined, what the model is shown, and what each caller hears."""
+"""Batching: which requests are joined, what the model gets, and what each caller gets back."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ WAIT_MICROS = 60_000_000
 SHORT_WAIT_MICROS = 400_000  # for batches that never become full
 
 
-class Watched:
-    """A runtime that notes the inputs of each run, and can be held up before one."""
+class RecordingRuntime:
+    """A runtime that records the inputs of each run, and can be paused before one."""
 
     def __init__(self, runtime: SavedModel) -> None:
         self._runtime = runtime
@@ -58,21 +58,21 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> SavedModel:
 
 
 @pytest.fixture
-def watched(model: SavedModel) -> Watched:
-    return Watched(model)
+def recorder(model: SavedModel) -> RecordingRuntime:
+    return RecordingRuntime(model)
 
 
 MakeBatcher = Callable[..., Batcher]
 
 
 @pytest.fixture
-def make_batcher(watched: Watched) -> Iterator[MakeBatcher]:
+def make_batcher(recorder: RecordingRuntime) -> Iterator[MakeBatcher]:
     made = []
 
     def make(**parameters: Any) -> Batcher:
         made.append(
             Batcher(
-                watched,
+                recorder,
                 BatchingParameters(**{"batch_timeout_micros": WAIT_MICROS, **parameters}),
                 threading.Semaphore(2),
             )
@@ -84,11 +84,11 @@ def make_batcher(watched: Watched) -> Iterator[MakeBatcher]:
         batcher.close()
 
 
-def ask(batcher: Batcher, value: object, signature: str = "serving_default", timeout_s: float | None = None) -> object:
-    """The output as a list, or the refusal as text."""
+def call(batcher: Batcher, value: object, signature: str = "serving_default", timeout_s: float | None = None) -> object:
+    """Return the output as a list, or the error as text."""
     array = np.asarray(value)
-    found = batcher.signatures[signature]
-    (source,), (target,) = found.inputs.values(), found.outputs.values()
+    signature_def = batcher.signatures[signature]
+    (source,), (target,) = signature_def.inputs.values(), signature_def.outputs.values()
     dtype = next(row for row in dtypes.BY_NUMBER.values() if row.numpy == array.dtype)
     try:
         (tensor,) = batcher.run({source.name: Tensor(array, dtype)}, [target.name], timeout_s=timeout_s)
@@ -97,45 +97,47 @@ def ask(batcher: Batcher, value: object, signature: str = "serving_default", tim
     return tensor.array.tolist()
 
 
-def ask_together(batcher: Batcher, *values: object, signature: str = "serving_default") -> list[object]:
+def call_together(batcher: Batcher, *values: object, signature: str = "serving_default") -> list[object]:
     with ThreadPoolExecutor(len(values)) as pool:
-        return list(pool.map(lambda value: ask(batcher, value, signature), values))
+        return list(pool.map(lambda value: call(batcher, value, signature), values))
 
 
-def test_who_asks_at_the_same_time_is_answered_by_one_run(make_batcher: MakeBatcher, watched: Watched) -> None:
+def test_concurrent_requests_share_one_run(make_batcher: MakeBatcher, recorder: RecordingRuntime) -> None:
     batcher = make_batcher(max_batch_size=6)
-    found = ask_together(batcher, np.float32([[1.0]]), np.float32([[2.0], [3.0]]), np.float32([[4.0], [5.0], [6.0]]))
-    assert [[[2.5]], [[3.0], [3.5]], [[4.0], [4.5], [5.0]]] == found
-    assert [(6, 1)] == [run["x:0"].shape for run in watched.runs]
+    results = call_together(batcher, np.float32([[1.0]]), np.float32([[2.0], [3.0]]), np.float32([[4.0], [5.0], [6.0]]))
+    assert [[[2.5]], [[3.0], [3.5]], [[4.0], [4.5], [5.0]]] == results
+    assert [(6, 1)] == [run["x:0"].shape for run in recorder.runs]
 
 
-def test_other_outputs_are_another_batch(make_batcher: MakeBatcher, watched: Watched) -> None:
+def test_requests_for_other_outputs_are_another_batch(make_batcher: MakeBatcher, recorder: RecordingRuntime) -> None:
     batcher = make_batcher(max_batch_size=2, batch_timeout_micros=SHORT_WAIT_MICROS)
     with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(ask, batcher, np.float32([[1.0]]))
-        second = pool.submit(ask, batcher, np.float32([[1.0]]), "width")
+        first = pool.submit(call, batcher, np.float32([[1.0]]))
+        second = pool.submit(call, batcher, np.float32([[1.0]]), "width")
     assert ([[2.5]], [1]) == (first.result(), second.result())
-    assert 2 == len(watched.runs)
+    assert 2 == len(recorder.runs)
 
 
-def test_a_batch_grows_to_an_allowed_size_by_rows_that_nobody_sees(make_batcher: MakeBatcher, watched: Watched) -> None:
+def test_a_batch_is_padded_to_an_allowed_size(make_batcher: MakeBatcher, recorder: RecordingRuntime) -> None:
     batcher = make_batcher(max_batch_size=8, allowed_batch_sizes=(2, 4, 8), batch_timeout_micros=0)
-    assert [[2.5], [3.0], [3.5]] == ask(batcher, np.float32([[1.0], [2.0], [3.0]]))
-    assert [[[1.0], [2.0], [3.0], [1.0]]] == [run["x:0"].tolist() for run in watched.runs]
+    assert [[2.5], [3.0], [3.5]] == call(batcher, np.float32([[1.0], [2.0], [3.0]]))
+    assert [[[1.0], [2.0], [3.0], [1.0]]] == [run["x:0"].tolist() for run in recorder.runs]
 
 
-def test_tensors_grow_to_the_largest_by_their_own_first_value(make_batcher: MakeBatcher, watched: Watched) -> None:
+def test_tensors_are_padded_to_the_largest_with_their_first_value(
+    make_batcher: MakeBatcher, recorder: RecordingRuntime
+) -> None:
     batcher = make_batcher(max_batch_size=2, pad_variable_length_inputs=True)
-    assert [[[2.5, 2.5, 2.5]], [[3.0, 3.5, 4.0]]] == ask_together(
+    assert [[[2.5, 2.5, 2.5]], [[3.0, 3.5, 4.0]]] == call_together(
         batcher, np.float32([[1.0]]), np.float32([[2.0, 3.0, 4.0]])
     )
-    assert 1 == len(watched.runs)
+    assert 1 == len(recorder.runs)
 
 
-def test_strings_grow_too(make_batcher: MakeBatcher) -> None:
+def test_strings_are_padded(make_batcher: MakeBatcher) -> None:
     batcher = make_batcher(max_batch_size=2, pad_variable_length_inputs=True)
     rows = np.array([[b"a"]], object), np.array([[b"b", b"c"]], object)
-    assert [[[b"a", b"a"]], [[b"b", b"c"]]] == ask_together(batcher, *rows, signature="text")
+    assert [[[b"a", b"a"]], [[b"b", b"c"]]] == call_together(batcher, *rows, signature="text")
 
 
 SHAPES_DIFFER = (
@@ -145,24 +147,24 @@ SHAPES_DIFFER = (
 )
 
 
-def test_shapes_that_differ_fail_all_of_the_batch_without_padding(make_batcher: MakeBatcher) -> None:
+def test_different_shapes_fail_the_whole_batch_without_padding(make_batcher: MakeBatcher) -> None:
     batcher = make_batcher(max_batch_size=2)
-    assert [SHAPES_DIFFER] * 2 == ask_together(batcher, np.float32([[1.0]]), np.float32([[2.0, 3.0]]))
+    assert [SHAPES_DIFFER] * 2 == call_together(batcher, np.float32([[1.0]]), np.float32([[2.0, 3.0]]))
 
 
-def test_ranks_and_types_that_differ_do_no_harm(make_batcher: MakeBatcher, watched: Watched) -> None:
+def test_different_ranks_and_types_run_separately(make_batcher: MakeBatcher, recorder: RecordingRuntime) -> None:
     batcher = make_batcher(max_batch_size=3, pad_variable_length_inputs=True)
-    found = ask_together(batcher, np.float32([[1.0]]), np.float32([2.0]), np.int32([[1]]))
-    assert [[[2.5]], [3.0], "INVALID_ARGUMENT: Expects arg[0] to be float but int32 is provided"] == found
-    assert 3 == len(watched.runs)
+    results = call_together(batcher, np.float32([[1.0]]), np.float32([2.0]), np.int32([[1]]))
+    assert [[[2.5]], [3.0], "INVALID_ARGUMENT: Expects arg[0] to be float but int32 is provided"] == results
+    assert 3 == len(recorder.runs)
 
 
-def test_an_error_of_the_run_is_every_members(make_batcher: MakeBatcher, watched: Watched) -> None:
+def test_an_error_of_the_run_is_the_error_of_all_members(make_batcher: MakeBatcher, recorder: RecordingRuntime) -> None:
     batcher = make_batcher(max_batch_size=2)
-    first, second = ask_together(batcher, np.int32([1]), np.int32([0]), signature="boom")
+    first, second = call_together(batcher, np.int32([1]), np.int32([0]), signature="boom")
     assert first == second
     assert str(first).startswith("INVALID_ARGUMENT: Integer division by zero")
-    assert 1 == len(watched.runs)
+    assert 1 == len(recorder.runs)
 
 
 @pytest.mark.parametrize(
@@ -188,19 +190,19 @@ def test_an_error_of_the_run_is_every_members(make_batcher: MakeBatcher, watched
     ],
     ids=["scalar", "too large", "scalar output", "output of fixed size"],
 )
-def test_refusals(make_batcher: MakeBatcher, value: np.ndarray, signature: str, message: str) -> None:
+def test_invalid_requests(make_batcher: MakeBatcher, value: np.ndarray, signature: str, message: str) -> None:
     batcher = make_batcher(max_batch_size=4, batch_timeout_micros=0)
-    assert message == ask(batcher, value, signature)
+    assert message == call(batcher, value, signature)
 
 
-def test_more_rows_than_memory_are_refused_without_numbering_them(make_batcher: MakeBatcher) -> None:
+def test_too_many_rows_are_rejected_without_numbering_them(make_batcher: MakeBatcher) -> None:
     rows = np.broadcast_to(np.float32(1.0), [10**15])
-    assert f"INVALID_ARGUMENT: Task size {10**15} is larger than maximum input batch size 1000" == ask(
+    assert f"INVALID_ARGUMENT: Task size {10**15} is larger than maximum input batch size 1000" == call(
         make_batcher(), rows
     )
 
 
-def test_inputs_must_agree_in_rows(make_batcher: MakeBatcher) -> None:
+def test_all_inputs_must_have_the_same_number_of_rows(make_batcher: MakeBatcher) -> None:
     batcher = make_batcher()
     two = {name: Tensor(np.zeros(rows, np.float32), dtypes.BY_NAME["float"]) for name, rows in (("x:0", 2), ("k:0", 3))}
     with pytest.raises(StatusError, match="input tensors must have equal 0th-dimension size"):
@@ -209,37 +211,37 @@ def test_inputs_must_agree_in_rows(make_batcher: MakeBatcher) -> None:
         batcher.run({}, ["y:0"])
 
 
-def test_no_rows_are_answered_at_once(make_batcher: MakeBatcher) -> None:
-    assert [] == ask(make_batcher(batch_timeout_micros=10**9), np.zeros([0, 1], np.float32))
+def test_a_request_without_rows_does_not_wait(make_batcher: MakeBatcher) -> None:
+    assert [] == call(make_batcher(batch_timeout_micros=10**9), np.zeros([0, 1], np.float32))
 
 
-def test_a_large_request_is_split_where_that_is_allowed(make_batcher: MakeBatcher, watched: Watched) -> None:
+def test_a_large_request_is_split_if_that_is_enabled(make_batcher: MakeBatcher, recorder: RecordingRuntime) -> None:
     batcher = make_batcher(
         max_batch_size=7, enable_large_batch_splitting=True, max_execution_batch_size=3, batch_timeout_micros=0
     )
     rows = np.arange(7, dtype=np.float32).reshape(7, 1)
-    assert (rows / 2 + 2).tolist() == ask(batcher, rows)
-    assert [3, 3, 1] == sorted((len(run["x:0"]) for run in watched.runs), reverse=True)
-    assert "INVALID_ARGUMENT: Task size 8 is larger than maximum input batch size 7" == ask(
+    assert (rows / 2 + 2).tolist() == call(batcher, rows)
+    assert [3, 3, 1] == sorted((len(run["x:0"]) for run in recorder.runs), reverse=True)
+    assert "INVALID_ARGUMENT: Task size 8 is larger than maximum input batch size 7" == call(
         batcher, np.zeros([8, 1], np.float32)
     )
 
 
-def test_a_full_queue_refuses_and_those_in_it_are_answered(make_batcher: MakeBatcher, watched: Watched) -> None:
+def test_a_full_queue_rejects_further_requests(make_batcher: MakeBatcher, recorder: RecordingRuntime) -> None:
     batcher = make_batcher(max_batch_size=1, max_enqueued_batches=1, num_batch_threads=1, batch_timeout_micros=0)
-    watched.gate.clear()
+    recorder.gate.clear()
     with ThreadPoolExecutor(8) as pool:
-        calls = [pool.submit(ask, batcher, np.float32([[1.0]]))]
-        assert wait_for(lambda: len(watched.runs) == 1, 30)
-        calls += [pool.submit(ask, batcher, np.float32([[1.0]])) for _ in range(7)]
+        calls = [pool.submit(call, batcher, np.float32([[1.0]]))]
+        assert wait_for(lambda: len(recorder.runs) == 1, 30)
+        calls += [pool.submit(call, batcher, np.float32([[1.0]])) for _ in range(7)]
         assert wait_for(lambda: sum(call.done() for call in calls) == 6, 30)
-        refused = [call for call in calls if call.done()]
-        watched.gate.set()
+        rejected = [call for call in calls if call.done()]
+        recorder.gate.set()
     assert {
         "UNAVAILABLE: The batch scheduling queue to which this task was submitted is full; currently 1 batches "
         "enqueued and max_enqueued_batches is 1"
-    } == {str(call.result()) for call in refused}
-    assert [[[2.5]]] * 2 == [call.result() for call in calls if call not in refused]
+    } == {str(call.result()) for call in rejected}
+    assert [[[2.5]]] * 2 == [call.result() for call in calls if call not in rejected]
 
 
 def wait_for(condition: Callable[[], bool], limit_s: float) -> bool:
@@ -249,11 +251,11 @@ def wait_for(condition: Callable[[], bool], limit_s: float) -> bool:
     return condition()
 
 
-def test_who_waited_too_long_in_the_queue_is_told(make_batcher: MakeBatcher, watched: Watched) -> None:
+def test_a_request_that_waits_too_long_fails(make_batcher: MakeBatcher, recorder: RecordingRuntime) -> None:
     batcher = make_batcher(max_batch_size=8, batch_timeout_micros=SHORT_WAIT_MICROS)
     expected = "RESOURCE_EXHAUSTED: Run() timeout exceeded while waiting in batching queue"
-    assert expected == ask(batcher, np.float32([[1.0]]), timeout_s=SHORT_WAIT_MICROS / 1e6 / 4)
-    assert [] == watched.runs
+    assert expected == call(batcher, np.float32([[1.0]]), timeout_s=SHORT_WAIT_MICROS / 1e6 / 4)
+    assert [] == recorder.runs
 
 
 @pytest.mark.parametrize(
@@ -274,16 +276,14 @@ def test_who_waited_too_long_in_the_queue_is_told(make_batcher: MakeBatcher, wat
     ],
     ids=["last size", "order", "pieces larger than requests"],
 )
-def test_sizes_that_contradict_each_other_fail_the_load(
-    half_plus_two: Path, parameters: BatchingParameters, message: str
-) -> None:
+def test_contradictory_sizes_fail_the_load(half_plus_two: Path, parameters: BatchingParameters, message: str) -> None:
     options = LoadOptions(batching=Batching(parameters, per_model=False, slots=threading.Semaphore(1)))
     with pytest.raises(StatusError) as error:
         load("m", 1, half_plus_two / "1", options)
     assert f"INVALID_ARGUMENT: {message}" == str(error.value)
 
 
-def test_a_version_decides_for_itself_where_models_have_their_own_parameters(tmp_path: Path) -> None:
+def test_with_per_model_parameters_each_version_has_its_own(tmp_path: Path) -> None:
     slots = threading.Semaphore(1)
     options = LoadOptions(batching=Batching(BatchingParameters(max_batch_size=9), per_model=True, slots=slots))
     path = model_makers.half_plus(tmp_path, 1)

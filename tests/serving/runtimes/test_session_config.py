@@ -1,4 +1,4 @@
-"""How TensorFlow runs graphs is what the file and the flags say, flags first."""
+"""TensorFlow runs graphs as the config file and the flags say; flags take precedence."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def session(*arguments: str) -> object:
     return read_settings(flags.parse([*arguments, "--model_base_path=/m"])).session
 
 
-def test_flags_are_written_over_the_file_given_or_not(file: Path) -> None:
+def test_flags_override_the_file(file: Path) -> None:
     read = session(f"--tensorflow_session_config_file={file}", "--tensorflow_intra_op_parallelism=3")
     expected = schema.ConfigProto(
         intra_op_parallelism_threads=3, operation_timeout_in_ms=300, allow_soft_placement=True
@@ -59,13 +59,13 @@ def test_flags_alone(caplog: pytest.LogCaptureFixture) -> None:
     assert "mixed_precision=int8 has no effect" in caplog.text
 
 
-def test_a_file_that_does_not_parse_is_refused(file: Path) -> None:
+def test_a_file_that_cannot_be_parsed_is_rejected(file: Path) -> None:
     file.write_text("threads: 7")
     with pytest.raises(StatusError, match="Invalid protobuf file"):
         session(f"--tensorflow_session_config_file={file}")
 
 
-def test_models_are_run_that_way(half_plus_two: Path, file: Path) -> None:
+def test_models_run_with_these_options(half_plus_two: Path, file: Path) -> None:
     config = session(f"--tensorflow_session_config_file={file}").SerializeToString()
     model = SavedModel(half_plus_two / "1", SessionOptions(config=config))
     endless = model.signatures["slow"]
@@ -75,9 +75,9 @@ def test_models_are_run_that_way(half_plus_two: Path, file: Path) -> None:
     assert Code.DEADLINE_EXCEEDED == error.value.code
 
 
-def test_operations_have_a_thread_for_two_cpus_unless_told_otherwise(half_plus_two: Path, tmp_path: Path) -> None:
+def test_operations_have_one_thread_per_two_cpus_by_default(half_plus_two: Path, tmp_path: Path) -> None:
     def threads(*flags: str) -> int:
-        """How many threads there are without a name of their own, as those within operations are."""
+        """Return the number of threads without a name of their own, which run parts of operations."""
         flags = ("--model_name=m", f"--model_base_path={half_plus_two}", *flags)
         with ServerProcess(*flags, log=tmp_path / "log") as server:
             names = [path.read_text() for path in Path("/proc", str(server.process.pid), "task").glob("*/comm")]
@@ -87,8 +87,8 @@ def test_operations_have_a_thread_for_two_cpus_unless_told_otherwise(half_plus_t
     assert 2 == threads(f"--tensorflow_intra_op_parallelism={automatic + 2}") - threads()
 
 
-class Telling(tf.Module):
-    """Tells which thread it ran in; its graph has what those of TensorFlow 2 have, and what may wait."""
+class ThreadReporter(tf.Module):
+    """Returns the thread that it ran in, like a TensorFlow 2 model, optionally with an operation that may wait."""
 
     def __init__(self, waits: str | None) -> None:
         super().__init__()
@@ -106,25 +106,27 @@ class Telling(tf.Module):
 
 
 @pytest.mark.parametrize("waits", [None, "loop", "stage"])
-def test_a_small_graph_runs_in_the_callers_thread_where_nothing_in_it_waits(tmp_path: Path, waits: str | None) -> None:
-    telling = Telling(waits)
-    tf.saved_model.save(telling, str(tmp_path / "1"))
+def test_a_small_graph_runs_in_the_callers_thread_unless_an_operation_may_wait(
+    tmp_path: Path, waits: str | None
+) -> None:
+    module = ThreadReporter(waits)
+    tf.saved_model.save(module, str(tmp_path / "1"))
     model = SavedModel(tmp_path / "1", SessionOptions())
     signature = model.signatures["serving_default"]
     feeds = {signature.inputs["x"].name: Tensor(np.float32(0), dtypes.BY_NAME["float"])}
-    (found,) = model.run(feeds, [signature.outputs["output_0"].name], timeout_s=30)
-    assert (waits is None) == (found.array == threading.get_ident())
+    (thread,) = model.run(feeds, [signature.outputs["output_0"].name], timeout_s=30)
+    assert (waits is None) == (thread.array == threading.get_ident())
 
 
-def test_a_small_graph_that_takes_longer_than_it_may_is_too_late(tmp_path: Path) -> None:
+def test_the_time_limit_applies_to_small_graphs(tmp_path: Path) -> None:
     graph = tf.Graph()
     with graph.as_default(), tf.compat.v1.Session() as saving:
         x = tf.compat.v1.placeholder(tf.float32, [], "x")
-        slept = tf.compat.v1.py_func(lambda _: time.sleep(0.3) or np.float32(1), [x], tf.float32, stateful=False)
-        tf.compat.v1.saved_model.simple_save(saving, str(tmp_path / "1"), {"x": x}, {"y": slept})
+        delayed = tf.compat.v1.py_func(lambda _: time.sleep(0.3) or np.float32(1), [x], tf.float32, stateful=False)
+        tf.compat.v1.saved_model.simple_save(saving, str(tmp_path / "1"), {"x": x}, {"y": delayed})
     model = SavedModel(tmp_path / "1", SessionOptions())
     feeds = {"x:0": Tensor(np.float32(0), dtypes.BY_NAME["float"])}
     fetches = [model.signatures["serving_default"].outputs["y"].name]
     with pytest.raises(StatusError, match="DEADLINE_EXCEEDED: Timed out waiting for notification"):
         model.run(feeds, fetches, timeout_s=0.1)
-    assert [1.0] == [found.array for found in model.run(feeds, fetches, timeout_s=30)]
+    assert [1.0] == [tensor.array for tensor in model.run(feeds, fetches, timeout_s=30)]

@@ -1,4 +1,4 @@
-"""TF Lite models: served where they are preferred and there, by signatures of their own or by the names of tensors."""
+"""TF Lite models: when they are served, their signatures, and the shapes and types they accept."""
 
 from __future__ import annotations
 
@@ -48,32 +48,32 @@ def run(servable: Servable, array: np.ndarray, dtype: Any = FLOAT) -> list[Any]:
     return tensor.array.tolist()  # type: ignore[no-any-return]
 
 
-def test_without_signatures_tensors_are_named_up_to_the_colon(servable: Servable) -> None:
-    (found,) = servable.signatures.items()
-    assert ("serving_default", "tensorflow/serving/predict") == (found[0], found[1].method_name)
-    info = found[1].inputs["serving_default_x"]
+def test_without_signatures_aliases_are_tensor_names_up_to_the_colon(servable: Servable) -> None:
+    ((name, signature_def),) = servable.signatures.items()
+    assert ("serving_default", "tensorflow/serving/predict") == (name, signature_def.method_name)
+    info = signature_def.inputs["serving_default_x"]
     assert (INPUT, FLOAT.number, [-1, 2]) == (info.name, info.dtype, [dim.size for dim in info.tensor_shape.dim])
-    assert {"PartitionedCall": OUTPUT} == {alias: info.name for alias, info in found[1].outputs.items()}
+    assert {"PartitionedCall": OUTPUT} == {alias: info.name for alias, info in signature_def.outputs.items()}
 
 
-def test_inputs_are_resized_to_what_is_fed(servable: Servable) -> None:
+def test_inputs_are_resized_to_the_feeds(servable: Servable) -> None:
     for rows in (1, 3, 2):
         assert [[2.5, 3.0]] * rows == run(servable, np.float32([[1, 2]] * rows))
 
 
-def test_many_ask_at_once(servable: Servable) -> None:
+def test_concurrent_calls(servable: Servable) -> None:
     arrays = [np.full((1 + number % 4, 2), number, np.float32) for number in range(64)]
     with ThreadPoolExecutor(16) as pool:
-        found = list(pool.map(lambda array: run(servable, array), arrays))
-    assert [(array / 2 + 2).tolist() for array in arrays] == found
+        results = list(pool.map(lambda array: run(servable, array), arrays))
+    assert [(array / 2 + 2).tolist() for array in arrays] == results
 
 
-def test_another_type_is_refused(servable: Servable) -> None:
+def test_another_element_type_is_rejected(servable: Servable) -> None:
     with pytest.raises(StatusError, match="Expects arg\\[0\\] to be float but int32 is provided"):
         run(servable, np.int32([[1, 2]]), INT)
 
 
-def test_a_shape_that_the_model_cannot_take_is_refused_and_the_next_is_answered(servable: Servable) -> None:
+def test_an_unsupported_shape_is_rejected_and_the_next_call_succeeds(servable: Servable) -> None:
     with pytest.raises(StatusError, match="INVALID_ARGUMENT"):
         run(servable, np.float32([[1, 2, 3]]))
     assert [[2.5, 3.0]] == run(servable, np.float32([[1, 2]]))
@@ -95,7 +95,7 @@ def any_rank(path: Path) -> Path:
     return path
 
 
-def test_ranks_that_an_interpreter_would_crash_upon_are_refused(tmp_path: Path) -> None:
+def test_ranks_that_would_crash_the_interpreter_are_rejected(tmp_path: Path) -> None:
     servable = load("m", 1, any_rank(tmp_path / "1"), PREFERRED)
     for rank in (1, 0, 6, 2):
         assert np.full([1] * rank, 2.0).tolist() == run(servable, np.ones([1] * rank, np.float32))
@@ -106,7 +106,7 @@ def test_ranks_that_an_interpreter_would_crash_upon_are_refused(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("source", [INPUT, f"{INPUT}:0"], ids=["as it is", "with a :0 too many"])
-def test_signatures_of_the_file(tmp_path: Path, source: str) -> None:
+def test_signatures_in_the_file(tmp_path: Path, source: str) -> None:
     path = model_makers.tf_lite(tmp_path / "1", signature=signature(source, OUTPUT))
     servable = load("m", 1, path, PREFERRED)
     assert ["of_file"] == list(servable.signatures)
@@ -114,25 +114,25 @@ def test_signatures_of_the_file(tmp_path: Path, source: str) -> None:
     assert [[2.5, 3.0]] == run(servable, np.float32([[1, 2]]))
 
 
-def test_signatures_that_name_no_tensor_fail_the_load(tmp_path: Path) -> None:
+def test_signatures_that_name_an_unknown_tensor_fail_the_load(tmp_path: Path) -> None:
     path = model_makers.tf_lite(tmp_path / "1", signature=signature("nosuch:0", OUTPUT))
     with pytest.raises(StatusError, match="INTERNAL: Unknown tensor 'nosuch:0'"):
         load("m", 1, path, PREFERRED)
 
 
-def test_a_file_that_is_no_model_fails_the_load(tmp_path: Path) -> None:
+def test_an_invalid_file_fails_the_load(tmp_path: Path) -> None:
     (tmp_path / "model.tflite").write_bytes(b"no model")
     with pytest.raises(StatusError, match="INVALID_ARGUMENT: the TF Lite model cannot be loaded"):
         load("m", 1, tmp_path, PREFERRED)
 
 
-def test_without_preference_or_file_it_is_a_saved_model(version: Path, half_plus_two: Path) -> None:
+def test_without_preference_or_file_the_saved_model_is_loaded(version: Path, half_plus_two: Path) -> None:
     with pytest.raises(StatusError, match="does not appear to contain a SavedModel"):
         load("m", 1, version, LoadOptions())
     assert "two" in load("m", 1, half_plus_two / "1", PREFERRED).signatures
 
 
-def test_batching_applies_on_top(version: Path) -> None:
+def test_batching_applies_to_tf_lite_models(version: Path) -> None:
     parameters = BatchingParameters(max_batch_size=2, batch_timeout_micros=0)
     batching = Batching(parameters, per_model=False, slots=threading.Semaphore(1))
     batched = load("m", 1, version, LoadOptions(prefer_tf_lite=True, batching=batching))
@@ -142,27 +142,27 @@ def test_batching_applies_on_top(version: Path) -> None:
     batched.close()
 
 
-def test_the_server_prefers_it_as_its_flag_says(version: Path, tmp_path: Path) -> None:
+def test_the_flag_makes_the_server_prefer_tf_lite(version: Path, tmp_path: Path) -> None:
     flags = ("--model_name=m", f"--model_base_path={version.parent}", "--prefer_tflite_model")
     with ServerProcess(*flags, log=tmp_path / "log") as server:
         body = {"instances": [[1.0, 2.0]]}
-        answer = requests.post(f"{server.url}/v1/models/m:predict", json=body, timeout=30)
-        assert {"predictions": [[2.5, 3.0]]} == answer.json()
+        response = requests.post(f"{server.url}/v1/models/m:predict", json=body, timeout=30)
+        assert {"predictions": [[2.5, 3.0]]} == response.json()
         metadata = requests.get(f"{server.url}/v1/models/m/metadata", timeout=30).json()
         assert ["serving_default"] == list(metadata["metadata"]["signature_def"]["signature_def"])
 
 
-def test_another_rank_is_refused_after_a_good_call_and_the_server_lives(version: Path, tmp_path: Path) -> None:
+def test_another_rank_after_a_valid_call_does_not_crash_the_server(version: Path, tmp_path: Path) -> None:
     flags = ("--model_name=m", f"--model_base_path={version.parent}", "--prefer_tflite_model", "--num_tflite_pools=1")
     with ServerProcess(*flags, log=tmp_path / "log") as server:
 
-        def ask(inputs: object) -> object:
+        def predict(inputs: object) -> object:
             return requests.post(f"{server.url}/v1/models/m:predict", json={"inputs": inputs}, timeout=30).json()
 
         good = [[1.0, 2.0], [1.0, 2.0]]
-        assert {"outputs": [[2.5, 3.0]] * 2} == ask(good)
+        assert {"outputs": [[2.5, 3.0]] * 2} == predict(good)
         for rank in (9, 1, 3):
-            refusal = f"Expects arg[0] to have 2 dimensions but {rank} are provided"
-            assert {"error": refusal} == ask(np.ones([1] * rank).tolist())
-        assert {"outputs": [[2.5, 3.0]] * 2} == ask(good)
+            error = f"Expects arg[0] to have 2 dimensions but {rank} are provided"
+            assert {"error": error} == predict(np.ones([1] * rank).tolist())
+        assert {"outputs": [[2.5, 3.0]] * 2} == predict(good)
         assert server.process.poll() is None

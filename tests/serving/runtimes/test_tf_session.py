@@ -1,4 +1,4 @@
-"""A SavedModel that can't be loaded, or run as asked, is refused in TensorFlow's own words, without Python's."""
+"""Errors of loading and running a SavedModel have the runtime's message, without what Python's layers add."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ def version(half_plus_two: Path, tmp_path: Path) -> Path:
     return shutil.copytree(half_plus_two / "1", tmp_path / "1")
 
 
-def refusal(path: Path) -> str:
-    with pytest.raises(StatusError) as refused:
+def load_error(path: Path) -> str:
+    with pytest.raises(StatusError) as caught:
         SavedModel(path, SessionOptions())
-    return str(refused.value)
+    return str(caught.value)
 
 
-def test_a_data_file_that_is_missing(version: Path) -> None:
+def test_a_missing_data_file(version: Path) -> None:
     (version / DATA).unlink()
-    said = refusal(version)
-    assert said.startswith(
+    error = load_error(version)
+    assert error.startswith(
         f"NOT_FOUND: {version / DATA}; No such file or directory\n\t [[{{{{node save/RestoreV2}}}}]]"
     )
-    assert "Graph execution error" not in said
+    assert "Graph execution error" not in error
 
 
 @pytest.mark.parametrize(("file", "kind"), [("saved_model.pb", "binary"), ("saved_model.pbtxt", "text")])
-def test_a_graph_that_does_not_parse(version: Path, file: str, kind: str) -> None:
+def test_a_graph_that_cannot_be_parsed(version: Path, file: str, kind: str) -> None:
     (version / "saved_model.pb").unlink()
     (version / file).write_bytes(b"\xff")
-    assert f"DATA_LOSS: Can't parse {version / file} as {kind} proto" == refusal(version)
+    assert f"DATA_LOSS: Can't parse {version / file} as {kind} proto" == load_error(version)
 
 
 @pytest.mark.parametrize(
@@ -52,9 +52,9 @@ def test_a_graph_that_does_not_parse(version: Path, file: str, kind: str) -> Non
         ),
     ],
 )
-def test_a_tensor_that_is_not_there(half_plus_two: Path, name: str, reason: str) -> None:
+def test_an_unknown_tensor(half_plus_two: Path, name: str, reason: str) -> None:
     model = SavedModel(half_plus_two / "1", SessionOptions())
-    with pytest.raises(StatusError) as refused:
+    with pytest.raises(StatusError) as caught:
         model.run({}, [name])
-    assert reason == str(refused.value)
+    assert reason == str(caught.value)
     model.close()
