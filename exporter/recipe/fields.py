@@ -103,13 +103,13 @@ class WholeNumber(Text):
     def convert(self, value: object) -> int:
         """Check the type and the range."""
         if type(value) is not int or value < self.minimum or (self.maximum is not None and value > self.maximum):
-            raise ValueError(f"must be a whole number {self.allowed}")
+            raise ValueError(f"must be a {self.allowed}")
         return value
 
     @property
     def allowed(self) -> str:
         """The range."""
-        return f"from {self.minimum}" + ("" if self.maximum is None else f" to {self.maximum}")
+        return f"whole number from {self.minimum}" + ("" if self.maximum is None else f" to {self.maximum}")
 
 
 @dataclasses.dataclass(frozen=True)
