@@ -53,7 +53,7 @@ def test_large_values_of_a_parsed_message_are_attachments_in_the_same_memory(pac
     content = plain(packed).SerializeToString()
     message = parse_message(schema.PredictResponse, "outputs", content)
     assert "m" == message.message.model_spec.name
-    assert {*PACKED_ATTACHMENTS, "text"} if packed else TYPED_ATTACHMENTS == message.attachments.keys()
+    assert ({*PACKED_ATTACHMENTS, "text"} if packed else TYPED_ATTACHMENTS) == message.attachments.keys()
     for tensor in message.attachments.values():
         assert np.shares_memory(np.frombuffer(content, np.uint8), np.frombuffer(tensor.values, np.uint8))
     arrays = message.arrays()
