@@ -130,6 +130,8 @@ def _respond(path: str, rpc: Rpc) -> Callable[[list[bytes], Any], bytes]:
             request = rpc.decode(box.pop())
         except DecodeError:
             context.abort(grpc.StatusCode.INTERNAL, "")
+        except Exception:
+            context.abort(grpc.StatusCode.INTERNAL, incident.report(logger, path).message)
         try:
             response = rpc.handle(request, timeout_s)
         except StatusError as error:

@@ -24,9 +24,6 @@ from savedmodel_bakery.wire.tensors import Tensor
 _MAX_UNPACKED_BYTES = 100 * 2**20
 
 
-encode_predict = predict_json.encode_response
-
-
 @dataclass(frozen=True)
 class Request:
     """An HTTP request.
@@ -78,6 +75,9 @@ def decode_inputs(body: PredictBody, servable: Servable) -> tuple[dict[str, Tens
     except SignatureNotFoundError as error:
         raise invalid_argument(f'Serving signature name: "{error.name}" not found in signature def') from None
     return predict_json.decode_inputs(body.document, dtypes, body.signature_name or DEFAULT_SIGNATURE)
+
+
+encode_predict = predict_json.encode_response  # outputs by alias, and the format that `decode_inputs` returned
 
 
 def decode_examples(request: Request, verb: str) -> tuple[str, list[bytes]]:

@@ -1,0 +1,76 @@
+"""Unexpected exceptions: the caller gets INTERNAL and a request id, the log the traceback with the same id."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import grpc
+import pytest
+
+from savedmodel_bakery.serving import incident
+from savedmodel_bakery.serving.grpc.handlers import Rpc
+from savedmodel_bakery.serving.grpc.server import GrpcServer
+from savedmodel_bakery.serving.rest.codec import Request
+from savedmodel_bakery.serving.rest.handlers import Handlers
+from savedmodel_bakery.wire.status import Code
+
+MESSAGE = re.compile(r"internal error; see request id ([0-9a-f]{32}) in the server's log")
+
+
+def check_log(caplog: pytest.LogCaptureFixture, message: str) -> None:
+    """Check that the log has the traceback under the request id of a message to the caller."""
+    match = MESSAGE.fullmatch(message)
+    assert match is not None, message
+    [record] = [record for record in caplog.records if match[1] in record.getMessage()]
+    assert record.exc_info is not None
+    assert ZeroDivisionError is record.exc_info[0]
+
+
+def fail(*_: Any) -> Any:
+    raise ZeroDivisionError("a secret")
+
+
+def test_an_incident_is_logged_and_becomes_an_internal_error(caplog: pytest.LogCaptureFixture) -> None:
+    try:
+        fail()
+    except ZeroDivisionError:
+        error = incident.report(logging.getLogger("test"), "POST /v1/models/m:predict")
+    assert Code.INTERNAL == error.code
+    check_log(caplog, error.message)
+    assert "POST /v1/models/m:predict failed" in caplog.text
+
+
+def test_rest_returns_500_and_the_request_id(caplog: pytest.LogCaptureFixture) -> None:
+    registry: Any = SimpleNamespace(statuses=fail)
+    handlers = Handlers(registry, timeout_s=None, cors=False, check_method_names=False)
+    response = handlers.respond(Request("GET", "/v1/models/m", {}, b""))
+    assert 500 == response.status
+    check_log(caplog, json.loads(response.body)["error"])
+
+
+@pytest.fixture
+def channel(tmp_path: Path) -> Iterator[grpc.Channel]:
+    rpcs = {"/s/decode": Rpc(fail, fail), "/s/handle": Rpc(bytes, fail)}
+    handlers: Any = SimpleNamespace(calls=lambda: rpcs)
+    address = f"unix:{tmp_path / 'socket'}"
+    server = GrpcServer(handlers, [address], threads=1)
+    server.start()
+    with grpc.insecure_channel(address) as opened:
+        yield opened
+    server.stop(0)
+
+
+@pytest.mark.parametrize("path", ["/s/decode", "/s/handle"])
+def test_grpc_returns_internal_and_the_request_id(
+    channel: grpc.Channel, caplog: pytest.LogCaptureFixture, path: str
+) -> None:
+    with pytest.raises(grpc.RpcError) as error:
+        channel.unary_unary(path)(b"", timeout=30)
+    assert "INTERNAL" == error.value.code().name
+    check_log(caplog, error.value.details())
