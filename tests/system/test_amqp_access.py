@@ -1,4 +1,4 @@
-"""Who may use the broker: permissions, passwords, TLS; and queues that somebody else has declared."""
+"""Permissions, passwords and TLS of the broker; queues that were declared with other arguments."""
 
 from __future__ import annotations
 
