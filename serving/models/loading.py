@@ -36,7 +36,7 @@ class Batching:
     per_model: bool
     slots: threading.Semaphore
 
-    def of_version(self, path: Path) -> BatchingParameters | None:
+    def parameters_for(self, path: Path) -> BatchingParameters | None:
         """Return the parameters for the version in `path`; None if its requests aren't batched.
 
         Raises:
@@ -60,10 +60,10 @@ class LoadOptions:
 
     Attributes:
         session: how graphs are loaded and run.
-        prefer_tf_lite: whether `model.tflite` is served where a version has one.
-        tf_lite_interpreters: calls that such a model runs at the same time; 0 is one a CPU.
-        batching: how requests are joined; None where they aren't.
-        warm_up: runs a version once before it becomes available, given its folder; None for no warm-up.
+        prefer_tf_lite: whether `model.tflite` is served if a version has one.
+        tf_lite_interpreters: calls that a TF Lite model runs at the same time; 0 means one per CPU.
+        batching: how requests are joined into batches; None if they aren't.
+        warm_up: replays the warm-up requests in a version folder; None for no warm-up.
     """
 
     session: SessionOptions = field(default_factory=SessionOptions)
@@ -90,15 +90,15 @@ def load(name: str, version: int, path: Path, options: LoadOptions) -> Servable:
             f"{path}; Not a directory",
         )
     try:
-        return _warmed_up(name, version, path, options)
+        return _load_and_warm_up(name, version, path, options)
     finally:
         memory.release()
 
 
-def _warmed_up(name: str, version: int, path: Path, options: LoadOptions) -> Servable:
+def _load_and_warm_up(name: str, version: int, path: Path, options: LoadOptions) -> Servable:
     runtime = _load_runtime(path, options)
     try:
-        parameters = options.batching.of_version(path) if options.batching else None
+        parameters = options.batching.parameters_for(path) if options.batching else None
         if options.batching and parameters:
             runtime = Batcher(runtime, parameters, options.batching.slots)
         servable = Servable(name, version, runtime)
@@ -112,7 +112,7 @@ def _warmed_up(name: str, version: int, path: Path, options: LoadOptions) -> Ser
 
 def _load_runtime(path: Path, options: LoadOptions) -> Runtime:
     if options.prefer_tf_lite and (path / TF_LITE_FILE).is_file():
-        from savedmodel_bakery.serving.runtimes.tf_lite import TfLiteModel  # few need it
+        from savedmodel_bakery.serving.runtimes.tf_lite import TfLiteModel  # imported only if needed
 
         return TfLiteModel(path / TF_LITE_FILE, interpreters=options.tf_lite_interpreters)
     return SavedModel(path, options.session)

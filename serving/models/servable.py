@@ -1,4 +1,4 @@
-"""A servable: one version of one model, by name, and the runtime that answers for it."""
+"""A servable: one loaded version of a model, and the runtime that executes it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from savedmodel_bakery.serving.runtimes.runtime import Runtime
 
 @dataclass(frozen=True)
 class Servable:
-    """A loaded version.
+    """A loaded version of a model.
 
     Attributes:
-        name: of its model.
-        version: its number.
-        runtime: what runs it.
+        name: the model's name.
+        version: the version number.
+        runtime: executes the model.
     """
 
     name: str
@@ -25,9 +25,9 @@ class Servable:
 
     @property
     def signatures(self) -> Mapping[str, Any]:
-        """SignatureDefs by key."""
+        """Return the SignatureDefs by signature name."""
         return self.runtime.signatures
 
     def close(self) -> None:
-        """Give its memory back; nothing may be running."""
+        """Free the model's memory; no run may be in progress."""
         self.runtime.close()

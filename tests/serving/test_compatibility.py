@@ -1,4 +1,4 @@
-"""The page that says what is compatible is made from the flags, and what it says of calls and URLs is so."""
+"""docs/compatibility.md is generated from the flags, and the server behaves as it says."""
 
 from __future__ import annotations
 

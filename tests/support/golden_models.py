@@ -1,4 +1,4 @@
-"""The SavedModels that the recorded cases in tests/golden ask; names of nodes are part of recorded error texts."""
+"""The SavedModels used by the recorded cases in tests/golden; recorded error texts contain their node names."""
 
 from __future__ import annotations
 
@@ -44,20 +44,20 @@ def make_all(root: Path) -> None:
 
 
 def zoo() -> Signatures:
-    """One signature an element type, which bears its name: x of any shape comes back as y."""
+    """One signature per dtype, named after it, that returns x of any shape as y."""
     plain = "float double half bfloat16 int8 uint8 int16 uint16 int32 uint32 int64 uint64 bool string"
     other = "complex64 complex128 qint8 quint8 qint32 qint16 quint16 float8_e4m3fn float8_e5m2 int4 uint4"
     numpy_names = {"float": "float32", "double": "float64"}
-    found = {}
+    signatures = {}
     for name in f"{plain} {other}".split():
         dtype = tf.dtypes.as_dtype(numpy_names.get(name, name))
         x = tf1.placeholder(dtype, None, f"x_{dtype.name}")
-        found[name] = _signature({"x": x}, {"y": tf.identity(x, f"y_{dtype.name}")})
-    return found
+        signatures[name] = _signature({"x": x}, {"y": tf.identity(x, f"y_{dtype.name}")})
+    return signatures
 
 
 def multi() -> Signatures:
-    """Sums of one and two inputs, defaults, outputs of odd shapes, errors, endless and lying signatures."""
+    """Sums of one and two inputs, defaults, unusual output shapes, errors, and endless and incorrect signatures."""
     x = tf1.placeholder(tf.float32, [None], "x")
     a, b = (tf1.placeholder(tf.float32, [None, 2], name) for name in "ab")
     k = tf1.placeholder(tf.float32, [], "k")
@@ -68,7 +68,7 @@ def multi() -> Signatures:
     spin = tf.while_loop(
         lambda i, _: i < n, lambda i, v: (i + 1, v + 1.0), (tf.constant(0), tf.constant(0.0)), parallel_iterations=1
     )[1]
-    found = {
+    signatures = {
         "serving_default": _signature({"x": x}, {"y": tf.add(x * 0.5, 2.0, "y")}),
         "two": _signature({"a": a, "b": b}, {"sum": tf.add(a, b, "sum"), "diff": tf.subtract(a, b, "diff")}),
         "defaults": _signature({"x": x, "k": k}, {"y": tf.multiply(x, k, "scaled")}),
@@ -90,11 +90,11 @@ def multi() -> Signatures:
         "missing_tensor": _signature({"x": x}, {"y": tf.identity(x, "y3")}),
         "lies": _signature({"x": x}, {"y": tf.cast(x, tf.int32, name="y4")}),
     }
-    found["defaults"].defaults["k"].CopyFrom(tf.make_tensor_proto(0.5, tf.float32))
-    found["missing_tensor"].outputs["y"].name = "nosuch:0"
-    found["lies"].outputs["y"].dtype = tf.float32.as_datatype_enum
-    found["lies"].inputs["x"].tensor_shape.dim[0].size = 7
-    return found
+    signatures["defaults"].defaults["k"].CopyFrom(tf.make_tensor_proto(0.5, tf.float32))
+    signatures["missing_tensor"].outputs["y"].name = "nosuch:0"
+    signatures["lies"].outputs["y"].dtype = tf.float32.as_datatype_enum
+    signatures["lies"].inputs["x"].tensor_shape.dim[0].size = 7
+    return signatures
 
 
 def _special_numbers() -> Tensors:
@@ -120,7 +120,7 @@ def _extreme_integers() -> Tensors:
 
 
 def strings() -> Signatures:
-    """Strings in and out, with and without the suffix that asks for base64."""
+    """String inputs and outputs, with and without the suffix that selects base64."""
     s, raw = tf1.placeholder(tf.string, None, "s"), tf1.placeholder(tf.string, [None], "raw")
     binary = [b"\xff\xfe", b'\x00a\n"\\/', "é€😀".encode()]
     return {
@@ -134,14 +134,14 @@ def strings() -> Signatures:
 
 
 def times(number: int) -> Signatures:
-    """X times a number, by two names."""
+    """X times a number, under two names."""
     x = tf1.placeholder(tf.float32, [None], "x")
     keys = ("serving_default", f"only{number}")
     return {key: _signature({"x": x}, {"y": tf.multiply(x, float(number), "y")}) for key in keys}
 
 
 def examples() -> Signatures:
-    """Signatures for Classify and Regress, good ones and every kind of bad one."""
+    """Signatures for Classify and Regress, valid and invalid in every way."""
     e = tf1.placeholder(tf.string, [None], "tf_example")
     parsed = tf.io.parse_example(
         e,
@@ -195,7 +195,7 @@ def examples() -> Signatures:
 
 
 def methods() -> Signatures:
-    """One graph under every method name."""
+    """The same graph under every method name."""
     x = tf1.placeholder(tf.float32, [None], "x")
     y = tf.add(x, 1.0, "y")
     return {
@@ -208,7 +208,7 @@ def methods() -> Signatures:
 
 
 def half_plus_two() -> Signatures:
-    """X / 2 + 2 of a float or of a feature of tf.Examples; x / 2 + 3 under other names."""
+    """X / 2 + 2 for a float or a feature of tf.Examples; x / 2 + 3 under other names."""
     e = tf1.placeholder(tf.string, None, "tf_example")
     features = {
         "x": tf.io.FixedLenFeature([1], tf.float32),
@@ -230,7 +230,7 @@ def half_plus_two() -> Signatures:
 
 
 def half_plus_two_tf2(path: Path) -> None:
-    """The same with TensorFlow 2's means, whose signatures all are of the method predict."""
+    """The same model made with TensorFlow 2, where all signatures have the method name of Predict."""
 
     class HalfPlusTwo(tf.Module):
         def __init__(self) -> None:
@@ -286,17 +286,17 @@ def _save(path: Path, build: Callable[[], Signatures], tags: Iterable[str] = ("s
 
 
 def _warmups() -> dict[str, list[bytes]]:
-    """Warm-up records by model: good ones, one that fails, one of a kind that isn't served, garbage."""
-    good, bad, odd = (prediction_log_pb2.PredictionLog() for _ in range(3))
-    good.predict_log.request.model_spec.name = "another"
-    good.predict_log.request.model_spec.signature_name = "serving_default"
-    good.predict_log.request.inputs["x"].CopyFrom(tf.make_tensor_proto([1.0, 2.0]))
-    bad.predict_log.request.inputs["nosuch"].CopyFrom(tf.make_tensor_proto([1.0]))
-    odd.session_run_log.request.model_spec.name = "m"
-    nothing = prediction_log_pb2.PredictionLog().SerializeToString()
+    """Return warm-up records by model: valid ones, one that fails, one of an unsupported type, random bytes."""
+    valid, failing, unsupported = (prediction_log_pb2.PredictionLog() for _ in range(3))
+    valid.predict_log.request.model_spec.name = "another"
+    valid.predict_log.request.model_spec.signature_name = "serving_default"
+    valid.predict_log.request.inputs["x"].CopyFrom(tf.make_tensor_proto([1.0, 2.0]))
+    failing.predict_log.request.inputs["nosuch"].CopyFrom(tf.make_tensor_proto([1.0]))
+    unsupported.session_run_log.request.model_spec.name = "m"
+    empty = prediction_log_pb2.PredictionLog().SerializeToString()
     return {
-        "warm_ok": [good.SerializeToString(), nothing],
-        "warm_bad": [good.SerializeToString(), bad.SerializeToString()],
-        "warm_odd": [odd.SerializeToString()],
+        "warm_ok": [valid.SerializeToString(), empty],
+        "warm_bad": [valid.SerializeToString(), failing.SerializeToString()],
+        "warm_odd": [unsupported.SerializeToString()],
         "warm_garbage": [b"\xff\xff\xff"],
     }

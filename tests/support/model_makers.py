@@ -1,4 +1,4 @@
-"""Tiny SavedModels whose answers can be done in the head."""
+"""Makes tiny SavedModels whose outputs are easy to calculate."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _signature(inputs: Tensors, outputs: Tensors, method: str = "predict") -> ob
 
 
 def half_plus(base_path: Path, version: int | str, plus: float = 2.0, tags: tuple[str, ...] = ("serve",)) -> Path:
-    """A version that answers x / 2 + `plus`, with TensorFlow 1's means; it appears in one step.
+    """Save a TensorFlow 1 version that computes x / 2 + `plus`; it appears on disk in one step.
 
     Signatures: serving_default (x float [batch] → y), two (a, b → sum, diff), text (s string → t, t_bytes),
     slow (n int32 → v, after n steps), classify (inputs → classes, scores), regress (inputs → outputs), none (→ c).
@@ -66,7 +66,7 @@ def half_plus(base_path: Path, version: int | str, plus: float = 2.0, tags: tupl
 
 
 def batched(base_path: Path, version: int = 1) -> Path:
-    """A version whose tensors have free shapes, so that what is joined shows.
+    """Save a version whose tensors have any shape, so that its outputs show how requests were joined.
 
     Signatures: serving_default (x float → y = x / 2 + 2), width (x → row's number of values, int32 [batch]), total
     (x → the sum of all, a scalar), shape (x → its shape), text (s string → t), boom (m int32 → 1 / m).
@@ -91,19 +91,23 @@ def batched(base_path: Path, version: int = 1) -> Path:
 
 
 def echoing(base_path: Path, dtypes: Iterable[str], version: int = 1) -> Path:
-    """A version that gives arrays back: for each of `dtypes`, by TensorFlow's names, a signature x → y of any shape.
+    """Save a version that returns its inputs: for each dtype, a signature named after it, x → y of any shape.
 
-    Besides, tree (a/0/b float, a/1/b float [2], k~1e~0y int32 [] → the same) and fixed (x int32 [?, 3] → y).
+    Additional signatures: tree (a/0/b float, a/1/b float [2], k~1e~0y int32 [] → the same), fixed (x int32 [?, 3] → y).
     """
     with tf.Graph().as_default(), tf1.Session() as session:
 
-        def place(dtype: str, shape: list[int | None] | None = None) -> tf.Tensor:
+        def make(dtype: str, shape: list[int | None] | None = None) -> tf.Tensor:
             return tf1.placeholder(tf.as_dtype(dtype), shape)
 
-        tree = {"a/0/b": place("float32"), "a/1/b": place("float32", [2]), "k~1e~0y": place("int32", [])}
-        asked = {dtype: {"x": place(dtype)} for dtype in dtypes} | {"fixed": {"x": place("int32", [None, 3])}}
+        tree = {
+            "a/0/b": make("float32"),
+            "a/1/b": make("float32", [2]),
+            "k~1e~0y": make("int32", []),
+        }
+        inputs = {dtype: {"x": make(dtype)} for dtype in dtypes} | {"fixed": {"x": make("int32", [None, 3])}}
         signatures = {"tree": _signature(tree, {alias: tf.identity(tensor) for alias, tensor in tree.items()})}
-        signatures |= {name: _signature(x, {"y": tf.identity(x["x"])}) for name, x in asked.items()}
+        signatures |= {name: _signature(x, {"y": tf.identity(x["x"])}) for name, x in inputs.items()}
         builder = tf1.saved_model.builder.SavedModelBuilder(str(base_path / str(version)))
         builder.add_meta_graph_and_variables(session, ["serve"], signature_def_map=signatures)
         builder.save()
@@ -111,7 +115,7 @@ def echoing(base_path: Path, dtypes: Iterable[str], version: int = 1) -> Path:
 
 
 def counting(base_path: Path, version: int = 1) -> Path:
-    """A version that counts its runs: x float [batch] → runs int32, this one included."""
+    """Save a version that counts its runs: x float [batch] → runs int32, including this one."""
 
     class Counting(tf.Module):
         def __init__(self) -> None:
@@ -130,7 +134,7 @@ def counting(base_path: Path, version: int = 1) -> Path:
 
 
 def labelling(base_path: Path, version: int = 1) -> Path:
-    """A version that labels images as a baked one does: `horse` is a sorrel, all else an ox."""
+    """Save a version with the signature of a baked classifier: the label of `horse` is sorrel, of all else ox."""
 
     class Labelling(tf.Module):
         @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="image")])
@@ -144,10 +148,10 @@ def labelling(base_path: Path, version: int = 1) -> Path:
 
 
 def sizing(base_path: Path, version: int = 1, steps: int = 0) -> Path:
-    """A version whose `top_k` knows of an image how many bytes it has: that is its label and class id, at score 0.5.
+    """Save a version whose `top_k` returns an image's number of bytes as label and class id, with score 0.5.
 
-    The second of two classes is `other`. What is empty, or begins with `bad`, is no image. It counts `steps` before it
-    answers.
+    The second of two classes is `other`. Empty images, and those that begin with `bad`, are invalid. Each run counts to
+    `steps`, to make it slow.
     """
 
     class Sizing(tf.Module):
@@ -172,7 +176,7 @@ def sizing(base_path: Path, version: int = 1, steps: int = 0) -> Path:
 
 
 def half_plus_two_tf2(base_path: Path, version: int = 1) -> Path:
-    """The same sum with TensorFlow 2's means: x float [batch] → output_0."""
+    """Save the same model with TensorFlow 2: x float [batch] → output_0."""
 
     class HalfPlusTwo(tf.Module):
         def __init__(self) -> None:
@@ -190,7 +194,7 @@ def half_plus_two_tf2(base_path: Path, version: int = 1) -> Path:
 
 
 def broken(base_path: Path, version: int) -> Path:
-    """A version whose variables are gone."""
+    """Save a version without its variables."""
     path = half_plus(base_path.parent / "whole", version)
     shutil.rmtree(path / "variables")
     base_path.mkdir(parents=True, exist_ok=True)
@@ -198,7 +202,7 @@ def broken(base_path: Path, version: int) -> Path:
 
 
 def write_warmup(version: Path, records: Iterable[bytes]) -> Path:
-    """Put warm-up records into a version's folder, and return their file."""
+    """Write warm-up records to a version folder and return the file."""
     path = version / "assets.extra" / "tf_serving_warmup_requests"
     path.parent.mkdir(exist_ok=True)
     with tf.io.TFRecordWriter(str(path)) as writer:
@@ -208,11 +212,11 @@ def write_warmup(version: Path, records: Iterable[bytes]) -> Path:
 
 
 def tf_lite(path: Path, *, signature: bytes | None = None) -> Path:
-    """A version that is a TF Lite model: float [batch, 2] → half of it plus 2; the converter names the tensors.
+    """Save a TF Lite version that computes x / 2 + 2 for float [batch, 2]; the converter names its tensors.
 
     Args:
-        path: of the version's folder.
-        signature: a SignatureDef in ASCII bytes, for the metadata of the file, under `of_file`; None is none.
+        path: the version folder.
+        signature: a SignatureDef in ASCII bytes to store in the file's metadata as `of_file`; None for no metadata.
     """
 
     class Halves(tf.Module):
