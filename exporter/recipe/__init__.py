@@ -3,9 +3,8 @@
 from savedmodel_bakery.exporter.recipe.batching import Batching
 from savedmodel_bakery.exporter.recipe.optimisation import OPTIMISATIONS, Optimisation
 from savedmodel_bakery.exporter.recipe.preprocessing import LETTERBOX, RESIZE_METHODS, SCALES, Preprocessing
-from savedmodel_bakery.exporter.recipe.recipe import Recipe, complete_recipe
+from savedmodel_bakery.exporter.recipe.recipe import Recipe, complete_recipe, convert_values, read_toml
 from savedmodel_bakery.exporter.recipe.source import Source
-from savedmodel_bakery.exporter.recipe.toml import read_toml
 
 __all__ = [
     "LETTERBOX",
@@ -18,5 +17,6 @@ __all__ = [
     "Recipe",
     "Source",
     "complete_recipe",
+    "convert_values",
     "read_toml",
 ]

@@ -6,28 +6,57 @@ Command-line options, TOML and the table in docs/recipe.md are generated from th
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, ClassVar, get_type_hints
 
 from savedmodel_bakery.exporter.errors import RecipeError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Text:
-    """Any text.
+class Field:
+    """A field of a recipe; any text is allowed.
 
     Attributes:
         help: for `--help` and the docs; begins with a sentence that is enough for most readers.
         metavar: placeholder for the value in `--help`.
         when_unset: meaning of a missing value, for fields without a default.
+        name: in Python and TOML; this and the following are set by `fields_of`.
+        is_required: whether the recipe needs a value from the model or from the user.
+        default: the value of a field that isn't required.
     """
 
     help: str
     metavar: str = "TEXT"
     when_unset: str = ""
+    name: str = ""
+    is_required: bool = False
+    default: Any = None
+
+    @property
+    def option(self) -> str:
+        """The command-line option."""
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def allowed(self) -> str:
+        """Allowed values, for the docs."""
+        return self.metavar
 
     def convert(self, value: object) -> Any:
         """Convert a value given in Python, TOML or as an option.
+
+        Raises:
+            RecipeError: the value is not allowed.
+        """
+        if value is None and not self.is_required and self.default is None:
+            return None
+        try:
+            return self.parse_value(value)
+        except ValueError as error:
+            raise RecipeError(f"invalid {self.name} {value!r}: {error}") from None
+
+    def parse_value(self, value: object) -> Any:
+        """Return the value as the recipe stores it.
 
         Raises:
             ValueError: the value is not allowed; the message states what is, as "must be …".
@@ -40,19 +69,14 @@ class Text:
         """Return a converted value as TOML stores it."""
         return value
 
-    @property
-    def allowed(self) -> str:
-        """Allowed values, for the docs."""
-        return self.metavar
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Parsed(Text):
+class Parsed(Field):
     """Text that `parse` accepts, stored as text. `parse` raises ValueError with "must be …"."""
 
     parse: Callable[[str], object]
 
-    def convert(self, value: object) -> str:
+    def parse_value(self, value: object) -> str:
         """Check the text; a TOML file may contain a number."""
         text = str(value)
         self.parse(text)
@@ -60,12 +84,12 @@ class Parsed(Text):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Choice(Text):
+class Choice(Field):
     """One of several words."""
 
     choices: tuple[str, ...]
 
-    def convert(self, value: object) -> str:
+    def parse_value(self, value: object) -> str:
         """Check that the value is one of the choices."""
         if value not in self.choices:
             raise ValueError(f"must be one of {', '.join(self.choices)}")
@@ -78,10 +102,10 @@ class Choice(Text):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Switch(Text):
+class Switch(Field):
     """True or false."""
 
-    def convert(self, value: object) -> bool:
+    def parse_value(self, value: object) -> bool:
         """Check that the value is a bool."""
         if not isinstance(value, bool):
             raise ValueError("must be true or false")
@@ -94,13 +118,13 @@ class Switch(Text):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class WholeNumber(Text):
+class WholeNumber(Field):
     """A whole number from `minimum` to `maximum`, both inclusive."""
 
     minimum: int
     maximum: int | None = None
 
-    def convert(self, value: object) -> int:
+    def parse_value(self, value: object) -> int:
         """Check the type and the range."""
         if type(value) is not int or value < self.minimum or (self.maximum is not None and value > self.maximum):
             raise ValueError(f"must be a {self.allowed}")
@@ -110,44 +134,6 @@ class WholeNumber(Text):
     def allowed(self) -> str:
         """The range."""
         return f"whole number from {self.minimum}" + ("" if self.maximum is None else f" to {self.maximum}")
-
-
-@dataclasses.dataclass(frozen=True)
-class Field:
-    """One field of a recipe.
-
-    Attributes:
-        name: in Python and TOML.
-        declaration: its help text and allowed values.
-        default: `dataclasses.MISSING` if the field is required.
-    """
-
-    name: str
-    declaration: Text
-    default: Any
-
-    @property
-    def option(self) -> str:
-        """The command-line option."""
-        return "--" + self.name.replace("_", "-")
-
-    @property
-    def is_required(self) -> bool:
-        """Whether the recipe needs a value from the model or from the user."""
-        return self.default is dataclasses.MISSING
-
-    def convert(self, value: object) -> Any:
-        """Convert a value given in Python, TOML or as an option.
-
-        Raises:
-            RecipeError: the value is not allowed.
-        """
-        if value is None and self.default is None:
-            return None
-        try:
-            return self.declaration.convert(value)
-        except ValueError as error:
-            raise RecipeError(f"invalid {self.name} {value!r}: {error}") from None
 
 
 class FieldGroup:
@@ -169,15 +155,14 @@ class FieldGroup:
 
 
 def fields_of(group: type[FieldGroup]) -> dict[str, Field]:
-    """Return the declared fields of a group by name, in the order of declaration."""
+    """Return the fields of a group by name, in the order of declaration."""
     hints = get_type_hints(group, include_extras=True)
-    return {
-        field.name: Field(field.name, hints[field.name].__metadata__[0], field.default)
-        for field in dataclasses.fields(group)
-    }
-
-
-def listed(names: Iterable[str]) -> str:
-    """Join names as in "a, b and c"."""
-    *others, last = names
-    return f"{', '.join(others)} and {last}" if others else last
+    fields: dict[str, Field] = {}
+    for attribute in dataclasses.fields(group):
+        (declared,) = hints[attribute.name].__metadata__
+        is_required = attribute.default is dataclasses.MISSING
+        default = None if is_required else attribute.default
+        fields[attribute.name] = dataclasses.replace(
+            declared, name=attribute.name, is_required=is_required, default=default
+        )
+    return fields

@@ -24,11 +24,7 @@ def parse_optimise(text: str) -> frozenset[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Optimisation(FieldGroup):
-    """How the network is made faster before it is baked.
-
-    Raises:
-        RecipeError: a value is not allowed.
-    """
+    """How the network is made faster before it is baked."""
 
     optimise: Annotated[
         str,

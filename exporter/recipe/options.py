@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from savedmodel_bakery.exporter.errors import RecipeError
-from savedmodel_bakery.exporter.recipe.fields import Choice, Field, Switch, Text, WholeNumber
+from savedmodel_bakery.exporter.recipe.fields import Choice, Field, Switch, WholeNumber
 from savedmodel_bakery.exporter.recipe.recipe import Recipe
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -18,7 +18,7 @@ class _FieldType(click.ParamType[Any]):
     """Text that the field itself converts, so that options and recipe files are rejected in the same words."""
 
     def __init__(self, field: Field) -> None:
-        self.name = field.declaration.metavar
+        self.name = field.metavar
         self._field = field
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -36,26 +36,17 @@ def recipe_options(command: F) -> F:
 
 
 def _option(field: Field) -> Callable[[F], F]:
-    declaration = field.declaration
-    if isinstance(declaration, Switch):
-        name = field.option.removeprefix("--")
-        return click.option(f"--{name}/--no-{name}", default=None, help=_help(field))
-    return click.option(field.option, type=_type(field), metavar=_metavar(declaration), help=_help(field))
+    default = field.when_unset if field.default is None else field.default
+    text = field.help + ("" if field.is_required else f"  [default: {default}]")
+    if isinstance(field, Switch):
+        return click.option(f"{field.option}/--no-{field.option.removeprefix('--')}", default=None, help=text)
+    metavar = f"[{'|'.join(field.choices)}]" if isinstance(field, Choice) else field.metavar
+    return click.option(field.option, type=_type(field), metavar=metavar, help=text)
 
 
 def _type(field: Field) -> click.ParamType[Any]:
-    declaration = field.declaration
-    if isinstance(declaration, Choice):
-        return click.Choice(declaration.choices, case_sensitive=False)
-    if isinstance(declaration, WholeNumber):
-        return click.IntRange(declaration.minimum, declaration.maximum)
+    if isinstance(field, Choice):
+        return click.Choice(field.choices, case_sensitive=False)
+    if isinstance(field, WholeNumber):
+        return click.IntRange(field.minimum, field.maximum)
     return _FieldType(field)
-
-
-def _metavar(declaration: Text) -> str:
-    return f"[{'|'.join(declaration.choices)}]" if isinstance(declaration, Choice) else declaration.metavar
-
-
-def _help(field: Field) -> str:
-    default = field.declaration.when_unset if field.default is None else field.default
-    return field.declaration.help + ("" if field.is_required else f"  [default: {default}]")

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Annotated, Any
 
 from savedmodel_bakery.exporter.errors import RecipeError
-from savedmodel_bakery.exporter.recipe.fields import Choice, FieldGroup, Parsed, Switch, Text, WholeNumber
+from savedmodel_bakery.exporter.recipe.fields import Choice, Field, FieldGroup, Parsed, Switch, WholeNumber
 
 RESIZE_METHODS = ("bilinear", "bicubic", "area", "lanczos3", "lanczos5", "gaussian", "mitchellcubic", "nearest")
 STRETCH, LETTERBOX = "none", "letterbox"
@@ -105,12 +105,12 @@ def _parse_triple(text: str) -> Triple:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Size(Text):
+class _Size(Field):
     """Height and width, stored as two numbers."""
 
     metavar: str = "SIDE|HxW"
 
-    def convert(self, value: object) -> tuple[int, int]:
+    def parse_value(self, value: object) -> tuple[int, int]:
         return parse_size(value)
 
     def to_plain(self, value: Any) -> Any:

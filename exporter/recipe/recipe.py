@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar
 
 from savedmodel_bakery.exporter.errors import RecipeError
 from savedmodel_bakery.exporter.recipe.batching import Batching
-from savedmodel_bakery.exporter.recipe.fields import Field, FieldGroup, fields_of, listed
+from savedmodel_bakery.exporter.recipe.fields import Field, FieldGroup, fields_of
 from savedmodel_bakery.exporter.recipe.optimisation import Optimisation
 from savedmodel_bakery.exporter.recipe.preprocessing import Preprocessing
 from savedmodel_bakery.exporter.recipe.source import Source
@@ -51,13 +53,12 @@ class Recipe:
         Raises:
             RecipeError: a required value is missing, a name is unknown, or a value is not allowed.
         """
-        check_names(values)
-        values = {name: value for name, value in values.items() if value is not None}
+        values = convert_values(values)
         missing = [field.option for name, field in cls.FIELDS.items() if field.is_required and name not in values]
         if missing:
             they, them = ("they", "them as options") if len(missing) > 1 else ("it", "it as an option")
             raise RecipeError(
-                f"{values.get('model', 'the model')} needs {listed(missing)}: {they} cannot be inferred from the "
+                f"{values.get('model', 'the model')} needs {_listed(missing)}: {they} cannot be inferred from the "
                 f"model. Pass {them} or in a --recipe file"
             )
         parts: dict[str, Any] = {
@@ -72,21 +73,23 @@ class Recipe:
 
     def to_toml(self) -> str:
         """Return the recipe as a TOML file for `bake --recipe`."""
-        from savedmodel_bakery.exporter.recipe.toml import format_toml
+        import tomli_w
 
-        return format_toml(self.to_values())
+        values = {name: value for name, value in self.to_values().items() if value is not None}
+        return tomli_w.dumps({name: self.FIELDS[name].to_plain(value) for name, value in values.items()})
 
 
-def check_names(values: Mapping[str, Any]) -> None:
-    """Reject values of fields that a recipe doesn't have.
+def convert_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert values of fields, by name, to the types that a recipe stores; None counts as not stated.
 
     Raises:
-        RecipeError: a name is unknown.
+        RecipeError: a name is unknown, or a value is not allowed.
     """
     unknown = sorted(values.keys() - Recipe.FIELDS.keys())
     if unknown:
         fields = "field" if len(unknown) == 1 else "fields"
-        raise RecipeError(f"unknown recipe {fields} {listed(unknown)}; a recipe has {listed(Recipe.FIELDS)}")
+        raise RecipeError(f"unknown recipe {fields} {_listed(unknown)}; a recipe has {_listed(Recipe.FIELDS)}")
+    return {name: Recipe.FIELDS[name].convert(value) for name, value in values.items() if value is not None}
 
 
 def complete_recipe(known: Mapping[str, Any], values: Mapping[str, Any]) -> Recipe:
@@ -99,7 +102,7 @@ def complete_recipe(known: Mapping[str, Any], values: Mapping[str, Any]) -> Reci
     Raises:
         RecipeError: a value is missing, not allowed, or contradicts the network.
     """
-    recipe = Recipe.from_values({**known, **{name: value for name, value in values.items() if value is not None}})
+    recipe = Recipe.from_values({**known, **convert_values(values)})
     model, preprocessing = recipe.source.model, recipe.preprocessing
     size = known.get("size", preprocessing.size)
     if preprocessing.size != size:
@@ -108,3 +111,29 @@ def complete_recipe(known: Mapping[str, Any], values: Mapping[str, Any]) -> Reci
     if known.get("channels") == "GRAY" != preprocessing.channels:
         raise RecipeError(f"invalid channels {preprocessing.channels}: {model} requires GRAY")
     return recipe
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read the values of a recipe file, which may state only some of the fields.
+
+    Raises:
+        RecipeError: the file can't be read, is not valid TOML, or has an unknown field or a value that is not allowed.
+    """
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise RecipeError(f"cannot read the recipe file {path}: {error}") from error
+    try:
+        return convert_values(values)
+    except RecipeError as error:
+        raise RecipeError(f"recipe file {path}: {error}") from error
+
+
+def _listed(names: Iterable[str]) -> str:
+    """Join names as in "a, b and c"."""
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last

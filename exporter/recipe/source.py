@@ -5,20 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from savedmodel_bakery.exporter.recipe.fields import Choice, FieldGroup, Text, WholeNumber
+from savedmodel_bakery.exporter.recipe.fields import Choice, Field, FieldGroup, WholeNumber
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source(FieldGroup):
-    """Which model is baked, and how its outputs become class labels.
-
-    Raises:
-        RecipeError: a value is not allowed.
-    """
+    """Which model is baked, and how its outputs become class labels."""
 
     model: Annotated[
         str,
-        Text(
+        Field(
             metavar="MODEL",
             when_unset="required",
             help="efficientnet-lite0, -lite1 or -lite2; keras:NAME; a TF Hub or Kaggle URL, or hub:FOLDER; a .keras or "
@@ -27,7 +23,7 @@ class Source(FieldGroup):
     ]
     labels: Annotated[
         str,
-        Text(metavar="SET|FILE", help="A label set that comes with the exporter (imagenet, imagenet1001) or a file."),
+        Field(metavar="SET|FILE", help="A label set that comes with the exporter (imagenet, imagenet1001) or a file."),
     ]
     outputs: Annotated[
         str,
@@ -43,15 +39,15 @@ class Source(FieldGroup):
     ] = 5
     weights: Annotated[
         str | None,
-        Text(metavar="none|imagenet|FILE", when_unset="imagenet", help="Weights of a keras:NAME model."),
+        Field(metavar="none|imagenet|FILE", when_unset="imagenet", help="Weights of a keras:NAME model."),
     ] = None
     source_signature: Annotated[
         str | None,
-        Text(metavar="NAME", when_unset="serving_default", help="Signature of a SavedModel or a TF Hub module."),
+        Field(metavar="NAME", when_unset="serving_default", help="Signature of a SavedModel or a TF Hub module."),
     ] = None
     source_input: Annotated[
-        str | None, Text(metavar="NAME", when_unset="its only one", help="Input of that signature.")
+        str | None, Field(metavar="NAME", when_unset="its only one", help="Input of that signature.")
     ] = None
     source_output: Annotated[
-        str | None, Text(metavar="NAME", when_unset="its only one", help="Output of that signature.")
+        str | None, Field(metavar="NAME", when_unset="its only one", help="Output of that signature.")
     ] = None

@@ -27,10 +27,10 @@ def test_every_field_has_an_option_with_its_help_and_default() -> None:
     text = " ".join(CliRunner().invoke(show, ["--help"], terminal_width=1000).output.split())
     for field in Recipe.FIELDS.values():
         assert field.option in text
-        assert " ".join(field.declaration.help.split()) in text
+        assert " ".join(field.help.split()) in text
         if not field.is_required:
-            default = field.declaration.when_unset if field.default is None else field.default
-            assert f"{field.declaration.help} [default: {default}]" in text
+            default = field.when_unset if field.default is None else field.default
+            assert f"{field.help} [default: {default}]" in text
 
 
 def test_unused_options_are_none() -> None:
