@@ -14,12 +14,11 @@ from typing import Any
 
 from savedmodel_bakery.exporter import labels, publish, resources, sources
 from savedmodel_bakery.exporter.errors import PublishError, RecipeError
-from savedmodel_bakery.exporter.recipe import Recipe, complete_recipe, read_toml
+from savedmodel_bakery.exporter.recipe import Recipe, complete_recipe, convert_values, read_toml
 from savedmodel_bakery.exporter.servable_module import ServableModule
 from savedmodel_bakery.exporter.validation.agreement import Agreement
 from savedmodel_bakery.exporter.validation.html_page import check_writable, write_html_page
-from savedmodel_bakery.exporter.validation.report import ParityReport
-from savedmodel_bakery.exporter.validation.tolerance import DEFAULT_TOLERANCE, Tolerance
+from savedmodel_bakery.exporter.validation.report import DEFAULT_TOLERANCE, ParityReport, Tolerance
 from savedmodel_bakery.exporter.validation.validate import Validation, validate_and_record
 
 
@@ -83,9 +82,9 @@ def bake(
         ParityError: its outputs differ from the reference pipeline's, or a photo can't be read.
         PublishError: the name is not allowed, or the version exists or can't be written.
     """
-    values = {**_recipe_values(recipe), **({} if model is None else {"model": model})}
+    values = convert_values(_recipe_values(recipe)) | convert_values({"model": model})
     model = values.get("model")
-    if not isinstance(model, str):
+    if model is None:
         raise RecipeError("no model given: pass --model, or state it in the --recipe file")
     base_path = Path(out) / publish.check_name(default_name(model) if name is None else name)
     publish.check_free(base_path, version)
@@ -95,7 +94,7 @@ def bake(
     if name is None:
         _check_same_model(base_path, model)
     progress(f"loading {model}")
-    network = sources.read_network(model, sources.SourceOptions.of_recipe(values))
+    network = sources.read_network(values)
     complete = complete_recipe(network.recipe, values)
     class_names = labels.read_labels(complete.source.labels)
     progress("building the servable")
@@ -136,14 +135,16 @@ def default_name(model: str) -> str:
     return re.sub(r"\W+", "_", stem).strip("_") or "model"
 
 
-def _recipe_values(recipe: Recipe | Mapping[str, Any] | str | Path | None) -> dict[str, Any]:
-    if recipe is None:
-        return {}
-    if isinstance(recipe, Recipe):
-        return recipe.to_values()
-    if isinstance(recipe, Mapping):
-        return {name: value for name, value in recipe.items() if value is not None}
-    return read_toml(Path(recipe))
+def _recipe_values(recipe: Recipe | Mapping[str, Any] | str | Path | None) -> Mapping[str, Any]:
+    match recipe:
+        case None:
+            return {}
+        case Recipe():
+            return recipe.to_values()
+        case Mapping():
+            return recipe
+        case _:
+            return read_toml(Path(recipe))
 
 
 def _check_same_model(base_path: Path, model: str) -> None:

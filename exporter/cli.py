@@ -16,7 +16,7 @@ import click
 
 from savedmodel_bakery.exporter.errors import BakeError, PublishError
 from savedmodel_bakery.exporter.recipe.options import recipe_options
-from savedmodel_bakery.exporter.validation.tolerance import DEFAULT_TOLERANCE, Tolerance
+from savedmodel_bakery.exporter.validation.report import DEFAULT_TOLERANCE, Tolerance
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -1,13 +1,4 @@
-"""The exporter's errors. Each message is one sentence for a terminal.
-
-BakeError
-├── RecipeError         an option is missing, contradictory or out of range
-├── LabelError          a label set can't be read, or doesn't fit the network
-├── SourceError         a model can't be loaded or used
-├── VerificationError   the SavedModel's outputs differ from the network's
-├── ParityError         the SavedModel's outputs differ from the reference pipeline's, or can't be compared
-└── PublishError        a version can't be published or read
-"""
+"""The exporter's errors. Each message is one sentence for a terminal."""
 
 from __future__ import annotations
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 from savedmodel_bakery.exporter.errors import SourceError
+from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.sources import built_in, function, hub, keras_application, keras_file, saved_model
-from savedmodel_bakery.exporter.sources.network import Network, SourceOptions
+from savedmodel_bakery.exporter.sources.network import Network
 
 
 class Source(Protocol):
@@ -19,25 +22,36 @@ class Source(Protocol):
         """Return whether `model` has the form of this source."""
         ...
 
-    def read(self, model: str, options: SourceOptions) -> Network:
-        """Load the network.
+    read: Callable[..., Network]
+    """Load the network `model`; keyword parameters are the recipe's fields that the source supports as options.
 
-        Raises:
-            SourceError: it can't be loaded or used.
-        """
-        ...
+    Raises:
+        SourceError: it can't be loaded or used.
+    """
 
 
 _SOURCES: tuple[Source, ...] = (built_in, keras_application, hub, keras_file, saved_model, function)
+# Fields of a recipe that are for some sources only.
+_OPTIONS = ("weights", "source_signature", "source_input", "source_output")
 
 
-def read_network(model: str, options: SourceOptions) -> Network:
-    """Load the network that `model` refers to.
+def read_network(values: Mapping[str, Any]) -> Network:
+    """Load the network of a recipe.
+
+    Args:
+        values: of the recipe's fields: its model, and options of the model's source.
 
     Raises:
-        SourceError: no source matches, or the network can't be loaded or used.
+        SourceError: no source matches, it doesn't support an option, or the network can't be loaded or used.
     """
-    return find_source(model).read(model, options)
+    model = values["model"]
+    source = find_source(model)
+    options = {name: values[name] for name in _OPTIONS if values.get(name) is not None}
+    supported = inspect.signature(source.read).parameters
+    unsupported = [Recipe.FIELDS[name].option for name in options if name not in supported]
+    if unsupported:
+        raise SourceError(f"{', '.join(unsupported)} cannot be used with model {model}")
+    return source.read(model, **options)
 
 
 def find_source(model: str) -> Source:
@@ -52,4 +66,4 @@ def find_source(model: str) -> Source:
     raise SourceError(f"unknown model {model!r}: allowed are {'; '.join(source.FORM for source in _SOURCES)}")
 
 
-__all__ = ["Network", "Source", "SourceOptions", "find_source", "read_network"]
+__all__ = ["Network", "Source", "find_source", "read_network"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from savedmodel_bakery.exporter.errors import SourceError
-from savedmodel_bakery.exporter.sources.network import Network, SourceOptions
+from savedmodel_bakery.exporter.sources.network import Network
 
 _VARIANTS = {"efficientnet-lite0": 0, "efficientnet-lite1": 1, "efficientnet-lite2": 2}
 FORM = ", ".join(_VARIANTS)
@@ -14,7 +14,7 @@ def matches(model: str) -> bool:
     return model.startswith("efficientnet-lite")
 
 
-def read(model: str, options: SourceOptions) -> Network:
+def read(model: str) -> Network:
     """Build the network and load its ImageNet weights.
 
     Raises:
@@ -22,7 +22,6 @@ def read(model: str, options: SourceOptions) -> Network:
     """
     if model not in _VARIANTS:
         raise SourceError(f"unknown built-in model {model!r}: allowed are {FORM}")
-    options.reject_all_but((), model)
     from savedmodel_bakery.exporter.sources import efficientnet_lite
 
     variant = _VARIANTS[model]

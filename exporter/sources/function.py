@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from savedmodel_bakery.exporter.errors import SourceError
-from savedmodel_bakery.exporter.sources.network import Network, SourceOptions, from_keras_model
+from savedmodel_bakery.exporter.sources.network import Network, from_keras_model
 
 FORM = "package.module:callable returning a Keras model or a tf.Module"
 
@@ -20,13 +20,12 @@ def matches(model: str) -> bool:
     return re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", model) is not None
 
 
-def read(model: str, options: SourceOptions) -> Network:
+def read(model: str) -> Network:
     """Import the module, also from the working directory, and call the callable without arguments.
 
     Raises:
         SourceError: it can't be imported, isn't callable, fails, or returns something else.
     """
-    options.reject_all_but((), model)
     function = import_callable(model)
     try:
         network = function()

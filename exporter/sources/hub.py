@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from savedmodel_bakery.exporter.errors import SourceError
 from savedmodel_bakery.exporter.sources import saved_model
-from savedmodel_bakery.exporter.sources.network import Network, SourceOptions, recipe_from_shape
+from savedmodel_bakery.exporter.sources.network import Network, recipe_from_shape
 from savedmodel_bakery.exporter.tensor_types import NetworkOutput, NormalisedBatch
 
 FORM = "the URL of a TF Hub or Kaggle module, or hub:FOLDER"
@@ -29,8 +29,8 @@ _CONVENTION = {
     "channels": "RGB",
     "outputs": "logits",
 }
-# Names of signatures in modules of the TF 1 format, preferred first.
-_TF1_SIGNATURES = ("image_classification", "default")
+# Preferred first; the first two are those of modules of the TF 1 format.
+_SIGNATURES = ("image_classification", "default", "serving_default")
 
 
 def matches(model: str) -> bool:
@@ -38,22 +38,24 @@ def matches(model: str) -> bool:
     return model.startswith((_PREFIX, "https://", "http://"))
 
 
-def read(model: str, options: SourceOptions) -> Network:
+def read(
+    model: str,
+    *,
+    source_signature: str | None = None,
+    source_input: str | None = None,
+    source_output: str | None = None,
+) -> Network:
     """Download the module unless it is cached, and load it.
 
     Raises:
         SourceError: it can't be downloaded, or doesn't classify images.
     """
-    options.reject_all_but(("signature", "input", "output"), model)
-    folder = _resolve(model)
-    loaded = saved_model.load(str(folder))
-    if callable(loaded) and options.signature is None:
+    loaded = saved_model.load(str(_resolve(model)))
+    if callable(loaded) and source_signature is None:
         network = _from_callable(loaded, model)
     else:
-        if options.signature is None:
-            tf1_signature = next((name for name in _TF1_SIGNATURES if name in loaded.signatures), None)
-            options = SourceOptions(options.weights, tf1_signature, options.input, options.output)
-        network = saved_model.from_signature(loaded, model, options)
+        default = next((name for name in _SIGNATURES if name in loaded.signatures), _SIGNATURES[-1])
+        network = saved_model.from_signature(loaded, model, source_signature or default, source_input, source_output)
     return Network(network.call, {**_CONVENTION, **network.recipe})
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from savedmodel_bakery.exporter.errors import SourceError
-from savedmodel_bakery.exporter.sources.network import Network, SourceOptions, from_keras_model
+from savedmodel_bakery.exporter.sources.network import Network, from_keras_model
 
 FORM = "keras:NAME, a network of keras.applications"
 _PREFIX = "keras:"
@@ -55,18 +55,16 @@ def applications() -> dict[str, Callable[..., Any]]:
     }
 
 
-def read(model: str, options: SourceOptions) -> Network:
+def read(model: str, *, weights: str = "imagenet") -> Network:
     """Build the network for the 1000 classes of ImageNet.
 
     Raises:
         SourceError: there is no such network, or its weights can't be loaded.
     """
-    options.reject_all_but(("weights",), model)
     name = model.removeprefix(_PREFIX)
     builders = applications()
     if name not in builders:
         raise SourceError(f"keras.applications has no {name!r}: allowed are {', '.join(sorted(builders))}")
-    weights = options.weights or "imagenet"
     if weights not in ("none", "imagenet") and not Path(weights).is_file():
         raise SourceError(f"invalid weights {weights!r}: must be none, imagenet or the path of a weights file")
     import keras

@@ -7,7 +7,7 @@ import zipfile
 from pathlib import Path
 
 from savedmodel_bakery.exporter.errors import SourceError
-from savedmodel_bakery.exporter.sources.network import Network, SourceOptions, from_keras_model
+from savedmodel_bakery.exporter.sources.network import Network, from_keras_model
 
 FORM = "the path of a .keras or .h5 file"
 
@@ -17,13 +17,12 @@ def matches(model: str) -> bool:
     return Path(model).suffix.lower() in (".keras", ".h5")
 
 
-def read(model: str, options: SourceOptions) -> Network:
+def read(model: str) -> Network:
     """Load the file without its optimizer, and without running code it may contain.
 
     Raises:
         SourceError: it doesn't exist, or Keras can't load it.
     """
-    options.reject_all_but((), model)
     if not Path(model).is_file():
         raise SourceError(f"file not found: {model}")
     _check_container(Path(model))

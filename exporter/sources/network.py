@@ -2,52 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from savedmodel_bakery.exporter.errors import SourceError
 from savedmodel_bakery.exporter.tensor_types import NetworkOutput, NormalisedBatch
-
-
-@dataclass(frozen=True)
-class SourceOptions:
-    """Options of a model source beside the model's name. Each source rejects those it doesn't support.
-
-    Attributes:
-        weights: of a Keras application: `none`, `imagenet` or a path.
-        signature: of a SavedModel.
-        input: alias of that signature's input.
-        output: alias of that signature's output.
-    """
-
-    weights: str | None = None
-    signature: str | None = None
-    input: str | None = None
-    output: str | None = None
-
-    @staticmethod
-    def of_recipe(values: Mapping[str, Any]) -> SourceOptions:
-        """Return the options in the values of a recipe."""
-        return SourceOptions(
-            weights=values.get("weights"),
-            signature=values.get("source_signature"),
-            input=values.get("source_input"),
-            output=values.get("source_output"),
-        )
-
-    def reject_all_but(self, supported: Collection[str], model: str) -> None:
-        """Reject options that the source of `model` doesn't support.
-
-        Raises:
-            SourceError: one is set.
-        """
-        flags = {"weights": "--weights"} | {name: f"--source-{name}" for name in ("signature", "input", "output")}
-        unsupported = [
-            flag for name, flag in flags.items() if getattr(self, name) is not None and name not in supported
-        ]
-        if unsupported:
-            raise SourceError(f"{', '.join(unsupported)} cannot be used with model {model}")
 
 
 @dataclass(frozen=True)

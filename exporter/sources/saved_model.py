@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from savedmodel_bakery.exporter.errors import SourceError
-from savedmodel_bakery.exporter.sources.network import Network, SourceOptions, recipe_from_shape
+from savedmodel_bakery.exporter.sources.network import Network, recipe_from_shape
 from savedmodel_bakery.exporter.tensor_types import NetworkOutput, NormalisedBatch
 
 FORM = "the folder of a SavedModel"
-_DEFAULT_SIGNATURE = "serving_default"
 
 
 def matches(model: str) -> bool:
@@ -19,15 +18,20 @@ def matches(model: str) -> bool:
     return Path(model).is_dir()
 
 
-def read(model: str, options: SourceOptions) -> Network:
+def read(
+    model: str,
+    *,
+    source_signature: str = "serving_default",
+    source_input: str | None = None,
+    source_output: str | None = None,
+) -> Network:
     """Load the folder, and select a signature, its input and its output.
 
     Raises:
         SourceError: it isn't a SavedModel, or the selected signature, input or output doesn't exist or doesn't accept
             images.
     """
-    options.reject_all_but(("signature", "input", "output"), model)
-    return from_signature(load(model), model, options)
+    return from_signature(load(model), model, source_signature, source_input, source_output)
 
 
 def load(path: str) -> Any:
@@ -46,13 +50,12 @@ def load(path: str) -> Any:
         raise SourceError(f"cannot load the SavedModel in {path}: {error}") from error
 
 
-def from_signature(loaded: Any, model: str, options: SourceOptions) -> Network:
+def from_signature(loaded: Any, model: str, name: str, input_alias: str | None, output_alias: str | None) -> Network:
     """Return the network of a signature of a loaded SavedModel.
 
     Raises:
         SourceError: the selected signature, input or output doesn't exist or doesn't accept images.
     """
-    name = options.signature or _DEFAULT_SIGNATURE
     if name not in loaded.signatures:
         raise SourceError(
             f'{model} has no signature "{name}"; it has {_quoted(loaded.signatures)}: select one with '
@@ -61,8 +64,8 @@ def from_signature(loaded: Any, model: str, options: SourceOptions) -> Network:
     signature = loaded.signatures[name]
     inputs = signature.structured_input_signature[1]
     owner = f'signature "{name}" of {model}'
-    alias = _select("input", options.input, inputs, owner)
-    output = _select("output", options.output, signature.structured_outputs, owner)
+    alias = _select("input", input_alias, inputs, owner)
+    output = _select("output", output_alias, signature.structured_outputs, owner)
     spec = inputs[alias]
     if spec.dtype.name != "float32":
         raise SourceError(

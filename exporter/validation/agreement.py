@@ -10,8 +10,8 @@ import numpy as np
 from savedmodel_bakery.exporter.errors import VerificationError
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.tensor_types import NetworkOutput, NormalisedBatch
+from savedmodel_bakery.exporter.validation.report import Tolerance
 from savedmodel_bakery.exporter.validation.requests import PhotoResponse
-from savedmodel_bakery.exporter.validation.tolerance import Tolerance
 
 ROUNDING = Tolerance(atol=1e-5, rtol=1e-4)
 """Two runs of the same network differ in the order of additions; a wrong network differs by far more."""

@@ -15,9 +15,8 @@ from savedmodel_bakery.exporter.recipe import Preprocessing, Recipe
 from savedmodel_bakery.exporter.sources.network import Network
 from savedmodel_bakery.exporter.validation import reference
 from savedmodel_bakery.exporter.validation.agreement import probabilities
-from savedmodel_bakery.exporter.validation.report import ParityReport, PhotoParity
+from savedmodel_bakery.exporter.validation.report import ParityReport, PhotoParity, Tolerance
 from savedmodel_bakery.exporter.validation.requests import PhotoResponse
-from savedmodel_bakery.exporter.validation.tolerance import Tolerance
 
 # Mean difference of pixels by the recipe's `decode`. Rounding and another build of libjpeg stay far below 0.5, a wrong
 # recipe exceeds it. Fast decoding itself changed photos of 12 megapixels by 0.7 (antialiased) to 1.6 levels.

@@ -8,9 +8,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from savedmodel_bakery.exporter.errors import ParityError
-from savedmodel_bakery.exporter.validation.tolerance import Tolerance
 
 _HEADER = ("photo", "pixels mean", "max", "probability", "baked graph", "reference", "top 5", "")
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """Allowed difference of a probability: `atol` + `rtol` · the expected value, 0..1."""
+
+    atol: float
+    rtol: float
+
+
+DEFAULT_TOLERANCE = Tolerance(atol=0.01, rtol=0.0)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from savedmodel_bakery.exporter.validation import reference
 from savedmodel_bakery.exporter.validation.agreement import ROUNDING, Agreement, check_agreement
 from savedmodel_bakery.exporter.validation.goldens import MAX_PHOTOS, golden_requests, write_goldens
 from savedmodel_bakery.exporter.validation.parity import ParityCheck, PhotoPictures
-from savedmodel_bakery.exporter.validation.report import ParityReport
+from savedmodel_bakery.exporter.validation.report import ParityReport, Tolerance
 from savedmodel_bakery.exporter.validation.requests import (
     PhotoResponse,
     PredictionLog,
@@ -28,7 +28,6 @@ from savedmodel_bakery.exporter.validation.requests import (
     read_photo,
 )
 from savedmodel_bakery.exporter.validation.session import SessionError, run_requests
-from savedmodel_bakery.exporter.validation.tolerance import Tolerance
 
 PARITY_FILE = Path("assets.extra") / "parity.json"
 
@@ -154,7 +153,7 @@ def compare_with_source(
     recipe = Recipe.from_values(read_toml(path))
     class_names = labels.read_labels(recipe.source.labels)
     progress(f"loading {recipe.source.model}")
-    network = sources.read_network(recipe.source.model, sources.SourceOptions.of_recipe(recipe.to_values()))
+    network = sources.read_network(recipe.to_values())
     progress(f"comparing {len(photos)} photos")
     check = ParityCheck(network, recipe, class_names, tolerance)
     for batch in _batches(photos):

@@ -211,7 +211,7 @@ class TestHubDownload:
     ) -> None:
         """The second bake uses the cache; a failed download adds nothing to it."""
         from savedmodel_bakery.exporter.errors import SourceError
-        from savedmodel_bakery.exporter.sources import SourceOptions, read_network
+        from savedmodel_bakery.exporter.sources import read_network
 
         cache = tmp_path / "cache"
         monkeypatch.setenv("TFHUB_CACHE_DIR", str(cache))
@@ -226,7 +226,7 @@ class TestHubDownload:
             before = sorted(path.name for path in cache.iterdir())
             missing = hub.handle.replace("colours", "shapes")
             with pytest.raises(SourceError, match=rf"^cannot download {missing} from 127.0.0.1: .*404"):
-                read_network(missing, SourceOptions())
+                read_network({"model": missing})
             assert before == sorted(path.name for path in cache.iterdir())
         with pytest.raises(SourceError, match=r"from 127.0.0.1: .*refused.*; download it where that host can be"):
-            read_network(missing, SourceOptions())
+            read_network({"model": missing})

@@ -15,7 +15,7 @@ from keras import layers
 
 from savedmodel_bakery.exporter.optimisation import optimise
 from savedmodel_bakery.exporter.recipe import OPTIMISATIONS
-from savedmodel_bakery.exporter.sources import SourceOptions, read_network
+from savedmodel_bakery.exporter.sources import read_network
 
 tf1 = tf.compat.v1
 SIDE = 6
@@ -182,7 +182,7 @@ def test_a_saved_model_of_tensorflow_1(tmp_path: Path) -> None:
         builder = tf1.saved_model.builder.SavedModelBuilder(str(tmp_path / "tf1"))
         builder.add_meta_graph_and_variables(session, ["serve"], signature_def_map={"serving_default": signature})
         builder.save()
-    optimised = optimise_and_compare(read_network(str(tmp_path / "tf1"), SourceOptions()).call)
+    optimised = optimise_and_compare(read_network({"model": str(tmp_path / "tf1")}).call)
     assert not (NORM | {"PlaceholderWithDefault", "StopGradient"}) & set(optimised.operations())
     assert [(3, 3, 3, 4), (3, 3, 4, 4), (3, 3, 4, 4), (4,), (4,), (4,)] == optimised.weights()
 
@@ -193,7 +193,7 @@ def test_a_saved_model_of_tensorflow_2(tmp_path: Path) -> None:
     model = keras.Model(image, layers.GlobalAveragePooling2D()(norm()(conv()(image))))
     trained(model)
     model.export(tmp_path / "tf2", verbose=False)
-    optimised = optimise_and_compare(read_network(str(tmp_path / "tf2"), SourceOptions()).call)
+    optimised = optimise_and_compare(read_network({"model": str(tmp_path / "tf2")}).call)
     assert {"Placeholder", "ReadVariableOp", "Conv2D", "BiasAdd", "Mean", "Const", "Identity", "NoOp"} == set(
         optimised.operations()
     )

@@ -85,7 +85,7 @@ def true_scores(outputs: dict[str, Any], class_ids: np.ndarray) -> np.ndarray:
 @pytest.fixture(scope="module")
 def true_scores_with(labelled: tuple[list[bytes], np.ndarray]) -> Callable[..., np.ndarray]:
     """Compute the probability of each photo's true class; keywords change the built-in recipe."""
-    network = sources.read_network("efficientnet-lite0", sources.SourceOptions())
+    network = sources.read_network({"model": "efficientnet-lite0"})
 
     def true_scores_with(**changes: Any) -> np.ndarray:
         recipe = complete_recipe(network.recipe, {"model": "efficientnet-lite0", "top_k": 1000, **changes})

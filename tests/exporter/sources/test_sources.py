@@ -15,7 +15,7 @@ import tensorflow as tf
 from savedmodel_bakery.exporter.errors import SourceError
 from savedmodel_bakery.exporter.image import pixels
 from savedmodel_bakery.exporter.recipe import Recipe
-from savedmodel_bakery.exporter.sources import SourceOptions, keras_application, read_network
+from savedmodel_bakery.exporter.sources import keras_application, read_network
 
 NAMES = sorted(keras_application.applications())
 
@@ -53,7 +53,7 @@ def test_scale_and_channels_are_those_of_preprocess_input(module: str) -> None:
     ("name", "size"), [("MobileNetV3Small", (224, 224)), ("MobileNetV2", (224, 224)), ("InceptionV3", (299, 299))]
 )
 def test_the_size_is_that_of_the_network(name: str, size: tuple[int, int]) -> None:
-    network = read_network(f"keras:{name}", SourceOptions(weights="none"))
+    network = read_network({"model": f"keras:{name}", "weights": "none"})
     assert size == network.recipe["size"]
     assert "imagenet" == network.recipe["labels"]
 
@@ -74,35 +74,36 @@ def tiny_saved_model(path: Path) -> str:
 
 
 def test_a_fixed_size_of_a_saved_model_is_known(tmp_path: Path) -> None:
-    options = SourceOptions(signature="classify", output="a")
-    assert {"size": (4, 6)} == read_network(tiny_saved_model(tmp_path / "m"), options).recipe
+    options = {"source_signature": "classify", "source_output": "a"}
+    network = read_network({"model": tiny_saved_model(tmp_path / "m"), **options})
+    assert {"size": (4, 6)} == network.recipe
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         pytest.param(
-            SourceOptions(),
+            {},
             'has no signature "serving_default"; it has "classify", "decode": select one with --source-signature',
             id="no default signature",
         ),
         pytest.param(
-            SourceOptions(signature="classify"),
+            {"source_signature": "classify"},
             'has several outputs, "a", "b": select one with --source-output',
             id="several outputs",
         ),
         pytest.param(
-            SourceOptions(signature="classify", output="c"),
+            {"source_signature": "classify", "source_output": "c"},
             'has no output "c"; it has "a", "b": select one with --source-output',
             id="unknown output",
         ),
-        pytest.param(SourceOptions(signature="decode"), "has dtype string: must be float32", id="string input"),
-        pytest.param(SourceOptions(weights="none"), "--weights cannot be used with model", id="weights"),
+        pytest.param({"source_signature": "decode"}, "has dtype string: must be float32", id="string input"),
+        pytest.param({"weights": "none"}, "--weights cannot be used with model", id="weights"),
     ],
 )
-def test_a_missing_or_unsuitable_signature_is_rejected(tmp_path: Path, options: SourceOptions, message: str) -> None:
+def test_a_missing_or_unsuitable_signature_is_rejected(tmp_path: Path, options: dict[str, str], message: str) -> None:
     with pytest.raises(SourceError) as error:
-        read_network(tiny_saved_model(tmp_path / "m"), options)
+        read_network({"model": tiny_saved_model(tmp_path / "m"), **options})
     assert message in str(error.value)
 
 
@@ -117,7 +118,7 @@ def test_a_missing_or_unsuitable_signature_is_rejected(tmp_path: Path, options: 
 )
 def test_an_unknown_model_is_rejected(tmp_path: Path, model: str, message: str) -> None:
     with pytest.raises(SourceError) as error:
-        read_network(model.format(tmp=tmp_path), SourceOptions())
+        read_network({"model": model.format(tmp=tmp_path)})
     assert str(error.value).startswith(message.format(tmp=tmp_path))
 
 
@@ -162,9 +163,9 @@ def test_a_file_of_keras_2_that_keras_3_cannot_load_can_be_converted(tmp_path: P
     original = tf_keras.Model(inputs, tf_keras.layers.GlobalAveragePooling2D()(filtered))
     original.save(path)
     with pytest.raises(SourceError) as error:
-        read_network(str(path), SourceOptions())
+        read_network({"model": str(path)})
     assert f"it was saved by Keras {tf_keras.__version__}: load it with the package tf-keras" in str(error.value)
     tf_keras.models.load_model(path).export(str(tmp_path / "FOLDER"))
-    network = read_network(str(tmp_path / "FOLDER"), SourceOptions())
+    network = read_network({"model": str(tmp_path / "FOLDER")})
     images = np.random.default_rng(0).random((2, 8, 8, 3), np.float32)
     np.testing.assert_allclose(original(images), network.call(tf.constant(images)), rtol=1e-5)

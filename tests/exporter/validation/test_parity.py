@@ -26,9 +26,8 @@ from savedmodel_bakery.exporter.validation import reference
 from savedmodel_bakery.exporter.validation.agreement import probabilities
 from savedmodel_bakery.exporter.validation.html_page import write_html_page
 from savedmodel_bakery.exporter.validation.parity import ParityCheck, PhotoPictures
-from savedmodel_bakery.exporter.validation.report import ParityReport, PhotoParity
+from savedmodel_bakery.exporter.validation.report import DEFAULT_TOLERANCE, ParityReport, PhotoParity
 from savedmodel_bakery.exporter.validation.requests import PhotoResponse
-from savedmodel_bakery.exporter.validation.tolerance import DEFAULT_TOLERANCE
 
 OWN = {"model": "efficientnet-lite0"}
 TOLERANCE = DEFAULT_TOLERANCE
@@ -36,7 +35,7 @@ TOLERANCE = DEFAULT_TOLERANCE
 
 @pytest.fixture(scope="module")
 def network() -> Network:
-    return sources.read_network("efficientnet-lite0", sources.SourceOptions())
+    return sources.read_network({"model": "efficientnet-lite0"})
 
 
 @pytest.fixture(scope="module")
