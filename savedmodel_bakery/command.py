@@ -1,20 +1,18 @@
-"""The `bakery` command: loads each subcommand on first use and turns errors into one line and an exit code."""
+"""The `bakery` command: loads each subcommand on first use and names the extra of a missing package."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
 import click
 from click.shell_completion import CompletionItem
 
-from savedmodel_bakery.client.commands.groups import LazyGroup
-
-EXIT_FAILED = 1
-EXIT_NO_CONNECTION = 3
-EXIT_INTERRUPTED = 130
+from savedmodel_bakery.client.commands.exits import print_error, run_command
+from savedmodel_bakery.client.commands.groups import CONTEXT_SETTINGS, LazyGroup
+from savedmodel_bakery.exporter.errors import BakeError
+from savedmodel_bakery.wire.status import StatusError
 
 
 class LazyCommand(NamedTuple):
@@ -76,12 +74,8 @@ Exit codes: 0 success, 1 refused or failed, 2 wrong usage, 3 cannot connect, 4 f
 """
 
 
-class _CannotConnect(click.ClickException):
-    exit_code = EXIT_NO_CONNECTION
-
-
 class BakeryGroup(LazyGroup):
-    """A LazyGroup that imports nothing for its help, and maps errors to exit codes."""
+    """A LazyGroup that imports nothing for its help, and names the extra of a missing package."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the subcommands by section, then the options."""
@@ -99,9 +93,21 @@ class BakeryGroup(LazyGroup):
         return names + click.Command.shell_complete(self, ctx, incomplete)
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the subcommand; its errors become click exceptions with this command's exit codes."""
-        with _as_click_exceptions(ctx):
+        """Run the subcommand.
+
+        Raises:
+            click.ClickException: a package of an extra is not installed.
+        """
+        try:
             return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            extra = _extra_of(error.name or "", ctx.invoked_subcommand or "")
+            if extra is None:
+                raise
+            raise click.ClickException(
+                f"{ctx.invoked_subcommand} needs {error.name}, which is not installed; "
+                f"try: pip install 'savedmodel-bakery[{extra}]'"
+            ) from error
 
 
 @click.group(
@@ -111,12 +117,7 @@ class BakeryGroup(LazyGroup):
         for title, commands in SECTIONS.items()
     },
     epilog=EXAMPLES,
-    context_settings={
-        "help_option_names": ["-h", "--help"],
-        "auto_envvar_prefix": "BAKERY",
-        "max_content_width": 110,
-        "token_normalize_func": lambda token: token.replace("_", "-"),  # so that --rest_api_port works too
-    },
+    context_settings=CONTEXT_SETTINGS | {"auto_envvar_prefix": "BAKERY"},
 )
 @click.version_option(
     package_name="savedmodel-bakery", message="%(prog)s %(version)s", allow_from_autoenv=False, help="Show the version."
@@ -127,39 +128,15 @@ def bakery() -> None:
 
 def main(arguments: Sequence[str] | None = None, *, program: str = "bakery") -> NoReturn:
     """Run the command line and exit."""
-    try:
-        code = bakery.main(arguments, prog_name=program, standalone_mode=False)
-    except click.UsageError as error:
+    failures = (BakeError, StatusError, OSError)
+    sys.exit(run_command(bakery, arguments, prog_name=program, failures=failures, report=_report))
+
+
+def _report(error: click.ClickException) -> None:
+    if isinstance(error, click.UsageError):
         error.show()
-        code = error.exit_code
-    except click.ClickException as error:
-        click.echo(f"error: {' '.join(error.format_message().split())}", err=True)
-        code = error.exit_code
-    except OSError as error:  # such as a full disk behind stdout
-        click.echo(f"error: {error}", err=True)
-        code = EXIT_FAILED
-    except click.Abort:
-        code = EXIT_INTERRUPTED
-    sys.exit(code)
-
-
-@contextmanager
-def _as_click_exceptions(ctx: click.Context) -> Iterator[None]:
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        extra = _extra_of(error.name or "", ctx.invoked_subcommand or "")
-        if extra is None:
-            raise
-        raise click.ClickException(
-            f"{ctx.invoked_subcommand} needs {error.name}, which is not installed; "
-            f"try: pip install 'savedmodel-bakery[{extra}]'"
-        ) from error
-    except Exception as error:
-        exception = _click_exception(error)
-        if exception is None:
-            raise
-        raise exception from error
+    else:
+        print_error(f"error: {error.format_message()}")
 
 
 def _extra_of(module: str, command: str) -> str | None:
@@ -169,19 +146,3 @@ def _extra_of(module: str, command: str) -> str | None:
         return None
     section = next(title for title, commands in SECTIONS.items() if command in commands)
     return _MODULE_EXTRAS.get(top_level) or _SECTION_EXTRAS.get(section)
-
-
-def _click_exception(error: Exception) -> click.ClickException | None:
-    """Return the click exception for an error of this package or a failed connection; None for any other exception."""
-    from savedmodel_bakery.client.error_text import image_error
-    from savedmodel_bakery.client.errors import ClientError, ConnectionFailedError
-    from savedmodel_bakery.exporter.errors import BakeError
-    from savedmodel_bakery.wire.status import StatusError
-
-    if isinstance(error, BrokenPipeError):  # of stdout; click handles it
-        return None
-    if isinstance(error, (ConnectionFailedError, ConnectionError)):
-        return _CannotConnect(str(error))
-    if isinstance(error, ClientError):
-        return click.ClickException(image_error(str(error)))
-    return click.ClickException(str(error)) if isinstance(error, (BakeError, StatusError)) else None

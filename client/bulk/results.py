@@ -18,6 +18,7 @@ from typing import IO
 
 from savedmodel_bakery.client.bulk.keys import Keys
 from savedmodel_bakery.client.bulk.rows import CSV_COLUMNS, Row, csv_cells, is_row, parse_csv_cells, row_json
+from savedmodel_bakery.client.extras import naming_extra
 
 FORMATS = (".jsonl", ".csv", ".parquet")
 
@@ -51,7 +52,8 @@ class Results:
         if out.suffix not in FORMATS:
             raise ResultsError(f"invalid file name {out}: must end with {', '.join(FORMATS)}")
         if out.suffix == ".parquet":
-            import pyarrow  # noqa: F401 - fail before the job, not after it
+            with naming_extra("Parquet", "parquet"):
+                import pyarrow  # noqa: F401 - fail before the job, not after it
         self._out = out
         self._journal = out if out.suffix == ".jsonl" else out.with_name(f"{out.name}.jsonl")
         self._model = model

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from savedmodel_bakery.client.bulk.archives import DAMAGE_ERRORS, TAR_SUFFIXES, read_tar, read_zip
 from savedmodel_bakery.client.bulk.photos import IsWanted, Photo, file_photo, path_key, reason_of, unreadable_photo
+from savedmodel_bakery.client.extras import naming_extra
 
 
 def open_file(path: Path, is_wanted: IsWanted) -> Iterator[Photo]:
@@ -40,8 +41,8 @@ def open_file(path: Path, is_wanted: IsWanted) -> Iterator[Photo]:
 
 
 def _read_parquet(path: Path, is_wanted: IsWanted) -> Iterator[Photo]:
-    from savedmodel_bakery.client.bulk import parquet
-
+    with naming_extra("Parquet", "parquet"):
+        from savedmodel_bakery.client.bulk import parquet
     for photo in parquet.read_photos(path, is_wanted):
         if isinstance(photo, Path):
             yield from open_file(photo, is_wanted)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from savedmodel_bakery.client.commands.exits import REFUSED, print_error
-from savedmodel_bakery.client.commands.groups import CONTEXT_SETTINGS, Command, Option
+from savedmodel_bakery.client.commands.exits import FAILED, print_error
+from savedmodel_bakery.client.commands.groups import Command
 from savedmodel_bakery.client.commands.inputs import read_file
 from savedmodel_bakery.client.commands.options import (
     PhotoPath,
@@ -36,12 +36,11 @@ Exit codes: 0 all classified, 1 refused or failed, 2 wrong usage, 3 no connectio
 """
 
 
-@click.command(cls=Command, epilog=EXAMPLES, context_settings=CONTEXT_SETTINGS)
+@click.command(cls=Command, epilog=EXAMPLES)
 @click.argument("photos", nargs=-1, metavar="[PHOTO]...", type=PhotoPath())
 @image_option("A photo, as an alternative to PHOTO; repeatable.")
 @click.option(
     "--top-k",
-    cls=Option,
     type=click.IntRange(min=1),
     envvar="BAKERY_CLIENT_TOP_K",
     show_envvar=True,
@@ -50,7 +49,6 @@ Exit codes: 0 all classified, 1 refused or failed, 2 wrong usage, 3 no connectio
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per photo.")
 @click.option(
     "--result-queue",
-    cls=Option,
     metavar="QUEUE",
     help="With --format AMQP: send the replies to this queue instead of waiting for them, and print the id of each "
     "request. Fetch the replies with `results`.",
@@ -86,7 +84,7 @@ def ask(
         is_classified = [
             _classify(client, context.obj, path, top_k, several=len(paths) > 1, as_json=as_json) for path in paths
         ]
-    context.exit(0 if all(is_classified) else REFUSED)
+    context.exit(0 if all(is_classified) else FAILED)
 
 
 def _classify(

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from savedmodel_bakery.client.commands.exits import REFUSED, print_error
-from savedmodel_bakery.client.commands.groups import CONTEXT_SETTINGS, Command, Option
+from savedmodel_bakery.client.commands.exits import FAILED, as_usage_error, print_error
+from savedmodel_bakery.client.commands.groups import Command, Option
 from savedmodel_bakery.client.commands.inputs import read_arrays, read_file
 from savedmodel_bakery.client.commands.options import connection_options, image_option
 
@@ -38,7 +36,7 @@ Exit codes: 0 all responses were correct, 1 a request failed or a response was w
 """
 
 
-@click.command(cls=Command, epilog=EXAMPLES, context_settings=CONTEXT_SETTINGS)
+@click.command(cls=Command, epilog=EXAMPLES)
 @image_option("Image to send; several are sent in turn. Repeatable.")
 @click.option("--batch", type=click.IntRange(1), default=1, show_default=True, help="Images per request.")
 @click.option(
@@ -129,7 +127,7 @@ def bench(
             _add_arrays(target, inputs, expect)
     except generator.CallFailedError as exc:
         print_error(exc.message)
-        context.exit(REFUSED)
+        context.exit(FAILED)
     loads = [_load(target, generator.Plan(number, duration_s, requests, rate_per_s)) for number in callers]
     summaries = [report.summary(load, images=batch if images else None) for load in loads]
     click.echo("\n".join(map(json.dumps, summaries)) if as_json else report.table(summaries))
@@ -137,7 +135,7 @@ def bench(
         print_error(remark)
     if plot:
         _plot(plot, loads)
-    context.exit(REFUSED if any(load.errors for load in loads) else 0)
+    context.exit(FAILED if any(load.errors for load in loads) else 0)
 
 
 def _open_target(options: dict[str, Any], atol: float) -> Target:
@@ -155,11 +153,9 @@ def _open_target(options: dict[str, Any], atol: float) -> Target:
             options["transport"], options["target"], port=port, timeout_s=options["timeout_s"], for_load=True
         )
 
-    try:
+    with as_usage_error(ValueError):
         connect().close()
         spec = ModelSpec(options["model"], options["version"], options["label"])
-    except ValueError as exc:
-        raise click.UsageError(str(exc)) from exc
     return Target(connect, spec, signature=options["signature"], atol=atol)
 
 
@@ -184,35 +180,27 @@ def _add_arrays(target: Target, inputs: tuple[str, ...], expect: tuple[str, ...]
     if len(expect) > 1:
         raise click.UsageError(f"--expect was given {len(expect)} times: pass it once for arrays")
     arrays = read_arrays(inputs)
-    try:
+    with as_usage_error(ValueError):
         expected = [read_input(None, read_file(file, "expected response"), file) for file in expect]
         target.add(arrays, dict(trees.flatten(expected[0])) if expected else None)
-    except ValueError as exc:
-        raise click.UsageError(str(exc)) from exc
 
 
 def _load(target: Target, plan: Plan) -> Load:
-    from savedmodel_bakery.client.load import generator
+    """Generate a load; show a progress bar if stderr is a terminal."""
+    from savedmodel_bakery.client.load.generator import generate
 
-    with _progress_bar(f"{plan.callers} callers") as update:
-        return generator.generate(target.open_caller, plan, progress=update)
-
-
-@contextmanager
-def _progress_bar(label: str) -> Iterator[Any]:
-    """Show a progress bar if stderr is a terminal; yield a function that sets the completed fraction."""
-    steps = 1000
+    steps, label = 1000, f"{plan.callers} callers"
     with click.progressbar(length=steps, label=label, file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
-        yield lambda fraction: bar.update(round(fraction * steps) - bar.pos)
+        return generate(
+            target.open_caller, plan, progress=lambda fraction: bar.update(round(fraction * steps) - bar.pos)
+        )
 
 
 def _check_plot(path: Path) -> None:
     from savedmodel_bakery.client.load import plot
 
-    try:
+    with as_usage_error(plot.PlotError):
         plot.check(path)
-    except plot.PlotError as exc:
-        raise click.UsageError(str(exc)) from exc
 
 
 def _plot(path: Path, loads: list[Load]) -> None:

@@ -5,19 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from savedmodel_bakery.client.commands.exits import PHOTOS_FAILED, print_error
-from savedmodel_bakery.client.commands.groups import CONTEXT_SETTINGS, Command, Option
-from savedmodel_bakery.client.commands.options import connection_options, open_client
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
+from savedmodel_bakery.client.commands.exits import PHOTOS_FAILED, as_usage_error, print_error
+from savedmodel_bakery.client.commands.groups import Command, Option
+from savedmodel_bakery.client.commands.options import connection_options, open_client, option_group
 
 EXAMPLES = """
 \b
@@ -32,56 +29,44 @@ could not be classified (their rows have the reason), 130 interrupted.
 """
 
 
-def bulk_options(command: _Command) -> _Command:
-    """Give a command the arguments and options of every engine except --out: `paths` and `batch_size`."""
-    for option in (
-        click.option(
-            "--batch-size",
-            cls=Option,
-            type=click.IntRange(1),
-            default=8,
-            show_default=True,
-            help="Maximum number of photos per request.",
-        ),
-        click.argument("paths", nargs=-1, required=True, metavar="PATH..."),
-    ):
-        command = option(command)
-    return command
+bulk_options = option_group(
+    click.argument("paths", nargs=-1, required=True, metavar="PATH..."),
+    click.option(
+        "--batch-size",
+        type=click.IntRange(1),
+        default=8,
+        show_default=True,
+        help="Maximum number of photos per request.",
+    ),
+)
+"""Gives a command the arguments and options of every engine except --out: `paths` and `batch_size`."""
+
+server_options = option_group(
+    click.option(
+        "--jobs",
+        type=click.IntRange(1, 1024),
+        default=8,
+        show_default=True,
+        help="Number of concurrent requests.",
+    ),
+    click.option(
+        "--retry-seconds",
+        "retry_s",
+        cls=Option,
+        aliases=("--retry-second",),
+        type=click.FloatRange(0),
+        default=300.0,
+        show_default=True,
+        help="How long to retry a request if the server is away, overloaded or too slow.",
+    ),
+    click.option(
+        "--retry-failed", is_flag=True, help="Classify the photos again that an earlier run could not classify."
+    ),
+)
+"""Gives a command the options of the engine `server`: `jobs`, `retry_s` and `retry_failed`."""
 
 
-def server_options(command: _Command) -> _Command:
-    """Give a command the options of the engine `server`: `jobs`, `retry_s` and `retry_failed`."""
-    for option in (
-        click.option(
-            "--retry-failed",
-            cls=Option,
-            is_flag=True,
-            help="Classify the photos again that an earlier run could not classify.",
-        ),
-        click.option(
-            "--retry-seconds",
-            "retry_s",
-            cls=Option,
-            aliases=("--retry_second",),
-            type=click.FloatRange(0),
-            default=300.0,
-            show_default=True,
-            help="How long to retry a request if the server is away, overloaded or too slow.",
-        ),
-        click.option(
-            "--jobs",
-            cls=Option,
-            type=click.IntRange(1, 1024),
-            default=8,
-            show_default=True,
-            help="Number of concurrent requests.",
-        ),
-    ):
-        command = option(command)
-    return command
-
-
-@click.command(cls=Command, epilog=EXAMPLES, context_settings=CONTEXT_SETTINGS)
+@click.command(cls=Command, epilog=EXAMPLES)
 @bulk_options
 @click.option(
     "--out",
@@ -92,24 +77,14 @@ def server_options(command: _Command) -> _Command:
 @server_options
 @connection_options
 @click.pass_context
-def bulk(
-    context: click.Context,
-    paths: tuple[str, ...],
-    out: Path,
-    jobs: int,
-    batch_size: int,
-    retry_s: float,
-    retry_failed: bool,
-) -> None:
+def bulk(context: click.Context, /, **options: Any) -> None:
     """Classify many photos and write one row per photo.
 
     PATH is a photo, a folder of photos, a glob, a tar or zip archive, a Parquet file with the columns image and
     content, or - for a list of paths on stdin. A row has the best classes, or the reason why the photo could not be
     classified. If the command is interrupted, run it again: it continues with the photos that have no row yet.
     """
-    context.exit(
-        run_on_server(context, paths, out, jobs=jobs, batch_size=batch_size, retry_s=retry_s, retry_failed=retry_failed)
-    )
+    context.exit(run_on_server(context, **options))
 
 
 def run_on_server(
@@ -138,12 +113,11 @@ def run_on_server(
     model, signature = context.obj["model"], context.obj["signature"]
     signature = TOP_K_SIGNATURE if signature == DEFAULT_SIGNATURE else signature
     files = FileList.from_arguments(paths)
-    with _naming_extra(), ExitStack() as stack:
+    with ExitStack() as stack:
         try:
-            files.check()
-            results = stack.enter_context(Results(out, model=model, retry_failed=retry_failed))
-        except (ValueError, ResultsError) as exc:
-            raise click.UsageError(str(exc)) from exc
+            with as_usage_error(ValueError, ResultsError):
+                files.check()
+                results = stack.enter_context(Results(out, model=model, retry_failed=retry_failed))
         except OSError as exc:
             raise click.UsageError(f"{out} cannot be written: {exc.strerror}") from exc
         files = files.without(results.files)
@@ -165,14 +139,3 @@ def run_on_server(
         return 0
     print_error(f"{results.failed} of {results.rows} photos could not be classified; their rows have the reason")
     return PHOTOS_FAILED
-
-
-@contextmanager
-def _naming_extra() -> Iterator[None]:
-    try:
-        yield
-    except ModuleNotFoundError as exc:
-        raise ModuleNotFoundError(
-            f"Parquet needs {exc.name}, which is not installed; try: pip install 'savedmodel-bakery[parquet]'",
-            name=exc.name,
-        ) from exc

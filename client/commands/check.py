@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from savedmodel_bakery.client.commands.exits import REFUSED, print_error
-from savedmodel_bakery.client.commands.groups import CONTEXT_SETTINGS, Command
+from savedmodel_bakery.client.commands.exits import FAILED, as_usage_error, print_error
+from savedmodel_bakery.client.commands.groups import Command
 from savedmodel_bakery.client.commands.options import connection_options, is_set, open_client
 from savedmodel_bakery.client.error_text import one_line
 
@@ -29,7 +29,7 @@ Exit codes: 0 all responses agree, 1 a response differs or was refused, 2 wrong 
 """
 
 
-@click.command(cls=Command, epilog=EXAMPLES, context_settings=CONTEXT_SETTINGS)
+@click.command(cls=Command, epilog=EXAMPLES)
 @click.argument("version_folder", metavar="PATH", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per request.")
 @connection_options
@@ -42,10 +42,8 @@ def check(context: click.Context, version_folder: Path, as_json: bool) -> None:
     """
     from savedmodel_bakery.client.goldens import GoldensError, read_goldens, replay
 
-    try:
+    with as_usage_error(GoldensError):
         goldens = read_goldens(version_folder)
-    except GoldensError as exc:
-        raise click.UsageError(str(exc)) from exc
     overrides: dict[str, Any] = {} if is_set(context, "model") else {"model": goldens.model}
     folder_name = version_folder.resolve().name
     if not is_set(context, "version") and not is_set(context, "label") and folder_name.isdecimal():
@@ -60,7 +58,7 @@ def check(context: click.Context, version_folder: Path, as_json: bool) -> None:
                 click.echo((_json if as_json else _line)(transport, golden, differences))
     total = len(transports) * len(goldens.requests)
     print_error(f"{total - differing} of {total} responses agree")
-    context.exit(REFUSED if differing else 0)
+    context.exit(FAILED if differing else 0)
 
 
 def _line(transport: str, golden: Golden, differences: Sequence[str]) -> str:

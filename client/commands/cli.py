@@ -49,7 +49,7 @@ Exit codes: 0 success, 1 refused or failed, 2 wrong usage, 3 no connection, 4 fi
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit."""
-    sys.exit(run_command(cli, arguments, prog_name="python -m client"))
+    sys.exit(run_command(cli, arguments, prog_name="python -m client", failures=(ModuleNotFoundError,)))
 
 
 @click.group(

@@ -12,7 +12,12 @@ from typing import Any
 
 import click
 
-CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+CONTEXT_SETTINGS: dict[str, Any] = {
+    "help_option_names": ["-h", "--help"],
+    "max_content_width": 110,
+    "token_normalize_func": lambda token: token.replace("_", "-"),  # so that --rest_api_port works too
+}
+"""Settings of a group; its commands inherit them."""
 
 Sections = Mapping[str, Mapping[str, str]]
 """Section title to command names, each with the place of its command object, `package.module:name`."""
@@ -21,11 +26,9 @@ Sections = Mapping[str, Mapping[str, str]]
 class Option(click.Option):
     """An option with aliases, which are accepted but not shown.
 
-    Every `--kebab-case` name also has its spelling with underscores as an alias.
-
     Args:
         names: as for `click.Option`.
-        aliases: further spellings.
+        aliases: further names.
         is_common: list the option in the help's section of common options.
         attributes: as for `click.Option`.
     """
@@ -34,9 +37,7 @@ class Option(click.Option):
         self, names: Sequence[str], *, aliases: Sequence[str] = (), is_common: bool = False, **attributes: Any
     ) -> None:
         super().__init__(names, **attributes)
-        shown = [*self.opts, *self.secondary_opts]
-        underscored = [name[:2] + name[2:].replace("-", "_") for name in [*self.opts, *aliases]]
-        self.aliases = [name for name in dict.fromkeys([*aliases, *underscored]) if name not in shown]
+        self.aliases = aliases
         self.is_common = is_common
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
@@ -128,7 +129,7 @@ class DefaultCommandGroup(LazyGroup):
         }
         place = 0
         while place < len(args):
-            name, equals, _ = args[place].partition("=")
+            name, equals, _ = args[place].replace("_", "-").partition("=")
             if name in takes_value:
                 place += 1 + (takes_value[name] and not equals)
             elif not name.startswith("--") and takes_value.get(name[:2]):  # -mNAME

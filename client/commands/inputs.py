@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from savedmodel_bakery.client.commands.exits import as_usage_error
+
 
 def read_file(file: str, purpose: str) -> bytes:
     """Return the content of a file, or of stdin for `-`.
@@ -37,10 +39,8 @@ def read_arrays(arguments: Sequence[str]) -> dict[str, Any]:
     inputs: dict[str, Any] = {}
     for argument in arguments:
         name, _, file = argument.rpartition("=")
-        try:
+        with as_usage_error(ValueError):
             additional = read_input(name or None, read_file(file, "input"), "stdin" if file == "-" else file)
-        except ValueError as exc:
-            raise click.UsageError(str(exc)) from exc
         if duplicates := inputs.keys() & additional.keys():
             raise click.UsageError(f'input "{min(duplicates)}" was given twice')
         inputs |= additional

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from savedmodel_bakery.client.commands.groups import CONTEXT_SETTINGS, Command
+from savedmodel_bakery.client.commands.groups import Command
 from savedmodel_bakery.client.commands.options import connection_options, open_client
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ Examples:
 """
 
 
-@click.command(cls=Command, epilog=EXAMPLES, context_settings=CONTEXT_SETTINGS)
+@click.command(cls=Command, epilog=EXAMPLES)
 @connection_options
 @click.pass_context
 def metadata(context: click.Context) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from savedmodel_bakery.client.commands.exits import as_usage_error
 from savedmodel_bakery.client.commands.groups import Option
 from savedmodel_bakery.client.endpoints import MAX_TIMEOUT_S
 from savedmodel_bakery.wire.amqp import DEFAULT_QUEUE
@@ -32,18 +33,20 @@ class PhotoPath(click.Path):
         return super().convert(value, param, ctx)
 
 
-def connection_options(command: _Command) -> _Command:
-    """Give a command the options that `open_client` reads from its context."""
-    for option in reversed(_CONNECTION_OPTIONS):
-        command = option(command)
-    return command
+def option_group(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
+    """Return a decorator that gives a command several options, which its help lists in this order."""
+
+    def decorate(command: _Command) -> _Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
 
 
 def image_option(help_text: str) -> Callable[[_Command], _Command]:
     """Give a command the option `-i`, whose values are passed as `images`."""
-    return click.option(
-        "-i", "--image-file", "images", cls=Option, multiple=True, metavar="PATH", type=PhotoPath(), help=help_text
-    )
+    return click.option("-i", "--image-file", "images", multiple=True, metavar="PATH", type=PhotoPath(), help=help_text)
 
 
 def is_set(context: click.Context, name: str) -> bool:
@@ -68,10 +71,8 @@ def open_client(context: click.Context, **overrides: Any) -> BaseClient:
     if options["transport"] == "amqp":
         return open_amqp_client(context, **overrides)
     names = ("target", "transport", "port", "rest_api_port", "timeout_s", "model", "version", "label")
-    try:
+    with as_usage_error(ValueError):
         return Client(**{name: options[name] for name in names})
-    except ValueError as exc:
-        raise click.UsageError(str(exc)) from exc
 
 
 def open_amqp_client(context: click.Context, **overrides: Any) -> AmqpClient:
@@ -89,10 +90,8 @@ def open_amqp_client(context: click.Context, **overrides: Any) -> AmqpClient:
         if is_set(context, name):
             raise click.UsageError(f"{option} does not apply to --format AMQP: add the broker's port to --target")
     names = ("target", "queue", "timeout_s", "model", "version", "label")
-    try:
+    with as_usage_error(ValueError):
         return AmqpClient(**{name: options[name] for name in names})
-    except ValueError as exc:
-        raise click.UsageError(str(exc)) from exc
 
 
 def _store(context: click.Context, parameter: click.Parameter, value: Any) -> None:
@@ -124,7 +123,7 @@ def _option(*names: str, aliases: tuple[str, ...] = (), **attributes: Any) -> Ca
 
 
 _PORT = click.IntRange(1, 65535)
-_CONNECTION_OPTIONS = (
+connection_options = option_group(
     _option(
         "-f",
         "--format",
@@ -148,7 +147,7 @@ _CONNECTION_OPTIONS = (
         "-s",
         "--timeout-seconds",
         "timeout_s",
-        aliases=("--timeout_second",),
+        aliases=("--timeout-second",),
         type=click.FloatRange(0, MAX_TIMEOUT_S, min_open=True),
         default=30.0,
         help="Time limit of a request.",
@@ -165,3 +164,4 @@ _CONNECTION_OPTIONS = (
     _option("--version", type=click.IntRange(min=0), show_default="the newest", help="Version of the model."),
     _option("--label", metavar="LABEL", help="Version label, instead of --version."),
 )
+"""Gives a command the options that `open_client` reads from its context."""

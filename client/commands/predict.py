@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from savedmodel_bakery.client.commands.groups import CONTEXT_SETTINGS, Command, Option
+from savedmodel_bakery.client.commands.exits import as_usage_error
+from savedmodel_bakery.client.commands.groups import Command, Option
 from savedmodel_bakery.client.commands.inputs import read_arrays
 from savedmodel_bakery.client.commands.options import connection_options, open_client
 
@@ -19,11 +20,10 @@ Examples:
 """
 
 
-@click.command(cls=Command, epilog=EXAMPLES, context_settings=CONTEXT_SETTINGS)
+@click.command(cls=Command, epilog=EXAMPLES)
 @click.option(
     "--input",
     "inputs",
-    cls=Option,
     multiple=True,
     required=True,
     metavar="[NAME=]FILE",
@@ -39,7 +39,6 @@ Examples:
 )
 @click.option(
     "--output-format",
-    cls=Option,
     type=click.Choice(["npy", "npz", "json"]),
     default="npy",
     show_default=True,
@@ -52,11 +51,8 @@ def predict(context: click.Context, inputs: tuple[str, ...], out: Path | None, o
     from savedmodel_bakery.client.commands.array_files import to_json, write_outputs
 
     arrays = read_arrays(inputs)
-    with open_client(context) as client:
-        try:
-            prediction = client.predict(arrays, signature=context.obj["signature"])
-        except ValueError as exc:
-            raise click.UsageError(str(exc)) from exc
+    with open_client(context) as client, as_usage_error(ValueError):
+        prediction = client.predict(arrays, signature=context.obj["signature"])
     if out is None:
         click.echo(to_json(prediction.arrays))
         return

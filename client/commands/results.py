@@ -6,7 +6,7 @@ import json
 
 import click
 
-from savedmodel_bakery.client.commands.groups import CONTEXT_SETTINGS, Command, Option
+from savedmodel_bakery.client.commands.groups import Command, Option
 from savedmodel_bakery.client.commands.options import connection_options, open_amqp_client
 from savedmodel_bakery.client.endpoints import MAX_TIMEOUT_S
 from savedmodel_bakery.client.errors import ClientError
@@ -19,7 +19,7 @@ Examples:
 """
 
 
-@click.command(cls=Command, epilog=EXAMPLES, context_settings=CONTEXT_SETTINGS)
+@click.command(cls=Command, epilog=EXAMPLES)
 @click.argument("result_queue", metavar="QUEUE")
 @click.option(
     "--idle-seconds",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from savedmodel_bakery.client.commands.groups import CONTEXT_SETTINGS, Command
+from savedmodel_bakery.client.commands.groups import Command
 from savedmodel_bakery.client.commands.options import connection_options, open_client
 from savedmodel_bakery.client.error_text import one_line
 from savedmodel_bakery.wire.status import Code
@@ -23,7 +23,7 @@ Examples:
 """
 
 
-@click.command(cls=Command, epilog=EXAMPLES, context_settings=CONTEXT_SETTINGS)
+@click.command(cls=Command, epilog=EXAMPLES)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per version.")
 @connection_options
 @click.pass_context

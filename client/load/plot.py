@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from savedmodel_bakery.client.extras import naming_extra
 from savedmodel_bakery.client.load.generator import Load
 
 _TIME_SLICES = 20
@@ -17,19 +18,11 @@ class PlotError(Exception):
     """A plot cannot be drawn."""
 
 
-def figure() -> Any:
-    """Return the module of matplotlib that needs no display.
-
-    Raises:
-        ModuleNotFoundError: the extra `plot` is not installed.
-    """
-    try:
-        from matplotlib import figure
-    except ModuleNotFoundError as exc:
-        raise ModuleNotFoundError(
-            f"plots need {exc.name}, which is not installed; try: pip install 'savedmodel-bakery[plot]'", name=exc.name
-        ) from exc
-    return figure
+def _new_figure(**options: Any) -> Any:
+    """Return a figure of matplotlib, which needs no display."""
+    with naming_extra("a plot", "plot"):
+        from matplotlib.figure import Figure
+    return Figure(**options)
 
 
 def check(path: Path) -> None:
@@ -39,7 +32,7 @@ def check(path: Path) -> None:
         ModuleNotFoundError: the extra `plot` is not installed.
         PlotError: matplotlib does not support the file type, or the folder does not exist.
     """
-    supported = figure().Figure().canvas.get_supported_filetypes()
+    supported = _new_figure().canvas.get_supported_filetypes()
     file_type = path.suffix.removeprefix(".").lower()
     if file_type not in supported:
         raise PlotError(
@@ -56,7 +49,7 @@ def write(path: Path, loads: Sequence[Load]) -> None:
     Raises:
         OSError: the file cannot be written.
     """
-    drawing = figure().Figure(figsize=(10, 4), layout="constrained")
+    drawing = _new_figure(figsize=(10, 4), layout="constrained")
     latency, throughput = drawing.subplots(1, 2)
     for load in loads:
         label = f"{load.plan.callers} caller{'s' if load.plan.callers > 1 else ''}"

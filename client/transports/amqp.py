@@ -15,16 +15,15 @@ from savedmodel_bakery.client.calls import Call
 from savedmodel_bakery.client.errors import ClientError
 from savedmodel_bakery.client.results import Prediction
 from savedmodel_bakery.client.transports.amqp_aio import AmqpAioTransport
-from savedmodel_bakery.client.transports.amqp_broker import Broker
 
 Result = TypeVar("Result")
 
 
 class AmqpTransport:
-    """One connection to a broker; reconnects if the connection is lost. Arguments as for `AmqpAioTransport`."""
+    """An AmqpAioTransport on an event loop of its own; reconnects if the connection is lost."""
 
-    def __init__(self, broker: Broker, *, queue: str, timeout_s: float) -> None:
-        self._transport = AmqpAioTransport(broker, queue=queue, timeout_s=timeout_s)
+    def __init__(self, transport: AmqpAioTransport) -> None:
+        self._transport = transport
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="amqp", daemon=True)
         self._thread.start()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from savedmodel_bakery.client.endpoints import parse_targets
+from savedmodel_bakery.client.extras import naming_extra
 
 if TYPE_CHECKING:
     from savedmodel_bakery.client.transports.amqp import AmqpTransport
@@ -52,10 +52,10 @@ def create_amqp_transport(target: str, *, queue: str, timeout_s: float) -> AmqpT
         ModuleNotFoundError: the extra `amqp` is not installed.
         ValueError: the target is not a broker's address.
     """
-    with _naming_extra():
-        from savedmodel_bakery.client.transports.amqp import AmqpTransport
-        from savedmodel_bakery.client.transports.amqp_broker import Broker
-    return AmqpTransport(Broker.parse(target), queue=queue, timeout_s=timeout_s)
+    transport = create_async_amqp_transport(target, queue=queue, timeout_s=timeout_s)
+    from savedmodel_bakery.client.transports.amqp import AmqpTransport
+
+    return AmqpTransport(transport)
 
 
 def create_async_amqp_transport(target: str, *, queue: str, timeout_s: float) -> AmqpAioTransport:
@@ -65,17 +65,7 @@ def create_async_amqp_transport(target: str, *, queue: str, timeout_s: float) ->
         ModuleNotFoundError: see `create_amqp_transport`.
         ValueError: see `create_amqp_transport`.
     """
-    with _naming_extra():
+    with naming_extra("AMQP", "amqp"):
         from savedmodel_bakery.client.transports.amqp_aio import AmqpAioTransport
         from savedmodel_bakery.client.transports.amqp_broker import Broker
     return AmqpAioTransport(Broker.parse(target), queue=queue, timeout_s=timeout_s)
-
-
-@contextmanager
-def _naming_extra() -> Iterator[None]:
-    try:
-        yield
-    except ModuleNotFoundError as exc:
-        raise ModuleNotFoundError(
-            f"AMQP needs {exc.name}, which is not installed; try: pip install 'savedmodel-bakery[amqp]'", name=exc.name
-        ) from exc
