@@ -79,16 +79,12 @@ class RestTransport:
 
     def prepare(self, call: Call) -> Callable[[], bytes]:
         """Encode a call; see `PreparedTransport.prepare`."""
-        url = self._url(call)
-        if isinstance(call, Predict):
-            with encoding_request():
-                body = predict_json.encode_request(call.inputs, call.signature)
-            return self._prepare("POST", url, body)
-        if isinstance(call, Classify):
-            with encoding_request():
-                body = examples_json.encode_request(call.examples, call.signature)
-            return self._prepare("POST", url, body)
-        return self._prepare("GET", url)
+        with encoding_request():
+            if isinstance(call, Predict):
+                return self._prepare("POST", call, predict_json.encode_request(call.inputs, call.signature))
+            if isinstance(call, Classify):
+                return self._prepare("POST", call, examples_json.encode_request(call.examples, call.signature))
+        return self._prepare("GET", call)
 
     def decode(self, call: Call, content: bytes) -> Any:
         """Decode a response; see `PreparedTransport.decode`."""
@@ -109,10 +105,12 @@ class RestTransport:
     def _url(self, call: Call) -> str:
         return f"http://{self._endpoint.address}/v1/models/{_path(call.spec)}{_SUFFIXES[type(call)]}"
 
-    def _prepare(self, method: str, url: str, body: bytes | None = None) -> Callable[[], bytes]:
+    def _prepare(self, method: str, call: Call, body: bytes | None = None) -> Callable[[], bytes]:
         headers = {} if body is None else {"Content-Type": "application/json"}
         try:
-            request = self._session.prepare_request(requests.Request(method, url, data=body, headers=headers))
+            request = self._session.prepare_request(
+                requests.Request(method, self._url(call), data=body, headers=headers)
+            )
         except requests.RequestException as exc:
             raise self._client_error(exc) from exc
 
