@@ -70,6 +70,8 @@ class Broker:
         Raises:
             ValueError: the target is neither, or names a certificate file that does not exist.
         """
+        if not isinstance(target, str):
+            raise ValueError(f"invalid broker address: must be one str, not a {type(target).__name__}")
         try:
             url = URL(target if "://" in target else f"amqp://{target}/")
             if url.scheme not in _PORTS or not url.host:

@@ -1,10 +1,12 @@
-"""What the client says over AMQP where no broker is; client one is tested in tests/system."""
+"""AMQP clients without a broker; tests/system has the tests with one."""
 
 from __future__ import annotations
 
 import gc
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import aio_pika
 import pytest
@@ -13,20 +15,22 @@ from savedmodel_bakery.client import AmqpClient, AsyncAmqpClient, AsyncClient, C
 from savedmodel_bakery.client.transports.amqp_broker import Broker
 
 HIDDEN = "import sys; sys.modules['aio_pika'] = None; "
-COMMAND = (
-    "from savedmodel_bakery.client.commands.cli import main; sys.argv[1:] = ['--format', 'AMQP', 'status']; main()"
-)
+COMMAND = "from savedmodel_bakery.client.commands.cli import main; main()"
 
 
-def test_without_the_extra_the_error_names_it() -> None:
+def test_without_the_extra_the_error_names_it(tmp_path: Path) -> None:
     library = (
         "from savedmodel_bakery import AmqpClient\ntry: AmqpClient()\nexcept ModuleNotFoundError as error: print(error)"
     )
     expected = "AMQP needs aio_pika, which is not installed; try: pip install 'savedmodel-bakery[amqp]'\n"
     process = subprocess.run([sys.executable, "-c", HIDDEN + library], check=True, capture_output=True, text=True)
     assert expected == process.stdout
-    process = subprocess.run([sys.executable, "-c", HIDDEN + COMMAND], check=False, capture_output=True, text=True)
-    assert (1, expected) == (process.returncode, process.stderr)
+    photo = tmp_path / "horse.jpg"
+    photo.touch()
+    for arguments in (["status"], ["bulk", photo, "--out", tmp_path / "rows.jsonl"]):
+        command = [sys.executable, "-c", HIDDEN + COMMAND, "--format", "AMQP", *arguments]
+        process = subprocess.run(command, check=False, capture_output=True, text=True)
+        assert (1, expected) == (process.returncode, process.stderr)
 
 
 def test_a_missing_broker_is_a_failed_connection_and_the_password_is_not_shown(closed_port: int) -> None:
@@ -49,9 +53,19 @@ def test_a_failed_connection_is_closed_in_the_thread_that_opened_it(closed_port:
     assert all(connection.is_closed for connection in held)
 
 
-def test_an_invalid_broker_address_is_a_value_error() -> None:
-    with pytest.raises(ValueError, match="invalid broker address"):
-        AmqpClient("ftp://host")
+@pytest.mark.parametrize("client", [AmqpClient, AsyncAmqpClient])
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("ftp://host", r"must be HOST\[:PORT\] or amqp\[s\]://USER:PASSWORD@HOST:PORT/VHOST"),
+        (["127.0.0.1"], "must be one str, not a list"),
+        (("127.0.0.1",), "must be one str, not a tuple"),
+    ],
+    ids=["FTP", "list", "tuple"],
+)
+def test_an_invalid_broker_address_is_a_value_error(client: Any, target: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=f"invalid broker address: {message}"):
+        client(target)
 
 
 def test_the_amqp_transport_of_client_is_an_error_that_names_amqp_client() -> None:
