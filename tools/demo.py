@@ -17,7 +17,8 @@ from pathlib import Path
 
 CLONE = Path(__file__).parent.parent
 NAME = "efficientnet_lite0"
-BASE_PATH = CLONE / "saved_model" / NAME
+BASE_PATH = Path("saved_model") / NAME
+BAKERY = (sys.executable, "-m", "savedmodel_bakery")
 PHOTOS = ("examples/coffee.png", "examples/chelsea.png")
 START_LIMIT_S = 120
 
@@ -26,25 +27,18 @@ def main() -> None:
     """Run the demo; exit with 0 if every step succeeds."""
     os.chdir(CLONE)
     if not any(path.name.isdecimal() for path in BASE_PATH.glob("*")):
-        run("-m exporter bake --model efficientnet-lite0")
+        run("bake --model efficientnet-lite0")
     port, rest_api_port = (free_port(preferred) for preferred in (8500, 8501))
-    flags = [
-        f"--port={port}",
-        f"--rest_api_port={rest_api_port}",
-        f"--model_name={NAME}",
-        f"--model_base_path={BASE_PATH}",
-        "--bind_address=127.0.0.1",
-        "--engine=embedded",
-    ]
-    show(f"python -m serving {' '.join(flags)} &".replace(str(CLONE), "$PWD"))
+    serve = f"serve {BASE_PATH} --port {port} --rest-api-port {rest_api_port}"
+    show(f"bakery {serve} &")
     with Path(BASE_PATH.parent / "server.log").open("w") as log:
-        server = subprocess.Popen([sys.executable, "-m", "savedmodel_bakery.serving", *flags], stdout=log, stderr=log)
+        server = subprocess.Popen([*BAKERY, *serve.split()], stdout=log, stderr=log)
     try:
         url = f"http://127.0.0.1:{rest_api_port}/v1/models/{NAME}"
         wait_for(url, server)
         for photo in PHOTOS:
-            run(f"-m client --format GRPC --port {port} --top-k 1 -i {photo}")
-            run(f"-m client --format REST --rest_api_port {rest_api_port} --top-k 1 -i {photo}")
+            run(f"ask --format GRPC --port {port} --top-k 1 {photo}")
+            run(f"ask --format REST --rest-api-port {rest_api_port} --top-k 1 {photo}")
             curl(url, photo)
     finally:
         server.send_signal(signal.SIGTERM)
@@ -54,9 +48,9 @@ def main() -> None:
 
 
 def run(arguments: str) -> None:
-    """Show a Python command and run it."""
-    show(f"python {arguments}")
-    subprocess.run([sys.executable, *arguments.split()], check=True)
+    """Show a `bakery` command and run it."""
+    show(f"bakery {arguments}")
+    subprocess.run([*BAKERY, *arguments.split()], check=True)
 
 
 def curl(url: str, photo: str) -> None:

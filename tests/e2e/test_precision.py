@@ -45,6 +45,6 @@ def test_a_bake_beyond_the_tolerance_is_rejected_with_advice(tmp_path: Path) -> 
     options = ["--out", str(tmp_path), "--parity-atol", "0.0001"]
     result = subprocess.run([*COMMAND, *options], check=False, capture_output=True, text=True, timeout=240)
     assert (1, "") == (result.returncode, result.stdout)
-    advice = "allow more with --parity-atol, or bake with --precision float32, not bfloat16"
+    advice = "allow more with --parity-atol, or bake with --precision float32 instead of bfloat16"
     assert result.stderr.splitlines()[-1].endswith(advice)
     assert [] == list((tmp_path / "efficientnet_lite0").glob("*"))
