@@ -41,13 +41,7 @@ class Job:
     """
 
     def __init__(
-        self,
-        clients: Sequence[BaseClient],
-        *,
-        model: str,
-        signature: str,
-        batch_size: int,
-        retry_s: float,
+        self, clients: Sequence[BaseClient], *, model: str, signature: str, batch_size: int, retry_s: float
     ) -> None:
         self._idle: SimpleQueue[BaseClient] = SimpleQueue()
         for client in clients:

@@ -43,11 +43,7 @@ bulk_options = option_group(
 
 server_options = option_group(
     click.option(
-        "--jobs",
-        type=click.IntRange(1, 1024),
-        default=8,
-        show_default=True,
-        help="Number of concurrent requests.",
+        "--jobs", type=click.IntRange(1, 1024), default=8, show_default=True, help="Number of concurrent requests."
     ),
     click.option(
         "--retry-seconds",

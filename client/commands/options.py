@@ -153,14 +153,7 @@ connection_options = option_group(
         help="Time limit of a request.",
     ),
     _option("-m", "--model-spec-name", "model", default="efficientnet_lite0", metavar="NAME", help="Model to call."),
-    _option(
-        "-n",
-        "--signature-name",
-        "signature",
-        default="serving_default",
-        metavar="NAME",
-        help="Signature to run.",
-    ),
+    _option("-n", "--signature-name", "signature", default="serving_default", metavar="NAME", help="Signature to run."),
     _option("--version", type=click.IntRange(min=0), show_default="the newest", help="Version of the model."),
     _option("--label", metavar="LABEL", help="Version label, instead of --version."),
 )

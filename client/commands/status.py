@@ -43,10 +43,5 @@ def _line(status: VersionStatus) -> str:
 
 
 def _json(status: VersionStatus) -> str:
-    fields = {
-        "version": status.version,
-        "state": status.state,
-        "code": status.code.name,
-        "message": status.message,
-    }
+    fields = {"version": status.version, "state": status.state, "code": status.code.name, "message": status.message}
     return json.dumps(fields, ensure_ascii=False)

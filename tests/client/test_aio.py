@@ -175,10 +175,7 @@ def test_calls_are_balanced_over_several_servers_without_those_that_are_gone(pee
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            {"target": ["a.example", "b.example"]},
-            "invalid targets a.example:8500, b.example:8500: several",
-        ),
+        ({"target": ["a.example", "b.example"]}, "invalid targets a.example:8500, b.example:8500: several"),
         ({"target": ["127.0.0.1", "::1"]}, "several targets must be all IPv4 or all IPv6 addresses"),
         ({"target": []}, "no target: pass at least one"),
         ({"target": ["127.0.0.1", "127.0.0.2"], "transport": "rest"}, '2 targets for transport "rest": it takes one'),

@@ -11,20 +11,25 @@ import pytest
 
 from savedmodel_bakery.client import (
     Client,
+    ClientError,
     ConnectionFailedError,
     DeadlineExceededError,
     Prediction,
     RequestRefusedError,
-    ScoredLabel,
     VersionStatus,
 )
 from savedmodel_bakery.wire.status import Code
 
 Connect = Callable[..., Client]
 
-SORREL = ScoredLabel("sorrel", 0.75, 339)
-ZEBRA = ScoredLabel("zebra", 0.125, 340)
-OX = ScoredLabel("ox", 0.0625, 345)
+# Over REST, if several codes share an HTTP status, one of them represents all.
+FOLDED = {
+    Code.UNKNOWN: Code.INTERNAL,
+    Code.DATA_LOSS: Code.INTERNAL,
+    Code.ALREADY_EXISTS: Code.ABORTED,
+    Code.FAILED_PRECONDITION: Code.INVALID_ARGUMENT,
+    Code.OUT_OF_RANGE: Code.INVALID_ARGUMENT,
+}
 
 
 def test_predict_halves_and_adds_two(connect: Connect, transport: str) -> None:
@@ -72,10 +77,7 @@ def test_a_filter_keeps_the_outputs_it_names(connect: Connect) -> None:
 @pytest.mark.parametrize(
     ("output_filter", "message"),
     [
-        (
-            ["z"],
-            "output tensor alias not found in signature: z Outputs expected to be in the set {y}.",
-        ),
+        (["z"], "output tensor alias not found in signature: z Outputs expected to be in the set {y}."),
         (["y", "y"], "duplicate output tensor alias: y"),
     ],
     ids=["unknown", "twice"],
@@ -127,6 +129,18 @@ def test_a_refusal_has_the_servers_code_and_message(
         connect(**options).predict({"x": np.float32([1])})
     assert (code, message) == (caught.value.code, caught.value.message)
     assert f"{code.name}: {message}" == str(caught.value)
+
+
+@pytest.mark.parametrize("code", [code for code in Code if code is not Code.OK], ids=lambda code: code.name)
+def test_every_status_code_is_the_servers(connect: Connect, transport: str, code: Code) -> None:
+    with pytest.raises(ClientError) as caught:
+        connect(f"refuse_{code.name}").predict({"x": np.float32([1])})
+    if code is Code.DEADLINE_EXCEEDED:
+        assert (DeadlineExceededError, "refused: DEADLINE_EXCEEDED") == (caught.type, str(caught.value))
+    else:
+        assert caught.type is RequestRefusedError
+        expected = FOLDED.get(code, code) if transport == "rest" else code
+        assert (expected, f"refused: {code.name}") == (caught.value.code, caught.value.message)
 
 
 def test_a_response_that_takes_too_long_is_deadline_exceeded(connect: Connect, peer: Any, transport: str) -> None:

@@ -57,10 +57,7 @@ def test_scored_labels_come_best_first(connect: Connect, options: dict[str, Any]
 
 def test_a_bad_image_does_not_affect_the_others_with_top_k(connect: Connect) -> None:
     classifications = connect("efficientnet_lite0").classify_images([b"bad", b"horse"], top_k=1)
-    assert [
-        Classification(False, "no image", None),
-        Classification(True, None, "sorrel", (SORREL,)),
-    ] == classifications
+    assert [Classification(False, "no image", None), Classification(True, None, "sorrel", (SORREL,))] == classifications
 
 
 def test_a_bad_image_fails_a_request_for_labels(connect: Connect) -> None:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from savedmodel_bakery.client.bulk.classify import classify_photos
 from savedmodel_bakery.client.bulk.photos import Photo, unreadable_photo
 from savedmodel_bakery.client.results import Prediction
-
-Run = Callable[..., tuple[int, str]]
 
 
 def test_photos_with_the_same_key_have_their_own_rows() -> None:

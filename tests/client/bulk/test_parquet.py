@@ -20,11 +20,7 @@ def test_a_parquet_file_contains_photos_or_their_paths(run: Run, tmp_path: Path)
     write_parquet(str(tmp_path / "bytes.parquet"), image=["one", "two"], content=[b"cat", None])
     write_parquet(str(tmp_path / "paths.parquet"), image=["horse.jpg"])
     assert 4 == run("bytes.parquet", "paths.parquet", "--out", "rows.jsonl")[0]
-    assert {
-        "bytes.parquet/one": "tabby",
-        "bytes.parquet/two": "no image",
-        "horse.jpg": "sorrel",
-    } == read_labels()
+    assert {"bytes.parquet/one": "tabby", "bytes.parquet/two": "no image", "horse.jpg": "sorrel"} == read_labels()
 
 
 def test_equal_names_in_two_parquet_files_are_two_photos(run: Run, tmp_path: Path) -> None:
@@ -64,11 +60,7 @@ def test_parquet_of_other_writers_is_read(
             [{"bytes": b"cat", "path": "a.jpg"}],
             'column "content" has type struct<bytes: binary, path: string>; supported are binary and large_binary',
         ),
-        (
-            [7],
-            [b"cat"],
-            'column "image" has type int64; supported are string, large_string and dictionary',
-        ),
+        ([7], [b"cat"], 'column "image" has type int64; supported are string, large_string and dictionary'),
     ],
     ids=["paths", "numbers", "structs", "keys"],
 )

@@ -140,28 +140,12 @@ def test_the_results_of_a_job_are_not_its_input(run: Run, tmp_path: Path, name: 
 @pytest.mark.parametrize(
     ("content", "arguments", "error"),
     [
-        (
-            None,
-            ["none", "--out", "r.jsonl"],
-            f"not found: none {NOTHING}",
-        ),
-        (
-            None,
-            ["*.png", "--out", "r.jsonl"],
-            f"not found: *.png {NOTHING}",
-        ),
+        (None, ["none", "--out", "r.jsonl"], f"not found: none {NOTHING}"),
+        (None, ["*.png", "--out", "r.jsonl"], f"not found: *.png {NOTHING}"),
         (None, ["a", "--out", "r.txt"], "invalid file name r.txt: must end with .jsonl, .csv, .parquet"),
         (None, ["a", "--out", "no/r.jsonl"], "no/r.jsonl cannot be written: No such file or directory"),
-        (
-            b"x\n",
-            ["a", "--out", "r.csv"],
-            "r.csv does not contain the rows of a bulk job; pass another file",
-        ),
-        (
-            b"x\n",
-            ["a", "--out", "r.parquet"],
-            "r.parquet does not contain the rows of a bulk job; pass another file",
-        ),
+        (b"x\n", ["a", "--out", "r.csv"], "r.csv does not contain the rows of a bulk job; pass another file"),
+        (b"x\n", ["a", "--out", "r.parquet"], "r.parquet does not contain the rows of a bulk job; pass another file"),
         (
             b"image,ok,label,score,class_id,error,model,version,signature\nb,True,ox,0.5,7,,pets,1,top_k\n",
             ["a", "--out", "r.csv"],

@@ -58,27 +58,22 @@ def photos(tmp_path: Path) -> SimpleNamespace:
     return SimpleNamespace(**{name: tmp_path / f"{name}.jpg" for name in ("horse", "cat", "bad")})
 
 
-def test_one_image_prints_only_its_label(run: Run, connection: list[str], photos: SimpleNamespace) -> None:
-    assert Outcome(0, "sorrel\n", "") == run(*connection, "-i", photos.horse)
-
-
-def test_several_images_also_print_their_paths(run: Run, connection: list[str], photos: SimpleNamespace) -> None:
-    expected = f"{photos.horse}\tsorrel\n{photos.cat}\ttabby\n"
-    assert Outcome(0, expected, "") == run(*connection, "-i", photos.horse, "-i", photos.cat)
-
-
-def test_top_k_prints_one_line_per_class(run: Run, connection: list[str], photos: SimpleNamespace) -> None:
-    expected = "sorrel\t0.750\t339\nzebra\t0.125\t340\n"
-    assert Outcome(0, expected, "") == run(*connection, "--top-k", 2, "-i", photos.horse)
-
-
-def test_top_k_of_several_images_also_prints_paths(run: Run, connection: list[str], photos: SimpleNamespace) -> None:
-    expected = f"{photos.horse}\tsorrel\t0.750\t339\n{photos.cat}\ttabby\t0.500\t281\n"
-    assert Outcome(0, expected, "") == run(*connection, "--top-k", 1, "-i", photos.horse, "-i", photos.cat)
-
-
-def test_the_signature_top_k_prints_all_classes(run: Run, connection: list[str], photos: SimpleNamespace) -> None:
-    assert 3 == len(run(*connection, "-n", "top_k", "-i", photos.horse).out.splitlines())
+@pytest.mark.parametrize(
+    ("options", "names", "expected"),
+    [
+        ([], ["horse"], "sorrel\n"),
+        ([], ["horse", "cat"], "{horse}\tsorrel\n{cat}\ttabby\n"),
+        (["--top-k", 2], ["horse"], "sorrel\t0.750\t339\nzebra\t0.125\t340\n"),
+        (["--top-k", 1], ["horse", "cat"], "{horse}\tsorrel\t0.750\t339\n{cat}\ttabby\t0.500\t281\n"),
+        (["-n", "top_k"], ["horse"], "sorrel\t0.750\t339\nzebra\t0.125\t340\nox\t0.062\t345\n"),
+    ],
+    ids=["one", "several", "top-k of one", "top-k of several", "all classes"],
+)
+def test_each_class_is_a_line_with_the_path_if_there_are_several_images(
+    run: Run, connection: list[str], photos: SimpleNamespace, options: list[object], names: list[str], expected: str
+) -> None:
+    images = [word for name in names for word in ("-i", vars(photos)[name])]
+    assert Outcome(0, expected.format_map(vars(photos)), "") == run(*connection, *options, *images)
 
 
 def test_dash_is_stdin(run: Run, connection: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,11 +83,7 @@ def test_dash_is_stdin(run: Run, connection: list[str], monkeypatch: pytest.Monk
 
 def test_json_is_one_object_per_image(run: Run, connection: list[str], photos: SimpleNamespace, transport: str) -> None:
     outcome = run(*connection, "--json", "--top-k", 1, "-i", photos.horse, "-i", photos.bad)
-    named = {
-        "model": "efficientnet_lite0",
-        "version": 3 if transport == "grpc" else None,
-        "signature": "top_k",
-    }
+    named = {"model": "efficientnet_lite0", "version": 3 if transport == "grpc" else None, "signature": "top_k"}
     expected = [
         {
             "image": str(photos.horse),
@@ -275,15 +266,21 @@ def test_options_after_the_command_override_those_before_it(run: Run, connection
     assert "3\tAVAILABLE\n" == run(*connection, "--version", 2, "status", "--version", 3).out
 
 
-@pytest.mark.parametrize("command", [["status"], ["-m", "half_plus_two", "status"]], ids=["alone", "beaten"])
+@pytest.mark.parametrize(
+    ("command", "code", "error"),
+    [
+        (["status"], 1, "NOT_FOUND: Servable not found for request: Latest(pets)\n"),
+        (["-m", "half_plus_two", "status"], 0, ""),
+    ],
+    ids=["environment", "command line"],
+)
 def test_the_command_line_overrides_the_environment(
-    run: Run, connection: list[str], monkeypatch: pytest.MonkeyPatch, command: list[str]
+    run: Run, connection: list[str], monkeypatch: pytest.MonkeyPatch, command: list[str], code: int, error: str
 ) -> None:
     monkeypatch.setenv("BAKERY_CLIENT_MODEL_SPEC_NAME", "pets")
     monkeypatch.setenv("BAKERY_CLIENT_TOP_K", "3")
-    expected = {1: (1, "NOT_FOUND: Servable not found for request: Latest(pets)\n"), 3: (0, "")}
     outcome = run(*connection, *command)
-    assert expected[len(command)] == (outcome.code, outcome.err)
+    assert (code, error) == (outcome.code, outcome.err)
 
 
 @pytest.mark.parametrize(
@@ -308,9 +305,7 @@ def test_a_path_that_is_not_utf_8_is_shown_with_a_replacement(run: Run, connecti
 def test_a_closed_stdout_causes_no_traceback(peer: Any, photos: SimpleNamespace) -> None:
     command = [sys.executable, "-m", "savedmodel_bakery.client", "--port", str(peer.grpc_port)]
     with subprocess.Popen(
-        [*command, "-i", str(photos.horse), "-i", str(photos.cat)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        [*command, "-i", str(photos.horse), "-i", str(photos.cat)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None

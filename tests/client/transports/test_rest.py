@@ -1,4 +1,4 @@
-"""What only REST does: the mapping of HTTP statuses, and responses that are not of the API."""
+"""What only REST does: element types that JSON lacks, and responses that are not of the API."""
 
 from __future__ import annotations
 
@@ -20,40 +20,8 @@ from savedmodel_bakery.client import (
     InvalidResponseError,
     RequestRefusedError,
 )
-from savedmodel_bakery.wire.status import Code
 
-Connect = Callable[..., Client]
-
-X = {"x": np.float32([1])}
 JSON = "Content-Type: application/json\r\n"
-
-
-# If several codes share an HTTP status, one of them represents all.
-FOLDED = {
-    Code.UNKNOWN: Code.INTERNAL,
-    Code.DATA_LOSS: Code.INTERNAL,
-    Code.ALREADY_EXISTS: Code.ABORTED,
-    Code.FAILED_PRECONDITION: Code.INVALID_ARGUMENT,
-    Code.OUT_OF_RANGE: Code.INVALID_ARGUMENT,
-}
-
-
-@pytest.mark.parametrize("code", [code for code in Code if code is not Code.OK], ids=lambda code: code.name)
-def test_every_status_code_is_derived_from_the_http_status(peer: Any, code: Code) -> None:
-    with (
-        Client(transport="rest", rest_api_port=peer.rest_port, model=f"refuse_{code.name}") as client,
-        pytest.raises(ClientError) as caught,
-    ):
-        client.predict(X)
-    if code is Code.DEADLINE_EXCEEDED:
-        assert (DeadlineExceededError, "refused: DEADLINE_EXCEEDED") == (caught.type, str(caught.value))
-    else:
-        expected = FOLDED.get(code, code)
-        assert (RequestRefusedError, expected, f"refused: {code.name}") == (
-            caught.type,
-            caught.value.code,
-            caught.value.message,
-        )
 
 
 def test_an_element_type_that_json_lacks_is_not_sent(peer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
