@@ -108,7 +108,7 @@ def staging(base_path: Path) -> Iterator[Path]:
     removed too.
 
     Raises:
-        PublishError: the folder can't be created, for example without permission.
+        PublishError: a file in it can't be written, for example without permission or on a full disk.
     """
     try:
         base_path.mkdir(parents=True, exist_ok=True)
@@ -123,6 +123,8 @@ def staging(base_path: Path) -> Iterator[Path]:
         stage = unlocked.rename(unlocked.with_name(unlocked.name.replace(".new-", _STAGING_PREFIX)))
         try:
             yield stage
+        except OSError as error:
+            raise PublishError(f"cannot write to {base_path}: {error.strerror or error}") from error
         finally:
             shutil.rmtree(stage, ignore_errors=True)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from savedmodel_bakery.exporter import batching, labels, lazy_functions, optimisation
-from savedmodel_bakery.exporter.errors import SourceError
+from savedmodel_bakery.exporter.errors import PublishError, SourceError
 from savedmodel_bakery.exporter.image.per_image import read_images
 from savedmodel_bakery.exporter.image.pixels import normalise
 from savedmodel_bakery.exporter.recipe import Recipe
@@ -137,7 +137,11 @@ class ServableModule(tf.Module):
         return {"png_bytes": tf.where(ok, files, ""), "ok": ok, "error": error}
 
     def save(self, path: Path) -> None:
-        """Write the SavedModel with all its signatures to `path`, which must not exist."""
+        """Write the SavedModel with all its signatures to `path`, which must not exist.
+
+        Raises:
+            PublishError: it can't be written, for example on a full disk.
+        """
         signatures = {
             "serving_default": self.serving_default,
             "top_k": self.top_k,
@@ -148,7 +152,10 @@ class ServableModule(tf.Module):
             "preprocess": self.preprocess,
             "preview": self.preview,
         }
-        tf.saved_model.save(self, str(path), signatures=signatures)
+        try:
+            tf.saved_model.save(self, str(path), signatures=signatures)
+        except tf.errors.OpError as error:
+            raise PublishError(f"cannot write the SavedModel: {error.message}") from error
         _complete_meta_graph(path / "saved_model.pb")
 
     def _read_images_on_cpu(self, images: EncodedImages) -> tuple[PixelBatch, Flags, Texts]:

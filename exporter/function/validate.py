@@ -61,9 +61,10 @@ def validate_and_record(
         outputs = decode_outputs(log)
         for alias, array in expected_outputs.items():
             _compare(alias, np.asarray(array), outputs[alias])
-            if _is_inexact(outputs[alias]):
+            rtol = _rtol(outputs[alias])
+            if rtol is not None:
                 largest = float(np.max(np.abs(np.nan_to_num(outputs[alias].astype(np.complex128))), initial=0.0))
-                tolerances[alias] = max(_ATOL + _rtol(outputs[alias]) * largest, tolerances.get(alias, 0.0))
+                tolerances[alias] = max(_ATOL + rtol * largest, tolerances.get(alias, 0.0))
     write_goldens(version, model_name, logs, tolerances=tolerances)
 
 
@@ -73,16 +74,12 @@ def _compare(alias: str, expected: np.ndarray, output: np.ndarray) -> None:
             f"the SavedModel's output \"{alias}\" has the shape {list(output.shape)}, the function's "
             f"{list(expected.shape)}"
         )
-    if _is_inexact(output):
-        agrees = np.allclose(
-            output.astype(np.complex128),
-            expected.astype(np.complex128),
-            rtol=_rtol(output),
-            atol=_ATOL,
-            equal_nan=True,
-        )
-    else:
+    rtol = _rtol(output)
+    if rtol is None:
         agrees = bool(np.array_equal(output, expected))
+    else:
+        numbers = output.astype(np.complex128), expected.astype(np.complex128)
+        agrees = np.allclose(*numbers, rtol=rtol, atol=_ATOL, equal_nan=True)
     if not agrees:
         raise VerificationError(
             f"the SavedModel's output \"{alias}\" differs from the function's for the same inputs; a function whose "
@@ -90,12 +87,9 @@ def _compare(alias: str, expected: np.ndarray, output: np.ndarray) -> None:
         )
 
 
-def _is_inexact(array: np.ndarray) -> bool:
-    return dtypes.of_array(array).name in _RTOLS
-
-
-def _rtol(array: np.ndarray) -> float:
-    return _RTOLS[dtypes.of_array(array).name]
+def _rtol(array: np.ndarray) -> float | None:
+    """Return the allowed relative difference; None for a dtype whose values must be equal."""
+    return _RTOLS.get(dtypes.of_array(array).name)
 
 
 def _to_tensors(arrays: Mapping[str, np.ndarray], inputs: Sequence[Input]) -> dict[str, Tensor]:

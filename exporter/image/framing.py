@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -44,10 +43,6 @@ def kept_window(height: Side, width: Side, preprocessing: Preprocessing) -> Wind
     if fraction is None:
         zero = tf.constant(0, tf.int64)
         return Window(zero, zero, height, width)
-    return _central_square(height, width, fraction)
-
-
-def _central_square(height: Side, width: Side, fraction: Fraction) -> Window:
     # In integers, because the product with a float fraction can be off by one pixel.
     side = tf.maximum(tf.minimum(height, width) * fraction.numerator // fraction.denominator, 1)
     # The larger half of an odd margin is above and to the left, as in the training of the networks of

@@ -133,10 +133,6 @@ class FlatGraph:
         self.weights[name] = tf.Variable(value, trainable=False)
         return name
 
-    def add_cast(self, tensor: str, source: tf.DType, target: tf.DType) -> str:
-        """Add a node that casts a tensor of dtype `source` to `target`, and return its name."""
-        return self.add("Cast", f"{node_name(tensor)}/{target.name}", tensor, SrcT=source, DstT=target)
-
     def add_constant(self, name: str, value: np.ndarray) -> str:
         """Add a small constant, and return the name of its node, which starts with `name`."""
         name = self.add("Const", name, dtype=tf.as_dtype(value.dtype))

@@ -33,7 +33,7 @@ def optimise(
     Args:
         network: from float32 [batch, …] to float32 [batch, classes].
         steps: names of the steps to apply.
-        precision: the dtype most of the network is computed in, one of exporter.recipe.PRECISIONS.
+        precision: the dtype most of the network is computed in, one that `recipe.optimisation.precision` allows.
 
     Returns:
         An equivalent function, equal up to rounding errors of that precision, and the variables it reads; steps may

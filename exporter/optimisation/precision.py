@@ -35,12 +35,11 @@ def lower_precision(graph: FlatGraph, dtype: tf.DType) -> int:
 
     def cast(tensor: str, to: tf.DType) -> str:
         if tensor not in casts:
-            weight = graph.weights.get(graph.origin(tensor))
+            name, weight = f"{node_name(tensor)}/{to.name}", graph.weights.get(graph.origin(tensor))
             if to == dtype and weight is not None:
-                value = weight.numpy().astype(dtype.as_numpy_dtype)
-                casts[tensor] = graph.add_weight(f"{node_name(tensor)}/{dtype.name}", value)
+                casts[tensor] = graph.add_weight(name, weight.numpy().astype(dtype.as_numpy_dtype))
             else:
-                casts[tensor] = graph.add_cast(tensor, tf.float32 if to == dtype else dtype, to)
+                casts[tensor] = graph.add("Cast", name, tensor, SrcT=tf.float32 if to == dtype else dtype, DstT=to)
         return casts[tensor]
 
     for node in list(graph.nodes.values()):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from savedmodel_bakery.exporter.errors import RecipeError
 from savedmodel_bakery.exporter.recipe.fields import Choice, Field, FieldGroup, Parsed, Switch, WholeNumber
@@ -14,6 +15,7 @@ RESIZE_METHODS = ("bilinear", "bicubic", "area", "lanczos3", "lanczos5", "gaussi
 STRETCH, LETTERBOX = "none", "letterbox"
 MAX_SIZE = 4096
 
+Number = TypeVar("Number", int, float)
 Triple = tuple[float, float, float]
 Colour = tuple[int, int, int]
 
@@ -69,13 +71,12 @@ def parse_colour(text: str) -> Colour:
         ValueError: the text has another form, or a level is not between 0 and 255.
     """
     try:
-        levels = [int(part) for part in text.split(",")]
-        red, green, blue = levels * 3 if len(levels) == 1 else levels
-        if not 0 <= min(levels) <= max(levels) <= 255:
-            raise ValueError
+        colour = _parse_triple(text, int)
     except ValueError:
-        raise ValueError("must be one or three levels from 0 to 255, such as 255 or 124,116,104") from None
-    return red, green, blue
+        colour = (-1, -1, -1)
+    if not 0 <= min(colour) <= max(colour) <= 255:
+        raise ValueError("must be one or three levels from 0 to 255, such as 255 or 124,116,104")
+    return colour
 
 
 def parse_scale(text: str) -> tuple[Triple, Triple]:
@@ -87,7 +88,7 @@ def parse_scale(text: str) -> tuple[Triple, Triple]:
     if text in SCALES:
         return SCALES[text]
     try:
-        mean, std = (_parse_triple(part) for part in text.split(":"))
+        mean, std = (_parse_triple(part, float) for part in text.split(":"))
     except ValueError:
         raise ValueError(
             f"must be one of {', '.join(SCALES)}, or MEAN:STD on pixels 0..255, such as 127:128 or "
@@ -98,8 +99,9 @@ def parse_scale(text: str) -> tuple[Triple, Triple]:
     return mean, std
 
 
-def _parse_triple(text: str) -> Triple:
-    numbers = [float(part) for part in text.split(",")]
+def _parse_triple(text: str, parse_number: Callable[[str], Number]) -> tuple[Number, Number, Number]:
+    """Parse R, G and B from one number for all, or from three."""
+    numbers = [parse_number(part) for part in text.split(",")]
     red, green, blue = numbers * 3 if len(numbers) == 1 else numbers
     return red, green, blue
 

@@ -69,6 +69,5 @@ def write_records(path: Path, logs: Sequence[PredictionLog]) -> None:
 def _read_records(path: Path) -> list[PredictionLog]:
     import tensorflow as tf
 
-    return [
-        schema.PredictionLog.FromString(record) for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
-    ]
+    records = tf.data.TFRecordDataset(str(path)).ignore_errors()  # a process that is killed may leave half a record
+    return [schema.PredictionLog.FromString(record) for record in records.as_numpy_iterator()]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -165,6 +167,18 @@ def test_a_version_is_saved_described_validated_and_renamed(tmp_path: Path) -> N
     )
     assert (tmp_path / "1", "valid") == (path, result)
     assert ["assets.extra", "saved_model.pb"] == names(path)
+
+
+def test_a_version_that_cannot_be_written_is_reported_and_leaves_no_file(tmp_path: Path) -> None:
+    def fill_disk(staged: Path) -> None:
+        staged.mkdir()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(PublishError, match=r"^cannot write to .*: No space left on device$"):
+        publish.publish_version(
+            tmp_path, None, save=fill_disk, description=(publish.RECIPE_FILE, "how"), validate=lambda _: None
+        )
+    assert [] == names(tmp_path)
 
 
 def test_a_version_that_fails_validation_is_not_published(tmp_path: Path) -> None:
