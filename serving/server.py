@@ -16,6 +16,7 @@ from savedmodel_bakery.serving.grpc.handlers import Handlers as GrpcHandlers
 from savedmodel_bakery.serving.grpc.profiler import Profiler
 from savedmodel_bakery.serving.grpc.server import GrpcServer
 from savedmodel_bakery.serving.inference import warmup
+from savedmodel_bakery.serving.inference.service import Service
 from savedmodel_bakery.serving.models.lifecycle import Lifecycle, LifecycleOptions
 from savedmodel_bakery.serving.models.loading import Batching, LoadOptions, load
 from savedmodel_bakery.serving.models.registry import Registry
@@ -103,13 +104,13 @@ def _start_grpc(flags: CommandLine, settings: Settings, registry: Registry, life
         if Path(path).is_socket():
             Path(path).unlink()  # left behind by a server that was killed
         addresses.append(f"unix:{path}")
+    service = Service(
+        registry,
+        packed=flags.on("enable_serialization_as_tensor_content"),
+        check_method_names=flags.on("enable_signature_method_name_check"),
+    )
     server = GrpcServer(
-        GrpcHandlers(
-            registry,
-            packed=flags.on("enable_serialization_as_tensor_content"),
-            check_method_names=flags.on("enable_signature_method_name_check"),
-            reload=lambda config: lifecycle.reload(parse_config(config)),
-        ),
+        GrpcHandlers(service, reload=lambda config: lifecycle.reload(parse_config(config))),
         addresses,
         threads=flags.integer("grpc_max_threads") or _default_threads(),
         arguments=flags.text("grpc_channel_arguments"),

@@ -129,13 +129,45 @@ def read_examples_request(message: Any) -> ExamplesRequest:
 
 def read_multi_inference_request(message: Any) -> MultiInferenceRequest:
     """Read a MultiInferenceRequest."""
-    tasks = [(_read_spec(task.model_spec), task.method_name) for task in message.tasks]
+    tasks = [(read_spec(task.model_spec), task.method_name) for task in message.tasks]
     return MultiInferenceRequest(tasks, _read_examples(message.input))
 
 
 def read_model_spec(request: Any) -> ModelSpec | None:
     """Read the ModelSpec of a request; None if it has none."""
-    return _read_spec(request.model_spec) if request.HasField("model_spec") else None
+    return read_spec(request.model_spec) if request.HasField("model_spec") else None
+
+
+def require_spec(spec: ModelSpec | None) -> ModelSpec:
+    """Return the ModelSpec of a request.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT if the request has none.
+    """
+    if spec is None:
+        raise invalid_argument("Missing ModelSpec")
+    return spec
+
+
+def read_spec(message: Any) -> ModelSpec:
+    """Read a ModelSpec message."""
+    choice = message.WhichOneof("version_choice")
+    return ModelSpec(
+        message.name,
+        message.version.value if choice == "version" else None,
+        message.version_label if choice == "version_label" else None,
+        message.signature_name,
+    )
+
+
+def write_spec(message: Any, spec: ModelSpec) -> None:
+    """Fill an empty ModelSpec message."""
+    message.name = spec.name
+    message.signature_name = spec.signature_name
+    if spec.version is not None:
+        message.version.value = spec.version
+    if spec.label is not None:
+        message.version_label = spec.label
 
 
 def check_metadata_fields(fields: Sequence[str]) -> None:
@@ -160,7 +192,7 @@ def make_predict_response(spec: ModelSpec, outputs: Mapping[str, Tensor], *, pac
         packed: write values into `tensor_content` rather than typed fields.
     """
     response = schema.PredictResponse()
-    _write_spec(response.model_spec, spec)
+    write_spec(response.model_spec, spec)
     message: Any = response
     for alias, (array, dtype, shape) in outputs.items():
         options: dict[str, Any] = {"packed": packed, "packed_strings": packed, "dtype": dtype, "shape": shape}
@@ -175,7 +207,7 @@ def make_predict_response(spec: ModelSpec, outputs: Mapping[str, Tensor], *, pac
 def make_classification_response(spec: ModelSpec, result: Classifications) -> Any:
     """Make a ClassificationResponse."""
     response = schema.ClassificationResponse()
-    _write_spec(response.model_spec, spec)
+    write_spec(response.model_spec, spec)
     _write_classifications(response.result, *result)
     return response
 
@@ -183,7 +215,7 @@ def make_classification_response(spec: ModelSpec, result: Classifications) -> An
 def make_regression_response(spec: ModelSpec, result: np.ndarray) -> Any:
     """Make a RegressionResponse from float32 [examples]."""
     response = schema.RegressionResponse()
-    _write_spec(response.model_spec, spec)
+    write_spec(response.model_spec, spec)
     _write_regressions(response.result, result)
     return response
 
@@ -193,7 +225,7 @@ def make_multi_inference_response(specs: Iterable[ModelSpec], results: Iterable[
     response = schema.MultiInferenceResponse()
     for spec, result in zip(specs, results, strict=True):
         entry = response.results.add()
-        _write_spec(entry.model_spec, spec)
+        write_spec(entry.model_spec, spec)
         if isinstance(result, tuple):
             _write_classifications(entry.classification_result, *result)
         else:
@@ -221,22 +253,6 @@ def make_status_response(versions: Iterable[tuple[int, int, StatusError | None]]
         entry.status.error_code = int(error.code) if error else 0
         entry.status.error_message = error.message if error else ""
     return response
-
-
-def _read_spec(spec: Any) -> ModelSpec:
-    choice = spec.WhichOneof("version_choice")
-    return ModelSpec(
-        spec.name,
-        spec.version.value if choice == "version" else None,
-        spec.version_label if choice == "version_label" else None,
-        spec.signature_name,
-    )
-
-
-def _write_spec(message: Any, spec: ModelSpec) -> None:
-    message.name = spec.name
-    message.version.value = spec.version
-    message.signature_name = spec.signature_name
 
 
 def _read_examples(message: Any) -> list[bytes]:

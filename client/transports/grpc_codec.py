@@ -9,11 +9,11 @@ from typing import Any
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import DecodeError
 
-from savedmodel_bakery.client.calls import Call, Classify, Metadata, ModelSpec, Predict
+from savedmodel_bakery.client.calls import Call, Classify, Metadata, Predict
 from savedmodel_bakery.client.errors import InvalidResponseError
 from savedmodel_bakery.client.results import Prediction, VersionStatus, read_status
 from savedmodel_bakery.client.transports.transport import decoding_response, encoding_request
-from savedmodel_bakery.wire import schema
+from savedmodel_bakery.wire import messages, schema
 from savedmodel_bakery.wire.attachments import TensorMessage, parse_message
 from savedmodel_bakery.wire.examples import encode_example
 from savedmodel_bakery.wire.schema import METHODS, Method
@@ -36,11 +36,12 @@ def encode_request(call: Call) -> bytes:
     """
     request = method_of(call).request()
     with encoding_request():
-        _fill_spec(request.model_spec, call.spec)
+        name, version, label = call.spec.name, call.spec.version, call.spec.label
+        signature_name = call.signature if isinstance(call, Predict | Classify) else ""
+        messages.write_spec(request.model_spec, messages.ModelSpec(name, version, label, signature_name))
         if isinstance(call, Metadata):
-            request.metadata_field.append("signature_def")
+            request.metadata_field.append(messages.SIGNATURE_FIELD)
         elif isinstance(call, Classify):
-            request.model_spec.signature_name = call.signature
             request.input.example_list.examples.extend(encode_example(example) for example in call.examples)
         elif isinstance(call, Predict):
             request = _predict_request(request, call)
@@ -65,16 +66,7 @@ def decode_response(call: Call, content: bytes) -> Any:
     return _metadata(response) if isinstance(call, Metadata) else _status(response)
 
 
-def _fill_spec(message: Any, spec: ModelSpec) -> None:
-    message.name = spec.name
-    if spec.version is not None:
-        message.version.value = spec.version
-    if spec.label is not None:
-        message.version_label = spec.label
-
-
 def _predict_request(request: Any, call: Predict) -> TensorMessage:
-    request.model_spec.signature_name = call.signature
     request.output_filter.extend(call.output_filter)
     declared = call.declared.inputs if call.declared else {}
     message = TensorMessage(request, "inputs")
@@ -100,7 +92,7 @@ def _prediction(call: Predict, response: TensorMessage) -> Prediction:
 def _metadata(response: Any) -> dict[str, Any]:
     """Return the metadata in the form of the REST API, which shows the content of the Any without its type."""
     signatures = _parse(
-        schema.SignatureDefMap.FromString, schema.SignatureDefMap, response.metadata["signature_def"].value
+        schema.SignatureDefMap.FromString, schema.SignatureDefMap, response.metadata[messages.SIGNATURE_FIELD].value
     )
     return {"model_spec": _as_document(response.model_spec), "metadata": {"signature_def": _as_document(signatures)}}
 

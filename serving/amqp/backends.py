@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 import grpc
 
 from savedmodel_bakery.client.endpoints import Endpoint
 from savedmodel_bakery.client.transports import grpc_channel
 from savedmodel_bakery.serving.amqp.codec import Predict, Prediction
-from savedmodel_bakery.serving.inference.predict import DEFAULT_SIGNATURE, SignatureNotFoundError
+from savedmodel_bakery.serving.inference.predict import input_dtypes
 from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.attachments import TensorMessage, parse_message
-from savedmodel_bakery.wire.dtypes import DType, of_number
-from savedmodel_bakery.wire.messages import SIGNATURE_FIELD, ModelSpec, TensorMap
+from savedmodel_bakery.wire.dtypes import DType
+from savedmodel_bakery.wire.messages import SIGNATURE_FIELD, ModelSpec, TensorMap, read_spec, write_spec
 from savedmodel_bakery.wire.schema import METHODS
 from savedmodel_bakery.wire.status import Code, StatusError
 
@@ -26,11 +26,7 @@ class Backend(Protocol):
         """Run a signature on tensors."""
 
     def input_dtypes(self, spec: ModelSpec) -> Mapping[str, DType]:
-        """Return the element types of a signature's inputs, by alias.
-
-        Raises:
-            SignatureNotFoundError: the model has no such signature.
-        """
+        """Return the element types of a signature's inputs, by alias; see `inference.predict.input_dtypes`."""
 
     def call(self, method: str, content: bytes) -> bytes:
         """Run another method of `schema.METHODS`, from a serialized request to a serialized response."""
@@ -54,28 +50,22 @@ class RemoteServer:
     def predict(self, call: Predict) -> Prediction:
         """See Backend."""
         request = TensorMessage(schema.PredictRequest(output_filter=call.output_filter), "inputs")
-        _write_spec(request.message.model_spec, call.spec)
+        write_spec(request.message.model_spec, call.spec)
         for alias, (array, dtype, shape) in call.inputs.items():
             request.add(alias, array, packed=True, dtype=dtype, shape=shape)
         content = self.call("Predict", request.SerializeToString())
         response = parse_message(schema.PredictResponse, "outputs", content)
-        spec = response.message.model_spec
-        return Prediction(
-            ModelSpec(spec.name, spec.version.value, None, spec.signature_name),
-            TensorMap(response.message.outputs, response.attachments),
-        )
+        outputs = TensorMap(response.message.outputs, response.attachments)
+        return Prediction(read_spec(response.message.model_spec), outputs)
 
     def input_dtypes(self, spec: ModelSpec) -> Mapping[str, DType]:
         """See Backend."""
         request = schema.GetModelMetadataRequest(metadata_field=[SIGNATURE_FIELD])
-        _write_spec(request.model_spec, spec)
+        write_spec(request.model_spec, spec)
         content = self.call("GetModelMetadata", request.SerializeToString())
         metadata = schema.GetModelMetadataResponse.FromString(content).metadata[SIGNATURE_FIELD]
         signatures = schema.SignatureDefMap.FromString(metadata.value).signature_def
-        name = spec.signature_name or DEFAULT_SIGNATURE
-        if name not in signatures:
-            raise SignatureNotFoundError(name)
-        return {alias: of_number(info.dtype) for alias, info in signatures[name].inputs.items()}
+        return input_dtypes(signatures, spec.signature_name)
 
     def call(self, method: str, content: bytes) -> bytes:
         """See Backend."""
@@ -88,11 +78,3 @@ class RemoteServer:
     def close(self) -> None:
         """See Backend."""
         self._channel.close()
-
-
-def _write_spec(message: Any, spec: ModelSpec) -> None:
-    message.name, message.signature_name = spec.name, spec.signature_name
-    if spec.version is not None:
-        message.version.value = spec.version
-    if spec.label is not None:
-        message.version_label = spec.label

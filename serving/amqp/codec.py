@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from savedmodel_bakery.serving.inference.predict import DEFAULT_SIGNATURE, SignatureNotFoundError
+from savedmodel_bakery.serving.inference.predict import DEFAULT_SIGNATURE
 from savedmodel_bakery.wire import amqp
 from savedmodel_bakery.wire.dtypes import STRING, DType
 from savedmodel_bakery.wire.json import predict as predict_json
-from savedmodel_bakery.wire.messages import ModelSpec, make_predict_response, parse_predict_request
+from savedmodel_bakery.wire.messages import ModelSpec, make_predict_response, parse_predict_request, require_spec
 from savedmodel_bakery.wire.schema import METHODS
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 from savedmodel_bakery.wire.tensors import Tensor
@@ -131,17 +131,6 @@ def decode(message: Message, input_dtypes: InputDTypes, model_name: str) -> Pred
     )
 
 
-def require_spec(spec: ModelSpec | None) -> ModelSpec:
-    """Return the ModelSpec of a protobuf request.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if the request has none.
-    """
-    if spec is None:
-        raise invalid_argument("Missing ModelSpec")
-    return spec
-
-
 def _decode_protobuf(message: Message) -> Predict | OtherCall:
     type_name = message.type or amqp.DEFAULT_TYPE
     method = _METHOD_BY_TYPE.get(type_name)
@@ -163,11 +152,7 @@ def _decode_json(message: Message, input_dtypes: InputDTypes, model_name: str) -
     except StatusError as error:
         raise UndecodableError(error.message) from error
     spec = _read_spec(message.headers, model_name, signature_name=body.signature_name)
-    try:
-        dtypes = input_dtypes(spec)
-    except SignatureNotFoundError as error:  # with the text of REST
-        raise invalid_argument(f'Serving signature name: "{error.name}" not found in signature def') from None
-    inputs, is_row_format = predict_json.decode_inputs(body.document, dtypes, spec.signature_name)
+    inputs, is_row_format = predict_json.decode_inputs(body.document, input_dtypes(spec), spec.signature_name)
     return Predict(spec, inputs, (), lambda prediction: _encode_json(prediction, is_row_format))
 
 

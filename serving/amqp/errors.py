@@ -5,9 +5,7 @@ from __future__ import annotations
 from savedmodel_bakery.serving.amqp.codec import Response
 from savedmodel_bakery.wire import amqp
 from savedmodel_bakery.wire.json.status import encode_error
-from savedmodel_bakery.wire.status import Code, StatusError
-
-_MAX_HEADER_BYTES = 1024
+from savedmodel_bakery.wire.status import Code, StatusError, truncate_message
 
 
 def encode_failure(error: StatusError, content_type: str, *, dead_letter: bool = False) -> Response:
@@ -15,9 +13,7 @@ def encode_failure(error: StatusError, content_type: str, *, dead_letter: bool =
 
     Its error is shortened, because it is sent in a header; a JSON body has the whole text.
     """
-    encoded, short = error.message.encode(), error
-    if len(encoded) > _MAX_HEADER_BYTES:
-        short = StatusError(error.code, encoded[:_MAX_HEADER_BYTES].decode(errors="ignore") + "...TRUNCATED")
+    short = StatusError(error.code, truncate_message(error.message))
     if amqp.media_type(content_type) == amqp.PROTOBUF:
         return Response(b"", amqp.PROTOBUF, error=short, dead_letter=dead_letter)
     return Response(encode_error(error.message), amqp.JSON, error=short, dead_letter=dead_letter)

@@ -14,9 +14,10 @@ from grpc_health.v1 import health_pb2_grpc
 from savedmodel_bakery.serving import incident
 from savedmodel_bakery.serving.grpc.credentials import server_credentials
 from savedmodel_bakery.serving.grpc.errors import STATUS_CODES
-from savedmodel_bakery.serving.grpc.handlers import Handlers, Rpc
+from savedmodel_bakery.serving.grpc.handlers import Handlers
 from savedmodel_bakery.serving.grpc.health import HealthService
 from savedmodel_bakery.serving.grpc.profiler import Profiler
+from savedmodel_bakery.serving.inference.service import Rpc
 from savedmodel_bakery.serving.options.tls import Tls
 from savedmodel_bakery.wire.status import Code, StatusError, truncate_message
 

@@ -59,14 +59,21 @@ def find_signature(servable: Servable, name: str) -> Any:
         raise SignatureNotFoundError(key) from None
 
 
-def input_dtypes(servable: Servable, signature_name: str) -> dict[str, dtypes.DType]:
-    """Return the element type of each input of a signature, by alias. Codecs of untyped formats (JSON) need it.
+def input_dtypes(signatures: Mapping[str, Any], signature_name: str) -> dict[str, dtypes.DType]:
+    """Return the element type of each input of a signature, by alias, which JSON does not carry.
+
+    Args:
+        signatures: SignatureDefs by name.
+        signature_name: empty for the default signature.
 
     Raises:
-        SignatureNotFoundError: the servable has no such signature.
-        StatusError: INVALID_ARGUMENT if the element type of an input has no tensor encoding.
+        StatusError: INVALID_ARGUMENT if there is no such signature (with REST's text), or if the element type of an
+            input has no tensor encoding.
     """
-    inputs = find_signature(servable, signature_name).inputs
+    name = signature_name or DEFAULT_SIGNATURE
+    if name not in signatures:
+        raise invalid_argument(f'Serving signature name: "{name}" not found in signature def')
+    inputs = signatures[name].inputs
     # of_number raises for numbers that are not in the table.
     return {alias: dtypes.BY_NUMBER.get(info.dtype) or dtypes.of_number(info.dtype) for alias, info in inputs.items()}
 

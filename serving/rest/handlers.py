@@ -10,11 +10,14 @@ from urllib.parse import unquote
 from savedmodel_bakery.serving import incident, metrics
 from savedmodel_bakery.serving.inference import metadata
 from savedmodel_bakery.serving.inference.examples import ExamplesCall, classify, regress
-from savedmodel_bakery.serving.inference.predict import PredictCall, predict
+from savedmodel_bakery.serving.inference.predict import DEFAULT_SIGNATURE, PredictCall, input_dtypes, predict
 from savedmodel_bakery.serving.models.registry import ModelChoice, Registry
-from savedmodel_bakery.serving.rest import codec
-from savedmodel_bakery.serving.rest.codec import Request, Response
+from savedmodel_bakery.serving.rest.codec import Request, Response, decode_body
 from savedmodel_bakery.serving.rest.errors import error_response, page
+from savedmodel_bakery.wire import messages
+from savedmodel_bakery.wire.json import examples as examples_json
+from savedmodel_bakery.wire.json import predict as predict_json
+from savedmodel_bakery.wire.json import status as status_json
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
 logger = logging.getLogger(__name__)
@@ -116,29 +119,33 @@ class Handlers:
         return self._predict(choice, request) if match[4] == "predict" else self._examples(choice, request, match[4])
 
     def _predict(self, choice: ModelChoice, request: Request) -> bytes:
-        body = codec.decode_predict(request)
+        body = predict_json.decode_request(decode_body(request))
         with self._registry.acquire(choice) as servable:
-            inputs, row_format = codec.decode_inputs(body, servable)
+            dtypes = input_dtypes(servable.signatures, body.signature_name)
+            signature_name = body.signature_name or DEFAULT_SIGNATURE
+            inputs, row_format = predict_json.decode_inputs(body.document, dtypes, signature_name)
             call = PredictCall(
-                body.signature_name, inputs, timeout_s=self._timeout_s, check_method_name=self._check_method_names
+                signature_name, inputs, timeout_s=self._timeout_s, check_method_name=self._check_method_names
             )
             outputs = predict(servable, call)
-        return codec.encode_predict(outputs, row_format=row_format)
+        return predict_json.encode_response(outputs, row_format=row_format)
 
     def _examples(self, choice: ModelChoice, request: Request, verb: str) -> bytes:
-        signature_name, examples = codec.decode_examples(request, verb)
+        signature_name, examples = examples_json.decode_request(decode_body(request), verb)
         call = ExamplesCall(signature_name, examples, self._timeout_s, self._check_method_names)
         with self._registry.acquire(choice) as servable:
             if verb == "classify":
-                return codec.encode_classify(classify(servable, call))
-            return codec.encode_regress(regress(servable, call))
+                return examples_json.encode_classifications(*classify(servable, call))
+            return examples_json.encode_regressions(regress(servable, call))
 
     def _status(self, choice: ModelChoice) -> bytes:
-        return codec.encode_status(metadata.status(self._registry, choice))
+        response = messages.make_status_response(metadata.status(self._registry, choice))
+        return status_json.encode_status(response)
 
     def _metadata(self, choice: ModelChoice) -> bytes:
         with self._registry.acquire(choice) as servable:
-            return codec.encode_metadata(metadata.metadata(servable))
+            response = messages.make_metadata_response(*metadata.metadata(servable))
+        return status_json.encode_metadata(response)
 
 
 def _match_url(request: Request) -> re.Match[str] | None:

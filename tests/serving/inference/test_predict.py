@@ -127,7 +127,9 @@ def test_an_unknown_signature_is_named(servable: Servable) -> None:
 
 
 def test_input_dtypes_are_those_of_the_signature(servable: Servable, runtime: Any) -> None:
-    assert {"x": dtypes.BY_NAME["float"]} == input_dtypes(servable, "")
+    assert {"x": dtypes.BY_NAME["float"]} == input_dtypes(servable.signatures, "")
     runtime.signatures["serving_default"].inputs["x"].dtype = 20
     with pytest.raises(StatusError, match="invalid tensor element type 20"):
-        input_dtypes(servable, "")
+        input_dtypes(servable.signatures, "")
+    with pytest.raises(StatusError, match='Serving signature name: "nosuch" not found in signature def'):
+        input_dtypes(servable.signatures, "nosuch")

@@ -1,0 +1,132 @@
+"""The methods of PredictionService and ModelService: decoded requests in, serialized responses out.
+
+gRPC and AMQP share them, as both carry these messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from savedmodel_bakery.serving.inference import examples, metadata
+from savedmodel_bakery.serving.inference.predict import DEFAULT_SIGNATURE, PredictCall, predict
+from savedmodel_bakery.serving.models.registry import ModelChoice, Registry
+from savedmodel_bakery.serving.models.servable import Servable
+from savedmodel_bakery.wire import messages
+from savedmodel_bakery.wire.messages import ExamplesRequest, ModelSpec, MultiInferenceRequest, PredictRequest
+from savedmodel_bakery.wire.schema import METHODS
+
+Handler = Callable[[Any, float | None], bytes]
+"""From a decoded request and a time limit in seconds (None: no limit) to a serialized response."""
+
+
+class Rpc(NamedTuple):
+    """A unary call.
+
+    Attributes:
+        decode: parses the serialized request; raises DecodeError.
+        handle: makes the response; raises StatusError.
+    """
+
+    decode: Callable[[bytes], Any]
+    handle: Handler
+
+
+class Service:
+    """The methods of both services that run or describe a model.
+
+    Args:
+        registry: the loaded models.
+        packed: write Predict outputs into `tensor_content` rather than typed fields.
+        check_method_names: reject signatures that were exported for another method.
+    """
+
+    def __init__(self, registry: Registry, *, packed: bool = False, check_method_names: bool = False) -> None:
+        self._registry = registry
+        self._packed = packed
+        self._check_method_names = check_method_names
+
+    def rpcs(self) -> dict[str, Rpc]:
+        """Return the calls by their name in `schema.METHODS`."""
+        return {
+            "Predict": Rpc(messages.parse_predict_request, self.predict),
+            "Classify": Rpc(_decoder("Classify", messages.read_examples_request), self.classify),
+            "Regress": Rpc(_decoder("Regress", messages.read_examples_request), self.regress),
+            "MultiInference": Rpc(
+                _decoder("MultiInference", messages.read_multi_inference_request), self.multi_inference
+            ),
+            "GetModelMetadata": Rpc(METHODS["GetModelMetadata"].request.FromString, self.metadata),
+            "GetModelStatus": Rpc(_decoder("GetModelStatus", messages.read_model_spec), self.status),
+        }
+
+    def predict(self, request: PredictRequest, timeout_s: float | None) -> bytes:
+        """Predict."""
+        spec = messages.require_spec(request.spec)
+        with self._registry.acquire(model_choice(spec)) as servable:
+            call = PredictCall(
+                spec.signature_name, request.inputs, request.output_filter, timeout_s, self._check_method_names
+            )
+            outputs = predict(servable, call)
+            request.inputs.attachments.clear()  # the response may need as much memory
+            return _serialize(
+                messages.make_predict_response(response_spec(servable, spec), outputs, packed=self._packed)
+            )
+
+    def classify(self, request: ExamplesRequest, timeout_s: float | None) -> bytes:
+        """Classify."""
+        spec = messages.require_spec(request.spec)
+        call = examples.ExamplesCall(spec.signature_name, request.examples, timeout_s, self._check_method_names)
+        with self._registry.acquire(model_choice(spec)) as servable:
+            result = examples.classify(servable, call)
+            return _serialize(messages.make_classification_response(response_spec(servable, spec), result))
+
+    def regress(self, request: ExamplesRequest, timeout_s: float | None) -> bytes:
+        """Regress."""
+        spec = messages.require_spec(request.spec)
+        call = examples.ExamplesCall(spec.signature_name, request.examples, timeout_s, self._check_method_names)
+        with self._registry.acquire(model_choice(spec)) as servable:
+            result = examples.regress(servable, call)
+            return _serialize(messages.make_regression_response(response_spec(servable, spec), result))
+
+    def multi_inference(self, request: MultiInferenceRequest, timeout_s: float | None) -> bytes:
+        """MultiInference; the first task names the version."""
+        specs = [spec for spec, _ in request.tasks]
+        tasks = [examples.InferenceTask(spec.name, spec.signature_name, method) for spec, method in request.tasks]
+        call = examples.MultiInferenceCall(tasks, request.examples, timeout_s, self._check_method_names)
+        with self._registry.acquire(model_choice(specs[0]) if specs else ModelChoice("")) as servable:
+            results = examples.multi_inference(servable, call)
+            return _serialize(
+                messages.make_multi_inference_response([response_spec(servable, spec) for spec in specs], results)
+            )
+
+    def metadata(self, request: Any, timeout_s: float | None) -> bytes:  # noqa: ARG002
+        """GetModelMetadata."""
+        spec = messages.require_spec(messages.read_model_spec(request))
+        messages.check_metadata_fields(request.metadata_field)
+        with self._registry.acquire(model_choice(spec)) as servable:
+            return _serialize(messages.make_metadata_response(*metadata.metadata(servable)))
+
+    def status(self, spec: ModelSpec | None, timeout_s: float | None) -> bytes:  # noqa: ARG002
+        """GetModelStatus, whose request is only a ModelSpec."""
+        choice = model_choice(messages.require_spec(spec))
+        return _serialize(messages.make_status_response(metadata.status(self._registry, choice)))
+
+
+def model_choice(spec: ModelSpec) -> ModelChoice:
+    """Return which version of which model a request is for."""
+    return ModelChoice(spec.name, spec.version, spec.label)
+
+
+def response_spec(servable: Servable, requested: ModelSpec) -> ModelSpec:
+    """Return the spec of the version that answers a request, with the name of the signature filled in."""
+    return ModelSpec(servable.name, servable.version, None, requested.signature_name or DEFAULT_SIGNATURE)
+
+
+def _decoder(method: str, read: Callable[[Any], Any]) -> Callable[[bytes], Any]:
+    parse = METHODS[method].request.FromString
+    return lambda content: read(parse(content))
+
+
+def _serialize(response: Any) -> bytes:
+    content: bytes = response.SerializeToString()
+    return content
