@@ -138,17 +138,6 @@ def read_model_spec(request: Any) -> ModelSpec | None:
     return read_spec(request.model_spec) if request.HasField("model_spec") else None
 
 
-def require_spec(spec: ModelSpec | None) -> ModelSpec:
-    """Return the ModelSpec of a request.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if the request has none.
-    """
-    if spec is None:
-        raise invalid_argument("Missing ModelSpec")
-    return spec
-
-
 def read_spec(message: Any) -> ModelSpec:
     """Read a ModelSpec message."""
     choice = message.WhichOneof("version_choice")

@@ -10,10 +10,11 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from savedmodel_bakery.serving.inference.predict import DEFAULT_SIGNATURE
+from savedmodel_bakery.serving.inference.service import require_spec
 from savedmodel_bakery.wire import amqp
 from savedmodel_bakery.wire.dtypes import STRING, DType
 from savedmodel_bakery.wire.json import predict as predict_json
-from savedmodel_bakery.wire.messages import ModelSpec, make_predict_response, parse_predict_request, require_spec
+from savedmodel_bakery.wire.messages import ModelSpec, make_predict_response, parse_predict_request
 from savedmodel_bakery.wire.schema import METHODS
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 from savedmodel_bakery.wire.tensors import Tensor

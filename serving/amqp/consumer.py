@@ -103,7 +103,7 @@ class Consumer:
         try:
             self._spawn(self._dispatch())
             for queue, receive, prefetch in (
-                (declared.retries, self._receive_retry, 1),
+                (declared.retries, self._receive_again, 1),
                 (declared.requests, self._receive, self._options.prefetch),
             ):
                 await self._channel.set_qos(prefetch_count=prefetch)  # of consumers that start after it
@@ -133,33 +133,32 @@ class Consumer:
 
     async def _receive(self, message: AbstractIncomingMessage) -> None:
         count = _delivery_count(message)
-        if not self._accept(message, count):
+        if self._reject(message, count):
             return
         if count:
             self._spawn(self._retry_later(message))
         else:
             self._fresh.put_nowait(message)
 
-    async def _receive_retry(self, message: AbstractIncomingMessage) -> None:
+    async def _receive_again(self, message: AbstractIncomingMessage) -> None:
+        """Receive a message from the retry queue."""
         count = _delivery_count(message) + 1  # the delivery from the worker's queue
-        if self._accept(message, count):
+        if not self._reject(message, count):
             logger.info("a message is delivered again, after %d of %d deliveries", count, self._options.delivery_limit)
             self._spawn(self._process_alone(message))
 
-    def _accept(self, message: AbstractIncomingMessage, count: int) -> bool:
-        """Count a delivered message; reject one that isn't worth a call."""
+    def _reject(self, message: AbstractIncomingMessage, count: int) -> bool:
+        """Register a message that was delivered `count` times before; dead-letter it if it isn't worth a call."""
         self._unacknowledged += 1
         self._idle.clear()
-        error = self._rejection_reason(message, count)
-        if error:
-            response = encode_failure(error, message.content_type or "", dead_letter=True)
-            self._spawn(self._finish(message, response))
-        return error is None
-
-    def _rejection_reason(self, message: AbstractIncomingMessage, count: int) -> StatusError | None:
         if not message.reply_to:
-            return invalid_argument("the message has no reply_to")
-        return delivery_limit_reached(count) if count >= self._options.delivery_limit else None
+            error = invalid_argument("the message has no reply_to")
+        elif count >= self._options.delivery_limit:
+            error = delivery_limit_reached(count)
+        else:
+            return False
+        self._spawn(self._finish(message, encode_failure(error, message.content_type or "", dead_letter=True)))
+        return True
 
     async def _retry_later(self, message: AbstractIncomingMessage) -> None:
         """Move a message to the retry queue."""
@@ -181,30 +180,30 @@ class Consumer:
 
     async def _process(self, messages: list[AbstractIncomingMessage]) -> None:
         """Reply to messages; while the backend is unavailable, keep them and try again."""
-        waiting = messages
-        loop = asyncio.get_running_loop()
-
-        async def attempt() -> StatusError | None:
-            nonlocal waiting
-            requests = [_request(message) for message in waiting]
-            responses = await loop.run_in_executor(self._threads, self._handle, requests)
-            unavailable, error = [], None
-            for message, response in zip(waiting, responses, strict=True):
-                if response.error and response.error.code is Code.UNAVAILABLE:
-                    unavailable.append(message)
-                    error = response.error
-                else:
-                    self._spawn(self._finish(message, response))
-            waiting = unavailable
-            return error
 
         def log(state: RetryCallState) -> None:
-            _log_retry(state, f"{len(waiting)} messages")
+            _log_retry(state, f"{len(messages)} messages")
 
         try:
-            await AsyncRetrying(retry=retry_if_result(bool), wait=_retry_wait, before_sleep=log)(attempt)
+            await AsyncRetrying(retry=retry_if_result(bool), wait=_retry_wait, before_sleep=log)(
+                self._attempt, messages
+            )
         finally:
             self._free_calls.release()
+
+    async def _attempt(self, messages: list[AbstractIncomingMessage]) -> StatusError | None:
+        """Process messages once; keep those in the list for which the backend was unavailable, and return its error."""
+        requests = [_request(message) for message in messages]
+        responses = await asyncio.get_running_loop().run_in_executor(self._threads, self._handle, requests)
+        unavailable, error = [], None
+        for message, response in zip(messages, responses, strict=True):
+            if response.error and response.error.code is Code.UNAVAILABLE:
+                unavailable.append(message)
+                error = response.error
+            else:
+                self._spawn(self._finish(message, response))
+        messages[:] = unavailable
+        return error
 
     async def _finish(self, message: AbstractIncomingMessage, response: Response) -> None:
         """Publish the response, dead-letter the message if it has to be, and acknowledge it."""

@@ -56,7 +56,8 @@ class LocalModel:
     def call(self, method: str, content: bytes) -> bytes:
         """Run another method, from a serialized request to a serialized response."""
         decode, handle = self._rpcs[method]
-        return handle(decode(content), self._timeout_s)
+        response: bytes = handle(decode(content), self._timeout_s).SerializeToString()
+        return response
 
     def close(self) -> None:
         """Unload the model."""

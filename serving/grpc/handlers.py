@@ -35,7 +35,7 @@ class Handlers:
         rpcs["HandleReloadConfigRequest"] = Rpc(METHODS["HandleReloadConfigRequest"].request.FromString, self.reload)
         return {METHODS[name].path: rpc for name, rpc in rpcs.items()}
 
-    def reload(self, request: Any, timeout_s: float | None) -> bytes:  # noqa: ARG002
+    def reload(self, request: Any, timeout_s: float | None) -> Any:  # noqa: ARG002
         """HandleReloadConfigRequest; returns by how much the named counters grew during the call."""
         if request.config.WhichOneof("config") != "model_config_list":
             raise invalid_argument(
@@ -49,14 +49,13 @@ class Handlers:
         after = metrics.counters()
         for name in sorted(set(request.metric_names)):
             response.metric.add(name=name, int64_value_increase=after.get(name, 0) - before.get(name, 0))
-        content: bytes = response.SerializeToString()
-        return content
+        return response
 
 
 def _counted(api: str, handle: Handler) -> Handler:
     """Return a handler that also records each call in the metrics."""
 
-    def counted(request: Any, timeout_s: float | None) -> bytes:
+    def counted(request: Any, timeout_s: float | None) -> Any:
         started, code = time.perf_counter(), Code.INTERNAL
         try:
             response = handle(request, timeout_s)

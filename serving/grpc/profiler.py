@@ -35,7 +35,7 @@ class Profiler:
             _SERVICE + "Terminate": Rpc(schema.TerminateRequest.FromString, self.terminate),
         }
 
-    def profile(self, request: Any, timeout_s: float | None) -> bytes:
+    def profile(self, request: Any, timeout_s: float | None) -> Any:
         """Trace for `duration_ms`; write REPOSITORY_ROOT/SESSION_ID/HOST_NAME.xplane.pb if a root is given."""
         for name in (request.session_id, request.host_name):
             if not _NAME.fullmatch(name) or name in (".", ".."):
@@ -56,15 +56,12 @@ class Profiler:
             _write(Path(request.repository_root, request.session_id), f"{request.host_name}.xplane.pb", trace)
         space = schema.XSpace.FromString(trace)
         is_empty = not any(line.events for plane in space.planes for line in plane.lines)
-        response = schema.ProfileResponse(empty_trace=is_empty, xspace=trace if request.emit_xspace else b"")
-        content: bytes = response.SerializeToString()
-        return content
+        return schema.ProfileResponse(empty_trace=is_empty, xspace=trace if request.emit_xspace else b"")
 
-    def terminate(self, request: Any, timeout_s: float | None) -> bytes:  # noqa: ARG002
+    def terminate(self, request: Any, timeout_s: float | None) -> Any:  # noqa: ARG002
         """End the running trace."""
         self._terminated.set()
-        content: bytes = schema.TerminateResponse().SerializeToString()
-        return content
+        return schema.TerminateResponse()
 
     def _trace(self, duration_s: float) -> bytes:
         """Return a serialized XSpace, which the tracer only writes to a file.

@@ -134,7 +134,7 @@ def _respond(path: str, rpc: Rpc) -> Callable[[list[bytes], Any], bytes]:
         except Exception:
             context.abort(grpc.StatusCode.INTERNAL, incident.report(logger, path).message)
         try:
-            response = rpc.handle(request, timeout_s)
+            response: bytes = rpc.handle(request, timeout_s).SerializeToString()
         except StatusError as error:
             context.abort(STATUS_CODES[error.code], truncate_message(error.message))
         except Exception:

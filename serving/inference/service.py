@@ -1,4 +1,4 @@
-"""The methods of PredictionService and ModelService: decoded requests in, serialized responses out.
+"""The methods of PredictionService and ModelService: decoded requests in, response messages out.
 
 gRPC and AMQP share them, as both carry these messages.
 """
@@ -15,9 +15,10 @@ from savedmodel_bakery.serving.models.servable import Servable
 from savedmodel_bakery.wire import messages
 from savedmodel_bakery.wire.messages import ExamplesRequest, ModelSpec, MultiInferenceRequest, PredictRequest
 from savedmodel_bakery.wire.schema import METHODS
+from savedmodel_bakery.wire.status import invalid_argument
 
-Handler = Callable[[Any, float | None], bytes]
-"""From a decoded request and a time limit in seconds (None: no limit) to a serialized response."""
+Handler = Callable[[Any, float | None], Any]
+"""From a decoded request and a time limit in seconds (None: no limit) to a response message."""
 
 
 class Rpc(NamedTuple):
@@ -25,7 +26,7 @@ class Rpc(NamedTuple):
 
     Attributes:
         decode: parses the serialized request; raises DecodeError.
-        handle: makes the response; raises StatusError.
+        handle: makes the response message, whose SerializeToString may raise too; raises StatusError.
     """
 
     decode: Callable[[bytes], Any]
@@ -59,57 +60,64 @@ class Service:
             "GetModelStatus": Rpc(_decoder("GetModelStatus", messages.read_model_spec), self.status),
         }
 
-    def predict(self, request: PredictRequest, timeout_s: float | None) -> bytes:
+    def predict(self, request: PredictRequest, timeout_s: float | None) -> Any:
         """Predict."""
-        spec = messages.require_spec(request.spec)
+        spec = require_spec(request.spec)
         with self._registry.acquire(model_choice(spec)) as servable:
             call = PredictCall(
                 spec.signature_name, request.inputs, request.output_filter, timeout_s, self._check_method_names
             )
             outputs = predict(servable, call)
             request.inputs.attachments.clear()  # the response may need as much memory
-            return _serialize(
-                messages.make_predict_response(response_spec(servable, spec), outputs, packed=self._packed)
-            )
+            return messages.make_predict_response(response_spec(servable, spec), outputs, packed=self._packed)
 
-    def classify(self, request: ExamplesRequest, timeout_s: float | None) -> bytes:
+    def classify(self, request: ExamplesRequest, timeout_s: float | None) -> Any:
         """Classify."""
-        spec = messages.require_spec(request.spec)
+        spec = require_spec(request.spec)
         call = examples.ExamplesCall(spec.signature_name, request.examples, timeout_s, self._check_method_names)
         with self._registry.acquire(model_choice(spec)) as servable:
             result = examples.classify(servable, call)
-            return _serialize(messages.make_classification_response(response_spec(servable, spec), result))
+            return messages.make_classification_response(response_spec(servable, spec), result)
 
-    def regress(self, request: ExamplesRequest, timeout_s: float | None) -> bytes:
+    def regress(self, request: ExamplesRequest, timeout_s: float | None) -> Any:
         """Regress."""
-        spec = messages.require_spec(request.spec)
+        spec = require_spec(request.spec)
         call = examples.ExamplesCall(spec.signature_name, request.examples, timeout_s, self._check_method_names)
         with self._registry.acquire(model_choice(spec)) as servable:
             result = examples.regress(servable, call)
-            return _serialize(messages.make_regression_response(response_spec(servable, spec), result))
+            return messages.make_regression_response(response_spec(servable, spec), result)
 
-    def multi_inference(self, request: MultiInferenceRequest, timeout_s: float | None) -> bytes:
+    def multi_inference(self, request: MultiInferenceRequest, timeout_s: float | None) -> Any:
         """MultiInference; the first task names the version."""
         specs = [spec for spec, _ in request.tasks]
         tasks = [examples.InferenceTask(spec.name, spec.signature_name, method) for spec, method in request.tasks]
         call = examples.MultiInferenceCall(tasks, request.examples, timeout_s, self._check_method_names)
         with self._registry.acquire(model_choice(specs[0]) if specs else ModelChoice("")) as servable:
             results = examples.multi_inference(servable, call)
-            return _serialize(
-                messages.make_multi_inference_response([response_spec(servable, spec) for spec in specs], results)
-            )
+            return messages.make_multi_inference_response([response_spec(servable, spec) for spec in specs], results)
 
-    def metadata(self, request: Any, timeout_s: float | None) -> bytes:  # noqa: ARG002
+    def metadata(self, request: Any, timeout_s: float | None) -> Any:  # noqa: ARG002
         """GetModelMetadata."""
-        spec = messages.require_spec(messages.read_model_spec(request))
+        spec = require_spec(messages.read_model_spec(request))
         messages.check_metadata_fields(request.metadata_field)
         with self._registry.acquire(model_choice(spec)) as servable:
-            return _serialize(messages.make_metadata_response(*metadata.metadata(servable)))
+            return messages.make_metadata_response(*metadata.metadata(servable))
 
-    def status(self, spec: ModelSpec | None, timeout_s: float | None) -> bytes:  # noqa: ARG002
+    def status(self, spec: ModelSpec | None, timeout_s: float | None) -> Any:  # noqa: ARG002
         """GetModelStatus, whose request is only a ModelSpec."""
-        choice = model_choice(messages.require_spec(spec))
-        return _serialize(messages.make_status_response(metadata.status(self._registry, choice)))
+        choice = model_choice(require_spec(spec))
+        return messages.make_status_response(metadata.status(self._registry, choice))
+
+
+def require_spec(spec: ModelSpec | None) -> ModelSpec:
+    """Return the ModelSpec of a request.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT if the request has none.
+    """
+    if spec is None:
+        raise invalid_argument("Missing ModelSpec")
+    return spec
 
 
 def model_choice(spec: ModelSpec) -> ModelChoice:
@@ -125,8 +133,3 @@ def response_spec(servable: Servable, requested: ModelSpec) -> ModelSpec:
 def _decoder(method: str, read: Callable[[Any], Any]) -> Callable[[bytes], Any]:
     parse = METHODS[method].request.FromString
     return lambda content: read(parse(content))
-
-
-def _serialize(response: Any) -> bytes:
-    content: bytes = response.SerializeToString()
-    return content
