@@ -185,9 +185,8 @@ class Consumer:
             _log_retry(state, f"{len(messages)} messages")
 
         try:
-            await AsyncRetrying(retry=retry_if_result(bool), wait=_retry_wait, before_sleep=log)(
-                self._attempt, messages
-            )
+            retrying = AsyncRetrying(retry=retry_if_result(bool), wait=_retry_wait, before_sleep=log)
+            await retrying(self._attempt, messages)
         finally:
             self._free_calls.release()
 
