@@ -31,7 +31,7 @@ class AsyncTransport(Protocol):
 
 
 class BaseAsyncClient:
-    """The methods that `AsyncClient` and `AsyncAmqpClient` share. An asynchronous context manager."""
+    """The methods that `AsyncClient` and `AsyncAmqpClient` share."""
 
     def __init__(self, spec: ModelSpec, transport: AsyncTransport) -> None:
         self._flows = Flows(spec)

@@ -22,10 +22,7 @@ _Self = TypeVar("_Self", bound="BaseClient")
 
 
 class BaseClient:
-    """The methods that `Client` and `AmqpClient` share. A context manager; not for use by several threads at once.
-
-    A call that cannot reach a server, or gets UNAVAILABLE, is retried up to three times within `timeout_s`.
-    """
+    """The methods that `Client` and `AmqpClient` share."""
 
     def __init__(self, spec: ModelSpec, transport: Transport) -> None:
         self._flows = Flows(spec)

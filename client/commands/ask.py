@@ -9,6 +9,7 @@ import click
 from savedmodel_bakery.client.commands.exits import FAILED, print_error
 from savedmodel_bakery.client.commands.groups import Command
 from savedmodel_bakery.client.commands.inputs import read_file
+from savedmodel_bakery.client.commands.metadata import print_metadata
 from savedmodel_bakery.client.commands.options import (
     PhotoPath,
     connection_options,
@@ -78,8 +79,6 @@ def ask(
         return
     with open_client(context) as client:
         if show_metadata:
-            from savedmodel_bakery.client.commands.metadata import print_metadata
-
             print_metadata(client)
         is_classified = [
             _classify(client, context.obj, path, top_k, several=len(paths) > 1, as_json=as_json) for path in paths
