@@ -300,9 +300,11 @@ def _tensorflow() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _errors() -> Iterator[None]:
-    """Turn a BakeError or a missing extra into one line on stderr and exit code 1."""
+    """Turn a BakeError or a missing extra into one line on stderr and exit code 1; an interrupt is exit code 130."""
     try:
         yield
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
     except BakeError as error:
         message = str(error)
     except ModuleNotFoundError as error:

@@ -54,7 +54,9 @@ def check_free(base_path: Path, version: int | None) -> None:
     Raises:
         PublishError: the version exists, or its number is out of range.
     """
-    _check_range(next_version(base_path) if version is None else version)
+    number = next_version(base_path) if version is None else version
+    if not 0 <= number <= MAX_VERSION:
+        raise PublishError(f"invalid version {number}: must be between 0 and {MAX_VERSION}")
     if version in _numbered(base_path):
         raise PublishError(
             f"version {version} already exists in {base_path}, and published versions are never overwritten; "
@@ -160,11 +162,6 @@ def rename_into_place(staged: Path, base_path: Path, version: int | None) -> Pat
                 continue
             raise PublishError(f"cannot publish {target}: {error.strerror}") from error
         return target
-
-
-def _check_range(version: int) -> None:
-    if not 0 <= version <= MAX_VERSION:
-        raise PublishError(f"invalid version {version}: must be between 0 and {MAX_VERSION}")
 
 
 def _numbered(base_path: Path) -> dict[int, Path]:

@@ -159,10 +159,9 @@ def fields_of(group: type[FieldGroup]) -> dict[str, Field]:
     hints = get_type_hints(group, include_extras=True)
     fields: dict[str, Field] = {}
     for attribute in dataclasses.fields(group):
-        (declared,) = hints[attribute.name].__metadata__
-        is_required = attribute.default is dataclasses.MISSING
-        default = None if is_required else attribute.default
-        fields[attribute.name] = dataclasses.replace(
-            declared, name=attribute.name, is_required=is_required, default=default
-        )
+        (field,) = hints[attribute.name].__metadata__
+        if attribute.default is dataclasses.MISSING:
+            fields[attribute.name] = dataclasses.replace(field, name=attribute.name, is_required=True)
+        else:
+            fields[attribute.name] = dataclasses.replace(field, name=attribute.name, default=attribute.default)
     return fields

@@ -27,11 +27,6 @@ from savedmodel_bakery.exporter.tensor_types import KerasTensor, Variable
 SIZES = {0: 224, 1: 240, 2: 260}
 
 
-class _Scale(NamedTuple):
-    width: float
-    depth: float
-
-
 class _Stage(NamedTuple):
     repeats: int
     kernel: int
@@ -40,7 +35,8 @@ class _Stage(NamedTuple):
     filters: int
 
 
-_SCALES = {0: _Scale(1.0, 1.0), 1: _Scale(1.0, 1.1), 2: _Scale(1.1, 1.2)}
+# Width and depth relative to the table's, by variant.
+_SCALES = {0: (1.0, 1.0), 1: (1.0, 1.1), 2: (1.1, 1.2)}
 _STAGES = (
     _Stage(1, 3, 1, 1, 16),
     _Stage(2, 3, 2, 6, 24),
@@ -116,20 +112,20 @@ def build(variant: int, *, classes: int = 1000) -> keras.Model:
         SourceError: unknown variant.
     """
     _check_variant(variant)
-    scale = _SCALES[variant]
+    width, depth = _SCALES[variant]
     image = keras.Input((SIZES[variant], SIZES[variant], 3), name="image")
     tensor = layers.Conv2D(_STEM_FILTERS, 3, 2, padding="same", use_bias=False, name="stem_conv")(image)
     tensor = _batch_norm(tensor, "stem")
     number = 0
     for stage in _STAGES:
         is_deepened = stage not in (_STAGES[0], _STAGES[-1])
-        for repeat in range(math.ceil(stage.repeats * scale.depth) if is_deepened else stage.repeats):
+        for repeat in range(math.ceil(stage.repeats * depth) if is_deepened else stage.repeats):
             tensor = _block(
                 tensor,
                 f"block{number}",
                 stage=stage,
                 stride=stage.stride if repeat == 0 else 1,
-                filters=_widen(stage.filters, scale.width),
+                filters=_widen(stage.filters, width),
             )
             number += 1
     tensor = layers.Conv2D(_HEAD_FILTERS, 1, use_bias=False, name="head_conv")(tensor)
