@@ -88,7 +88,10 @@ Exit codes: 0 all responses were correct, 1 a request failed or a response was w
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per load instead of the table.")
 @click.option(
-    "--plot", type=click.Path(dir_okay=False, path_type=Path), help="File for a plot of the loads (PNG, SVG, PDF)."
+    "--plot",
+    "plot_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File for a plot of the loads (PNG, SVG, PDF).",
 )
 @connection_options
 @click.pass_context
@@ -104,21 +107,22 @@ def bench(
     expect: tuple[str, ...],
     atol: float,
     as_json: bool,
-    plot: Path | None,
+    plot_file: Path | None,
 ) -> None:
     """Measure the throughput and latency of a model server.
 
     Checks every response: it must equal the first one to the same request, or --expect. Requests are not retried.
     Before a load starts, each caller sends one request that is not measured.
     """
-    from savedmodel_bakery.client.load import generator, report
+    from savedmodel_bakery.client.load import generator, plot, report
 
     if bool(images) == bool(inputs):
         raise click.UsageError("pass what to send: either images with -i or arrays with --input")
     if duration_s is None and requests is None:
         duration_s = DEFAULT_DURATION_S
-    if plot:
-        _check_plot(plot)
+    if plot_file:
+        with as_usage_error(ValueError):
+            plot.check(plot_file)
     target = _open_target(context.obj, atol)
     try:
         if images:
@@ -133,8 +137,9 @@ def bench(
     click.echo("\n".join(map(json.dumps, summaries)) if as_json else report.table(summaries))
     for remark in report.remarks(loads):
         print_error(remark)
-    if plot:
-        _plot(plot, loads)
+    if plot_file:
+        plot.write(plot_file, loads)
+        click.echo(plot_file, err=True)
     context.exit(FAILED if any(load.errors for load in loads) else 0)
 
 
@@ -194,17 +199,3 @@ def _load(target: Target, plan: Plan) -> Load:
         return generate(
             target.open_caller, plan, progress=lambda fraction: bar.update(round(fraction * steps) - bar.pos)
         )
-
-
-def _check_plot(path: Path) -> None:
-    from savedmodel_bakery.client.load import plot
-
-    with as_usage_error(plot.PlotError):
-        plot.check(path)
-
-
-def _plot(path: Path, loads: list[Load]) -> None:
-    from savedmodel_bakery.client.load import plot
-
-    plot.write(path, loads)
-    click.echo(path, err=True)

@@ -14,10 +14,6 @@ from savedmodel_bakery.client.load.generator import Load
 _TIME_SLICES = 20
 
 
-class PlotError(Exception):
-    """A plot cannot be drawn."""
-
-
 def _new_figure(**options: Any) -> Any:
     """Return a figure of matplotlib, which needs no display."""
     with naming_extra("a plot", "plot"):
@@ -30,17 +26,17 @@ def check(path: Path) -> None:
 
     Raises:
         ModuleNotFoundError: the extra `plot` is not installed.
-        PlotError: matplotlib does not support the file type, or the folder does not exist.
+        ValueError: matplotlib does not support the file type, or the folder does not exist.
     """
     supported = _new_figure().canvas.get_supported_filetypes()
     file_type = path.suffix.removeprefix(".").lower()
     if file_type not in supported:
-        raise PlotError(
+        raise ValueError(
             f'unsupported plot file {path}: its name ends with "{path.suffix}", '
             f"supported are .{', .'.join(sorted(supported))}"
         )
     if not path.resolve().parent.is_dir():
-        raise PlotError(f"folder of the plot not found: {path.parent}")
+        raise ValueError(f"folder of the plot not found: {path.parent}")
 
 
 def write(path: Path, loads: Sequence[Load]) -> None:
