@@ -131,7 +131,7 @@ class Handlers:
         return predict_json.encode_response(outputs, row_format=row_format)
 
     def _examples(self, choice: ModelChoice, request: Request, verb: str) -> bytes:
-        signature_name, examples = examples_json.decode_request(decode_body(request), verb)
+        signature_name, examples = examples_json.decode_request(decode_body(request))
         call = ExamplesCall(signature_name, examples, self._timeout_s, self._check_method_names)
         with self._registry.acquire(choice) as servable:
             if verb == "classify":

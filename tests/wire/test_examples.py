@@ -31,7 +31,7 @@ def test_protobuf_and_json_have_the_same_features(
     assert values == list(getattr(message.features.feature["x"], field).value)
     body = encode_request([example, {}], "classify")
     assert {"signature_name": "classify", "examples": [{"x": document}, {}]} == json.loads(body)
-    signature_name, decoded = decode_request(body, "classify")
+    signature_name, decoded = decode_request(body)
     assert ("classify", [message, tf.train.Example(features={})]) == (
         signature_name,
         [tf.train.Example.FromString(serialized) for serialized in decoded],

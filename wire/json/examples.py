@@ -49,12 +49,10 @@ def decode_response(body: bytes) -> list[list[ScoredClass]]:
         raise invalid_argument(f'the response has no "results" of labels with scores: {error!r}') from error
 
 
-def decode_request(body: bytes, method: str) -> tuple[str, list[bytes]]:
+def decode_request(body: bytes) -> tuple[str, list[bytes]]:
     """Read the body of a Classify or Regress request (server role).
 
-    Args:
-        body: the JSON text.
-        method: `classify` or `regress`. Error messages mention classify for both, as those of tensorflow_model_server.
+    Error messages mention classify for both, as those of tensorflow_model_server.
 
     Returns:
         The signature name, empty if the body has none, and a serialized tf.Example for each example. Each begins with
@@ -63,8 +61,6 @@ def decode_request(body: bytes, method: str) -> tuple[str, list[bytes]]:
     Raises:
         StatusError: INVALID_ARGUMENT.
     """
-    if method not in ("classify", "regress"):
-        raise ValueError(f"invalid method {method!r}: must be 'classify' or 'regress'")
     from savedmodel_bakery.wire.examples import serialize_example  # not at the top: REST clients do without protobuf
 
     document, signature_name = parse_document(body)

@@ -37,13 +37,13 @@ FEATURES = {
 
 @pytest.mark.parametrize(("text", "expected"), list(FEATURES.values()), ids=list(FEATURES))
 def test_the_kind_of_a_feature_follows_from_its_values(text: str, expected: tuple[str | None, list]) -> None:
-    name, examples = decode_request(f'{{"examples": [{{"x": {text}}}]}}'.encode(), "classify")
+    name, examples = decode_request(f'{{"examples": [{{"x": {text}}}]}}'.encode())
     assert ("", [{"x": expected}]) == (name, [features(example) for example in examples])
 
 
 def test_features_of_an_example_replace_those_of_the_context() -> None:
     body = b'{"signature_name": "s", "context": {"x": 4.0, "c": 1}, "examples": [{}, {"x": 9.0}]}'
-    name, examples = decode_request(body, "regress")
+    name, examples = decode_request(body)
     assert "s" == name
     from_context = ("int64_list", [1])
     expected = [
@@ -103,25 +103,24 @@ ERRORS = {
 }
 
 
-@pytest.mark.parametrize("method", ["classify", "regress"])
 @pytest.mark.parametrize(("body", "expected"), list(ERRORS.values()), ids=list(ERRORS))
-def test_error_texts_are_the_same_for_both_methods(body: str, expected: str, method: str) -> None:
+def test_error_texts(body: str, expected: str) -> None:
     with pytest.raises(StatusError) as caught:
-        decode_request(body.encode(), method)
+        decode_request(body.encode())
     assert (Code.INVALID_ARGUMENT, expected) == (caught.value.code, caught.value.message)
 
 
 def test_a_feature_name_need_not_be_utf_8() -> None:
-    _, (example,) = decode_request(b'{"examples": [{"\xff": 1}]}', "classify")
+    _, (example,) = decode_request(b'{"examples": [{"\xff": 1}]}')
     entry = b"\x0a\x01\xff\x12\x05\x1a\x03\x0a\x01\x01"  # Features.feature: the key, and an int64_list of 1
     assert b"\x0a\x0c\x0a\x0a" + entry == example
 
 
 def test_the_last_of_repeated_features_counts_and_all_are_checked() -> None:
-    _, (example,) = decode_request(b'{"examples": [{"x": 1, "x": 2.0}]}', "classify")
+    _, (example,) = decode_request(b'{"examples": [{"x": 1, "x": 2.0}]}')
     assert {"x": ("float_list", [2.0])} == features(example)
     with pytest.raises(StatusError, match="unexpected JSON type: Null"):
-        decode_request(b'{"examples": [{"x": null, "x": 2.0}]}', "classify")
+        decode_request(b'{"examples": [{"x": null, "x": 2.0}]}')
 
 
 CLASSES = np.array([[b'a"\\', b"\xff"]], object)
