@@ -19,7 +19,7 @@ from savedmodel_bakery.exporter.servable_module import ServableModule
 from savedmodel_bakery.exporter.validation.agreement import Agreement
 from savedmodel_bakery.exporter.validation.html_page import check_writable, write_html_page
 from savedmodel_bakery.exporter.validation.report import DEFAULT_TOLERANCE, ParityReport, Tolerance
-from savedmodel_bakery.exporter.validation.validate import Validation, validate_and_record
+from savedmodel_bakery.exporter.validation.validate import validate_and_record
 
 
 @dataclass(frozen=True)
@@ -101,9 +101,9 @@ def bake(
     servable = ServableModule(network.call, complete, class_names)
     photo_files = [Path(photo) for photo in photos] if photos else resources.example_photos()
 
-    def validate(version_folder: Path) -> Validation:
+    def validate(version_folder: Path) -> tuple[Agreement, ParityReport]:
         progress("verifying it in a fresh process")
-        validation = validate_and_record(
+        agreement, check = validate_and_record(
             version_folder,
             network,
             complete,
@@ -112,20 +112,21 @@ def bake(
             photos=photo_files,
             tolerance=Tolerance(atol=atol, rtol=rtol),
         )
+        report = check.report()
         if parity_html is not None:
-            write_html_page(Path(parity_html), validation.parity, validation.pictures)
+            write_html_page(Path(parity_html), report, check.pictures)
         if require_parity:
-            validation.parity.check(advice="; --parity-html shows it, --no-parity publishes it anyway")
-        return validation
+            report.check(advice="; --parity-html shows it, --no-parity publishes it anyway")
+        return agreement, report
 
-    path, validation = publish.publish_version(
+    path, (agreement, parity) = publish.publish_version(
         base_path,
         version,
         save=servable.save,
         description=(publish.RECIPE_FILE, complete.to_toml()),
         validate=validate,
     )
-    return BakeResult(path, complete, validation.agreement, validation.parity)
+    return BakeResult(path, complete, agreement, parity)
 
 
 def default_name(model: str) -> str:

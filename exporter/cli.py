@@ -223,14 +223,15 @@ def parity(
 
         if parity_html:
             check_writable(parity_html)
-        report, pictures = compare_with_source(
+        check = compare_with_source(
             saved_model,
             resources.photos_in(photos_folder) if photos_folder else resources.example_photos(),
             Tolerance(atol=parity_atol, rtol=parity_rtol),
             _print_progress,
         )
+        report = check.report()
         if parity_html:
-            write_html_page(parity_html, report, pictures)
+            write_html_page(parity_html, report, check.pictures)
     click.echo(json.dumps(report.to_json()) if as_json else report.to_table())
     with _errors():
         report.check()

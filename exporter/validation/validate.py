@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,8 +16,8 @@ from savedmodel_bakery.exporter.sources.network import Network
 from savedmodel_bakery.exporter.validation import reference
 from savedmodel_bakery.exporter.validation.agreement import ROUNDING, Agreement, check_agreement
 from savedmodel_bakery.exporter.validation.goldens import MAX_PHOTOS, golden_requests, write_goldens
-from savedmodel_bakery.exporter.validation.parity import ParityCheck, PhotoPictures
-from savedmodel_bakery.exporter.validation.report import ParityReport, Tolerance
+from savedmodel_bakery.exporter.validation.parity import ParityCheck
+from savedmodel_bakery.exporter.validation.report import Tolerance
 from savedmodel_bakery.exporter.validation.requests import (
     PhotoResponse,
     PredictionLog,
@@ -37,21 +36,6 @@ _BATCH = 100
 _SIGNATURES = ("top_k", "preprocess", "serving_default")
 
 
-@dataclass(frozen=True)
-class Validation:
-    """How the responses of a SavedModel compare.
-
-    Attributes:
-        agreement: with the network, on the same pixels.
-        parity: with the reference pipeline.
-        pictures: the photos that are farthest from the reference.
-    """
-
-    agreement: Agreement
-    parity: ParityReport
-    pictures: Sequence[PhotoPictures]
-
-
 def validate_and_record(
     version: Path,
     network: Network,
@@ -61,7 +45,7 @@ def validate_and_record(
     model_name: str,
     photos: Sequence[Path],
     tolerance: Tolerance,
-) -> Validation:
+) -> tuple[Agreement, ParityCheck]:
     """Run photos through a staged version, compare, and write goldens, warm-up requests and the report into it.
 
     Args:
@@ -73,6 +57,9 @@ def validate_and_record(
         photos: one or more files.
         tolerance: of the comparison with the reference; of that with the network too, if the recipe's precision is
             below float32.
+
+    Returns:
+        How the SavedModel's responses compare with the network on the same pixels, and with the reference pipeline.
 
     Raises:
         VerificationError: the SavedModel can't be loaded or run, or its responses differ from the network's.
@@ -94,9 +81,8 @@ def validate_and_record(
         if golden:
             write_goldens(version, model_name, results.goldens)
             golden = []  # once is enough
-    report = check.report()
-    (version / PARITY_FILE).write_text(json.dumps(report.to_json(), indent=2) + "\n")
-    return Validation(agreement, report, check.pictures)
+    (version / PARITY_FILE).write_text(json.dumps(check.report().to_json(), indent=2) + "\n")
+    return agreement, check
 
 
 class _Results(NamedTuple):
@@ -132,7 +118,7 @@ def _batches(photos: Sequence[Path]) -> Iterator[Sequence[Path]]:
 
 def compare_with_source(
     version: Path, photos: Sequence[Path], tolerance: Tolerance, progress: Callable[[str], None]
-) -> tuple[ParityReport, Sequence[PhotoPictures]]:
+) -> ParityCheck:
     """Compare a published version with the reference pipeline of its source, which must still exist.
 
     Args:
@@ -140,9 +126,6 @@ def compare_with_source(
         photos: one or more files.
         tolerance: how far probabilities may differ.
         progress: called with each step, in a few words.
-
-    Returns:
-        The report, and the photos that are farthest from the reference.
 
     Raises:
         BakeError: the version has no recipe, its source or labels are missing, or a photo can't be read.
@@ -159,4 +142,4 @@ def compare_with_source(
     for batch in _batches(photos):
         logs = run_requests(version, photo_requests(batch, ("top_k", "preprocess")))
         check.add(decode_photo_responses(batch, logs[::2], logs[1::2]))
-    return check.report(), check.pictures
+    return check
