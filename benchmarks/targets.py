@@ -48,7 +48,7 @@ def open_targets(protocol: str, *, ports: list[int], base_path: str, photos: Map
         photos: JPEG files by name.
     """
     if protocol == "direct":
-        from savedmodel_bakery.serving.inference import warmup
+        from savedmodel_bakery.serving import warmup
         from savedmodel_bakery.serving.models.loading import LoadOptions, load
 
         servable = load(MODEL, 1, Path(base_path) / "1", LoadOptions(warm_up=warmup.replay))

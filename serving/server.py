@@ -12,17 +12,17 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from savedmodel_bakery.serving import warmup
 from savedmodel_bakery.serving.grpc.handlers import Handlers as GrpcHandlers
 from savedmodel_bakery.serving.grpc.profiler import Profiler
 from savedmodel_bakery.serving.grpc.server import GrpcServer
-from savedmodel_bakery.serving.inference import warmup
-from savedmodel_bakery.serving.inference.service import Service
 from savedmodel_bakery.serving.models.lifecycle import Lifecycle, LifecycleOptions
 from savedmodel_bakery.serving.models.loading import Batching, LoadOptions, load
 from savedmodel_bakery.serving.models.registry import Registry
 from savedmodel_bakery.serving.options.flags import CommandLine
 from savedmodel_bakery.serving.options.model_config import parse_config
 from savedmodel_bakery.serving.options.settings import Settings, read_models
+from savedmodel_bakery.serving.prediction_service import PredictionService
 from savedmodel_bakery.serving.rest.handlers import Handlers as RestHandlers
 from savedmodel_bakery.serving.rest.server import RestServer
 from savedmodel_bakery.serving.runtimes.tf_session import SessionOptions
@@ -104,7 +104,7 @@ def _start_grpc(flags: CommandLine, settings: Settings, registry: Registry, life
         if Path(path).is_socket():
             Path(path).unlink()  # left behind by a server that was killed
         addresses.append(f"unix:{path}")
-    service = Service(
+    service = PredictionService(
         registry,
         packed=flags.on("enable_serialization_as_tensor_content"),
         check_method_names=flags.on("enable_signature_method_name_check"),

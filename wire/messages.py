@@ -5,7 +5,7 @@ Shared by everything that receives these messages: gRPC, AMQP and the warm-up.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
@@ -117,6 +117,22 @@ def parse_predict_request(content: bytes) -> PredictRequest:
     return read_predict_request(parsed.message, parsed.attachments)
 
 
+def parse_request(method: str, content: bytes) -> Any:
+    """Parse the serialized request of a method of PredictionService or ModelService.
+
+    Returns:
+        PredictRequest, ExamplesRequest or MultiInferenceRequest; for GetModelStatus its ModelSpec or None; for other
+        methods the message itself.
+
+    Raises:
+        DecodeError: `content` is not such a message.
+    """
+    if method == "Predict":
+        return parse_predict_request(content)
+    message = schema.METHODS[method].request.FromString(content)
+    return _READERS[method](message) if method in _READERS else message
+
+
 def read_predict_request(message: Any, attachments: dict[str, DetachedTensor] | None = None) -> PredictRequest:
     """Read a PredictRequest, of which `attachments` are the large inputs."""
     return PredictRequest(read_model_spec(message), TensorMap(message.inputs, attachments or {}), message.output_filter)
@@ -157,6 +173,14 @@ def write_spec(message: Any, spec: ModelSpec) -> None:
         message.version.value = spec.version
     if spec.label is not None:
         message.version_label = spec.label
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "Classify": read_examples_request,
+    "Regress": read_examples_request,
+    "MultiInference": read_multi_inference_request,
+    "GetModelStatus": read_model_spec,
+}
 
 
 def check_metadata_fields(fields: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from savedmodel_bakery.serving.inference.predict import DEFAULT_SIGNATURE
-from savedmodel_bakery.serving.inference.service import require_spec
+from savedmodel_bakery.serving.prediction_service import require_spec
 from savedmodel_bakery.wire import amqp
 from savedmodel_bakery.wire.dtypes import STRING, DType
 from savedmodel_bakery.wire.json import predict as predict_json

@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
+from savedmodel_bakery.serving import warmup
 from savedmodel_bakery.serving.amqp.codec import Predict, Prediction
-from savedmodel_bakery.serving.inference import predict, warmup
+from savedmodel_bakery.serving.inference import predict
 from savedmodel_bakery.serving.inference.predict import PredictCall
-from savedmodel_bakery.serving.inference.service import Service, model_choice, response_spec
 from savedmodel_bakery.serving.models.lifecycle import Lifecycle, LifecycleOptions
 from savedmodel_bakery.serving.models.loading import LoadOptions, load
 from savedmodel_bakery.serving.models.registry import Registry
 from savedmodel_bakery.serving.options.model_config import single_model
+from savedmodel_bakery.serving.prediction_service import PredictionService, model_choice, response_spec
 from savedmodel_bakery.wire.dtypes import DType
-from savedmodel_bakery.wire.messages import ModelSpec
+from savedmodel_bakery.wire.messages import ModelSpec, parse_request
 
 
 class LocalModel:
@@ -39,7 +40,7 @@ class LocalModel:
         )
         self._lifecycle.start(single_model(name, str(base_path.absolute())))
         self._timeout_s = timeout_s
-        self._rpcs = Service(self._registry).rpcs()
+        self._handlers = PredictionService(self._registry).handlers()
 
     def predict(self, call: Predict) -> Prediction:
         """Run a signature on tensors."""
@@ -55,8 +56,8 @@ class LocalModel:
 
     def call(self, method: str, content: bytes) -> bytes:
         """Run another method, from a serialized request to a serialized response."""
-        decode, handle = self._rpcs[method]
-        response: bytes = handle(decode(content), self._timeout_s).SerializeToString()
+        request = parse_request(method, content)
+        response: bytes = self._handlers[method](request, self._timeout_s).SerializeToString()
         return response
 
     def close(self) -> None:

@@ -37,7 +37,7 @@ class Classifier:
 
     def __init__(self, model: str, version: int, path: str) -> None:
         import_tensorflow()  # here, because only the actors need it
-        from savedmodel_bakery.serving.inference import warmup
+        from savedmodel_bakery.serving import warmup
         from savedmodel_bakery.serving.models.loading import LoadOptions, load
 
         self._servable = load(model, version, Path(path), LoadOptions(warm_up=warmup.replay))

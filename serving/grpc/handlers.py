@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from savedmodel_bakery.serving import metrics
-from savedmodel_bakery.serving.inference.service import Handler, Rpc, Service
-from savedmodel_bakery.wire import schema
-from savedmodel_bakery.wire.schema import METHODS
+from savedmodel_bakery.serving.grpc import codec
+from savedmodel_bakery.serving.grpc.codec import Rpc
+from savedmodel_bakery.serving.prediction_service import Handler, PredictionService
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
 _COUNTED = ("Predict", "Classify", "Regress")
@@ -23,17 +23,17 @@ class Handlers:
         reload: applies a ModelServerConfig; returns when its new models are available.
     """
 
-    def __init__(self, service: Service, *, reload: Callable[[Any], None]) -> None:
+    def __init__(self, service: PredictionService, *, reload: Callable[[Any], None]) -> None:
         self._service = service
         self._reload = reload
 
     def calls(self) -> dict[str, Rpc]:
         """Return the calls by path."""
-        rpcs = self._service.rpcs()
+        handlers = self._service.handlers()
         for name in _COUNTED:
-            rpcs[name] = rpcs[name]._replace(handle=_counted(name, rpcs[name].handle))
-        rpcs["HandleReloadConfigRequest"] = Rpc(METHODS["HandleReloadConfigRequest"].request.FromString, self.reload)
-        return {METHODS[name].path: rpc for name, rpc in rpcs.items()}
+            handlers[name] = _counted(name, handlers[name])
+        handlers["HandleReloadConfigRequest"] = self.reload
+        return codec.rpcs(handlers)
 
     def reload(self, request: Any, timeout_s: float | None) -> Any:  # noqa: ARG002
         """HandleReloadConfigRequest; returns by how much the named counters grew during the call."""
@@ -44,12 +44,7 @@ class Handlers:
             )
         before = metrics.counters()
         self._reload(request.config)
-        response = schema.ReloadConfigResponse()
-        response.status.SetInParent()
-        after = metrics.counters()
-        for name in sorted(set(request.metric_names)):
-            response.metric.add(name=name, int64_value_increase=after.get(name, 0) - before.get(name, 0))
-        return response
+        return codec.encode_reload(request.metric_names, before, metrics.counters())
 
 
 def _counted(api: str, handle: Handler) -> Handler:

@@ -12,12 +12,12 @@ from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2_grpc
 
 from savedmodel_bakery.serving import incident
+from savedmodel_bakery.serving.grpc.codec import Rpc, encode_response
 from savedmodel_bakery.serving.grpc.credentials import server_credentials
 from savedmodel_bakery.serving.grpc.errors import STATUS_CODES
 from savedmodel_bakery.serving.grpc.handlers import Handlers
 from savedmodel_bakery.serving.grpc.health import HealthService
 from savedmodel_bakery.serving.grpc.profiler import Profiler
-from savedmodel_bakery.serving.inference.service import Rpc
 from savedmodel_bakery.serving.options.tls import Tls
 from savedmodel_bakery.wire.status import Code, StatusError, truncate_message
 
@@ -134,7 +134,7 @@ def _respond(path: str, rpc: Rpc) -> Callable[[list[bytes], Any], bytes]:
         except Exception:
             context.abort(grpc.StatusCode.INTERNAL, incident.report(logger, path).message)
         try:
-            response: bytes = rpc.handle(request, timeout_s).SerializeToString()
+            response = encode_response(rpc.handle(request, timeout_s))
         except StatusError as error:
             context.abort(STATUS_CODES[error.code], truncate_message(error.message))
         except Exception:

@@ -1,12 +1,12 @@
-"""The methods of PredictionService and ModelService: decoded requests in, response messages out.
+"""The methods of PredictionService and ModelService: parsed requests in, response messages out.
 
-gRPC and AMQP share them, as both carry these messages.
+gRPC and AMQP both carry these messages, so they share these handlers. Knows neither transport.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from savedmodel_bakery.serving.inference import examples, metadata
 from savedmodel_bakery.serving.inference.predict import DEFAULT_SIGNATURE, PredictCall, predict
@@ -14,26 +14,13 @@ from savedmodel_bakery.serving.models.registry import ModelChoice, Registry
 from savedmodel_bakery.serving.models.servable import Servable
 from savedmodel_bakery.wire import messages
 from savedmodel_bakery.wire.messages import ExamplesRequest, ModelSpec, MultiInferenceRequest, PredictRequest
-from savedmodel_bakery.wire.schema import METHODS
 from savedmodel_bakery.wire.status import invalid_argument
 
 Handler = Callable[[Any, float | None], Any]
-"""From a decoded request and a time limit in seconds (None: no limit) to a response message."""
+"""From a request of `wire.messages.parse_request` and a time limit in seconds (None: none) to a response message."""
 
 
-class Rpc(NamedTuple):
-    """A unary call.
-
-    Attributes:
-        decode: parses the serialized request; raises DecodeError.
-        handle: makes the response message, whose SerializeToString may raise too; raises StatusError.
-    """
-
-    decode: Callable[[bytes], Any]
-    handle: Handler
-
-
-class Service:
+class PredictionService:
     """The methods of both services that run or describe a model.
 
     Args:
@@ -47,17 +34,15 @@ class Service:
         self._packed = packed
         self._check_method_names = check_method_names
 
-    def rpcs(self) -> dict[str, Rpc]:
-        """Return the calls by their name in `schema.METHODS`."""
+    def handlers(self) -> dict[str, Handler]:
+        """Return the handlers by the name of their method in `schema.METHODS`."""
         return {
-            "Predict": Rpc(messages.parse_predict_request, self.predict),
-            "Classify": Rpc(_decoder("Classify", messages.read_examples_request), self.classify),
-            "Regress": Rpc(_decoder("Regress", messages.read_examples_request), self.regress),
-            "MultiInference": Rpc(
-                _decoder("MultiInference", messages.read_multi_inference_request), self.multi_inference
-            ),
-            "GetModelMetadata": Rpc(METHODS["GetModelMetadata"].request.FromString, self.metadata),
-            "GetModelStatus": Rpc(_decoder("GetModelStatus", messages.read_model_spec), self.status),
+            "Predict": self.predict,
+            "Classify": self.classify,
+            "Regress": self.regress,
+            "MultiInference": self.multi_inference,
+            "GetModelMetadata": self.metadata,
+            "GetModelStatus": self.status,
         }
 
     def predict(self, request: PredictRequest, timeout_s: float | None) -> Any:
@@ -128,8 +113,3 @@ def model_choice(spec: ModelSpec) -> ModelChoice:
 def response_spec(servable: Servable, requested: ModelSpec) -> ModelSpec:
     """Return the spec of the version that answers a request, with the name of the signature filled in."""
     return ModelSpec(servable.name, servable.version, None, requested.signature_name or DEFAULT_SIGNATURE)
-
-
-def _decoder(method: str, read: Callable[[Any], Any]) -> Callable[[bytes], Any]:
-    parse = METHODS[method].request.FromString
-    return lambda content: read(parse(content))

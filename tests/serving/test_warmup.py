@@ -14,8 +14,8 @@ from server_process import ServerProcess
 from tensorflow_serving.apis import prediction_log_pb2
 
 from savedmodel_bakery.serving.inference.predict import PredictCall, predict
-from savedmodel_bakery.serving.inference.warmup import replay
 from savedmodel_bakery.serving.models.loading import LoadOptions, load
+from savedmodel_bakery.serving.warmup import replay
 from savedmodel_bakery.wire import dtypes
 from savedmodel_bakery.wire.status import StatusError
 from savedmodel_bakery.wire.tensors import Tensor
