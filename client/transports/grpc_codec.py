@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import DecodeError
 
@@ -79,7 +80,7 @@ def _prediction(call: Predict, response: TensorMessage) -> Prediction:
     with decoding_response():
         arrays = response.arrays()
     # Those that share memory with the response are read-only, and would keep all of it in memory.
-    arrays = {alias: array if array.flags.writeable else array.copy() for alias, array in arrays.items()}
+    arrays = {alias: array if array.flags.writeable else _copy(array) for alias, array in arrays.items()}
     spec = response.message.model_spec
     return Prediction(
         arrays=arrays,
@@ -87,6 +88,12 @@ def _prediction(call: Predict, response: TensorMessage) -> Prediction:
         version=spec.version.value if spec.HasField("version") else call.spec.version,
         signature=spec.signature_name or call.signature,
     )
+
+
+def _copy(array: np.ndarray) -> np.ndarray:
+    """Copy an array into a bytearray: numpy would request huge pages, which took three times as long for 512 MiB."""
+    values = bytearray(array.reshape(-1).view(np.uint8))
+    return np.frombuffer(values, np.uint8).view(array.dtype).reshape(array.shape)
 
 
 def _metadata(response: Any) -> dict[str, Any]:
