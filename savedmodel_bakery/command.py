@@ -52,7 +52,6 @@ _MODULE_EXTRAS = {
     "aio_pika": "amqp",
     "matplotlib": "plot",
     "pyarrow": "parquet",
-    "ray": "ray",
     "tensorflow_text": "text",
 }
 _SECTION_EXTRAS = {"Bake": "export", "Serve": "serve"}

@@ -44,9 +44,6 @@ def main(arguments: Sequence[str]) -> NoReturn:
         code = bulk.main(arguments, prog_name="python -m serving bulk", standalone_mode=False)
     except click.ClickException as exc:
         code = _report(exc.format_message(), exc.exit_code)
-    except ModuleNotFoundError as exc:
-        hint = "try: pip install 'savedmodel-bakery[serve,ray]'"
-        code = _report(f"the job needs {exc.name}, which is not installed; {hint}", EXIT_REFUSED)
     except StatusError as exc:
         code = _report(str(exc), EXIT_REFUSED)
     except ConnectionError as exc:
@@ -112,6 +109,17 @@ def bulk(context: click.Context, /, paths: tuple[str, ...], out: Path, **options
     context.exit(run_on_ray(context, paths, out, **options))
 
 
+@contextmanager
+def _missing_package_reported() -> Iterator[None]:
+    """Turn a missing package into an error that names the extras."""
+    try:
+        yield
+    except ModuleNotFoundError as exc:
+        hint = "try: pip install 'savedmodel-bakery[serve,ray]'"
+        raise click.ClickException(f"the job needs {exc.name}, which is not installed; {hint}") from exc
+
+
+@_missing_package_reported()
 def run_on_ray(
     context: click.Context,
     paths: tuple[str, ...],
@@ -126,7 +134,8 @@ def run_on_ray(
     """Classify photos with a model that Ray's workers load, write the rows to a folder, and return the exit code.
 
     Raises:
-        click.ClickException: an option is invalid, the model cannot be loaded, or photos have no row.
+        click.ClickException: an option is invalid, a package is missing, the model cannot be loaded, or photos have no
+            row.
         ConnectionError: Ray cannot be reached.
         StatusError: the model has no version.
     """
