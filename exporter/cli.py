@@ -301,12 +301,14 @@ def _tensorflow() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _errors() -> Iterator[None]:
-    """Turn a BakeError or a missing extra into one line on stderr and exit code 1; an interrupt is exit code 130."""
+    """Turn an expected error into one line on stderr and exit code 1; an interrupt is exit code 130."""
     try:
         yield
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
-    except BakeError as error:
+    except BrokenPipeError:
+        raise  # click ends the command silently
+    except (BakeError, OSError) as error:
         message = str(error)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _EXPORT_MODULES:

@@ -90,14 +90,15 @@ def publish_version(
         The version's folder, and the result of `validate`.
 
     Raises:
-        PublishError: the version can't be written, or exists.
+        PublishError: the version can't be written, or exists. Errors of `validate` are raised unchanged.
     """
     with staging(base_path) as stage:
         staged = stage / "version"
-        save(staged)
-        file, text = description
-        (staged / file).parent.mkdir()
-        (staged / file).write_text(text, encoding="utf-8")
+        with writing(base_path):
+            save(staged)
+            file, text = description
+            (staged / file).parent.mkdir()
+            (staged / file).write_text(text, encoding="utf-8")
         result = validate(staged)
         return rename_into_place(staged, base_path, version), result
 
@@ -110,25 +111,30 @@ def staging(base_path: Path) -> Iterator[Path]:
     removed too.
 
     Raises:
-        PublishError: a file in it can't be written, for example without permission or on a full disk.
+        PublishError: it can't be created, for example without permission.
     """
-    try:
+    with writing(base_path):
         base_path.mkdir(parents=True, exist_ok=True)
         for stale in base_path.glob(f"{_STAGING_PREFIX}*"):
             with contextlib.suppress(OSError), _locked(stale):
                 shutil.rmtree(stale)
         # It gets the name that other processes clean up only after it is locked.
         unlocked = Path(tempfile.mkdtemp(prefix=".new-", dir=base_path))
-    except OSError as error:
-        raise PublishError(f"cannot write to {base_path}: {error.strerror}") from error
     with _locked(unlocked):
         stage = unlocked.rename(unlocked.with_name(unlocked.name.replace(".new-", _STAGING_PREFIX)))
         try:
             yield stage
-        except OSError as error:
-            raise PublishError(f"cannot write to {base_path}: {error.strerror or error}") from error
         finally:
             shutil.rmtree(stage, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Turn an OSError of the block, such as a full disk, into a PublishError that names the folder."""
+    try:
+        yield
+    except OSError as error:
+        raise PublishError(f"cannot write to {folder}: {error.strerror or error}") from error
 
 
 @contextlib.contextmanager

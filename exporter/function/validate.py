@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from savedmodel_bakery.exporter import publish
 from savedmodel_bakery.exporter.errors import SourceError, VerificationError
 from savedmodel_bakery.exporter.function.inputs import INEXACT, Input, check_example, generate_arrays
 from savedmodel_bakery.exporter.function.servable_module import SIGNATURE, Function
@@ -42,6 +43,7 @@ def validate_and_record(
         RecipeError: the example does not fit the inputs.
         SourceError: the function fails on the inputs.
         VerificationError: the SavedModel can't be loaded or run, or its outputs differ.
+        PublishError: the goldens can't be written.
     """
     calls = [check_example(example, inputs)] if example is not None else list(generate_arrays(inputs))
     try:
@@ -65,7 +67,8 @@ def validate_and_record(
             if rtol is not None:
                 largest = float(np.max(np.abs(np.nan_to_num(outputs[alias].astype(np.complex128))), initial=0.0))
                 tolerances[alias] = max(_ATOL + rtol * largest, tolerances.get(alias, 0.0))
-    write_goldens(version, model_name, logs, tolerances=tolerances)
+    with publish.writing(version):
+        write_goldens(version, model_name, logs, tolerances=tolerances)
 
 
 def _compare(alias: str, expected: np.ndarray, output: np.ndarray) -> None:

@@ -63,6 +63,7 @@ def validate_and_record(
 
     Raises:
         VerificationError: the SavedModel can't be loaded or run, or its responses differ from the network's.
+        PublishError: a file can't be written into the version.
         ParityError: a photo can't be read. A report beyond tolerance doesn't raise: see `ParityReport.check`.
     """
     pixels = reference.fit(reference.read_upright(photos[0], recipe.preprocessing), recipe.preprocessing)
@@ -79,9 +80,11 @@ def validate_and_record(
         )
         check.add(results.responses)
         if golden:
-            write_goldens(version, model_name, results.goldens)
+            with publish.writing(version):
+                write_goldens(version, model_name, results.goldens)
             golden = []  # once is enough
-    (version / PARITY_FILE).write_text(json.dumps(check.report().to_json(), indent=2) + "\n")
+    with publish.writing(version):
+        (version / PARITY_FILE).write_text(json.dumps(check.report().to_json(), indent=2) + "\n")
     return agreement, check
 
 

@@ -190,6 +190,17 @@ def test_a_version_that_fails_validation_is_not_published(tmp_path: Path) -> Non
     assert [] == names(tmp_path)
 
 
+def test_an_os_error_of_validation_is_not_reported_as_a_write_error(tmp_path: Path) -> None:
+    def validate(_: Path) -> None:
+        (tmp_path / "missing.jpg").read_bytes()
+
+    with pytest.raises(FileNotFoundError, match=r"missing\.jpg"):
+        publish.publish_version(
+            tmp_path / "base", None, save=save, description=(publish.RECIPE_FILE, "how"), validate=validate
+        )
+    assert [] == names(tmp_path / "base")
+
+
 def all_at_once(count: int, attempt: Callable[[int], Path]) -> list[Outcome]:
     barrier = threading.Barrier(count)
 
