@@ -34,6 +34,8 @@ def serve(folder: Path, name: str | None, port: int, rest_api_port: int) -> None
     ready. New versions are loaded as they are published. For other settings use `bakery model-server`.
     """
     _check_folder(folder)
+    if port == rest_api_port:
+        raise click.UsageError(f"--port and --rest-api-port are both {port}: choose two different ports")
     for option, number in (("--port", port), ("--rest-api-port", rest_api_port)):
         _check_port(option, number)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")

@@ -283,6 +283,13 @@ def test_serve_checks_the_folder_before_anything_else(tmp_path: Path, content: l
         assert (2, True) == (ended.returncode, message in " ".join(ended.stderr.split()))
 
 
+def test_serve_rejects_the_same_port_twice(tmp_path: Path) -> None:
+    (tmp_path / "model" / "1").mkdir(parents=True)
+    ended = run("serve", "model", "--port", "9500", "--rest-api-port", "9500", folder=tmp_path)
+    assert (2, "") == (ended.returncode, ended.stdout)
+    assert "--port and --rest-api-port are both 9500: choose two different ports" in " ".join(ended.stderr.split())
+
+
 def test_serve_names_a_port_that_is_in_use(tmp_path: Path) -> None:
     (tmp_path / "model" / "1").mkdir(parents=True)
     with socket.create_server(("127.0.0.1", 0)) as listener:
