@@ -44,7 +44,7 @@ class _Protocol(HttpToolsProtocol):
         super().data_received(data)
 
     def on_headers_complete(self) -> None:
-        """Start the request. An HTTP/1.0 client that asks to keep the connection is told that it is kept."""
+        """Start the request. An HTTP/1.0 client that asks for keep-alive gets a response that confirms it."""
         scope: _Message = self.scope
         scope["target"] = self.url
         super().on_headers_complete()

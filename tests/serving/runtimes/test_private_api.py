@@ -1,4 +1,4 @@
-"""TensorFlow's private Python API is used in one module only."""
+"""In serving, TensorFlow's private Python API is used in one module only."""
 
 from __future__ import annotations
 
