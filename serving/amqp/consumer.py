@@ -168,8 +168,8 @@ class Consumer:
     async def _dispatch(self) -> None:
         """Process messages while calls are free; messages that wait meanwhile are joined."""
         while True:
-            await self._free_calls.acquire()
             messages = [await self._fresh.get()]
+            await self._free_calls.acquire()  # only now: while no fresh message waits, retried ones use every call
             while len(messages) < self._options.batch_size and not self._fresh.empty():
                 messages.append(self._fresh.get_nowait())
             self._spawn(self._process(messages))

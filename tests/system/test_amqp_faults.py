@@ -64,6 +64,23 @@ def test_a_message_that_crashes_workers_is_dead_lettered_and_its_caller_gets_abo
     assert {f"ABORTED: {message}": 1} == status(broker.url(), "--reasons")["reasons"]
 
 
+def test_a_redelivered_message_is_processed_while_no_fresh_message_waits(broker: RabbitMQ, start: StartWorker) -> None:
+    """By the only call of a worker."""
+    with holding_server() as (target, released), ThreadPoolExecutor() as pool:
+        start().stop()  # declares the queues
+        replies = pool.submit(exchange, broker.url(), [make_message(predict_request([1]))])
+        wait_for_status(broker.url(), ready=1)
+        killed = start(target=target)
+        wait_for_status(broker.url(), ready=0)
+        killed.kill()
+        wait_for_status(broker.url(), ready=1)
+        released.set()
+        worker = start("--calls", "1", target=target)
+        (reply,) = replies.result(120)
+    assert Code.OK == reply.headers[amqp.STATUS]
+    assert "a message is delivered again" in worker.log.read_text()
+
+
 def test_messages_prefetched_beside_a_crashing_one_are_answered(broker: RabbitMQ, start: StartWorker) -> None:
     """The server kills the worker that calls it with one of the messages."""
     crashing = predict_request([99])
