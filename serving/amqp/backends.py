@@ -49,14 +49,10 @@ class RemoteServer:
 
     def predict(self, call: Predict) -> Prediction:
         """See Backend."""
-        request = TensorMessage(schema.PredictRequest(output_filter=call.output_filter), "inputs")
-        write_spec(request.message.model_spec, call.spec)
-        for alias, (array, dtype, shape) in call.inputs.items():
-            request.add(alias, array, packed=True, dtype=dtype, shape=shape)
-        content = self.call("Predict", request.SerializeToString())
+        content = self.call("Predict", _encode_request(call) if call.content is None else call.content)
         response = parse_message(schema.PredictResponse, "outputs", content)
         outputs = TensorMap(response.message.outputs, response.attachments)
-        return Prediction(read_spec(response.message.model_spec), outputs)
+        return Prediction(read_spec(response.message.model_spec), outputs, None if call.content is None else content)
 
     def input_dtypes(self, spec: ModelSpec) -> Mapping[str, DType]:
         """See Backend."""
@@ -78,3 +74,11 @@ class RemoteServer:
     def close(self) -> None:
         """See Backend."""
         self._channel.close()
+
+
+def _encode_request(call: Predict) -> bytes:
+    request = TensorMessage(schema.PredictRequest(output_filter=call.output_filter), "inputs")
+    write_spec(request.message.model_spec, call.spec)
+    for alias, (array, dtype, shape) in call.inputs.items():
+        request.add(alias, array, packed=True, dtype=dtype, shape=shape)
+    return request.SerializeToString()

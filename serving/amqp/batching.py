@@ -39,7 +39,7 @@ def join(calls: Sequence[Predict]) -> Predict:
         alias: tensor._replace(array=np.concatenate([call.inputs[alias].array for call in calls]))
         for alias, tensor in first.inputs.items()
     }
-    return first._replace(inputs=inputs)
+    return first._replace(inputs=inputs, content=None)
 
 
 def split(prediction: Prediction, calls: Sequence[Predict]) -> list[Prediction]:

@@ -66,10 +66,12 @@ class Prediction(NamedTuple):
     Attributes:
         spec: the model, version and signature that computed it.
         outputs: by alias.
+        content: the serialized PredictResponse of a request that a server received unchanged; otherwise None.
     """
 
     spec: ModelSpec
     outputs: Mapping[str, Tensor]
+    content: bytes | None = None
 
 
 class Predict(NamedTuple):
@@ -80,12 +82,14 @@ class Predict(NamedTuple):
         inputs: by alias; reading one may raise StatusError.
         output_filter: aliases of the outputs to return; empty for all.
         encode: encodes the prediction in the format of the message; raises StatusError.
+        content: the serialized PredictRequest, if it was one and was not joined with others.
     """
 
     spec: ModelSpec
     inputs: Mapping[str, Tensor]
     output_filter: Sequence[str]
     encode: Callable[[Prediction], Response]
+    content: bytes | None = None
 
 
 class OtherCall(NamedTuple):
@@ -140,7 +144,7 @@ def _decode_protobuf(message: Message) -> Predict | OtherCall:
     try:
         if method == "Predict":
             spec, inputs, output_filter = parse_predict_request(message.body)
-            return Predict(require_spec(spec), inputs, output_filter, _encode_protobuf)
+            return Predict(require_spec(spec), inputs, output_filter, _encode_protobuf, message.body)
         METHODS[method].request.FromString(message.body)
     except DecodeError:
         raise UndecodableError(f"the body ({len(message.body)} bytes) is not a valid {type_name}") from None
@@ -189,8 +193,10 @@ def _read_spec(headers: Mapping[str, Any], model_name: str, *, signature_name: s
 
 
 def _encode_protobuf(prediction: Prediction) -> Response:
-    message = make_predict_response(prediction.spec, prediction.outputs, packed=False)
-    return Response(message.SerializeToString(), amqp.PROTOBUF, _PREDICT_RESPONSE)
+    content = prediction.content
+    if content is None:
+        content = make_predict_response(prediction.spec, prediction.outputs, packed=False).SerializeToString()
+    return Response(content, amqp.PROTOBUF, _PREDICT_RESPONSE)
 
 
 def _encode_json(prediction: Prediction, is_row_format: bool) -> Response:

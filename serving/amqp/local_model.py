@@ -44,7 +44,7 @@ class LocalModel:
 
     def predict(self, call: Predict) -> Prediction:
         """Run a signature on tensors."""
-        spec, inputs, output_filter, _ = call
+        spec, inputs, output_filter, *_ = call
         with self._registry.acquire(model_choice(spec)) as servable:
             core_call = PredictCall(spec.signature_name, inputs, output_filter, self._timeout_s)
             return Prediction(response_spec(servable, spec), predict.predict(servable, core_call))

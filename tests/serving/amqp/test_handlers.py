@@ -283,6 +283,28 @@ def test_an_invalid_response_of_the_server_is_an_internal_error() -> None:
     assert [Code.INTERNAL] * 2 == [response.error.code for response in responses if response.error]
 
 
+def test_a_server_receives_a_predict_message_unchanged_and_its_response_is_returned_unchanged() -> None:
+    """Also with a resource handle, a declared shape of 2^60 values and fields that the worker does not know."""
+    request = schema.PredictRequest.FromString(predict(x=X).body)
+    request.inputs["handle"].dtype = 20
+    request.inputs["large"].dtype = 1
+    request.inputs["large"].tensor_shape.dim.add(size=1 << 60)
+    body = request.SerializeToString() + b"\xfa\x07\x01x"  # field 127
+    answer = schema.PredictResponse().SerializeToString() + b"\xfa\x07\x01y"
+    received: list[bytes] = []
+
+    def serve(content: bytes) -> bytes:
+        received.append(content)
+        return answer
+
+    with answering_server(serve) as target:
+        host, _, port = target.rpartition(":")
+        remote = RemoteServer(Endpoint(host, int(port), "gRPC"), timeout_s=30)
+        (response,) = Handlers(remote, model_name="half_plus_two").handle([Message(body, amqp.PROTOBUF)])
+        remote.close()
+    assert ([body], answer, None) == (received, response.body, response.error)
+
+
 def test_outputs_without_rows_are_never_split(tmp_path: Path) -> None:
     model_makers.batched(tmp_path / "batched")
     local = LocalModel("batched", tmp_path / "batched", timeout_s=30)
