@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from savedmodel_bakery.serving.inference.predict import DEFAULT_SIGNATURE
+from savedmodel_bakery.serving.inference.predict import DEFAULT_SIGNATURE, SignatureNotFoundError
 from savedmodel_bakery.serving.prediction_service import require_spec
 from savedmodel_bakery.wire import amqp
 from savedmodel_bakery.wire.dtypes import STRING, DType
@@ -157,7 +157,11 @@ def _decode_json(message: Message, input_dtypes: InputDTypes, model_name: str) -
     except StatusError as error:
         raise UndecodableError(error.message) from error
     spec = _read_spec(message.headers, model_name, signature_name=body.signature_name)
-    inputs, is_row_format = predict_json.decode_inputs(body.document, input_dtypes(spec), spec.signature_name)
+    try:
+        dtypes = input_dtypes(spec)
+    except SignatureNotFoundError as error:
+        raise predict_json.signature_not_found(error.name) from None
+    inputs, is_row_format = predict_json.decode_inputs(body.document, dtypes, spec.signature_name)
     return Predict(spec, inputs, (), lambda prediction: _encode_json(prediction, is_row_format))
 
 

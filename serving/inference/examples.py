@@ -143,7 +143,7 @@ def multi_inference(servable: Servable, call: MultiInferenceCall) -> list[Result
             raise invalid_argument(f"Duplicate evaluation of signature: {name}")
         seen.add(name)
         try:
-            signature = find_signature(servable, name)
+            signature = find_signature(servable.runtime.signatures, name)
         except SignatureNotFoundError:
             raise invalid_argument(f"Requested signature not found in model graph: {name}") from None
         if method_name not in _METHODS:
@@ -157,7 +157,7 @@ def multi_inference(servable: Servable, call: MultiInferenceCall) -> list[Result
 
 def _run_method(servable: Servable, method: _Method, call: ExamplesCall) -> Any:
     try:
-        signature = find_signature(servable, call.signature_name)
+        signature = find_signature(servable.runtime.signatures, call.signature_name)
     except SignatureNotFoundError as error:
         raise invalid_argument(f"No signature was found with the name: {error.name}") from None
     task = _make_task(method, signature, call.check_method_name)

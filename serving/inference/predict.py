@@ -46,17 +46,16 @@ class SignatureNotFoundError(StatusError):
         self.name = name
 
 
-def find_signature(servable: Servable, name: str) -> Any:
+def find_signature(signatures: Mapping[str, Any], name: str) -> Any:
     """Return the SignatureDef with this name; an empty name means the default signature.
 
     Raises:
-        SignatureNotFoundError: the servable has no such signature.
+        SignatureNotFoundError: there is no such signature.
     """
     key = name or DEFAULT_SIGNATURE
-    try:
-        return servable.runtime.signatures[key]
-    except KeyError:
-        raise SignatureNotFoundError(key) from None
+    if key not in signatures:  # a protobuf map would create the value
+        raise SignatureNotFoundError(key)
+    return signatures[key]
 
 
 def input_dtypes(signatures: Mapping[str, Any], signature_name: str) -> dict[str, dtypes.DType]:
@@ -67,13 +66,10 @@ def input_dtypes(signatures: Mapping[str, Any], signature_name: str) -> dict[str
         signature_name: empty for the default signature.
 
     Raises:
-        StatusError: INVALID_ARGUMENT if there is no such signature (with REST's text), or if the element type of an
-            input has no tensor encoding.
+        SignatureNotFoundError: there is no such signature.
+        StatusError: INVALID_ARGUMENT if the element type of an input has no tensor encoding.
     """
-    name = signature_name or DEFAULT_SIGNATURE
-    if name not in signatures:
-        raise invalid_argument(f'Serving signature name: "{name}" not found in signature def')
-    inputs = signatures[name].inputs
+    inputs = find_signature(signatures, signature_name).inputs
     # of_number raises for numbers that are not in the table.
     return {alias: dtypes.BY_NUMBER.get(info.dtype) or dtypes.of_number(info.dtype) for alias, info in inputs.items()}
 
@@ -84,7 +80,7 @@ def predict(servable: Servable, call: PredictCall) -> dict[str, Tensor]:
     Raises:
         StatusError: the call does not fit the signature, or the model run failed.
     """
-    signature = find_signature(servable, call.signature_name)
+    signature = find_signature(servable.runtime.signatures, call.signature_name)
     if call.check_method_name and signature.method_name not in METHOD_NAMES:
         raise StatusError(
             Code.INTERNAL,

@@ -10,7 +10,13 @@ from urllib.parse import unquote
 from savedmodel_bakery.serving import incident, metrics
 from savedmodel_bakery.serving.inference import metadata
 from savedmodel_bakery.serving.inference.examples import ExamplesCall, classify, regress
-from savedmodel_bakery.serving.inference.predict import DEFAULT_SIGNATURE, PredictCall, input_dtypes, predict
+from savedmodel_bakery.serving.inference.predict import (
+    DEFAULT_SIGNATURE,
+    PredictCall,
+    SignatureNotFoundError,
+    input_dtypes,
+    predict,
+)
 from savedmodel_bakery.serving.models.registry import ModelChoice, Registry
 from savedmodel_bakery.serving.rest.codec import Request, Response, decode_body
 from savedmodel_bakery.serving.rest.errors import error_response, page
@@ -121,7 +127,10 @@ class Handlers:
     def _predict(self, choice: ModelChoice, request: Request) -> bytes:
         body = predict_json.decode_request(decode_body(request))
         with self._registry.acquire(choice) as servable:
-            dtypes = input_dtypes(servable.signatures, body.signature_name)
+            try:
+                dtypes = input_dtypes(servable.runtime.signatures, body.signature_name)
+            except SignatureNotFoundError as error:
+                raise predict_json.signature_not_found(error.name) from None
             signature_name = body.signature_name or DEFAULT_SIGNATURE
             inputs, row_format = predict_json.decode_inputs(body.document, dtypes, signature_name)
             call = PredictCall(

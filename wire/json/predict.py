@@ -143,6 +143,11 @@ def decode_request(body: bytes) -> PredictBody:
     return PredictBody(signature_name, document)
 
 
+def signature_not_found(name: str) -> StatusError:
+    """Return the error of a JSON request for a signature that the model does not have."""
+    return invalid_argument(f'Serving signature name: "{name}" not found in signature def')
+
+
 def decode_inputs(
     document: dict[str, JsonValue], input_dtypes: Mapping[str, DType], signature_name: str
 ) -> tuple[dict[str, Tensor], bool]:

@@ -122,7 +122,7 @@ def test_a_custom_method_is_rejected_only_on_request(servable: Servable) -> None
 def test_an_unknown_signature_is_named(servable: Servable) -> None:
     assert 'FAILED_PRECONDITION: Serving signature key "nosuch" not found.' == error_of(servable, "nosuch", {})
     with pytest.raises(SignatureNotFoundError) as caught:
-        find_signature(servable, "nosuch")
+        find_signature(servable.signatures, "nosuch")
     assert "nosuch" == caught.value.name
 
 
@@ -131,5 +131,5 @@ def test_input_dtypes_are_those_of_the_signature(servable: Servable, runtime: An
     runtime.signatures["serving_default"].inputs["x"].dtype = 20
     with pytest.raises(StatusError, match="invalid tensor element type 20"):
         input_dtypes(servable.signatures, "")
-    with pytest.raises(StatusError, match='Serving signature name: "nosuch" not found in signature def'):
+    with pytest.raises(SignatureNotFoundError, match='Serving signature key "nosuch" not found'):
         input_dtypes(servable.signatures, "nosuch")
