@@ -74,6 +74,8 @@ def encode_tensor(
         else:
             proto.string_val.extend(strings)
         return proto
+    if dtype.number in dtypes.HANDLES:  # numpy would write the pointers
+        raise invalid_argument(f"a tensor of {dtype.name} handles cannot be sent")
     values = np.asarray(array, dtype=dtype.numpy, order="C")
     if packed:
         proto.tensor_content = values.tobytes()

@@ -151,14 +151,15 @@ class Consumer:
         """Register a message that was delivered `count` times before; dead-letter it if it isn't worth a call."""
         self._unacknowledged += 1
         self._idle.clear()
+        error = self._rejection_reason(message, count)
+        if error:
+            self._spawn(self._finish(message, encode_failure(error, message.content_type or "", dead_letter=True)))
+        return error is not None
+
+    def _rejection_reason(self, message: AbstractIncomingMessage, count: int) -> StatusError | None:
         if not message.reply_to:
-            error = invalid_argument("the message has no reply_to")
-        elif count >= self._options.delivery_limit:
-            error = delivery_limit_reached(count)
-        else:
-            return False
-        self._spawn(self._finish(message, encode_failure(error, message.content_type or "", dead_letter=True)))
-        return True
+            return invalid_argument("the message has no reply_to")
+        return delivery_limit_reached(count) if count >= self._options.delivery_limit else None
 
     async def _retry_later(self, message: AbstractIncomingMessage) -> None:
         """Move a message to the retry queue."""

@@ -164,3 +164,10 @@ def test_four_bit_integers_keep_all_bits_of_their_byte() -> None:
     """As in TensorFlow, which writes them to `tensor_content`."""
     content = tensors.encode_tensor(tensors.decode_array(proto("int4", [3], int_val=[-1, 7, 127]))).tensor_content
     assert b"\xff\x07\x7f" == content
+
+
+@pytest.mark.parametrize("dtype", dtypes.HANDLES.values(), ids=lambda dtype: str(dtype.name))
+def test_handles_are_rejected(dtype: dtypes.DType) -> None:
+    """Numpy would write the addresses of the objects."""
+    with pytest.raises(StatusError, match=f"^INVALID_ARGUMENT: a tensor of {dtype.name} handles cannot be sent$"):
+        tensors.encode_tensor(np.array([object()], object), dtype=dtype)
