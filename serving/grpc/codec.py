@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
+from savedmodel_bakery.serving.prediction_service import Handler
 from savedmodel_bakery.wire import messages, schema
 from savedmodel_bakery.wire.schema import METHODS
 
@@ -15,15 +16,14 @@ class Rpc(NamedTuple):
 
     Attributes:
         decode: parses the serialized request; raises DecodeError.
-        handle: from the request and a time limit in seconds (None: no limit) to the response message; raises
-            StatusError.
+        handle: makes the response message, whose SerializeToString may raise too; raises StatusError.
     """
 
     decode: Callable[[bytes], Any]
-    handle: Callable[[Any, float | None], Any]
+    handle: Handler
 
 
-def rpcs(handlers: Mapping[str, Callable[[Any, float | None], Any]]) -> dict[str, Rpc]:
+def rpcs(handlers: Mapping[str, Handler]) -> dict[str, Rpc]:
     """Return calls by path, of handlers by the name of their method in `schema.METHODS`."""
     return {METHODS[name].path: Rpc(partial(messages.parse_request, name), handle) for name, handle in handlers.items()}
 
@@ -35,13 +35,3 @@ def encode_reload(names: Iterable[str], before: Mapping[str, int], after: Mappin
     for name in sorted(set(names)):
         response.metric.add(name=name, int64_value_increase=after.get(name, 0) - before.get(name, 0))
     return response
-
-
-def encode_response(message: Any) -> bytes:
-    """Serialize a response message.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if it exceeds protobuf's limit.
-    """
-    content: bytes = message.SerializeToString()
-    return content

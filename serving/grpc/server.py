@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2_grpc
 
 from savedmodel_bakery.serving import incident
-from savedmodel_bakery.serving.grpc.codec import Rpc, encode_response
+from savedmodel_bakery.serving.grpc.codec import Rpc
 from savedmodel_bakery.serving.grpc.credentials import server_credentials
 from savedmodel_bakery.serving.grpc.errors import STATUS_CODES
 from savedmodel_bakery.serving.grpc.handlers import Handlers
@@ -134,7 +134,7 @@ def _respond(path: str, rpc: Rpc) -> Callable[[list[bytes], Any], bytes]:
         except Exception:
             context.abort(grpc.StatusCode.INTERNAL, incident.report(logger, path).message)
         try:
-            response = encode_response(rpc.handle(request, timeout_s))
+            response: bytes = rpc.handle(request, timeout_s).SerializeToString()
         except StatusError as error:
             context.abort(STATUS_CODES[error.code], truncate_message(error.message))
         except Exception:
