@@ -21,7 +21,7 @@ from savedmodel_bakery.wire.amqp import DEFAULT_QUEUE
 from savedmodel_bakery.wire.status import StatusError
 
 if TYPE_CHECKING:
-    from aio_pika.abc import AbstractChannel
+    from aio_pika.abc import AbstractConnection
 
     from savedmodel_bakery.client.transports.amqp_broker import Broker
     from savedmodel_bakery.serving.amqp.backends import Backend
@@ -261,7 +261,7 @@ def print_status(queue: str, url: Broker, reasons: bool, as_json: bool) -> None:
     """Print the number of waiting messages, workers and dead letters."""
     from savedmodel_bakery.serving.amqp import queues
 
-    status = _run(url, lambda channel: queues.status(channel, queue, with_reasons=reasons))
+    status = _run(url, lambda connection: queues.status(connection, queue, with_reasons=reasons))
     if as_json:
         click.echo(json.dumps(asdict(status), ensure_ascii=False))
         return
@@ -276,7 +276,7 @@ def purge_queue(queue: str, url: Broker) -> None:
     """Empty the queue; every waiting caller gets the error ABORTED."""
     from savedmodel_bakery.serving.amqp import queues
 
-    click.echo(f"{_run(url, lambda channel: queues.purge(channel, queue))} purged")
+    click.echo(f"{_run(url, lambda connection: queues.purge(connection, queue))} purged")
 
 
 @cli.command("requeue")
@@ -285,16 +285,16 @@ def requeue_dead_letters(queue: str, url: Broker) -> None:
     """Move the dead letters back to the queue."""
     from savedmodel_bakery.serving.amqp import queues
 
-    click.echo(f"{_run(url, lambda channel: queues.requeue(channel, queue))} requeued")
+    click.echo(f"{_run(url, lambda connection: queues.requeue(connection, queue))} requeued")
 
 
-def _run(broker: Broker, operation: Callable[[AbstractChannel], Awaitable[Result]]) -> Result:
-    """Run an operation on a channel of a new connection."""
+def _run(broker: Broker, operation: Callable[[AbstractConnection], Awaitable[Result]]) -> Result:
+    """Run an operation on a new connection."""
 
     async def run() -> Result:
         async with await broker.connect("bakery operator", timeout_s=_TIMEOUT_S) as connection:
             with broker.translate_errors():
-                return await operation(await connection.channel(on_return_raises=True))
+                return await operation(connection)
 
     return asyncio.run(run())
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import aio_pika
 from aio_pika import exceptions
-from aio_pika.abc import AbstractChannel, AbstractIncomingMessage, AbstractQueue
+from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMessage, AbstractQueue
 
 from savedmodel_bakery.serving.amqp.codec import Response
 from savedmodel_bakery.serving.amqp.errors import encode_failure
@@ -125,11 +126,11 @@ async def dead_letter(channel: AbstractChannel, message: AbstractIncomingMessage
     await channel.default_exchange.publish(_copy(message, {amqp.REASON: reason}), dead_queue(queue), mandatory=True)
 
 
-async def status(channel: AbstractChannel, queue: str, *, with_reasons: bool) -> QueueStatus:
+async def status(connection: AbstractConnection, queue: str, *, with_reasons: bool) -> QueueStatus:
     """Count messages and workers; read the reasons of the first thousand dead letters if requested."""
-    requests = await channel.declare_queue(queue, passive=True)
-    retries = await channel.declare_queue(retry_queue(queue), passive=True)
-    dead = await channel.declare_queue(dead_queue(queue), passive=True)
+    requests = await (await connection.channel()).declare_queue(queue, passive=True)
+    retries = await _find(connection, retry_queue(queue))
+    dead = await _find(connection, dead_queue(queue))
     reasons: Counter[str] = Counter()
     letters = [letter async for letter in _get_all(dead, limit=MAX_REASONS)] if with_reasons else []
     for letter in letters:
@@ -144,32 +145,48 @@ async def status(channel: AbstractChannel, queue: str, *, with_reasons: bool) ->
     )
 
 
-async def purge(channel: AbstractChannel, queue: str) -> int:
+async def purge(connection: AbstractConnection, queue: str) -> int:
     """Remove all waiting messages and reply to each with ABORTED; return their number."""
     count = 0
     # CANCELLED would be wrong: a server sends it while it shuts down, and callers may retry after it.
     error = StatusError(Code.ABORTED, f'queue "{queue}" was purged')
-    for name in (queue, retry_queue(queue)):
-        async for message in _get_all(await channel.declare_queue(name, passive=True)):
+    channel = await connection.channel(on_return_raises=True)
+    requests = await channel.declare_queue(queue, passive=True)
+    for waiting in (requests, await _find(connection, retry_queue(queue))):
+        async for message in _get_all(waiting):
             await reply(channel, message, encode_failure(error, message.content_type or ""))
             await message.ack()
             count += 1
     return count
 
 
-async def requeue(channel: AbstractChannel, queue: str) -> int:
+async def requeue(connection: AbstractConnection, queue: str) -> int:
     """Move all dead letters to the end of the queue, without the headers that were added; return their number."""
     count = 0
+    channel = await connection.channel(on_return_raises=True)
     await channel.declare_queue(queue, passive=True)
-    async for letter in _get_all(await channel.declare_queue(dead_queue(queue), passive=True)):
+    async for letter in _get_all(await _find(connection, dead_queue(queue))):
         await channel.default_exchange.publish(_copy(letter, {}), queue, mandatory=True)
         await letter.ack()
         count += 1
     return count
 
 
-async def _get_all(queue: AbstractQueue, limit: int | None = None) -> AsyncIterator[AbstractIncomingMessage]:
+async def _find(connection: AbstractConnection, name: str) -> AbstractQueue | None:
+    """Return a queue, or None if it does not exist: an earlier release's worker declared no retry queue.
+
+    Opens a channel for it, because the broker closes a channel that looks for a missing queue.
+    """
+    channel: AbstractChannel = await connection.channel()
+    with suppress(exceptions.ChannelNotFoundEntity):
+        return await channel.declare_queue(name, passive=True)
+    return None
+
+
+async def _get_all(queue: AbstractQueue | None, limit: int | None = None) -> AsyncIterator[AbstractIncomingMessage]:
     """Get the messages that the queue held when it was declared; messages that arrive meanwhile stay."""
+    if queue is None:
+        return
     count = _message_count(queue)
     for _ in range(count if limit is None else min(count, limit)):
         message = await queue.get(fail=False)
@@ -178,8 +195,8 @@ async def _get_all(queue: AbstractQueue, limit: int | None = None) -> AsyncItera
         yield message
 
 
-def _message_count(queue: AbstractQueue) -> int:
-    return queue.declaration_result.message_count or 0
+def _message_count(queue: AbstractQueue | None) -> int:
+    return queue.declaration_result.message_count or 0 if queue else 0
 
 
 def _copy(message: AbstractIncomingMessage, headers: dict[str, Any]) -> aio_pika.Message:

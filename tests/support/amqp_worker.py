@@ -101,8 +101,7 @@ def wait_for_status(url: str, **expected: int) -> None:
 
     async def read() -> dict[str, Any]:
         async with await aio_pika.connect(url) as connection:
-            channel = await connection.channel()
-            return asdict(await queues.status(channel, QUEUE, with_reasons=False))
+            return asdict(await queues.status(connection, QUEUE, with_reasons=False))
 
     latest: dict[str, Any] = {}
 

@@ -16,6 +16,7 @@ from amqp_worker import (
     QUEUE,
     WorkerProcess,
     command,
+    delete_queues,
     exchange,
     make_message,
     message_count,
@@ -146,6 +147,22 @@ def test_purge_replies_to_every_waiting_caller(broker: RabbitMQ, start: StartWor
         assert "5 purged\n" == command(broker.url(), "purge")
         assert [f'ABORTED: queue "{QUEUE}" was purged'] * 5 == [error.result(30) for error in errors]
     assert f"{QUEUE}\tready 0\tconsumers 0\tdead letters 0\n" == command(broker.url(), "status")
+
+
+def test_commands_need_only_the_queue_of_the_callers(broker: RabbitMQ, start: StartWorker) -> None:
+    """A worker of an earlier release declared no retry queue."""
+    start().stop()
+    publish(broker.url(), make_message(predict_request([1])))
+    delete_queues(broker.url(), f"{QUEUE}.retry", f"{QUEUE}.dead")
+    document = {"queue": QUEUE, "ready": 1, "consumers": 0, "dead": 0, "reasons": {}}
+    assert document == status(broker.url(), "--reasons")
+    assert ("0 requeued\n", "1 purged\n") == (command(broker.url(), "requeue"), command(broker.url(), "purge"))
+    delete_queues(broker.url(), QUEUE)
+    for name in ("status", "requeue", "purge"):
+        full = [sys.executable, "-m", "savedmodel_bakery.serving", "amqp", name, "--url", broker.url()]
+        process = subprocess.run(full, capture_output=True, text=True, timeout=60, check=False)
+        assert (1, "", 1) == (process.returncode, process.stdout, process.stderr.count("\n")), process.stderr
+        assert f"NOT_FOUND - no queue '{QUEUE}'" in process.stderr
 
 
 def test_a_purge_ends_a_bulk_job(broker: RabbitMQ, start: StartWorker, tmp_path: Path) -> None:
