@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module, metadata
 from typing import NoReturn
 
 from savedmodel_bakery.serving.options import engine, flags
 from savedmodel_bakery.serving.options.text_format import TextFormatError
 from savedmodel_bakery.serving.runtimes.tensorflow_import import import_tensorflow
+from savedmodel_bakery.serving.signals import StopSignals
 from savedmodel_bakery.wire.status import StatusError
 
 _FAILURE = 255  # the real server exits with -1
@@ -92,13 +93,12 @@ def serve_embedded(command_line: flags.CommandLine, *, on_ready: Callable[[], No
     settings = read_settings(command_line)
     for name in ignored:
         logger.warning("--%s has no effect in the embedded engine", name)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: _exit(0))  # until the server installs its own handlers
+    signals = StopSignals(partial(_exit, 0))  # until the server can stop in order
     os.environ.setdefault("GRPC_EXPERIMENTS", _GRPC_EXPERIMENTS)
     import_tensorflow()
     from savedmodel_bakery.serving import server
 
-    server.serve(command_line, settings, on_ready=on_ready)
+    server.serve(command_line, settings, signals, on_ready=on_ready)
     _exit(0)
 
 

@@ -6,8 +6,8 @@ import contextlib
 import logging
 import os
 import resource
-import signal
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from savedmodel_bakery.serving.prediction_service import PredictionService
 from savedmodel_bakery.serving.rest.handlers import Handlers as RestHandlers
 from savedmodel_bakery.serving.rest.server import RestServer
 from savedmodel_bakery.serving.runtimes.tf_session import SessionOptions
+from savedmodel_bakery.serving.signals import StopSignals
 from savedmodel_bakery.wire.status import StatusError
 
 logger = logging.getLogger(__name__)
@@ -34,7 +35,9 @@ logger = logging.getLogger(__name__)
 GRACE_S = 25.0
 
 
-def serve(flags: CommandLine, settings: Settings, *, on_ready: Callable[[], None] | None = None) -> None:
+def serve(
+    flags: CommandLine, settings: Settings, signals: StopSignals, *, on_ready: Callable[[], None] | None = None
+) -> None:
     """Load and serve the models; after SIGTERM or SIGINT, finish the running requests and return.
 
     `on_ready` is called once, when the models are loaded and the ports are open.
@@ -47,12 +50,11 @@ def serve(flags: CommandLine, settings: Settings, *, on_ready: Callable[[], None
     registry = Registry()
     lifecycle = Lifecycle(registry, partial(load, options=_load_options(flags, settings)), _lifecycle_options(flags))
 
-    def on_signal(_number: int, _frame: object) -> None:
+    def on_signal() -> None:
         stop.set()
         lifecycle.stop()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, on_signal)
+    signals.action = on_signal
     lifecycle.start(settings.models)
     if stop.is_set():
         return
@@ -66,8 +68,9 @@ def serve(flags: CommandLine, settings: Settings, *, on_ready: Callable[[], None
         stopping.append(threading.Thread(target=rest_server.stop, args=(GRACE_S,)))
     for thread in stopping:
         thread.start()
+    deadline = time.monotonic() + GRACE_S + 1
     for thread in stopping:
-        thread.join()
+        thread.join(deadline - time.monotonic())
 
 
 def _raise_file_limit() -> None:

@@ -42,6 +42,7 @@ class ServerProcess:
                 [sys.executable, "-m", "savedmodel_bakery.serving", "--engine=embedded", *ports, *flags],
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                env={**os.environ, "PYTHONFAULTHANDLER": "1"},
             )
         if wait:
             self.wait_until_listening()
@@ -99,15 +100,15 @@ class ServerProcess:
         return steps
 
     def stop(self, timeout_s: float = 40) -> int:
-        """Send SIGTERM and return the exit status."""
+        """Send SIGTERM and return the exit status; fail with the log and all stacks if it doesn't exit."""
         if self.process.poll() is None:
             os.kill(self.process.pid, signal.SIGTERM)
         try:
             return self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            self.process.kill()
+            os.kill(self.process.pid, signal.SIGABRT)  # faulthandler writes the stacks to the log
             self.process.wait()
-            raise
+            raise AssertionError(f"the server did not stop in {timeout_s} s:\n{self.log.read_text()}") from None
 
     def __enter__(self) -> ServerProcess:
         return self

@@ -1,0 +1,33 @@
+"""SIGTERM and SIGINT, received by a thread of their own.
+
+A signal handler of Python runs on the main thread, between two steps of whatever that thread does: it waits for ever if
+it needs a lock that the main thread holds at that moment. A thread that calls `sigwait` interrupts nothing.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+
+_SIGNALS = {signal.SIGTERM, signal.SIGINT}
+
+
+class StopSignals:
+    """Calls an action for each SIGTERM and SIGINT.
+
+    Create it before the process has other threads: they inherit that these signals are blocked.
+
+    Args:
+        action: what to call; may be replaced later.
+    """
+
+    def __init__(self, action: Callable[[], object]) -> None:
+        self.action = action
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        threading.Thread(target=self._run, name="signals", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            signal.sigwait(_SIGNALS)
+            self.action()
