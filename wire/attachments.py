@@ -147,6 +147,15 @@ def parse_message(message_class: Any, field: str, content: bytes) -> TensorMessa
     return TensorMessage(message_class.FromString(b"".join(parts) if attachments else content), field, attachments)
 
 
+def field_numbers(content: bytes) -> set[int]:
+    """Return the numbers of the fields that a serialized message has, including unknown ones.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT if the message is malformed.
+    """
+    return {tag >> 3 for tag, *_ in _fields(memoryview(content))}
+
+
 def _detach(content: memoryview, map_tag: int) -> tuple[list[memoryview], dict[str, DetachedTensor]]:
     """Split a message into its other parts and the large tensors of the map with this tag."""
     parts, aliases, attachments = [], set(), {}

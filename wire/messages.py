@@ -5,6 +5,7 @@ Shared by everything that receives these messages: gRPC, AMQP and the warm-up.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple
@@ -71,6 +72,15 @@ class TensorMap(Mapping[str, Tensor]):
 
     def __len__(self) -> int:
         return len(self._protos) + len(self.attachments)
+
+    def value_count(self) -> int:
+        """Return how many values the shapes of all tensors declare, without decoding them.
+
+        Raises:
+            StatusError: INVALID_ARGUMENT if a shape is invalid.
+        """
+        protos = [*self._protos.values(), *(detached.proto for detached in self.attachments.values())]
+        return sum(math.prod(read_shape(proto)) for proto in protos)
 
 
 class PredictRequest(NamedTuple):

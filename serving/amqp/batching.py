@@ -10,19 +10,28 @@ from collections.abc import Hashable, Mapping, Sequence
 import numpy as np
 
 from savedmodel_bakery.serving.amqp.codec import Predict, Prediction
+from savedmodel_bakery.wire import schema
+from savedmodel_bakery.wire.attachments import field_numbers
+from savedmodel_bakery.wire.messages import TensorMap
 from savedmodel_bakery.wire.status import Code, StatusError
 
 _MAX_BYTES = 64 << 20  # joining saves nothing for larger requests
+_JOINED_FIELDS = {
+    schema.PredictRequest.DESCRIPTOR.fields_by_name[name].number for name in ("model_spec", "inputs", "output_filter")
+}
 
 
 def group(calls: Mapping[int, Predict]) -> list[dict[int, Predict]]:
     """Return the groups of two or more calls that can be joined, with decoded inputs.
 
     They have the same model, version, signature and output filter, and inputs that differ only in their number of rows.
+    A protobuf message is not joined if it has further fields, such as `client_id`, or leaves out most of its values.
     """
     groups: dict[Hashable, dict[int, Predict]] = {}
     for index, call in calls.items():
         try:
+            if not _is_joinable(call):
+                continue
             decoded = call._replace(inputs=dict(call.inputs))
         except StatusError:
             continue  # the backend reports it
@@ -59,6 +68,17 @@ def split(prediction: Prediction, calls: Sequence[Predict]) -> list[Prediction]:
         )
         for start, end in zip([0, *ends], ends, strict=False)
     ]
+
+
+def _is_joinable(call: Predict) -> bool:
+    """Return whether a joined call has all fields of the message, and decoding its inputs takes little memory.
+
+    Every value in a message takes at least one byte. A message that declares more values than it has bytes repeats the
+    last one, possibly very often.
+    """
+    if call.content is None or not isinstance(call.inputs, TensorMap):
+        return True  # JSON and images
+    return field_numbers(call.content) <= _JOINED_FIELDS and call.inputs.value_count() <= len(call.content)
 
 
 def _key(call: Predict) -> Hashable:

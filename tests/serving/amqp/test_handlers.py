@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -303,6 +304,43 @@ def test_a_server_receives_a_predict_message_unchanged_and_its_response_is_retur
         (response,) = Handlers(remote, model_name="half_plus_two").handle([Message(body, amqp.PROTOBUF)])
         remote.close()
     assert ([body], answer, None) == (received, response.body, response.error)
+
+
+def with_client_id(request: Any) -> None:
+    request.client_id = b"me"
+
+
+def with_request_options(request: Any) -> None:
+    request.request_options.SetInParent()
+
+
+def with_an_unknown_field(request: Any) -> None:
+    request.MergeFromString(b"\xfa\x07\x01x")
+
+
+def with_repeated_values(request: Any) -> None:
+    request.inputs["x"].CopyFrom(schema.TensorProto(dtype=1, float_val=[1]))
+    request.inputs["x"].tensor_shape.dim.add(size=1000)
+
+
+@pytest.mark.parametrize("change", [with_client_id, with_request_options, with_an_unknown_field, with_repeated_values])
+def test_a_server_receives_what_cannot_be_joined_as_separate_messages(change: Callable[[Any], None]) -> None:
+    """The values of the last message would need more memory than the message."""
+    request = schema.PredictRequest.FromString(predict(x=X).body)
+    change(request)
+    body = request.SerializeToString()
+    received: list[bytes] = []
+
+    def serve(content: bytes) -> bytes:
+        received.append(content)
+        return b""
+
+    with answering_server(serve) as target:
+        host, _, port = target.rpartition(":")
+        remote = RemoteServer(Endpoint(host, int(port), "gRPC"), timeout_s=30)
+        Handlers(remote, model_name="half_plus_two").handle([Message(body, amqp.PROTOBUF)] * 2)
+        remote.close()
+    assert [body] * 2 == received
 
 
 def test_outputs_without_rows_are_never_split(tmp_path: Path) -> None:
