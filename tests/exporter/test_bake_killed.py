@@ -6,13 +6,13 @@ import contextlib
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import tiny_models
 from tiny_models import OPTIONS, TIMEOUT_S
+from waiting import wait_until
 
 from savedmodel_bakery.exporter import publish
 
@@ -47,11 +47,12 @@ def baking(workshop: Path, root: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 def wait_for(process: subprocess.Popen[bytes], base_path: Path, pattern: str) -> None:
     """Wait until a path appears while the bake is running."""
-    deadline = time.monotonic() + TIMEOUT_S
-    while not any(base_path.glob(pattern)):
+
+    def has_appeared() -> bool:
         assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+        return any(base_path.glob(pattern))
+
+    wait_until(has_appeared, timeout_s=TIMEOUT_S, interval_s=0.001)
 
 
 @pytest.mark.parametrize("pattern", STAGES.values(), ids=STAGES)

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -54,11 +53,19 @@ class WorkerProcess:
 
     def wait_for_log(self, text: str, count: int = 1) -> None:
         """Return when the log contains `text` this many times; fail with the log if the worker exits first."""
-        end = time.monotonic() + START_LIMIT_S
-        while self.log.read_text().count(text) < count:
-            assert self.process.poll() is None, f"the worker exited:\n{self.log.read_text()}"
-            assert time.monotonic() < end, f"{text!r} is not in the log:\n{self.log.read_text()}"
-            time.sleep(0.05)
+
+        def is_logged() -> bool:
+            has_exited = self.process.poll() is not None  # before the log is read, which is then complete
+            is_complete = self.log.read_text().count(text) >= count
+            assert is_complete or not has_exited, f"the worker exited:\n{self.log.read_text()}"
+            return is_complete
+
+        wait_until(
+            is_logged,
+            timeout_s=START_LIMIT_S,
+            interval_s=0.05,
+            describe=lambda: f"{text!r} is not in the log:\n{self.log.read_text()}",
+        )
 
     def kill(self) -> None:
         """Send SIGKILL, as the kernel does when memory runs out."""

@@ -6,11 +6,11 @@ import os
 import signal
 import socket
 import subprocess
-import time
 from pathlib import Path
 from types import TracebackType
 
 from server_process import free_port
+from waiting import wait_until
 
 # From Debian's package; the script in /usr/sbin would switch to the user rabbitmq.
 SERVER = "/usr/lib/rabbitmq/bin/rabbitmq-server"
@@ -64,12 +64,17 @@ class RabbitMQ:
                     stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
                 )  # fmt: skip
                 self._processes.append(process)
-        end = time.monotonic() + START_LIMIT_S
-        while not self._is_ready():
-            if self._processes[1].poll() is not None or time.monotonic() > end:
-                self.stop()
-                raise AssertionError(f"RabbitMQ did not start:\n{(self.folder / 'output').read_text()}")
-            time.sleep(0.05)
+        try:
+            wait_until(
+                lambda: self._is_ready() or self._processes[1].poll() is not None,
+                timeout_s=START_LIMIT_S,
+                interval_s=0.05,
+                describe=lambda: "RabbitMQ took too long",
+            )
+            assert self._processes[1].poll() is None
+        except AssertionError as error:
+            self.stop()
+            raise AssertionError(f"RabbitMQ did not start:\n{(self.folder / 'output').read_text()}") from error
 
     def stop(self) -> None:
         """Stop the broker and epmd, and wait for both."""

@@ -1,4 +1,4 @@
-"""A model of more than 2 GiB, which no single protobuf message can hold, is baked, published, served and asked."""
+"""A model of more than 2 GiB, which no single protobuf message can hold, is baked, published, served and called."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from server_process import ServerProcess
 
 from savedmodel_bakery.client import Client
 
-# A network whose answer hangs on one row of a table of 2.5 GB: which one, the image's mean level says.
+# A network that returns one row of a table of 2.5 GB; the mean level of the image selects the row.
 NETWORK = """
 import tensorflow as tf
 
@@ -33,14 +33,15 @@ class Large(tf.Module):
         return tf.gather(self.table, tf.cast(level / 256 * ROWS, tf.int32))
 """
 OPTIONS = "--labels imagenet --size 8 --crop none --resize bilinear --no-antialias --scale 0..255 --channels RGB"
-LIMIT_MIB = 12_000
+TABLE_BYTES = 2_500_000_000
+FREE_BYTES = 5 * TABLE_BYTES  # enough for the bake
 
 
 @pytest.mark.timeout(900)
 def test_a_model_of_2_5_gb(clone: Path, tmp_path: Path) -> None:
-    """The server holds its weights once, and half as much again at most."""
+    """The weights are in memory once: the server takes at most 1.5 times the size of the model."""
     (tmp_path / "large.py").write_text(NETWORK)
-    assert psutil.virtual_memory().available > LIMIT_MIB * 2**20, f"this test needs {LIMIT_MIB} MiB of memory"
+    assert psutil.virtual_memory().available > FREE_BYTES, f"this test needs {FREE_BYTES / 1e9} GB of memory"
     command = [
         sys.executable,
         "-m",
@@ -59,7 +60,8 @@ def test_a_model_of_2_5_gb(clone: Path, tmp_path: Path) -> None:
     )
     assert 0 == ended.returncode, ended.stderr
     base_path = tmp_path / "saved_model" / "large"
-    assert 2.5e9 < sum(path.stat().st_size for path in base_path.rglob("variables.data*"))
+    model_bytes = sum(path.stat().st_size for path in base_path.rglob("*") if path.is_file())
+    assert model_bytes > TABLE_BYTES
     flags = ("--model_name=large", f"--model_base_path={base_path}")
     with ServerProcess(*flags, log=tmp_path / "log") as server:
         photo = (clone / "examples" / "coffee.png").read_bytes()
@@ -70,4 +72,4 @@ def test_a_model_of_2_5_gb(clone: Path, tmp_path: Path) -> None:
         with Client(model="large", port=server.port) as client:
             (answer,) = client.classify_images([photo], top_k=1)
         assert round(int(np.mean(shown)) * 999 / 255) == answer.top[0].class_id
-        assert psutil.Process(server.process.pid).memory_info().rss < 1.5 * 2.5e9
+        assert psutil.Process(server.process.pid).memory_info().rss < 1.5 * model_bytes

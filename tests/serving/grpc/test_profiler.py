@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 import requests
 import tensorflow as tf
 from server_process import ServerProcess
+from waiting import wait_until
 
 from savedmodel_bakery.serving.grpc import profiler
 from savedmodel_bakery.wire import schema
@@ -66,14 +66,19 @@ def test_tensorflows_client_gets_a_trace(server: ServerProcess, tmp_path: Path) 
 def test_a_trace_excludes_others_and_can_be_terminated(server: ServerProcess) -> None:
     with ThreadPoolExecutor(1) as pool:
         long = pool.submit(profile, server, duration_ms=60_000)
-        end = time.monotonic() + 30
-        while profile(server, duration_ms=1) != ("UNAVAILABLE", "Another profiler session active."):
+
+        def is_active() -> bool:
+            nonlocal long
             if long.done():  # rejected because a short trace was running
                 long = pool.submit(profile, server, duration_ms=60_000)
-            assert time.monotonic() < end
-        while not long.done():
+            return profile(server, duration_ms=1) == ("UNAVAILABLE", "Another profiler session active.")
+
+        def has_ended() -> bool:
             send(server, TERMINATE, schema.TerminateRequest(), schema.TerminateResponse)
-            assert time.monotonic() < end
+            return long.done()
+
+        wait_until(is_active, timeout_s=30)
+        wait_until(has_ended, timeout_s=30)
         assert isinstance(long.result(), schema.ProfileResponse)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +12,7 @@ import model_makers
 import numpy as np
 import pytest
 from server_process import ServerProcess
+from waiting import wait_until
 
 from savedmodel_bakery.serving.models.loading import Batching, LoadOptions, load
 from savedmodel_bakery.serving.options.batching import FILE_IN_VERSION, BatchingParameters
@@ -232,9 +232,9 @@ def test_a_full_queue_rejects_further_requests(make_batcher: MakeBatcher, record
     recorder.gate.clear()
     with ThreadPoolExecutor(8) as pool:
         calls = [pool.submit(call, batcher, np.float32([[1.0]]))]
-        assert wait_for(lambda: len(recorder.runs) == 1, 30)
+        wait_until(lambda: len(recorder.runs) == 1)
         calls += [pool.submit(call, batcher, np.float32([[1.0]])) for _ in range(7)]
-        assert wait_for(lambda: sum(call.done() for call in calls) == 6, 30)
+        wait_until(lambda: sum(call.done() for call in calls) == 6)
         rejected = [call for call in calls if call.done()]
         recorder.gate.set()
     assert {
@@ -242,13 +242,6 @@ def test_a_full_queue_rejects_further_requests(make_batcher: MakeBatcher, record
         "enqueued and max_enqueued_batches is 1"
     } == {str(call.result()) for call in rejected}
     assert [[[2.5]]] * 2 == [call.result() for call in calls if call not in rejected]
-
-
-def wait_for(condition: Callable[[], bool], limit_s: float) -> bool:
-    end = time.monotonic() + limit_s
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.01)
-    return condition()
 
 
 def test_a_request_that_waits_too_long_fails(make_batcher: MakeBatcher, recorder: RecordingRuntime) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -119,14 +118,12 @@ def test_a_small_graph_runs_in_the_callers_thread_unless_an_operation_may_wait(
 
 
 def test_the_time_limit_applies_to_small_graphs(tmp_path: Path) -> None:
-    graph = tf.Graph()
-    with graph.as_default(), tf.compat.v1.Session() as saving:
-        x = tf.compat.v1.placeholder(tf.float32, [], "x")
-        delayed = tf.compat.v1.py_func(lambda _: time.sleep(0.3) or np.float32(1), [x], tf.float32, stateful=False)
-        tf.compat.v1.saved_model.simple_save(saving, str(tmp_path / "1"), {"x": x}, {"y": delayed})
+    """Every run takes longer than a nanosecond."""
+    tf.saved_model.save(ThreadReporter(None), str(tmp_path / "1"))
     model = SavedModel(tmp_path / "1", SessionOptions())
-    feeds = {"x:0": Tensor(np.float32(0), dtypes.BY_NAME["float"])}
-    fetches = [model.signatures["serving_default"].outputs["y"].name]
+    signature = model.signatures["serving_default"]
+    feeds = {signature.inputs["x"].name: Tensor(np.float32(0), dtypes.BY_NAME["float"])}
+    fetches = [signature.outputs["output_0"].name]
     with pytest.raises(StatusError, match="DEADLINE_EXCEEDED: Timed out waiting for notification"):
-        model.run(feeds, fetches, timeout_s=0.1)
-    assert [1.0] == [tensor.array for tensor in model.run(feeds, fetches, timeout_s=30)]
+        model.run(feeds, fetches, timeout_s=1e-9)
+    assert [threading.get_ident()] == [tensor.array for tensor in model.run(feeds, fetches, timeout_s=30)]
