@@ -28,8 +28,8 @@ help: ## List the targets.
 
 install: $(VENV)/.installed ## Make .venv with the exporter, the server and the client.
 
-demo: $(VENV)/.installed ## Bake EfficientNet-Lite0, serve it, classify two photos, stop.
-	@$(BIN)/python tools/demo.py
+demo: $(VENV)/.installed ## Bake EfficientNet-Lite0, serve it, classify two photos, stop. Uses other ports than PORT and REST_API_PORT if needed.
+	@$(BIN)/python tools/demo.py $(PORT) $(REST_API_PORT)
 
 bake: $(VENV)/.installed ## Bake EfficientNet-Lite0 unless a version is already published.
 	@ls "$(MODEL_BASE_PATH)"/[0-9]*/saved_model.pb >/dev/null 2>&1 || $(BIN)/python -m exporter bake --model efficientnet-lite0

@@ -77,9 +77,8 @@ def test_make_demo_prints_what_the_readme_shows(clone: Path) -> None:
     shown = dict(commands(blocks((clone / "README.md").read_text(), "console")))["make demo"]
     expected = re.findall(r"^\$ .*", shown, re.MULTILINE)[1:3]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
-    result = subprocess.run(
-        ["make", "demo"], cwd=clone, env=environment, capture_output=True, text=True, timeout=800, check=False
-    )
+    make = ["make", "demo", f"PORT={free_port()}", f"REST_API_PORT={free_port()}"]
+    result = subprocess.run(make, cwd=clone, env=environment, capture_output=True, text=True, timeout=800, check=False)
     assert 0 == result.returncode, result.stdout + result.stderr
     for command in expected:
         command = re.sub(r"\d{4,5}", r"\\d+", re.escape(command))

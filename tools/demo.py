@@ -1,6 +1,6 @@
 """The main workflow from end to end: bake, serve, call in three ways, stop. Run by `make demo`.
 
-Uses ports 8500 and 8501 if they are free.
+Arguments: the gRPC port and the REST port. If one of them is not free, the demo uses another.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def main() -> None:
     os.chdir(CLONE)
     if not any(path.name.isdecimal() for path in BASE_PATH.glob("*")):
         run("bake --model efficientnet-lite0")
-    port, rest_api_port = (free_port(preferred) for preferred in (8500, 8501))
+    port, rest_api_port = (free_port(int(preferred)) for preferred in sys.argv[1:3])
     serve = f"serve {BASE_PATH} --port {port} --rest-api-port {rest_api_port}"
     show(f"bakery {serve} &")
     with Path(BASE_PATH.parent / "server.log").open("w") as log:
@@ -75,7 +75,7 @@ def free_port(preferred: int) -> int:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                probe.bind(("", port))
+                probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
             return int(probe.getsockname()[1])
