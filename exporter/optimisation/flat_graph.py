@@ -5,20 +5,21 @@ An optimisation step changes `nodes`, `weights` and `output`; nodes that are no 
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.framework import op_def_registry
-from tensorflow.python.grappler import tf_optimizer
 
+from savedmodel_bakery.exporter.optimisation.inlining import inline
 from savedmodel_bakery.exporter.tensor_types import (
     ConcreteFunction,
     GraphDef,
     NodeDef,
     NormalisedBatch,
+    OpDef,
     Scores,
     Tensor,
     Variable,
@@ -219,7 +220,7 @@ def flatten(network: ConcreteFunction) -> FlatGraph | None:
 
     It isn't for a network with control flow of TensorFlow 1, or one that does more with its variables than read them.
     """
-    graph_def = _inline(network)
+    graph_def = inline(network)
     variables = {id(variable.handle): variable for variable in network.graph.variables}
     captures = {internal.op.name: external for external, internal in network.graph.captures}
     graph = FlatGraph(network, graph_def, {}, captures)
@@ -274,35 +275,6 @@ def _output_index(tensor: str) -> int:
     return int(tensor.partition(":")[2] or 0)
 
 
-def _inline(network: ConcreteFunction) -> GraphDef:
-    """Return the graph of a network with its function calls inlined, except `If` and `While`."""
-    graph_def = network.graph.as_graph_def()
-    for definition in (*graph_def.library.function, *_all_nodes(graph_def)):
-        if "_lower_using_switch_merge" in definition.attr:
-            definition.attr["_lower_using_switch_merge"].b = False
-        # Keras has grouped convolutions compiled by XLA, which tensorflow_model_server refuses. They run without it.
-        if definition.attr.pop("_XlaMustCompile", None):
-            definition.attr.pop("_noinline", None)
-    meta_graph = tf.compat.v1.train.export_meta_graph(graph_def=graph_def, graph=tf.Graph())
-    kept = meta_graph.collection_def["train_op"].node_list.value
-    kept.extend(tensor.name for tensor in [*network.inputs, *network.outputs])
-    config = tf.compat.v1.ConfigProto()
-    config.graph_options.rewrite_options.min_graph_nodes = -1  # small graphs too
-    config.graph_options.rewrite_options.optimizers.append("function")
-    inlined = tf_optimizer.OptimizeGraph(config, meta_graph)
-    # Functions that are still called keep their names, so their content must not change.
-    originals = {function.signature.name: function for function in network.graph.as_graph_def().library.function}
-    for function in inlined.library.function:
-        function.CopyFrom(originals.get(function.signature.name, function))
-    return inlined
-
-
-def _all_nodes(graph_def: GraphDef) -> Iterator[NodeDef]:
-    yield from graph_def.node
-    for function in graph_def.library.function:
-        yield from function.node_def
-
-
 def _placeholder(name: str, dtype: int, shape: tf.TensorShape | tuple[int, ...]) -> NodeDef:
     node = tf.compat.v1.NodeDef(name=name, op="Placeholder")
     node.attr["dtype"].type = dtype
@@ -311,5 +283,13 @@ def _placeholder(name: str, dtype: int, shape: tf.TensorShape | tuple[int, ...])
 
 
 def _has_side_effect(node: NodeDef) -> bool:
-    definition = op_def_registry.get(node.op)
+    definition = op_definition(node.op)
     return node.op != "Placeholder" and (definition is None or definition.is_stateful)
+
+
+@functools.cache
+def op_definition(op: str) -> OpDef | None:
+    """Return the definition of an operation; None if no operation of that name is registered, as for a function."""
+    graph_def = tf.compat.v1.GraphDef(node=[tf.compat.v1.NodeDef(name="node", op=op)])
+    meta_graph = tf.compat.v1.train.export_meta_graph(graph_def=graph_def, graph=tf.Graph())
+    return next(iter(meta_graph.meta_info_def.stripped_op_list.op), None)

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Set
 
 import tensorflow as tf
-from tensorflow.python.framework import op_def_registry
 
 from savedmodel_bakery.exporter.optimisation.constants import constant_nodes
-from savedmodel_bakery.exporter.optimisation.flat_graph import PASS_THROUGH, FlatGraph, node_name
+from savedmodel_bakery.exporter.optimisation.flat_graph import PASS_THROUGH, FlatGraph, node_name, op_definition
 from savedmodel_bakery.exporter.tensor_types import NodeDef
 
 _LINEAR = frozenset({"Conv2D", "DepthwiseConv2dNative", "MatMul", "BatchMatMulV2"})
@@ -82,7 +81,8 @@ def _lowered_nodes(graph: FlatGraph) -> Set[str]:
 def _positions_of_type_t(node: NodeDef) -> Iterator[int]:
     """Yield the positions of the inputs whose dtype is the node's attribute `T`."""
     position = 0
-    for argument in op_def_registry.get(node.op).input_arg:
+    definition = op_definition(node.op)
+    for argument in definition.input_arg if definition else ():
         count = node.attr[argument.number_attr].i if argument.number_attr else 1
         if argument.type_attr == "T":
             yield from range(position, position + count)

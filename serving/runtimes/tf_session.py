@@ -1,6 +1,6 @@
 """A SavedModel, loaded into a Session as tensorflow_model_server loads it.
 
-The only module that uses TensorFlow's private Python API.
+The only module of `serving` that uses TensorFlow's private Python API.
 """
 
 from __future__ import annotations
