@@ -38,7 +38,15 @@ Exit codes: 0 all responses were correct, 1 a request failed or a response was w
 
 @click.command(cls=Command, epilog=EXAMPLES)
 @image_option("Image to send; several are sent in turn. Repeatable.")
-@click.option("--batch", type=click.IntRange(1), default=1, show_default=True, help="Images per request.")
+@click.option(
+    "--batch-size",
+    cls=Option,
+    aliases=("--batch",),
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Images per request.",
+)
 @click.option(
     "--input",
     "inputs",
@@ -98,7 +106,7 @@ Exit codes: 0 all responses were correct, 1 a request failed or a response was w
 def bench(
     context: click.Context,
     images: tuple[str, ...],
-    batch: int,
+    batch_size: int,
     inputs: tuple[str, ...],
     callers: tuple[int, ...],
     duration_s: float | None,
@@ -126,14 +134,14 @@ def bench(
     target = _open_target(context.obj, atol)
     try:
         if images:
-            _add_images(target, images, batch, expect)
+            _add_images(target, images, batch_size, expect)
         else:
             _add_arrays(target, inputs, expect)
     except generator.CallFailedError as exc:
         print_error(exc.message)
         context.exit(FAILED)
     loads = [_load(target, generator.Plan(number, duration_s, requests, rate_per_s)) for number in callers]
-    summaries = [report.summary(load, images=batch if images else None) for load in loads]
+    summaries = [report.summary(load, images=batch_size if images else None) for load in loads]
     click.echo("\n".join(map(json.dumps, summaries)) if as_json else report.table(summaries))
     for remark in report.remarks(loads):
         print_error(remark)
@@ -164,16 +172,16 @@ def _open_target(options: dict[str, Any], atol: float) -> Target:
     return Target(connect, spec, signature=options["signature"], atol=atol)
 
 
-def _add_images(target: Target, images: tuple[str, ...], batch: int, expect: tuple[str, ...]) -> None:
-    """Add requests of `batch` images that take the images in turn."""
+def _add_images(target: Target, images: tuple[str, ...], batch_size: int, expect: tuple[str, ...]) -> None:
+    """Add requests of `batch_size` images that take the images in turn."""
     from savedmodel_bakery.client.images import encode_images
 
     if len(expect) not in (0, 1, len(images)):
         raise click.UsageError(f"--expect was given {len(expect)} times: pass it once, or once per image")
     labels = expect * len(images) if len(expect) == 1 else expect
     contents = [read_file(image, "image") for image in images]
-    for first in range(0, math.lcm(len(images), batch), batch):
-        places = [(first + place) % len(images) for place in range(batch)]
+    for first in range(0, math.lcm(len(images), batch_size), batch_size):
+        places = [(first + place) % len(images) for place in range(batch_size)]
         expected = [labels[place] for place in places] if labels else None
         target.add_images(encode_images([contents[place] for place in places]), expected)
 

@@ -51,10 +51,10 @@ def bench(server: ServerProcess, tmp_path: Path) -> Run:
     return run
 
 
-@pytest.mark.parametrize("transport", ["GRPC", "REST"])
-def test_images_are_sent_in_turn_and_the_result_is_json(bench: Run, transport: str) -> None:
+@pytest.mark.parametrize(("transport", "option"), [("GRPC", "--batch-size"), ("REST", "--batch")])
+def test_images_are_sent_in_turn_and_the_result_is_json(bench: Run, transport: str, option: str) -> None:
     ended = bench(
-        "-f", transport, "-m", "labels", "-i", "horse.jpg", "-i", "cow.jpg", "--batch", "3",
+        "-f", transport, "-m", "labels", "-i", "horse.jpg", "-i", "cow.jpg", option, "3",
         "--expect", "sorrel", "--expect", "ox", "--requests", "30", "--callers", "1", "--callers", "4", "--json",
     )  # fmt: skip
     assert (0, "") == (ended.returncode, ended.stderr)
