@@ -37,7 +37,7 @@ class ModelSpec(NamedTuple):
     signature_name: str
 
 
-Classifications = tuple[np.ndarray | None, np.ndarray | None]
+ClassesAndScores = tuple[np.ndarray | None, np.ndarray | None]
 """Labels (bytes, object [examples, classes]) and scores (float32 [examples, classes]); one of them may be missing."""
 
 
@@ -227,7 +227,7 @@ def make_predict_response(spec: ModelSpec, outputs: Mapping[str, Tensor], *, pac
     return message
 
 
-def make_classification_response(spec: ModelSpec, result: Classifications) -> Any:
+def make_classification_response(spec: ModelSpec, result: ClassesAndScores) -> Any:
     """Make a ClassificationResponse."""
     response = schema.ClassificationResponse()
     write_spec(response.model_spec, spec)
@@ -243,7 +243,7 @@ def make_regression_response(spec: ModelSpec, result: np.ndarray) -> Any:
     return response
 
 
-def make_multi_inference_response(specs: Iterable[ModelSpec], results: Iterable[Classifications | np.ndarray]) -> Any:
+def make_multi_inference_response(specs: Iterable[ModelSpec], results: Iterable[ClassesAndScores | np.ndarray]) -> Any:
     """Make a MultiInferenceResponse from the spec and the result of each task."""
     response = schema.MultiInferenceResponse()
     for spec, result in zip(specs, results, strict=True):

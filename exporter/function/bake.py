@@ -12,9 +12,9 @@ import numpy as np
 import tomli_w
 
 from savedmodel_bakery.exporter import publish
+from savedmodel_bakery.exporter.function.function_module import Function, FunctionModule
 from savedmodel_bakery.exporter.function.inputs import Input, check_names
-from savedmodel_bakery.exporter.function.servable_module import Function, ServableModule
-from savedmodel_bakery.exporter.function.validate import validate_and_record
+from savedmodel_bakery.exporter.function.validate import validate_function
 from savedmodel_bakery.exporter.sources.function import import_callable
 
 
@@ -51,11 +51,11 @@ def bake_function(
     progress(f"loading {name}")
     function = Function(import_callable(name), inputs)
     progress("tracing it")
-    module = ServableModule(function, inputs, name)
+    module = FunctionModule(function, inputs, name)
 
     def validate(version_folder: Path) -> None:
         progress("verifying it in a fresh process")
-        validate_and_record(version_folder, function, inputs, base_path.name, example)
+        validate_function(version_folder, function, inputs, base_path.name, example)
 
     description = tomli_w.dumps({"function": name, "inputs": [str(declared) for declared in inputs]})
     path, _ = publish.publish_version(

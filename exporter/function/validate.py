@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from savedmodel_bakery.exporter import publish
 from savedmodel_bakery.exporter.errors import SourceError, VerificationError
+from savedmodel_bakery.exporter.function.function_module import SIGNATURE, Function
 from savedmodel_bakery.exporter.function.inputs import INEXACT, Input, check_example, generate_arrays
-from savedmodel_bakery.exporter.function.servable_module import SIGNATURE, Function
 from savedmodel_bakery.exporter.tensor_types import Tensor
 from savedmodel_bakery.exporter.validation.goldens import write_goldens
 from savedmodel_bakery.exporter.validation.requests import decode_outputs, predict_request
@@ -23,7 +23,7 @@ _RTOLS = dict(zip(INEXACT, (1e-2, 5e-2, 1e-4, 1e-9, 1e-4, 1e-9), strict=True))
 _ATOL = 1e-6
 
 
-def validate_and_record(
+def validate_function(
     version: Path,
     function: Function,
     inputs: Sequence[Input],

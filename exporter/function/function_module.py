@@ -68,7 +68,7 @@ def _by_alias(result: Any) -> dict[str, Tensor]:
     return outputs
 
 
-class ServableModule(tf.Module):
+class FunctionModule(tf.Module):
     """The traced function with its signature."""
 
     def __init__(self, function: Function, inputs: Sequence[Input], name: str) -> None:
