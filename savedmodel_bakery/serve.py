@@ -11,6 +11,8 @@ from pathlib import Path
 
 import click
 
+from savedmodel_bakery.wire.status import StatusError
+
 ADDRESS = "127.0.0.1"
 _PORT = click.IntRange(1, 65535)
 
@@ -36,8 +38,7 @@ def serve(folder: Path, name: str | None, port: int, rest_api_port: int) -> None
     _check_folder(folder)
     if port == rest_api_port:
         raise click.UsageError(f"--port and --rest-api-port are both {port}: choose two different ports")
-    for option, number in (("--port", port), ("--rest-api-port", rest_api_port)):
-        _check_port(option, number)
+    _check_ports(port, rest_api_port)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     from savedmodel_bakery.serving import cli
     from savedmodel_bakery.serving.options import flags
@@ -54,7 +55,11 @@ def serve(folder: Path, name: str | None, port: int, rest_api_port: int) -> None
         ]
     )
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    cli.serve_embedded(command_line, on_ready=partial(_print_urls, name, port, rest_api_port))
+    try:
+        cli.serve_embedded(command_line, require_rest=True, on_ready=partial(_print_urls, name, port, rest_api_port))
+    except StatusError:
+        _check_ports(port, rest_api_port)  # another process may have taken one while TensorFlow was loading
+        raise
 
 
 def _check_folder(folder: Path) -> None:
@@ -62,6 +67,12 @@ def _check_folder(folder: Path) -> None:
         raise click.UsageError(f"{folder} is a version; pass the folder that contains it: {folder.resolve().parent}")
     if not any(path.is_dir() and path.name.isdecimal() for path in folder.iterdir()):
         raise click.UsageError(f"{folder} contains no version; versions are folders named 1, 2, 3, …")
+
+
+def _check_ports(port: int, rest_api_port: int) -> None:
+    """Check REST first: if the server failed to open its REST port, it already listens on the gRPC port."""
+    _check_port("--rest-api-port", rest_api_port)
+    _check_port("--port", port)
 
 
 def _check_port(option: str, port: int) -> None:

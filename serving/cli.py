@@ -75,11 +75,14 @@ def main(arguments: Sequence[str] | None = None, *, program: str = PROGRAM) -> N
         _fail(str(error))
 
 
-def serve_embedded(command_line: flags.CommandLine, *, on_ready: Callable[[], None] | None = None) -> NoReturn:
+def serve_embedded(
+    command_line: flags.CommandLine, *, require_rest: bool = False, on_ready: Callable[[], None] | None = None
+) -> NoReturn:
     """Run the embedded server until SIGTERM or SIGINT, then exit with 0.
 
     Args:
         command_line: the parsed flags.
+        require_rest: fail if the REST port can't be opened; by default only gRPC runs then.
         on_ready: called once when the models are loaded and the ports are open.
 
     Raises:
@@ -98,7 +101,7 @@ def serve_embedded(command_line: flags.CommandLine, *, on_ready: Callable[[], No
     import_tensorflow()
     from savedmodel_bakery.serving import server
 
-    server.serve(command_line, settings, signals, on_ready=on_ready)
+    server.serve(command_line, settings, signals, require_rest=require_rest, on_ready=on_ready)
     _exit(0)
 
 

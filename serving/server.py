@@ -27,7 +27,7 @@ from savedmodel_bakery.serving.rest.handlers import Handlers as RestHandlers
 from savedmodel_bakery.serving.rest.server import RestServer
 from savedmodel_bakery.serving.runtimes.tf_session import SessionOptions
 from savedmodel_bakery.serving.signals import StopSignals
-from savedmodel_bakery.wire.status import StatusError
+from savedmodel_bakery.wire.status import Code, StatusError
 
 logger = logging.getLogger(__name__)
 
@@ -36,14 +36,20 @@ GRACE_S = 25.0
 
 
 def serve(
-    flags: CommandLine, settings: Settings, signals: StopSignals, *, on_ready: Callable[[], None] | None = None
+    flags: CommandLine,
+    settings: Settings,
+    signals: StopSignals,
+    *,
+    require_rest: bool = False,
+    on_ready: Callable[[], None] | None = None,
 ) -> None:
     """Load and serve the models; after SIGTERM or SIGINT, finish the running requests and return.
 
-    `on_ready` is called once, when the models are loaded and the ports are open.
+    If REST can't listen, only gRPC runs, unless `require_rest` is set. `on_ready` is called once, when the models are
+    loaded and the ports are open.
 
     Raises:
-        StatusError: a model can't be loaded, or gRPC can't listen.
+        StatusError: a model can't be loaded, gRPC can't listen, or REST can't listen and is required.
     """
     _raise_file_limit()
     stop = threading.Event()
@@ -60,6 +66,8 @@ def serve(
         return
     grpc_server = _start_grpc(flags, settings, registry, lifecycle)
     rest_server = _start_rest(flags, registry, settings.metrics_path)
+    if require_rest and rest_server is None:
+        raise StatusError(Code.UNAVAILABLE, "REST is not available")
     if on_ready:
         on_ready()
     _wait(stop, flags, lifecycle)

@@ -300,3 +300,35 @@ def test_serve_names_a_port_that_is_in_use(tmp_path: Path) -> None:
         f"error: cannot listen on port {port}: Address already in use; choose another with --rest-api-port\n"
         == ended.stderr
     )
+
+
+TAKES_A_PORT = """
+import socket
+import sys
+from savedmodel_bakery.command import main
+from savedmodel_bakery.serving import cli
+
+def import_and_take_the_port(imported=cli.import_tensorflow):
+    global listener
+    imported()
+    listener = socket.create_server(("127.0.0.1", {port}))
+
+cli.import_tensorflow = import_and_take_the_port
+main()
+"""
+
+
+@pytest.mark.parametrize("option", ["--port", "--rest-api-port"])
+def test_serve_names_a_port_that_was_taken_while_tensorflow_loaded(tmp_path: Path, option: str) -> None:
+    model_makers.labelling(tmp_path / "animals")
+    ports = {"--port": str(free_port()), "--rest-api-port": str(free_port())}
+    command = [sys.executable, "-c", TAKES_A_PORT.format(port=ports[option]), "serve", str(tmp_path / "animals")]
+    for pair in ports.items():
+        command += pair
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (1, "") == (ended.returncode, ended.stdout)
+    assert "Traceback" not in ended.stderr
+    assert (
+        f"error: cannot listen on port {ports[option]}: Address already in use; choose another with {option}"
+        == ended.stderr.splitlines()[-1]
+    )
