@@ -6,7 +6,6 @@ recipe, labels ───┴─► servable module ─► staged SavedModel ─�
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,7 +85,7 @@ def bake(
     model = values.get("model")
     if model is None:
         raise RecipeError("no model given: pass --model, or state it in the --recipe file")
-    base_path = Path(out) / publish.check_name(default_name(model) if name is None else name)
+    base_path = Path(out) / publish.check_name(publish.default_name(model) if name is None else name)
     publish.check_free(base_path, version)
     if parity_html is not None:
         check_writable(Path(parity_html))
@@ -127,13 +126,6 @@ def bake(
         validate=validate,
     )
     return BakeResult(path, complete, agreement, parity)
-
-
-def default_name(model: str) -> str:
-    """Derive a name to serve a model under: `efficientnet_lite0` for `efficientnet-lite0`, `flowers` for a file."""
-    parts = [part for part in Path(model.rpartition(":")[2]).parts if not part.isdecimal()]  # without the version
-    stem = re.sub(r"\.(keras|h5)$", "", parts[-1]) if parts else ""
-    return re.sub(r"\W+", "_", stem).strip("_") or "model"
 
 
 def _recipe_values(recipe: Recipe | Mapping[str, Any] | str | Path | None) -> Mapping[str, Any]:

@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 import click
 
 from savedmodel_bakery.exporter.errors import BakeError, PublishError
+from savedmodel_bakery.exporter.publish import check_free, check_name, default_name, published_versions
+from savedmodel_bakery.exporter.recipe import read_toml
 from savedmodel_bakery.exporter.recipe.options import recipe_options
 from savedmodel_bakery.exporter.validation.report import DEFAULT_TOLERANCE, Tolerance
 
@@ -112,17 +114,21 @@ def bake(
     Prints the path of the new version.
     """
     _check_name(name)
+    stated = {option: value for option, value in options.items() if value is not None}
+    with _errors():  # before the import of TensorFlow, which can take half a minute
+        recipe = {**(read_toml(recipe_file) if recipe_file else {}), **stated}
+        if "model" not in recipe:
+            raise click.UsageError("no model given: pass --model, or state it in the --recipe file")
+        check_free(out / (default_name(recipe["model"]) if name is None else name), version)
     with _tensorflow():
         from savedmodel_bakery.exporter import resources
         from savedmodel_bakery.exporter.bake import bake as run
-        from savedmodel_bakery.exporter.recipe import read_toml
 
-        stated = {option: value for option, value in options.items() if value is not None}
         result = run(
             out=out,
             name=name,
             version=version,
-            recipe={**(read_toml(recipe_file) if recipe_file else {}), **stated},
+            recipe=recipe,
             photos=resources.photos_in(photos_folder) if photos_folder else None,
             atol=parity_atol,
             rtol=parity_rtol,
@@ -175,6 +181,8 @@ def function(
     """
     name = function.rpartition(":")[2] if name is None else name
     _check_name(name)
+    with _errors():  # before the import of TensorFlow
+        check_free(out / name, version)
     with _tensorflow():
         from savedmodel_bakery.exporter.function.bake import bake_function
         from savedmodel_bakery.exporter.function.inputs import parse_input, read_example
@@ -267,7 +275,6 @@ def versions(path: Path, as_json: bool) -> None:
     """List the versions under PATH (OUT/NAME), lowest first."""
     with _errors():
         from savedmodel_bakery.exporter.inspect import size_of
-        from savedmodel_bakery.exporter.publish import published_versions
 
         folders = published_versions(path)
         if not folders:
@@ -321,8 +328,6 @@ def _errors() -> Iterator[None]:
 
 
 def _check_name(name: str | None) -> None:
-    from savedmodel_bakery.exporter.publish import check_name
-
     if name is not None:
         try:
             check_name(name)

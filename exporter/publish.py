@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -35,6 +36,13 @@ def published_versions(base_path: Path) -> dict[int, Path]:
     return {
         number: path for number, path in sorted(_numbered(base_path).items()) if (path / "saved_model.pb").is_file()
     }
+
+
+def default_name(model: str) -> str:
+    """Derive a name to serve a model under: `efficientnet_lite0` for `efficientnet-lite0`, `flowers` for a file."""
+    parts = [part for part in Path(model.rpartition(":")[2]).parts if not part.isdecimal()]  # without the version
+    stem = re.sub(r"\.(keras|h5)$", "", parts[-1]) if parts else ""
+    return re.sub(r"\W+", "_", stem).strip("_") or "model"
 
 
 def check_name(name: str) -> str:
@@ -105,7 +113,7 @@ def publish_version(
 
 @contextlib.contextmanager
 def staging(base_path: Path) -> Iterator[Path]:
-    """Create a folder beside the versions; it is removed at the end.
+    """Create a folder beside the versions; it is removed at the end, with the folders made for it that are empty then.
 
     The folder is locked until then. Staging folders without a lock belong to processes that were killed; they are
     removed too.
@@ -114,6 +122,7 @@ def staging(base_path: Path) -> Iterator[Path]:
         PublishError: it can't be created, for example without permission.
     """
     with writing(base_path):
+        created = [folder for folder in (base_path, *base_path.parents) if not folder.exists()]
         base_path.mkdir(parents=True, exist_ok=True)
         for stale in base_path.glob(f"{_STAGING_PREFIX}*"):
             with contextlib.suppress(OSError), _locked(stale):
@@ -126,6 +135,9 @@ def staging(base_path: Path) -> Iterator[Path]:
             yield stage
         finally:
             shutil.rmtree(stage, ignore_errors=True)
+            with contextlib.suppress(OSError):  # not empty
+                for folder in created:
+                    folder.rmdir()
 
 
 @contextlib.contextmanager

@@ -17,7 +17,6 @@ from tiny_models import OPTIONS, RECIPE, TIMEOUT_S, Run
 
 from savedmodel_bakery import bake
 from savedmodel_bakery.exporter import publish
-from savedmodel_bakery.exporter.bake import default_name
 from savedmodel_bakery.exporter.errors import PublishError, RecipeError
 
 # Each run imports TensorFlow in two processes, so the runs of this file start together, two at a time.
@@ -214,4 +213,4 @@ NAMES = {
 
 @pytest.mark.parametrize(("model", "expected"), NAMES.items())
 def test_the_default_name_comes_from_the_model(model: str, expected: str) -> None:
-    assert expected == default_name(model)
+    assert expected == publish.default_name(model)

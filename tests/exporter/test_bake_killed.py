@@ -69,10 +69,10 @@ def test_a_kill_leaves_nothing_that_a_server_would_load(workshop: Path, tmp_path
 
 @pytest.mark.parametrize(("stop", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_stopped_bake_removes_staged_files(workshop: Path, tmp_path: Path, stop: signal.Signals, code: int) -> None:
-    """Schedulers stop a job with SIGTERM, users with Ctrl-C: no staging folder remains."""
+    """Schedulers stop a job with SIGTERM, users with Ctrl-C: no folder remains."""
     base_path = tmp_path / "tiny"
     with baking(workshop, tmp_path) as process:
         wait_for(process, base_path, ".staging-*")
         process.send_signal(stop)
         assert code == process.wait(60)
-    assert [] == list(base_path.iterdir())
+    assert [] == list(tmp_path.iterdir())

@@ -149,3 +149,30 @@ def test_a_missing_extra_is_named_in_one_line(arguments: list[str], tmp_path: Pa
     assert (
         "error: this command needs tensorflow, which is not installed: pip install 'savedmodel-bakery[export]'"
     ) == ended.stderr.strip()
+
+
+EARLY_ERRORS = {
+    "no model": (
+        ["bake", "--crop", "none"],
+        2,
+        "Error: no model given: pass --model, or state it in the --recipe file",
+    ),
+    "version exists": (
+        ["bake", "--model", "tiny:build", "--name", "tiny", "--version", "1"],
+        1,
+        "error: version 1 alr",
+    ),
+    "of a default name": (["bake", "--model", "other:tiny", "--version", "1"], 1, "error: version 1 already exists in"),
+    "of a function": (["function", "m:tiny", "--input", "x:int32[]", "--version", "2"], 1, "error: version 2 already "),
+    "recipe file": (["bake", "--recipe", "damaged/saved_model.pb"], 1, "error: cannot read the recipe file damaged/sa"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "code", "message"), EARLY_ERRORS.values(), ids=EARLY_ERRORS)
+def test_some_mistakes_are_reported_before_tensorflow_is_imported(
+    workshop: Path, arguments: list[str], code: int, message: str
+) -> None:
+    command = [sys.executable, "-c", WITHOUT_TENSORFLOW, *arguments, "--out", "out"]
+    ended = subprocess.run(command, cwd=workshop, capture_output=True, text=True, check=False)
+    assert (code, "") == (ended.returncode, ended.stdout)
+    assert ended.stderr.splitlines()[-1].startswith(message)

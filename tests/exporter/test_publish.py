@@ -198,7 +198,32 @@ def test_an_os_error_of_validation_is_not_reported_as_a_write_error(tmp_path: Pa
         publish.publish_version(
             tmp_path / "base", None, save=save, description=(publish.RECIPE_FILE, "how"), validate=validate
         )
-    assert [] == names(tmp_path / "base")
+    assert [] == names(tmp_path)
+
+
+@pytest.mark.parametrize("kept", [[], ["models"], ["models", "models/pets"]], ids=["none", "root", "base path"])
+def test_a_failure_removes_the_folders_that_it_made(tmp_path: Path, kept: list[str]) -> None:
+    for name in kept:
+        (tmp_path / name).mkdir()
+
+    def fail() -> None:
+        with publish.staging(tmp_path / "models" / "pets"):
+            raise RuntimeError("while baking")
+
+    with pytest.raises(RuntimeError, match="while baking"):
+        fail()
+    assert kept == sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*"))
+
+
+def test_a_failure_keeps_a_folder_with_the_version_of_another_process(tmp_path: Path) -> None:
+    def fail() -> None:
+        with publish.staging(tmp_path / "pets"):
+            put(tmp_path / "pets", None)
+            raise RuntimeError("while baking")
+
+    with pytest.raises(RuntimeError, match="while baking"):
+        fail()
+    assert ["1"] == names(tmp_path / "pets")
 
 
 def all_at_once(count: int, attempt: Callable[[int], Path]) -> list[Outcome]:
