@@ -1,4 +1,4 @@
-"""Entry point of `python -m exporter`."""
+"""Entry point of `python -m exporter` in a clone, and of `python -m savedmodel_bakery.exporter`."""
 
 from savedmodel_bakery.exporter.cli import main
 

@@ -17,7 +17,6 @@ from savedmodel_bakery.serving.signals import StopSignals
 from savedmodel_bakery.wire.status import StatusError
 
 _FAILURE = 255  # the real server exits with -1
-PROGRAM = "python -m serving"
 SUBCOMMANDS = {
     "amqp": "savedmodel_bakery.serving.amqp.cli",
     "bulk": "savedmodel_bakery.serving.bulk.cli",
@@ -33,7 +32,7 @@ logger = logging.getLogger(__name__)
 _GRPC_EXPERIMENTS = "-event_engine_listener"
 
 
-def main(arguments: Sequence[str] | None = None, *, program: str = PROGRAM) -> None:
+def main(arguments: Sequence[str] | None = None, *, program: str) -> None:
     """Serve until stopped; exit 0 after SIGTERM, 255 if the start fails. Subcommands have their own exit codes.
 
     Args:
@@ -44,7 +43,7 @@ def main(arguments: Sequence[str] | None = None, *, program: str = PROGRAM) -> N
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     subcommand = _ALIASES.get(arguments[0], arguments[0]) if arguments else None
     if subcommand in SUBCOMMANDS:
-        import_module(SUBCOMMANDS[subcommand]).main(arguments[1:])
+        import_module(SUBCOMMANDS[subcommand]).main(arguments[1:], program=f"{program} {arguments[0]}")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s] %(message)s", stream=sys.stderr)
     try:
         command_line = flags.parse(arguments)

@@ -1,4 +1,4 @@
-"""`python -m client`: the group of the client's commands."""
+"""The group of the client's commands: `python -m client` in a clone."""
 
 from __future__ import annotations
 
@@ -33,13 +33,12 @@ ALIASES = {"classify": "bulk"}
 EXAMPLES = """
 \b
 Examples:
-  python -m client horse.jpg cat.png
-  python -m client --format REST -t models.example:8501 --top-k 3 horse.jpg
-  python -m client --format AMQP -t amqp://user:password@broker.example horse.jpg
-  python -m client predict -m add_ten --input x=array.npy --out outputs/
-  python -m client bulk photos/ --out results.jsonl
-  python -m client status
-  python -m client COMMAND --help
+  bakery ask horse.jpg cat.png
+  bakery ask --format REST -t models.example:8501 --top-k 3 horse.jpg
+  bakery ask --format AMQP -t amqp://user:password@broker.example horse.jpg
+  bakery predict -m add_ten --input x=array.npy --out outputs/
+  bakery bulk photos/ --out results.jsonl
+  bakery status
 
 \b
 Exit codes: 0 success, 1 refused or failed, 2 wrong usage, 3 no connection, 4 finished, but some photos failed,
@@ -49,7 +48,7 @@ Exit codes: 0 success, 1 refused or failed, 2 wrong usage, 3 no connection, 4 fi
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit."""
-    sys.exit(run_command(cli, arguments, prog_name="python -m client", failures=(ModuleNotFoundError,)))
+    sys.exit(run_command(cli, arguments, failures=(ModuleNotFoundError,)))
 
 
 @click.group(

@@ -24,7 +24,7 @@ def run_command(
     command: click.Command,
     arguments: Sequence[str] | None = None,
     *,
-    prog_name: str,
+    prog_name: str | None = None,
     failures: tuple[type[Exception], ...] = (),
     report: Callable[[click.ClickException], None] = lambda error: print_error(error.format_message()),
 ) -> int:
@@ -33,7 +33,7 @@ def run_command(
     Args:
         command: the command.
         arguments: its arguments; the default is those of this process.
-        prog_name: the program's name for the help.
+        prog_name: the program's name for the help; by default the script's name or `python -m PACKAGE`.
         failures: further errors that are expected; their exit code is 1.
         report: prints an error; by default its message on one line.
     """

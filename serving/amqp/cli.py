@@ -59,11 +59,16 @@ class _DefaultGroup(click.Group):
         return super().parse_args(context, args)
 
 
-def main(arguments: Sequence[str]) -> NoReturn:
-    """Run the command line of `python -m serving amqp` and exit; print an error as one line on stderr."""
+def main(arguments: Sequence[str], *, program: str) -> NoReturn:
+    """Run the command line and exit; print an error as one line on stderr.
+
+    Args:
+        arguments: the command line after the program's name.
+        program: the name shown in usage texts.
+    """
     code = EXIT_REFUSED
     try:
-        code = cli.main(arguments, prog_name="python -m serving amqp", standalone_mode=False) or 0
+        code = cli.main(arguments, prog_name=program, standalone_mode=False) or 0
     except click.ClickException as error:
         _print_error(error.format_message())
         code = error.exit_code

@@ -28,8 +28,8 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 EPILOG = """
 \b
 Examples:
-  python -m serving bulk photos/ --model-name flowers --model-base-path /models/flowers --out rows/
-  python -m serving bulk '/data/*.tar' --model-name flowers --model-base-path /models/flowers --out /data/rows
+  bakery bulk photos/ --engine ray --model-name flowers --model-base-path /models/flowers --out rows/
+  bakery bulk '/data/*.tar' --engine ray --model-name flowers --model-base-path /models/flowers --out /data/rows
       --ray-address 10.0.0.1:6379 --actors 8
 
 \b
@@ -38,10 +38,15 @@ could not be classified; their rows contain the reason, 130 interrupted.
 """
 
 
-def main(arguments: Sequence[str]) -> NoReturn:
-    """Run the command line and exit; every error is printed as one line on stderr."""
+def main(arguments: Sequence[str], *, program: str) -> NoReturn:
+    """Run the command line and exit; every error is printed as one line on stderr.
+
+    Args:
+        arguments: the command line after the program's name.
+        program: the name shown in usage texts.
+    """
     try:
-        code = bulk.main(arguments, prog_name="python -m serving bulk", standalone_mode=False)
+        code = bulk.main(arguments, prog_name=program, standalone_mode=False)
     except click.ClickException as exc:
         code = _report(exc.format_message(), exc.exit_code)
     except StatusError as exc:
@@ -101,7 +106,7 @@ def ray_options(command: _Command) -> _Command:
 def bulk(context: click.Context, /, paths: tuple[str, ...], out: Path, **options: Any) -> None:
     """Classify many photos on Ray, without a server.
 
-    Writes the same rows as `python -m client classify`, as Parquet parts. PHOTOS are photos, folders, globs, tar or zip
+    Writes the same rows as `bakery bulk` on a server, as Parquet parts. PHOTOS are photos, folders, globs, tar or zip
     archives, Parquet files with the columns image and content, or - for a list of paths on stdin. Every node of the
     cluster must find the photos, the model and OUT under the same paths. When restarted, the job continues where it
     stopped: photos that have a row are not classified again.

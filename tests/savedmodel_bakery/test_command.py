@@ -182,6 +182,14 @@ def test_the_shell_completes_commands_and_options() -> None:
     assert {"--name"} == complete("serve", "--n")
 
 
+@pytest.mark.parametrize("prefix", ["", "savedmodel_bakery."], ids=["clone", "installed"])
+@pytest.mark.parametrize("command", ["client", "client bulk", "exporter", "serving", "serving amqp", "serving bulk"])
+def test_usage_texts_show_the_name_that_the_program_was_called_by(clone: Path, command: str, prefix: str) -> None:
+    called = [sys.executable, "-m", *f"{prefix}{command}".split(), "--help"]
+    ended = subprocess.run(called, cwd=clone, capture_output=True, text=True, timeout=60)
+    assert ended.stdout.lower().startswith(f"usage: python -m {prefix}{command}"), ended.stdout + ended.stderr
+
+
 def test_the_completion_script_is_printed() -> None:
     ended = run(_BAKERY_COMPLETE="bash_source")
     assert "complete -o nosort -F _bakery_completion bakery" in ended.stdout
@@ -194,7 +202,7 @@ def test_model_server_has_the_flags_texts_and_exit_codes_of_python_m_serving(opt
     command = [sys.executable, "-m", "savedmodel_bakery.serving", option]
     theirs = subprocess.run(command, capture_output=True, text=True, timeout=120)
     for text, expected in ((ours.stdout, theirs.stdout), (ours.stderr, theirs.stderr)):
-        assert expected.replace("python -m serving", "bakery model-server") == text
+        assert expected.replace("python -m savedmodel_bakery.serving", "bakery model-server") == text
     assert theirs.returncode == ours.returncode
 
 

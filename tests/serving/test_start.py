@@ -26,10 +26,9 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_help_prints_the_usage_to_stdout_and_exits_255() -> None:
     result = run("--help")
     assert result.returncode == 255
-    assert result.stdout.startswith("usage: python -m serving\nFlags:\n")
-    assert ["see also: python -m serving amqp --help", "see also: python -m serving bulk --help"] == (
-        result.stdout.splitlines()[-2:]
-    )
+    assert result.stdout.startswith("usage: python -m savedmodel_bakery.serving\nFlags:\n")
+    program = "python -m savedmodel_bakery.serving"
+    assert [f"see also: {program} amqp --help", f"see also: {program} bulk --help"] == result.stdout.splitlines()[-2:]
     assert result.stderr == ""
 
 
@@ -53,7 +52,7 @@ def test_version_reports_a_missing_tensorflow(
 ) -> None:
     monkeypatch.setattr(metadata, "packages_distributions", dict[str, list[str]])
     monkeypatch.setattr(sys, "argv", ["serving", "--version"])
-    cli.main()
+    cli.main(program="serving")
     assert "TensorFlow Library: not installed" == capsys.readouterr().out.splitlines()[1]
 
 

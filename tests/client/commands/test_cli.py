@@ -293,7 +293,7 @@ def test_help_shows_defaults_and_environment(run: Run, command: list[str]) -> No
 
 
 def test_help_ends_with_examples(run: Run) -> None:
-    assert "Examples:\n    python -m client horse.jpg cat.png\n" in run("--help").out
+    assert "Examples:\n    bakery ask horse.jpg cat.png\n" in run("--help").out
 
 
 def test_a_path_that_is_not_utf_8_is_shown_with_a_replacement(run: Run, connection: list[str], tmp_path: Path) -> None:
@@ -335,4 +335,4 @@ def test_help_does_not_show_aliases_and_lists_common_options_last(run: Run) -> N
 
 
 def test_classify_is_a_second_name_of_bulk(run: Run) -> None:
-    assert run("bulk", "--help").out == run("classify", "--help").out.replace("client classify", "client bulk")
+    assert run("bulk", "--help").out == run("classify", "--help").out.replace(" classify ", " bulk ", 1)

@@ -16,7 +16,9 @@ from server_process import free_port
 from savedmodel_bakery.serving.amqp.cli import cli
 
 
-def run(*arguments: str, code: str = "from savedmodel_bakery.serving.cli import main; main()") -> tuple[int, str, str]:
+def run(
+    *arguments: str, code: str = "from savedmodel_bakery.serving.cli import main; main(program='serving')"
+) -> tuple[int, str, str]:
     program = f"import sys; sys.argv[1:] = {['amqp', *arguments]!r}; {code}"
     process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     return process.returncode, process.stdout, process.stderr
@@ -71,7 +73,7 @@ def test_without_a_broker_the_exit_code_is_that_of_no_connection() -> None:
 
 
 def test_without_the_library_help_works_and_work_names_the_extra() -> None:
-    hidden = "sys.modules['aio_pika'] = None; from savedmodel_bakery.serving.cli import main; main()"
+    hidden = "sys.modules['aio_pika'] = None; from savedmodel_bakery.serving.cli import main; main(program='serving')"
     code, output, _ = run("--help", code=hidden)
     assert (0, True) == (code, "bakery amqp purge" in output)
     code, _, error = run("--server", "host", code=hidden)

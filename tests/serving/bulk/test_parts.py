@@ -28,7 +28,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
     def run() -> object:
         with pytest.raises(SystemExit) as caught:
-            cli.main(["photo.jpg", "--model-name=pets", "--model-base-path=none", "--out=rows"])
+            cli.main(["photo.jpg", "--model-name=pets", "--model-base-path=none", "--out=rows"], program="bulk")
         return caught.value.code, capsys.readouterr().err
 
     return run
