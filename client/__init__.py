@@ -55,12 +55,14 @@ _MODULES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"savedmodel_bakery.client.{_MODULES[name]}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # or type checkers would accept every name
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(f"savedmodel_bakery.client.{_MODULES[name]}"), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

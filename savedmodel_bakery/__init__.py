@@ -8,22 +8,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from savedmodel_bakery import client
+
 if TYPE_CHECKING:
-    from savedmodel_bakery.client import (
-        AmqpClient,
-        AsyncAmqpClient,
-        AsyncClient,
-        Classification,
-        Client,
-        ClientError,
-        ConnectionFailedError,
-        DeadlineExceededError,
-        InvalidResponseError,
-        Prediction,
-        RequestRefusedError,
-        ScoredLabel,
-        VersionStatus,
-    )
+    from savedmodel_bakery.client import *  # noqa: F403 - the names in its __all__
     from savedmodel_bakery.exporter.bake import bake
     from savedmodel_bakery.exporter.errors import (
         BakeError,
@@ -39,32 +27,19 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "AmqpClient",
-    "AsyncAmqpClient",
-    "AsyncClient",
     "BakeError",
-    "Classification",
-    "Client",
-    "ClientError",
-    "ConnectionFailedError",
-    "DeadlineExceededError",
-    "InvalidResponseError",
     "LabelError",
     "ParityError",
-    "Prediction",
     "PublishError",
     "Recipe",
     "RecipeError",
-    "RequestRefusedError",
-    "ScoredLabel",
     "SourceError",
     "VerificationError",
-    "VersionStatus",
     "__version__",
     "bake",
 ]
+__all__ += client.__all__
 
-# Names of the exporter; all others are the client's.
 _EXPORTER_MODULES = {
     "BakeError": "errors",
     "LabelError": "errors",
@@ -78,18 +53,21 @@ _EXPORTER_MODULES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name == "__version__":
-        from importlib.metadata import version
+if not TYPE_CHECKING:  # or type checkers would accept every name
 
-        value: Any = version("savedmodel-bakery")
-    else:
-        module = f"exporter.{_EXPORTER_MODULES[name]}" if name in _EXPORTER_MODULES else "client"
-        value = getattr(import_module(f"{__name__}.{module}"), name)
-    globals()[name] = value
-    return value
+    def __getattr__(name: str) -> Any:
+        if name == "__version__":
+            from importlib.metadata import version
+
+            value: Any = version("savedmodel-bakery")
+        elif name in _EXPORTER_MODULES:
+            value = getattr(import_module(f"savedmodel_bakery.exporter.{_EXPORTER_MODULES[name]}"), name)
+        elif name in client.__all__:
+            value = getattr(client, name)
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -19,7 +21,7 @@ def test_the_public_names_are_exactly_these() -> None:
         "Recipe", "RecipeError", "RequestRefusedError", "ScoredLabel", "SourceError", "VerificationError",
         "VersionStatus", "__version__", "bake",
     ]  # fmt: skip
-    assert expected == savedmodel_bakery.__all__
+    assert expected == sorted(savedmodel_bakery.__all__)
     assert set(expected) <= set(dir(savedmodel_bakery))
 
 
@@ -42,6 +44,27 @@ def test_version_is_that_of_the_distribution() -> None:
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'savedmodel_bakery' has no attribute 'Clint'"):
         _ = savedmodel_bakery.Clint
+
+
+def test_type_checkers_know_the_names_and_no_others(clone: Path, tmp_path: Path) -> None:
+    names = [*savedmodel_bakery.__all__, "Clint"]
+    (tmp_path / "user.py").write_text("".join(f"from savedmodel_bakery import {name}\n" for name in names))
+    options = [
+        "--config-file",
+        "",
+        "--strict",
+        "--follow-imports=silent",
+        "--ignore-missing-imports",
+        "--cache-dir=cache",
+    ]
+    ended = subprocess.run(
+        [sys.executable, "-m", "mypy", *options, "user.py"],
+        cwd=tmp_path, env=os.environ | {"MYPYPATH": str(clone)}, capture_output=True, text=True, timeout=240,
+    )  # fmt: skip
+    (error, count) = ended.stdout.splitlines()
+    assert error.startswith(f"user.py:{len(names)}: error: "), ended.stdout
+    assert 'has no attribute "Clint"' in error
+    assert count.startswith("Found 1 error ")
 
 
 def test_importing_the_package_imports_no_dependency() -> None:
