@@ -9,8 +9,8 @@ from typing import NamedTuple, NoReturn
 import click
 from click.shell_completion import CompletionItem
 
-from savedmodel_bakery.client.commands.exits import print_error, run_command
 from savedmodel_bakery.client.commands.groups import CONTEXT_SETTINGS, LazyGroup
+from savedmodel_bakery.client.exits import print_error, run_command
 from savedmodel_bakery.exporter.errors import BakeError
 from savedmodel_bakery.wire.status import StatusError
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from savedmodel_bakery.client.commands.exits import FAILED, print_error
 from savedmodel_bakery.client.commands.groups import Command
 from savedmodel_bakery.client.commands.inputs import read_file
 from savedmodel_bakery.client.commands.metadata import print_metadata
@@ -19,6 +18,7 @@ from savedmodel_bakery.client.commands.options import (
 )
 from savedmodel_bakery.client.error_text import image_error
 from savedmodel_bakery.client.errors import ClientError, ConnectionFailedError
+from savedmodel_bakery.client.exits import FAILED, print_error
 
 if TYPE_CHECKING:
     from savedmodel_bakery.client.client import BaseClient

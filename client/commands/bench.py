@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from savedmodel_bakery.client.commands.exits import FAILED, as_usage_error, print_error
 from savedmodel_bakery.client.commands.groups import Command, Option
 from savedmodel_bakery.client.commands.inputs import read_arrays, read_file
 from savedmodel_bakery.client.commands.options import connection_options, image_option
+from savedmodel_bakery.client.exits import FAILED, as_usage_error, print_error
 
 if TYPE_CHECKING:
     from savedmodel_bakery.client.load.generator import Load, Plan

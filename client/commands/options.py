@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from savedmodel_bakery.client.commands.exits import as_usage_error
 from savedmodel_bakery.client.commands.groups import Option
 from savedmodel_bakery.client.endpoints import MAX_TIMEOUT_S
+from savedmodel_bakery.client.exits import as_usage_error
 from savedmodel_bakery.wire.amqp import DEFAULT_QUEUE
 
 if TYPE_CHECKING:

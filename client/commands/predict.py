@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from savedmodel_bakery.client.commands.exits import as_usage_error
 from savedmodel_bakery.client.commands.groups import Command, Option
 from savedmodel_bakery.client.commands.inputs import read_arrays
 from savedmodel_bakery.client.commands.options import connection_options, open_client
+from savedmodel_bakery.client.exits import as_usage_error
 
 EXAMPLES = """
 \b
