@@ -1,14 +1,15 @@
-"""Exit codes, and the errors that end a command with one line on stderr."""
+"""Exit codes of all commands, and the errors that end a command with a message on stderr instead of a traceback."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import click
 
 from savedmodel_bakery.client.error_text import image_error, one_line
 from savedmodel_bakery.client.errors import ClientError, ConnectionFailedError
+from savedmodel_bakery.wire.status import StatusError
 
 FAILED = 1
 NO_CONNECTION = 3
@@ -26,33 +27,36 @@ def run_command(
     *,
     prog_name: str | None = None,
     failures: tuple[type[Exception], ...] = (),
-    report: Callable[[click.ClickException], None] = lambda error: print_error(error.format_message()),
 ) -> int:
-    """Run a command, report an expected error, and return the exit code.
+    """Run a command, print an expected error, and return the exit code.
+
+    Wrong usage is printed as click does, every other error as one line that starts with `error:`.
 
     Args:
         command: the command.
         arguments: its arguments; the default is those of this process.
         prog_name: the program's name for the help; by default the script's name or `python -m PACKAGE`.
         failures: further errors that are expected; their exit code is 1.
-        report: prints an error; by default its message on one line.
     """
     try:
         code = command.main(arguments, prog_name=prog_name, standalone_mode=False)
         return code if isinstance(code, int) else 0
     except click.Abort:
         return INTERRUPTED
+    except click.UsageError as exc:
+        exc.show()
+        return exc.exit_code
     except click.ClickException as exc:
         error = exc
     except (ConnectionFailedError, ConnectionError) as exc:
         error = _NoConnection(str(exc))
-    except ClientError as exc:
+    except (ClientError, StatusError) as exc:
         error = click.ClickException(image_error(str(exc)))
     except failures as exc:
         error = click.ClickException(str(exc))
-    except OSError as exc:  # such as a full disk behind stdout
-        error = click.ClickException(f"cannot write the output: {exc.strerror or exc}")
-    report(error)
+    except OSError as exc:  # without a file name, such as for a full disk behind stdout
+        error = click.ClickException(str(exc) if exc.filename else f"cannot write the output: {exc.strerror or exc}")
+    print_error(f"error: {error.format_message()}")
     return error.exit_code
 
 

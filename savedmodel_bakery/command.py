@@ -10,9 +10,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from savedmodel_bakery.client.commands.groups import CONTEXT_SETTINGS, LazyGroup
-from savedmodel_bakery.client.exits import print_error, run_command
+from savedmodel_bakery.client.exits import run_command
 from savedmodel_bakery.exporter.errors import BakeError
-from savedmodel_bakery.wire.status import StatusError
 
 
 class LazyCommand(NamedTuple):
@@ -127,15 +126,7 @@ def bakery() -> None:
 
 def main(arguments: Sequence[str] | None = None, *, program: str = "bakery") -> NoReturn:
     """Run the command line and exit."""
-    failures = (BakeError, StatusError, OSError)
-    sys.exit(run_command(bakery, arguments, prog_name=program, failures=failures, report=_report))
-
-
-def _report(error: click.ClickException) -> None:
-    if isinstance(error, click.UsageError):
-        error.show()
-    else:
-        print_error(f"error: {error.format_message()}")
+    sys.exit(run_command(bakery, arguments, prog_name=program, failures=(BakeError,)))
 
 
 def _extra_of(module: str, command: str) -> str | None:

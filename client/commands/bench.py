@@ -138,8 +138,7 @@ def bench(
         else:
             _add_arrays(target, inputs, expect)
     except generator.CallFailedError as exc:
-        print_error(exc.message)
-        context.exit(FAILED)
+        raise click.ClickException(exc.message) from exc
     loads = [_load(target, generator.Plan(number, duration_s, requests, rate_per_s)) for number in callers]
     summaries = [report.summary(load, images=batch_size if images else None) for load in loads]
     click.echo("\n".join(map(json.dumps, summaries)) if as_json else report.table(summaries))

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import click
 
 from savedmodel_bakery.client.endpoints import MAX_TIMEOUT_S, Endpoint
-from savedmodel_bakery.client.errors import ClientError, ConnectionFailedError
+from savedmodel_bakery.client.exits import run_command
 from savedmodel_bakery.wire.amqp import DEFAULT_QUEUE
-from savedmodel_bakery.wire.status import StatusError
 
 if TYPE_CHECKING:
     from aio_pika.abc import AbstractConnection
@@ -27,9 +26,6 @@ if TYPE_CHECKING:
     from savedmodel_bakery.serving.amqp.backends import Backend
     from savedmodel_bakery.serving.amqp.server import Worker
 
-EXIT_REFUSED = 1
-EXIT_NO_CONNECTION = 3
-EXIT_INTERRUPTED = 130
 _TIMEOUT_S = 30.0
 _ALIASES = {"batch": "batch-size", "expiration": "expiration-seconds", "timeout-second": "timeout-seconds"}
 
@@ -50,7 +46,7 @@ Exit codes: 0 success, 1 refused or failed, 2 wrong usage, 3 cannot connect, 130
 
 
 class _DefaultGroup(click.Group):
-    """A group whose default command is `work`."""
+    """A group whose default command is `work`, and that names the extra of a missing package."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         """Insert the default command."""
@@ -58,31 +54,29 @@ class _DefaultGroup(click.Group):
             args = ["work", *args]
         return super().parse_args(context, args)
 
+    def invoke(self, context: click.Context) -> object:
+        """Run the subcommand.
+
+        Raises:
+            click.ClickException: a package of an extra is not installed.
+        """
+        try:
+            return super().invoke(context)
+        except ModuleNotFoundError as error:
+            extra = "amqp" if error.name == "aio_pika" else "serve"
+            raise click.ClickException(
+                f"amqp needs {error.name}, which is not installed; try: pip install 'savedmodel-bakery[{extra}]'"
+            ) from error
+
 
 def main(arguments: Sequence[str], *, program: str) -> NoReturn:
-    """Run the command line and exit; print an error as one line on stderr.
+    """Run the command line and exit.
 
     Args:
         arguments: the command line after the program's name.
         program: the name shown in usage texts.
     """
-    code = EXIT_REFUSED
-    try:
-        code = cli.main(arguments, prog_name=program, standalone_mode=False) or 0
-    except click.ClickException as error:
-        _print_error(error.format_message())
-        code = error.exit_code
-    except ModuleNotFoundError as error:
-        extra = "amqp" if error.name == "aio_pika" else "serve"
-        _print_error(f"{error.name} is not installed; try: pip install 'savedmodel-bakery[{extra}]'")
-    except (ClientError, StatusError) as error:
-        _print_error(str(error))
-        code = EXIT_NO_CONNECTION if isinstance(error, ConnectionFailedError) else EXIT_REFUSED
-    except click.Abort:
-        code = EXIT_INTERRUPTED
-    sys.stderr.flush()
-    sys.stdout.flush()
-    sys.exit(code)
+    sys.exit(run_command(cli, arguments, prog_name=program))
 
 
 def _normalize(token: str) -> str:
@@ -307,7 +301,3 @@ def _run(broker: Broker, operation: Callable[[AbstractConnection], Awaitable[Res
 def _log_to_stderr() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s] %(message)s", stream=sys.stderr)
-
-
-def _print_error(message: str) -> None:
-    click.echo(" ".join(message.split()), err=True)

@@ -16,12 +16,8 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
+from savedmodel_bakery.client.exits import PHOTOS_FAILED, run_command
 from savedmodel_bakery.wire.status import Code, StatusError
-
-EXIT_REFUSED = 1
-EXIT_NO_CONNECTION = 3
-EXIT_PHOTOS_FAILED = 4
-EXIT_INTERRUPTED = 130
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -39,28 +35,13 @@ could not be classified; their rows contain the reason, 130 interrupted.
 
 
 def main(arguments: Sequence[str], *, program: str) -> NoReturn:
-    """Run the command line and exit; every error is printed as one line on stderr.
+    """Run the command line and exit.
 
     Args:
         arguments: the command line after the program's name.
         program: the name shown in usage texts.
     """
-    try:
-        code = bulk.main(arguments, prog_name=program, standalone_mode=False)
-    except click.ClickException as exc:
-        code = _report(exc.format_message(), exc.exit_code)
-    except StatusError as exc:
-        code = _report(str(exc), EXIT_REFUSED)
-    except ConnectionError as exc:
-        code = _report(str(exc), EXIT_NO_CONNECTION)
-    except click.Abort:
-        code = EXIT_INTERRUPTED
-    sys.exit(code)
-
-
-def _report(message: str, code: int) -> int:
-    click.echo(" ".join(message.split()), err=True)
-    return code
+    sys.exit(run_command(bulk, arguments, prog_name=program))
 
 
 def ray_options(command: _Command) -> _Command:
@@ -174,7 +155,7 @@ def run_on_ray(
                     f"{missing} and possibly other photos have no row; run the job again to classify them"
                 )
     click.echo(f"{len(done.keys)} photos, {done.failed} of them could not be classified", err=True)
-    return EXIT_PHOTOS_FAILED if done.failed else 0
+    return PHOTOS_FAILED if done.failed else 0
 
 
 def _expand(files: Iterable[Path]) -> list[Path]:

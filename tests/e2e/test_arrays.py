@@ -152,8 +152,8 @@ def test_the_command_line_reads_and_writes_files(server: ServerProcess, tmp_path
     assert {"a": [{"b": 1.0}, {"b": [2.0, 3.0]}], "k/e~y": 4} == json.loads(printed)
     _, stderr = predict("-m", "add_ten", "--input", "x=-", stdin=b"[1, 2]", code=1)
     assert (
-        'INVALID_ARGUMENT: input "x" is float64[2]; signature "serving_default" of model "add_ten" version 1 takes '
-        "x: float64[?,?,?]\n"
+        'error: INVALID_ARGUMENT: input "x" is float64[2]; signature "serving_default" of model "add_ten" version 1 '
+        "takes x: float64[?,?,?]\n"
     ) == stderr
     _, stderr = predict("-m", "add_ten", "--input", "array.npy", code=2)
-    assert "array.npy contains one array without a name: pass it as NAME=array.npy\n" == stderr
+    assert "Error: array.npy contains one array without a name: pass it as NAME=array.npy" == stderr.splitlines()[-1]

@@ -150,6 +150,39 @@ def test_mistakes_have_an_exit_code_and_no_traceback(arguments: list[str], code:
     assert ended.stderr
 
 
+@pytest.mark.parametrize(
+    ("module", "arguments", "code"),
+    [
+        ("client", ["status", "--port", "1"], 3),
+        ("client", ["status", "--label", "a", "--version", "1"], 2),
+        ("serving", ["amqp", "status", "--url", "amqp://127.0.0.1:1/"], 3),
+        ("serving", ["amqp", "--server", "http://host"], 2),
+        ("serving", ["amqp", "--server", "host", "--model-base-path", "."], 2),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_python_m_has_the_errors_and_exit_codes_of_bakery(
+    module: str, arguments: list[str], code: int, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", f"savedmodel_bakery.{module}", *arguments]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    expected = run(*arguments, folder=tmp_path)
+    last_line = expected.stderr.splitlines()[-1]
+    assert (code, code) == (expected.returncode, ended.returncode)
+    assert last_line == ended.stderr.splitlines()[-1]
+    assert last_line.startswith("Error: " if code == 2 else "error: ")
+
+
+def test_bulk_on_ray_has_the_same_errors_and_exit_codes(tmp_path: Path) -> None:
+    (tmp_path / "photo.jpg").write_bytes(b"a photo")
+    arguments = ("bulk", "photo.jpg", "--out", "rows", "--model-base-path", ".")
+    command = [sys.executable, "-m", "savedmodel_bakery.serving", *arguments]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    expected = run(*arguments, "--engine", "ray", folder=tmp_path)
+    assert (1, expected.stderr) == (ended.returncode, ended.stderr)
+    assert ended.stderr.startswith("error: NOT_FOUND: no version of ")
+
+
 def test_a_closed_pipe_ends_the_help_silently() -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
@@ -166,7 +199,7 @@ def test_a_full_disk_is_one_line(arguments: list[str], tmp_path: Path) -> None:
     with Path("/dev/full").open("w") as output:
         command = [sys.executable, "-m", "savedmodel_bakery", *arguments]
         ended = subprocess.run(command, cwd=tmp_path, stdout=output, stderr=subprocess.PIPE, text=True, timeout=60)
-    assert (1, "error: [Errno 28] No space left on device\n") == (ended.returncode, ended.stderr)
+    assert (1, "error: cannot write the output: No space left on device\n") == (ended.returncode, ended.stderr)
 
 
 def test_the_shell_completes_commands_and_options() -> None:

@@ -14,12 +14,15 @@ import pytest
 from savedmodel_bakery.client.commands.cli import main
 from savedmodel_bakery.wire.status import Code, StatusError
 
+PREFIXES = {1: "error: ", 2: "Error: ", 3: "error: "}
+"""How the last line begins, by exit code."""
+
 Run = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
 def run(peer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run `bulk` in an empty folder and return the exit code and the last line on stderr."""
+    """Run `bulk` in an empty folder and return the exit code and the last line on stderr, without `error: `."""
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: object, stdin: bytes = b"") -> tuple[int, str]:
@@ -28,7 +31,10 @@ def run(peer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
             main(["bulk", "--port", str(peer.grpc_port), *map(str, arguments)])
         printed = capsys.readouterr()
         assert "" == printed.out
-        return caught.value.code or 0, printed.err.splitlines()[-1]
+        code, line = caught.value.code or 0, printed.err.splitlines()[-1]
+        prefix = PREFIXES.get(code, "")
+        assert line.startswith(prefix)
+        return code, line.removeprefix(prefix)
 
     return run
 

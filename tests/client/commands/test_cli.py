@@ -1,4 +1,4 @@
-"""The command line: exact exit codes and stdout, and one line on stderr for each error."""
+"""The command line: exact exit codes and stdout, and the line on stderr for each error."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_no_server_is_exit_3(
 ) -> None:
     spelled = [str(photos.horse) if word == "PHOTO" else word for word in command]
     name = {"grpc": "gRPC", "rest": "REST"}[transport]
-    expected = f"cannot connect to 127.0.0.1:{closed_port} over {name}; is a model server running there?\n"
+    expected = f"error: cannot connect to 127.0.0.1:{closed_port} over {name}; is a model server running there?\n"
     assert Outcome(3, "", expected) == run("-f", transport, "-t", f"127.0.0.1:{closed_port}", *spelled)
 
 
@@ -208,8 +208,9 @@ def test_no_server_is_exit_3(
         ),
     ],
 )
-def test_wrong_usage_is_one_line_and_exit_2(run: Run, arguments: list[str], error: str) -> None:
-    assert Outcome(2, "", error + "\n") == run(*arguments)
+def test_wrong_usage_is_explained_and_exit_2(run: Run, arguments: list[str], error: str) -> None:
+    outcome = run(*arguments)
+    assert (2, "", f"Error: {error}") == (outcome.code, outcome.out, outcome.err.splitlines()[-1])
 
 
 @pytest.mark.parametrize("command", [[], ["ask"], ["-i"], ["ask", "-i"]], ids=" ".join)
@@ -269,7 +270,7 @@ def test_options_after_the_command_override_those_before_it(run: Run, connection
 @pytest.mark.parametrize(
     ("command", "code", "error"),
     [
-        (["status"], 1, "NOT_FOUND: Servable not found for request: Latest(pets)\n"),
+        (["status"], 1, "error: NOT_FOUND: Servable not found for request: Latest(pets)\n"),
         (["-m", "half_plus_two", "status"], 0, ""),
     ],
     ids=["environment", "command line"],

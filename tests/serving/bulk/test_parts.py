@@ -75,6 +75,6 @@ def test_a_folder_in_use_by_another_job_is_rejected(run: Callable[[], tuple[int,
     with subprocess.Popen([sys.executable, "-c", lock], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         other.stdout.readline()
-        assert (1, "INVALID_ARGUMENT: rows is being written by another job\n") == run()
+        assert (1, "error: INVALID_ARGUMENT: rows is being written by another job\n") == run()
         other.communicate(b"\n")
     assert "Could not find base path" in run()[1]
