@@ -9,12 +9,12 @@ import click
 
 from savedmodel_bakery.client.error_text import image_error, one_line
 from savedmodel_bakery.client.errors import ClientError, ConnectionFailedError
+from savedmodel_bakery.interrupts import INTERRUPTED
 from savedmodel_bakery.wire.status import StatusError
 
 FAILED = 1
 NO_CONNECTION = 3
 PHOTOS_FAILED = 4
-INTERRUPTED = 130
 
 
 class _NoConnection(click.ClickException):
@@ -41,7 +41,8 @@ def run_command(
     try:
         code = command.main(arguments, prog_name=prog_name, standalone_mode=False)
         return code if isinstance(code, int) else 0
-    except click.Abort:
+    except click.Abort:  # click has ended the line of a terminal's ^C
+        print_error("interrupted")
         return INTERRUPTED
     except click.UsageError as exc:
         exc.show()

@@ -19,6 +19,7 @@ from savedmodel_bakery.exporter.publish import check_free, check_name, default_n
 from savedmodel_bakery.exporter.recipe import read_toml
 from savedmodel_bakery.exporter.recipe.options import recipe_options
 from savedmodel_bakery.exporter.validation.report import DEFAULT_TOLERANCE, Tolerance
+from savedmodel_bakery.interrupts import INTERRUPTED
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -308,11 +309,12 @@ def _tensorflow() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _errors() -> Iterator[None]:
-    """Turn an expected error into one line on stderr and exit code 1; an interrupt is exit code 130."""
+    """Turn an expected error into one line on stderr and exit code 1, an interrupt into one and exit code 130."""
     try:
         yield
     except KeyboardInterrupt:
-        sys.exit(128 + signal.SIGINT)
+        click.echo("\ninterrupted", err=True)
+        sys.exit(INTERRUPTED)
     except BrokenPipeError:
         raise  # click ends the command silently
     except (BakeError, OSError) as error:

@@ -7,6 +7,8 @@ import os
 import sys
 import tempfile
 
+from savedmodel_bakery.interrupts import exit_on_interrupt
+
 
 def import_tensorflow() -> None:
     """Import TensorFlow and discard what it writes to stderr, unless the import fails.
@@ -21,7 +23,8 @@ def import_tensorflow() -> None:
     with tempfile.TemporaryFile() as captured:
         os.dup2(captured.fileno(), 2)
         try:
-            tensorflow = importlib.import_module("tensorflow")
+            with exit_on_interrupt(stderr=stderr):
+                tensorflow = importlib.import_module("tensorflow")
             tensorflow.get_logger().setLevel("ERROR")
         except BaseException:
             captured.seek(0)

@@ -1,6 +1,16 @@
-"""Entry point of `python -m savedmodel_bakery`."""
+"""Entry point of `bakery` and of `python -m savedmodel_bakery`."""
 
-from savedmodel_bakery.command import main
+from typing import NoReturn
+
+from savedmodel_bakery.interrupts import exit_on_interrupt
+
+
+def main(program: str = "bakery") -> NoReturn:
+    """Run the command line and exit."""
+    with exit_on_interrupt():
+        from savedmodel_bakery import command
+    command.main(program=program)
+
 
 if __name__ == "__main__":
-    main(program="python -m savedmodel_bakery")
+    main("python -m savedmodel_bakery")

@@ -82,8 +82,8 @@ def test_without_the_library_help_works_and_work_names_the_extra() -> None:
 
 
 ENDINGS = {
-    "an operator's Ctrl-C": (["status"], signal.SIGINT, 130),
-    "SIGTERM for a worker": (["--server", "127.0.0.1:1"], signal.SIGTERM, 0),
+    "an operator's Ctrl-C": (["status"], signal.SIGINT, 130, b"interrupted"),
+    "SIGTERM for a worker": (["--server", "127.0.0.1:1"], signal.SIGTERM, 0, b""),
 }
 
 
@@ -96,8 +96,10 @@ def default_interrupts() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("default_interrupts")
-@pytest.mark.parametrize(("arguments", "number", "code"), ENDINGS.values(), ids=ENDINGS)
-def test_signals_end_a_program_that_waits_for_a_silent_broker(arguments: list[str], number: int, code: int) -> None:
+@pytest.mark.parametrize(("arguments", "number", "code", "line"), ENDINGS.values(), ids=ENDINGS)
+def test_signals_end_a_program_that_waits_for_a_silent_broker(
+    arguments: list[str], number: int, code: int, line: bytes
+) -> None:
     """The connection would time out only after 30 s."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.settimeout(60)
@@ -108,4 +110,4 @@ def test_signals_end_a_program_that_waits_for_a_silent_broker(arguments: list[st
             with connection:
                 waiting.send_signal(number)
                 output, _ = waiting.communicate(timeout=20)
-    assert (code, b"") == (waiting.returncode, output.strip())
+    assert (code, line) == (waiting.returncode, output.strip())
