@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import click
+from click.shell_completion import CompletionItem
 
 
 class _UnparsedCommand(click.Command):
@@ -12,6 +13,18 @@ class _UnparsedCommand(click.Command):
         """Store the arguments as they are."""
         ctx.args = args
         return []
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002 - click's
+        """Complete the server's flags, with the equals sign that a value needs."""
+        from savedmodel_bakery.serving.options.flags import FLAGS
+
+        if not incomplete.startswith("-"):
+            return []
+        names = {
+            f"--{flag.name}" if isinstance(flag.default, bool) else f"--{flag.name}=": flag.meaning
+            for flag in FLAGS.values()
+        }
+        return [CompletionItem(name, help=text) for name, text in names.items() if name.startswith(incomplete)]
 
 
 @click.command(cls=_UnparsedCommand, add_help_option=False)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from savedmodel_bakery.client.endpoints import MAX_TIMEOUT_S, Endpoint
 from savedmodel_bakery.client.exits import run_command
@@ -49,8 +50,10 @@ class _DefaultGroup(click.Group):
     """A group whose default command is `work`, and that names the extra of a missing package."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
-        """Insert the default command."""
-        if not args or (args[0] not in self.commands and args[0] not in context.help_option_names):
+        """Insert the default command, but not while the shell completes the first argument."""
+        is_command = bool(args) and (args[0] in self.commands or args[0] in context.help_option_names)
+        is_completing = not args and context.resilient_parsing
+        if not is_command and not is_completing:
             args = ["work", *args]
         return super().parse_args(context, args)
 
@@ -67,6 +70,13 @@ class _DefaultGroup(click.Group):
             raise click.ClickException(
                 f"amqp needs {error.name}, which is not installed; try: pip install 'savedmodel-bakery[{extra}]'"
             ) from error
+
+    def shell_complete(self, context: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete the names of the commands, and the options of the default command."""
+        if not incomplete.startswith("-"):
+            return super().shell_complete(context, incomplete)
+        work = self.commands["work"]
+        return work.shell_complete(work.make_context("work", [], parent=context, resilient_parsing=True), incomplete)
 
 
 def main(arguments: Sequence[str], *, program: str) -> NoReturn:

@@ -202,17 +202,28 @@ def test_a_full_disk_is_one_line(arguments: list[str], tmp_path: Path) -> None:
     assert (1, "error: cannot write the output: No space left on device\n") == (ended.returncode, ended.stderr)
 
 
-def test_the_shell_completes_commands_and_options() -> None:
-    def complete(*words: str) -> set[str]:
-        environment = {"COMP_WORDS": " ".join(("bakery", *words)), "COMP_CWORD": str(len(words))}
-        command = [sys.executable, "-c", "from savedmodel_bakery.command import main; main()"]
-        environment = os.environ | environment | {"_BAKERY_COMPLETE": "bash_complete"}
-        output = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60).stdout
-        return {line.partition(",")[2] for line in output.splitlines()}
-
-    assert {"metadata", "model-server"} == complete("m")
-    assert {"--version"} == complete("--v")
-    assert {"--name"} == complete("serve", "--n")
+@pytest.mark.parametrize(
+    ("line", "completions"),
+    [
+        ("bakery m", ["metadata", "model-server"]),
+        ("bakery --v", ["--version"]),
+        ("bakery serve --n", ["--name"]),
+        ("bakery amqp ", ["work", "status", "purge", "requeue"]),
+        ("bakery amqp --q", ["--queue"]),
+        ("bakery amqp --queue photos --b", ["--batch-size"]),
+        ("bakery amqp status --r", ["--reasons"]),
+        ("bakery model-server --prefer", ["--prefer_tflite_model"]),
+        ("bakery model-server --port=8500 --rest_api_p", ["--rest_api_port="]),
+        ("bakery model-server --rest_api_port=", []),
+        ("bakery model-server ", []),
+    ],
+    ids=str,
+)
+def test_the_shell_completes_commands_and_options(line: str, completions: list[str]) -> None:
+    environment = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" ")), "_BAKERY_COMPLETE": "bash_complete"}
+    ended = run(without=(*EXTRAS, *HEAVY), **environment)
+    assert (0, "") == (ended.returncode, ended.stderr)
+    assert sorted(completions) == sorted(item.partition(",")[2] for item in ended.stdout.split())
 
 
 @pytest.mark.parametrize("prefix", ["", "savedmodel_bakery."], ids=["clone", "installed"])
