@@ -30,7 +30,7 @@ def test_without_the_extra_the_error_names_it(tmp_path: Path) -> None:
     for arguments in (["status"], ["bulk", photo, "--out", tmp_path / "rows.jsonl"]):
         command = [sys.executable, "-c", HIDDEN + COMMAND, "--format", "AMQP", *arguments]
         process = subprocess.run(command, check=False, capture_output=True, text=True)
-        assert (1, expected) == (process.returncode, process.stderr)
+        assert (1, f"error: {expected}") == (process.returncode, process.stderr)
 
 
 def test_a_missing_broker_is_a_failed_connection_and_the_password_is_not_shown(closed_port: int) -> None:
@@ -40,7 +40,7 @@ def test_a_missing_broker_is_a_failed_connection_and_the_password_is_not_shown(c
     assert f"cannot connect to 127.0.0.1:{closed_port} over AMQP; is a broker running there?" == str(caught.value)
     command = [sys.executable, "-m", "savedmodel_bakery.client", "--format", "AMQP", "-t", url, "status"]
     process = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert (3, "", f"{caught.value}\n") == (process.returncode, process.stdout, process.stderr)
+    assert (3, "", f"error: {caught.value}\n") == (process.returncode, process.stdout, process.stderr)
 
 
 def test_a_failed_connection_is_closed_in_the_thread_that_opened_it(closed_port: int) -> None:
