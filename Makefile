@@ -21,7 +21,7 @@ TRITON_PYTHON ?= /usr/bin/python3.11
 # Debian packages for the system tests.
 SYSTEM_PACKAGES := buildah debootstrap rabbitmq-server
 
-.PHONY: help install demo bake serve check test fuzz bench bench-peers system-deps test-system image-test clean lock
+.PHONY: help install demo bake serve check test docs fuzz bench bench-peers system-deps test-system image-test clean lock
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,16 +38,21 @@ serve: bake ## Serve EfficientNet-Lite0 in the foreground: gRPC on 8500, REST on
 	exec $(BIN)/python -m serving --port=$(PORT) --rest_api_port=$(REST_API_PORT) \
 		--model_name=$(MODEL_NAME) --model_base_path="$(MODEL_BASE_PATH)"
 
-check: $(VENV)/.installed-dev ## Lint, types, import rules, shell scripts and Dockerfile.
+check: $(VENV)/.installed-dev ## Lint, types, import rules, shell scripts, Dockerfile and links of the documentation.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/shellcheck entrypoint.sh healthcheck.sh .ci/run tests/support/stub_model_server
 	$(BIN)/hadolint Dockerfile
+	$(BIN)/zensical build --strict >/dev/null
 
 test: $(VENV)/.installed-dev ## All tests that need only Python.
 	$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
+
+docs: $(VENV)/.installed-dev ## Build the documentation site in .cache/site; fails on broken links.
+	$(BIN)/zensical build --strict --clean
+	@echo "open .cache/site/index.html"
 
 bench: $(VENV)/.installed-dev ## Compare ways to serve one network, and measure calls; see BENCH_OPTIONS=--help.
 	$(BIN)/python -m benchmarks $(BENCH_OPTIONS)

@@ -85,14 +85,6 @@ def photo_title(document: dict[str, Any], photo: str) -> str:
     return f"JPEG of {width}×{height}"
 
 
-def summary(document: dict[str, Any], *, callers: int) -> str:
-    """Return a line that describes the machine, and the tables for one number of callers."""
-    parts = [f"{document['network']} on {_machine(document)}"]
-    for photo in names_of(document["rows"], "photo"):
-        parts += [f"A {photo_title(document, photo)}:", table(document, photo=photo, callers=callers)]
-    return "\n\n".join(parts)
-
-
 def draw(document: dict[str, Any], path: Path, *, callers: int) -> None:
     """Plot images per second and CPU time for each photo and one number of callers, as bars with their spread."""
     photos = names_of(document["rows"], "photo")

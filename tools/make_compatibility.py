@@ -1,4 +1,4 @@
-"""Write docs/compatibility.md, which compares the embedded server with tensorflow_model_server.
+"""Write docs/reference/compatibility.md, which compares the embedded server with tensorflow_model_server.
 
     python tools/make_compatibility.py [OUT]
 
@@ -116,8 +116,12 @@ def compatibility() -> str:
 
 
 def main() -> None:
-    """Write the page to OUT, by default docs/compatibility.md."""
-    out = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent.parent / "docs" / "compatibility.md"
+    """Write the page to OUT, by default docs/reference/compatibility.md."""
+    out = (
+        Path(sys.argv[1])
+        if len(sys.argv) > 1
+        else Path(__file__).parent.parent / "docs" / "reference" / "compatibility.md"
+    )
     out.write_text(compatibility(), encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Write docs/recipe.md, which lists the fields of a recipe.
+"""Write docs/reference/recipe.md, which lists the fields of a recipe.
 
     python tools/make_recipe_docs.py [OUT]
 
@@ -79,8 +79,8 @@ def table_row(field: Field) -> tuple[str, ...]:
 
 
 def main() -> None:
-    """Write the page to OUT, by default docs/recipe.md."""
-    out = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent.parent / "docs" / "recipe.md"
+    """Write the page to OUT, by default docs/reference/recipe.md."""
+    out = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent.parent / "docs" / "reference" / "recipe.md"
     page = HEAD + "\n".join(section(part, group) for part, group in GROUPS.items())
     out.write_text(page, encoding="utf-8")
 

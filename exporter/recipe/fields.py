@@ -1,6 +1,6 @@
 """Declares the fields of a recipe: each annotation states the help text and the allowed values of its field.
 
-Command-line options, TOML and the table in docs/recipe.md are generated from these declarations.
+Command-line options, TOML and the table in docs/reference/recipe.md are generated from these declarations.
 """
 
 from __future__ import annotations

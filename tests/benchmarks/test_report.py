@@ -44,26 +44,28 @@ def test_tables_have_medians_spreads_and_ratios_of_rounds(document: dict[str, An
     ] == report.table(document, photo="small", callers=8).splitlines()[2:]
 
 
-def test_results_go_into_the_readme_between_its_marks(document: dict[str, Any], clone: Path, tmp_path: Path) -> None:
-    (tmp_path / "docs").mkdir()
-    readme = (clone / "README.md").read_text()
-    (tmp_path / "README.md").write_text(readme)
+def test_results_go_into_the_page_between_its_marks(document: dict[str, Any], clone: Path, tmp_path: Path) -> None:
+    page, plot = Path("docs", "explanation", "speed.md"), Path("docs", "images", "speed.svg")
+    for path in (page, plot):
+        (tmp_path / path).parent.mkdir(parents=True)
+    committed = (clone / page).read_text()
+    (tmp_path / page).write_text(committed)
     results = tmp_path / "results.json"
     results.write_text(json.dumps(document))
     command = [sys.executable, "-m", "benchmarks.publish", str(results), "--clone", str(tmp_path)]
     for _ in range(2):  # the second run replaces the results of the first
         subprocess.run(command, cwd=clone, check=True, capture_output=True, timeout=200)
-    written = (tmp_path / "README.md").read_text()
+    written = (tmp_path / page).read_text()
     before, _, rest = written.partition(publish.BEGIN)
     shown, _, after = rest.partition(publish.END)
-    assert readme.partition(publish.BEGIN)[0] == before
-    assert readme.partition(publish.END)[2] == after
-    assert "a-network on a CPU, 2 cores, TensorFlow 2.21.0. Interleaved rounds (3 of 6 s), medians" in shown
+    assert committed.partition(publish.BEGIN)[0] == before
+    assert committed.partition(publish.END)[2] == after
+    assert "a CPU, 2 cores, TensorFlow 2.21.0. Interleaved rounds (3 of 6 s), medians" in shown
     assert report.table(document, photo="small", callers=8) in shown
-    assert "- `triton` was skipped: no Triton" in (tmp_path / "docs" / "benchmark.md").read_text()
-    assert "<svg" in (tmp_path / "docs" / "benchmark.svg").read_text()
+    assert "- `triton` was skipped: no Triton" in shown
+    assert "<svg" in (tmp_path / plot).read_text()
 
 
-def test_a_readme_without_marks_is_rejected() -> None:
+def test_a_page_without_marks_is_rejected() -> None:
     with pytest.raises(ValueError, match="needs the marks <!-- benchmark -->"):
         publish.replace_between_marks("no marks\n", "content")

@@ -1,4 +1,4 @@
-"""docs/compatibility.md is generated from the flags, and the server behaves as it says."""
+"""docs/reference/compatibility.md is generated from the flags, and the server behaves as it says."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def tool(clone: Path) -> ModuleType:
 def test_the_committed_page_is_what_the_script_makes(clone: Path, tmp_path: Path) -> None:
     made = tmp_path / "page"
     subprocess.run([sys.executable, clone / "tools" / "make_compatibility.py", made], check=True)
-    assert made.read_text() == (clone / "docs" / "compatibility.md").read_text()
+    assert made.read_text() == (clone / "docs" / "reference" / "compatibility.md").read_text()
 
 
 def test_notes_are_of_flags_and_calls_that_exist(tool: ModuleType) -> None:

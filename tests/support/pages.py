@@ -1,45 +1,144 @@
-"""Extracts the README's code blocks and commands, runs them, and compares output; `…` matches any text."""
+"""Runs the commands and the Python code of a Markdown page, in order, and compares what they print with the page.
+
+- `console`: each line that starts with `$ ` is a command; the lines below it are its output, where `…` is any text.
+  A command that ends with `&` runs in the background; its output is not compared.
+- `python`: code; the `text` block after it is its output.
+- a block with a title: the content of the file of that name.
+- `<!-- not run: REASON -->` before a block: the block is not run.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
-MARK = "=== command"
+from server_process import free_port
+
+_MARK = "=== step"
+_BLOCK = re.compile(
+    r'^(?P<skip><!-- not run: \S.* -->\n)?```(?P<language>\w+)(?: title="(?P<title>[^"]+)")?\n(?P<content>.*?)^```',
+    re.MULTILINE | re.DOTALL,
+)
+# The tests have an environment already, and are what `make test` runs.
+_SETUP = re.compile(r"\. \S*\.venv/bin/activate|make test")
 
 
-def blocks(readme: str, language: str) -> list[str]:
-    """Return the code blocks in a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
+@dataclass(frozen=True)
+class Block:
+    """A code block of a page."""
+
+    language: str
+    title: str | None
+    content: str
+    is_run: bool
 
 
-def commands(console: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the commands of console blocks, each with the output shown below it."""
+@dataclass(frozen=True)
+class Step:
+    """What a page shows: a command or code, and its output; None if that is not compared."""
+
+    shown: str
+    script: str
+    output: str | None
+
+
+def blocks(page: str) -> list[Block]:
+    """Return a page's code blocks."""
+    return [
+        Block(match["language"], match["title"], match["content"], match["skip"] is None)
+        for match in _BLOCK.finditer(page)
+    ]
+
+
+def commands(block: Block) -> list[tuple[str, str]]:
+    """Return the commands of a console block, each with the output shown below it."""
     pairs = []
-    for block in console:
-        if block.startswith("$ make demo\n"):
-            pairs.append(("make demo", block.partition("\n")[2]))
-            continue
-        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            command, _, shown = part.partition("\n")
-            pairs.append((command, shown))
+    for part in re.split(r"^\$ ", block.content, flags=re.MULTILINE)[1:]:
+        match = re.match(r"((?:.*\\\n)*.*)\n(.*)", part, re.DOTALL)
+        assert match is not None, part
+        pairs.append((match[1], match[2]))
     return pairs
 
 
-def needs_rabbitmq(block: str) -> bool:
-    """Return whether a block uses AMQP."""
-    return "amqp" in block.lower()
+def steps(page: str) -> list[Step]:
+    """Return what is run of a page, in order."""
+    shown = [block for block in blocks(page) if block.is_run]
+    made = []
+    for block, following in zip_longest(shown, shown[1:]):
+        if block.title is not None:
+            made.append(Step(block.title, f"cat > '{block.title}' <<'END'\n{block.content}END", None))
+        elif block.language == "console":
+            made.extend(
+                Step(command, command, None if command.endswith("&") else output)
+                for command, output in commands(block)
+                if not _SETUP.fullmatch(command)
+            )
+        elif block.language == "python":
+            has_output = following is not None and following.language == "text" and following.title is None
+            output = following.content if following and has_output else ""
+            made.append(Step(block.content, f"python - <<'END'\n{block.content}END", output))
+    return made
 
 
-def run(script: Sequence[str], *, folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
-    """Run a shell script; return its output by name, where a line `MARK NAME` precedes the output of a command."""
-    result = subprocess.run(
-        ["bash", "-c", "exec 2>&1\n" + "\n".join(script)],
-        cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, timeout=800, check=False,
-    )  # fmt: skip
-    return dict(re.findall(rf"^{MARK} (\w+)\n(.*?)(?=^{MARK}|\Z)", result.stdout, re.MULTILINE | re.DOTALL))
+def with_free_ports(page: str) -> tuple[str, dict[str, str]]:
+    """Return the page with free ports instead of 8500 and 8501, and the variables that make them the defaults."""
+    ports = {"8500": str(free_port()), "8501": str(free_port())}
+    page = re.sub("8500|8501", lambda port: ports[port[0]], page)
+    arguments = f"port={ports['8500']}, rest_api_port={ports['8501']}"
+    page = re.sub(r"\b((?:Async)?Client)\((?=[^\"'\[])", rf"\1({arguments}, ", page)
+    variables = {f"BAKERY_{command}_PORT": ports["8500"] for command in ("CLIENT", "SERVE")}
+    variables |= {f"BAKERY_{command}_REST_API_PORT": ports["8501"] for command in ("CLIENT", "SERVE")}
+    return page, variables | {"PORT": ports["8500"], "REST_API_PORT": ports["8501"]}
+
+
+def differences(page: str, clone: Path, folder: Path, environment: Mapping[str, str] | None = None) -> str:
+    """Run a page in a folder; return the steps that print something else than the page, as text.
+
+    The folder may be empty: `~/savedmodel-bakery` is the clone. All processes that the page starts are killed at the
+    end.
+    """
+    home = folder / ".home"
+    home.mkdir()
+    (home / "savedmodel-bakery").symlink_to(clone)
+    page, variables = with_free_ports(page)
+    run = steps(page)
+    script = "\n".join(f"echo '{_MARK} {number}'\n{step.script}" for number, step in enumerate(run))
+    process = subprocess.Popen(
+        ["bash", "-c", f"exec 2>&1\n{script}\necho '{_MARK} end'\nkill $(jobs -p)\nwait"],
+        cwd=folder,
+        env={
+            **os.environ,
+            "HOME": str(home),
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PYTHONPATH": str(clone),
+            **variables,
+            **(environment or {}),
+        },
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        printed, _ = process.communicate(timeout=800)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    outputs = dict(re.findall(rf"^{_MARK} (\d+)\n(.*?)(?=^{_MARK}|\Z)", printed, re.MULTILINE | re.DOTALL))
+    return "\n".join(
+        f"$ {step.shown}\n{outputs.get(str(number))}--- the page shows:\n{step.output}"
+        for number, step in enumerate(run)
+        if step.output is not None and not matches(step.output, outputs.get(str(number), ""))
+    )
 
 
 def matches(shown: str, printed: str) -> bool:

@@ -1,32 +1,25 @@
-"""Runs the README's commands about AMQP in order, with a real RabbitMQ."""
+"""The pages of the documentation that need Debian packages print what they show; RabbitMQ is a real one."""
 
 from __future__ import annotations
 
-import os
-import sys
 from pathlib import Path
 
 import pytest
+from pages import differences
 from rabbitmq import RabbitMQ
-from readme import MARK, blocks, commands, matches, needs_rabbitmq, run
+
+DOCS = Path(__file__).parent.parent.parent / "docs"
+NEEDS_DEBIAN = "<!-- needs: debian -->"
 
 
 @pytest.mark.timeout(900)
-def test_every_command_prints_what_the_readme_shows(clone: Path, lite0: Path, tmp_path: Path) -> None:
-    (tmp_path / "examples").symlink_to(clone / "examples")
-    (tmp_path / "saved_model").symlink_to(lite0.parent)
-    console = blocks((clone / "README.md").read_text(), "console")
-    examples = commands([block for block in console if needs_rabbitmq(block)])
-    script = [line for number, (command, _) in enumerate(examples) for line in (f"echo '{MARK} {number}'", command)]
+@pytest.mark.parametrize(
+    "name", [str(path.relative_to(DOCS)) for path in sorted(DOCS.rglob("*.md")) if NEEDS_DEBIAN in path.read_text()]
+)
+def test_the_page_shows_what_its_commands_print(clone: Path, tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "empty"
+    folder.mkdir()
     with RabbitMQ(tmp_path / "rabbitmq") as broker:
-        environment = {
-            **os.environ,
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "PYTHONPATH": str(clone),
-            "BAKERY_AMQP_URL": broker.url(),
-            "BAKERY_CLIENT_TARGET": broker.url(),
-        }
-        printed = run(script, folder=tmp_path, environment=environment)
-    for number, (command, expected) in enumerate(examples):
-        if not command.endswith("&"):
-            assert matches(expected, printed[str(number)]), f"$ {command}\n{printed[str(number)]}"
+        urls = {"BAKERY_AMQP_URL": broker.url(), "BAKERY_CLIENT_TARGET": broker.url()}
+        different = differences((DOCS / name).read_text(), clone, folder, urls)
+    assert not different, different
