@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import flowers_model
 import pytest
 import requests
 from container_images import Images
@@ -33,8 +32,7 @@ def context(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in listed.strip("\0").split("\0"):
         (context / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(clone / name, context / name, follow_symlinks=False)  # the package links to its four folders
-    subprocess.run([sys.executable, "-c", flowers_model.PROGRAM], cwd=context, check=True, capture_output=True)
-    (context / "flowers.txt").write_text(flowers_model.LABELS)
+    subprocess.run([sys.executable, "examples/train/flowers.py"], cwd=context, check=True, capture_output=True)
     (recipe,) = re.findall(r"^```toml\n(.*?)^```", (clone / "README.md").read_text(), re.MULTILINE | re.DOTALL)
     (context / "flowers.toml").write_text(recipe)
     return context
