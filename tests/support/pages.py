@@ -2,7 +2,8 @@
 
 - `console`: each line that starts with `$ ` is a command; the lines below it are its output, where `…` is any text.
   A command that ends with `&` runs in the background; its output is not compared.
-- `python`: code; the `text` block after it is its output.
+- `python`: code; the `text` block after it is its output. A `text` block may also follow a console block whose last
+  command shows no output, for output with lines that start with `$ `.
 - a block with a title: the content of the file of that name.
 - `<!-- not run: REASON -->` before a block: the block is not run.
 """
@@ -62,7 +63,7 @@ def commands(block: Block) -> list[tuple[str, str]]:
     """Return the commands of a console block, each with the output shown below it."""
     pairs = []
     for part in re.split(r"^\$ ", block.content, flags=re.MULTILINE)[1:]:
-        match = re.match(r"((?:.*\\\n)*.*)\n(.*)", part, re.DOTALL)
+        match = re.match(r"((?:[^\n]*\\\n)*[^\n]*)\n(.*)", part, re.DOTALL)
         assert match is not None, part
         pairs.append((match[1], match[2]))
     return pairs
@@ -73,18 +74,20 @@ def steps(page: str) -> list[Step]:
     shown = [block for block in blocks(page) if block.is_run]
     made = []
     for block, following in zip_longest(shown, shown[1:]):
+        has_text = following is not None and following.language == "text" and following.title is None
+        text = following.content if following and has_text else ""
         if block.title is not None:
             made.append(Step(block.title, f"cat > '{block.title}' <<'END'\n{block.content}END", None))
         elif block.language == "console":
+            pairs = commands(block)
+            pairs[-1] = (pairs[-1][0], pairs[-1][1] or text)
             made.extend(
                 Step(command, command, None if command.endswith("&") else output)
-                for command, output in commands(block)
+                for command, output in pairs
                 if not _SETUP.fullmatch(command)
             )
         elif block.language == "python":
-            has_output = following is not None and following.language == "text" and following.title is None
-            output = following.content if following and has_output else ""
-            made.append(Step(block.content, f"python - <<'END'\n{block.content}END", output))
+            made.append(Step(block.content, f"python - <<'END'\n{block.content}END", text))
     return made
 
 
