@@ -58,18 +58,21 @@ class BaseClient:
         again if another version responds or if the server refuses inputs that they allowed.
 
         Args:
-            inputs: name to array, of any memory layout and byte order, or to nested dicts and lists of arrays, whose
-                names are built as `wire.trees` describes. Python numbers, bytes and str, alone or in lists, are
-                converted to the signature's element type.
+            inputs: name to array, of any memory layout and byte order, or to nested dicts and lists of arrays: their
+                names are keys and positions joined by `/`, such as `a/0/b` for `{"a": [{"b": array}]}`. Python
+                numbers, bytes and str, alone or in lists, are converted to the signature's element type.
             signature: name of the signature.
             output_filter: aliases of the outputs to return; empty for all.
             model: another model than the client's.
             version: version number; if `model` or `label` is set, the default is the newest.
             label: version label.
 
+        Returns:
+            The outputs, as arrays of the signature's dtypes and shapes.
+
         Raises:
-            ClientError: see `client.errors`. RequestRefusedError is also raised before anything is sent, if names,
-                types or shapes do not match the signature, or if the request would be larger than 2 GiB.
+            ClientError: the call failed. RequestRefusedError is also raised before anything is sent, if names, types
+                or shapes do not match the signature, or if the request would be larger than 2 GiB.
             ValueError: an input is not an array, or the version is invalid.
             TypeError: `inputs` is not a dict.
         """
@@ -94,7 +97,7 @@ class BaseClient:
             top_k: number of classes to return per image, at least 1; selects the signature `top_k`.
 
         Raises:
-            ClientError: see `client.errors`. With `serving_default` one bad image fails the request; with
+            ClientError: the call failed. With `serving_default` one bad image fails the request; with
                 `top_k` only its own Classification has `ok=False`.
             OSError: a file cannot be read.
             ValueError: `top_k` is below 1.
@@ -115,7 +118,7 @@ class BaseClient:
             For each example its classes as (label, score), in the server's order.
 
         Raises:
-            ClientError: see `client.errors`.
+            ClientError: the call failed.
         """
         return self._run(self._flows.classify_examples(examples, signature=signature))
 
@@ -123,7 +126,7 @@ class BaseClient:
         """Return the model's signatures as protobuf JSON, the same over every transport.
 
         Raises:
-            ClientError: see `client.errors`.
+            ClientError: the call failed.
         """
         return self._run(self._flows.metadata())
 
@@ -131,7 +134,7 @@ class BaseClient:
         """Return the state of the client's version, or of all versions that the server knows, newest first.
 
         Raises:
-            ClientError: see `client.errors`.
+            ClientError: the call failed.
         """
         return self._run(self._flows.status())
 
@@ -156,7 +159,7 @@ class Client(BaseClient):
         transport: `grpc` or `rest`. For AMQP use `AmqpClient`.
         port: gRPC port; 8500 by default.
         rest_api_port: REST port; 8501 by default.
-        timeout_s: time limit of a call, above 0 and at most a day.
+        timeout_s: time limit of a call in seconds, above 0 and at most a day.
         model: name of the model.
         version: version number; the newest by default.
         label: version label.
@@ -201,9 +204,10 @@ class AmqpClient(BaseClient):
     times within `timeout_s`. Nothing is connected before the first call.
 
     Args:
-        target: HOST or HOST:PORT of the broker, or its URL; see `client.transports.amqp_broker`.
+        target: HOST or HOST:PORT of the broker, or its URL, `amqp[s]://USER:PASSWORD@HOST:PORT/VHOST`, for TLS with
+            `?cafile=…&certfile=…&keyfile=…` if needed.
         queue: the queue from which the workers consume.
-        timeout_s: time limit of a call, above 0 and at most a day.
+        timeout_s: time limit of a call in seconds, above 0 and at most a day.
         model: name of the model.
         version: version number; the newest by default.
         label: version label.
@@ -244,17 +248,16 @@ class AmqpClient(BaseClient):
 
         Args:
             inputs: as for `predict`, but numbers are converted to numpy's default types.
-            result_queue: name of a durable queue with `wire.amqp.QUORUM_ARGUMENTS`, which is created if it does not
-                exist; see `results`.
+            result_queue: name of a durable quorum queue, which is created if it does not exist; see `results`.
             signature: name of the signature.
             output_filter: aliases of the outputs to return; empty for all.
-            expiration_s: how long the request may wait for a worker; None for no limit.
+            expiration_s: seconds that the request may wait for a worker; None for no limit.
 
         Returns:
             The correlation id, which the reply will have too.
 
         Raises:
-            ClientError: see `client.errors`.
+            ClientError: the call failed.
             ValueError: an input is not an array.
         """
         self._check_open()
@@ -266,6 +269,10 @@ class AmqpClient(BaseClient):
 
         A reply is acknowledged when the next one is requested. A reply that is not acknowledged is delivered again, so
         the same reply may be returned twice.
+
+        Args:
+            result_queue: the queue that `submit` named.
+            idle_s: seconds to wait for another reply.
 
         Returns:
             For each reply, the correlation id and what `predict` would have returned or raised.

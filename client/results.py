@@ -19,7 +19,8 @@ class Prediction:
     """The outputs of one run of a signature.
 
     Attributes:
-        arrays: alias to array. Element types are the same over every transport; strings are object arrays of bytes.
+        arrays: alias to array, with the dtype and shape of the signature's output. They are the same over every
+            transport; strings are object arrays of bytes.
         model: name of the model.
         version: the version that ran. REST responses do not state it: then the number that was requested, or None.
         signature: name of the signature.
@@ -32,7 +33,7 @@ class Prediction:
 
     @cached_property
     def outputs(self) -> dict[str, Any]:
-        """The arrays, nested in dicts and lists if their aliases have the form `a/0/b`; see `wire.trees`."""
+        """The arrays, nested in dicts and lists if their aliases have the form `a/0/b`."""
         from savedmodel_bakery.wire.trees import restore
 
         return restore(self.arrays)
@@ -53,7 +54,7 @@ class Classification:
 
     Attributes:
         ok: whether the image could be classified.
-        error: the reason if not; None if `ok`.
+        error: the reason if it could not; None if `ok`.
         label: the best class; None if not `ok`.
         top: the best classes, best first; empty if the signature returns labels only, and if not `ok`.
     """

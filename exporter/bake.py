@@ -28,7 +28,7 @@ class BakeResult:
     Attributes:
         path: its folder.
         recipe: the complete recipe.
-        agreement: how its scores compare with the network's on the same pixels.
+        agreement: how its scores compare with those of the network on the same pixels.
         parity: how it compares with the reference pipeline, photo by photo.
     """
 
@@ -64,8 +64,8 @@ def bake(
             omit fields that the model determines.
         photos: files to validate it on; None uses the example photos that come with the package. The first 8 become
             golden requests in the version.
-        atol: allowed difference of a probability from the reference pipeline's, 0..1 …
-        rtol: … plus this part of the reference's probability.
+        atol: allowed difference of a probability from the reference pipeline's, 0..1; 0.01 by default.
+        rtol: allowed in addition, as a part of the reference's probability, 0..1; 0 by default.
         require_parity: whether to reject a version beyond that tolerance; False publishes it with its report.
         parity_html: file for an HTML page of the comparison, which is written even if the version is rejected.
         progress: called with each step, in a few words.

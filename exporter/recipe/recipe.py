@@ -25,7 +25,7 @@ GROUPS: dict[str, type[FieldGroup]] = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """A complete recipe. Its fields are listed in docs/reference/recipe.md.
+    """A complete recipe; docs/reference/recipe.md lists its fields.
 
     Attributes:
         source: which model is baked, and how its outputs become class labels.

@@ -31,11 +31,11 @@ class PhotoParity:
         photo: its file name.
         pixels_mean: mean absolute difference of the network's input before normalising, in levels of 0..255.
         pixels_max: the largest such difference.
-        probability: the largest absolute difference of a class's probability, among the best classes of either.
+        probability: the largest absolute difference of a class's probability, 0..1, among the best classes of either.
         label: the graph's best label.
-        score: its probability in the graph.
+        score: its probability in the graph, 0..1.
         reference_label: the reference's best label.
-        reference_score: its probability in the reference.
+        reference_score: its probability in the reference, 0..1.
         top_1: whether both have the same best class.
         top_5: how many of the graph's best classes, at most 5, are among as many of the reference's.
         top_5_of: how many classes that counts.
