@@ -1,0 +1,65 @@
+"""docs/reference/limits.md has the values of the code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from savedmodel_bakery.client.bulk import job, photos
+from savedmodel_bakery.client.commands import bench
+from savedmodel_bakery.client.endpoints import MAX_TIMEOUT_S
+from savedmodel_bakery.exporter.recipe import Recipe
+from savedmodel_bakery.exporter.recipe.preprocessing import MAX_SIZE
+from savedmodel_bakery.exporter.validation.report import DEFAULT_TOLERANCE
+from savedmodel_bakery.serving.amqp import batching as amqp_batching
+from savedmodel_bakery.serving.amqp import cli as amqp_cli
+from savedmodel_bakery.serving.amqp import consumer, queues
+from savedmodel_bakery.serving.options.batching import BatchingParameters
+from savedmodel_bakery.serving.options.flags import FLAGS
+from savedmodel_bakery.serving.rest import codec, server
+from savedmodel_bakery.wire import amqp as amqp_messages
+from savedmodel_bakery.wire import attachments, dtypes
+from savedmodel_bakery.wire.json import text
+
+WORK = {option.name: option.default for option in amqp_cli.cli.commands["work"].params}
+
+VALUES = {
+    "gRPC message": attachments.MAX_MESSAGE_BYTES,
+    "REST body that is gzipped": codec._MAX_UNPACKED_BYTES,
+    "AMQP message": amqp_messages.MAX_MESSAGE_BYTES,
+    "value quoted in a REST error": text.SHOWN_BYTES,
+    "dimensions of a tensor": dtypes.MAX_DIMENSIONS,
+    "nesting of JSON": dtypes.MAX_DIMENSIONS,
+    "pixels of an image": Recipe.FIELDS["max_pixels"].default,
+    "side of the network's input": MAX_SIZE,
+    "labels in a response": Recipe.FIELDS["top_k"].default,
+    "difference of a probability": DEFAULT_TOLERANCE.atol,
+    "run of a model for REST": FLAGS["rest_api_timeout_in_ms"].default,
+    "gRPC port": FLAGS["port"].default,
+    "attempts to load a version": FLAGS["max_num_load_retries"].default,
+    "idle REST connection": server._KEEP_ALIVE_S,
+    "`max_batch_size`": BatchingParameters().max_batch_size,
+    "`max_enqueued_batches`": BatchingParameters().max_enqueued_batches,
+    "time of a call": MAX_TIMEOUT_S,
+    "time of a worker's call": round(WORK["timeout_s"]),
+    "photo of a bulk job": photos.MAX_PHOTO_BYTES,
+    "request of a bulk job": job._REQUEST_BYTES,
+    "concurrent callers": bench.MAX_CALLERS,
+    "unacknowledged messages": WORK["prefetch"],
+    "concurrent calls": WORK["calls"],
+    "messages joined": WORK["batch_size"],
+    "inputs of a message": amqp_batching._MAX_BYTES,
+    "deliveries of a message": WORK["delivery_limit"],
+    "prefetched messages after SIGTERM": round(consumer.GRACE_S),
+    "dead letters": queues.MAX_REASONS,
+}
+
+
+@pytest.mark.parametrize("limit", VALUES)
+def test_the_page_has_the_value_of_the_code(clone: Path, limit: str) -> None:
+    page = (clone / "docs" / "reference" / "limits.md").read_text()
+    [row] = [line for line in page.splitlines() if line.startswith(f"| {limit}")]
+    numbers = re.findall(r"\d+(?:\.\d+)?", re.sub(r"(?<=\d),(?=\d{3})", "", row))
+    assert str(VALUES[limit]) in numbers, row
