@@ -15,7 +15,7 @@ from savedmodel_bakery.exporter.recipe.preprocessing import MAX_SIZE
 from savedmodel_bakery.exporter.validation.report import DEFAULT_TOLERANCE
 from savedmodel_bakery.serving.amqp import batching as amqp_batching
 from savedmodel_bakery.serving.amqp import cli as amqp_cli
-from savedmodel_bakery.serving.amqp import consumer, queues
+from savedmodel_bakery.serving.amqp import queues
 from savedmodel_bakery.serving.options.batching import BatchingParameters
 from savedmodel_bakery.serving.options.flags import FLAGS
 from savedmodel_bakery.serving.rest import codec, server
@@ -52,7 +52,6 @@ VALUES = {
     "messages joined": WORK["batch_size"],
     "inputs of a message": amqp_batching._MAX_BYTES,
     "deliveries of a message": WORK["delivery_limit"],
-    "prefetched messages after SIGTERM": round(consumer.GRACE_S),
     "dead letters": queues.MAX_REASONS,
 }
 
