@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,10 +11,19 @@ from pathlib import Path
 import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+# Shells ignore SIGINT in background jobs, and children inherit that; tests that interrupt a program need the default.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 CLONE = Path(__file__).parent.parent
 
-LONGEST_FIRST = ("test_readme.py", "test_parity.py", "test_bake.py", "test_sources.py", "test_start.py")
+LONGEST_FIRST = (
+    "test_readme.py",
+    "test_pages.py",
+    "test_parity.py",
+    "test_bake.py",
+    "test_sources.py",
+    "test_start.py",
+)
 
 
 @pytest.hookimpl(trylast=True)

@@ -34,7 +34,8 @@ class StatusError(Exception):
 
     Attributes:
         code: the canonical status code.
-        message: the reason, in words meant for the caller.
+        message: the reason, in words meant for the caller. Bytes of a graph's text that are not UTF-8 are surrogate
+            escapes.
     """
 
     def __init__(self, code: Code, message: str) -> None:
@@ -52,8 +53,12 @@ def invalid_argument(message: str) -> StatusError:
 
 
 def truncate_message(message: str) -> str:
-    """Limit a message that is sent in a header to 1024 bytes plus a suffix, as tensorflow_model_server does."""
-    encoded = message.encode()
+    """Limit a message that is sent in a header to 1024 bytes plus a suffix, as tensorflow_model_server does.
+
+    Cuts between characters. Bytes that are not UTF-8 stay surrogate escapes.
+    """
+    encoded = message.encode("utf-8", "surrogateescape")
     if len(encoded) <= _MAX_HEADER_BYTES:
         return message
-    return encoded[:_MAX_HEADER_BYTES].decode(errors="ignore") + "...TRUNCATED"
+    end = next(end for end in range(_MAX_HEADER_BYTES, 0, -1) if encoded[end] & 0xC0 != 0x80)
+    return encoded[:end].decode("utf-8", "surrogateescape") + "...TRUNCATED"

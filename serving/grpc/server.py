@@ -136,7 +136,9 @@ def _respond(path: str, rpc: Rpc) -> Callable[[list[bytes], Any], bytes]:
         try:
             response: bytes = rpc.handle(request, timeout_s).SerializeToString()
         except StatusError as error:
-            context.abort(STATUS_CODES[error.code], truncate_message(error.message))
+            # As bytes, because the text of a graph's error may contain some that are not UTF-8.
+            details = truncate_message(error.message).encode("utf-8", "surrogateescape")
+            context.abort(STATUS_CODES[error.code], details)
         except Exception:
             context.abort(grpc.StatusCode.INTERNAL, incident.report(logger, path).message)
         return response

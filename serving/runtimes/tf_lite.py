@@ -84,9 +84,14 @@ class TfLiteModel:
         if not self._slots.acquire(timeout=timeout_s):
             raise StatusError(Code.DEADLINE_EXCEEDED, "Timed out waiting for an interpreter")
         try:
+            arrays = [_fitted(port, tensor.array) for port, tensor in zip(inputs, feeds.values(), strict=True)]
+            ranks = [(len(port.shape), array.ndim) for port, array in zip(inputs, arrays, strict=True)]
+            if any(rank and rank != given for rank, given in ranks):
+                # XNNPACK, and an interpreter that has run with another rank, would crash.
+                return _invoke(self._new_interpreter(xnnpack=False), inputs, arrays, outputs)
             interpreter = self._idle_interpreter()
             try:
-                return _invoke(interpreter, inputs, [tensor.array for tensor in feeds.values()], outputs)
+                return _invoke(interpreter, inputs, arrays, outputs)
             finally:
                 self._idle.put(interpreter)
         finally:
@@ -104,11 +109,15 @@ class TfLiteModel:
         except queue.Empty:
             return self._new_interpreter()
 
-    def _new_interpreter(self) -> Any:
+    def _new_interpreter(self, *, xnnpack: bool = True) -> Any:
+        resolver = tf.lite.experimental.OpResolverType
+        operations = resolver.AUTO if xnnpack else resolver.BUILTIN_WITHOUT_DEFAULT_DELEGATES
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a deprecation warning
             try:
-                return tf.lite.Interpreter(model_content=self._content, num_threads=1)
+                return tf.lite.Interpreter(
+                    model_content=self._content, num_threads=1, experimental_op_resolver_type=operations
+                )
             except (RuntimeError, ValueError) as error:
                 raise invalid_argument(f"the TF Lite model cannot be loaded: {error}") from error
 
@@ -192,14 +201,25 @@ def _find(ports: Mapping[str, _Port], name: str) -> _Port:
 
 
 def _check_rank(port: _Port, tensor: Tensor, number: int) -> None:
-    """Reject a rank that an input does not have; the interpreter does not check it, and crashes on a later resize.
+    """Reject a rank with which TF Lite may read or write out of bounds: its operations rely on the rank in the file.
 
-    In the file, an input of unknown rank has no dimensions, like a scalar.
+    An input of a single element takes any rank, as the function of one value that it is. So does an input of unknown
+    rank, which in the file has no dimensions, like a scalar.
     """
-    allowed = str(len(port.shape)) if port.shape else f"up to {_MAX_DIMENSIONS}"
     rank = len(tensor.array.shape if tensor.shape is None else tensor.shape)
-    if rank != len(port.shape) if port.shape else rank > _MAX_DIMENSIONS:
+    allowed = f"up to {_MAX_DIMENSIONS}" if _is_single(port) else str(len(port.shape))
+    if rank > _MAX_DIMENSIONS if _is_single(port) else rank != len(port.shape):
         raise invalid_argument(f"Expects arg[{number}] to have {allowed} dimensions but {rank} are provided")
+
+
+def _is_single(port: _Port) -> bool:
+    return set(port.shape) <= {1}
+
+
+def _fitted(port: _Port, array: np.ndarray) -> np.ndarray:
+    """Return a single number in the input's own shape, as the real server copies it without a change of the shape."""
+    is_number = array.size == 1 and port.dtype is not dtypes.STRING
+    return array.reshape(port.shape) if is_number and port.shape and _is_single(port) else array
 
 
 def _invoke(

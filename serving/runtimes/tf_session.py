@@ -45,6 +45,7 @@ _STATEFUL_NON_BLOCKING = {
     *("Assign", "AssignVariableOp", "DisableCopyOnRead", "ReadVariableOp", "ResourceGather"),
     *("VarHandleOp", "VarIsInitializedOp", "Variable", "VariableV2"),
 }
+_ASCII = bytes(range(128)) + b"?" * 128  # for bytes.translate
 _CALLER_THREAD, _SESSION_THREADS = -1, 0  # RunOptions.inter_op_thread_pool
 
 # The runtime has its own numpy types for quantised numbers.
@@ -180,11 +181,28 @@ class SavedModel:
                 raise StatusError(Code.DEADLINE_EXCEEDED, "Timed out waiting for notification")
         except tf.errors.OpError as error:
             raise StatusError(Code(error.error_code), error.message) from error
+        except UnicodeDecodeError as error:
+            code = self._code_with_ascii(feeds, fetches, timeout_s)
+            raise StatusError(code, error.object.decode("utf-8", "surrogateescape")) from error
         return [_from_runtime(value, port.dtype) for value, port in zip(outputs, ports, strict=True)]
 
     def close(self) -> None:
         """See `Runtime.close`."""
         self._session.close()
+
+    def _code_with_ascii(self, feeds: Mapping[str, Tensor], fetches: Sequence[str], timeout_s: float | None) -> Code:
+        """Return the code of an error whose text is not valid UTF-8; TensorFlow's Python API only tells the text.
+
+        Such text quotes a request: run it again with "?" for each byte that is not ASCII, and return that error's code.
+        """
+        as_ascii = {name: _with_ascii(tensor) for name, tensor in feeds.items()}
+        if all(as_ascii[name] is tensor for name, tensor in feeds.items()):
+            return Code.INVALID_ARGUMENT
+        try:
+            self.run(as_ascii, fetches, timeout_s=timeout_s)
+        except StatusError as error:
+            return error.code
+        return Code.INVALID_ARGUMENT
 
     def _check_feeds(self, feeds: Mapping[str, Tensor]) -> None:
         """Reject tensors that numpy cannot pass, with the runtime's messages (tensorflow/core/common_runtime)."""
@@ -239,6 +257,14 @@ def _from_runtime(value: Any, dtype: DType) -> Tensor:
     # The runtime returns a string scalar as bytes, a numeric one as a numpy scalar.
     array = np.asarray(value, object) if isinstance(value, bytes) else np.asarray(value)
     return Tensor(array if array.dtype == dtype.numpy else array.view(dtype.numpy), dtype)
+
+
+def _with_ascii(tensor: Tensor) -> Tensor:
+    """Return a tensor of strings with "?" for each byte that is not ASCII; the tensor itself if it has none."""
+    if tensor.dtype is not dtypes.STRING or all(map(bytes.isascii, tensor.array.flat)):
+        return tensor
+    replaced = np.array([value.translate(_ASCII) for value in tensor.array.flat], object)
+    return tensor._replace(array=replaced.reshape(tensor.array.shape))
 
 
 def _is_small(graph: Any) -> bool:

@@ -22,7 +22,7 @@ from savedmodel_bakery.wire.json.exact import (
 )
 from savedmodel_bakery.wire.status import invalid_argument
 
-SHOWN_BYTES = 256
+SHOWN_BYTES = 259
 
 _BOM = b"\xef\xbb\xbf"
 _JSON_SPACE = " \t\n\r"
@@ -145,7 +145,7 @@ def type_name(value: JsonValue) -> str:
 
 
 def show_value(value: JsonValue) -> str:
-    """Write a value for an error message: four spaces per level, lists on one line, cut after 256 bytes.
+    """Write a value for an error message: four spaces per level, lists on one line, cut after 259 bytes.
 
     Visits only the part of the value that is shown, however large or deep it is. Cuts between characters.
     """

@@ -95,6 +95,33 @@ def any_rank(path: Path) -> Path:
     return path
 
 
+def one_by_one(path: Path) -> Path:
+    """A version that computes x / 2 + 2 for an input of shape [1, 1]."""
+
+    class Halves(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec([1, 1], tf.float32, name="x")])
+        def serve(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
+            return {"y": x / 2.0 + 2.0}
+
+    module = Halves()
+    path.mkdir(parents=True)
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([module.serve.get_concrete_function()], module)
+    (path / "model.tflite").write_bytes(converter.convert())
+    return path
+
+
+def test_an_input_of_shape_1_1_accepts_a_vector(tmp_path: Path) -> None:
+    """It is resized to the request, unless that has as many elements: these are copied into the input as it is."""
+    servable = load("m", 1, one_by_one(tmp_path / "1"), PREFERRED)
+    for _ in range(2):
+        assert [2.5, 3.0, 3.5] == run(servable, np.float32([1, 2, 3]))
+        assert [[2.5]] == run(servable, np.float32([1]))
+        assert [[2.5], [3.0]] == run(servable, np.float32([[1], [2]]))
+        assert [[[2.5], [3.0]]] == run(servable, np.float32([[[1], [2]]]))
+    with pytest.raises(StatusError, match="arg\\[0\\] to have up to 6 dimensions but 7 are provided"):
+        run(servable, np.ones([1, 1, 1, 1, 1, 1, 2], np.float32))
+
+
 def test_ranks_that_would_crash_the_interpreter_are_rejected(tmp_path: Path) -> None:
     servable = load("m", 1, any_rank(tmp_path / "1"), PREFERRED)
     for rank in (1, 0, 6, 2):

@@ -132,7 +132,7 @@ def test_half_a_million_levels_are_parsed_shown_and_freed(opening: bytes, closin
     value = parse_json(b'{"deep": ' + opening * levels + b"1" + closing * levels + b', "x": 2}')
     assert isinstance(value, dict)
     assert 2 == value["x"]
-    assert 256 == len(show_value(value))
+    assert 259 == len(show_value(value))
     del value
 
 
@@ -146,14 +146,15 @@ def test_a_value_is_shown_in_the_layout_of_rapidjson(value: object, expected: st
     assert expected == show_value(value)  # type: ignore[arg-type]
 
 
-def test_a_shown_value_is_cut_after_256_bytes() -> None:
+def test_a_shown_value_is_cut_after_259_bytes() -> None:
     """Nothing marks the cut."""
-    assert ("[" + "1, " * 85) == show_value([1] * 1_000_000)[:256]
-    assert '"' + "x" * 255 == show_value("x" * 1_000_000)
+    assert "[" + "1, " * 86 == show_value([1] * 1_000_000)
+    assert '"' + "x" * 258 == show_value("x" * 1_000_000)
 
 
 def test_a_value_is_cut_between_characters() -> None:
-    assert '"x' + "é" * 127 == show_value("x" + "é" * 1000)
+    assert '"' + "é" * 129 == show_value("é" * 1000)
+    assert '"x' + "é" * 128 == show_value("x" + "é" * 1000)
 
 
 @pytest.mark.parametrize(

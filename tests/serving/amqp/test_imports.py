@@ -1,0 +1,19 @@
+"""A worker that calls a model server needs the extra `amqp` alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+SERVE_ONLY = ("flatbuffers", "grpc_health", "httptools", "keras", "tensorflow", "uvicorn", "uvloop")
+
+PROGRAM = """
+import sys
+for name in {missing!r}:
+    sys.modules[name] = None  # importing it raises ModuleNotFoundError
+from savedmodel_bakery.serving.amqp import backends, cli, consumer, handlers, queues, server
+"""
+
+
+def test_the_worker_imports_nothing_of_the_extra_serve() -> None:
+    subprocess.run([sys.executable, "-c", PROGRAM.format(missing=SERVE_ONLY)], check=True, timeout=60)

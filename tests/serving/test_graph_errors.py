@@ -1,0 +1,59 @@
+"""An error raised in the graph keeps its code and text over every transport, whatever bytes the text contains."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+
+import grpc
+import numpy as np
+import pytest
+import requests
+import tensorflow as tf
+from server_process import ServerProcess
+
+from savedmodel_bakery.wire import schema
+from savedmodel_bakery.wire.tensors import encode_tensor
+
+RAW = b"caf\xe9 \xff"
+CASES = {
+    "to_number": (grpc.StatusCode.INVALID_ARGUMENT, 400, b"StringToNumberOp could not correctly convert string: "),
+    "read": (grpc.StatusCode.NOT_FOUND, 404, b""),
+}
+
+
+class Strings(tf.Module):
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="s")])
+    def to_number(self, s: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"n": tf.strings.to_number(s)}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="s")])
+    def read(self, s: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"content": tf.io.read_file(s[0])}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    folder = tmp_path_factory.mktemp("strings")
+    module = Strings()
+    tf.saved_model.save(module, str(folder / "m" / "1"), {"to_number": module.to_number, "read": module.read})
+    with ServerProcess("--model_name=m", f"--model_base_path={folder}/m", log=folder / "log") as server:
+        yield server
+
+
+@pytest.mark.parametrize(("signature", "expected"), CASES.items(), ids=CASES)
+def test_a_text_that_is_not_utf8_keeps_the_code_of_the_graph(
+    server: ServerProcess, signature: str, expected: tuple[grpc.StatusCode, int, bytes]
+) -> None:
+    code, http_status, start = expected
+    request = schema.PredictRequest()
+    request.model_spec.name, request.model_spec.signature_name = "m", signature
+    encode_tensor(np.array([RAW], object), into=request.inputs["s"])
+    with grpc.insecure_channel(server.target) as channel, pytest.raises(grpc.RpcError) as caught:
+        channel.unary_unary("/tensorflow.serving.PredictionService/Predict")(request.SerializeToString(), timeout=30)
+    assert code is caught.value.code()
+    assert (start + RAW).decode("latin-1") in caught.value.details()  # grpcio reads other bytes as Latin-1
+    body = {"signature_name": signature, "instances": [{"b64": base64.b64encode(RAW).decode()}]}
+    response = requests.post(f"{server.url}/v1/models/m:predict", json=body, timeout=30)
+    assert http_status == response.status_code
+    assert start + RAW in response.content
