@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from savedmodel_bakery.serving.options.model_config import ModelConfig, check_mo
 from savedmodel_bakery.serving.options.text_format import read_message
 from savedmodel_bakery.serving.options.tls import Tls, read_tls
 from savedmodel_bakery.wire import schema
-from savedmodel_bakery.wire.status import invalid_argument
+from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
 logger = logging.getLogger(__name__)
 
@@ -83,8 +84,7 @@ def read_settings(flags: CommandLine) -> Settings:
         StatusError: a file can't be read or parsed, or its settings are invalid.
     """
     models = read_models(flags)
-    labels_for_unavailable = flags.on("allow_version_labels_for_unavailable_models")
-    check_models(models or {}, {}, lambda _: (), labels_for_unavailable=labels_for_unavailable)
+    _check_first_models(models or {}, labels_for_unavailable=flags.on("allow_version_labels_for_unavailable_models"))
     return Settings(
         models=models,
         batching=_read_batching(flags),
@@ -92,6 +92,20 @@ def read_settings(flags: CommandLine) -> Settings:
         metrics_path=_read_metrics_path(flags),
         session=_read_session(flags),
     )
+
+
+def _check_first_models(models: Mapping[str, ModelConfig], *, labels_for_unavailable: bool) -> None:
+    """Check the configuration that the server starts with: no version is available yet, so labels need their flag."""
+    try:
+        check_models(models, {}, lambda _: (), labels_for_unavailable=labels_for_unavailable)
+    except StatusError as error:
+        if error.code is not Code.FAILED_PRECONDITION:
+            raise
+        raise StatusError(
+            error.code,
+            f"{error.message}: no version is available when the server starts. Set "
+            "--allow_version_labels_for_unavailable_models, or add version_labels in a later reload",
+        ) from error
 
 
 def read_models(flags: CommandLine) -> dict[str, ModelConfig] | None:

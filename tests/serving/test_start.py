@@ -131,6 +131,7 @@ def test_a_label_for_an_unavailable_version_ends_the_start(half_plus_two: Path, 
     result = run(f"--port={free_port()}", f"--model_config_file={config}")
     assert result.returncode == 255
     assert "FAILED_PRECONDITION: Request to assign label to version 1 of model m, which is not" in result.stdout
+    assert "Set --allow_version_labels_for_unavailable_models, or add version_labels in a later reload" in result.stdout
 
 
 def test_a_grpc_port_in_use_ends_the_start(half_plus_two: Path, tmp_path: Path) -> None:
