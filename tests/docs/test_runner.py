@@ -48,8 +48,8 @@ def test_blocks_have_language_title_and_content() -> None:
     ids=["mark", "no reason", "not on the line before", "another comment"],
 )
 def test_a_block_is_not_run_if_the_line_before_it_gives_a_reason(mark: str, is_run: bool) -> None:
-    text = "Text.\n\n" + mark + block("console", "$ true\n")
-    assert [is_run] == [found.is_run for found in blocks(text)]
+    text = page(mark + block("console", "$ true\n"), block("console", "$ true\n"), mark + block("console", "$ true\n"))
+    assert [is_run, True, is_run] == [found.is_run for found in blocks(text)]
 
 
 def test_a_command_is_followed_by_its_output() -> None:
@@ -117,11 +117,11 @@ def test_a_page_uses_free_ports() -> None:
 
 
 def test_a_page_that_shows_what_it_prints_has_no_differences(tmp_path: Path) -> None:
-    """Steps run in one shell, in order, in the folder."""
+    """Steps run in one shell, in order, in the folder; output may lack the newline at its end, as that of curl."""
     assert "" == run(
         tmp_path,
         block("toml", 'name = "$HOME"\n', title="a.toml"),
-        block("console", '$ cat a.toml\nname = "$HOME"\n$ word=b; echo error >&2\nerror\n$ echo $word\nb\n'),
+        block("console", '$ cat a.toml\nname = "$HOME"\n$ word=b; echo error >&2\nerror\n$ printf $word\nb\n'),
         block("python", "print(open('a.toml').read(), end='')\n"),
         block("text", 'name = "$HOME"\n'),
         block("console", "$ exit 1\n", reason="ends the shell"),

@@ -25,7 +25,7 @@ from server_process import free_port
 
 _MARK = "=== step"
 _BLOCK = re.compile(
-    r'^(?P<skip><!-- not run: \S.* -->\n)?```(?P<language>\w+)(?: title="(?P<title>[^"]+)")?\n(?P<content>.*?)^```',
+    r'^(?P<skip><!-- not run: \S[^\n]* -->\n)?```(?P<language>\w+)(?: title="(?P<title>[^"]+)")?\n(?P<content>.*?)^```',
     re.MULTILINE | re.DOTALL,
 )
 # The tests have an environment already, and are what `make test` runs.
@@ -113,9 +113,10 @@ def differences(page: str, clone: Path, folder: Path, environment: Mapping[str, 
     (home / "savedmodel-bakery").symlink_to(clone)
     page, variables = with_free_ports(page)
     run = steps(page)
-    script = "\n".join(f"echo '{_MARK} {number}'\n{step.script}" for number, step in enumerate(run))
+    # Some commands, such as curl, do not end their output with a newline; the marks start a line nevertheless.
+    script = "\n".join(f"echo $'\\n{_MARK} {number}'\n{step.script}" for number, step in enumerate(run))
     process = subprocess.Popen(
-        ["bash", "-c", f"exec 2>&1\n{script}\necho '{_MARK} end'\nkill $(jobs -p)\nwait"],
+        ["bash", "-c", f"exec 2>&1\n{script}\necho $'\\n{_MARK} end'\nkill $(jobs -p)\nwait"],
         cwd=folder,
         env={
             **os.environ,
@@ -136,7 +137,7 @@ def differences(page: str, clone: Path, folder: Path, environment: Mapping[str, 
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    outputs = dict(re.findall(rf"^{_MARK} (\d+)\n(.*?)(?=^{_MARK}|\Z)", printed, re.MULTILINE | re.DOTALL))
+    outputs = dict(re.findall(rf"^{_MARK} (\d+)\n(.*?)(?:\n(?=^{_MARK})|\Z)", printed, re.MULTILINE | re.DOTALL))
     return "\n".join(
         f"$ {step.shown}\n{outputs.get(str(number))}--- the page shows:\n{step.output}"
         for number, step in enumerate(run)
@@ -145,6 +146,8 @@ def differences(page: str, clone: Path, folder: Path, environment: Mapping[str, 
 
 
 def matches(shown: str, printed: str) -> bool:
-    """Return whether the printed output matches the shown one."""
+    """Return whether the printed output matches the shown one; a missing newline at the end does not matter."""
+    if printed and not printed.endswith("\n"):
+        printed += "\n"
     pattern = "".join(".*?" if piece == "…" else re.escape(piece) for piece in re.split("(…)", shown))
     return re.fullmatch(pattern, printed, re.DOTALL) is not None
