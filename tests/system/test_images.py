@@ -1,8 +1,7 @@
-"""The README's commands build and run both images, which start, answer and stop."""
+"""The commands of docs/how-to/docker.md build and run both images, which start, answer and stop."""
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 import requests
 from container_images import Images
+from pages import Block, blocks, commands
 from server_process import ServerProcess, free_port
 
 from savedmodel_bakery.client import Client
@@ -20,21 +20,27 @@ from savedmodel_bakery.client import Client
 LOOPBACK = "--bind_address=127.0.0.1"
 
 
-def readme_commands(clone: Path, start: str) -> list[str]:
-    return re.findall(rf"^\$ ({start} .*)", (clone / "README.md").read_text(), re.MULTILINE)
+def page_blocks(clone: Path, language: str) -> list[Block]:
+    page = (clone / "docs" / "how-to" / "docker.md").read_text()
+    return [block for block in blocks(page) if block.language == language]
+
+
+def page_commands(clone: Path, start: str) -> list[str]:
+    shown = [command for block in page_blocks(clone, "console") for command, _ in commands(block)]
+    return [command for command in shown if command.startswith(start)]
 
 
 @pytest.fixture(scope="module")
 def context(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The committed files, a model, its labels and the README's recipe."""
+    """The committed files, a model, its labels and the page's recipe."""
     context = tmp_path_factory.mktemp("context")
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=clone, check=True, capture_output=True, text=True).stdout
     for name in listed.strip("\0").split("\0"):
         (context / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(clone / name, context / name, follow_symlinks=False)  # the package links to its four folders
     subprocess.run([sys.executable, "examples/train/flowers.py"], cwd=context, check=True, capture_output=True)
-    (recipe,) = re.findall(r"^```toml\n(.*?)^```", (clone / "README.md").read_text(), re.MULTILINE | re.DOTALL)
-    (context / "flowers.toml").write_text(recipe)
+    (recipe,) = page_blocks(clone, "toml")
+    (context / str(recipe.title)).write_text(recipe.content)
     return context
 
 
@@ -48,7 +54,7 @@ def images(clone: Path, context: Path, tmp_path_factory: pytest.TempPathFactory)
     images.make_base("python", "python3", "python3-venv")
     images.make_base("model-server", files=stub.parents[2])
     bases = {"PYTHON_BASE": "python", "TENSORFLOW_SERVING_BASE": "model-server"}
-    for command in readme_commands(clone, "docker build"):
+    for command in page_commands(clone, "docker build"):
         images.build(command, context=context, bases=bases)
     yield images
     images.remove()
@@ -57,7 +63,7 @@ def images(clone: Path, context: Path, tmp_path_factory: pytest.TempPathFactory)
 @pytest.mark.timeout(1800)
 def test_embedded_answers_and_stops(clone: Path, images: Images, tmp_path: Path) -> None:
     ports = {"PORT": free_port(), "REST_API_PORT": free_port()}
-    command, _ = readme_commands(clone, "docker run")
+    command, _ = page_commands(clone, "docker run")
     log = tmp_path / "log"
     with images.start(command, ports=ports, arguments=(LOOPBACK,), log=log) as running:
         running.wait_until_healthy()
@@ -76,7 +82,7 @@ def test_embedded_answers_and_stops(clone: Path, images: Images, tmp_path: Path)
 def test_tensorflow_model_server_gets_its_model_its_ports_and_further_arguments(
     clone: Path, images: Images, tmp_path: Path
 ) -> None:
-    _, command = readme_commands(clone, "docker run")
+    _, command = page_commands(clone, "docker run")
     log = tmp_path / "log"
     with images.start(command, ports={}, arguments=("--enable_batching=true",), log=log) as running:
         running.wait_for_log("as user")
