@@ -40,6 +40,7 @@ SECTIONS = {
         "predict": LazyCommand("client.commands.predict:predict", "Run a signature on arrays."),
         "metadata": LazyCommand("client.commands.metadata:metadata", "Print a model's signatures as JSON."),
         "status": LazyCommand("client.commands.status:status", "Print the state of each version of a model."),
+        "wait": LazyCommand("client.commands.wait:wait", "Wait until a version of a model is AVAILABLE."),
         "check": LazyCommand("client.commands.check:check", "Replay a version's golden requests."),
         "bench": LazyCommand("client.commands.bench:bench", "Measure a server under load."),
         "results": LazyCommand("client.commands.results:results", "Print replies from an AMQP result queue."),

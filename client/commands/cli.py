@@ -24,6 +24,7 @@ SECTIONS = {
     "Inspect a server": {
         "metadata": f"{_COMMANDS}.metadata:metadata",
         "status": f"{_COMMANDS}.status:status",
+        "wait": f"{_COMMANDS}.wait:wait",
         "check": f"{_COMMANDS}.check:check",
         "bench": f"{_COMMANDS}.bench:bench",
     },

@@ -122,8 +122,16 @@ def _option(*names: str, aliases: tuple[str, ...] = (), **attributes: Any) -> Ca
     )
 
 
+def version_options(*, default: str) -> Callable[[_Command], _Command]:
+    """Give a command the options that select a version; the help states the default."""
+    return option_group(
+        _option("--version", type=click.IntRange(min=0), show_default=default, help="Version of the model."),
+        _option("--label", metavar="LABEL", help="Version label, instead of --version."),
+    )
+
+
 _PORT = click.IntRange(1, 65535)
-connection_options = option_group(
+server_options = option_group(
     _option(
         "-f",
         "--format",
@@ -143,6 +151,11 @@ connection_options = option_group(
     _option("--port", type=_PORT, default=8500, help="gRPC port of the server."),
     _option("--rest-api-port", type=_PORT, default=8501, help="REST port of the server."),
     _option("--queue", default=DEFAULT_QUEUE, metavar="NAME", help="Queue of the AMQP workers."),
+)
+"""Gives a command the options that select a server or a broker."""
+
+connection_options = option_group(
+    server_options,
     _option(
         "-s",
         "--timeout-seconds",
@@ -154,7 +167,6 @@ connection_options = option_group(
     ),
     _option("-m", "--model-spec-name", "model", default="efficientnet_lite0", metavar="NAME", help="Model to call."),
     _option("-n", "--signature-name", "signature", default="serving_default", metavar="NAME", help="Signature to run."),
-    _option("--version", type=click.IntRange(min=0), show_default="the newest", help="Version of the model."),
-    _option("--label", metavar="LABEL", help="Version label, instead of --version."),
+    version_options(default="the newest"),
 )
 """Gives a command the options that `open_client` reads from its context."""

@@ -34,10 +34,11 @@ def status(context: click.Context, as_json: bool) -> None:
     """
     with open_client(context) as client:
         for version in client.status():
-            click.echo(_json(version) if as_json else _line(version))
+            click.echo(_json(version) if as_json else status_line(version))
 
 
-def _line(status: VersionStatus) -> str:
+def status_line(status: VersionStatus) -> str:
+    """Return the version number, its state, and the error if it could not be loaded, separated by tabs."""
     line = f"{status.version}\t{status.state}"
     return line if status.code is Code.OK else f"{line}\t{one_line(f'{status.code.name}: {status.message}')}"
 

@@ -52,7 +52,7 @@ def test_the_commands_are_exactly_these() -> None:
     assert {
         "Bake": ["bake", "function", "parity", "inspect", "versions"],
         "Serve": ["serve", "model-server", "amqp"],
-        "Call": ["ask", "bulk", "predict", "metadata", "status", "check", "bench", "results"],
+        "Call": ["ask", "bulk", "predict", "metadata", "status", "wait", "check", "bench", "results"],
     } == {title: list(commands) for title, commands in SECTIONS.items()}
 
 

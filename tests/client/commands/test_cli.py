@@ -196,7 +196,7 @@ def test_no_server_is_exit_3(
         pytest.param(
             ["statsu"],
             '"statsu" is neither a command nor a file; the commands are '
-            "ask, bulk, predict, results, metadata, status, check, bench",
+            "ask, bulk, predict, results, metadata, status, wait, check, bench",
             id="misspelled command",
         ),
         pytest.param(["-n"], "Option '-n' requires an argument.", id="option without its value"),
