@@ -146,7 +146,7 @@ def as_array(alias: str, value: Any, declared: TensorSpec | None) -> np.ndarray:
 
     Raises:
         RequestRefusedError: INVALID_ARGUMENT if its element type cannot be sent.
-        ValueError: it is not an array, such as a ragged list or a dict.
+        ValueError: it is not an array, such as a ragged list, a dict or None.
     """
     try:
         array = np.asarray(value)
@@ -154,6 +154,8 @@ def as_array(alias: str, value: Any, declared: TensorSpec | None) -> np.ndarray:
         raise ValueError(f'input "{alias}" is not an array: {exc}') from exc
     if isinstance(value, Mapping):
         raise ValueError(f'input "{alias}" is a {type(value).__name__}; it must be an array')
+    if array.dtype.kind == "O" and any(item is None for item in array.flat):
+        raise ValueError(f'input "{alias}" {"is" if value is None else "contains"} None; it must be an array')
     try:
         dtypes.of_array(array)
     except StatusError as exc:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from savedmodel_bakery.client.commands.groups import Command, Option
 from savedmodel_bakery.client.commands.inputs import read_arrays
@@ -42,7 +43,7 @@ Examples:
     type=click.Choice(["npy", "npz", "json"]),
     default="npy",
     show_default=True,
-    help="Write one file per output (npy), or one for all.",
+    help="Write one file per output (npy), or one for all; npy and npz need --out.",
 )
 @connection_options
 @click.pass_context
@@ -50,6 +51,9 @@ def predict(context: click.Context, inputs: tuple[str, ...], out: Path | None, o
     """Run a signature on arrays from files."""
     from savedmodel_bakery.client.commands.array_files import to_json, write_outputs
 
+    is_stated = context.get_parameter_source("output_format") is not ParameterSource.DEFAULT
+    if out is None and is_stated and output_format != "json":
+        raise click.UsageError(f"--output-format {output_format} needs --out, the folder for the files")
     arrays = read_arrays(inputs)
     with open_client(context) as client, as_usage_error(ValueError):
         prediction = client.predict(arrays, signature=context.obj["signature"])

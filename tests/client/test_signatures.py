@@ -92,8 +92,14 @@ def test_an_input_with_a_default_is_optional() -> None:
 
 @pytest.mark.parametrize(
     ("value", "message"),
-    [([[1], [1, 2]], 'input "x" is not an array: '), ({"y": 1}, 'input "x" is a dict; it must be an array')],
-    ids=["ragged", "dict"],
+    [
+        ([[1], [1, 2]], 'input "x" is not an array: '),
+        ({"y": 1}, 'input "x" is a dict; it must be an array'),
+        (None, 'input "x" is None; it must be an array'),
+        ([1, None], 'input "x" contains None; it must be an array'),
+        (np.array(["a", None], object), 'input "x" contains None; it must be an array'),
+    ],
+    ids=["ragged", "dict", "None", "None in a list", "None in an array"],
 )
 def test_a_value_that_is_not_an_array_is_a_value_error(value: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
