@@ -46,6 +46,14 @@ class FileList:
             if not os.path.lexists(path) and next(_match(path), None) is None:
                 raise ValueError(f"not found: {path} is neither a file, a folder nor a glob that matches a file")
 
+    def named(self) -> Iterator[Path]:
+        """Yield the files that arguments name or match themselves, without those in folders."""
+        for path in self.paths:
+            if not os.path.lexists(path):
+                yield from _match(path)
+            elif not os.path.isdir(path):  # noqa: PTH112 - see `_expand`
+                yield Path(path)
+
     def __iter__(self) -> Iterator[Path]:
         return (path for path in self._all() if not self._is_excluded(path))
 

@@ -14,6 +14,7 @@ from savedmodel_bakery.client.bulk.rows import Row
 
 _ROWS_PER_GROUP = 4_000
 _PHOTOS_PER_READ = 64
+_READ_ERRORS = (OSError, RuntimeError, ValueError, pa.ArrowException)
 
 SCHEMA = pa.schema(
     [
@@ -31,6 +32,10 @@ SCHEMA = pa.schema(
         pa.field("signature", pa.string(), nullable=False),
     ]
 )
+
+
+class ColumnsError(OSError):
+    """A Parquet file contains neither photos nor paths of photos."""
 
 
 def read_photos(path: Path, is_wanted: IsWanted) -> Iterator[Photo | Path]:
@@ -60,6 +65,20 @@ def read_photos(path: Path, is_wanted: IsWanted) -> Iterator[Photo | Path]:
         raise OSError(str(exc)) from exc
 
 
+def check_columns(path: Path) -> None:
+    """Check the columns of a file; accept one that cannot be read, which `read_photos` will report.
+
+    Raises:
+        ColumnsError: the file has other columns.
+    """
+    try:
+        with pq.ParquetFile(path) as file:
+            schema = file.schema_arrow
+    except _READ_ERRORS:
+        return
+    _check_columns(schema)
+
+
 def list_files(path: Path) -> list[Path] | None:
     """Return the paths that a Parquet file lists; None if it contains photos instead, or cannot be read."""
     try:
@@ -67,7 +86,7 @@ def list_files(path: Path) -> list[Path] | None:
             if _check_columns(file.schema_arrow):
                 return None
             return [Path(name) for name in _names(file.read(columns=["image"]))]
-    except (OSError, RuntimeError, ValueError, pa.ArrowException):  # `read_photos` will report the error in a row
+    except _READ_ERRORS:  # `read_photos` will report the error in a row
         return None
 
 
@@ -104,12 +123,14 @@ def _check_columns(schema: pa.Schema) -> bool:
     """Return whether a file contains photos; otherwise it contains their paths."""
     columns = {column.name: column.type for column in schema}
     if "image" not in columns or len(columns) < len(schema):
-        raise OSError(f'the columns are {", ".join(schema.names)}; exactly one must be "image", the name of the photo')
+        raise ColumnsError(
+            f'the columns are {", ".join(schema.names)}; exactly one must be "image", the name of the photo'
+        )
     name_type, content_type = columns["image"], columns.get("content")
     if not _is_text(name_type.value_type if pa.types.is_dictionary(name_type) else name_type):
-        raise OSError(f'column "image" has type {name_type}; supported are string, large_string and dictionary')
+        raise ColumnsError(f'column "image" has type {name_type}; supported are string, large_string and dictionary')
     if content_type is not None and not (pa.types.is_binary(content_type) or pa.types.is_large_binary(content_type)):
-        raise OSError(f'column "content" has type {content_type}; supported are binary and large_binary')
+        raise ColumnsError(f'column "content" has type {content_type}; supported are binary and large_binary')
     return content_type is not None
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import ModuleType
 
 from savedmodel_bakery.client.bulk.archives import DAMAGE_ERRORS, TAR_SUFFIXES, read_tar, read_zip
 from savedmodel_bakery.client.bulk.photos import IsWanted, Photo, file_photo, path_key, reason_of, unreadable_photo
@@ -40,11 +41,31 @@ def open_file(path: Path, is_wanted: IsWanted) -> Iterator[Photo]:
             yield unreadable_photo(key, f"the archive cannot be read to its end: {reason_of(exc)}")
 
 
+def check_parquet_files(files: Iterable[Path]) -> None:
+    """Check the columns of those files that are Parquet files.
+
+    Raises:
+        ModuleNotFoundError: see `open_file`.
+        ValueError: a file contains neither photos nor paths of photos.
+    """
+    for path in files:
+        if path.name.lower().endswith(".parquet"):
+            parquet = _import_parquet()
+            try:
+                parquet.check_columns(path)
+            except parquet.ColumnsError as exc:
+                raise ValueError(f"{path} contains no photos: {exc}") from exc
+
+
 def _read_parquet(path: Path, is_wanted: IsWanted) -> Iterator[Photo]:
-    with naming_extra("Parquet", "parquet"):
-        from savedmodel_bakery.client.bulk import parquet
-    for photo in parquet.read_photos(path, is_wanted):
+    for photo in _import_parquet().read_photos(path, is_wanted):
         if isinstance(photo, Path):
             yield from open_file(photo, is_wanted)
         else:
             yield photo
+
+
+def _import_parquet() -> ModuleType:
+    with naming_extra("Parquet", "parquet"):
+        from savedmodel_bakery.client.bulk import parquet
+    return parquet

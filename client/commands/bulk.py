@@ -24,7 +24,7 @@ Examples:
   find / -name '*.jpg' | bakery bulk - --out results.csv
 
 \b
-Exit codes: 0 all photos classified, 1 refused or failed, 2 wrong usage, 3 no connection, 4 finished, but some photos
+Exit codes: 0 all photos classified, 1 refused or failed, 2 wrong usage, 3 cannot connect, 4 finished, but some photos
 could not be classified (their rows have the reason), 130 interrupted.
 """
 
@@ -103,7 +103,7 @@ def run_on_server(
     from savedmodel_bakery.client.bulk.job import Job
     from savedmodel_bakery.client.bulk.progress import Progress
     from savedmodel_bakery.client.bulk.results import Results, ResultsError
-    from savedmodel_bakery.client.bulk.sources import open_file
+    from savedmodel_bakery.client.bulk.sources import check_parquet_files, open_file
     from savedmodel_bakery.client.images import DEFAULT_SIGNATURE, TOP_K_SIGNATURE
 
     model, signature = context.obj["model"], context.obj["signature"]
@@ -113,6 +113,7 @@ def run_on_server(
         try:
             with as_usage_error(ValueError, ResultsError):
                 files.check()
+                check_parquet_files(files.named())
                 results = stack.enter_context(Results(out, model=model, retry_failed=retry_failed))
         except OSError as exc:
             raise click.UsageError(f"{out} cannot be written: {exc.strerror}") from exc

@@ -130,11 +130,13 @@ def run_on_ray(
     model_name = model_name or model_base_path.resolve().name
     from savedmodel_bakery.client.bulk.files import FileList
     from savedmodel_bakery.client.bulk.photos import path_key
+    from savedmodel_bakery.client.bulk.sources import check_parquet_files
     from savedmodel_bakery.serving.bulk.parts import lock_folder, read_parts
 
     files = FileList.from_arguments(paths)
     try:
         files.check()
+        check_parquet_files(files.named())
         out.mkdir(parents=True, exist_ok=True)
         context.with_resource(lock_folder(out))
     except ValueError as exc:

@@ -64,13 +64,29 @@ def test_parquet_of_other_writers_is_read(
     ],
     ids=["paths", "numbers", "structs", "keys"],
 )
-def test_parquet_columns_of_other_types_are_rejected_and_no_file_is_read(
-    run: Run, tmp_path: Path, image: list[Any], content: list[Any], reason: str
+@pytest.mark.parametrize("path", ["a.parquet", "*.parquet"])
+def test_a_parquet_file_with_columns_of_other_types_is_wrong_usage(
+    run: Run, tmp_path: Path, path: str, image: list[Any], content: list[Any], reason: str
 ) -> None:
-    write_photos(tmp_path, secret=b"horse")
     write_parquet(str(tmp_path / "a.parquet"), image=image, content=content)
-    assert 4 == run("a.parquet", "--out", "rows.jsonl")[0]
-    assert {"a.parquet": f"{CUT_OFF}: {reason}"} == read_labels()
+    assert (2, f"a.parquet contains no photos: {reason}") == run(path, "--out", "rows.jsonl")
+    assert not (tmp_path / "rows.jsonl").exists()
+
+
+def test_a_parquet_file_without_the_column_image_is_wrong_usage(run: Run, tmp_path: Path) -> None:
+    write_photos(tmp_path, horse=b"horse")
+    write_parquet(str(tmp_path / "a.parquet"), photo=["horse.jpg"], label=["sorrel"])
+    reason = 'the columns are photo, label; exactly one must be "image", the name of the photo'
+    assert (2, f"a.parquet contains no photos: {reason}") == run("horse.jpg", "a.parquet", "--out", "rows.jsonl")
+
+
+def test_in_a_folder_such_a_parquet_file_has_a_row_and_no_other_file_is_read(run: Run, tmp_path: Path) -> None:
+    write_photos(tmp_path, secret=b"horse")
+    (tmp_path / "a").mkdir()
+    write_parquet(str(tmp_path / "a" / "b.parquet"), image=["one"], content=["secret.jpg"])
+    assert 4 == run("a", "--out", "rows.jsonl")[0]
+    reason = 'column "content" has type string; supported are binary and large_binary'
+    assert {"a/b.parquet": f"{CUT_OFF}: {reason}"} == read_labels()
 
 
 def test_without_pyarrow_parquet_names_its_extra(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
