@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from savedmodel_bakery.client.commands.groups import Option
 from savedmodel_bakery.wire.status import StatusError
 
 ADDRESS = "127.0.0.1"
@@ -26,7 +27,14 @@ Examples:
 
 @click.command(epilog=EXAMPLES)
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--name", metavar="NAME", help="Name to serve the model under.  [default: the folder's name]")
+@click.option(
+    "--name",
+    cls=Option,
+    aliases=("--model-name",),
+    metavar="NAME",
+    show_default="the folder's name",
+    help="Name to serve the model under.",
+)
 @click.option("--port", type=_PORT, default=8500, show_default=True, help="gRPC port.")
 @click.option("--rest-api-port", type=_PORT, default=8501, show_default=True, help="REST port.")
 def serve(folder: Path, name: str | None, port: int, rest_api_port: int) -> None:

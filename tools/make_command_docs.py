@@ -29,7 +29,7 @@ def section(name: str, help_text: str, level: int = 3) -> str:
 
 def sections_of(command: click.Command, name: str, parent: click.Context, level: int = 3) -> list[str]:
     """Return the help of a command and of its subcommands."""
-    context = click.Context(command, info_name=name, parent=parent, terminal_width=100)
+    context = click.Context(command, info_name=name, parent=parent, terminal_width=100, **command.context_settings)
     if name == "model-server":  # takes the flags of tensorflow_model_server
         return [section(context.command_path, flags.usage(context.command_path), level)]
     parts = [section(context.command_path, command.get_help(context), level)]
@@ -43,7 +43,7 @@ def sections_of(command: click.Command, name: str, parent: click.Context, level:
 
 def page() -> str:
     """Return the page."""
-    root = click.Context(bakery, info_name="bakery", terminal_width=100, auto_envvar_prefix="BAKERY")
+    root = click.Context(bakery, info_name="bakery", terminal_width=100, **bakery.context_settings)
     parts = [HEAD, section("bakery", bakery.get_help(root), 2)]
     for title, commands in SECTIONS.items():
         parts.append(f"## {title}\n")

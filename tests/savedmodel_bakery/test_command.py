@@ -12,14 +12,13 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
-import click
 import model_makers
 import pytest
 import requests
 from server_process import free_port
 
 from savedmodel_bakery.client import Client
-from savedmodel_bakery.command import COMMANDS, SECTIONS, bakery
+from savedmodel_bakery.command import COMMANDS, SECTIONS
 
 # Packages that only extras install.
 EXTRAS = (
@@ -71,29 +70,6 @@ def test_every_commands_help_works_without_extras_and_imports_nothing_heavy(name
         ended = run(name, option, without=(*EXTRAS, *HEAVY))
         assert (0, "") == (ended.returncode, ended.stderr[-3000:])
         assert ended.stdout.startswith(f"Usage: bakery {name} ")
-
-
-def test_every_command_has_a_help_line_and_examples() -> None:
-    context = click.Context(bakery)
-    for name, entry in COMMANDS.items():
-        command = bakery.get_command(context, name)
-        assert command is not None
-        assert entry.help.endswith(".")
-        assert "bakery " in (command.epilog or "") or name in ("model-server", "inspect", "versions", "parity"), name
-
-
-def test_options_are_kebab_case() -> None:
-    """The first long name of each option, which the help shows; others are aliases."""
-    context = click.Context(bakery)
-    commands = {name: bakery.get_command(context, name) for name in COMMANDS}
-    names = {
-        (command_name, next(name for name in option.opts if name.startswith("--")))
-        for command_name, command in commands.items()
-        for option in (command.params if command else ())
-        if isinstance(option, click.Option)
-    }
-    assert len(names) > 60
-    assert [] == sorted(name for name in names if "_" in name[1])
 
 
 def test_version_is_that_of_the_distribution() -> None:
