@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
 from savedmodel_bakery.client.calls import Call, ModelSpec
-from savedmodel_bakery.client.endpoints import check_timeout, parse_targets
+from savedmodel_bakery.client.endpoints import DEFAULT_MODEL, check_timeout, parse_targets
 from savedmodel_bakery.client.errors import ClientError
 from savedmodel_bakery.client.flows import Flow, Flows, Result, run_flow_async
 from savedmodel_bakery.client.images import CLASSIFY_SIGNATURE, DEFAULT_SIGNATURE
@@ -113,7 +113,7 @@ class AsyncClient(BaseAsyncClient):
         *,
         port: int = DEFAULT_PORTS["grpc"],
         timeout_s: float = 30.0,
-        model: str = "efficientnet_lite0",
+        model: str = DEFAULT_MODEL,
         version: int | None = None,
         label: str | None = None,
     ) -> None:
@@ -136,7 +136,7 @@ class AsyncAmqpClient(BaseAsyncClient):
         *,
         queue: str = DEFAULT_QUEUE,
         timeout_s: float = 30.0,
-        model: str = "efficientnet_lite0",
+        model: str = DEFAULT_MODEL,
         version: int | None = None,
         label: str | None = None,
     ) -> None:

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Literal, TypeVar
 
 from savedmodel_bakery.client.calls import ModelSpec
-from savedmodel_bakery.client.endpoints import check_timeout
+from savedmodel_bakery.client.endpoints import DEFAULT_MODEL, check_timeout
 from savedmodel_bakery.client.errors import ClientError
 from savedmodel_bakery.client.flows import Flow, Flows, Result, run_flow
 from savedmodel_bakery.client.images import CLASSIFY_SIGNATURE, DEFAULT_SIGNATURE
@@ -160,7 +160,7 @@ class Client(BaseClient):
         port: gRPC port; 8500 by default.
         rest_api_port: REST port; 8501 by default.
         timeout_s: time limit of a call in seconds, above 0 and at most a day.
-        model: name of the model.
+        model: name of the model; by default `efficientnet_lite0`, the demo's.
         version: version number; the newest by default.
         label: version label.
 
@@ -176,7 +176,7 @@ class Client(BaseClient):
         port: int | None = None,
         rest_api_port: int | None = None,
         timeout_s: float = 30.0,
-        model: str = "efficientnet_lite0",
+        model: str = DEFAULT_MODEL,
         version: int | None = None,
         label: str | None = None,
     ) -> None:
@@ -208,7 +208,7 @@ class AmqpClient(BaseClient):
             `?cafile=…&certfile=…&keyfile=…` if needed.
         queue: the queue from which the workers consume.
         timeout_s: time limit of a call in seconds, above 0 and at most a day.
-        model: name of the model.
+        model: name of the model; by default `efficientnet_lite0`, the demo's.
         version: version number; the newest by default.
         label: version label.
 
@@ -223,7 +223,7 @@ class AmqpClient(BaseClient):
         *,
         queue: str = DEFAULT_QUEUE,
         timeout_s: float = 30.0,
-        model: str = "efficientnet_lite0",
+        model: str = DEFAULT_MODEL,
         version: int | None = None,
         label: str | None = None,
     ) -> None:

@@ -1,4 +1,4 @@
-"""Addresses of servers and limits of timeouts. Does no I/O."""
+"""Addresses of servers, the default model and limits of timeouts. Does no I/O."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 
+DEFAULT_MODEL = "efficientnet_lite0"  # the model of `make demo`
 MAX_TIMEOUT_S = 86_400  # a day; sockets and gRPC overflow far beyond it
 
 _TARGET = re.compile(r"(?:\[(?P<ipv6>[^\s\[\]/]+)\]|(?P<host>[^\s\[\]/:@?#]+))(?::(?P<port>\d{1,5}))?", re.ASCII)
@@ -38,7 +39,7 @@ class Endpoint:
         """
         is_bare_ipv6 = target.count(":") > 1 and "[" not in target
         match = _TARGET.fullmatch(f"[{target}]" if is_bare_ipv6 else target)
-        if match is None or not _is_resolvable(match["host"] or ""):
+        if match is None or not _is_ipv6(match["ipv6"] or "::") or not _is_resolvable(match["host"] or ""):
             shown = re.sub(r"(?<=//).*@", "…@", target)  # it may contain a password
             raise ValueError(f'invalid target "{shown}": must be HOST or HOST:PORT, without http:// and path')
         return cls(match["ipv6"] or match["host"], int(match["port"] or port), protocol)
@@ -77,6 +78,13 @@ def check_timeout(timeout_s: float) -> None:
     """
     if not 0 < timeout_s <= MAX_TIMEOUT_S:
         raise ValueError(f"invalid timeout_s {timeout_s:g}: must be above 0 and at most {MAX_TIMEOUT_S:g}")
+
+
+def _is_ipv6(host: str) -> bool:
+    try:
+        return ip_address(host).version == 6
+    except ValueError:
+        return False
 
 
 def _is_resolvable(host: str) -> bool:

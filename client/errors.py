@@ -1,7 +1,7 @@
 """The errors that a call may raise, as one tree. Must not import numpy, protobuf or a network library.
 
     ClientError
-    ├── ConnectionFailedError     no connection, or it was lost before the response arrived
+    ├── ConnectionFailedError     cannot connect, or the connection was lost before the response arrived
     ├── DeadlineExceededError     connected, but no response in time
     ├── RequestRefusedError       the server understood the request and refused it, with a status code
     └── InvalidResponseError      the response is not one of the API, or does not match the signature

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import click
 
+from savedmodel_bakery.client.endpoints import DEFAULT_MODEL
 from savedmodel_bakery.client.error_text import image_error, one_line
 from savedmodel_bakery.client.errors import ClientError, ConnectionFailedError
 from savedmodel_bakery.interrupts import INTERRUPTED
@@ -15,6 +17,11 @@ from savedmodel_bakery.wire.status import StatusError
 FAILED = 1
 NO_CONNECTION = 3
 PHOTOS_FAILED = 4
+
+_DEFAULT_MODEL_NOT_FOUND = re.compile(
+    rf"NOT_FOUND: (Servable not found for request: (Latest|Specific)\({DEFAULT_MODEL}\b|"
+    rf"Could not find (any versions|version \d+) of model {DEFAULT_MODEL}$)"
+)
 
 
 class _NoConnection(click.ClickException):
@@ -52,13 +59,21 @@ def run_command(
     except (ConnectionFailedError, ConnectionError) as exc:
         error = _NoConnection(str(exc))
     except (ClientError, StatusError) as exc:
-        error = click.ClickException(image_error(str(exc)))
+        error = click.ClickException(refusal_text(str(exc)))
     except failures as exc:
         error = click.ClickException(str(exc))
     except OSError as exc:  # without a file name, such as for a full disk behind stdout
         error = click.ClickException(str(exc) if exc.filename else f"cannot write the output: {exc.strerror or exc}")
     print_error(f"error: {error.format_message()}")
     return error.exit_code
+
+
+def refusal_text(message: str) -> str:
+    """Return the text of a ClientError for users of the command line, who may have forgotten to name the model."""
+    message = image_error(message)
+    if _DEFAULT_MODEL_NOT_FOUND.match(message):
+        return f'{message}; "{DEFAULT_MODEL}" is the default model: pass the name of another one with -m'
+    return message
 
 
 def print_error(message: str) -> None:

@@ -35,8 +35,8 @@ SECTIONS = {
         "amqp": LazyCommand("serving.amqp.cli:cli", "Process requests from a RabbitMQ queue."),
     },
     "Call": {
-        "ask": LazyCommand("client.commands.ask:ask", "Classify images."),
-        "bulk": LazyCommand("bulk:bulk", "Classify many images into one file."),
+        "ask": LazyCommand("client.commands.ask:ask", "Classify photos."),
+        "bulk": LazyCommand("bulk:bulk", "Classify many photos into one file."),
         "predict": LazyCommand("client.commands.predict:predict", "Run a signature on arrays."),
         "metadata": LazyCommand("client.commands.metadata:metadata", "Print a model's signatures as JSON."),
         "status": LazyCommand("client.commands.status:status", "Print the state of each version of a model."),

@@ -16,9 +16,8 @@ from savedmodel_bakery.client.commands.options import (
     open_amqp_client,
     open_client,
 )
-from savedmodel_bakery.client.error_text import image_error
 from savedmodel_bakery.client.errors import ClientError, ConnectionFailedError
-from savedmodel_bakery.client.exits import FAILED, print_error
+from savedmodel_bakery.client.exits import FAILED, print_error, refusal_text
 
 if TYPE_CHECKING:
     from savedmodel_bakery.client.client import BaseClient
@@ -33,7 +32,7 @@ Examples:
   bakery ask --format AMQP -t amqp://user:password@broker.example --result-queue labels horse.jpg
 
 \b
-Exit codes: 0 all classified, 1 refused or failed, 2 wrong usage, 3 no connection, 130 interrupted.
+Exit codes: 0 all classified, 1 refused or failed, 2 wrong usage, 3 cannot connect, 130 interrupted.
 """
 
 
@@ -95,7 +94,7 @@ def _classify(
     from savedmodel_bakery.client.results import Classification
 
     signature, version = choose_signature(options["signature"], top_k), options["version"]
-    inputs, name = encode_images([read_file(path, "image")]), click.format_filename(path)
+    inputs, name = encode_images([read_file(path, "photo")]), click.format_filename(path)
     try:
         prediction = client.predict(inputs, signature=signature)
         signature, version = prediction.signature, prediction.version
@@ -103,7 +102,7 @@ def _classify(
     except ConnectionFailedError:
         raise  # the next photo would fail too
     except ClientError as exc:
-        classification = Classification(ok=False, error=image_error(str(exc)), label=None)
+        classification = Classification(ok=False, error=refusal_text(str(exc)), label=None)
     if as_json:
         row = make_row(name, classification, model=options["model"], version=version, signature=signature)
         click.echo(row_json(row))
@@ -128,6 +127,6 @@ def _submit(context: click.Context, paths: tuple[str, ...], top_k: int | None, r
     signature = choose_signature(context.obj["signature"], top_k)
     with open_amqp_client(context) as client:
         for path in paths:
-            inputs = encode_images([read_file(path, "image")])
+            inputs = encode_images([read_file(path, "photo")])
             correlation_id = client.submit(inputs, signature=signature, result_queue=result_queue)
             click.echo(f"{click.format_filename(path)}\t{correlation_id}" if len(paths) > 1 else correlation_id)

@@ -31,13 +31,13 @@ Examples:
   bakery bench -m add_ten --input x=array.npy --requests 1000 --json
 
 \b
-Exit codes: 0 all responses were correct, 1 a request failed or a response was wrong, 2 wrong usage, 3 no connection,
+Exit codes: 0 all responses were correct, 1 a request failed or a response was wrong, 2 wrong usage, 3 cannot connect,
 130 interrupted.
 """
 
 
 @click.command(cls=Command, epilog=EXAMPLES)
-@image_option("Image to send; several are sent in turn. Repeatable.")
+@image_option("Photo to send; several are sent in turn. Repeatable.")
 @click.option(
     "--batch-size",
     cls=Option,
@@ -45,14 +45,14 @@ Exit codes: 0 all responses were correct, 1 a request failed or a response was w
     type=click.IntRange(1),
     default=1,
     show_default=True,
-    help="Images per request.",
+    help="Photos per request.",
 )
 @click.option(
     "--input",
     "inputs",
     multiple=True,
     metavar="[NAME=]FILE",
-    help="Arrays to send instead of images, as for `predict`. Repeatable.",
+    help="Arrays to send instead of photos, as for `predict`. Repeatable.",
 )
 @click.option(
     "--callers",
@@ -84,7 +84,7 @@ Exit codes: 0 all responses were correct, 1 a request failed or a response was w
     multiple=True,
     metavar="LABEL|FILE",
     show_default="the first response",
-    help="Expected response: an image's label, one for all images or one per image; for arrays, an npz or JSON file of "
+    help="Expected response: a photo's label, one for all photos or one per photo; for arrays, an npz or JSON file of "
     "outputs.",
 )
 @click.option(
@@ -125,7 +125,7 @@ def bench(
     from savedmodel_bakery.client.load import generator, plot, report
 
     if bool(images) == bool(inputs):
-        raise click.UsageError("pass what to send: either images with -i or arrays with --input")
+        raise click.UsageError("pass what to send: either photos with -i or arrays with --input")
     if duration_s is None and requests is None:
         duration_s = DEFAULT_DURATION_S
     if plot_file:
@@ -176,9 +176,9 @@ def _add_images(target: Target, images: tuple[str, ...], batch_size: int, expect
     from savedmodel_bakery.client.images import encode_images
 
     if len(expect) not in (0, 1, len(images)):
-        raise click.UsageError(f"--expect was given {len(expect)} times: pass it once, or once per image")
+        raise click.UsageError(f"--expect was given {len(expect)} times: pass it once, or once per photo")
     labels = expect * len(images) if len(expect) == 1 else expect
-    contents = [read_file(image, "image") for image in images]
+    contents = [read_file(image, "photo") for image in images]
     for first in range(0, math.lcm(len(images), batch_size), batch_size):
         places = [(first + place) % len(images) for place in range(batch_size)]
         expected = [labels[place] for place in places] if labels else None

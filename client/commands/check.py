@@ -24,7 +24,7 @@ Examples:
   bakery check saved_model/flowers/1 --format GRPC -t models.example --json
 
 \b
-Exit codes: 0 all responses agree, 1 a response differs or was refused, 2 wrong usage, 3 no connection,
+Exit codes: 0 all responses agree, 1 a response differs or was refused, 2 wrong usage, 3 cannot connect,
 130 interrupted.
 """
 

@@ -1,4 +1,4 @@
-"""Reads the files that a command sends: images, arrays, and stdin."""
+"""Reads the files that a command sends: photos, arrays, and stdin."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from savedmodel_bakery.client.commands.groups import Option
-from savedmodel_bakery.client.endpoints import MAX_TIMEOUT_S
+from savedmodel_bakery.client.endpoints import DEFAULT_MODEL, MAX_TIMEOUT_S
 from savedmodel_bakery.client.exits import as_usage_error
 from savedmodel_bakery.wire.amqp import DEFAULT_QUEUE
 
@@ -49,10 +49,13 @@ def image_option(help_text: str) -> Callable[[_Command], _Command]:
     return click.option("-i", "--image-file", "images", multiple=True, metavar="PATH", type=PhotoPath(), help=help_text)
 
 
-def is_set(context: click.Context, name: str) -> bool:
-    """Return whether a connection option was set on the command line or in the environment."""
-    sources = (context.get_parameter_source(name), context.find_root().get_parameter_source(name))
-    return any(source not in (None, ParameterSource.DEFAULT) for source in sources)
+def is_set(
+    context: click.Context,
+    name: str,
+    sources: Collection[ParameterSource] = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT),
+) -> bool:
+    """Return whether a connection option was set on the command line or in the environment, or in `sources` only."""
+    return any(each.get_parameter_source(name) in sources for each in (context, context.find_root()))
 
 
 def open_client(context: click.Context, **overrides: Any) -> BaseClient:
@@ -87,7 +90,7 @@ def open_amqp_client(context: click.Context, **overrides: Any) -> AmqpClient:
     if options["transport"] != "amqp":
         raise click.UsageError("result queues need --format AMQP")
     for name, option in (("port", "--port"), ("rest_api_port", "--rest-api-port")):
-        if is_set(context, name):
+        if is_set(context, name, [ParameterSource.COMMANDLINE]):  # in the environment it may be for other commands
             raise click.UsageError(f"{option} does not apply to --format AMQP: add the broker's port to --target")
     names = ("target", "queue", "timeout_s", "model", "version", "label")
     with as_usage_error(ValueError):
@@ -165,7 +168,7 @@ connection_options = option_group(
         default=30.0,
         help="Time limit of a request.",
     ),
-    _option("-m", "--model-spec-name", "model", default="efficientnet_lite0", metavar="NAME", help="Model to call."),
+    _option("-m", "--model-spec-name", "model", default=DEFAULT_MODEL, metavar="NAME", help="Model to call."),
     _option("-n", "--signature-name", "signature", default="serving_default", metavar="NAME", help="Signature to run."),
     version_options(default="the newest"),
 )

@@ -26,7 +26,7 @@ from savedmodel_bakery.client.transports.transport import PreparedTransport
 from savedmodel_bakery.wire.status import Code
 
 _STATUSES: dict[type[ClientError], str] = {
-    ConnectionFailedError: "no connection",
+    ConnectionFailedError: "cannot connect",
     DeadlineExceededError: "DEADLINE_EXCEEDED",
     InvalidResponseError: "invalid response",
 }
@@ -113,10 +113,10 @@ class Target:
         classifications = read_classifications(prediction, batch=len(inputs["image"]), top_k=None)
         for number, classification in enumerate(classifications):
             if not classification.ok:
-                raise RequestRefusedError(Code.INVALID_ARGUMENT, f"image {number}: {classification.error}")
+                raise RequestRefusedError(Code.INVALID_ARGUMENT, f"photo {number}: {classification.error}")
             if expected is not None and classification.label != expected[number]:
                 raise CallFailedError(
-                    WRONG, f'image {number} is "{classification.label}"; expected "{expected[number]}"'
+                    WRONG, f'photo {number} is "{classification.label}"; expected "{expected[number]}"'
                 )
 
     @contextmanager

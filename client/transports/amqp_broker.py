@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from socket import gaierror
 from ssl import SSLCertVerificationError, SSLError
 
 import aio_pika
@@ -131,7 +132,10 @@ class Broker:
             )
         if refusal := self._refusal(exc):
             return refusal
-        return ConnectionFailedError(f"cannot connect to {self.endpoint.address} over AMQP; is a broker running there?")
+        address = f"{self.endpoint.address} over AMQP"
+        if isinstance(exc.__cause__, gaierror):
+            return ConnectionFailedError(f"cannot connect to {address}: the host name does not resolve")
+        return ConnectionFailedError(f"cannot connect to {address}; is a broker running there?")
 
     def _failed(self, exc: Exception) -> ClientError:
         broker = f"the broker {self.endpoint.address}"

@@ -39,8 +39,9 @@ class GrpcTransport:
             try:
                 content: bytes = invoke(request, timeout=self._timeout_s)
             except grpc.RpcError as exc:
+                is_connected = self._is_connected(exc.code())
                 raise grpc_channel.client_error(
-                    exc, self._endpoints, timeout_s=self._timeout_s, is_connected=self._is_connected
+                    exc, self._endpoints, timeout_s=self._timeout_s, is_connected=is_connected
                 ) from exc
             return content
 
@@ -54,16 +55,18 @@ class GrpcTransport:
         """Close the channel."""
         self._channel.close()
 
-    def _is_connected(self) -> bool:
-        """Get the channel's state: an error does not say whether the server or the connection caused it."""
+    def _is_connected(self, code: grpc.StatusCode) -> bool:
+        """Return whether the channel is connected: an error does not say whether server or connection caused it."""
+        is_connecting = code is grpc.StatusCode.DEADLINE_EXCEEDED
         states: list[grpc.ChannelConnectivity] = []
-        received = Event()
+        decided = Event()
 
         def listen(state: grpc.ChannelConnectivity) -> None:
             states.append(state)
-            received.set()
+            if state is grpc.ChannelConnectivity.READY or not is_connecting:
+                decided.set()
 
         self._channel.subscribe(listen)
-        received.wait(timeout=1)
+        decided.wait(timeout=grpc_channel.CONNECTING_S)
         self._channel.unsubscribe(listen)
-        return bool(states) and states[0] is grpc.ChannelConnectivity.READY
+        return grpc.ChannelConnectivity.READY in states

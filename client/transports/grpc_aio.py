@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +12,8 @@ import grpc
 from savedmodel_bakery.client.calls import Call
 from savedmodel_bakery.client.endpoints import Endpoint
 from savedmodel_bakery.client.transports import grpc_channel, grpc_codec
+
+_POLL_S = 0.02
 
 
 class GrpcAioTransport:
@@ -30,8 +34,9 @@ class GrpcAioTransport:
         try:
             content = await invoke(grpc_codec.encode_request(call), timeout=self._timeout_s)
         except grpc.RpcError as exc:
+            is_connected = await self._is_connected(exc.code())
             raise grpc_channel.client_error(
-                exc, self._endpoints, timeout_s=self._timeout_s, is_connected=self._is_connected
+                exc, self._endpoints, timeout_s=self._timeout_s, is_connected=is_connected
             ) from exc
         return grpc_codec.decode_response(call, content)
 
@@ -40,5 +45,11 @@ class GrpcAioTransport:
         if self._channel is not None:
             await self._channel.close()
 
-    def _is_connected(self) -> bool:
+    async def _is_connected(self, code: grpc.StatusCode) -> bool:
+        """Return whether the channel is connected. Polls, because gRPC may hang after a cancelled `channel_ready`."""
+        end = time.monotonic() + grpc_channel.CONNECTING_S
+        while code is grpc.StatusCode.DEADLINE_EXCEEDED and time.monotonic() < end:
+            if self._channel.get_state() is grpc.ChannelConnectivity.READY:
+                break
+            await asyncio.sleep(_POLL_S)
         return bool(self._channel.get_state() is grpc.ChannelConnectivity.READY)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Sequence
 from ipaddress import ip_address
 from typing import Any
 
 from savedmodel_bakery.client.endpoints import Endpoint
 from savedmodel_bakery.client.errors import ClientError, DeadlineExceededError, RequestRefusedError
-from savedmodel_bakery.client.transports.transport import connection_failed, deadline_exceeded
+from savedmodel_bakery.client.transports.transport import connection_failed, deadline_exceeded, name_not_resolved
 from savedmodel_bakery.wire.status import Code
 
 # Calls are balanced over the servers. gRPC retries UNAVAILABLE if no part of a response has arrived, and nothing else
@@ -43,6 +44,12 @@ _OPTIONS = (
     ("grpc.per_rpc_retry_buffer_size", 32 << 20),
 )
 
+CONNECTING_S = 1.0
+"""How long to look, after a deadline, whether the server accepts a connection: a short deadline may expire before."""
+
+# The details of UNAVAILABLE; gRPC has no code for it.
+_RESOLUTION_FAILED = re.compile(r"errors resolving|DNS resolution failed|[Aa]ddress lookup failed")
+
 # Load tests measure each attempt, over a connection that no other channel of the process shares.
 _LOAD_OPTIONS: tuple[tuple[str, int | str], ...] = (("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1))
 
@@ -72,20 +79,19 @@ def join_addresses(endpoints: Sequence[Endpoint]) -> str:
     return f"ipv{version}:" + ",".join(endpoint.address for endpoint in endpoints)
 
 
-def client_error(
-    exc: Any, endpoints: Sequence[Endpoint], *, timeout_s: float, is_connected: Callable[[], bool]
-) -> ClientError:
+def client_error(exc: Any, endpoints: Sequence[Endpoint], *, timeout_s: float, is_connected: bool) -> ClientError:
     """Return the ClientError for an RpcError.
 
     Args:
         exc: the error, from either of gRPC's APIs.
         endpoints: the servers of the channel.
         timeout_s: the time limit of the call.
-        is_connected: returns whether the channel is connected, which the error does not say.
+        is_connected: whether the channel is connected, which the error does not say.
     """
     code = Code(exc.code().value[0])
-    if code in (Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED) and not is_connected():
-        return connection_failed(endpoints)
+    if code in (Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED) and not is_connected:
+        is_unresolved = _RESOLUTION_FAILED.search(exc.details() or "")
+        return name_not_resolved(endpoints) if is_unresolved else connection_failed(endpoints)
     if code is not Code.DEADLINE_EXCEEDED:
         return RequestRefusedError(code, exc.details() or "")
     if exc.details() in (None, "", "Deadline Exceeded"):  # gRPC's own text, which does not state the time limit

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import numpy as np
 import requests
 from requests.adapters import HTTPAdapter
-from urllib3.exceptions import ReadTimeoutError
+from urllib3.exceptions import NameResolutionError, ReadTimeoutError
 from urllib3.util import Retry
 
 from savedmodel_bakery.client.calls import Call, Classify, Metadata, ModelSpec, Predict, Status
@@ -27,6 +27,7 @@ from savedmodel_bakery.client.transports.transport import (
     deadline_exceeded,
     decoding_response,
     encoding_request,
+    name_not_resolved,
 )
 from savedmodel_bakery.wire.dtypes import DType
 from savedmodel_bakery.wire.json import examples as examples_json
@@ -130,6 +131,8 @@ class RestTransport:
         timed_out = exc.args and isinstance(exc.args[0], ReadTimeoutError)
         if isinstance(exc, requests.ReadTimeout) or timed_out:
             return deadline_exceeded([self._endpoint], self._timeout_s)
+        if exc.args and isinstance(getattr(exc.args[0], "reason", None), NameResolutionError):
+            return name_not_resolved([self._endpoint])
         if isinstance(exc, (requests.ConnectionError, requests.exceptions.InvalidURL)):
             return connection_failed([self._endpoint])
         return InvalidResponseError(f"{self._endpoint.address} sent an invalid HTTP response: {exc}")

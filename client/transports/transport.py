@@ -64,6 +64,11 @@ def connection_failed(endpoints: Sequence[Endpoint]) -> ConnectionFailedError:
     return ConnectionFailedError(f"cannot connect to {_describe(endpoints)}; is a model server running there?")
 
 
+def name_not_resolved(endpoints: Sequence[Endpoint]) -> ConnectionFailedError:
+    """Return the error for a host name that has no address."""
+    return ConnectionFailedError(f"cannot connect to {_describe(endpoints)}: the host name does not resolve")
+
+
 def deadline_exceeded(endpoints: Sequence[Endpoint], timeout_s: float) -> DeadlineExceededError:
     """Return the error for a response that did not arrive within this client's timeout."""
     return DeadlineExceededError(f"no response from {_describe(endpoints)} within {timeout_s:g} s")

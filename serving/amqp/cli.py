@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from savedmodel_bakery.client.endpoints import MAX_TIMEOUT_S, Endpoint
+from savedmodel_bakery.client.endpoints import DEFAULT_MODEL, MAX_TIMEOUT_S, Endpoint
 from savedmodel_bakery.client.exits import run_command
 from savedmodel_bakery.wire.amqp import DEFAULT_QUEUE
 
@@ -136,14 +136,20 @@ def cli() -> None:
     """Process requests from a RabbitMQ queue. The default COMMAND is work."""
 
 
-@cli.command()
+@cli.command(
+    epilog="""
+\b
+Examples:
+  bakery amqp work --model-base-path saved_model/flowers
+  bakery amqp work --url amqps://worker:secret@broker.example/ --server models.example:8500 --batch-size 8
+"""
+)
 @_broker_options
 @click.option(
     "--model-name",
-    default="efficientnet_lite0",
-    show_default=True,
+    show_default=f"the folder's name; with --server {DEFAULT_MODEL}",
     metavar="NAME",
-    help="Model of messages that name none.",
+    help="Name of the model, and model of messages that name none.",
 )
 @click.option(
     "--model-base-path",
@@ -184,7 +190,8 @@ def cli() -> None:
     "expiration_s",
     type=click.FloatRange(0, min_open=True),
     metavar="SECONDS",
-    help="Time after which the broker drops a reply that nobody has fetched.  [default: never]",
+    show_default="never",
+    help="Time after which the broker drops a reply that nobody has fetched.",
 )
 @click.option(
     "--delivery-limit",
@@ -196,7 +203,7 @@ def cli() -> None:
 def work(
     queue: str,
     url: Broker,
-    model_name: str,
+    model_name: str | None,
     model_base_path: Path | None,
     server: Endpoint | None,
     prefetch: int,
@@ -226,6 +233,7 @@ def work(
         delivery_limit=delivery_limit,
         expiration_s=expiration_s,
     )
+    model_name = model_name or (DEFAULT_MODEL if model_base_path is None else model_base_path.resolve().name)
     backend = _make_backend(model_name, model_base_path, server, timeout_s)
     try:
         asyncio.run(_run_worker(Worker(url, Handlers(backend, model_name=model_name).handle, options)))
@@ -262,7 +270,9 @@ def _exit() -> NoReturn:
     os._exit(0)
 
 
-@cli.command("status")
+@cli.command(
+    "status", epilog="\b\nExamples:\n  bakery amqp status\n  bakery amqp status --queue photos --reasons --json\n"
+)
 @_broker_options
 @click.option("--reasons", is_flag=True, help="Count the dead letters by reason; reads at most the first 1000.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -279,7 +289,7 @@ def print_status(queue: str, url: Broker, reasons: bool, as_json: bool) -> None:
         click.echo(f"{count}\t{' '.join(reason.split())}")
 
 
-@cli.command("purge")
+@cli.command("purge", epilog="\b\nExample:\n  bakery amqp purge --queue photos\n")
 @_broker_options
 def purge_queue(queue: str, url: Broker) -> None:
     """Empty the queue; every waiting caller gets the error ABORTED."""
@@ -288,7 +298,7 @@ def purge_queue(queue: str, url: Broker) -> None:
     click.echo(f"{_run(url, lambda connection: queues.purge(connection, queue))} purged")
 
 
-@cli.command("requeue")
+@cli.command("requeue", epilog="\b\nExample:\n  bakery amqp requeue --queue photos\n")
 @_broker_options
 def requeue_dead_letters(queue: str, url: Broker) -> None:
     """Move the dead letters back to the queue."""

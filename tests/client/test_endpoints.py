@@ -24,7 +24,24 @@ def test_the_port_in_a_target_overrides_the_default(target: str, address: str) -
 
 @pytest.mark.parametrize(
     "target",
-    ["", "a b", "http://a", "a/b", "a:", "a:b", ":80", "[::1", "[::1]x", "u@a", "a:0", "a..b", "a" * 64, "\udc80"],
+    [
+        "",
+        "a b",
+        "http://a",
+        "a/b",
+        "a:",
+        "a:b",
+        ":80",
+        "[::1",
+        "[::1]x",
+        "u@a",
+        "a:1:2",
+        "[a]",
+        "a:0",
+        "a..b",
+        "a" * 64,
+        "\udc80",
+    ],
     ids=ascii,
 )
 def test_a_target_that_is_not_an_address_is_a_value_error(target: str) -> None:

@@ -75,11 +75,6 @@ def spoil(path: str, at: int) -> None:
             {"a.zip": f"{CUT_OFF}: File is not a zip file"},
             id="no zip",
         ),
-        pytest.param(
-            lambda: write_parquet("a.parquet", url=["one"]), lambda: None,
-            {"a.parquet": f'{CUT_OFF}: the columns are url; exactly one must be "image", the name of the photo'},
-            id="parquet with other columns",
-        ),
     ],
 )  # fmt: skip
 def test_the_readable_photos_of_a_damaged_archive_are_classified(

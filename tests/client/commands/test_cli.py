@@ -17,6 +17,7 @@ import canned_models
 import pytest
 
 from savedmodel_bakery.client.commands.cli import main
+from savedmodel_bakery.client.exits import refusal_text
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,11 @@ def test_a_bad_image_is_one_line_and_the_others_are_classified(
     ("options", "error"),
     [
         (["-m", "pets"], "NOT_FOUND: Servable not found for request: Latest(pets)"),
-        (["--version", "9"], "NOT_FOUND: Servable not found for request: Specific(efficientnet_lite0, 9)"),
+        (
+            ["--version", "9"],
+            'NOT_FOUND: Servable not found for request: Specific(efficientnet_lite0, 9); "efficientnet_lite0" is the '
+            "default model: pass the name of another one with -m",
+        ),
         (["--label", "new"], "INVALID_ARGUMENT: Unrecognized servable version label: new"),
         (
             ["--top-k", "4"],
@@ -132,6 +137,44 @@ def test_a_refusal_is_the_servers_message_and_exit_1(
     run: Run, connection: list[str], photos: SimpleNamespace, options: list[str], error: str
 ) -> None:
     assert Outcome(1, "", f"{photos.horse}: {error}\n") == run(*connection, *options, "-i", photos.horse)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["ask", "PHOTO"], ["bulk", "PHOTO", "--out", "OUT"], ["status"], ["metadata"], ["bench", "-i", "PHOTO"]],
+    ids=lambda command: command[0],
+)
+def test_a_server_without_the_default_model_asks_for_the_name(
+    run: Run,
+    connection: list[str],
+    photos: SimpleNamespace,
+    tmp_path: Path,
+    command: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(canned_models.MODELS, "efficientnet_lite0")
+    spelled = [{"PHOTO": photos.horse, "OUT": tmp_path / "rows.jsonl"}.get(word, word) for word in command]
+    outcome = run(*spelled, *connection)
+    assert (1, "") == (outcome.code, outcome.out)
+    assert outcome.err.endswith(
+        'NOT_FOUND: Servable not found for request: Latest(efficientnet_lite0); "efficientnet_lite0" is the default '
+        "model: pass the name of another one with -m\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("message", "is_hinted"),
+    [
+        ("NOT_FOUND: Could not find any versions of model efficientnet_lite0", True),
+        ("NOT_FOUND: Could not find version 7 of model efficientnet_lite0", True),
+        ("NOT_FOUND: Could not find any versions of model efficientnet_lite01", False),
+        ("NOT_FOUND: Servable not found for request: Latest(efficientnet_lite01)", False),
+        ("UNAVAILABLE: Servable not found for request: Latest(efficientnet_lite0)", False),
+    ],
+    ids=["no version", "other versions", "longer name", "longer name in a call", "other code"],
+)
+def test_the_hint_about_the_model_is_for_the_default_model_only(message: str, is_hinted: bool) -> None:
+    assert is_hinted == refusal_text(message).endswith("pass the name of another one with -m")
 
 
 def test_a_deadline_is_exit_1(
@@ -150,6 +193,23 @@ def test_no_server_is_exit_3(
     name = {"grpc": "gRPC", "rest": "REST"}[transport]
     expected = f"error: cannot connect to 127.0.0.1:{closed_port} over {name}; is a model server running there?\n"
     assert Outcome(3, "", expected) == run("-f", transport, "-t", f"127.0.0.1:{closed_port}", *spelled)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "port", "name"), [("GRPC", 8500, "gRPC"), ("REST", 8501, "REST"), ("AMQP", 5672, "AMQP")]
+)
+def test_a_host_name_that_does_not_resolve_is_named(run: Run, protocol: str, port: int, name: str) -> None:
+    expected = f"error: cannot connect to no-such-host.invalid:{port} over {name}: the host name does not resolve\n"
+    assert Outcome(3, "", expected) == run("-f", protocol, "-t", "no-such-host.invalid", "status")
+
+
+def test_ports_of_other_protocols_in_the_environment_do_not_affect_amqp(
+    run: Run, closed_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BAKERY_CLIENT_PORT", "8500")
+    monkeypatch.setenv("BAKERY_CLIENT_REST_API_PORT", "8501")
+    expected = f"error: cannot connect to 127.0.0.1:{closed_port} over AMQP; is a broker running there?\n"
+    assert Outcome(3, "", expected) == run("--format", "AMQP", "-t", f"127.0.0.1:{closed_port}", "status")
 
 
 @pytest.mark.parametrize(
@@ -181,6 +241,21 @@ def test_no_server_is_exit_3(
             ["-t", "http://a", "status"],
             'invalid target "http://a": must be HOST or HOST:PORT, without http:// and path',
             id="URL",
+        ),
+        pytest.param(
+            ["-t", "http://a:8501", "status"],
+            'invalid target "http://a:8501": must be HOST or HOST:PORT, without http:// and path',
+            id="URL with a port",
+        ),
+        pytest.param(
+            ["-t", "a:8500:8501", "status"],
+            'invalid target "a:8500:8501": must be HOST or HOST:PORT, without http:// and path',
+            id="two ports",
+        ),
+        pytest.param(
+            ["predict", "--input", "x=x.npy", "--output-format", "npz"],
+            "--output-format npz needs --out, the folder for the files",
+            id="npz without a folder",
         ),
         pytest.param(
             ["--version", "1", "status", "--label", "a"],

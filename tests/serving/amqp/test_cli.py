@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -43,6 +44,36 @@ def test_wrong_usage_is_explained(arguments: list[str], reason: str) -> None:
     assert (2, "") == (code, output), error
     assert reason in error.splitlines()[-1]
     assert "horse" not in error
+
+
+PRINT_MODEL = """
+from savedmodel_bakery.serving.amqp import cli
+
+def print_model(name, *_):
+    print(name)
+    sys.exit()
+
+cli._make_backend = print_model
+cli.main(sys.argv[2:], program="amqp")
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "model"),
+    [
+        (["--model-base-path", "models/flowers"], "flowers"),
+        (["--model-base-path", "models/flowers/"], "flowers"),
+        (["--model-base-path", "models/flowers", "--model-name", "pets"], "pets"),
+        (["--server", "host"], "efficientnet_lite0"),
+    ],
+    ids=["folder", "slash", "name", "server"],
+)
+def test_the_default_model_is_named_after_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], model: str
+) -> None:
+    (tmp_path / "models" / "flowers").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert (0, f"{model}\n") == run(*arguments, code=PRINT_MODEL)[:2]
 
 
 EARLIER_SPELLINGS = [
