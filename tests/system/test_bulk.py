@@ -181,8 +181,9 @@ def test_relative_paths_work_on_a_cluster_started_in_another_folder(base_path: P
     assert {"in/7.jpg": "7", "in/a.parquet/5": "5"} == labels
 
 
-def test_the_readme_example_works(clone: Path, lite0: Path, tmp_path: Path) -> None:
-    command = re.search(r"^\$ bakery (bulk --engine ray .*)$", (clone / "README.md").read_text(), re.MULTILINE)
+def test_the_command_of_the_documentation_works(clone: Path, lite0: Path, tmp_path: Path) -> None:
+    page = (clone / "docs" / "how-to" / "bulk.md").read_text()
+    command = re.search(r"^\$ bakery (bulk --engine ray .*)$", page, re.MULTILINE)
     assert command is not None
     (tmp_path / "examples").symlink_to(clone / "examples")
     (tmp_path / "saved_model").mkdir()
