@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
+import grpc
+import grpc.aio
 import pytest
 
 from savedmodel_bakery.client import AsyncClient, Client, ConnectionFailedError, DeadlineExceededError
 from savedmodel_bakery.client.transports import grpc_channel
-from savedmodel_bakery.client.transports.grpc import GrpcTransport
-from savedmodel_bakery.client.transports.grpc_aio import GrpcAioTransport
 
 
 def test_a_channel_connects_again_when_the_server_is_up(peer: Any, closed_port: int) -> None:
@@ -36,50 +36,74 @@ def test_an_http_server_is_a_failed_connection(respond_with: Callable[[str], int
         client.status()
 
 
+class LateServer:
+    """A port whose listener accepts no HTTP/2 connection until `start` is called; later calls have no effect."""
+
+    def __init__(self, peer: Any, stack: ExitStack) -> None:
+        self._peer, self._stack = peer, stack
+        self._silent = stack.enter_context(socket.socket())
+        self._silent.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        self._silent.bind(("127.0.0.1", 0))
+        self._silent.listen()
+        self.port = self._silent.getsockname()[1]
+        self.starts = iter([self._start])
+
+    def start(self) -> None:
+        for start in self.starts:
+            start()
+
+    def _start(self) -> None:
+        self._stack.enter_context(self._peer.serve_grpc(self.port))
+        self._silent.close()
+
+
 @pytest.fixture
-def late_port(peer: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """A port whose listener accepts no HTTP/2 connection until a client asks, after a deadline, for its state."""
+def late_server(peer: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[LateServer]:
+    monkeypatch.setattr(grpc_channel, "CONNECTING_S", 30)
     with ExitStack() as stack:
-        silent = stack.enter_context(socket.socket())
-        silent.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        silent.bind(("127.0.0.1", 0))
-        silent.listen()
-        port = silent.getsockname()[1]
-
-        def start_server() -> None:
-            stack.enter_context(peer.serve_grpc(port))
-            silent.close()
-
-        is_connected, is_connected_async = GrpcTransport._is_connected, GrpcAioTransport._is_connected
-
-        def look(self: GrpcTransport, code: Any) -> bool:
-            start_server()
-            return is_connected(self, code)
-
-        async def look_async(self: GrpcAioTransport, code: Any) -> bool:
-            start_server()
-            return await is_connected_async(self, code)
-
-        monkeypatch.setattr(GrpcTransport, "_is_connected", look)
-        monkeypatch.setattr(GrpcAioTransport, "_is_connected", look_async)
-        monkeypatch.setattr(grpc_channel, "CONNECTING_S", 30)
-        yield port
+        yield LateServer(peer, stack)
 
 
-def test_a_deadline_before_the_connection_is_open_is_a_deadline(late_port: int) -> None:
-    with Client(port=late_port, timeout_s=0.1) as client, pytest.raises(DeadlineExceededError) as caught:
-        client.status()
-    assert f"no response from 127.0.0.1:{late_port} over gRPC within 0.1 s" == str(caught.value)
+def test_a_deadline_before_the_connection_is_open_is_a_deadline(
+    late_server: LateServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server starts when the client has seen, after the deadline, that it is not connected."""
+    with Client(port=late_server.port, timeout_s=0.1) as client:
+        channel = client._transport._channel
+        subscribe = channel.subscribe
+        monkeypatch.setattr(
+            channel,
+            "subscribe",
+            lambda listen: subscribe(lambda state: (listen(state), late_server.start())),
+        )
+        with pytest.raises(DeadlineExceededError) as caught:
+            client.status()
+    assert f"no response from 127.0.0.1:{late_server.port} over gRPC within 0.1 s" == str(caught.value)
 
 
-def test_with_asyncio_it_is_a_deadline_too(late_port: int) -> None:
+def test_with_asyncio_it_is_a_deadline_too(late_server: LateServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    insecure_channel = grpc.aio.insecure_channel
+
+    def create_channel(*arguments: Any, **options: Any) -> grpc.aio.Channel:
+        channel = insecure_channel(*arguments, **options)
+        get_state = channel.get_state
+
+        def get_state_and_start(**options: Any) -> grpc.ChannelConnectivity:
+            state = get_state(**options)
+            late_server.start()
+            return state
+
+        channel.get_state = get_state_and_start
+        return channel
+
     async def call() -> None:
-        async with AsyncClient(port=late_port, timeout_s=0.1) as client:
+        async with AsyncClient(port=late_server.port, timeout_s=0.1) as client:
             await client.status()
 
+    monkeypatch.setattr(grpc.aio, "insecure_channel", create_channel)
     with pytest.raises(DeadlineExceededError) as caught:
         asyncio.run(call())
-    assert f"no response from 127.0.0.1:{late_port} over gRPC within 0.1 s" == str(caught.value)
+    assert f"no response from 127.0.0.1:{late_server.port} over gRPC within 0.1 s" == str(caught.value)
 
 
 def test_a_listener_that_sends_nothing_is_a_failed_connection() -> None:
