@@ -18,7 +18,7 @@ from typing import IO
 
 from savedmodel_bakery.client.bulk.keys import Keys
 from savedmodel_bakery.client.bulk.rows import CSV_COLUMNS, Row, csv_cells, is_row, parse_csv_cells, row_json
-from savedmodel_bakery.client.extras import naming_extra
+from savedmodel_bakery.extras import naming_extra
 
 FORMATS = (".jsonl", ".csv", ".parquet")
 

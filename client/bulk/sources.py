@@ -8,7 +8,7 @@ from types import ModuleType
 
 from savedmodel_bakery.client.bulk.archives import DAMAGE_ERRORS, TAR_SUFFIXES, read_tar, read_zip
 from savedmodel_bakery.client.bulk.photos import IsWanted, Photo, file_photo, path_key, reason_of, unreadable_photo
-from savedmodel_bakery.client.extras import naming_extra
+from savedmodel_bakery.extras import naming_extra
 
 
 def open_file(path: Path, is_wanted: IsWanted) -> Iterator[Photo]:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from savedmodel_bakery.client.extras import naming_extra
 from savedmodel_bakery.client.load.generator import Load
+from savedmodel_bakery.extras import naming_extra
 
 _TIME_SLICES = 20
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from savedmodel_bakery.client.endpoints import parse_targets
-from savedmodel_bakery.client.extras import naming_extra
+from savedmodel_bakery.extras import naming_extra
 
 if TYPE_CHECKING:
     from savedmodel_bakery.client.transports.amqp import AmqpTransport
