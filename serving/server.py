@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from savedmodel_bakery.serving import warmup
 from savedmodel_bakery.serving.grpc.handlers import Handlers as GrpcHandlers
@@ -20,7 +21,7 @@ from savedmodel_bakery.serving.models.lifecycle import Lifecycle, LifecycleOptio
 from savedmodel_bakery.serving.models.loading import Batching, LoadOptions, load
 from savedmodel_bakery.serving.models.registry import Registry
 from savedmodel_bakery.serving.options.flags import CommandLine
-from savedmodel_bakery.serving.options.model_config import parse_config
+from savedmodel_bakery.serving.options.model_config import UnavailableVersionError, parse_config
 from savedmodel_bakery.serving.options.settings import Settings, read_models
 from savedmodel_bakery.serving.prediction_service import PredictionService
 from savedmodel_bakery.serving.rest.handlers import Handlers as RestHandlers
@@ -104,6 +105,20 @@ def _wait(stop: threading.Event, flags: CommandLine, lifecycle: Lifecycle) -> No
             lifecycle.reload(models)
         except StatusError as error:
             logger.error("PollFilesystemAndReloadConfig failed to ReloadConfig: %s", error)
+            _log_hint(error)
+
+
+def _reload(lifecycle: Lifecycle, config: Any) -> None:
+    try:
+        lifecycle.reload(parse_config(config))
+    except StatusError as error:
+        _log_hint(error)
+        raise
+
+
+def _log_hint(error: StatusError) -> None:
+    if isinstance(error, UnavailableVersionError):
+        logger.error(error.hint)
 
 
 def _start_grpc(flags: CommandLine, settings: Settings, registry: Registry, lifecycle: Lifecycle) -> GrpcServer:
@@ -121,7 +136,7 @@ def _start_grpc(flags: CommandLine, settings: Settings, registry: Registry, life
         check_method_names=flags.on("enable_signature_method_name_check"),
     )
     server = GrpcServer(
-        GrpcHandlers(service, reload=lambda config: lifecycle.reload(parse_config(config))),
+        GrpcHandlers(service, reload=partial(_reload, lifecycle)),
         addresses,
         threads=flags.integer("grpc_max_threads") or _default_threads(),
         arguments=flags.text("grpc_channel_arguments"),

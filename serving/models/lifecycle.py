@@ -59,6 +59,7 @@ class Lifecycle:
         self._wanted: dict[str, dict[int, Path]] = {}
         self._failed: set[tuple[str, int]] = set()
         self._next_scan = math.inf
+        self._scan_error = ""
         self._stopping = threading.Event()
         self._reload_lock = threading.Lock()
         self._load_slots = threading.Semaphore(4 * (os.cpu_count() or 1))
@@ -166,8 +167,11 @@ class Lifecycle:
         try:
             wanted = {name: wanted_versions(config) for name, config in models.items()}
         except StatusError as error:
-            logger.warning("FileSystemStoragePathSource encountered a filesystem access error: %s", error.message)
+            if error.message != self._scan_error:  # not at every scan
+                logger.warning("FileSystemStoragePathSource encountered a filesystem access error: %s", error.message)
+            self._scan_error = error.message
             return None
+        self._scan_error = ""
         for name, versions in wanted.items():
             if not versions and versions != self._wanted.get(name):
                 logger.warning(

@@ -61,6 +61,19 @@ class ModelConfig:
     has_request_logging: bool = False
 
 
+class UnavailableVersionError(StatusError):
+    """A label names a version that is not available.
+
+    Attributes:
+        hint: how to assign the label, for the log: the status has tensorflow_model_server's text.
+    """
+
+    hint = (
+        "A label can only be assigned to an available version: start without version_labels, and add them by reloading "
+        "the configuration when the version is available; or set --allow_version_labels_for_unavailable_models=true."
+    )
+
+
 def single_model(name: str, base_path: str) -> dict[str, ModelConfig]:
     """Return the configuration set by `--model_name` and `--model_base_path`.
 
@@ -127,7 +140,8 @@ def check_models(
         labels_for_unavailable: whether a label may name a version that isn't available.
 
     Raises:
-        StatusError: FAILED_PRECONDITION for a label of an unavailable version; INVALID_ARGUMENT for a platform.
+        UnavailableVersionError: FAILED_PRECONDITION for a label of an unavailable version.
+        StatusError: INVALID_ARGUMENT for a platform.
     """
     for name, config in models.items():
         if name in current and (platform := _platform(config)) != PLATFORM:
@@ -140,7 +154,7 @@ def check_models(
         for label, version in config.labels.items():
             may_be_unavailable = labels_for_unavailable and current_labels.get(label, version) == version
             if version not in available(name) and not may_be_unavailable:
-                raise StatusError(
+                raise UnavailableVersionError(
                     Code.FAILED_PRECONDITION,
                     f"Request to assign label to version {version} of model {name}, which is not currently "
                     "available for inference",

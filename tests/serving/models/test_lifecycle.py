@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,11 @@ import pytest
 import requests
 from server_process import ServerProcess
 from waiting import wait_until
+
+from savedmodel_bakery.serving.models import lifecycle, storage
+from savedmodel_bakery.serving.models.lifecycle import Lifecycle, LifecycleOptions
+from savedmodel_bakery.serving.models.registry import Registry
+from savedmodel_bakery.serving.options.model_config import ModelConfig, single_model
 
 FLAGS = ("--model_name=m", "--max_num_load_retries=2", "--load_retry_interval_micros=300000")
 
@@ -127,6 +133,41 @@ def test_a_missing_base_path_leaves_the_model_available(server: ServerProcess, b
     base_path.rename(base_path.parent / "away")
     server.wait_for_log("Could not find base path")
     assert predictions(server) == [1.0]
+
+
+def test_a_base_path_that_stays_away_is_logged_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And again when the error changes, or after the base path was there."""
+    scans: Counter[Path] = Counter()
+
+    def wanted_versions(config: ModelConfig) -> dict[int, Path]:
+        path = Path(config.base_path)
+        scans[path] += 1
+        return storage.wanted_versions(config)
+
+    def wait_for_scans() -> None:
+        path, before = tmp_path / "m", scans[tmp_path / "m"]
+        wait_until(lambda: scans[path] >= before + 3, interval_s=0.005)
+
+    monkeypatch.setattr(lifecycle, "wanted_versions", wanted_versions)
+    running = Lifecycle(Registry(), load=None, options=LifecycleOptions(poll_wait_s=0.01))
+    starting = threading.Thread(target=running.start, args=(single_model("m", str(tmp_path / "m")),))
+    starting.start()
+    wait_for_scans()
+    (tmp_path / "m").write_text("a file")
+    wait_for_scans()
+    (tmp_path / "m").unlink()
+    wait_for_scans()
+    (tmp_path / "m").mkdir()
+    wait_for_scans()
+    (tmp_path / "m").rmdir()
+    wait_for_scans()
+    running.stop()
+    starting.join()
+    errors = [record.getMessage() for record in caplog.records if "filesystem access error" in record.getMessage()]
+    missing, not_a_folder = "No such file or directory", "Not a directory"
+    assert [missing, not_a_folder, missing, missing] == [error.rpartition("with error ")[2] for error in errors]
 
 
 def test_unloading_waits_for_running_requests(server: ServerProcess, base_path: Path) -> None:

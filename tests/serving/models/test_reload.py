@@ -137,6 +137,7 @@ def test_an_invalid_configuration_changes_nothing(server: ServerProcess, text: s
         reload(server, text)
     assert (code, message) == (caught.value.code().name, caught.value.details())
     assert [2.0] == predictions(server, "a")
+    assert (code == "FAILED_PRECONDITION") == ("A label can only be assigned to" in server.log.read_text())
 
 
 def test_request_logging_is_rejected_after_the_rest_took_effect(server: ServerProcess, root: Path) -> None:
