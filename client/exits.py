@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -11,7 +14,8 @@ import click
 from savedmodel_bakery.client.endpoints import DEFAULT_MODEL
 from savedmodel_bakery.client.error_text import image_error, one_line
 from savedmodel_bakery.client.errors import ClientError, ConnectionFailedError
-from savedmodel_bakery.interrupts import INTERRUPTED
+from savedmodel_bakery.extras import MissingPackageError
+from savedmodel_bakery.interrupts import INTERRUPTED, ignore_traceback_of_next_interrupt
 from savedmodel_bakery.wire.status import StatusError
 
 FAILED = 1
@@ -26,6 +30,10 @@ _DEFAULT_MODEL_NOT_FOUND = re.compile(
 
 class _NoConnection(click.ClickException):
     exit_code = NO_CONNECTION
+
+
+class _ResumableInterrupt(KeyboardInterrupt):
+    """An interrupt of work that the same command continues; its argument is the name of the program."""
 
 
 def run_command(
@@ -48,8 +56,13 @@ def run_command(
     try:
         code = command.main(arguments, prog_name=prog_name, standalone_mode=False)
         return code if isinstance(code, int) else 0
-    except click.Abort:  # click has ended the line of a terminal's ^C
-        print_error("interrupted")
+    except click.Abort as exc:  # click has ended the line of a terminal's ^C
+        ignore_traceback_of_next_interrupt()
+        hint = ""
+        if isinstance(exc.__cause__, _ResumableInterrupt):
+            words = sys.argv[1:] if arguments is None else arguments
+            hint = f"; to continue, run: {exc.__cause__} {shlex.join(words)}"
+        print_error(f"interrupted{hint}")
         return INTERRUPTED
     except click.UsageError as exc:
         exc.show()
@@ -60,6 +73,8 @@ def run_command(
         error = _NoConnection(str(exc))
     except (ClientError, StatusError) as exc:
         error = click.ClickException(refusal_text(str(exc)))
+    except MissingPackageError as exc:
+        error = click.ClickException(str(exc))
     except failures as exc:
         error = click.ClickException(str(exc))
     except OSError as exc:  # without a file name, such as for a full disk behind stdout
@@ -88,3 +103,25 @@ def as_usage_error(*errors: type[Exception]) -> Iterator[None]:
         yield
     except errors as exc:
         raise click.UsageError(str(exc)) from exc
+
+
+@contextmanager
+def resumable(context: click.Context) -> Iterator[None]:
+    """Let `run_command` print, if the block is interrupted, that the same command continues the work."""
+    try:
+        yield
+    except KeyboardInterrupt as exc:
+        raise _ResumableInterrupt(context.find_root().info_name) from exc
+
+
+@contextmanager
+def quiet_if_output_is_closed() -> Iterator[None]:
+    """End the program with exit code 1, without an error message, if nobody reads its output any more.
+
+    click does this for its commands. The block must flush what it prints.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the last flush would report the error
+        sys.exit(FAILED)

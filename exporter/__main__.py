@@ -1,8 +1,9 @@
 """Entry point of `python -m exporter` in a clone, and of `python -m savedmodel_bakery.exporter`."""
 
-from savedmodel_bakery.interrupts import exit_on_interrupt
+from savedmodel_bakery.interrupts import handle_interrupts
 
 if __name__ == "__main__":
-    with exit_on_interrupt():
-        from savedmodel_bakery.exporter.cli import main
+    handle_interrupts()
+    from savedmodel_bakery.exporter.cli import main
+
     main()

@@ -13,7 +13,7 @@ from typing import Any
 
 from savedmodel_bakery.exporter import labels, publish, resources, sources
 from savedmodel_bakery.exporter.errors import PublishError, RecipeError
-from savedmodel_bakery.exporter.recipe import Recipe, complete_recipe, convert_values, read_toml
+from savedmodel_bakery.exporter.recipe import Recipe, RecipeFile, complete_recipe, convert_values, read_recipe_file
 from savedmodel_bakery.exporter.servable_module import ServableModule
 from savedmodel_bakery.exporter.validation.agreement import Agreement
 from savedmodel_bakery.exporter.validation.html_page import check_writable, write_html_page
@@ -58,10 +58,11 @@ def bake(
         model: `efficientnet-lite0`, `keras:NAME`, a TF Hub URL, a file, a folder or `package.module:callable`; None
             takes it from the recipe.
         out: the model root.
-        name: the name to serve it under; None derives it from `model`, and then rejects a name that another model has.
+        name: the name to serve it under; None takes it from the recipe file, or derives it from `model` and then
+            rejects a name that another model has.
         version: its number, 0 to 2**63 - 1; None is the next one.
         recipe: a recipe, or the path of a recipe file, or a mapping of field names to values. Mappings and files may
-            omit fields that the model determines.
+            omit fields that the model determines. Relative paths in a file refer to its folder.
         photos: files to validate it on; None uses the example photos that come with the package. The first 8 become
             golden requests in the version.
         atol: allowed difference of a probability from the reference pipeline's, 0..1; 0.01 by default.
@@ -81,7 +82,9 @@ def bake(
         ParityError: its outputs differ from the reference pipeline's, or a photo can't be read.
         PublishError: the name is not allowed, or the version exists or can't be written.
     """
-    values = convert_values(_recipe_values(recipe)) | convert_values({"model": model})
+    file_name, known = _read_recipe(recipe)
+    name = file_name if name is None else name
+    values = convert_values(known) | convert_values({"model": model})
     model = values.get("model")
     if model is None:
         raise RecipeError("no model given: pass --model, or state it in the --recipe file")
@@ -128,22 +131,22 @@ def bake(
     return BakeResult(path, complete, agreement, parity)
 
 
-def _recipe_values(recipe: Recipe | Mapping[str, Any] | str | Path | None) -> Mapping[str, Any]:
+def _read_recipe(recipe: Recipe | Mapping[str, Any] | str | Path | None) -> RecipeFile:
     match recipe:
         case None:
-            return {}
+            return RecipeFile(None, {})
         case Recipe():
-            return recipe.to_values()
+            return RecipeFile(None, recipe.to_values())
         case Mapping():
-            return recipe
+            return RecipeFile(None, dict(recipe))
         case _:
-            return read_toml(Path(recipe))
+            return read_recipe_file(Path(recipe))
 
 
 def _check_same_model(base_path: Path, model: str) -> None:
     newest = max(publish.published_versions(base_path).items(), default=None)
     if newest is None or not (newest[1] / publish.RECIPE_FILE).is_file():
         return
-    served = read_toml(newest[1] / publish.RECIPE_FILE).get("model")
+    served = read_recipe_file(newest[1] / publish.RECIPE_FILE).values.get("model")
     if served != model:
         raise PublishError(f"{base_path} already serves {served}; choose another name for {model} with --name")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import signal
 import sys
@@ -16,17 +15,16 @@ import click
 
 from savedmodel_bakery.exporter.errors import BakeError, PublishError
 from savedmodel_bakery.exporter.publish import check_free, check_name, default_name, published_versions
-from savedmodel_bakery.exporter.recipe import read_toml
+from savedmodel_bakery.exporter.recipe import Recipe, RecipeFile, convert_values, read_recipe_file
 from savedmodel_bakery.exporter.recipe.options import recipe_options
 from savedmodel_bakery.exporter.validation.report import DEFAULT_TOLERANCE, Tolerance
-from savedmodel_bakery.interrupts import INTERRUPTED
+from savedmodel_bakery.extras import MissingPackageError, naming_extras
+from savedmodel_bakery.interrupts import INTERRUPTED, exit_now, exit_on_interrupt, ignore_traceback_of_next_interrupt
+from savedmodel_bakery.tensorflow_log import show_log
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
-
-# Top-level modules that the extra `export` installs.
-_EXPORT_MODULES = {"PIL", "jinja2", "kagglehub", "keras", "tensorflow", "tensorflow_hub", "tomli", "tomli_w"}
 
 _OUT = click.option(
     "--out",
@@ -48,6 +46,7 @@ _PARITY_HTML = click.option(
     help="File for an HTML page that shows the network's input for each photo.",
 )
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+_VERBOSE = click.option("-v", "--verbose", is_flag=True, help="Show the log of TensorFlow.")
 
 
 def _tolerance_options(command: F) -> F:
@@ -59,6 +58,27 @@ def _tolerance_options(command: F) -> F:
             f"--parity-{name}", type=click.FloatRange(0, 1), default=default, show_default=True, help=text
         )(command)
     return command
+
+
+@contextlib.contextmanager
+def _errors() -> Iterator[None]:
+    """Turn an expected error into one line on stderr and exit code 1, an interrupt into one and exit code 130."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        ignore_traceback_of_next_interrupt()
+        click.echo("\ninterrupted", err=True)
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:
+        raise  # click ends the command silently
+    except (BakeError, MissingPackageError) as error:
+        message = str(error)
+    except OSError as error:  # without a file name, such as for a full disk behind stdout
+        message = str(error) if error.filename else f"cannot write the output: {error.strerror or error}"
+    else:
+        return
+    click.echo(f"error: {message}", err=True)
+    sys.exit(1)
 
 
 @click.group(context_settings={**CONTEXT, "auto_envvar_prefix": "BAKERY"})
@@ -83,9 +103,10 @@ Examples:
     "--recipe",
     "recipe_file",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="TOML file with any of the options above, in snake_case; options override it.",
+    help="TOML file with any of the options above, in snake_case, and name; options override it. Its relative paths "
+    "refer to its folder.",
 )
-@click.option("--name", help="Name to serve the model under.  [default: derived from --model]")
+@click.option("--name", help="Name to serve the model under.  [default: the recipe's, or derived from --model]")
 @_OUT
 @_VERSION
 @_PHOTOS
@@ -98,6 +119,8 @@ Examples:
     help="Whether to reject a version beyond that tolerance.",
 )
 @_PARITY_HTML
+@_VERBOSE
+@_errors()
 def bake(
     recipe_file: Path | None,
     name: str | None,
@@ -108,6 +131,7 @@ def bake(
     parity_rtol: float,
     require_parity: bool,
     parity_html: Path | None,
+    verbose: bool,
     **options: Any,
 ) -> None:
     """Bake a model, validate it and publish it.
@@ -116,12 +140,13 @@ def bake(
     """
     _check_name(name)
     stated = {option: value for option, value in options.items() if value is not None}
-    with _errors():  # before the import of TensorFlow, which can take half a minute
-        recipe = {**(read_toml(recipe_file) if recipe_file else {}), **stated}
-        if "model" not in recipe:
-            raise click.UsageError("no model given: pass --model, or state it in the --recipe file")
-        check_free(out / (default_name(recipe["model"]) if name is None else name), version)
-    with _tensorflow():
+    file_name, values = read_recipe_file(recipe_file) if recipe_file else RecipeFile(None, {})
+    name, recipe = file_name if name is None else name, {**values, **stated}
+    if "model" not in recipe:
+        raise click.UsageError("no model given: pass --model, or state it in the --recipe file")
+    # Before the import of TensorFlow, which can take half a minute.
+    check_free(out / check_name(default_name(recipe["model"]) if name is None else name), version)
+    with _tensorflow("bake", verbose=verbose):
         from savedmodel_bakery.exporter import resources
         from savedmodel_bakery.exporter.bake import bake as run
 
@@ -173,8 +198,16 @@ Examples:
     metavar="FILE.npz",
     help="Inputs to validate it with.  [default: generated]",
 )
+@_VERBOSE
+@_errors()
 def function(
-    function: str, inputs: tuple[str, ...], name: str | None, out: Path, version: int | None, example_file: Path | None
+    function: str,
+    inputs: tuple[str, ...],
+    name: str | None,
+    out: Path,
+    version: int | None,
+    example_file: Path | None,
+    verbose: bool,
 ) -> None:
     """Bake a TensorFlow function, validate it and publish it.
 
@@ -182,9 +215,8 @@ def function(
     """
     name = function.rpartition(":")[2] if name is None else name
     _check_name(name)
-    with _errors():  # before the import of TensorFlow
-        check_free(out / name, version)
-    with _tensorflow():
+    check_free(out / name, version)
+    with _tensorflow("function", verbose=verbose):
         from savedmodel_bakery.exporter.function.bake import bake_function
         from savedmodel_bakery.exporter.function.inputs import parse_input, read_example
 
@@ -203,7 +235,9 @@ _PARITY_EXAMPLES = """\b
 Examples:
   bakery parity saved_model/efficientnet_lite0/1
   bakery parity saved_model/flowers/1 --photos holiday --parity-html parity.html
+  bakery parity saved_model/flowers/1 --model old/flowers.keras --labels old/flowers.txt
 """
+_MOVED = "Use this instead of the recipe's {}, whose path is relative to the working directory of the bake."
 
 
 @main.command(epilog=_PARITY_EXAMPLES, context_settings=CONTEXT)
@@ -211,21 +245,34 @@ Examples:
 @_PHOTOS
 @_tolerance_options
 @_PARITY_HTML
+@click.option("--model", metavar="MODEL", help=_MOVED.format("model"))
+@click.option("--labels", metavar="SET|FILE", help=_MOVED.format("labels"))
+@click.option("--weights", metavar="FILE", help=_MOVED.format("weights"))
 @_JSON
+@_VERBOSE
+@_errors()
 def parity(
     saved_model: Path,
     photos_folder: Path | None,
     parity_atol: float,
     parity_rtol: float,
     parity_html: Path | None,
+    model: str | None,
+    labels: str | None,
+    weights: str | None,
     as_json: bool,
+    verbose: bool,
 ) -> None:
     """Compare a version with the reference pipeline of its source, photo by photo.
 
     The reference decodes, crops and resizes with Pillow and NumPy, and calls the network directly. Exits with 1 if a
     photo is beyond tolerance.
     """
-    with _tensorflow():
+    from savedmodel_bakery.exporter.inspect import read_recipe
+
+    moved = convert_values({"model": model, "labels": labels, "weights": weights})
+    recipe = Recipe.from_values({**read_recipe(saved_model), **moved})
+    with _tensorflow("parity", verbose=verbose):
         from savedmodel_bakery.exporter import resources
         from savedmodel_bakery.exporter.validation.html_page import check_writable, write_html_page
         from savedmodel_bakery.exporter.validation.validate import compare_with_source
@@ -234,6 +281,7 @@ def parity(
             check_writable(parity_html)
         check = compare_with_source(
             saved_model,
+            recipe,
             resources.photos_in(photos_folder) if photos_folder else resources.example_photos(),
             Tolerance(atol=parity_atol, rtol=parity_rtol),
             _print_progress,
@@ -242,21 +290,20 @@ def parity(
         if parity_html:
             write_html_page(parity_html, report, check.pictures)
     click.echo(json.dumps(report.to_json()) if as_json else report.to_table())
-    with _errors():
-        report.check()
+    report.check()
 
 
 @main.command(epilog="\b\nExample:\n  bakery inspect saved_model/efficientnet_lite0/1\n", context_settings=CONTEXT)
 @click.argument("path", type=click.Path(path_type=Path))
 @_JSON
+@_errors()
 def inspect(path: Path, as_json: bool) -> None:
     """Show the signatures, recipe and size of the version in PATH."""
-    with _errors():
-        from savedmodel_bakery.exporter.inspect import inspect as read
+    from savedmodel_bakery.exporter.inspect import inspect as read
 
-        inspection = read(path)
+    inspection = read(path)
     if as_json:
-        click.echo(json.dumps(dataclasses.asdict(inspection), default=str))
+        click.echo(json.dumps(inspection.to_json()))
         return
     size, weights = _format_size(inspection.size_bytes), _format_size(inspection.weights_bytes)
     click.echo(f"{inspection.path}: {size}, of which weights {weights}")
@@ -272,14 +319,14 @@ def inspect(path: Path, as_json: bool) -> None:
 @main.command(epilog="\b\nExample:\n  bakery versions saved_model/efficientnet_lite0\n", context_settings=CONTEXT)
 @click.argument("path", type=click.Path(path_type=Path))
 @_JSON
+@_errors()
 def versions(path: Path, as_json: bool) -> None:
     """List the versions under PATH (OUT/NAME), lowest first."""
-    with _errors():
-        from savedmodel_bakery.exporter.inspect import size_of
+    from savedmodel_bakery.exporter.inspect import size_of
 
-        folders = published_versions(path)
-        if not folders:
-            raise PublishError(f"no versions under {path}: versions are folders named 1, 2, 3 …")
+    folders = published_versions(path)
+    if not folders:
+        raise PublishError(f"no versions under {path}: versions are folders named 1, 2, 3 …")
     rows: list[dict[str, Any]] = [
         {
             "version": version,
@@ -297,36 +344,16 @@ def versions(path: Path, as_json: bool) -> None:
 
 
 @contextlib.contextmanager
-def _tensorflow() -> Iterator[None]:
-    """Import TensorFlow quietly; SIGTERM removes staged files, and output of the user's code goes to stderr."""
-    from savedmodel_bakery.exporter.tensorflow_import import import_tensorflow
+def _tensorflow(command: str, *, verbose: bool) -> Iterator[None]:
+    """Import TensorFlow quietly; signals remove staged files, and output of the user's code goes to stderr."""
+    if verbose:
+        show_log()
+    signal.signal(signal.SIGTERM, lambda *_: exit_now(128 + signal.SIGTERM))
+    with exit_on_interrupt(), naming_extras(command, "export"), contextlib.redirect_stdout(sys.stderr):
+        from savedmodel_bakery.exporter.tensorflow_import import import_tensorflow
 
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    with _errors(), contextlib.redirect_stdout(sys.stderr):
         import_tensorflow()
         yield
-
-
-@contextlib.contextmanager
-def _errors() -> Iterator[None]:
-    """Turn an expected error into one line on stderr and exit code 1, an interrupt into one and exit code 130."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        click.echo("\ninterrupted", err=True)
-        sys.exit(INTERRUPTED)
-    except BrokenPipeError:
-        raise  # click ends the command silently
-    except (BakeError, OSError) as error:
-        message = str(error)
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in _EXPORT_MODULES:
-            raise
-        message = f"this command needs {error.name}, which is not installed: pip install 'savedmodel-bakery[export]'"
-    else:
-        return
-    click.echo(f"error: {message}", err=True)
-    sys.exit(1)
 
 
 def _check_name(name: str | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from google.protobuf.message import DecodeError
 
 from savedmodel_bakery.exporter.errors import PublishError
 from savedmodel_bakery.exporter.publish import FUNCTION_FILE, RECIPE_FILE
+from savedmodel_bakery.exporter.recipe import parse_toml, read_recipe_file
 from savedmodel_bakery.wire import dtypes, schema
 
 # TensorFlow 2 keeps its initialisation in this signature; clients don't call it.
@@ -58,6 +60,18 @@ class Inspection:
     signatures: list[Signature]
     recipe: str | None
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the attributes as values for JSON; the recipe is an object.
+
+        Raises:
+            PublishError: the recipe is not valid TOML.
+        """
+        try:
+            recipe = parse_toml(self.recipe) if self.recipe else None
+        except ValueError as error:
+            raise PublishError(f"the recipe in {self.path} is damaged: {error}") from error
+        return {**dataclasses.asdict(self), "path": str(self.path), "recipe": recipe}
+
 
 def inspect(path: Path) -> Inspection:
     """Read a version's folder.
@@ -87,6 +101,23 @@ def inspect(path: Path) -> Inspection:
         signatures,
         recipe_file.read_text(encoding="utf-8") if recipe_file else None,
     )
+
+
+def read_recipe(version: Path) -> dict[str, Any]:
+    """Return the values of the recipe that a classifier was baked with, by name of the field.
+
+    Raises:
+        PublishError: the folder has no recipe of a classifier.
+        RecipeError: the recipe is damaged.
+    """
+    if (version / FUNCTION_FILE).is_file():
+        raise PublishError(
+            f"{version} contains a function, which has no photos to compare: pass the folder of a version that "
+            "`bakery bake` made"
+        )
+    if not (version / RECIPE_FILE).is_file():
+        raise PublishError(f"no {RECIPE_FILE} in {version}: give the folder of a version that was baked here")
+    return read_recipe_file(version / RECIPE_FILE).values
 
 
 def size_of(folder: Path) -> int:

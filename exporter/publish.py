@@ -14,13 +14,16 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from savedmodel_bakery.exporter.errors import PublishError
+from savedmodel_bakery.exporter.recipe import STORED_RECIPE
+from savedmodel_bakery.interrupts import cleaning_up
 
-RECIPE_FILE = Path("assets.extra") / "recipe.toml"
+RECIPE_FILE = STORED_RECIPE
 FUNCTION_FILE = Path("assets.extra") / "function.toml"
 MAX_VERSION = 2**63 - 1
 _STAGING_PREFIX = ".staging-"
@@ -121,23 +124,25 @@ def staging(base_path: Path) -> Iterator[Path]:
     Raises:
         PublishError: it can't be created, for example without permission.
     """
-    with writing(base_path):
-        created = [folder for folder in (base_path, *base_path.parents) if not folder.exists()]
-        base_path.mkdir(parents=True, exist_ok=True)
-        for stale in base_path.glob(f"{_STAGING_PREFIX}*"):
-            with contextlib.suppress(OSError), _locked(stale):
-                shutil.rmtree(stale)
-        # It gets the name that other processes clean up only after it is locked.
-        unlocked = Path(tempfile.mkdtemp(prefix=".new-", dir=base_path))
-    with _locked(unlocked):
-        stage = unlocked.rename(unlocked.with_name(unlocked.name.replace(".new-", _STAGING_PREFIX)))
-        try:
-            yield stage
-        finally:
-            shutil.rmtree(stage, ignore_errors=True)
-            with contextlib.suppress(OSError):  # not empty
-                for folder in created:
-                    folder.rmdir()
+    created = [folder for folder in (base_path, *base_path.parents) if not folder.exists()]
+    with cleaning_up(partial(_remove_empty, created)):
+        with writing(base_path):
+            base_path.mkdir(parents=True, exist_ok=True)
+            for stale in base_path.glob(f"{_STAGING_PREFIX}*"):
+                with contextlib.suppress(OSError), _locked(stale):
+                    shutil.rmtree(stale)
+            # It gets the name that other processes clean up only after it is locked.
+            unlocked = Path(tempfile.mkdtemp(prefix=".new-", dir=base_path))
+        with _locked(unlocked):
+            stage = unlocked.rename(unlocked.with_name(unlocked.name.replace(".new-", _STAGING_PREFIX)))
+            with cleaning_up(partial(shutil.rmtree, stage, ignore_errors=True)):
+                yield stage
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    with contextlib.suppress(OSError):  # not empty
+        for folder in folders:
+            folder.rmdir()
 
 
 @contextlib.contextmanager

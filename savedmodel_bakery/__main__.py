@@ -2,13 +2,14 @@
 
 from typing import NoReturn
 
-from savedmodel_bakery.interrupts import exit_on_interrupt
+from savedmodel_bakery.interrupts import handle_interrupts
 
 
 def main(program: str = "bakery") -> NoReturn:
     """Run the command line and exit."""
-    with exit_on_interrupt():
-        from savedmodel_bakery import command
+    handle_interrupts()
+    from savedmodel_bakery import command
+
     command.main(program=program)
 
 

@@ -1,4 +1,4 @@
-"""The `bakery` command: loads each subcommand on first use and names the extra of a missing package."""
+"""The `bakery` command: loads each subcommand on first use."""
 
 from __future__ import annotations
 
@@ -48,14 +48,6 @@ SECTIONS = {
 }
 COMMANDS = {name: command for section in SECTIONS.values() for name, command in section.items()}
 
-_MODULE_EXTRAS = {
-    "aio_pika": "amqp",
-    "matplotlib": "plot",
-    "pyarrow": "parquet",
-    "tensorflow_text": "text",
-}
-_SECTION_EXTRAS = {"Bake": "export", "Serve": "serve"}
-
 EXAMPLES = """
 \b
 Examples:
@@ -74,7 +66,7 @@ Exit codes: 0 success, 1 refused or failed, 2 wrong usage, 3 cannot connect, 4 f
 
 
 class BakeryGroup(LazyGroup):
-    """A LazyGroup that imports nothing for its help, and names the extra of a missing package."""
+    """A LazyGroup that imports nothing for its help."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the subcommands by section, then the options."""
@@ -90,23 +82,6 @@ class BakeryGroup(LazyGroup):
             CompletionItem(name, help=entry.help) for name, entry in COMMANDS.items() if name.startswith(incomplete)
         ]
         return names + click.Command.shell_complete(self, ctx, incomplete)
-
-    def invoke(self, ctx: click.Context) -> object:
-        """Run the subcommand.
-
-        Raises:
-            click.ClickException: a package of an extra is not installed.
-        """
-        try:
-            return super().invoke(ctx)
-        except ModuleNotFoundError as error:
-            extra = _extra_of(error.name or "", ctx.invoked_subcommand or "")
-            if extra is None:
-                raise
-            raise click.ClickException(
-                f"{ctx.invoked_subcommand} needs {error.name}, which is not installed; "
-                f"try: pip install 'savedmodel-bakery[{extra}]'"
-            ) from error
 
 
 @click.group(
@@ -128,12 +103,3 @@ def bakery() -> None:
 def main(arguments: Sequence[str] | None = None, *, program: str = "bakery") -> NoReturn:
     """Run the command line and exit."""
     sys.exit(run_command(bakery, arguments, prog_name=program, failures=(BakeError,)))
-
-
-def _extra_of(module: str, command: str) -> str | None:
-    """Return the extra that provides a module to a subcommand; None for modules of this package."""
-    top_level = module.partition(".")[0]
-    if top_level == "savedmodel_bakery":
-        return None
-    section = next(title for title, commands in SECTIONS.items() if command in commands)
-    return _MODULE_EXTRAS.get(top_level) or _SECTION_EXTRAS.get(section)

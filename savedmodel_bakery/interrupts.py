@@ -1,38 +1,88 @@
-"""Ends a program that is interrupted (Ctrl-C) while it imports its modules. Imports little itself."""
+"""Ends an interrupted (Ctrl-C) program with one line and exit code 130. Imports little itself."""
 
 from __future__ import annotations
 
 import os
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import NoReturn
 
 INTERRUPTED = 130
-_STDERR = 2
+
+_stderr = 2
+_cleanups: list[Callable[[], object]] = []
+
+
+def handle_interrupts() -> None:
+    """Let an interrupt raise KeyboardInterrupt, but end the process at once during an import.
+
+    An import has nothing to clean up, and C extensions turn a KeyboardInterrupt into other errors, or abort. Does
+    nothing where SIGINT is ignored, as in a background job, or handled by another program.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _raise_or_exit)
 
 
 @contextmanager
-def exit_on_interrupt(*, stderr: int = _STDERR) -> Iterator[None]:
-    """In the block, an interrupt prints one line and ends the process at once with exit code 130.
+def exit_on_interrupt(*, stderr: int = _stderr) -> Iterator[None]:
+    """In the block, an interrupt runs the pending clean-ups and ends the process without a KeyboardInterrupt.
 
-    For imports only, which have nothing to clean up. A KeyboardInterrupt is not enough: C extensions turn it into other
-    errors, or abort. Does nothing where SIGINT is ignored, as in a background job, or handled by another program.
+    For work with TensorFlow, which may turn a KeyboardInterrupt into another error, or ignore it and go on.
 
     Args:
         stderr: file descriptor for the line.
     """
+    global _stderr
     is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    handler, descriptor = signal.getsignal(signal.SIGINT), _stderr
+    if not is_main or handler not in (signal.default_int_handler, _raise_or_exit, _exit):
         yield
         return
-
-    def end(*_: object) -> None:
-        os.write(stderr, b"\ninterrupted\n")
-        os._exit(INTERRUPTED)
-
-    signal.signal(signal.SIGINT, end)
+    _stderr = stderr
+    signal.signal(signal.SIGINT, _exit)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, handler)
+        _stderr = descriptor
+
+
+@contextmanager
+def cleaning_up(action: Callable[[], object]) -> Iterator[None]:
+    """Call `action` after the block, also if the process is ended in it by `exit_now`. It may be called twice."""
+    _cleanups.append(action)
+    try:
+        yield
+    finally:
+        action()
+        _cleanups.remove(action)
+
+
+def exit_now(code: int) -> NoReturn:
+    """Run the pending clean-ups, the latest first, and end the process; for signal handlers."""
+    for action in reversed(_cleanups):
+        with suppress(Exception):
+            action()
+    os._exit(code)
+
+
+def ignore_traceback_of_next_interrupt() -> None:
+    """Let the next interrupt end the process as a program without a handler, for an exit that takes long."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _raise_or_exit(number: int, frame: FrameType | None) -> NoReturn:
+    caller = frame
+    while caller is not None:
+        if caller.f_code.co_filename.startswith("<frozen importlib"):
+            _exit(number, frame)
+        caller = caller.f_back
+    raise KeyboardInterrupt
+
+
+def _exit(_number: int, _frame: FrameType | None) -> NoReturn:
+    os.write(_stderr, b"\ninterrupted\n")
+    exit_now(INTERRUPTED)

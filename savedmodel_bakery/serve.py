@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import socket
 import sys
 from functools import partial
@@ -12,6 +11,7 @@ from pathlib import Path
 import click
 
 from savedmodel_bakery.client.commands.groups import Option
+from savedmodel_bakery.tensorflow_log import show_log
 from savedmodel_bakery.wire.status import StatusError
 
 ADDRESS = "127.0.0.1"
@@ -37,7 +37,8 @@ Examples:
 )
 @click.option("--port", type=_PORT, default=8500, show_default=True, help="gRPC port.")
 @click.option("--rest-api-port", type=_PORT, default=8501, show_default=True, help="REST port.")
-def serve(folder: Path, name: str | None, port: int, rest_api_port: int) -> None:
+@click.option("-v", "--verbose", is_flag=True, help="Show the log of TensorFlow.")
+def serve(folder: Path, name: str | None, port: int, rest_api_port: int, verbose: bool) -> None:
     """Serve the newest version of the model in FOLDER until Ctrl-C.
 
     FOLDER contains the model's numbered versions. The server listens on 127.0.0.1 only and prints its URLs when it is
@@ -47,7 +48,8 @@ def serve(folder: Path, name: str | None, port: int, rest_api_port: int) -> None
     if port == rest_api_port:
         raise click.UsageError(f"--port and --rest-api-port are both {port}: choose two different ports")
     _check_ports(port, rest_api_port)
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    if verbose:
+        show_log()
     from savedmodel_bakery.serving import cli
     from savedmodel_bakery.serving.options import flags
 

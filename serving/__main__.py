@@ -1,8 +1,9 @@
 """Entry point of `python -m serving` in a clone, and of `python -m savedmodel_bakery.serving`."""
 
-from savedmodel_bakery.interrupts import exit_on_interrupt
+from savedmodel_bakery.interrupts import handle_interrupts
 
 if __name__ == "__main__":
-    with exit_on_interrupt():
-        from savedmodel_bakery.serving.cli import main
+    handle_interrupts()
+    from savedmodel_bakery.serving.cli import main
+
     main(program=f"python -m {__package__}")

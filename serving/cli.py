@@ -10,6 +10,8 @@ from functools import partial
 from importlib import import_module, metadata
 from typing import NoReturn
 
+from savedmodel_bakery.client.exits import quiet_if_output_is_closed
+from savedmodel_bakery.extras import MissingPackageError, naming_extras
 from savedmodel_bakery.serving.options import engine, flags
 from savedmodel_bakery.serving.options.text_format import TextFormatError
 from savedmodel_bakery.serving.runtimes.tensorflow_import import import_tensorflow
@@ -32,6 +34,7 @@ logger = logging.getLogger(__name__)
 _GRPC_EXPERIMENTS = "-event_engine_listener"
 
 
+@quiet_if_output_is_closed()
 def main(arguments: Sequence[str] | None = None, *, program: str) -> None:
     """Serve until stopped; exit 0 after SIGTERM, 255 if the start fails. Subcommands have their own exit codes.
 
@@ -39,7 +42,6 @@ def main(arguments: Sequence[str] | None = None, *, program: str) -> None:
         arguments: the command line after the program's name; `sys.argv` by default.
         program: the name shown in usage texts.
     """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     subcommand = _ALIASES.get(arguments[0], arguments[0]) if arguments else None
     if subcommand in SUBCOMMANDS:
@@ -51,13 +53,14 @@ def main(arguments: Sequence[str] | None = None, *, program: str) -> None:
         print(error, file=sys.stderr)
         _exit_with_usage(program)
     if command_line.on("version"):
-        print(f"TensorFlow ModelServer: {metadata.version('savedmodel-bakery')} (savedmodel-bakery)")
+        print(f"TensorFlow ModelServer: {metadata.version('savedmodel-bakery')} (savedmodel-bakery)", flush=True)
         # The distribution may be tensorflow-cpu, or another build.
         builds = metadata.packages_distributions().get("tensorflow")
-        print(f"TensorFlow Library: {metadata.version(builds[0]) if builds else 'not installed'}")
+        print(f"TensorFlow Library: {metadata.version(builds[0]) if builds else 'not installed'}", flush=True)
         return
     if command_line.unknown == "--help":
-        print(flags.usage(program), *(f"see also: {program} {name} --help" for name in SUBCOMMANDS), sep="\n")
+        subcommands = "\n".join(f"see also: {program} {name} --help" for name in SUBCOMMANDS)
+        print(f"{flags.usage(program)}\n{subcommands}", flush=True)
         sys.exit(_FAILURE)
     try:
         binary = engine.find_binary(command_line)
@@ -66,8 +69,8 @@ def main(arguments: Sequence[str] | None = None, *, program: str) -> None:
         if command_line.unknown is not None:
             print(f"unknown argument: {command_line.unknown}\n{flags.usage(program)}", flush=True)
         serve_embedded(command_line)
-    except ModuleNotFoundError as error:
-        _fail(f"UNIMPLEMENTED: the embedded engine needs {error.name}; try: pip install 'savedmodel-bakery[serve]'")
+    except MissingPackageError as error:
+        _fail(f"UNIMPLEMENTED: {error}")
     except StatusError as error:
         if isinstance(error, TextFormatError):
             print(error.reason, file=sys.stderr)
@@ -85,7 +88,7 @@ def serve_embedded(
         on_ready: called once when the models are loaded and the ports are open.
 
     Raises:
-        ModuleNotFoundError: the extra `serve` is not installed.
+        MissingPackageError: the extra `serve` is not installed.
         StatusError: the server cannot start.
     """
     from savedmodel_bakery.serving.options.settings import check_flags, read_settings
@@ -97,20 +100,21 @@ def serve_embedded(
         logger.warning("--%s has no effect in the embedded engine", name)
     signals = StopSignals(partial(_exit, 0))  # until the server can stop in order
     os.environ.setdefault("GRPC_EXPERIMENTS", _GRPC_EXPERIMENTS)
-    import_tensorflow()
-    from savedmodel_bakery.serving import server
+    with naming_extras("the embedded engine", "serve"):
+        import_tensorflow()
+        from savedmodel_bakery.serving import server
 
     server.serve(command_line, settings, signals, require_rest=require_rest, on_ready=on_ready)
     _exit(0)
 
 
 def _exit_with_usage(program: str) -> NoReturn:
-    print(flags.usage(program), end="")
+    print(flags.usage(program), end="", flush=True)
     sys.exit(_FAILURE)
 
 
 def _fail(reason: str) -> NoReturn:
-    print(f"Failed to start server. Error: {reason}")
+    print(f"Failed to start server. Error: {reason}", flush=True)
     _exit(_FAILURE)
 
 

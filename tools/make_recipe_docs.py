@@ -77,8 +77,12 @@ print(result.path, result.parity.is_within)
 …saved_model/flowers/2 True
 ```
 
-Each version contains its complete recipe in `assets.extra/recipe.toml`. `Recipe` has the parts below as attributes:
-`result.recipe.preprocessing.crop`.
+Relative paths in a recipe file (`model`, `labels`, `weights`) refer to the folder of the file. A recipe file may also
+state `name`, the name to serve the model under.
+
+Each version contains its complete recipe in `assets.extra/recipe.toml`. Its relative paths refer to the working
+directory of the bake; `bakery parity` has the options `--model`, `--labels` and `--weights` for files that were moved
+since. `Recipe` has the parts below as attributes: `result.recipe.preprocessing.crop`.
 
 """
 

@@ -18,7 +18,7 @@ from typing import IO
 
 from savedmodel_bakery.client.bulk.keys import Keys
 from savedmodel_bakery.client.bulk.rows import CSV_COLUMNS, Row, csv_cells, is_row, parse_csv_cells, row_json
-from savedmodel_bakery.extras import naming_extra
+from savedmodel_bakery.extras import naming_extras
 
 FORMATS = (".jsonl", ".csv", ".parquet")
 
@@ -52,7 +52,7 @@ class Results:
         if out.suffix not in FORMATS:
             raise ResultsError(f"invalid file name {out}: must end with {', '.join(FORMATS)}")
         if out.suffix == ".parquet":
-            with naming_extra("Parquet", "parquet"):
+            with naming_extras("Parquet", "parquet"):
                 import pyarrow  # noqa: F401 - fail before the job, not after it
         self._out = out
         self._journal = out if out.suffix == ".jsonl" else out.with_name(f"{out.name}.jsonl")

@@ -8,7 +8,7 @@ from types import ModuleType
 
 from savedmodel_bakery.client.bulk.archives import DAMAGE_ERRORS, TAR_SUFFIXES, read_tar, read_zip
 from savedmodel_bakery.client.bulk.photos import IsWanted, Photo, file_photo, path_key, reason_of, unreadable_photo
-from savedmodel_bakery.extras import naming_extra
+from savedmodel_bakery.extras import naming_extras
 
 
 def open_file(path: Path, is_wanted: IsWanted) -> Iterator[Photo]:
@@ -66,6 +66,6 @@ def _read_parquet(path: Path, is_wanted: IsWanted) -> Iterator[Photo]:
 
 
 def _import_parquet() -> ModuleType:
-    with naming_extra("Parquet", "parquet"):
+    with naming_extras("Parquet", "parquet"):
         from savedmodel_bakery.client.bulk import parquet
     return parquet

@@ -14,7 +14,7 @@ import click
 
 from savedmodel_bakery.client.commands.groups import Command, Option
 from savedmodel_bakery.client.commands.options import connection_options, open_client, option_group
-from savedmodel_bakery.client.exits import PHOTOS_FAILED, as_usage_error, print_error
+from savedmodel_bakery.client.exits import PHOTOS_FAILED, as_usage_error, print_error, resumable
 
 EXAMPLES = """
 \b
@@ -109,7 +109,7 @@ def run_on_server(
     model, signature = context.obj["model"], context.obj["signature"]
     signature = TOP_K_SIGNATURE if signature == DEFAULT_SIGNATURE else signature
     files = FileList.from_arguments(paths)
-    with ExitStack() as stack:
+    with resumable(context), ExitStack() as stack:
         try:
             with as_usage_error(ValueError, ResultsError):
                 files.check()

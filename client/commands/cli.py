@@ -49,7 +49,7 @@ Exit codes: 0 success, 1 refused or failed, 2 wrong usage, 3 cannot connect, 4 f
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit."""
-    sys.exit(run_command(cli, arguments, failures=(ModuleNotFoundError,)))
+    sys.exit(run_command(cli, arguments))
 
 
 @click.group(

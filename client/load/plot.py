@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from savedmodel_bakery.client.load.generator import Load
-from savedmodel_bakery.extras import naming_extra
+from savedmodel_bakery.extras import naming_extras
 
 _TIME_SLICES = 20
 
 
 def _new_figure(**options: Any) -> Any:
     """Return a figure of matplotlib, which needs no display."""
-    with naming_extra("a plot", "plot"):
+    with naming_extras("a plot", "plot"):
         from matplotlib.figure import Figure
     return Figure(**options)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from savedmodel_bakery.client.endpoints import parse_targets
-from savedmodel_bakery.extras import naming_extra
+from savedmodel_bakery.extras import naming_extras
 
 if TYPE_CHECKING:
     from savedmodel_bakery.client.transports.amqp import AmqpTransport
@@ -65,7 +65,7 @@ def create_async_amqp_transport(target: str, *, queue: str, timeout_s: float) ->
         ModuleNotFoundError: see `create_amqp_transport`.
         ValueError: see `create_amqp_transport`.
     """
-    with naming_extra("AMQP", "amqp"):
+    with naming_extras("AMQP", "amqp"):
         from savedmodel_bakery.client.transports.amqp_aio import AmqpAioTransport
         from savedmodel_bakery.client.transports.amqp_broker import Broker
     return AmqpAioTransport(Broker.parse(target), queue=queue, timeout_s=timeout_s)

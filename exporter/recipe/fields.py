@@ -6,7 +6,10 @@ Command-line options, TOML and the table in docs/reference/recipe.md are generat
 from __future__ import annotations
 
 import dataclasses
+import os
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, ClassVar, get_type_hints
 
 from savedmodel_bakery.exporter.errors import RecipeError
@@ -68,6 +71,31 @@ class Field:
     def to_plain(self, value: Any) -> Any:
         """Return a converted value as TOML stores it."""
         return value
+
+    def resolve(self, value: Any, folder: Path) -> Any:  # noqa: ARG002 - for subclasses
+        """Return a converted value of a recipe file in `folder`, with paths relative to the working directory."""
+        return value
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PathOrName(Field):
+    """The path of a file or folder, or a name.
+
+    Attributes:
+        names: regular expression of the names.
+        path_prefix: text that may precede a path.
+    """
+
+    names: str
+    path_prefix: str = ""
+
+    def resolve(self, value: str, folder: Path) -> str:
+        """Return a name, or the path relative to the working directory; absolute paths don't change."""
+        path = value.removeprefix(self.path_prefix)
+        prefix = value.removesuffix(path)
+        if Path(path).is_absolute() or (not prefix and re.fullmatch(self.names, value)):
+            return value
+        return prefix + os.path.relpath(folder / path)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar
 
 from savedmodel_bakery.exporter.errors import RecipeError
@@ -111,26 +109,6 @@ def complete_recipe(known: Mapping[str, Any], values: Mapping[str, Any]) -> Reci
     if known.get("channels") == "GRAY" != preprocessing.channels:
         raise RecipeError(f"invalid channels {preprocessing.channels}: {model} requires GRAY")
     return recipe
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """Read the values of a recipe file, which may state only some of the fields.
-
-    Raises:
-        RecipeError: the file can't be read, is not valid TOML, or has an unknown field or a value that is not allowed.
-    """
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise RecipeError(f"cannot read the recipe file {path}: {error}") from error
-    try:
-        return convert_values(values)
-    except RecipeError as error:
-        raise RecipeError(f"recipe file {path}: {error}") from error
 
 
 def _listed(names: Iterable[str]) -> str:

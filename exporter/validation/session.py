@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from savedmodel_bakery.exporter.errors import VerificationError
 from savedmodel_bakery.exporter.validation.requests import PredictionLog
+from savedmodel_bakery.interrupts import cleaning_up
 from savedmodel_bakery.wire import schema
 
 _PROCESS = "savedmodel_bakery.exporter.validation.session_process"
@@ -41,19 +44,22 @@ def run_requests(saved_model: Path, requests: Sequence[PredictionLog]) -> list[P
     Raises:
         SessionError: the SavedModel can't be loaded or run.
     """
-    with tempfile.TemporaryDirectory() as folder:
+    folder = tempfile.mkdtemp()
+    with cleaning_up(partial(shutil.rmtree, folder, ignore_errors=True)):
         requests_file, responses_file = Path(folder) / "requests", Path(folder) / "responses"
         write_records(requests_file, requests)
-        process = subprocess.run(
+        process = subprocess.Popen(
             [sys.executable, "-m", _PROCESS, str(saved_model), str(requests_file), str(responses_file)],
-            capture_output=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-            check=False,
         )
+        with cleaning_up(process.kill):
+            _, reasons = process.communicate()
         completed = _read_records(responses_file) if responses_file.is_file() else []
         if process.returncode != 0:
-            raise SessionError((process.stderr.strip().splitlines() or ["no reason given"])[-1], completed)
+            raise SessionError((reasons.strip().splitlines() or ["no reason given"])[-1], completed)
         return completed
 
 

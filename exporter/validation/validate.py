@@ -11,7 +11,7 @@ import numpy as np
 
 from savedmodel_bakery.exporter import labels, publish, sources
 from savedmodel_bakery.exporter.errors import ParityError
-from savedmodel_bakery.exporter.recipe import Recipe, read_toml
+from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.sources.network import Network
 from savedmodel_bakery.exporter.validation import reference
 from savedmodel_bakery.exporter.validation.agreement import ROUNDING, Agreement, check_agreement
@@ -120,23 +120,20 @@ def _batches(photos: Sequence[Path]) -> Iterator[Sequence[Path]]:
 
 
 def compare_with_source(
-    version: Path, photos: Sequence[Path], tolerance: Tolerance, progress: Callable[[str], None]
+    version: Path, recipe: Recipe, photos: Sequence[Path], tolerance: Tolerance, progress: Callable[[str], None]
 ) -> ParityCheck:
     """Compare a published version with the reference pipeline of its source, which must still exist.
 
     Args:
         version: its folder.
+        recipe: the recipe it was baked with; model, labels and weights may have been moved since.
         photos: one or more files.
         tolerance: how far probabilities may differ.
         progress: called with each step, in a few words.
 
     Raises:
-        BakeError: the version has no recipe, its source or labels are missing, or a photo can't be read.
+        BakeError: the source or labels are missing, or a photo can't be read.
     """
-    path = version / publish.RECIPE_FILE
-    if not path.is_file():
-        raise ParityError(f"no {publish.RECIPE_FILE} in {version}: give the folder of a version that was baked here")
-    recipe = Recipe.from_values(read_toml(path))
     class_names = labels.read_labels(recipe.source.labels)
     progress(f"loading {recipe.source.model}")
     network = sources.read_network(recipe.to_values())

@@ -18,6 +18,8 @@ from click.shell_completion import CompletionItem
 
 from savedmodel_bakery.client.endpoints import DEFAULT_MODEL, MAX_TIMEOUT_S, Endpoint
 from savedmodel_bakery.client.exits import run_command
+from savedmodel_bakery.extras import naming_extras
+from savedmodel_bakery.tensorflow_log import show_log
 from savedmodel_bakery.wire.amqp import DEFAULT_QUEUE
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from savedmodel_bakery.serving.amqp.server import Worker
 
 _TIMEOUT_S = 30.0
+_WORKER_EXTRAS = ("amqp", "serve")
 _ALIASES = {"batch": "batch-size", "expiration": "expiration-seconds", "timeout-second": "timeout-seconds"}
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -47,7 +50,7 @@ Exit codes: 0 success, 1 refused or failed, 2 wrong usage, 3 cannot connect, 130
 
 
 class _DefaultGroup(click.Group):
-    """A group whose default command is `work`, and that names the extra of a missing package."""
+    """A group whose default command is `work`."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         """Insert the default command, but not while the shell completes the first argument."""
@@ -56,20 +59,6 @@ class _DefaultGroup(click.Group):
         if not is_command and not is_completing:
             args = ["work", *args]
         return super().parse_args(context, args)
-
-    def invoke(self, context: click.Context) -> object:
-        """Run the subcommand.
-
-        Raises:
-            click.ClickException: a package of an extra is not installed.
-        """
-        try:
-            return super().invoke(context)
-        except ModuleNotFoundError as error:
-            extra = "amqp" if error.name == "aio_pika" else "serve"
-            raise click.ClickException(
-                f"amqp needs {error.name}, which is not installed; try: pip install 'savedmodel-bakery[{extra}]'"
-            ) from error
 
     def shell_complete(self, context: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete the names of the commands, and the options of the default command."""
@@ -111,8 +100,9 @@ def _broker_options(command: _Command) -> _Command:
     return command
 
 
-def _parse_broker(_context: click.Context, _parameter: click.Parameter, value: str) -> Broker:
-    from savedmodel_bakery.client.transports.amqp_broker import Broker
+def _parse_broker(context: click.Context, _parameter: click.Parameter, value: str) -> Broker:
+    with naming_extras("amqp", *(_WORKER_EXTRAS if context.info_name == "work" else ["amqp"])):
+        from savedmodel_bakery.client.transports.amqp_broker import Broker
 
     try:
         return Broker.parse(value)
@@ -200,6 +190,8 @@ Examples:
     show_default=True,
     help="Deliveries without a reply after which a message is dead-lettered. Fixed when the queue is created.",
 )
+@click.option("-v", "--verbose", is_flag=True, help="Show the log of TensorFlow.")
+@naming_extras("amqp", *_WORKER_EXTRAS)
 def work(
     queue: str,
     url: Broker,
@@ -212,13 +204,16 @@ def work(
     timeout_s: float,
     expiration_s: float | None,
     delivery_limit: int,
+    verbose: bool,
 ) -> None:
     """Process messages until SIGTERM, then finish the prefetched ones."""
     if (model_base_path is None) == (server is None):
         raise click.UsageError("pass either --model-base-path, to load a model, or --server, to call one")
     if batch_size > prefetch:
         raise click.UsageError(f"--batch-size {batch_size} must not be greater than --prefetch {prefetch}")
-    _log_to_stderr()
+    if verbose:
+        show_log()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s] %(message)s", stream=sys.stderr)
     from savedmodel_bakery.serving.amqp.consumer import WorkerOptions
     from savedmodel_bakery.serving.amqp.handlers import Handlers
     from savedmodel_bakery.serving.amqp.server import Worker
@@ -316,8 +311,3 @@ def _run(broker: Broker, operation: Callable[[AbstractConnection], Awaitable[Res
                 return await operation(connection)
 
     return asyncio.run(run())
-
-
-def _log_to_stderr() -> None:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s] %(message)s", stream=sys.stderr)

@@ -16,7 +16,8 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
-from savedmodel_bakery.client.exits import PHOTOS_FAILED, run_command
+from savedmodel_bakery.client.exits import PHOTOS_FAILED, resumable, run_command
+from savedmodel_bakery.extras import naming_extras
 from savedmodel_bakery.wire.status import Code, StatusError
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -95,17 +96,7 @@ def bulk(context: click.Context, /, paths: tuple[str, ...], out: Path, **options
     context.exit(run_on_ray(context, paths, out, **options))
 
 
-@contextmanager
-def _missing_package_reported() -> Iterator[None]:
-    """Turn a missing package into an error that names the extras."""
-    try:
-        yield
-    except ModuleNotFoundError as exc:
-        hint = "try: pip install 'savedmodel-bakery[serve,ray]'"
-        raise click.ClickException(f"the job needs {exc.name}, which is not installed; {hint}") from exc
-
-
-@_missing_package_reported()
+@naming_extras("bulk --engine ray", "serve", "ray")
 def run_on_ray(
     context: click.Context,
     paths: tuple[str, ...],
@@ -120,9 +111,9 @@ def run_on_ray(
     """Classify photos with a model that Ray's workers load, write the rows to a folder, and return the exit code.
 
     Raises:
-        click.ClickException: an option is invalid, a package is missing, the model cannot be loaded, or photos have no
-            row.
+        click.ClickException: an option is invalid, the model cannot be loaded, or photos have no row.
         ConnectionError: Ray cannot be reached.
+        MissingPackageError: an extra is not installed.
         StatusError: the model has no version.
     """
     if model_base_path is None:
@@ -147,7 +138,7 @@ def run_on_ray(
     pending = [str(file) for file in _expand(files.without([out])) if path_key(file) not in done.keys]
     if pending:
         version = _newest_version(model_name, model_base_path)
-        with _ray_job(ray_address, actors=actors) as job:
+        with resumable(context), _ray_job(ray_address, actors=actors) as job:
             if error := job.load_error(version):
                 raise click.ClickException(error)
             job.run(pending, done.keys, version=version, actors=actors, batch_size=batch_size, out=out.resolve())

@@ -69,8 +69,8 @@ class UnavailableVersionError(StatusError):
     """
 
     hint = (
-        "A label can only be assigned to an available version: start without version_labels, and add them by reloading "
-        "the configuration when the version is available; or set --allow_version_labels_for_unavailable_models=true."
+        "A label can only be assigned to an available version: reload the configuration when the version is "
+        "available, or set --allow_version_labels_for_unavailable_models."
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -56,6 +57,15 @@ def run_bake(workshop: Path, root: str, *arguments: str) -> Run:
     return tiny_models.run(workshop, "bake", "--name", "tiny", "--out", root, *arguments, root=root)
 
 
+def bake_recipe(workshop: Path) -> Run:
+    """Bake a recipe in another folder; its paths refer to that folder."""
+    recipe = workshop / "recipes" / "blooms.toml"
+    recipe.parent.mkdir()
+    values = {**tiny_models.RECIPE, "name": "blooms", "model": "../trained.keras", "labels": "../rgb.txt"}
+    recipe.write_text("".join(f"{field} = {json.dumps(value)}\n" for field, value in values.items()))
+    return tiny_models.run(workshop, "bake", "--recipe", str(recipe), "--out", "from-recipe", root="from-recipe")
+
+
 RunOf = Callable[[str], Run]
 
 
@@ -78,6 +88,7 @@ def run_of(workshop: Path) -> Iterator[RunOf]:
         runs["again"] = pool.submit(after_first)
         runs["zero"] = pool.submit(run_bake, workshop, "plain", "--model", "plain.h5", "--version", "0", *OPTIONS)
         runs["existing"] = pool.submit(existing)
+        runs["recipe"] = pool.submit(bake_recipe, workshop)
         yield lambda name: runs[name].result(TIMEOUT_S * 2)
         pool.shutdown(cancel_futures=True)
 
@@ -118,6 +129,16 @@ def test_version_0_is_published_on_request(run_of: RunOf) -> None:
 def test_a_keras_file_is_baked(run_of: RunOf) -> None:
     run = run_of("trained")
     assert (0, "trained/tiny/1\n") == (run.code, run.stdout), run.stderr
+
+
+def test_a_recipe_file_has_the_name_and_paths_relative_to_its_folder(run_of: RunOf) -> None:
+    run = run_of("recipe")
+    assert (0, "from-recipe/blooms/1\n") == (run.code, run.stdout), run.stderr
+
+
+def test_the_stored_recipe_has_paths_relative_to_the_working_directory(run_of: RunOf) -> None:
+    stored = run_of("recipe").after[f"blooms/1/{publish.RECIPE_FILE}"].decode().splitlines()
+    assert ['model = "trained.keras"', 'labels = "rgb.txt"'] == stored[:2]
 
 
 def outputs(version: Path) -> tuple[Any, Any]:

@@ -13,6 +13,7 @@ import tiny_models
 
 from savedmodel_bakery.exporter import publish
 from savedmodel_bakery.exporter.bake import bake
+from savedmodel_bakery.exporter.recipe import convert_values, read_recipe_file
 
 SIGNATURES = ["classify", "pixels", "preprocess", "preview", "serving_default", "top_k"]
 
@@ -28,8 +29,13 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
         version = bake(model="tiny:build", out="out", name="tiny", recipe=tiny_models.RECIPE).path
         shutil.copytree(version, version.with_name("2"))
     sys.modules.pop("tiny", None)
+    (folder / "named.toml").write_text('name = "a/b"\n')
     (folder / "damaged").mkdir()
     (folder / "damaged" / "saved_model.pb").write_bytes(b"\xff\xff")
+    for name, file in (("baked", publish.FUNCTION_FILE), ("unreadable", publish.RECIPE_FILE)):
+        (folder / name / file).parent.mkdir(parents=True)
+        (folder / name / file).write_text("function =")
+        shutil.copy(folder / version / "saved_model.pb", folder / name)
     return folder
 
 
@@ -69,7 +75,7 @@ def test_inspect_prints_the_same_as_json(workshop: Path, version_1: Path) -> Non
     } == inspection["signatures"][1]
     assert sum(map(len, tiny_models.files(version_1).values())) == inspection["size_bytes"]
     assert sum(map(len, tiny_models.files(version_1 / "variables").values())) == inspection["weights_bytes"]
-    assert (version_1 / publish.RECIPE_FILE).read_text() == inspection["recipe"]
+    assert read_recipe_file(version_1 / publish.RECIPE_FILE).values == convert_values(inspection["recipe"])
     assert str(version_1) == inspection["path"]
 
 
@@ -88,6 +94,32 @@ def test_versions_are_listed_as_json(workshop: Path, version_1: Path) -> None:
     assert sum(map(len, tiny_models.files(version_1).values())) == rows[0]["size_bytes"]
 
 
+def test_inspect_prints_the_recipe_of_a_function_as_an_object(workshop: Path) -> None:
+    (workshop / "inspected" / "assets.extra").mkdir(parents=True)
+    shutil.copy(workshop / "out/tiny/1/saved_model.pb", workshop / "inspected")
+    (workshop / "inspected" / publish.FUNCTION_FILE).write_text('function = "m:f"\ninputs = ["x:int32[]"]\n')
+    run = tiny_models.run(workshop, "inspect", "--json", "inspected")
+    assert {"function": "m:f", "inputs": ["x:int32[]"]} == json.loads(run.stdout)["recipe"]
+
+
+def test_parity_compares_with_a_model_that_was_moved(workshop: Path) -> None:
+    """In another working directory than the bake's, with the model and the labels under other names."""
+    folder = workshop / "elsewhere"
+    folder.mkdir()
+    (workshop / "rgb.txt").rename(folder / "names.txt")
+    (workshop / "tiny.py").rename(folder / "moved.py")
+    try:
+        run = tiny_models.run(
+            folder, "parity", "../out/tiny/1", "--model", "moved:build", "--labels", "names.txt", "--json"
+        )
+    finally:
+        (folder / "names.txt").rename(workshop / "rgb.txt")
+        (folder / "moved.py").rename(workshop / "tiny.py")
+    assert 0 == run.code, run.stderr
+    report = json.loads(run.stdout)
+    assert ("moved:build", True) == (report["model"], report["is_within"])
+
+
 NOT_A_VERSION = {
     "inspect a missing folder": (["inspect", "none"], "no SavedModel in none (saved_model.pb: No such file or directo"),
     "inspect a base path": (["inspect", "out/tiny"], "no SavedModel in out/tiny (saved_model.pb: "),
@@ -95,6 +127,12 @@ NOT_A_VERSION = {
         ["inspect", "damaged"],
         "damaged/saved_model.pb is damaged, or has no graph tagged serve",
     ),
+    "inspect a damaged recipe": (["inspect", "--json", "unreadable"], "the recipe in unreadable is damaged: "),
+    "parity of a function": (
+        ["parity", "baked"],
+        "baked contains a function, which has no photos to compare: ",
+    ),
+    "parity of another SavedModel": (["parity", "damaged"], "no assets.extra/recipe.toml in damaged: give the folder"),
     "versions of a missing folder": (["versions", "none"], "no versions under none: versions are folders named 1, 2"),
 }
 
@@ -140,14 +178,17 @@ main(sys.argv[1:])
 
 
 @pytest.mark.parametrize(
-    "arguments", [["bake", "--model", "m"], ["function", "m:f", "--input", "x:int32[]"], ["parity", "."]], ids=" ".join
+    "arguments",
+    [["bake", "--model", "m"], ["function", "m:f", "--input", "x:int32[]"], ["parity", "out/tiny/1"]],
+    ids=" ".join,
 )
-def test_a_missing_extra_is_named_in_one_line(arguments: list[str], tmp_path: Path) -> None:
+def test_a_missing_extra_is_named_in_one_line(arguments: list[str], clone: Path, workshop: Path) -> None:
     command = [sys.executable, "-c", WITHOUT_TENSORFLOW, *arguments]
-    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    ended = subprocess.run(command, cwd=workshop, capture_output=True, text=True, check=False)
     assert (1, "") == (ended.returncode, ended.stdout)
+    feature = arguments[0]
     assert (
-        "error: this command needs tensorflow, which is not installed: pip install 'savedmodel-bakery[export]'"
+        f"error: {feature} needs tensorflow, which is not installed; try: pip install '{clone}[export]'"
     ) == ended.stderr.strip()
 
 
@@ -164,6 +205,7 @@ EARLY_ERRORS = {
     ),
     "of a default name": (["bake", "--model", "other:tiny", "--version", "1"], 1, "error: version 1 already exists in"),
     "of a function": (["function", "m:tiny", "--input", "x:int32[]", "--version", "2"], 1, "error: version 2 already "),
+    "name in a recipe file": (["bake", "--model", "m", "--recipe", "named.toml"], 1, "error: invalid model name 'a/b'"),
     "recipe file": (["bake", "--recipe", "damaged/saved_model.pb"], 1, "error: cannot read the recipe file damaged/sa"),
 }
 

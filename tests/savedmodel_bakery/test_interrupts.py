@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -30,6 +33,8 @@ IMPORTS = {
     "bakery bake, TensorFlow": ("savedmodel_bakery", "tensorflow", BAKE),
     "bakery bake, numpy inside TensorFlow": ("savedmodel_bakery", "numpy", BAKE),
     "bakery bake, after TensorFlow": ("savedmodel_bakery", "savedmodel_bakery.exporter.sources", BAKE),
+    "bakery predict, numpy": ("savedmodel_bakery", "numpy", ["predict", "--input", "x=__file__"]),
+    "bakery ask, grpc": ("savedmodel_bakery", "grpc", ["ask", "__file__"]),
     "exporter": ("savedmodel_bakery.exporter", "click", ["--help"]),
     "client": ("savedmodel_bakery.client", "click", ["--help"]),
     "serving": ("savedmodel_bakery.serving", "savedmodel_bakery.serving.cli", ["--help"]),
@@ -39,7 +44,8 @@ IMPORTS = {
 def run(
     package: str, module: str, arguments: list[str], folder: Path, handler: str
 ) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", INTERRUPTING.format(handler=handler), package, module, *arguments]
+    words = [word.replace("__file__", __file__) for word in arguments]
+    command = [sys.executable, "-c", INTERRUPTING.format(handler=handler), package, module, *words]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
 
 
@@ -48,6 +54,51 @@ def test_an_interrupt_is_one_line(package: str, module: str, arguments: list[str
     ended = run(package, module, arguments, tmp_path, "default_int_handler")
     assert (130, "", "\ninterrupted\n") == (ended.returncode, ended.stdout, ended.stderr)
     assert [] == list(tmp_path.iterdir())
+
+
+SWALLOWING = """
+import os, signal
+def build():
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+    except BaseException:
+        print("swallowed")
+"""
+
+
+def test_an_interrupt_that_other_code_would_swallow_ends_a_bake(tmp_path: Path) -> None:
+    """TensorFlow's C extensions do that."""
+    (tmp_path / "swallowing.py").write_text(SWALLOWING)
+    arguments = ["bake", "--model", "swallowing:build"]
+    ended = run("savedmodel_bakery", "none", arguments, tmp_path, "default_int_handler")
+    assert (130, "", "loading swallowing:build …\n\ninterrupted\n") == (ended.returncode, ended.stdout, ended.stderr)
+
+
+WAITING = {
+    "ask": ["ask", "photo.jpg", "--port", "PORT"],
+    "ask over REST": ["ask", "photo.jpg", "-f", "REST", "--rest-api-port", "PORT"],
+    "predict": ["predict", "--input", "x=array.json", "--port", "PORT"],
+    "status": ["status", "--port", "PORT"],
+    "bench": ["bench", "-i", "photo.jpg", "--port", "PORT"],
+    "bulk": ["bulk", "photo.jpg", "--out", "rows of photos.csv", "--port", "PORT"],
+}
+
+
+@pytest.mark.parametrize("arguments", WAITING.values(), ids=WAITING)
+def test_a_call_that_waits_for_a_server_is_interrupted(arguments: list[str], tmp_path: Path) -> None:
+    (tmp_path / "photo.jpg").write_bytes(b"photo")
+    (tmp_path / "array.json").write_text("[1]")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(60)
+        words = [word.replace("PORT", str(silent.getsockname()[1])) for word in arguments]
+        command = [sys.executable, "-c", INTERRUPTING.format(handler="default_int_handler"), "savedmodel_bakery"]
+        with subprocess.Popen([*command, "none", *words], cwd=tmp_path, stderr=subprocess.PIPE, text=True) as waiting:
+            connection, _ = silent.accept()
+            with connection:
+                waiting.send_signal(signal.SIGINT)
+                _, stderr = waiting.communicate(timeout=60)
+    hint = f"; to continue, run: python -m savedmodel_bakery {shlex.join(words)}" if words[0] == "bulk" else ""
+    assert (130, f"\ninterrupted{hint}\n") == (waiting.returncode, stderr)
 
 
 def test_an_ignored_interrupt_stays_ignored(tmp_path: Path) -> None:

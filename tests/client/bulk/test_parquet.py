@@ -11,6 +11,8 @@ import pyarrow as pa
 import pytest
 from bulk_files import read_labels, write_parquet, write_photos
 
+from savedmodel_bakery.extras import install_command
+
 Run = Callable[..., tuple[int, str]]
 CUT_OFF = "the archive cannot be read to its end"
 
@@ -92,5 +94,5 @@ def test_in_a_folder_such_a_parquet_file_has_a_row_and_no_other_file_is_read(run
 def test_without_pyarrow_parquet_names_its_extra(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     write_photos(tmp_path / "a", horse=b"horse")
-    error = "Parquet needs pyarrow, which is not installed; try: pip install 'savedmodel-bakery[parquet]'"
+    error = f"Parquet needs pyarrow, which is not installed; try: {install_command('parquet')}"
     assert (1, error) == run("a", "--out", "rows.parquet")

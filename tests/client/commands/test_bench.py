@@ -122,4 +122,4 @@ def test_without_matplotlib_the_error_names_the_extra(tmp_path: Path) -> None:
     command = [sys.executable, "-c", hidden, "bench", "-i", "horse.jpg", "--plot", "p.svg"]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert 1 == ended.returncode
-    assert "try: pip install 'savedmodel-bakery[plot]'" in ended.stderr
+    assert ended.stderr.endswith("[plot]'\n")

@@ -13,6 +13,7 @@ import pytest
 
 from savedmodel_bakery.client import AmqpClient, AsyncAmqpClient, AsyncClient, Client, ConnectionFailedError
 from savedmodel_bakery.client.transports.amqp_broker import Broker
+from savedmodel_bakery.extras import install_command
 
 HIDDEN = "import sys; sys.modules['aio_pika'] = None; "
 COMMAND = "from savedmodel_bakery.client.commands.cli import main; main()"
@@ -22,7 +23,7 @@ def test_without_the_extra_the_error_names_it(tmp_path: Path) -> None:
     library = (
         "from savedmodel_bakery import AmqpClient\ntry: AmqpClient()\nexcept ModuleNotFoundError as error: print(error)"
     )
-    expected = "AMQP needs aio_pika, which is not installed; try: pip install 'savedmodel-bakery[amqp]'\n"
+    expected = f"AMQP needs aio_pika, which is not installed; try: {install_command('amqp')}\n"
     process = subprocess.run([sys.executable, "-c", HIDDEN + library], check=True, capture_output=True, text=True)
     assert expected == process.stdout
     photo = tmp_path / "horse.jpg"

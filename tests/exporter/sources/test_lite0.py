@@ -17,7 +17,7 @@ import tensorflow as tf
 from photos import labelled_photos
 
 from savedmodel_bakery.exporter import labels, publish, sources
-from savedmodel_bakery.exporter.recipe import OPTIMISATIONS, complete_recipe, read_toml
+from savedmodel_bakery.exporter.recipe import OPTIMISATIONS, complete_recipe, read_recipe_file
 from savedmodel_bakery.exporter.servable_module import ServableModule
 from savedmodel_bakery.wire import schema
 
@@ -72,7 +72,7 @@ def test_the_published_network_has_each_weight_once_and_no_batch_norm(lite0: Pat
     stored = dict(tf.train.list_variables(str(lite0 / "1" / "variables" / "variables")))
     sizes = [math.prod(shape) for name, shape in stored.items() if name != "_CHECKPOINTABLE_OBJECT_GRAPH"]
     assert (100, 4_631_000) == (len(sizes), sum(sizes))
-    assert set(OPTIMISATIONS) == set(read_toml(lite0 / "1" / publish.RECIPE_FILE)["optimise"].split(","))
+    assert set(OPTIMISATIONS) == set(read_recipe_file(lite0 / "1" / publish.RECIPE_FILE).values["optimise"].split(","))
 
 
 def true_scores(outputs: dict[str, Any], class_ids: np.ndarray) -> np.ndarray:

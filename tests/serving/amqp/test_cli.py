@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 from server_process import free_port
 
+from savedmodel_bakery.extras import install_command
 from savedmodel_bakery.serving.amqp.cli import cli
 
 
@@ -108,7 +109,7 @@ def test_without_the_library_help_works_and_work_names_the_extra() -> None:
     code, output, _ = run("--help", code=hidden)
     assert (0, True) == (code, "bakery amqp purge" in output)
     code, _, error = run("--server", "host", code=hidden)
-    missing = "amqp needs aio_pika, which is not installed; try: pip install 'savedmodel-bakery[amqp]'"
+    missing = f"amqp needs aio_pika, which is not installed; try: {install_command('amqp', 'serve')}"
     assert (1, f"error: {missing}\n") == (code, error)
 
 

@@ -1,0 +1,69 @@
+"""Reads recipe files: TOML with fields of a recipe, and the name of the model."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from savedmodel_bakery.exporter.errors import RecipeError
+from savedmodel_bakery.exporter.recipe.fields import Field
+from savedmodel_bakery.exporter.recipe.recipe import Recipe, convert_values
+from savedmodel_bakery.extras import naming_extras
+
+STORED_RECIPE = Path("assets.extra") / "recipe.toml"
+"""Where a version stores its recipe. Its relative paths refer to the working directory of the bake."""
+
+_NAME = Field(name="name", help="Name to serve the model under.")
+
+
+class RecipeFile(NamedTuple):
+    """The content of a recipe file.
+
+    Attributes:
+        name: the name to serve the model under; None if the file doesn't state it.
+        values: values of some of the recipe's fields, by name.
+    """
+
+    name: str | None
+    values: dict[str, Any]
+
+
+def read_recipe_file(path: Path) -> RecipeFile:
+    """Read a recipe file, which may state only some of the fields.
+
+    Relative paths in a file refer to its folder; they are returned relative to the working directory. Those of a recipe
+    that is stored in a version refer to the working directory already.
+
+    Raises:
+        RecipeError: the file can't be read, is not valid TOML, or has an unknown field or a value that is not allowed.
+        MissingPackageError: Python 3.10 needs the extra `export` to read TOML.
+    """
+    try:
+        content = parse_toml(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RecipeError(f"cannot read the recipe file {path}: {error}") from error
+    try:
+        name = _NAME.convert(content.pop("name", None))
+        values = convert_values(content)
+    except RecipeError as error:
+        raise RecipeError(f"recipe file {path}: {error}") from error
+    if path.resolve().parts[-2:] != STORED_RECIPE.parts:
+        values = {field: Recipe.FIELDS[field].resolve(value, path.parent) for field, value in values.items()}
+    return RecipeFile(name, values)
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Parse TOML.
+
+    Raises:
+        ValueError: the text is not valid TOML.
+        MissingPackageError: see `read_recipe_file`.
+    """
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        with naming_extras("reading a recipe", "export"):
+            import tomli as tomllib
+    content: dict[str, Any] = tomllib.loads(text)
+    return content

@@ -1,0 +1,79 @@
+"""What TensorFlow logs while it starts is hidden; errors are not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from savedmodel_bakery import tensorflow_log
+from savedmodel_bakery.tensorflow_log import startup_log_hidden
+
+RUN = """
+from savedmodel_bakery.{module} import import_tensorflow
+import_tensorflow()
+import tensorflow as tf
+with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+    session.run(tf.constant(1) + 1)
+"""
+MODULES = ["exporter.tensorflow_import", "serving.runtimes.tensorflow_import"]
+ERROR = b"E0000 00:00:1.2 3 cuda_platform.cc:52] failed call to cuInit\n"
+LINES = b"WARNING: All log messages before\nI0000 00:00:1.2 3 port.cc:153] oneDNN custom operations are on\n" + ERROR
+
+
+def run(code: list[str], **levels: str) -> str:
+    environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"} | levels
+    return subprocess.run([sys.executable, *code], env=environment, capture_output=True, text=True).stderr
+
+
+@pytest.mark.parametrize("level", [None, "1", "3"])
+@pytest.mark.parametrize("module", MODULES)
+def test_starting_tensorflow_prints_nothing(module: str, level: str | None) -> None:
+    assert "" == run(["-c", RUN.format(module=module)], **({"TF_CPP_MIN_LOG_LEVEL": level} if level else {}))
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_environment_variable_shows_the_whole_log(module: str) -> None:
+    assert " oneDNN custom operations are on" in run(["-c", RUN.format(module=module)], TF_CPP_MIN_LOG_LEVEL="0")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["bake", "--model", "none"],
+        ["function", "none:none", "--input", "x:int32[]"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_verbose_shows_the_whole_log(arguments: list[str]) -> None:
+    command = ["-m", "savedmodel_bakery", *arguments]
+    assert " oneDNN custom operations are on" in run([*command, "-v"])
+    assert " oneDNN " not in run(command)
+
+
+@pytest.mark.parametrize(("has_driver", "expected"), [(False, b""), (True, ERROR)], ids=["no driver", "driver"])
+def test_errors_are_shown_if_there_is_an_nvidia_driver(
+    has_driver: bool,
+    expected: bytes,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    monkeypatch.setattr(tensorflow_log, "_NVIDIA_DRIVER", tmp_path if has_driver else tmp_path / "none")
+    with startup_log_hidden():
+        os.write(2, LINES)
+    assert expected == capfdbinary.readouterr().err
+
+
+def test_everything_is_shown_if_the_start_fails(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    def fail() -> None:
+        with startup_log_hidden():
+            os.write(2, LINES)
+            raise ImportError
+
+    with pytest.raises(ImportError):
+        fail()
+    assert LINES == capfdbinary.readouterr().err
