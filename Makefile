@@ -19,7 +19,7 @@ BENCH_OPTIONS ?=
 TRITON_PYTHON ?= /usr/bin/python3.11
 
 # Debian packages for the system tests.
-SYSTEM_PACKAGES := buildah debootstrap rabbitmq-server
+SYSTEM_PACKAGES := buildah debootstrap openssl rabbitmq-server
 
 .PHONY: help install demo bake serve check test docs fuzz bench bench-peers system-deps test-system image-test clean lock
 

@@ -37,7 +37,7 @@ GRACE_S = 25.0
 """Time to finish prefetched messages after SIGTERM; a pod gets 30 s between SIGTERM and SIGKILL by default."""
 
 _WATCH_INTERVAL_S = 1.0
-_retry_wait = wait_exponential_jitter(initial=0.5, max=30.0, jitter=0.5)
+_retry_wait = wait_exponential_jitter(multiplier=0.5, max=30.0, jitter=0.5)
 
 
 @dataclass(frozen=True)

@@ -5,20 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pages import differences, steps
+from pages import differences, packages, pages
 
-DOCS = Path(__file__).parent.parent.parent / "docs"
-NEEDS_DEBIAN = "<!-- needs: debian -->"  # run by tests/system/test_pages.py
-
-
-def names() -> list[str]:
-    """Return the pages that show commands and need Python alone."""
-    pages = {str(path.relative_to(DOCS)): path.read_text() for path in sorted(DOCS.rglob("*.md"))}
-    return [name for name, page in pages.items() if NEEDS_DEBIAN not in page and steps(page)]
+PAGES = pages(Path(__file__).parent.parent.parent / "docs")
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", [name for name, page in PAGES.items() if not packages(page)])
 def test_the_page_shows_what_its_commands_print(clone: Path, tmp_path: Path, name: str) -> None:
-    different = differences((DOCS / name).read_text(), clone, tmp_path)
+    different = differences(PAGES[name], clone, tmp_path)
     assert not different, different

@@ -43,7 +43,7 @@ def test_blocks_have_language_title_and_content() -> None:
         ("<!-- not run: needs a GPU -->\n", False),
         ("<!-- not run: -->\n", True),
         ("<!-- not run: needs a GPU -->\n\n", True),
-        ("<!-- needs: debian -->\n", True),
+        ("<!-- needs: rabbitmq -->\n", True),
     ],
     ids=["mark", "no reason", "not on the line before", "another comment"],
 )

@@ -5,6 +5,7 @@
 - `python`: code; the `text` block after it is its output. A `text` block may also follow a console block whose last
   command shows no output, for output with lines that start with `$ `.
 - a block with a title: the content of the file of that name.
+- `<!-- needs: PACKAGE -->` anywhere: the page is run by the system tests, which have that Debian package.
 - `<!-- not run: REASON -->` before a block: the block is not run.
 """
 
@@ -57,6 +58,17 @@ def blocks(page: str) -> list[Block]:
         Block(match["language"], match["title"], match["content"], match["skip"] is None)
         for match in _BLOCK.finditer(page)
     ]
+
+
+def pages(docs: Path) -> dict[str, str]:
+    """Return the pages of a folder that show commands, by their path in it."""
+    texts = {str(path.relative_to(docs)): path.read_text() for path in sorted(docs.rglob("*.md"))}
+    return {name: text for name, text in texts.items() if steps(text)}
+
+
+def packages(page: str) -> list[str]:
+    """Return the Debian packages that a page needs."""
+    return re.findall(r"^<!-- needs: (\S+) -->$", page, re.MULTILINE)
 
 
 def commands(block: Block) -> list[tuple[str, str]]:
