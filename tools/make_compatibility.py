@@ -19,8 +19,8 @@ FLAG_NOTES = {
     "rest_api_timeout_in_ms": "same, but a running TF Lite model is not stopped; only the wait for an interpreter ends",
     "enable_profiler": "same: by default any caller can make the server write trace files anywhere it has access; "
     "`--enable_profiler=false` disables this",
-    "prefer_tflite_model": "same, but errors about shapes have TF Lite's texts, and an input of more than one element "
-    "rejects another number of dimensions, with which TF Lite may read out of bounds",
+    "prefer_tflite_model": "same, but errors about shapes have TF Lite's texts, and an input other than a column of "
+    "numbers rejects another number of dimensions, with which TF Lite may read out of bounds",
     "enable_grpc_healthcheck_service": "same, and NOT_SERVING while the server stops",
     "grpc_max_threads": "further calls wait for a thread instead of failing with RESOURCE_EXHAUSTED",
     "max_num_load_retries": "same, but loads, unloads and pauses of one model do not delay other models",

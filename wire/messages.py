@@ -274,7 +274,7 @@ def make_status_response(versions: Iterable[tuple[int, int, StatusError | None]]
     for number, state, error in versions:
         entry = response.model_version_status.add(version=number, state=state)
         entry.status.error_code = int(error.code) if error else 0
-        entry.status.error_message = error.message if error else ""
+        entry.status.error_message = error.text if error else ""
     return response
 
 

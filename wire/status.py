@@ -43,8 +43,13 @@ class StatusError(Exception):
         self.code = code
         self.message = message
 
+    @property
+    def text(self) -> str:
+        """The message as valid Unicode, with a replacement character for each byte that is not UTF-8."""
+        return self.message.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
     def __str__(self) -> str:
-        return f"{self.code.name}: {self.message}"
+        return f"{self.code.name}: {self.text}"
 
 
 def invalid_argument(message: str) -> StatusError:
@@ -60,5 +65,6 @@ def truncate_message(message: str) -> str:
     encoded = message.encode("utf-8", "surrogateescape")
     if len(encoded) <= _MAX_HEADER_BYTES:
         return message
-    end = next(end for end in range(_MAX_HEADER_BYTES, 0, -1) if encoded[end] & 0xC0 != 0x80)
+    ends = range(_MAX_HEADER_BYTES, _MAX_HEADER_BYTES - 4, -1)  # a character has four bytes at most
+    end = next((end for end in ends if encoded[end] & 0xC0 != 0x80), _MAX_HEADER_BYTES)
     return encoded[:end].decode("utf-8", "surrogateescape") + "...TRUNCATED"

@@ -13,8 +13,7 @@ def encode_failure(error: StatusError, content_type: str, *, dead_letter: bool =
 
     Its error is shortened and made valid UTF-8, because it is sent in a header; a JSON body has the whole text.
     """
-    text = truncate_message(error.message).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    short = StatusError(error.code, text)
+    short = StatusError(error.code, truncate_message(error.text))
     if amqp.media_type(content_type) == amqp.PROTOBUF:
         return Response(b"", amqp.PROTOBUF, error=short, dead_letter=dead_letter)
     return Response(encode_error(error.message), amqp.JSON, error=short, dead_letter=dead_letter)

@@ -54,7 +54,7 @@ class Classifier:
             inputs = {alias: Tensor(array, dtypes.STRING) for alias, array in encode_images(images).items()}
             outputs = predict(self._servable, PredictCall(TOP_K_SIGNATURE, inputs))
         except StatusError as error:
-            raise RequestRefusedError(error.code, error.message) from error
+            raise RequestRefusedError(error.code, error.text) from error
         arrays = {alias: tensor.array for alias, tensor in outputs.items()}
         return Prediction(arrays, self._servable.name, self._servable.version, TOP_K_SIGNATURE)
 

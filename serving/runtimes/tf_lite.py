@@ -203,8 +203,8 @@ def _find(ports: Mapping[str, _Port], name: str) -> _Port:
 def _check_rank(port: _Port, tensor: Tensor, number: int) -> None:
     """Reject a rank with which TF Lite may read or write out of bounds: its operations rely on the rank in the file.
 
-    An input of a single element takes any rank, as the function of one value that it is. So does an input of unknown
-    rank, which in the file has no dimensions, like a scalar.
+    An input of a single number, or of a batch of them, takes any rank. So does an input of unknown rank, which in the
+    file has no dimensions, like a scalar.
     """
     rank = len(tensor.array.shape if tensor.shape is None else tensor.shape)
     allowed = f"up to {_MAX_DIMENSIONS}" if _is_single(port) else str(len(port.shape))
@@ -213,13 +213,13 @@ def _check_rank(port: _Port, tensor: Tensor, number: int) -> None:
 
 
 def _is_single(port: _Port) -> bool:
-    return set(port.shape) <= {1}
+    return set(port.shape[:1]) <= {1, -1} and set(port.shape[1:]) <= {1}
 
 
 def _fitted(port: _Port, array: np.ndarray) -> np.ndarray:
     """Return a single number in the input's own shape, as the real server copies it without a change of the shape."""
     is_number = array.size == 1 and port.dtype is not dtypes.STRING
-    return array.reshape(port.shape) if is_number and port.shape and _is_single(port) else array
+    return array.reshape([1] * len(port.shape)) if is_number and port.shape and _is_single(port) else array
 
 
 def _invoke(

@@ -160,6 +160,7 @@ class SavedModel:
     ) -> list[Tensor]:
         """See `Runtime.run`.
 
+        A run that fails with a text that is not valid UTF-8 is repeated once, to learn the code of its error.
         TensorFlow deliberately leaks 0.7 kB per run that fails under a time limit (core/framework/local_rendezvous.h).
         """
         ports = [self._port(name) for name in fetches]
@@ -167,10 +168,10 @@ class SavedModel:
         options = tf.compat.v1.RunOptions(inter_op_thread_pool=self._operations_threads)
         if timeout_s is not None:
             options.timeout_in_ms = max(1, round(timeout_s * 1000))
+        started = time.monotonic()
         try:
             if any(tensor.shape is not None for tensor in feeds.values()):
                 return self._unrepresentable.run(feeds, fetches, options)
-            started = time.monotonic()
             outputs = self._session.run(
                 {self._port(name).handle: _to_runtime(tensor) for name, tensor in feeds.items()},
                 [port.handle for port in ports],
@@ -182,7 +183,8 @@ class SavedModel:
         except tf.errors.OpError as error:
             raise StatusError(Code(error.error_code), error.message) from error
         except UnicodeDecodeError as error:
-            code = self._code_with_ascii(feeds, fetches, timeout_s)
+            remaining_s = None if timeout_s is None else timeout_s - (time.monotonic() - started)
+            code = self._code_with_ascii(feeds, fetches, remaining_s)
             raise StatusError(code, error.object.decode("utf-8", "surrogateescape")) from error
         return [_from_runtime(value, port.dtype) for value, port in zip(outputs, ports, strict=True)]
 

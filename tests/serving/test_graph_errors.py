@@ -13,6 +13,8 @@ import tensorflow as tf
 from server_process import ServerProcess
 
 from savedmodel_bakery.wire import schema
+from savedmodel_bakery.wire.messages import make_status_response
+from savedmodel_bakery.wire.status import Code, StatusError, truncate_message
 from savedmodel_bakery.wire.tensors import encode_tensor
 
 RAW = b"caf\xe9 \xff"
@@ -39,6 +41,26 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     tf.saved_model.save(module, str(folder / "m" / "1"), {"to_number": module.to_number, "read": module.read})
     with ServerProcess("--model_name=m", f"--model_base_path={folder}/m", log=folder / "log") as server:
         yield server
+
+
+def test_a_status_has_valid_unicode() -> None:
+    """The error of a warm-up may be that of a version."""
+    error = StatusError(Code.NOT_FOUND, RAW.decode("utf-8", "surrogateescape"))
+    (status,) = make_status_response([(1, 50, error)]).model_version_status
+    assert "caf\ufffd \ufffd" == status.status.error_message
+    assert "NOT_FOUND: caf\ufffd \ufffd" == str(error)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"\x80" * 2000, b"a" * 1023 + "é".encode() * 9, b"\xff" * 1025],
+    ids=["continuation bytes", "a character at the end", "no character"],
+)
+def test_a_long_message_of_any_bytes_is_truncated(raw: bytes) -> None:
+    short = truncate_message(raw.decode("utf-8", "surrogateescape"))
+    kept = short.removesuffix("...TRUNCATED").encode("utf-8", "surrogateescape")
+    assert raw.startswith(kept)
+    assert 1020 < len(kept) <= 1024
 
 
 @pytest.mark.parametrize(("signature", "expected"), CASES.items(), ids=CASES)

@@ -95,11 +95,11 @@ def any_rank(path: Path) -> Path:
     return path
 
 
-def one_by_one(path: Path) -> Path:
-    """A version that computes x / 2 + 2 for an input of shape [1, 1]."""
+def column(path: Path, rows: int | None) -> Path:
+    """A version that computes x / 2 + 2 for an input of shape [rows, 1]."""
 
     class Halves(tf.Module):
-        @tf.function(input_signature=[tf.TensorSpec([1, 1], tf.float32, name="x")])
+        @tf.function(input_signature=[tf.TensorSpec([rows, 1], tf.float32, name="x")])
         def serve(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
             return {"y": x / 2.0 + 2.0}
 
@@ -110,9 +110,10 @@ def one_by_one(path: Path) -> Path:
     return path
 
 
-def test_an_input_of_shape_1_1_accepts_a_vector(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rows", [1, None])
+def test_an_input_of_one_column_accepts_a_vector(tmp_path: Path, rows: int | None) -> None:
     """It is resized to the request, unless that has as many elements: these are copied into the input as it is."""
-    servable = load("m", 1, one_by_one(tmp_path / "1"), PREFERRED)
+    servable = load("m", 1, column(tmp_path / "1", rows), PREFERRED)
     for _ in range(2):
         assert [2.5, 3.0, 3.5] == run(servable, np.float32([1, 2, 3]))
         assert [[2.5]] == run(servable, np.float32([1]))
