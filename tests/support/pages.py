@@ -131,7 +131,8 @@ def differences(page: str, clone: Path, folder: Path, environment: Mapping[str, 
         ["bash", "-c", f"exec 2>&1\n{script}\necho $'\\n{_MARK} end'\nkill $(jobs -p)\nwait"],
         cwd=folder,
         env={
-            **os.environ,
+            # Without what `make test` tells a `make` that it starts itself.
+            **{name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))},
             "HOME": str(home),
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "PYTHONPATH": str(clone),
