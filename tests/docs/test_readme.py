@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -17,7 +18,8 @@ def fresh_clone(clone: Path, tmp_path: Path) -> Path:
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=clone, check=True, capture_output=True, text=True).stdout
     for name in listed.strip("\0").split("\0"):
         (fresh / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(clone / name, fresh / name, follow_symlinks=False)  # make compares the times
+        shutil.copy(clone / name, fresh / name, follow_symlinks=False)
+        os.utime(fresh / name, (0, 0), follow_symlinks=False)  # older than the environment, so that make leaves it
     (fresh / ".venv").symlink_to(clone / ".venv")
     return fresh
 
