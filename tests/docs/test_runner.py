@@ -108,8 +108,9 @@ def test_a_page_uses_free_ports() -> None:
     grpc, rest = variables["PORT"], variables["REST_API_PORT"]
     assert not {"8500", "8501"} & {grpc, rest}
     ports = f"port={grpc}, rest_api_port={rest}, "
+    grpc_port = f"port={grpc}, "
     assert (
-        f"--port={grpc} curl :{rest}/v1 Client({ports}model='m') AsyncClient({ports}) Client(['a']) Client('a') "
+        f"--port={grpc} curl :{rest}/v1 Client({ports}model='m') AsyncClient({grpc_port}) Client(['a']) Client('a') "
         "AmqpClient(url)"
     ) == text
     assert (grpc, rest) == (variables["BAKERY_CLIENT_PORT"], variables["BAKERY_CLIENT_REST_API_PORT"])
@@ -135,14 +136,32 @@ def test_every_differing_output_is_reported(tmp_path: Path) -> None:
         tmp_path,
         block("console", "$ echo a\nb\n$ echo same\nsame\n$ echo c\n"),
         block("python", "print('d')\n"),
-        block("console", "$ exit 3\n$ echo e\ne\n"),
     )
     assert [
         "$ echo a\na\n--- the page shows:\nb\n",
         "$ echo c\nc\n--- the page shows:\n",
         "$ print('d')\n\nd\n--- the page shows:\n",
-        "$ echo e\nNone--- the page shows:\ne\n",
     ] == re.split(r"\n(?=\$ )", different)
+
+
+@pytest.mark.parametrize(
+    ("command", "output"), [("exit 3", ""), ("echo 'a", "…unexpected EOF…\n")], ids=["exit", "unclosed quote"]
+)
+def test_steps_after_the_end_of_the_shell_are_reported(command: str, output: str, tmp_path: Path) -> None:
+    """Also those that show no output, any output, or are not compared."""
+    different = run(tmp_path, block("console", f"$ {command}\n{output}$ cd .\n$ echo b\n…\n$ sleep 9 &\n"))
+    expected = [f"$ {step}\n--- was not run\n" for step in ("cd .", "echo b", "sleep 9 &", "the end")]
+    assert expected == re.split(r"\n(?=\$ )", different)
+
+
+def test_a_step_that_does_not_end_is_reported(tmp_path: Path) -> None:
+    text = page(block("console", "$ echo a\nb\n$ echo c; sleep 600\nc\n$ true\n"))
+    assert [
+        "$ echo a\na\n--- the page shows:\nb\n",
+        "$ echo c; sleep 600\nc\n--- did not end\n",
+        "$ true\n--- was not run\n",
+        "$ the end\n--- was not run\n",
+    ] == re.split(r"\n(?=\$ )", differences(text, tmp_path, tmp_path, timeout_s=2))
 
 
 def test_processes_in_the_background_are_killed(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -107,18 +107,28 @@ def with_free_ports(page: str) -> tuple[str, dict[str, str]]:
     """Return the page with free ports instead of 8500 and 8501, and the variables that make them the defaults."""
     ports = {"8500": str(free_port()), "8501": str(free_port())}
     page = re.sub("8500|8501", lambda port: ports[port[0]], page)
-    arguments = f"port={ports['8500']}, rest_api_port={ports['8501']}"
-    page = re.sub(r"\b((?:Async)?Client)\((?=[^\"'\[])", rf"\1({arguments}, ", page)
+    for client, arguments in (
+        ("Client", f"port={ports['8500']}, rest_api_port={ports['8501']}"),
+        ("AsyncClient", f"port={ports['8500']}"),
+    ):
+        page = re.sub(rf"\b{client}\((?=[^\"'\[])", f"{client}({arguments}, ", page)
     variables = {f"BAKERY_{command}_PORT": ports["8500"] for command in ("CLIENT", "SERVE")}
     variables |= {f"BAKERY_{command}_REST_API_PORT": ports["8501"] for command in ("CLIENT", "SERVE")}
     return page, variables | {"PORT": ports["8500"], "REST_API_PORT": ports["8501"]}
 
 
-def differences(page: str, clone: Path, folder: Path, environment: Mapping[str, str] | None = None) -> str:
-    """Run a page in a folder; return the steps that print something else than the page, as text.
+def differences(
+    page: str,
+    clone: Path,
+    folder: Path,
+    environment: Mapping[str, str] | None = None,
+    *,
+    timeout_s: float = 800,
+) -> str:
+    """Run a page in a folder; return the steps that print something else than the page or do not end, as text.
 
     The folder may be empty: `~/savedmodel-bakery` is the clone. All processes that the page starts are killed at the
-    end.
+    end, and after `timeout_s` seconds at the latest.
     """
     home = folder / ".home"
     home.mkdir()
@@ -145,17 +155,28 @@ def differences(page: str, clone: Path, folder: Path, environment: Mapping[str, 
         start_new_session=True,
     )
     try:
-        printed, _ = process.communicate(timeout=800)
+        printed, _ = process.communicate(timeout=timeout_s)
+        is_late = False
+    except subprocess.TimeoutExpired as error:
+        printed, is_late = (error.output or b"").decode(errors="replace"), True
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
+        process.stdout.close()
         process.wait()
-    outputs = dict(re.findall(rf"^{_MARK} (\d+)\n(.*?)(?:\n(?=^{_MARK})|\Z)", printed, re.MULTILINE | re.DOTALL))
-    return "\n".join(
-        f"$ {step.shown}\n{outputs.get(str(number))}--- the page shows:\n{step.output}"
-        for number, step in enumerate(run)
-        if step.output is not None and not matches(step.output, outputs.get(str(number), ""))
-    )
+    printed_by_step = re.findall(rf"^{_MARK} \w+\n(.*?)(?:\n(?=^{_MARK})|\Z)", printed, re.MULTILINE | re.DOTALL)
+    return "\n".join(_differences([*run, Step("the end", "", None)], printed_by_step, is_late=is_late))
+
+
+def _differences(run: list[Step], printed: list[str], *, is_late: bool) -> Iterator[str]:
+    """Yield the differences, given what the steps printed that began; the last of them did not end if `is_late`."""
+    for number, step in enumerate(run):
+        if number >= len(printed):
+            yield f"$ {step.shown}\n--- was not run\n"
+        elif is_late and number == len(printed) - 1:
+            yield f"$ {step.shown}\n{printed[number]}--- did not end\n"
+        elif step.output is not None and not matches(step.output, printed[number]):
+            yield f"$ {step.shown}\n{printed[number]}--- the page shows:\n{step.output}"
 
 
 def matches(shown: str, printed: str) -> bool:
