@@ -95,6 +95,7 @@ def _wait(stop: threading.Event, flags: CommandLine, lifecycle: Lifecycle) -> No
     if interval_s <= 0 or not flags.text("model_config_file"):
         stop.wait()
         return
+    logged = ""
     while not stop.wait(interval_s):
         try:
             models = read_models(flags)
@@ -103,9 +104,12 @@ def _wait(stop: threading.Event, flags: CommandLine, lifecycle: Lifecycle) -> No
             continue
         try:
             lifecycle.reload(models)
+            logged = ""
         except StatusError as error:
             logger.error("PollFilesystemAndReloadConfig failed to ReloadConfig: %s", error)
-            _log_hint(error)
+            if logged != error.message:
+                _log_hint(error)
+            logged = error.message
 
 
 def _reload(lifecycle: Lifecycle, config: Any) -> None:

@@ -65,12 +65,12 @@ class UnavailableVersionError(StatusError):
     """A label names a version that is not available.
 
     Attributes:
-        hint: how to assign the label, for the log: the status has tensorflow_model_server's text.
+        hint: how to assign the label: the status has tensorflow_model_server's text.
     """
 
     hint = (
-        "A label can only be assigned to an available version: reload the configuration when the version is "
-        "available, or set --allow_version_labels_for_unavailable_models."
+        "A label can only be assigned to an available version, and no version is available when the server starts: "
+        "assign it in a later reload, or set --allow_version_labels_for_unavailable_models."
     )
 
 

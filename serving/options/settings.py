@@ -10,11 +10,17 @@ from typing import Any
 
 from savedmodel_bakery.serving.options.batching import BatchingParameters, read_batching_parameters
 from savedmodel_bakery.serving.options.flags import CommandLine
-from savedmodel_bakery.serving.options.model_config import ModelConfig, check_models, read_config_file, single_model
+from savedmodel_bakery.serving.options.model_config import (
+    ModelConfig,
+    UnavailableVersionError,
+    check_models,
+    read_config_file,
+    single_model,
+)
 from savedmodel_bakery.serving.options.text_format import read_message
 from savedmodel_bakery.serving.options.tls import Tls, read_tls
 from savedmodel_bakery.wire import schema
-from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
+from savedmodel_bakery.wire.status import StatusError, invalid_argument
 
 logger = logging.getLogger(__name__)
 
@@ -98,14 +104,8 @@ def _check_first_models(models: Mapping[str, ModelConfig], *, labels_for_unavail
     """Check the configuration that the server starts with: no version is available yet, so labels need their flag."""
     try:
         check_models(models, {}, lambda _: (), labels_for_unavailable=labels_for_unavailable)
-    except StatusError as error:
-        if error.code is not Code.FAILED_PRECONDITION:
-            raise
-        raise StatusError(
-            error.code,
-            f"{error.message}: no version is available when the server starts. Set "
-            "--allow_version_labels_for_unavailable_models, or add version_labels in a later reload",
-        ) from error
+    except UnavailableVersionError as error:
+        raise StatusError(error.code, f"{error.message}. {error.hint}") from error
 
 
 def read_models(flags: CommandLine) -> dict[str, ModelConfig] | None:

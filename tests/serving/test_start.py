@@ -16,6 +16,7 @@ import requests
 from server_process import ServerProcess, free_port
 
 from savedmodel_bakery.serving import cli
+from savedmodel_bakery.serving.options.model_config import UnavailableVersionError
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -131,7 +132,7 @@ def test_a_label_for_an_unavailable_version_ends_the_start(half_plus_two: Path, 
     result = run(f"--port={free_port()}", f"--model_config_file={config}")
     assert result.returncode == 255
     assert "FAILED_PRECONDITION: Request to assign label to version 1 of model m, which is not" in result.stdout
-    assert "Set --allow_version_labels_for_unavailable_models, or add version_labels in a later reload" in result.stdout
+    assert UnavailableVersionError.hint in result.stdout
 
 
 def test_a_grpc_port_in_use_ends_the_start(half_plus_two: Path, tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ from server_process import ServerProcess
 from tensorflow_serving.apis import model_management_pb2, model_service_pb2_grpc
 from waiting import wait_until
 
+from savedmodel_bakery.serving.options.model_config import UnavailableVersionError
+
 FLAGS = ("--max_num_load_retries=0", "--load_retry_interval_micros=-1")
 
 
@@ -161,6 +163,11 @@ def test_the_file_is_reread_and_an_invalid_one_is_ignored(root: Path, tmp_path: 
         file.write_text("# nothing")
         server.wait_for_log("Cannot transition to requested config.")
         assert [2.0] == predictions(server, "a")
+        for hints, version in ((1, 7), (2, 8)):
+            file.write_text(config(root, "a", labels={"stable": version}))
+            refusal = f"Request to assign label to version {version} of model a"
+            wait_until(lambda refusal=refusal: server.log.read_text().count(refusal) >= 2)
+            assert hints == server.log.read_text().count(UnavailableVersionError.hint)
         file.write_text(config(root, "b").replace(str(root), f"file://{root}"))
         wait_for(server, "b", [10.0])
         wait_for(server, "a", 404)
