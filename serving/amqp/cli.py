@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from savedmodel_bakery.serving.amqp.server import Worker
 
 _TIMEOUT_S = 30.0
-_WORKER_EXTRAS = ("amqp", "serve")
 _ALIASES = {"batch": "batch-size", "expiration": "expiration-seconds", "timeout-second": "timeout-seconds"}
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -100,8 +100,14 @@ def _broker_options(command: _Command) -> _Command:
     return command
 
 
+def _naming_extras(context: click.Context) -> AbstractContextManager[None]:
+    """Name the extras that a command needs: a worker that loads a model itself needs `serve` too."""
+    loads_model = context.info_name == "work" and context.params.get("server") is None
+    return naming_extras("amqp", "amqp", *(["serve"] if loads_model else []))
+
+
 def _parse_broker(context: click.Context, _parameter: click.Parameter, value: str) -> Broker:
-    with naming_extras("amqp", *(_WORKER_EXTRAS if context.info_name == "work" else ["amqp"])):
+    with _naming_extras(context):
         from savedmodel_bakery.client.transports.amqp_broker import Broker
 
     try:
@@ -148,6 +154,7 @@ Examples:
 )
 @click.option(
     "--server",
+    is_eager=True,  # the callback of --url reads it
     callback=_parse_server,
     metavar="HOST[:PORT]",
     help="Call this model server over gRPC instead; the default port is 8500.",
@@ -191,8 +198,9 @@ Examples:
     help="Deliveries without a reply after which a message is dead-lettered. Fixed when the queue is created.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Show the log of TensorFlow.")
-@naming_extras("amqp", *_WORKER_EXTRAS)
+@click.pass_context
 def work(
+    context: click.Context,
     queue: str,
     url: Broker,
     model_name: str | None,
@@ -214,9 +222,10 @@ def work(
     if verbose:
         show_log()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s] %(message)s", stream=sys.stderr)
-    from savedmodel_bakery.serving.amqp.consumer import WorkerOptions
-    from savedmodel_bakery.serving.amqp.handlers import Handlers
-    from savedmodel_bakery.serving.amqp.server import Worker
+    with _naming_extras(context):
+        from savedmodel_bakery.serving.amqp.consumer import WorkerOptions
+        from savedmodel_bakery.serving.amqp.handlers import Handlers
+        from savedmodel_bakery.serving.amqp.server import Worker
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: _exit())  # until the worker consumes
@@ -229,7 +238,8 @@ def work(
         expiration_s=expiration_s,
     )
     model_name = model_name or (DEFAULT_MODEL if model_base_path is None else model_base_path.resolve().name)
-    backend = _make_backend(model_name, model_base_path, server, timeout_s)
+    with _naming_extras(context):
+        backend = _make_backend(model_name, model_base_path, server, timeout_s)
     try:
         asyncio.run(_run_worker(Worker(url, Handlers(backend, model_name=model_name).handle, options)))
     except BaseException:
