@@ -61,7 +61,8 @@ def run_command(
         hint = ""
         if isinstance(exc.__cause__, _ResumableInterrupt):
             words = sys.argv[1:] if arguments is None else arguments
-            hint = f"; to continue, run: {exc.__cause__} {shlex.join(words)}"
+            if "-" not in words:  # the list of photos on stdin is gone
+                hint = f"; to continue, run: {exc.__cause__} {shlex.join(words)}"
         print_error(f"interrupted{hint}")
         return INTERRUPTED
     except click.UsageError as exc:

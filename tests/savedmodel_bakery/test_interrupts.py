@@ -81,6 +81,7 @@ WAITING = {
     "status": ["status", "--port", "PORT"],
     "bench": ["bench", "-i", "photo.jpg", "--port", "PORT"],
     "bulk": ["bulk", "photo.jpg", "--out", "rows of photos.csv", "--port", "PORT"],
+    "bulk of a list": ["bulk", "-", "--out", "rows.csv", "--port", "PORT"],
 }
 
 
@@ -88,16 +89,20 @@ WAITING = {
 def test_a_call_that_waits_for_a_server_is_interrupted(arguments: list[str], tmp_path: Path) -> None:
     (tmp_path / "photo.jpg").write_bytes(b"photo")
     (tmp_path / "array.json").write_text("[1]")
-    with socket.create_server(("127.0.0.1", 0)) as silent:
+    (tmp_path / "list.txt").write_text("photo.jpg\n")
+    with socket.create_server(("127.0.0.1", 0)) as silent, (tmp_path / "list.txt").open() as stdin:
         silent.settimeout(60)
         words = [word.replace("PORT", str(silent.getsockname()[1])) for word in arguments]
         command = [sys.executable, "-c", INTERRUPTING.format(handler="default_int_handler"), "savedmodel_bakery"]
-        with subprocess.Popen([*command, "none", *words], cwd=tmp_path, stderr=subprocess.PIPE, text=True) as waiting:
+        with subprocess.Popen(
+            [*command, "none", *words], cwd=tmp_path, stdin=stdin, stderr=subprocess.PIPE, text=True
+        ) as waiting:
             connection, _ = silent.accept()
             with connection:
                 waiting.send_signal(signal.SIGINT)
                 _, stderr = waiting.communicate(timeout=60)
-    hint = f"; to continue, run: python -m savedmodel_bakery {shlex.join(words)}" if words[0] == "bulk" else ""
+    is_resumable = words[:2] == ["bulk", "photo.jpg"]
+    hint = f"; to continue, run: python -m savedmodel_bakery {shlex.join(words)}" if is_resumable else ""
     assert (130, f"\ninterrupted{hint}\n") == (waiting.returncode, stderr)
 
 
