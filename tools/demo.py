@@ -1,10 +1,11 @@
 """The main workflow from end to end: bake, serve, call in three ways, stop. Run by `make demo`.
 
-Arguments: the gRPC port and the REST port. If one of them is not free, the demo uses another.
+Arguments: the gRPC port and the REST port, 8500 and 8501 by default. If one of them is not free, the demo uses another.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import socket
@@ -13,6 +14,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 
 CLONE = Path(__file__).parent.parent
@@ -25,10 +27,11 @@ START_LIMIT_S = 120
 
 def main() -> None:
     """Run the demo; exit with 0 if every step succeeds."""
+    preferred = preferred_ports(sys.argv[1:])
     os.chdir(CLONE)
     if not any(path.name.isdecimal() for path in BASE_PATH.glob("*")):
         run("bake --model efficientnet-lite0")
-    port, rest_api_port = (free_port(int(preferred)) for preferred in sys.argv[1:3])
+    port, rest_api_port = map(free_port, preferred)
     serve = f"serve {BASE_PATH} --port {port} --rest-api-port {rest_api_port}"
     show(f"bakery {serve} &")
     with Path(BASE_PATH.parent / "server.log").open("w") as log:
@@ -45,6 +48,15 @@ def main() -> None:
         status = server.wait(60)
     show(f"kill %1    # the server stopped with exit status {status}")
     sys.exit(status)
+
+
+def preferred_ports(arguments: Sequence[str]) -> tuple[int, int]:
+    """Return the gRPC port and the REST port that the arguments state."""
+    parser = argparse.ArgumentParser(description="Bake a model, serve it, call it, and stop the server.")
+    parser.add_argument("port", nargs="?", type=int, default=8500, help="gRPC port; default: 8500")
+    parser.add_argument("rest_api_port", nargs="?", type=int, default=8501, help="REST port; default: 8501")
+    parsed = parser.parse_args(arguments)
+    return parsed.port, parsed.rest_api_port
 
 
 def run(arguments: str) -> None:
