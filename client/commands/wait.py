@@ -53,7 +53,7 @@ class _NotAvailableError(Exception):
     type=click.FloatRange(0, MAX_TIMEOUT_S, min_open=True),
     default=60.0,
     show_default=True,
-    help="How long to wait.",
+    help="How long to wait; the last request may end later.",
 )
 @server_options
 @version_options(default="any")
