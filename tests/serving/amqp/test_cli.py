@@ -109,7 +109,7 @@ def test_without_the_library_help_works_and_work_names_the_extra() -> None:
     code, output, _ = run("--help", code=hidden)
     assert (0, True) == (code, "bakery amqp purge" in output)
     code, _, error = run("--server", "host", code=hidden)
-    missing = f"amqp needs aio_pika, which is not installed; try: {install_command('amqp', 'serve')}"
+    missing = f"amqp needs aio_pika, which is not installed; try: {install_command('amqp')}"
     assert (1, f"error: {missing}\n") == (code, error)
 
 
