@@ -152,10 +152,10 @@ def test_ports_open_only_when_the_model_is_available(tmp_path: Path) -> None:
         assert not server.is_listening()
         model_makers.half_plus(base_path, 1)
         server.wait_until_listening()
+        server.wait_for_log(f"Exporting HTTP/REST API at:localhost:{server.rest_api_port} ...")
         log = server.log.read_text()
         assert "unknown argument: foo\nusage: " in log
         assert f"Running gRPC ModelServer at 127.0.0.1:{server.port} ..." in log
-        assert f"Exporting HTTP/REST API at:localhost:{server.rest_api_port} ..." in log
 
 
 def test_sigterm_while_waiting_for_a_model_exits_0(tmp_path: Path) -> None:
