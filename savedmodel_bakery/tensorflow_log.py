@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 from savedmodel_bakery.interrupts import exit_on_interrupt
 
 _LEVEL = "TF_CPP_MIN_LOG_LEVEL"
-_ERRORS_ONLY, _EVERYTHING = "2", "0"
+_EVERYTHING, _WARNINGS, _ERRORS_ONLY = "0", "1", "2"
 _STDERR = 2
 _NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
 _WARNING_OR_ERROR = re.compile(rb"[WEF]\d{4} ")
@@ -31,14 +30,17 @@ def startup_log_hidden() -> Iterator[None]:
     TensorFlow's libraries log before they read the log level: that oneDNN is on, and that there are no CUDA drivers.
     Nothing is hidden if the block raises an error, or if the environment variable TF_CPP_MIN_LOG_LEVEL is 0. On a
     machine with an NVIDIA driver, warnings and errors are shown, because they may say why a GPU is not used. By default
-    TensorFlow logs errors only after the block.
+    TensorFlow logs errors only after the block, and warnings too on such a machine. If the block aborts the process,
+    such as for an instruction that the CPU lacks, the text is lost.
     """
-    if os.environ.setdefault(_LEVEL, _ERRORS_ONLY) == _EVERYTHING:
+    level = _WARNINGS if _NVIDIA_DRIVER.exists() else _ERRORS_ONLY
+    if os.environ.setdefault(_LEVEL, level) == _EVERYTHING:
         yield
         return
     sys.stderr.flush()
     stderr = os.dup(_STDERR)
-    with tempfile.TemporaryFile() as captured:
+    # In memory: the root file system may be read-only, and /tmp full.
+    with os.fdopen(os.memfd_create("stderr"), "rb") as captured:
         os.dup2(captured.fileno(), _STDERR)
         is_started = False
         try:

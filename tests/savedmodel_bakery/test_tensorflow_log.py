@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,10 @@ with tf.Graph().as_default(), tf.compat.v1.Session() as session:
 """
 MODULES = ["exporter.tensorflow_import", "serving.runtimes.tensorflow_import"]
 ERROR = b"E0000 00:00:1.2 3 cuda_platform.cc:52] failed call to cuInit\n"
-LINES = b"WARNING: All log messages before\nI0000 00:00:1.2 3 port.cc:153] oneDNN custom operations are on\n" + ERROR
+WARNING = b"W0000 00:00:1.2 3 gpu_device.cc:2342] Cannot dlopen some GPU libraries.\n"
+LINES = (b"WARNING: All log messages before\nI0000 00:00:1.2 3 port.cc:153] oneDNN custom operations are on\n") + (
+    ERROR + WARNING
+)
 
 
 def run(code: list[str], **levels: str) -> str:
@@ -54,18 +58,38 @@ def test_verbose_shows_the_whole_log(arguments: list[str]) -> None:
     assert " oneDNN " not in run(command)
 
 
-@pytest.mark.parametrize(("has_driver", "expected"), [(False, b""), (True, ERROR)], ids=["no driver", "driver"])
-def test_errors_are_shown_if_there_is_an_nvidia_driver(
+@pytest.mark.parametrize(
+    ("has_driver", "expected", "level"),
+    [(False, b"", "2"), (True, ERROR + WARNING, "1")],
+    ids=["no driver", "driver"],
+)
+def test_errors_and_warnings_are_shown_if_there_is_an_nvidia_driver(
     has_driver: bool,
     expected: bytes,
+    level: str,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
     monkeypatch.setattr(tensorflow_log, "_NVIDIA_DRIVER", tmp_path if has_driver else tmp_path / "none")
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "")
+    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL")
     with startup_log_hidden():
         os.write(2, LINES)
     assert expected == capfdbinary.readouterr().err
+    assert level == os.environ["TF_CPP_MIN_LOG_LEVEL"]
+
+
+def test_no_writable_folder_is_needed(
+    monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """A container may have a read-only root file system."""
+    monkeypatch.setattr(tensorflow_log, "_NVIDIA_DRIVER", Path("/proc/none"))
+    with monkeypatch.context() as without_folder:
+        without_folder.setattr(tempfile, "tempdir", "/proc/none")
+        with startup_log_hidden():
+            os.write(2, LINES)
+    assert b"" == capfdbinary.readouterr().err
 
 
 def test_everything_is_shown_if_the_start_fails(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
