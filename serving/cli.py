@@ -6,11 +6,12 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from importlib import import_module, metadata
 from typing import NoReturn
 
-from savedmodel_bakery.client.exits import quiet_if_output_is_closed
+from savedmodel_bakery.client.exits import FAILED, quiet_if_output_is_closed
 from savedmodel_bakery.extras import MissingPackageError, naming_extras
 from savedmodel_bakery.serving.options import engine, flags
 from savedmodel_bakery.serving.options.text_format import TextFormatError
@@ -100,11 +101,15 @@ def serve_embedded(
         logger.warning("--%s has no effect in the embedded engine", name)
     signals = StopSignals(partial(_exit, 0))  # until the server can stop in order
     os.environ.setdefault("GRPC_EXPERIMENTS", _GRPC_EXPERIMENTS)
-    with naming_extras("the embedded engine", "serve"):
-        import_tensorflow()
-        from savedmodel_bakery.serving import server
+    try:
+        with naming_extras("the embedded engine", "serve"):
+            import_tensorflow()
+            from savedmodel_bakery.serving import server
 
-    server.serve(command_line, settings, signals, require_rest=require_rest, on_ready=on_ready)
+        server.serve(command_line, settings, signals, require_rest=require_rest, on_ready=on_ready)
+    except BaseException:
+        signals.action = partial(_exit, FAILED)  # the threads of the server may keep the process from ending
+        raise
     _exit(0)
 
 
@@ -114,12 +119,14 @@ def _exit_with_usage(program: str) -> NoReturn:
 
 
 def _fail(reason: str) -> NoReturn:
-    print(f"Failed to start server. Error: {reason}", flush=True)
+    with suppress(OSError):  # nobody reads the output any more
+        print(f"Failed to start server. Error: {reason}", flush=True)
     _exit(_FAILURE)
 
 
 def _exit(status: int) -> NoReturn:
     """Exit at once, without waiting for threads that still load a model or exceed the grace period."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
     os._exit(status)

@@ -6,9 +6,12 @@ it needs a lock that the main thread holds at that moment. A thread that calls `
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
 
 _SIGNALS = {signal.SIGTERM, signal.SIGINT}
 
@@ -19,7 +22,7 @@ class StopSignals:
     Create it before the process has other threads: they inherit that these signals are blocked.
 
     Args:
-        action: what to call; may be replaced later.
+        action: what to call; may be replaced later. Its errors are logged.
     """
 
     def __init__(self, action: Callable[[], object]) -> None:
@@ -30,4 +33,7 @@ class StopSignals:
     def _run(self) -> None:
         while True:
             signal.sigwait(_SIGNALS)
-            self.action()
+            try:
+                self.action()
+            except Exception:
+                logger.exception("Failed to stop")
