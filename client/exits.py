@@ -8,6 +8,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TextIO
 
 import click
 
@@ -41,7 +42,6 @@ def run_command(
     arguments: Sequence[str] | None = None,
     *,
     prog_name: str | None = None,
-    failures: tuple[type[Exception], ...] = (),
 ) -> int:
     """Run a command, print an expected error, and return the exit code.
 
@@ -51,20 +51,25 @@ def run_command(
         command: the command.
         arguments: its arguments; the default is those of this process.
         prog_name: the program's name for the help; by default the script's name or `python -m PACKAGE`.
-        failures: further errors that are expected; their exit code is 1.
     """
     try:
         code = command.main(arguments, prog_name=prog_name, standalone_mode=False)
         return code if isinstance(code, int) else 0
-    except click.Abort as exc:  # click has ended the line of a terminal's ^C
-        ignore_traceback_of_next_interrupt()
-        hint = ""
-        if isinstance(exc.__cause__, _ResumableInterrupt):
-            words = sys.argv[1:] if arguments is None else arguments
-            if "-" not in words:  # the list of photos on stdin is gone
-                hint = f"; to continue, run: {exc.__cause__} {shlex.join(words)}"
-        print_error(f"interrupted{hint}")
-        return INTERRUPTED
+    except (click.Abort, BrokenPipeError) as exc:  # click ends the line of a terminal's ^C, if stderr is not closed
+        cause = exc.__cause__ or exc.__context__
+        if isinstance(cause, KeyboardInterrupt):
+            ignore_traceback_of_next_interrupt()
+            hint = ""
+            if isinstance(cause, _ResumableInterrupt):
+                words = sys.argv[1:] if arguments is None else arguments
+                if "-" not in words:  # the list of photos on stdin is gone
+                    hint = f"; to continue, run: {cause} {shlex.join(words)}"
+            print_error(f"interrupted{hint}")
+            return INTERRUPTED
+        if isinstance(exc, click.Abort):  # click aborts for EOFError too
+            error = click.ClickException(str(cause or "") or "unexpected end of file")
+        else:
+            error = _NoConnection(str(exc))
     except click.UsageError as exc:
         exc.show()
         return exc.exit_code
@@ -75,8 +80,6 @@ def run_command(
     except (ClientError, StatusError) as exc:
         error = click.ClickException(refusal_text(str(exc)))
     except MissingPackageError as exc:
-        error = click.ClickException(str(exc))
-    except failures as exc:
         error = click.ClickException(str(exc))
     except OSError as exc:  # without a file name, such as for a full disk behind stdout
         error = click.ClickException(str(exc) if exc.filename else f"cannot write the output: {exc.strerror or exc}")
@@ -93,8 +96,11 @@ def refusal_text(message: str) -> str:
 
 
 def print_error(message: str) -> None:
-    """Print a message on one line on stderr."""
-    click.echo(one_line(message), err=True)
+    """Print a message on one line on stderr, unless nobody reads it any more."""
+    try:
+        click.echo(one_line(message), err=True)
+    except OSError:
+        _discard(sys.stderr)
 
 
 @contextmanager
@@ -124,5 +130,10 @@ def quiet_if_output_is_closed() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the last flush would report the error
+        _discard(sys.stdout)
         sys.exit(FAILED)
+
+
+def _discard(stream: TextIO) -> None:
+    """Discard what the stream still contains, or the last flush of Python would change the exit code."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

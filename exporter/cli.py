@@ -19,7 +19,13 @@ from savedmodel_bakery.exporter.recipe import Recipe, RecipeFile, convert_values
 from savedmodel_bakery.exporter.recipe.options import recipe_options
 from savedmodel_bakery.exporter.validation.report import DEFAULT_TOLERANCE, Tolerance
 from savedmodel_bakery.extras import MissingPackageError, naming_extras
-from savedmodel_bakery.interrupts import INTERRUPTED, exit_now, exit_on_interrupt, ignore_traceback_of_next_interrupt
+from savedmodel_bakery.interrupts import (
+    INTERRUPTED,
+    exit_now,
+    exit_on_interrupt,
+    ignore_traceback_of_next_interrupt,
+    print_interrupted,
+)
 from savedmodel_bakery.tensorflow_log import show_log
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -67,7 +73,7 @@ def _errors() -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         ignore_traceback_of_next_interrupt()
-        click.echo("\ninterrupted", err=True)
+        print_interrupted()
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
         raise  # click ends the command silently

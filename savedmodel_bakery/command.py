@@ -11,7 +11,6 @@ from click.shell_completion import CompletionItem
 
 from savedmodel_bakery.client.commands.groups import CONTEXT_SETTINGS, LazyGroup
 from savedmodel_bakery.client.exits import run_command
-from savedmodel_bakery.exporter.errors import BakeError
 
 
 class LazyCommand(NamedTuple):
@@ -102,4 +101,4 @@ def bakery() -> None:
 
 def main(arguments: Sequence[str] | None = None, *, program: str = "bakery") -> NoReturn:
     """Run the command line and exit."""
-    sys.exit(run_command(bakery, arguments, prog_name=program, failures=(BakeError,)))
+    sys.exit(run_command(bakery, arguments, prog_name=program))

@@ -74,6 +74,12 @@ def ignore_traceback_of_next_interrupt() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+def print_interrupted() -> None:
+    """Write the line to stderr, unless nobody reads it any more, such as a `tee` that was interrupted too."""
+    with suppress(OSError):
+        os.write(_stderr, b"\ninterrupted\n")
+
+
 def _raise_or_exit(number: int, frame: FrameType | None) -> NoReturn:
     caller = frame
     while caller is not None:
@@ -84,5 +90,5 @@ def _raise_or_exit(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _exit(_number: int, _frame: FrameType | None) -> NoReturn:
-    os.write(_stderr, b"\ninterrupted\n")
+    print_interrupted()
     exit_now(INTERRUPTED)

@@ -9,7 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
+
+from savedmodel_bakery.client.exits import run_command
 
 # Runs a package as `python -m` does, and interrupts it when it is about to import a module.
 INTERRUPTING = """
@@ -110,3 +113,52 @@ def test_an_ignored_interrupt_stays_ignored(tmp_path: Path) -> None:
     """As in a background job of a shell."""
     ended = run("savedmodel_bakery", "click", ["--help"], tmp_path, "SIG_IGN")
     assert (0, "") == (ended.returncode, ended.stderr)
+
+
+CLOSED_STDERR = """
+import os, signal, sys
+from pathlib import Path
+import click
+from savedmodel_bakery.client.exits import run_command
+from savedmodel_bakery.exporter.cli import _errors
+from savedmodel_bakery.interrupts import cleaning_up, exit_on_interrupt, handle_interrupts
+
+handle_interrupts()
+
+@click.command()
+@click.argument("place")
+def command(place):
+    if place == "client":
+        os.kill(os.getpid(), signal.SIGINT)
+    elif place == "exporter":
+        with _errors():
+            os.kill(os.getpid(), signal.SIGINT)
+    else:
+        with cleaning_up(Path("cleaned").touch), exit_on_interrupt():
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.stdin.read()
+sys.exit(run_command(command))
+"""
+
+
+@pytest.mark.parametrize("place", ["client", "exporter", "TensorFlow"])
+def test_a_closed_stderr_does_not_change_the_exit_code(place: str, tmp_path: Path) -> None:
+    """As in `bakery bake … 2>&1 | tee log`, where Ctrl-C ends tee too."""
+    command = [sys.executable, "-c", CLOSED_STDERR, place]
+    with subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stderr.close()
+        process.stdin.close()
+        assert 130 == process.wait(60)
+    assert (place == "TensorFlow") == (tmp_path / "cleaned").exists()
+
+
+def test_an_end_of_file_is_an_error_and_not_an_interrupt(capsys: pytest.CaptureFixture[str]) -> None:
+    @click.command()
+    def command() -> None:
+        raise EOFError("no data left in file")
+
+    assert 1 == run_command(command, [])
+    assert "\nerror: no data left in file\n" == capsys.readouterr().err
