@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import re
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from savedmodel_bakery.interrupts import exit_on_interrupt
 
@@ -39,8 +41,7 @@ def startup_log_hidden() -> Iterator[None]:
         return
     sys.stderr.flush()
     stderr = os.dup(_STDERR)
-    # In memory: the root file system may be read-only, and /tmp full.
-    with os.fdopen(os.memfd_create("stderr"), "rb") as captured:
+    with _open_buffer() as captured:
         os.dup2(captured.fileno(), _STDERR)
         is_started = False
         try:
@@ -54,6 +55,12 @@ def startup_log_hidden() -> Iterator[None]:
             for line in captured:
                 if not is_started or _may_concern_a_gpu(line):
                     os.write(_STDERR, line)
+
+
+def _open_buffer() -> IO[bytes]:
+    """Open a file in memory, as the root file system may be read-only and /tmp full; only Linux has such files."""
+    has_memory_files = hasattr(os, "memfd_create")
+    return os.fdopen(os.memfd_create("stderr"), "rb") if has_memory_files else tempfile.TemporaryFile()
 
 
 def _may_concern_a_gpu(line: bytes) -> bool:
