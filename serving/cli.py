@@ -127,6 +127,6 @@ def _fail(reason: str) -> NoReturn:
 def _exit(status: int) -> NoReturn:
     """Exit at once, without waiting for threads that still load a model or exceed the grace period."""
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError):
+        with suppress(OSError, AttributeError):  # None, if it was closed before the start
             stream.flush()
     os._exit(status)

@@ -22,10 +22,11 @@ def wanted_versions(config: ModelConfig) -> dict[int, Path]:
     base_path = Path(config.base_path.removeprefix("file://"))
     try:
         names = sorted((entry.name for entry in base_path.iterdir()), key=os.fsencode)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: the path contains a NUL character
+        reason = error.strerror if isinstance(error, OSError) else error
         raise StatusError(
             Code.NOT_FOUND,
-            f"Could not find base path {config.base_path} for servable {config.name} with error {error.strerror}",
+            f"Could not find base path {config.base_path} for servable {config.name} with error {reason}",
         ) from error
     # If two names have the same number, such as 1 and 01, the last in byte order counts.
     folders = {

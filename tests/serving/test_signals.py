@@ -110,3 +110,16 @@ def test_closed_streams_do_not_change_the_exit_code(call: str, code: int) -> Non
             assert stream is not None
             stream.close()
         assert code == process.wait(60)
+
+
+WITHOUT_STREAMS = """
+import sys
+from savedmodel_bakery.serving import cli
+
+sys.stdout = sys.stderr = None  # as Python sets them if they are closed at the start
+cli._exit(3)
+"""
+
+
+def test_streams_that_were_closed_before_the_start_do_not_change_the_exit_code() -> None:
+    assert 3 == subprocess.run([sys.executable, "-c", WITHOUT_STREAMS], timeout=60, check=False).returncode

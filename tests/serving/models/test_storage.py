@@ -59,3 +59,10 @@ def test_a_missing_base_path_is_an_error(tmp_path: Path) -> None:
         wanted(tmp_path / "none", All())
     assert Code.NOT_FOUND is caught.value.code
     assert f"Could not find base path {tmp_path / 'none'} for servable m with error" in caught.value.message
+
+
+def test_a_base_path_with_a_nul_character_is_not_found() -> None:
+    """A reload may contain any text; it must not disturb the other models."""
+    with pytest.raises(StatusError, match=r"Could not find base path .* with error embedded null byte") as caught:
+        wanted(Path("/no\0path"), All())
+    assert Code.NOT_FOUND is caught.value.code
