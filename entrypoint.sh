@@ -8,8 +8,8 @@
 #   MODEL_BASE_PATH   Folder with the model's numbered versions or, as in TensorFlow's own image, the parent folder of
 #                     MODEL_NAME. Default: /models
 #   GRPC_MAX_THREADS  tensorflow_model_server's own default, four per CPU, rejects further concurrent calls. Default: 256
-#   GLIBC_TUNABLES    Default: glibc.malloc.hugetlb=1, which uses huge pages where Linux grants them on request: a
-#                     large request takes two thirds of the time
+#   GLIBC_TUNABLES    Default: glibc.malloc.hugetlb=1, which uses huge pages where Linux grants them on request, for
+#                     large requests
 set -euo pipefail
 
 : "${PORT:=8500}" "${REST_API_PORT:=8501}" "${MODEL_NAME:=efficientnet_lite0}"
