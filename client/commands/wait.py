@@ -85,7 +85,7 @@ def _find_available(context: click.Context, model: str, timeout_s: float) -> Ver
     """Return the newest AVAILABLE version that the options select.
 
     Raises:
-        _NotAvailableError: there is none.
+        _NotAvailableError: none of them is AVAILABLE yet.
         ClientError: see `client.errors`.
     """
     expected = [Code.NOT_FOUND, Code.UNAVAILABLE]
