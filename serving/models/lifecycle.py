@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from savedmodel_bakery.serving.models import memory
+from savedmodel_bakery.serving import memory
 from savedmodel_bakery.serving.models.loading import NotAFolderError
 from savedmodel_bakery.serving.models.registry import Registry, State, Version
 from savedmodel_bakery.serving.models.servable import Servable

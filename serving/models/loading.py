@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from savedmodel_bakery.serving.models import memory
+from savedmodel_bakery.serving import memory
 from savedmodel_bakery.serving.models.servable import Servable
 from savedmodel_bakery.serving.options.batching import (
     FILE_IN_VERSION,
