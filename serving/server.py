@@ -103,7 +103,7 @@ def _wait(stop: threading.Event, flags: CommandLine, lifecycle: Lifecycle) -> No
             logger.error("Failed to read ModelServerConfig file: %s", error)
             continue
         try:
-            lifecycle.reload(models)
+            lifecycle.apply(models)
             logged = ""
         except StatusError as error:
             logger.error("PollFilesystemAndReloadConfig failed to ReloadConfig: %s", error)
@@ -112,10 +112,11 @@ def _wait(stop: threading.Event, flags: CommandLine, lifecycle: Lifecycle) -> No
             logged = error.message
 
 
-def _reload(lifecycle: Lifecycle, config: Any) -> None:
+def _reload(lifecycle: Lifecycle, config: Any, timeout_s: float | None) -> None:
     try:
-        lifecycle.reload(parse_config(config))
+        lifecycle.reload(parse_config(config), timeout_s)
     except StatusError as error:
+        logger.error("HandleReloadConfigRequest failed: %s", error)
         _log_hint(error)
         raise
 

@@ -39,7 +39,9 @@ FLAG_NOTES = {
 }
 
 RPC_NOTES = {
-    "HandleReloadConfigRequest": "same, but a rejected configuration does not affect later ones",
+    "HandleReloadConfigRequest": "same, but a rejected configuration does not affect later ones; a call that waits for "
+    "a missing base path ends at the caller's deadline (DEADLINE_EXCEEDED), or when another configuration arrives "
+    "(ABORTED)",
 }
 OTHER_RPCS = {
     "grpc.health.v1.Health": "same, enabled by the same flag",
@@ -70,6 +72,8 @@ BEHAVIOUR = {
     "`tensor_content` and REST": "REST responses are correct with `--enable_serialization_as_tensor_content`",
     "graphs of at most 256 operations, without loops and queues": "operations run one after the other in the call's "
     "thread, which makes tiny requests faster",
+    "missing base paths": "delay neither new versions of other models nor later configurations, by RPC or from the "
+    "polled file; at the start the server waits for them, as the real server does",
     "logs": "different, except for the lines that say where the server listens",
 }
 

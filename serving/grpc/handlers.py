@@ -20,10 +20,10 @@ class Handlers:
 
     Args:
         service: the calls that run or describe a model.
-        reload: applies a ModelServerConfig; returns when its new models are available.
+        reload: applies a ModelServerConfig; returns when its new models are available, within a time limit in seconds.
     """
 
-    def __init__(self, service: PredictionService, *, reload: Callable[[Any], None]) -> None:
+    def __init__(self, service: PredictionService, *, reload: Callable[[Any, float | None], None]) -> None:
         self._service = service
         self._reload = reload
 
@@ -35,7 +35,7 @@ class Handlers:
         handlers["HandleReloadConfigRequest"] = self.reload
         return codec.rpcs(handlers)
 
-    def reload(self, request: Any, timeout_s: float | None) -> Any:  # noqa: ARG002
+    def reload(self, request: Any, timeout_s: float | None) -> Any:
         """HandleReloadConfigRequest; returns by how much the named counters grew during the call."""
         if request.config.WhichOneof("config") != "model_config_list":
             raise invalid_argument(
@@ -43,7 +43,7 @@ class Handlers:
                 "Only ModelConfigList is currently supported"
             )
         before = metrics.counters()
-        self._reload(request.config)
+        self._reload(request.config, timeout_s)
         return codec.encode_reload(request.metric_names, before, metrics.counters())
 
 

@@ -59,9 +59,10 @@ class Lifecycle:
         self._wanted: dict[str, dict[int, Path]] = {}
         self._failed: set[tuple[str, int]] = set()
         self._next_scan = math.inf
-        self._scan_error = ""
+        self._problems: dict[str, str] = {}  # of the last scan, by model
+        self._new: set[str] = set()  # models that have neither been available nor failed yet
+        self._reload: object | None = None  # identifies the call of `reload` that may wait
         self._stopping = threading.Event()
-        self._reload_lock = threading.Lock()
         self._load_slots = threading.Semaphore(4 * (os.cpu_count() or 1))
         self._thread = threading.Thread(target=self._run, name="lifecycle", daemon=True)
 
@@ -69,54 +70,98 @@ class Lifecycle:
         """Start loading; return when every model has an available version, or when `stop` is called.
 
         Raises:
-            StatusError: all wanted versions of a model failed to load, or the configuration is invalid.
+            StatusError: as for `reload`, without a deadline.
         """
         self._thread.start()
-        self.reload(models)
+        try:
+            self.reload(models)
+        except StatusError:
+            if not self._stopping.is_set():
+                raise
 
-    def reload(self, models: Mapping[str, ModelConfig] | None) -> None:
-        """Replace the configuration; return when every new model has an available version.
+    def apply(self, models: Mapping[str, ModelConfig] | None) -> None:
+        """Replace the configuration and return at once, before its new models are available.
 
         Removed models are unloaded; policies and labels of the others take effect. An invalid configuration changes
-        nothing. If a new model fails to load, or request logging is configured, the call fails although the new
-        configuration is in effect. None, an empty configuration, is valid only before the first one.
+        nothing. If request logging is configured, the call fails although the new configuration is in effect. None, an
+        empty configuration, is valid only before the first one.
 
         Raises:
-            StatusError: as for `start`.
+            StatusError: the configuration is invalid.
         """
-        with self._reload_lock, self._registry.changed:
-            if models is None:
-                self._check_unconfigured()
-                return
-            check_models(
-                models,
-                self._models,
-                self._registry.available,
-                labels_for_unavailable=self._options.labels_for_unavailable,
-            )
+        with self._registry.changed:
+            is_changed = models != self._models
+            self._replace(models)
+            if is_changed:
+                self._reload = None
+        _check_request_logging(models)
+
+    def reload(self, models: Mapping[str, ModelConfig] | None, timeout_s: float | None = None) -> None:
+        """Replace the configuration as `apply` does; return when every new model has an available version.
+
+        Waits for a model whose base path doesn't exist. If the call fails for another reason than an invalid
+        configuration, the new configuration is in effect.
+
+        Args:
+            models: the models by name.
+            timeout_s: how long to wait for the new models; None for no limit.
+
+        Raises:
+            StatusError: the configuration is invalid; UNKNOWN if all wanted versions of a new model failed to load;
+                DEADLINE_EXCEEDED if a new model is not available in time; ABORTED if another configuration replaces
+                this one meanwhile; UNAVAILABLE if `stop` is called.
+        """
+        with self._registry.changed:
             noun = "model(s)" if self._is_configured else "servable(s)"
-            self._is_configured = True
-            new = set(models) - set(self._models)
-            self._models = dict(models)
-            self._registry.set_labels({name: config.labels for name, config in models.items()})
-            if self._options.poll_wait_s >= 0:
-                self._next_scan = 0.0
-            self._registry.changed.notify_all()
-            self._registry.changed.wait_for(lambda: self._stopping.is_set() or all(map(self._is_settled, new)))
+            self._replace(models)
+            self._reload = reload = object()
+            new = sorted(self._new)
+            self._registry.changed.wait_for(
+                lambda: self._stopping.is_set() or self._reload is not reload or all(map(self._is_settled, new)),
+                timeout_s,
+            )
             if self._stopping.is_set():
-                return
-            failures = [failure for name in sorted(new) if (failure := self._failure(name))]
+                raise StatusError(Code.UNAVAILABLE, "the server is stopping")
+            if self._reload is not reload:
+                raise StatusError(Code.ABORTED, "replaced by a newer configuration")
+            pending = [f"{name}: {self._problems.get(name) or 'loading'}" for name in new if not self._is_settled(name)]
+            failures = [failure for name in new if (failure := self._failure(name))]
+        if pending:
+            raise StatusError(
+                Code.DEADLINE_EXCEEDED,
+                f"the configuration is in effect, but {len(pending)} {noun} did not become available in time: "
+                f"{'; '.join(pending)}",
+            )
         if failures:
             reasons = "".join(f"{failure}, " for failure in failures)
             raise StatusError(Code.UNKNOWN, f"{len(failures)} {noun} did not become available: {{{reasons}}}")
-        if any(config.has_request_logging for config in models.values()):
-            raise invalid_argument("No request-logger-creator provided.")
+        _check_request_logging(models)
 
     def stop(self) -> None:
         """Stop scanning, and end waiting calls of `start` and `reload`; loaded versions stay loaded."""
         self._stopping.set()
         with self._registry.changed:
             self._registry.changed.notify_all()
+
+    def _replace(self, models: Mapping[str, ModelConfig] | None) -> None:
+        """Check a configuration and put it into effect; the caller holds the registry's lock."""
+        if models is None:
+            self._check_unconfigured()
+            return
+        check_models(
+            models,
+            self._models,
+            self._registry.available,
+            labels_for_unavailable=self._options.labels_for_unavailable,
+        )
+        self._is_configured = True
+        self._new = {name for name in models if name not in self._models or name in self._new}
+        self._models = dict(models)
+        self._wanted = {name: wanted for name, wanted in self._wanted.items() if name in models}
+        self._registry.set_labels({name: config.labels for name, config in models.items()})
+        if self._options.poll_wait_s >= 0:
+            self._next_scan = 0.0
+        self._registry.changed.notify_all()
 
     def _check_unconfigured(self) -> None:
         if self._is_configured:
@@ -159,27 +204,29 @@ class Lifecycle:
                 self._wanted = wanted
             for name in {*self._models, *self._registry.names()}:
                 self._reconcile(name, self._wanted.get(name, {}) if name in self._models else {})
+            self._new = {name for name in self._new if not self._is_settled(name)}
             if not self._stopping.is_set():
                 changed.wait(min(max(self._next_scan - time.monotonic(), 0.0), 1.0))
 
-    def _scan(self, models: Mapping[str, ModelConfig]) -> dict[str, dict[int, Path]] | None:
-        """Return the wanted versions by model; None, which changes nothing, if a base path can't be listed."""
-        try:
-            wanted = {name: wanted_versions(config) for name, config in models.items()}
-        except StatusError as error:
-            if error.message != self._scan_error:  # not at every scan
-                logger.warning("FileSystemStoragePathSource encountered a filesystem access error: %s", error.message)
-            self._scan_error = error.message
-            return None
-        self._scan_error = ""
-        for name, versions in wanted.items():
-            if not versions and versions != self._wanted.get(name):
-                logger.warning(
-                    "No versions of servable %s found under base path %s. Did you forget to name your leaf directory "
-                    "as a number (eg. '/1/')?",
-                    name,
-                    models[name].base_path,
-                )
+    def _scan(self, models: Mapping[str, ModelConfig]) -> dict[str, dict[int, Path]]:
+        """Return the wanted versions by model; those of the last scan for a base path that can't be listed."""
+        wanted, problems = {}, {}
+        for name, config in models.items():
+            try:
+                wanted[name] = wanted_versions(config)
+            except StatusError as error:
+                wanted[name] = self._wanted.get(name, {})
+                problems[name] = f"FileSystemStoragePathSource encountered a filesystem access error: {error.message}"
+            else:
+                if not wanted[name]:
+                    problems[name] = (
+                        f"No versions of servable {name} found under base path {config.base_path}. Did you forget to "
+                        "name your leaf directory as a number (eg. '/1/')?"
+                    )
+        for name, problem in problems.items():
+            if problem != self._problems.get(name):  # not at every scan
+                logger.warning("%s", problem)
+        self._problems = problems
         return wanted
 
     def _reconcile(self, name: str, wanted: Mapping[int, Path]) -> None:
@@ -251,3 +298,8 @@ class Lifecycle:
                 self._set_failed(version, StatusError(Code.INTERNAL, f"{type(error).__name__}: {error}"))
 
         threading.Thread(target=guarded, name=f"{version.name}/{version.number}", daemon=True).start()
+
+
+def _check_request_logging(models: Mapping[str, ModelConfig] | None) -> None:
+    if any(config.has_request_logging for config in (models or {}).values()):
+        raise invalid_argument("No request-logger-creator provided.")

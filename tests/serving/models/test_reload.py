@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
@@ -11,7 +12,7 @@ import pytest
 import requests
 from google.protobuf import text_format
 from server_process import ServerProcess
-from tensorflow_serving.apis import model_management_pb2, model_service_pb2_grpc
+from tensorflow_serving.apis import get_model_status_pb2, model_management_pb2, model_service_pb2_grpc
 from waiting import wait_until
 
 from savedmodel_bakery.serving.options.model_config import UnavailableVersionError
@@ -142,6 +143,28 @@ def test_an_invalid_configuration_changes_nothing(server: ServerProcess, text: s
     assert (code == "FAILED_PRECONDITION") == ("A label can only be assigned to" in server.log.read_text())
 
 
+def test_nine_calls_with_a_wrong_base_path_delay_no_one(server: ServerProcess, root: Path) -> None:
+    """Eight are replaced; the last one waits for the folder until a correct configuration replaces it too."""
+
+    def code() -> str:
+        with pytest.raises(grpc.RpcError) as caught:
+            reload(server, config(root, "a", "missing"))
+        return str(caught.value.code().name)
+
+    with ThreadPoolExecutor(9) as pool:
+        calls = [pool.submit(code) for _ in range(9)]
+        wait_until(lambda: sum(call.done() for call in calls) == 8)
+        with grpc.insecure_channel(server.target) as channel:
+            message = get_model_status_pb2.GetModelStatusRequest()
+            message.model_spec.name = "a"
+            status = model_service_pb2_grpc.ModelServiceStub(channel).GetModelStatus(message, timeout=10)
+        assert 2 == status.model_version_status[0].version
+        assert [2.0] == predictions(server, "a")
+        reload(server, config(root, "a", "b"))
+    assert {"ABORTED"} == {call.result() for call in calls}
+    assert [10.0] == predictions(server, "b")
+
+
 def test_request_logging_is_rejected_after_the_rest_took_effect(server: ServerProcess, root: Path) -> None:
     with pytest.raises(grpc.RpcError) as caught:
         reload(server, config(root, "b").replace("config {", "config { logging_config {}", 1))
@@ -168,6 +191,8 @@ def test_the_file_is_reread_and_an_invalid_one_is_ignored(root: Path, tmp_path: 
             refusal = f"Request to assign label to version {version} of model a"
             wait_until(lambda refusal=refusal: server.log.read_text().count(refusal) >= 2)
             assert hints == server.log.read_text().count(UnavailableVersionError.hint)
+        file.write_text(config(root, "a", "missing"))
+        server.wait_for_log("Could not find base path")
         file.write_text(config(root, "b").replace(str(root), f"file://{root}"))
         wait_for(server, "b", [10.0])
         wait_for(server, "a", 404)
