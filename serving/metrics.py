@@ -65,7 +65,7 @@ def count_request(model_name: str, api: str, entrypoint: str, code: Code, second
     """Count a finished call; its latency is recorded only if it succeeded.
 
     Args:
-        model_name: the model's name; empty if the call named none.
+        model_name: the model's name; empty if the call named none, or an unknown one: every name stays in memory.
         api: `Predict`, `Classify`, `Regress`, or the verb of a URL.
         entrypoint: `GRPC` or `REST`.
         code: the call's status code.

@@ -45,6 +45,10 @@ class PredictionService:
             "GetModelStatus": self.status,
         }
 
+    def known_name(self, name: str) -> str:
+        """Return the name of a model for the metrics; see `Registry.known_name`."""
+        return self._registry.known_name(name)
+
     def predict(self, request: PredictRequest, timeout_s: float | None) -> Any:
         """Predict."""
         spec = require_spec(request.spec)

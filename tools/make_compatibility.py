@@ -24,7 +24,8 @@ FLAG_NOTES = {
     "enable_grpc_healthcheck_service": "same, and NOT_SERVING while the server stops",
     "grpc_max_threads": "further calls wait for a thread instead of failing with RESOURCE_EXHAUSTED",
     "max_num_load_retries": "same, but loads, unloads and pauses of one model do not delay other models",
-    "monitoring_config_file": "same, but an invalid file fails the start, and TensorFlow's own metrics are missing",
+    "monitoring_config_file": "same, but an invalid file fails the start, calls for unknown models are counted under "
+    "an empty name, and TensorFlow's own metrics are missing",
     "num_load_threads": "without effect: every load has its own thread",
     "num_unload_threads": "without effect: every unload has its own thread",
     "num_tflite_pools": "same: interpreters per model; the default is one per CPU",

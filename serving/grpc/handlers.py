@@ -31,7 +31,7 @@ class Handlers:
         """Return the calls by path."""
         handlers = self._service.handlers()
         for name in _COUNTED:
-            handlers[name] = _counted(name, handlers[name])
+            handlers[name] = _counted(name, handlers[name], self._service.known_name)
         handlers["HandleReloadConfigRequest"] = self.reload
         return codec.rpcs(handlers)
 
@@ -47,7 +47,7 @@ class Handlers:
         return codec.encode_reload(request.metric_names, before, metrics.counters())
 
 
-def _counted(api: str, handle: Handler) -> Handler:
+def _counted(api: str, handle: Handler, known_name: Callable[[str], str]) -> Handler:
     """Return a handler that also records each call in the metrics."""
 
     def counted(request: Any, timeout_s: float | None) -> Any:
@@ -59,7 +59,7 @@ def _counted(api: str, handle: Handler) -> Handler:
             code = error.code
             raise
         finally:
-            model_name = request.spec.name if request.spec else ""
+            model_name = known_name(request.spec.name) if request.spec else ""
             metrics.count_request(model_name, api, "GRPC", code, time.perf_counter() - started)
         return response
 

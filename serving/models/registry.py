@@ -83,6 +83,10 @@ class Registry:
         with self.changed:
             return list(self._models)
 
+    def known_name(self, name: str) -> str:
+        """Return `name` if a model of this name is configured or has a known version, otherwise an empty string."""
+        return name if name in self._labels or name in self._models else ""
+
     def versions(self, name: str) -> list[Version]:
         """Return all known versions of a model, lowest first."""
         with self.changed:

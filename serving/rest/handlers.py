@@ -110,7 +110,7 @@ class Handlers:
             reported = incident.report(logger, f"{request.method} {request.target}")
             code, response = reported.code, error_response(reported, self._headers)
         verb = match[4] if match and match.re is _CALL_URL else ""
-        metrics.count_request(model_name, verb, "REST", code, time.perf_counter() - started)
+        metrics.count_request(self._registry.known_name(model_name), verb, "REST", code, time.perf_counter() - started)
         return response
 
     def _call(self, request: Request, match: re.Match[str] | None, model_name: str) -> bytes:

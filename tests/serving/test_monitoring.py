@@ -101,11 +101,25 @@ def test_a_grpc_call_is_counted_under_its_own_entrypoint(monitored: ServerProces
     assert 1 == grown[f'request_latency_count{{{NAME},API="Predict",entrypoint="GRPC"}}']
 
 
+def test_a_call_for_an_unknown_model_is_counted_under_the_empty_name(monitored: ServerProcess) -> None:
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = "unknown"
+
+    def call() -> None:
+        with pytest.raises(grpc.RpcError), grpc.insecure_channel(monitored.target) as channel:
+            channel.unary_unary("/tensorflow.serving.PredictionService/Predict")(
+                request.SerializeToString(), timeout=30
+            )
+
+    assert {'request_count{model_name="",status="NOT_FOUND"}': 1} == growth(monitored, call)
+
+
 @pytest.mark.parametrize(
     ("method", "path", "line"),
     [
-        ("POST", "/v1/models/nosuch:predict", 'request_count{model_name="nosuch",status="INVALID_ARGUMENT"}'),
-        ("GET", "/v1/models/nosuch", 'request_count{model_name="nosuch",status="NOT_FOUND"}'),
+        ("POST", "/v1/models/nosuch:predict", 'request_count{model_name="",status="INVALID_ARGUMENT"}'),
+        ("GET", "/v1/models/nosuch", 'request_count{model_name="",status="NOT_FOUND"}'),
+        ("GET", "/v1/models/a%20%22name%22/versions/9", f'request_count{{{NAME},status="NOT_FOUND"}}'),
         ("PUT", "/v1/models/nosuch", 'request_count{model_name="",status="INVALID_ARGUMENT"}'),
     ],
 )
