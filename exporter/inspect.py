@@ -12,7 +12,8 @@ from google.protobuf.message import DecodeError
 
 from savedmodel_bakery.exporter.errors import PublishError
 from savedmodel_bakery.exporter.publish import FUNCTION_FILE, RECIPE_FILE
-from savedmodel_bakery.exporter.recipe import parse_toml, read_recipe_file
+from savedmodel_bakery.exporter.recipe import read_recipe_file
+from savedmodel_bakery.toml import parse_toml
 from savedmodel_bakery.wire import dtypes, schema
 
 # TensorFlow 2 keeps its initialisation in this signature; clients don't call it.

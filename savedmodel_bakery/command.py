@@ -32,6 +32,7 @@ SECTIONS = {
         "serve": LazyCommand("serve:serve", "Serve one model on this machine."),
         "model-server": LazyCommand("model_server:model_server", "Serve with tensorflow_model_server's flags."),
         "amqp": LazyCommand("serving.amqp.cli:cli", "Process requests from a RabbitMQ queue."),
+        "token": LazyCommand("serving.access.cli:cli", "Make tokens for the callers of a server."),
     },
     "Call": {
         "ask": LazyCommand("client.commands.ask:ask", "Classify photos."),

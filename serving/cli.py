@@ -92,11 +92,12 @@ def serve_embedded(
         MissingPackageError: the extra `serve` is not installed.
         StatusError: the server cannot start.
     """
-    from savedmodel_bakery.serving.options.settings import check_flags, read_settings
+    from savedmodel_bakery.serving.options.settings import check_flags, read_settings, warn_if_exposed
 
     check_flags(command_line)
     ignored = engine.ignored_flags(command_line)
     settings = read_settings(command_line)
+    warn_if_exposed(command_line)
     for name in ignored:
         logger.warning("--%s has no effect in the embedded engine", name)
     signals = StopSignals(partial(_exit, 0))  # until the server can stop in order

@@ -66,7 +66,7 @@ def serve(
     if stop.is_set():
         return
     grpc_server = _start_grpc(flags, settings, registry, lifecycle)
-    rest_server = _start_rest(flags, registry, settings.metrics_path)
+    rest_server = _start_rest(flags, settings, registry)
     if require_rest and rest_server is None:
         raise StatusError(Code.UNAVAILABLE, "REST is not available")
     if on_ready:
@@ -157,7 +157,7 @@ def _start_grpc(flags: CommandLine, settings: Settings, registry: Registry, life
     return server
 
 
-def _start_rest(flags: CommandLine, registry: Registry, metrics_path: str | None) -> RestServer | None:
+def _start_rest(flags: CommandLine, settings: Settings, registry: Registry) -> RestServer | None:
     """Start the REST server; return None if it is disabled or can't listen, in which case only gRPC runs."""
     port = flags.integer("rest_api_port")
     if not port:
@@ -170,12 +170,12 @@ def _start_rest(flags: CommandLine, registry: Registry, metrics_path: str | None
         registry,
         timeout_s=timeout_ms / 1000 if timeout_ms > 0 else None,
         cors=flags.on("rest_api_enable_cors_support"),
-        metrics_path=metrics_path,
+        metrics_path=settings.metrics_path,
         check_method_names=flags.on("enable_signature_method_name_check"),
     )
     threads = flags.integer("rest_api_num_threads") or _default_threads()
     try:
-        server = RestServer(handlers, flags.text("bind_address"), port, threads=threads)
+        server = RestServer(handlers, flags.text("bind_address"), port, threads=threads, tls=settings.rest_tls)
     except OSError as error:
         logger.error("Failed to start HTTP Server at %s:%d: %s", flags.text("bind_address"), port, error.strerror)
         return None

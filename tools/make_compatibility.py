@@ -35,7 +35,8 @@ FLAG_NOTES = {
     ),
     "tensorflow_intra_op_parallelism": "same, but 0 means one thread per two CPUs, not one per CPU",
     "tensorflow_session_config_file": "same, but graphs are optimised in one round and without MLIR",
-    "ssl_config_file": "same, but an invalid file fails the start with a message instead of a crash",
+    "ssl_config_file": "same, but an invalid file fails the start with a message instead of a crash, and REST must "
+    "have TLS too; `--allow_plaintext_rest` restores the real server's behaviour",
     "version": "same lines, but the version is this project's",
 }
 

@@ -36,12 +36,14 @@ class StatusError(Exception):
         code: the canonical status code.
         message: the reason, in words meant for the caller. Bytes of a graph's text that are not UTF-8 are surrogate
             escapes.
+        retry_after_s: seconds after which the caller may try again; None if the server can't say.
     """
 
-    def __init__(self, code: Code, message: str) -> None:
+    def __init__(self, code: Code, message: str, *, retry_after_s: float | None = None) -> None:
         super().__init__(code, message)
         self.code = code
         self.message = message
+        self.retry_after_s = retry_after_s
 
     @property
     def text(self) -> str:

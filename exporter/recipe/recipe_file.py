@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from savedmodel_bakery.exporter.errors import RecipeError
 from savedmodel_bakery.exporter.recipe.fields import Field
 from savedmodel_bakery.exporter.recipe.recipe import Recipe, convert_values
-from savedmodel_bakery.extras import naming_extras
+from savedmodel_bakery.toml import parse_toml
 
 STORED_RECIPE = Path("assets.extra") / "recipe.toml"
 """Where a version stores its recipe. Its relative paths refer to the working directory of the bake."""
@@ -37,7 +36,6 @@ def read_recipe_file(path: Path) -> RecipeFile:
 
     Raises:
         RecipeError: the file can't be read, is not valid TOML, or has an unknown field or a value that is not allowed.
-        MissingPackageError: Python 3.10 needs the extra `export` to read TOML.
     """
     try:
         content = parse_toml(path.read_text(encoding="utf-8"))
@@ -51,19 +49,3 @@ def read_recipe_file(path: Path) -> RecipeFile:
     if path.resolve().parts[-2:] != STORED_RECIPE.parts:
         values = {field: Recipe.FIELDS[field].resolve(value, path.parent) for field, value in values.items()}
     return RecipeFile(name, values)
-
-
-def parse_toml(text: str) -> dict[str, Any]:
-    """Parse TOML.
-
-    Raises:
-        ValueError: the text is not valid TOML.
-        MissingPackageError: see `read_recipe_file`.
-    """
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        with naming_extras("reading a recipe", "export"):
-            import tomli as tomllib
-    content: dict[str, Any] = tomllib.loads(text)
-    return content

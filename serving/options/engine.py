@@ -11,6 +11,8 @@ from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
 BINARY = "tensorflow_model_server"
 ENGINES = ("auto", "embedded", BINARY)
+_PROXY_FLAGS = ("auth_tokens_file", "rest_ssl_config_file", "allow_plaintext_rest")
+"""Flags whose purpose a proxy in front of the real server can serve."""
 
 
 def find_binary(flags: CommandLine) -> str | None:
@@ -40,6 +42,11 @@ def run_binary(path: str, arguments: Sequence[str], flags: CommandLine) -> None:
     for name in sorted(flags.explicit - {"engine"}):
         flag = FLAGS[name]
         if flag.extension and flags.values[name] != flag.default:
+            if name in _PROXY_FLAGS:
+                raise invalid_argument(
+                    f"--{name} is not supported by {BINARY}; put a proxy in front of it, such as Envoy with "
+                    "deploy/envoy.yaml, or use --engine=embedded"
+                )
             raise invalid_argument(
                 f"--{name}={flags.values[name]} is not supported by {BINARY}, which always uses {flag.default}; "
                 "remove the flag or use --engine=embedded"

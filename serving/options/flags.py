@@ -111,6 +111,9 @@ FLAGS = {
         Flag("version", False, "Print versions and exit."),
         Flag("engine", "auto", "auto, embedded or tensorflow_model_server.", extension=True),
         Flag("bind_address", "0.0.0.0", "IP address to listen on.", extension=True),
+        Flag("auth_tokens_file", "", "TOML file with the tokens that callers need; empty means none.", extension=True),
+        Flag("rest_ssl_config_file", "", "Text SSLConfig; enables TLS for REST.", extension=True),
+        Flag("allow_plaintext_rest", False, "Serve REST without TLS while gRPC has TLS.", extension=True),
     )
 }
 

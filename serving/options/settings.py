@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import logging
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from savedmodel_bakery.serving.access.access import Access
+from savedmodel_bakery.serving.access.callers import is_loopback
+from savedmodel_bakery.serving.access.tokens import TokensError
 from savedmodel_bakery.serving.options.batching import BatchingParameters, read_batching_parameters
 from savedmodel_bakery.serving.options.flags import CommandLine
 from savedmodel_bakery.serving.options.model_config import (
@@ -17,8 +21,8 @@ from savedmodel_bakery.serving.options.model_config import (
     read_config_file,
     single_model,
 )
-from savedmodel_bakery.serving.options.text_format import read_message
-from savedmodel_bakery.serving.options.tls import Tls, read_tls
+from savedmodel_bakery.serving.options.text_format import read_message, unreadable
+from savedmodel_bakery.serving.options.tls import Tls, read_ssl_context, read_tls
 from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.status import StatusError, invalid_argument
 
@@ -55,6 +59,11 @@ def check_flags(flags: CommandLine) -> None:
         )
     if flags.on("use_alts_credentials") and flags.text("ssl_config_file"):
         raise invalid_argument("Either use_alts_credentials must be false or ssl_config_file must be empty.")
+    if flags.text("ssl_config_file") and _serves_plaintext_rest(flags) and not flags.on("allow_plaintext_rest"):
+        raise invalid_argument(
+            "gRPC has TLS (--ssl_config_file), but REST would have none; set --rest_ssl_config_file, "
+            "--rest_api_port=0, or --allow_plaintext_rest"
+        )
     parallelism = [flags.integer(f"tensorflow_{scope}_parallelism") for scope in ("session", "intra_op", "inter_op")]
     if all(threads > 0 for threads in parallelism):
         raise invalid_argument(
@@ -62,6 +71,26 @@ def check_flags(flags: CommandLine) -> None:
             "(server_options.tensorflow_intra_op_parallelism, server_options.tensorflow_inter_op_parallelism) "
             "separately. You cannot configure all."
         )
+
+
+def warn_if_exposed(flags: CommandLine) -> None:
+    """Log one warning if other machines can call the server without TLS or without a token."""
+    address = flags.text("bind_address")
+    if is_loopback(address) or not (flags.integer("port") or flags.integer("rest_api_port")):
+        return
+    missing = []
+    if flags.integer("port") and not flags.text("ssl_config_file"):
+        missing.append("gRPC has no TLS (--ssl_config_file)")
+    if _serves_plaintext_rest(flags):
+        missing.append("REST has no TLS (--rest_ssl_config_file)")
+    if not flags.text("auth_tokens_file"):
+        missing.append("callers need no token (--auth_tokens_file)")
+    if missing:
+        logger.warning("The server accepts connections from other machines at %s: %s", address, "; ".join(missing))
+
+
+def _serves_plaintext_rest(flags: CommandLine) -> bool:
+    return flags.integer("rest_api_port") != 0 and not flags.text("rest_ssl_config_file")
 
 
 @dataclass(frozen=True)
@@ -72,6 +101,8 @@ class Settings:
         models: by name; None if the config file lists no models and no custom config.
         batching: batching parameters; None if batching is off.
         tls: keys and certificates for gRPC; None if it runs without TLS.
+        rest_tls: the TLS context for REST; None if it runs without TLS.
+        access: which callers may do what.
         metrics_path: the REST path of the metrics; None if they aren't served.
         session: the ConfigProto for TensorFlow sessions.
     """
@@ -79,6 +110,8 @@ class Settings:
     models: dict[str, ModelConfig] | None
     batching: BatchingParameters | None
     tls: Tls | None
+    rest_tls: ssl.SSLContext | None
+    access: Access
     metrics_path: str | None
     session: Any
 
@@ -91,10 +124,13 @@ def read_settings(flags: CommandLine) -> Settings:
     """
     models = read_models(flags)
     _check_first_models(models or {}, labels_for_unavailable=flags.on("allow_version_labels_for_unavailable_models"))
+    rest_tls_file = flags.text("rest_ssl_config_file")
     return Settings(
         models=models,
         batching=_read_batching(flags),
         tls=read_tls(Path(flags.text("ssl_config_file"))) if flags.text("ssl_config_file") else None,
+        rest_tls=read_ssl_context(Path(rest_tls_file)) if rest_tls_file else None,
+        access=_read_access(flags),
         metrics_path=_read_metrics_path(flags),
         session=_read_session(flags),
     )
@@ -126,6 +162,16 @@ def _read_batching(flags: CommandLine) -> BatchingParameters | None:
         return None
     path = flags.text("batching_parameters_file")
     return read_batching_parameters(Path(path)) if path else BatchingParameters()
+
+
+def _read_access(flags: CommandLine) -> Access:
+    path = flags.text("auth_tokens_file")
+    try:
+        return Access(Path(path) if path else None)
+    except OSError as error:
+        raise unreadable(Path(path), error) from error
+    except TokensError as error:
+        raise invalid_argument(str(error)) from error
 
 
 def _read_metrics_path(flags: CommandLine) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+import ssl
 import threading
 from collections.abc import Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
@@ -77,12 +78,15 @@ class RestServer:
         address: IP address to listen on.
         port: TCP port.
         threads: number of requests processed at the same time; further requests wait.
+        tls: the context for TLS; None for plain text.
 
     Raises:
         OSError: the port is not available.
     """
 
-    def __init__(self, handlers: Handlers, address: str, port: int, *, threads: int) -> None:
+    def __init__(
+        self, handlers: Handlers, address: str, port: int, *, threads: int, tls: ssl.SSLContext | None = None
+    ) -> None:
         self._handlers = handlers
         self._workers = ThreadPoolExecutor(threads, thread_name_prefix="rest")
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -99,6 +103,7 @@ class RestServer:
                 server_header=False,
                 proxy_headers=False,
                 log_level="warning",
+                ssl_context_factory=(lambda *_: tls) if tls else None,
             )
         )
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],), name="rest", daemon=True)

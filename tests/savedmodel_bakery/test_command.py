@@ -50,7 +50,7 @@ def run(
 def test_the_commands_are_exactly_these() -> None:
     assert {
         "Bake": ["bake", "function", "parity", "inspect", "versions"],
-        "Serve": ["serve", "model-server", "amqp"],
+        "Serve": ["serve", "model-server", "amqp", "token"],
         "Call": ["ask", "bulk", "predict", "metadata", "status", "wait", "check", "bench", "results"],
     } == {title: list(commands) for title, commands in SECTIONS.items()}
 

@@ -79,6 +79,12 @@ def test_version_reports_a_missing_tensorflow(
             id="ALTS and TLS",
         ),
         pytest.param(
+            ["--model_base_path=/m", "--ssl_config_file=x", "--rest_api_port=8501"],
+            "gRPC has TLS (--ssl_config_file), but REST would have none; set --rest_ssl_config_file, "
+            "--rest_api_port=0, or --allow_plaintext_rest",
+            id="TLS for gRPC only",
+        ),
+        pytest.param(
             ["--model_base_path=/m", "--rest_api_port=99999"],
             "invalid rest_api_port 99999: must be between 0 and 65535",
             id="port",

@@ -69,6 +69,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     flags = (
         f"--model_config_file={config}",
         f"--ssl_config_file={ssl_file}",
+        "--allow_plaintext_rest",
         f"--grpc_socket_path={root / 'socket'}",
         f"--grpc_channel_arguments=grpc.max_receive_message_length={MAX_MESSAGE_BYTES},grpc.nosuch=x",
         "--grpc_max_threads=1",
@@ -121,7 +122,7 @@ def test_a_client_without_a_certificate_or_without_tls_cannot_connect(secured: S
             assert "UNAVAILABLE" == predict(channel, request("half_plus_two", x=np.float32([1])))
 
 
-def test_rest_has_no_tls(secured: Secured) -> None:
+def test_rest_may_stay_without_tls(secured: Secured) -> None:
     assert 200 == requests.get(f"{secured.server.url}/v1/models/half_plus_two", timeout=30).status_code
 
 
@@ -221,7 +222,7 @@ def test_a_run_past_its_deadline_is_stopped(secured: Secured) -> None:
 def test_an_invalid_tls_config_ends_the_start(half_plus_two: Path, tmp_path: Path, text: str, reason: str) -> None:
     path = tmp_path / "ssl"
     path.write_text(text)
-    flags = (f"--model_base_path={half_plus_two}", f"--ssl_config_file={path}")
+    flags = (f"--model_base_path={half_plus_two}", f"--ssl_config_file={path}", "--allow_plaintext_rest")
     server = ServerProcess(*flags, log=tmp_path / "log", wait=False)
     assert 255 == server.process.wait(60)
     expected = f"Failed to start server. Error: INVALID_ARGUMENT: {reason.format(path=path)}\n"

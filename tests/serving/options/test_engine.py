@@ -45,6 +45,19 @@ def test_an_extension_flag_that_the_real_server_does_not_support_is_rejected(bin
     assert not (binary.parent / "arguments").exists()
 
 
+@pytest.mark.parametrize("flag", ["--auth_tokens_file=x", "--rest_ssl_config_file=x", "--allow_plaintext_rest"])
+def test_the_real_server_needs_a_proxy_for_tokens_and_tls_of_rest(binary: Path, flag: str) -> None:
+    result = run(binary.parent, flag)
+    assert result.returncode == 255
+    name = flag.partition("=")[0]
+    expected = (
+        f"Failed to start server. Error: INVALID_ARGUMENT: {name} is not supported by tensorflow_model_server; put a "
+        "proxy in front of it, such as Envoy with deploy/envoy.yaml, or use --engine=embedded\n"
+    )
+    assert expected == result.stdout
+    assert not (binary.parent / "arguments").exists()
+
+
 def test_a_required_but_missing_binary_is_an_error(tmp_path: Path) -> None:
     result = run(tmp_path, "--engine=tensorflow_model_server")
     assert result.returncode == 255

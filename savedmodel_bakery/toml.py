@@ -1,0 +1,20 @@
+"""Parses TOML with the standard library, or on Python 3.10 with the package that preceded it there."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Parse TOML.
+
+    Raises:
+        ValueError: the text is not valid TOML.
+    """
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    content: dict[str, Any] = tomllib.loads(text)
+    return content

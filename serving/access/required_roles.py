@@ -1,0 +1,36 @@
+"""Which role each RPC and each REST path needs."""
+
+from __future__ import annotations
+
+from savedmodel_bakery.serving.access.tokens import Role
+from savedmodel_bakery.wire.schema import METHODS
+
+_PROFILER = "/tensorflow.ProfilerService/"
+
+RPC_ROLES = {
+    METHODS["Predict"].path: Role.PREDICT,
+    METHODS["Classify"].path: Role.PREDICT,
+    METHODS["Regress"].path: Role.PREDICT,
+    METHODS["MultiInference"].path: Role.PREDICT,
+    METHODS["GetModelMetadata"].path: Role.PREDICT,
+    METHODS["GetModelStatus"].path: Role.PREDICT,
+    METHODS["HandleReloadConfigRequest"].path: Role.ADMIN,
+    _PROFILER + "Profile": Role.ADMIN,
+    _PROFILER + "Terminate": Role.ADMIN,
+}
+"""By path. The health service needs no token; a call of any other path needs a valid token, whatever its roles."""
+
+PUBLIC_PATHS = ("/v2/health/live", "/v2/health/ready")
+"""REST paths that need no token."""
+
+
+def rest_role(path: str, *, metrics_path: str | None) -> Role | None:
+    """Return the role that a REST path needs, whatever the method; None if any valid token is enough.
+
+    Args:
+        path: the path as sent, not one of `PUBLIC_PATHS`.
+        metrics_path: path of the metrics page; None if there is none.
+    """
+    if path == metrics_path:
+        return Role.METRICS
+    return Role.PREDICT if path.lower().startswith("/v1/") else None
