@@ -249,6 +249,7 @@ class AmqpClient(BaseClient):
         Args:
             inputs: as for `predict`, but numbers are converted to numpy's default types.
             result_queue: name of a durable quorum queue, which is created if it does not exist; see `results`.
+                The workers must allow it (`--result-queue`, by default all names that start with `results`).
             signature: name of the signature.
             output_filter: aliases of the outputs to return; empty for all.
             expiration_s: seconds that the request may wait for a worker; None for no limit.

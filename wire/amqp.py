@@ -10,7 +10,7 @@ A request is one message, published to the queue of the workers:
     headers          for JSON and images, all optional: `model`, `version` or `label`, `signature`, and for an image
                      `input`, the alias of the input that takes it (default `image`). A protobuf message has these
                      in its body
-    reply_to         the queue for the response
+    reply_to         the queue for the response: one that the broker has named (amq.…), or one that the worker allows
     correlation_id   copied to the response
     delivery_mode    2, so that the message survives a restart of the broker
 
@@ -40,6 +40,10 @@ REASON = "x-reason"
 
 DELIVERY_COUNT = "x-delivery-count"
 """Header set by a quorum queue: how often the message was returned to it without an acknowledgement."""
+
+DELIVERIES, ATTEMPTS = "x-deliveries", "x-attempts"
+"""Headers of a message in the retry queue: earlier deliveries without a reply, and attempts of which a worker has seen
+that the model server was unavailable."""
 
 QUORUM_ARGUMENTS: Mapping[str, Any] = {"x-queue-type": "quorum", "x-delivery-limit": 2**31 - 1}
 """Arguments of a queue for results or dead letters, whose messages may be read and returned any number of times.

@@ -29,7 +29,7 @@ Examples:
   bakery ask horse.jpg cat.png
   bakery ask --format REST -t models.example:8501 --top-k 3 horse.jpg
   curl -s https://photos.example/horse.jpg | bakery ask --json -
-  bakery ask --format AMQP -t amqp://user:password@broker.example --result-queue labels horse.jpg
+  bakery ask --format AMQP -t amqp://user:password@broker.example --result-queue results horse.jpg
 
 \b
 Exit codes: 0 all classified, 1 refused or failed, 2 wrong usage, 3 cannot connect, 130 interrupted.
@@ -51,7 +51,8 @@ Exit codes: 0 all classified, 1 refused or failed, 2 wrong usage, 3 cannot conne
     "--result-queue",
     metavar="QUEUE",
     help="With --format AMQP: send the replies to this queue instead of waiting for them, and print the id of each "
-    "request. Fetch the replies with `results`.",
+    "request. Fetch the replies with `results`. Workers allow names that start with `results`, unless their own "
+    "--result-queue says otherwise.",
 )
 @click.option("--metadata", "show_metadata", is_flag=True, help="Print the model's signatures, as `metadata` does.")
 @connection_options

@@ -18,6 +18,11 @@ from savedmodel_bakery.wire.messages import SIGNATURE_FIELD, ModelSpec, TensorMa
 from savedmodel_bakery.wire.schema import METHODS
 from savedmodel_bakery.wire.status import Code, StatusError
 
+_HEALTH_CHECK = "/grpc.health.v1.Health/Check"
+_HEALTH_TIMEOUT_S = 5.0
+# The worker counts attempts: gRPC must not send a message that crashes the server several times in one.
+_WITHOUT_RETRIES = ("grpc.enable_retries", 0)
+
 
 class Backend(Protocol):
     """Runs calls, from any thread. All methods raise StatusError; UNAVAILABLE means that a later call may succeed."""
@@ -30,6 +35,9 @@ class Backend(Protocol):
 
     def call(self, method: str, content: bytes) -> bytes:
         """Run another method of `schema.METHODS`, from a serialized request to a serialized response."""
+
+    def is_reachable(self) -> bool:
+        """Return whether calls can reach the model; blocks for some seconds at most."""
 
     def close(self) -> None:
         """Release all resources; no call may be running."""
@@ -45,7 +53,8 @@ class RemoteServer:
 
     def __init__(self, endpoint: Endpoint, *, timeout_s: float) -> None:
         self._timeout_s = timeout_s
-        self._channel = grpc.insecure_channel(endpoint.address, options=grpc_channel.channel_options([endpoint]))
+        options = [*grpc_channel.channel_options([endpoint]), _WITHOUT_RETRIES]
+        self._channel = grpc.insecure_channel(endpoint.address, options=options)
 
     def predict(self, call: Predict) -> Prediction:
         """See Backend."""
@@ -70,6 +79,14 @@ class RemoteServer:
         except grpc.RpcError as error:
             raise StatusError(Code(error.code().value[0]), error.details() or "") from error
         return response
+
+    def is_reachable(self) -> bool:
+        """Return whether the server answers a health check, be it that it knows none (grpc.health.v1.Health)."""
+        try:
+            self._channel.unary_unary(_HEALTH_CHECK)(b"", timeout=_HEALTH_TIMEOUT_S)
+        except grpc.RpcError as error:
+            return error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+        return True
 
     def close(self) -> None:
         """See Backend."""

@@ -20,6 +20,7 @@ from click.shell_completion import CompletionItem
 from savedmodel_bakery.client.endpoints import DEFAULT_MODEL, MAX_TIMEOUT_S, Endpoint
 from savedmodel_bakery.client.exits import run_command
 from savedmodel_bakery.extras import naming_extras
+from savedmodel_bakery.serving.amqp.reply_queues import DEFAULT_PATTERNS, parse_pattern
 from savedmodel_bakery.tensorflow_log import show_log
 from savedmodel_bakery.wire.amqp import DEFAULT_QUEUE
 
@@ -98,6 +99,23 @@ def _broker_options(command: _Command) -> _Command:
     ):  # fmt: skip
         command = option(command)
     return command
+
+
+def _result_queue_option(command: _Command) -> _Command:
+    return click.option(
+        "--result-queue", "result_queues", multiple=True, default=DEFAULT_PATTERNS, show_default=True,
+        callback=_parse_result_queues, metavar="NAME|PREFIX*",
+        help="Queue that replies may go to, beside those that the broker has named (amq.*). Repeatable.",
+    )(command)  # fmt: skip
+
+
+def _parse_result_queues(
+    _context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]
+) -> tuple[str, ...]:
+    try:
+        return tuple(parse_pattern(value) for value in values)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 def _naming_extras(context: click.Context) -> AbstractContextManager[None]:
@@ -197,6 +215,14 @@ Examples:
     show_default=True,
     help="Deliveries without a reply after which a message is dead-lettered. Fixed when the queue is created.",
 )
+@click.option(
+    "--retry-attempts",
+    type=click.IntRange(1, 100),
+    default=5,
+    show_default=True,
+    help="Attempts during which the model server was unavailable, after which a message is dead-lettered.",
+)
+@_result_queue_option
 @click.option("-v", "--verbose", is_flag=True, help="Show the log of TensorFlow.")
 @click.pass_context
 def work(
@@ -212,6 +238,8 @@ def work(
     timeout_s: float,
     expiration_s: float | None,
     delivery_limit: int,
+    retry_attempts: int,
+    result_queues: tuple[str, ...],
     verbose: bool,
 ) -> None:
     """Process messages until SIGTERM, then finish the prefetched ones."""
@@ -235,13 +263,15 @@ def work(
         batch_size=batch_size,
         calls=calls,
         delivery_limit=delivery_limit,
+        retry_attempts=retry_attempts,
+        result_queues=result_queues,
         expiration_s=expiration_s,
     )
     model_name = model_name or (DEFAULT_MODEL if model_base_path is None else model_base_path.resolve().name)
     with _naming_extras(context):
         backend = _make_backend(model_name, model_base_path, server, timeout_s)
     try:
-        asyncio.run(_run_worker(Worker(url, Handlers(backend, model_name=model_name).handle, options)))
+        asyncio.run(_run_worker(Worker(url, Handlers(backend, model_name=model_name), options)))
     except BaseException:
         backend.close()
         raise
@@ -296,11 +326,12 @@ def print_status(queue: str, url: Broker, reasons: bool, as_json: bool) -> None:
 
 @cli.command("purge", epilog="\b\nExample:\n  bakery amqp purge --queue photos\n")
 @_broker_options
-def purge_queue(queue: str, url: Broker) -> None:
+@_result_queue_option
+def purge_queue(queue: str, url: Broker, result_queues: tuple[str, ...]) -> None:
     """Empty the queue; every waiting caller gets the error ABORTED."""
     from savedmodel_bakery.serving.amqp import queues
 
-    click.echo(f"{_run(url, lambda connection: queues.purge(connection, queue))} purged")
+    click.echo(f"{_run(url, lambda connection: queues.purge(connection, queue, result_queues))} purged")
 
 
 @cli.command("requeue", epilog="\b\nExample:\n  bakery amqp requeue --queue photos\n")

@@ -5,6 +5,9 @@ A message is acknowledged after the broker has confirmed its reply, so no messag
 The broker redelivers a message that crashed its worker together with the messages that were prefetched beside it, and
 counts each redelivery. So that only the message at fault reaches the delivery limit, a worker moves redelivered
 messages to the retry queue, from which each worker prefetches one message at a time.
+
+Messages for which the model server was unavailable go to the retry queue too, because one of them may have crashed it.
+Such a message is called alone, and has a number of attempts. While the server is unreachable no attempt is made.
 """
 
 from __future__ import annotations
@@ -18,16 +21,18 @@ from typing import Any, TypeVar
 
 from aio_pika import exceptions
 from aio_pika.abc import AbstractChannel, AbstractIncomingMessage, AbstractQueue
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, retry_if_result, wait_exponential_jitter
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential_jitter
 
 from savedmodel_bakery.client.errors import ConnectionFailedError
 from savedmodel_bakery.client.transports.amqp_broker import BROKER_ERRORS
 from savedmodel_bakery.serving import incident
-from savedmodel_bakery.serving.amqp import queues
+from savedmodel_bakery.serving.amqp import queues, reply_queues
+from savedmodel_bakery.serving.amqp.availability import Availability
 from savedmodel_bakery.serving.amqp.codec import Message, Response
-from savedmodel_bakery.serving.amqp.errors import delivery_limit_reached, encode_failure
-from savedmodel_bakery.wire.amqp import DELIVERY_COUNT
-from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
+from savedmodel_bakery.serving.amqp.errors import attempts_used_up, delivery_limit_reached, encode_failure
+from savedmodel_bakery.serving.amqp.handlers import Handlers
+from savedmodel_bakery.wire import amqp
+from savedmodel_bakery.wire.status import Code, StatusError
 
 Result = TypeVar("Result")
 
@@ -37,7 +42,8 @@ GRACE_S = 25.0
 """Time to finish prefetched messages after SIGTERM; a pod gets 30 s between SIGTERM and SIGKILL by default."""
 
 _WATCH_INTERVAL_S = 1.0
-_retry_wait = wait_exponential_jitter(multiplier=0.5, max=30.0, jitter=0.5)
+_FIRST_PAUSE_S, _MAX_PAUSE_S = 1.0, 60.0  # before another attempt; each pause is four times as long as the last
+_publishing_pause = wait_exponential_jitter(multiplier=0.5, max=30.0, jitter=0.5)
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,8 @@ class WorkerOptions:
         batch_size: messages that may be joined into one call; 1 turns joining off.
         calls: concurrent calls.
         delivery_limit: deliveries without a reply after which a message is dead-lettered.
+        retry_attempts: attempts during which the model server was unavailable, after which a message is dead-lettered.
+        result_queues: where replies may go; see `reply_queues.check`.
         expiration_s: seconds after which the broker drops a reply that nobody has fetched; None keeps it.
     """
 
@@ -58,6 +66,8 @@ class WorkerOptions:
     batch_size: int
     calls: int
     delivery_limit: int
+    retry_attempts: int
+    result_queues: tuple[str, ...]
     expiration_s: float | None
 
 
@@ -68,20 +78,21 @@ class Consumer:
 
     Args:
         channel: an open channel with publisher confirms.
-        handle: turns messages into responses, on a worker thread; see `Handlers.handle`.
+        handlers: turn messages into responses, on worker threads.
         options: how to consume.
-        threads: where `handle` runs.
+        threads: where `handlers` run.
     """
 
     def __init__(
         self,
         channel: AbstractChannel,
-        handle: Callable[[Sequence[Message]], list[Response]],
+        handlers: Handlers,
         options: WorkerOptions,
         threads: ThreadPoolExecutor,
     ) -> None:
         self._channel = channel
-        self._handle = handle
+        self._handlers = handlers
+        self._availability = Availability(handlers.is_reachable, threads)
         self._options = options
         self._threads = threads
         self._fresh: asyncio.Queue[AbstractIncomingMessage] = asyncio.Queue()
@@ -132,39 +143,36 @@ class Consumer:
         raise ConnectionError(f"queue {self._options.queue} was deleted")
 
     async def _receive(self, message: AbstractIncomingMessage) -> None:
-        count = _delivery_count(message)
-        if self._reject(message, count):
+        deliveries = _header(message, amqp.DELIVERY_COUNT)
+        if self._reject(message, deliveries):
             return
-        if count:
-            self._spawn(self._retry_later(message))
+        if deliveries:
+            self._spawn(self._retry(message, deliveries, attempts=0))
         else:
             self._fresh.put_nowait(message)
 
     async def _receive_again(self, message: AbstractIncomingMessage) -> None:
         """Receive a message from the retry queue."""
-        count = _delivery_count(message) + 1  # the delivery from the worker's queue
-        if not self._reject(message, count):
-            logger.info("a message is delivered again, after %d of %d deliveries", count, self._options.delivery_limit)
+        deliveries = _deliveries(message)
+        if not self._reject(message, deliveries):
+            logger.info(
+                "a message is delivered again, after %d of %d deliveries and %d of %d attempts",
+                deliveries, self._options.delivery_limit,
+                _header(message, amqp.ATTEMPTS), self._options.retry_attempts,
+            )  # fmt: skip
             self._spawn(self._process_alone(message))
 
-    def _reject(self, message: AbstractIncomingMessage, count: int) -> bool:
-        """Register a message that was delivered `count` times before; dead-letter it if it isn't worth a call."""
+    def _reject(self, message: AbstractIncomingMessage, deliveries: int) -> bool:
+        """Register a message that was delivered before; dead-letter it if it isn't worth a call."""
         self._unacknowledged += 1
         self._idle.clear()
-        error = self._rejection_reason(message, count)
-        if error:
-            self._spawn(self._finish(message, encode_failure(error, message.content_type or "", dead_letter=True)))
-        return error is not None
-
-    def _rejection_reason(self, message: AbstractIncomingMessage, count: int) -> StatusError | None:
-        if not message.reply_to:
-            return invalid_argument("the message has no reply_to")
-        return delivery_limit_reached(count) if count >= self._options.delivery_limit else None
-
-    async def _retry_later(self, message: AbstractIncomingMessage) -> None:
-        """Move a message to the retry queue."""
-        await _publish(queues.retry, self._channel, message, self._options.queue)
-        await self._acknowledge(message)
+        if error := reply_queues.check(message.reply_to, self._options.result_queues):
+            self._spawn(self._dead_letter(message, str(error)))
+        elif deliveries >= self._options.delivery_limit:
+            self._spawn(self._fail(message, delivery_limit_reached(deliveries)))
+        else:
+            return False
+        return True
 
     async def _dispatch(self) -> None:
         """Process messages while calls are free; messages that wait meanwhile are joined."""
@@ -173,37 +181,53 @@ class Consumer:
             await self._free_calls.acquire()  # only now: while no fresh message waits, retried ones use every call
             while len(messages) < self._options.batch_size and not self._fresh.empty():
                 messages.append(self._fresh.get_nowait())
-            self._spawn(self._process(messages))
+            self._spawn(self._process(messages, calls=1))
 
     async def _process_alone(self, message: AbstractIncomingMessage) -> None:
-        await self._free_calls.acquire()
-        await self._process([message])
+        """Process a message of the retry queue; without other calls beside it if it may crash the model server."""
+        calls = self._options.calls if _header(message, amqp.ATTEMPTS) else 1
+        for _ in range(calls):
+            await self._free_calls.acquire()
+        await self._process([message], calls)
 
-    async def _process(self, messages: list[AbstractIncomingMessage]) -> None:
-        """Reply to messages; while the backend is unavailable, keep them and try again."""
-
-        def log(state: RetryCallState) -> None:
-            _log_retry(state, f"{len(messages)} messages")
-
+    async def _process(self, messages: Sequence[AbstractIncomingMessage], calls: int) -> None:
+        """Reply to messages; those for which the backend is unavailable are retried. Frees so many calls."""
         try:
-            retrying = AsyncRetrying(retry=retry_if_result(bool), wait=_retry_wait, before_sleep=log)
-            await retrying(self._attempt, messages)
+            await self._availability.wait()
+            requests = [_request(message) for message in messages]
+            loop = asyncio.get_running_loop()
+            responses = await loop.run_in_executor(self._threads, self._handlers.handle, requests)
         finally:
-            self._free_calls.release()
-
-    async def _attempt(self, messages: list[AbstractIncomingMessage]) -> StatusError | None:
-        """Process messages once; keep those in the list for which the backend was unavailable, and return its error."""
-        requests = [_request(message) for message in messages]
-        responses = await asyncio.get_running_loop().run_in_executor(self._threads, self._handle, requests)
-        unavailable, error = [], None
+            for _ in range(calls):
+                self._free_calls.release()
         for message, response in zip(messages, responses, strict=True):
             if response.error and response.error.code is Code.UNAVAILABLE:
-                unavailable.append(message)
-                error = response.error
+                self._availability.doubt()
+                self._spawn(self._retry_after_pause(message, response.error))
             else:
                 self._spawn(self._finish(message, response))
-        messages[:] = unavailable
-        return error
+
+    async def _retry_after_pause(self, message: AbstractIncomingMessage, error: StatusError) -> None:
+        """Retry a message for which the backend was unavailable, unless its attempts are used up."""
+        attempts = _header(message, amqp.ATTEMPTS) + 1
+        if attempts >= self._options.retry_attempts:
+            await self._fail(message, attempts_used_up(attempts, error))
+            return
+        pause_s = min(_FIRST_PAUSE_S * 4 ** (attempts - 1), _MAX_PAUSE_S)
+        logger.warning(
+            "%s; attempt %d of %d; retrying in %.0f s", error, attempts, self._options.retry_attempts, pause_s
+        )
+        await asyncio.sleep(pause_s)
+        await self._retry(message, _deliveries(message), attempts)
+
+    async def _retry(self, message: AbstractIncomingMessage, deliveries: int, attempts: int) -> None:
+        """Move a message to the end of the retry queue."""
+        await _publish(queues.retry, self._channel, message, self._options.queue, deliveries, attempts)
+        await self._acknowledge(message)
+
+    async def _fail(self, message: AbstractIncomingMessage, error: StatusError) -> None:
+        """Reply with an error and dead-letter the message."""
+        await self._finish(message, encode_failure(error, message.content_type or "", dead_letter=True))
 
     async def _finish(self, message: AbstractIncomingMessage, response: Response) -> None:
         """Publish the response, dead-letter the message if it has to be, and acknowledge it."""
@@ -211,8 +235,13 @@ class Consumer:
         if response.dead_letter:
             reason = str(response.error)
         if reason:
-            logger.warning("dead-lettering a message: %s", reason)
-            await _publish(queues.dead_letter, self._channel, message, self._options.queue, reason)
+            await self._dead_letter(message, reason)
+        else:
+            await self._acknowledge(message)
+
+    async def _dead_letter(self, message: AbstractIncomingMessage, reason: str) -> None:
+        logger.warning("dead-lettering a message: %s", reason)
+        await _publish(queues.dead_letter, self._channel, message, self._options.queue, reason)
         await self._acknowledge(message)
 
     async def _acknowledge(self, message: AbstractIncomingMessage) -> None:
@@ -242,10 +271,15 @@ class Consumer:
         return task
 
 
-def _delivery_count(message: AbstractIncomingMessage) -> int:
-    """Number of earlier deliveries from the same queue that ended without acknowledgement."""
-    count = message.headers.get(DELIVERY_COUNT, 0)
-    return count if isinstance(count, int) else 0
+def _deliveries(message: AbstractIncomingMessage) -> int:
+    """Number of earlier deliveries that ended without acknowledgement, from the worker's queue and the retry queue."""
+    return _header(message, amqp.DELIVERY_COUNT) + _header(message, amqp.DELIVERIES)
+
+
+def _header(message: AbstractIncomingMessage, name: str) -> int:
+    """Return a count that the broker or a worker has set; 0 without it. A publisher may have set it to anything."""
+    value = message.headers.get(name, 0)
+    return max(value, 0) if isinstance(value, int) else 0
 
 
 def _request(message: AbstractIncomingMessage) -> Message:
@@ -259,17 +293,12 @@ async def _publish(publish: Callable[..., Awaitable[Result]], *arguments: Any) -
         return isinstance(error, exceptions.DeliveryError) and not isinstance(error, exceptions.PublishError)
 
     def log(state: RetryCallState) -> None:
-        _log_retry(state, "publishing")
+        assert state.outcome is not None
+        assert state.next_action is not None
+        logger.warning("%s; retrying publishing in %.1f s", state.outcome.exception(), state.next_action.sleep)
 
-    retrying = AsyncRetrying(retry=retry_if_exception(is_full), wait=_retry_wait, before_sleep=log)
+    retrying = AsyncRetrying(retry=retry_if_exception(is_full), wait=_publishing_pause, before_sleep=log)
     return await retrying(publish, *arguments)
-
-
-def _log_retry(state: RetryCallState, action: str) -> None:
-    assert state.outcome is not None
-    assert state.next_action is not None
-    error = state.outcome.exception() or state.outcome.result()
-    logger.warning("%s; retrying %s in %.1f s", error, action, state.next_action.sleep)
 
 
 async def wait_first(*awaitables: Awaitable[Any], timeout_s: float | None = None) -> None:

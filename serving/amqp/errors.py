@@ -28,6 +28,15 @@ def delivery_limit_reached(count: int) -> StatusError:
     )
 
 
+def attempts_used_up(count: int, error: StatusError) -> StatusError:
+    """Return the error for a message for which the model server was unavailable `count` times; `error` is the last."""
+    return StatusError(
+        Code.ABORTED,
+        f"the model server was unavailable in {count} attempts (--retry-attempts); the message may crash it, and was "
+        f"moved to the dead-letter queue; last error: {error.text}",
+    )
+
+
 def response_too_large(size: int) -> StatusError:
     """Return the error for a response that exceeds the broker's message size."""
     return StatusError(

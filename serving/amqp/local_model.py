@@ -60,6 +60,10 @@ class LocalModel:
         response: bytes = self._handlers[method](request, self._timeout_s).SerializeToString()
         return response
 
+    def is_reachable(self) -> bool:
+        """Return True: the model is in this process."""
+        return True
+
     def close(self) -> None:
         """Unload the model."""
         self._lifecycle.stop()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,14 +12,16 @@ import aio_pika
 from aio_pika import exceptions
 from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMessage, AbstractQueue
 
+from savedmodel_bakery.serving.amqp import reply_queues
 from savedmodel_bakery.serving.amqp.codec import Response
 from savedmodel_bakery.serving.amqp.errors import encode_failure
 from savedmodel_bakery.wire import amqp
 from savedmodel_bakery.wire.status import Code, StatusError
 
 MAX_REASONS = 1000
-_BROKER_PREFIX = "amq."  # starts names that the broker has generated; such a queue is deleted with its consumer
-_ADDED_HEADERS = (amqp.REASON, amqp.DELIVERY_COUNT, "x-death", "x-first-death-", "x-last-death-")
+_ADDED_HEADERS = (
+    amqp.REASON, amqp.DELIVERY_COUNT, amqp.DELIVERIES, amqp.ATTEMPTS, "x-death", "x-first-death-", "x-last-death-",
+)  # fmt: skip
 
 
 class Queues(NamedTuple):
@@ -27,7 +29,7 @@ class Queues(NamedTuple):
 
     Attributes:
         requests: where callers publish.
-        retries: messages that an earlier worker left without a reply.
+        retries: messages without a reply, because a worker or the model server has ended while it processed them.
     """
 
     requests: AbstractQueue
@@ -89,14 +91,13 @@ async def reply(
     response: Response,
     expiration_s: float | None = None,
 ) -> str | None:
-    """Publish the response to a message and return after the broker has confirmed it.
+    """Publish the response to a message, whose `reply_to` was checked; return after the broker has confirmed it.
 
     Returns:
         Why the response can't be delivered, or None. If a queue with a name of the broker's own is gone, its caller has
         disconnected: that is no reason to keep the message.
     """
-    if not message.reply_to:
-        return None
+    assert message.reply_to
     published = aio_pika.Message(
         response.body,
         headers=amqp.encode_status(response.error),
@@ -109,14 +110,16 @@ async def reply(
     try:
         await channel.default_exchange.publish(published, message.reply_to, mandatory=True)
     except exceptions.PublishError:
-        is_temporary = message.reply_to.startswith(_BROKER_PREFIX)
+        is_temporary = message.reply_to.startswith(reply_queues.BROKER_PREFIX)
         return None if is_temporary else f'reply queue "{message.reply_to}" does not exist'
     return None
 
 
-async def retry(channel: AbstractChannel, message: AbstractIncomingMessage, queue: str) -> None:
+async def retry(
+    channel: AbstractChannel, message: AbstractIncomingMessage, queue: str, deliveries: int, attempts: int
+) -> None:
     """Publish a copy of a message to the retry queue and return after the broker has confirmed it."""
-    copy = _copy(message, {})
+    copy = _copy(message, {amqp.DELIVERIES: deliveries, amqp.ATTEMPTS: attempts})
     copy.expiration = message.expiration
     await channel.default_exchange.publish(copy, retry_queue(queue), mandatory=True)
 
@@ -145,8 +148,11 @@ async def status(connection: AbstractConnection, queue: str, *, with_reasons: bo
     )
 
 
-async def purge(connection: AbstractConnection, queue: str) -> int:
-    """Remove all waiting messages and reply to each with ABORTED; return their number."""
+async def purge(connection: AbstractConnection, queue: str, result_queues: Sequence[str]) -> int:
+    """Remove all waiting messages and return their number.
+
+    Replies with ABORTED to each message whose reply queue is allowed; see `reply_queues.check`.
+    """
     count = 0
     # CANCELLED would be wrong: a server sends it while it shuts down, and callers may retry after it.
     error = StatusError(Code.ABORTED, f'queue "{queue}" was purged')
@@ -154,7 +160,8 @@ async def purge(connection: AbstractConnection, queue: str) -> int:
     requests = await channel.declare_queue(queue, passive=True)
     for waiting in (requests, await _find(connection, retry_queue(queue))):
         async for message in _get_all(waiting):
-            await reply(channel, message, encode_failure(error, message.content_type or ""))
+            if reply_queues.check(message.reply_to, result_queues) is None:
+                await reply(channel, message, encode_failure(error, message.content_type or ""))
             await message.ack()
             count += 1
     return count

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from aio_pika.abc import AbstractConnection
@@ -16,8 +15,8 @@ from aio_pika.abc import AbstractConnection
 from savedmodel_bakery.client.errors import ClientError, RequestRefusedError
 from savedmodel_bakery.client.transports.amqp_broker import Broker
 from savedmodel_bakery.serving.amqp import queues
-from savedmodel_bakery.serving.amqp.codec import Message, Response
 from savedmodel_bakery.serving.amqp.consumer import Consumer, WorkerOptions, wait_first
+from savedmodel_bakery.serving.amqp.handlers import Handlers
 
 logger = logging.getLogger(__name__)
 
@@ -30,15 +29,13 @@ class Worker:
 
     Args:
         broker: where the queue is.
-        handle: turns messages into responses, on a worker thread; see `Handlers.handle`.
+        handlers: turn messages into responses, on worker threads.
         options: how to consume.
     """
 
-    def __init__(
-        self, broker: Broker, handle: Callable[[Sequence[Message]], list[Response]], options: WorkerOptions
-    ) -> None:
+    def __init__(self, broker: Broker, handlers: Handlers, options: WorkerOptions) -> None:
         self._broker = broker
-        self._handle = handle
+        self._handlers = handlers
         self._options = options
         self._threads = ThreadPoolExecutor(options.calls, thread_name_prefix="amqp")
 
@@ -65,7 +62,7 @@ class Worker:
                         )
                         logger.info("Consuming queue %s of %s ...", self._options.queue, self._broker.endpoint.address)
                         has_consumed, pause_s = True, _MIN_PAUSE_S
-                        await Consumer(channel, self._handle, self._options, self._threads).run(declared, stop)
+                        await Consumer(channel, self._handlers, self._options, self._threads).run(declared, stop)
             except ClientError as error:
                 if stop.is_set():
                     return

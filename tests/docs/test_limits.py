@@ -52,6 +52,7 @@ VALUES = {
     "messages joined": WORK["batch_size"],
     "inputs of a message": amqp_batching._MAX_BYTES,
     "deliveries of a message": WORK["delivery_limit"],
+    "attempts of a message": WORK["retry_attempts"],
     "dead letters": queues.MAX_REASONS,
 }
 

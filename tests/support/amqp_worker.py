@@ -20,6 +20,7 @@ from typing import Any
 import aio_pika
 import grpc
 import numpy as np
+from server_process import free_port
 from waiting import wait_until
 
 from savedmodel_bakery.serving.amqp import queues
@@ -202,6 +203,56 @@ def answering_server(answer: Callable[[bytes], bytes]) -> Iterator[str]:
             yield f"127.0.0.1:{port}"
         finally:
             server.stop(0).wait()
+
+
+_CRASHING_SERVER = """
+import os, sys, time
+from concurrent.futures import ThreadPoolExecutor
+import grpc
+
+def answer(request, _):
+    time.sleep(0.1)  # so that calls overlap
+    if {poison!r} in request:
+        os._exit(1)
+    return b""
+
+server = grpc.server(ThreadPoolExecutor(8), options=[("grpc.so_reuseport", 0)])
+handlers = dict(Predict=grpc.unary_unary_rpc_method_handler(answer))
+service = "tensorflow.serving.PredictionService"
+server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service, handlers)])
+server.add_insecure_port("127.0.0.1:{port}")
+server.start()
+server.wait_for_termination()
+"""
+
+
+@contextlib.contextmanager
+def crashing_server(poison: bytes) -> Iterator[tuple[str, list[int]]]:
+    """Run a model server that a Predict with `poison` in it ends, and that is then started again.
+
+    Yields:
+        Its target, and the exit codes of its processes so far.
+    """
+    port = free_port()
+    program = [sys.executable, "-c", _CRASHING_SERVER.format(poison=poison, port=port)]
+    exit_codes: list[int] = []
+    processes = [subprocess.Popen(program)]
+    is_over = threading.Event()
+
+    def supervise() -> None:
+        while not is_over.is_set():
+            exit_codes.append(processes[-1].wait())
+            if not is_over.is_set():
+                processes.append(subprocess.Popen(program))
+
+    supervisor = threading.Thread(target=supervise)
+    supervisor.start()
+    try:
+        yield f"127.0.0.1:{port}", exit_codes
+    finally:
+        is_over.set()
+        processes[-1].kill()
+        supervisor.join()
 
 
 @contextlib.contextmanager

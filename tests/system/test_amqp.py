@@ -118,19 +118,46 @@ def test_a_message_without_reply_queue_is_dead_lettered_and_can_be_requeued(
 ) -> None:
     worker = start()
     unroutable, without_reply_to = make_message(predict_request([6])), make_message(predict_request([8]))
-    unroutable.reply_to = "answers"
+    unroutable.reply_to = "results.photos"
     publish(broker.url(), unroutable, without_reply_to)
     wait_for_status(broker.url(), ready=0, dead=2)
     assert {
-        'reply queue "answers" does not exist': 1,
+        'reply queue "results.photos" does not exist': 1,
         "INVALID_ARGUMENT: the message has no reply_to": 1,
     } == status(broker.url(), "--reasons")["reasons"]
     client = connect()
-    assert [] == list(client.results("answers", idle_s=0.1))  # creates the queue
+    assert [] == list(client.results("results.photos", idle_s=0.1))  # creates the queue
     assert "2 requeued\n" == command(broker.url(), "requeue")
-    assert [[5.0]] == [prediction.arrays["y"].tolist() for _, prediction in client.results("answers", idle_s=2)]
+    assert [[5.0]] == [prediction.arrays["y"].tolist() for _, prediction in client.results("results.photos", idle_s=2)]
     wait_for_status(broker.url(), ready=0, dead=1)
     assert 0 == worker.stop()
+
+
+def test_replies_go_to_allowed_queues_alone(broker: RabbitMQ, start: StartWorker, connect: Connect) -> None:
+    """Neither a worker nor a purge writes to another queue."""
+    client = connect()
+    queues = ["labels", "labels.2", "results", "payroll", "bakery.predict.dead"]
+
+    def submit() -> None:
+        for queue in queues:
+            message = make_message(predict_request([6]))
+            message.reply_to = queue
+            publish(broker.url(), message)
+
+    for queue in queues[:4]:
+        assert [] == list(client.results(queue, idle_s=0.1))  # creates the queue
+    worker = start("--result-queue", "labels", "--result-queue", "pay*")
+    submit()
+    wait_for_status(broker.url(), ready=0, dead=3)
+    worker.stop()
+    assert [1, 0, 0, 1] == [message_count(broker.url(), queue) for queue in queues[:4]]
+    reason = 'PERMISSION_DENIED: reply_to "{}" is not allowed: must be amq.* or labels or pay* (--result-queue)'
+    refused = ("labels.2", "results", "bakery.predict.dead")
+    assert {reason.format(queue): 1 for queue in refused} == status(broker.url(), "--reasons")["reasons"]
+    submit()
+    assert "5 purged\n" == command(broker.url(), "purge")
+    assert [1, 0, 1, 1] == [message_count(broker.url(), queue) for queue in queues[:4]]
+    wait_for_status(broker.url(), dead=3)
 
 
 def test_purge_replies_to_every_waiting_caller(broker: RabbitMQ, start: StartWorker, connect: Connect) -> None:

@@ -14,6 +14,7 @@ from amqp_worker import (
     QUEUE,
     WorkerProcess,
     answering_server,
+    crashing_server,
     delete_queues,
     exchange,
     holding_server,
@@ -108,22 +109,45 @@ def test_messages_prefetched_beside_a_crashing_one_are_answered(broker: RabbitMQ
     wait_for_status(broker.url(), ready=0, dead=1)
 
 
-def test_a_worker_retries_an_unavailable_server_and_keeps_its_connection(
+def test_a_message_that_crashes_the_server_is_dead_lettered_and_all_others_are_answered(
+    broker: RabbitMQ, start: StartWorker
+) -> None:
+    bodies = [predict_request([number]) for number in range(20)]
+    bodies.insert(3, predict_request([99]))
+    with crashing_server(np.float32(99).tobytes()) as (target, exit_codes):
+        worker = start("--retry-attempts", "2", "--batch-size", "2", target=target)
+        replies = exchange(broker.url(), [make_message(body) for body in bodies])
+        wait_for_status(broker.url(), ready=0, dead=1)
+        assert 0 == worker.stop()
+        assert [1, 1] == exit_codes
+    dead = replies.pop(3)
+    assert [Code.OK] * 20 == [reply.headers[amqp.STATUS] for reply in replies]
+    assert Code.ABORTED == dead.headers[amqp.STATUS]
+    assert dead.headers[amqp.MESSAGE].startswith(
+        "the model server was unavailable in 2 attempts (--retry-attempts); the message may crash it, and was moved to "
+        "the dead-letter queue; last error: "
+    )
+    assert {f"ABORTED: {dead.headers[amqp.MESSAGE]}": 1} == status(broker.url(), "--reasons")["reasons"]
+
+
+def test_an_outage_of_the_server_costs_no_attempt_and_no_connection(
     broker: RabbitMQ, half_plus_two: Path, start: StartWorker, tmp_path: Path
 ) -> None:
     port = free_port()
-    worker = start(url=broker.url(options="?heartbeat=1"), target=f"127.0.0.1:{port}")
+    options = ("--retry-attempts", "1", "--prefetch", "2")
+    worker = start(*options, url=broker.url(options="?heartbeat=1"), target=f"127.0.0.1:{port}")
     before = broker.control("list_connections", "pid")
     replies: list[object] = []
-    message = make_message(predict_request([8]))
-    caller = threading.Thread(target=lambda: replies.extend(exchange(broker.url(), [message])))
+    messages = [make_message(predict_request([8])) for _ in range(5)]
+    caller = threading.Thread(target=lambda: replies.extend(exchange(broker.url(), messages)))
     caller.start()
-    worker.wait_for_log("retrying 1 messages", 4)  # takes longer than the broker waits for a heartbeat
+    worker.wait_for_log("the model server is unreachable", 4)  # takes longer than the broker waits for a heartbeat
+    wait_for_status(broker.url(), ready=3)
     flags = (f"--model_name={MODEL}", f"--model_base_path={half_plus_two}", f"--port={port}")
     with ServerProcess(*flags, log=tmp_path / "server.log"):
         caller.join(60)
-    (reply,) = replies
-    assert [6.0] == list(schema.PredictResponse.FromString(reply.body).outputs["y"].float_val)
+    values = [schema.PredictResponse.FromString(reply.body).outputs["y"].float_val for reply in replies]
+    assert [[6.0]] * 5 == [list(value) for value in values]
     assert before == broker.control("list_connections", "pid")
     assert 1 == worker.log.read_text().count("Consuming queue")
 

@@ -40,6 +40,9 @@ class RecordingBackend:
         self.calls.append(method)
         return self._backend.call(method, content)
 
+    def is_reachable(self) -> bool:
+        return self._backend.is_reachable()
+
     def close(self) -> None:
         self._backend.close()
 

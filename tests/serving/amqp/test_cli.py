@@ -33,6 +33,7 @@ WRONG = {
         ["--server", "host", "--batch-size", "17"],
         "--batch-size 17 must not be greater than --prefetch 16",
     ),
+    "result queue": (["--server", "host", "--result-queue", "a*b"], 'invalid pattern "a*b": must be NAME or PREFIX*'),
     "server": (["--server", "http://host"], 'target "http://host"'),
     "url": (["status", "--url", "ftp://x:correct-horse@y/"], "invalid broker address"),
     "options before a subcommand": (["--server", "host", "purge"], "unexpected extra argument (purge)"),

@@ -1,0 +1,40 @@
+"""Calls wait while the model server is unreachable."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+from amqp_worker import answering_server
+from server_process import free_port
+
+from savedmodel_bakery.client.endpoints import Endpoint
+from savedmodel_bakery.serving.amqp.availability import Availability
+from savedmodel_bakery.serving.amqp.backends import RemoteServer
+
+
+def test_one_check_serves_all_calls_until_there_is_doubt() -> None:
+    checks = [False, False, True, True]
+
+    async def run() -> list[int]:
+        with ThreadPoolExecutor(1) as threads:
+            availability = Availability(lambda: checks.pop(0), threads)
+            remaining = []
+            for _ in range(2):
+                await asyncio.gather(*(availability.wait() for _ in range(3)))
+                remaining.append(len(checks))
+                availability.doubt()
+            return remaining
+
+    assert [1, 0] == asyncio.run(run())
+
+
+def test_a_server_without_health_service_is_reachable_and_a_closed_port_is_not() -> None:
+    with answering_server(lambda _: b"") as target:
+        host, _, port = target.rpartition(":")
+        remote = RemoteServer(Endpoint(host, int(port), "gRPC"), timeout_s=30)
+        assert remote.is_reachable()
+        remote.close()
+    closed = RemoteServer(Endpoint("127.0.0.1", free_port(), "gRPC"), timeout_s=30)
+    assert not closed.is_reachable()
+    closed.close()
