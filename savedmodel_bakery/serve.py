@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import logging
 import socket
-import sys
+import threading
 from functools import partial
 from pathlib import Path
 
 import click
 
+from savedmodel_bakery import log
 from savedmodel_bakery.client.commands.groups import Option
 from savedmodel_bakery.tensorflow_log import show_log
 from savedmodel_bakery.wire.status import StatusError
 
 ADDRESS = "127.0.0.1"
 _PORT = click.IntRange(1, 65535)
+_PRINT_S = 1.0
 
 EXAMPLES = """
 \b
@@ -64,7 +66,7 @@ def serve(folder: Path, name: str | None, port: int, rest_api_port: int, verbose
             "--engine=embedded",
         ]
     )
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    log.configure(logging.WARNING, "%(levelname)s %(name)s: %(message)s")
     try:
         cli.serve_embedded(command_line, require_rest=True, on_ready=partial(_print_urls, name, port, rest_api_port))
     except StatusError:
@@ -97,6 +99,22 @@ def _check_port(option: str, port: int) -> None:
 
 
 def _print_urls(name: str, port: int, rest_api_port: int) -> None:
-    click.echo(f"Serving {name}. Press Ctrl-C to stop.")
-    click.echo(f"  gRPC  {ADDRESS}:{port}")
-    click.echo(f"  REST  http://{ADDRESS}:{rest_api_port}/v1/models/{name}")
+    """Print the URLs; return after a second even if stdout is a full pipe, so that the server can be stopped."""
+    lines = (
+        f"Serving {name}. Press Ctrl-C to stop.",
+        f"  gRPC  {ADDRESS}:{port}",
+        f"  REST  http://{ADDRESS}:{rest_api_port}/v1/models/{name}",
+    )
+    errors: list[OSError] = []
+
+    def echo() -> None:
+        try:
+            click.echo("\n".join(lines))
+        except OSError as error:  # nobody reads stdout any more, or the disk is full
+            errors.append(error)
+
+    printing = threading.Thread(target=echo, daemon=True)
+    printing.start()
+    printing.join(_PRINT_S)
+    if errors:
+        raise errors[0]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import import_module, metadata
 from typing import NoReturn
 
+from savedmodel_bakery import log
 from savedmodel_bakery.client.exits import FAILED, quiet_if_output_is_closed
 from savedmodel_bakery.extras import MissingPackageError, naming_extras
 from savedmodel_bakery.serving.options import engine, flags
@@ -20,6 +22,7 @@ from savedmodel_bakery.serving.signals import StopSignals
 from savedmodel_bakery.wire.status import StatusError
 
 _FAILURE = 255  # the real server exits with -1
+_FLUSH_S = 1.0
 SUBCOMMANDS = {
     "amqp": "savedmodel_bakery.serving.amqp.cli",
     "bulk": "savedmodel_bakery.serving.bulk.cli",
@@ -47,7 +50,7 @@ def main(arguments: Sequence[str] | None = None, *, program: str) -> None:
     subcommand = _ALIASES.get(arguments[0], arguments[0]) if arguments else None
     if subcommand in SUBCOMMANDS:
         import_module(SUBCOMMANDS[subcommand]).main(arguments[1:], program=f"{program} {arguments[0]}")
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s] %(message)s", stream=sys.stderr)
+    log.configure(logging.INFO, log.SERVER_FORMAT)
     try:
         command_line = flags.parse(arguments)
     except flags.FlagError as error:
@@ -127,7 +130,13 @@ def _fail(reason: str) -> NoReturn:
 
 def _exit(status: int) -> NoReturn:
     """Exit at once, without waiting for threads that still load a model or exceed the grace period."""
+    flushing = threading.Thread(target=_flush, daemon=True)
+    flushing.start()
+    flushing.join(_FLUSH_S)  # a pipe that nobody reads may be full
+    os._exit(status)
+
+
+def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, AttributeError):  # None, if it was closed before the start
             stream.flush()
-    os._exit(status)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from savedmodel_bakery import log
 from savedmodel_bakery.client.endpoints import DEFAULT_MODEL, MAX_TIMEOUT_S, Endpoint
 from savedmodel_bakery.client.exits import run_command
 from savedmodel_bakery.extras import naming_extras
@@ -249,7 +250,7 @@ def work(
         raise click.UsageError(f"--batch-size {batch_size} must not be greater than --prefetch {prefetch}")
     if verbose:
         show_log()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s] %(message)s", stream=sys.stderr)
+    log.configure(logging.INFO, log.SERVER_FORMAT)
     with _naming_extras(context):
         from savedmodel_bakery.serving.amqp.consumer import WorkerOptions
         from savedmodel_bakery.serving.amqp.handlers import Handlers

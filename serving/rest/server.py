@@ -102,6 +102,7 @@ class RestServer:
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
+                log_config=None,  # this process's
                 log_level="warning",
                 ssl_context_factory=(lambda *_: tls) if tls else None,
             )

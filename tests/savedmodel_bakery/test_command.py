@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -17,6 +18,7 @@ import pytest
 import requests
 from server_process import free_port
 
+from savedmodel_bakery import serve
 from savedmodel_bakery.client import Client
 from savedmodel_bakery.command import COMMANDS, SECTIONS
 
@@ -224,6 +226,14 @@ def test_a_server_whose_output_is_closed_ends_silently(tmp_path: Path) -> None:
         command = [sys.executable, "-m", "savedmodel_bakery", "serve", str(tmp_path / "animals"), *ports]
         ended = subprocess.run(command, stdout=output, stderr=subprocess.PIPE, text=True, timeout=120)
     assert (1, "") == (ended.returncode, ended.stderr)
+
+
+def test_a_server_does_not_wait_for_a_full_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = threading.Event()
+    monkeypatch.setattr(serve.click, "echo", lambda _: read.wait())
+    monkeypatch.setattr(serve, "_PRINT_S", 0.01)
+    serve._print_urls("m", 1, 2)
+    read.set()
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["versions", "."]], ids=" ".join)

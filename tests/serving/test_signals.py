@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import signal
 import subprocess
 import sys
@@ -110,6 +112,15 @@ def test_closed_streams_do_not_change_the_exit_code(call: str, code: int) -> Non
             assert stream is not None
             stream.close()
         assert code == process.wait(60)
+
+
+def test_a_full_pipe_does_not_keep_the_process_from_ending() -> None:
+    program = CLOSED_STREAMS.format(call="_exit(3)").replace("sys.stdin.read()", "")
+    read_end, write_end = os.pipe()
+    with os.fdopen(read_end), os.fdopen(write_end, "wb") as output:
+        output.write(bytes(fcntl.fcntl(write_end, fcntl.F_GETPIPE_SZ)))
+        output.flush()
+        assert 3 == subprocess.run([sys.executable, "-c", program], stdout=output, timeout=60, check=False).returncode
 
 
 WITHOUT_STREAMS = """
