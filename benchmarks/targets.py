@@ -19,6 +19,7 @@ from savedmodel_bakery.client.load.generator import CallFailedError, SendCall
 from savedmodel_bakery.client.load.target import WRONG
 from savedmodel_bakery.client.load.target import Target as LoadTarget
 from savedmodel_bakery.client.results import Prediction
+from savedmodel_bakery.client.servers import parse_server
 from savedmodel_bakery.client.transports.factory import create_transport
 
 MODEL = "bench"
@@ -66,8 +67,9 @@ def open_targets(protocol: str, *, ports: list[int], base_path: str, photos: Map
 def open_model_server(transport: str, ports: Sequence[int], inputs: Mapping[str, Any]) -> tuple[LoadTarget, Prediction]:
     """Send the first request to a server of TensorFlow Serving's API; return its target and its prediction."""
     addresses = [f"127.0.0.1:{port}" for port in ports]
+    server = parse_server(addresses, transport=transport)
     target = LoadTarget(
-        lambda: create_transport(transport, addresses, port=ports[0], timeout_s=_TIMEOUT_S, for_load=True),
+        lambda: create_transport(server, timeout_s=_TIMEOUT_S, for_load=True),
         ModelSpec(MODEL),
         signature=DEFAULT_SIGNATURE,
         atol=1e-4,

@@ -1,8 +1,8 @@
 """Calls a TensorFlow Serving endpoint over gRPC, REST or AMQP, without TensorFlow.
 
 The public names are those in `__all__`; they are imported on first use, so that `--help` does not import numpy.
-`serving` may also use the modules `bulk` (all but `job` and `progress`), `endpoints`, `errors`, `images`, `results`,
-`transports.amqp_broker` and `transports.grpc_channel`.
+`serving` may also use the modules `bulk` (all but `job` and `progress`), `credentials`, `endpoints`, `errors`,
+`images`, `results`, `servers`, `transports.amqp_broker` and `transports.grpc_channel`.
 """
 
 from __future__ import annotations
@@ -13,16 +13,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from savedmodel_bakery.client.aio import AsyncAmqpClient, AsyncClient
     from savedmodel_bakery.client.client import AmqpClient, Client
+    from savedmodel_bakery.client.credentials import Tls
     from savedmodel_bakery.client.errors import (
+        AccessDeniedError,
         ClientError,
         ConnectionFailedError,
         DeadlineExceededError,
         InvalidResponseError,
         RequestRefusedError,
+        TlsHandshakeError,
     )
     from savedmodel_bakery.client.results import Classification, Prediction, ScoredLabel, VersionStatus
 
 __all__ = [
+    "AccessDeniedError",
     "AmqpClient",
     "AsyncAmqpClient",
     "AsyncClient",
@@ -35,10 +39,13 @@ __all__ = [
     "Prediction",
     "RequestRefusedError",
     "ScoredLabel",
+    "Tls",
+    "TlsHandshakeError",
     "VersionStatus",
 ]
 
 _MODULES = {
+    "AccessDeniedError": "errors",
     "AmqpClient": "client",
     "AsyncAmqpClient": "aio",
     "AsyncClient": "aio",
@@ -51,6 +58,8 @@ _MODULES = {
     "Prediction": "results",
     "RequestRefusedError": "errors",
     "ScoredLabel": "results",
+    "Tls": "credentials",
+    "TlsHandshakeError": "errors",
     "VersionStatus": "results",
 }
 

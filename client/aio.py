@@ -8,12 +8,14 @@ from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
 from savedmodel_bakery.client.calls import Call, ModelSpec
-from savedmodel_bakery.client.endpoints import DEFAULT_MODEL, check_timeout, parse_targets
+from savedmodel_bakery.client.credentials import Tls
+from savedmodel_bakery.client.endpoints import DEFAULT_MODEL, check_timeout
 from savedmodel_bakery.client.errors import ClientError
 from savedmodel_bakery.client.flows import Flow, Flows, Result, run_flow_async
 from savedmodel_bakery.client.images import CLASSIFY_SIGNATURE, DEFAULT_SIGNATURE
 from savedmodel_bakery.client.results import Classification, Prediction, VersionStatus
-from savedmodel_bakery.client.transports.factory import DEFAULT_PORTS, create_async_amqp_transport
+from savedmodel_bakery.client.servers import parse_server
+from savedmodel_bakery.client.transports.factory import create_async_amqp_transport
 from savedmodel_bakery.wire.amqp import DEFAULT_QUEUE
 from savedmodel_bakery.wire.features import Example, ScoredClass
 
@@ -111,7 +113,9 @@ class AsyncClient(BaseAsyncClient):
         self,
         target: str | Sequence[str] = "127.0.0.1",
         *,
-        port: int = DEFAULT_PORTS["grpc"],
+        port: int | None = None,
+        tls: Tls | None = None,
+        token: str | None = None,
         timeout_s: float = 30.0,
         model: str = DEFAULT_MODEL,
         version: int | None = None,
@@ -121,7 +125,8 @@ class AsyncClient(BaseAsyncClient):
 
         check_timeout(timeout_s)
         spec = ModelSpec(model, version, label)
-        super().__init__(spec, GrpcAioTransport(parse_targets(target, port, "gRPC"), timeout_s=timeout_s))
+        server = parse_server(target, transport="grpc", port=port, tls=tls, token=token)
+        super().__init__(spec, GrpcAioTransport(server, timeout_s=timeout_s))
 
 
 class AsyncAmqpClient(BaseAsyncClient):

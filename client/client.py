@@ -8,11 +8,13 @@ from types import TracebackType
 from typing import Any, Literal, TypeVar
 
 from savedmodel_bakery.client.calls import ModelSpec
+from savedmodel_bakery.client.credentials import Tls
 from savedmodel_bakery.client.endpoints import DEFAULT_MODEL, check_timeout
 from savedmodel_bakery.client.errors import ClientError
 from savedmodel_bakery.client.flows import Flow, Flows, Result, run_flow
 from savedmodel_bakery.client.images import CLASSIFY_SIGNATURE, DEFAULT_SIGNATURE
 from savedmodel_bakery.client.results import Classification, Prediction, VersionStatus
+from savedmodel_bakery.client.servers import parse_server
 from savedmodel_bakery.client.transports.factory import create_amqp_transport, create_transport
 from savedmodel_bakery.client.transports.transport import Transport
 from savedmodel_bakery.wire.amqp import DEFAULT_QUEUE
@@ -150,15 +152,19 @@ class BaseClient:
 class Client(BaseClient):
     """Calls a model server over gRPC or REST. A context manager; not for use by several threads at once.
 
-    A call that cannot reach a server, or gets UNAVAILABLE, is retried up to three times within `timeout_s`. Nothing is
-    connected before the first call.
+    A call that cannot reach a server, or gets UNAVAILABLE, is retried up to three times within `timeout_s`. If an
+    overloaded server says when to try again, the client does so, unless that is after `timeout_s`. Nothing is connected
+    before the first call.
 
     Args:
-        target: HOST or HOST:PORT, whose port overrides the two below. For gRPC also a list of addresses, or a name
-            that resolves to several; calls are balanced over them.
-        transport: `grpc` or `rest`. For AMQP use `AmqpClient`.
+        target: HOST or HOST:PORT, whose port overrides the two below. A scheme selects transport and TLS: `grpc://`,
+            `grpcs://`, `http://` or `https://`. For gRPC without TLS also a list of targets. gRPC balances calls over
+            the list, and over the addresses to which a name resolves.
+        transport: `grpc` or `rest`; by default that of the target, or `grpc`. For AMQP use `AmqpClient`.
         port: gRPC port; 8500 by default.
         rest_api_port: REST port; 8501 by default.
+        tls: encrypt the connection; `Tls()` by default if the target begins with `grpcs://` or `https://`.
+        token: bearer token to send with each call. Use TLS, or others may read it.
         timeout_s: time limit of a call in seconds, above 0 and at most a day.
         model: name of the model; by default `efficientnet_lite0`, the demo's.
         version: version number; the newest by default.
@@ -172,29 +178,19 @@ class Client(BaseClient):
         self,
         target: str | Sequence[str] = "127.0.0.1",
         *,
-        transport: Literal["grpc", "rest"] = "grpc",
+        transport: Literal["grpc", "rest"] | None = None,
         port: int | None = None,
         rest_api_port: int | None = None,
+        tls: Tls | None = None,
+        token: str | None = None,
         timeout_s: float = 30.0,
         model: str = DEFAULT_MODEL,
         version: int | None = None,
         label: str | None = None,
     ) -> None:
         check_timeout(timeout_s)
-        ports = {"grpc": port, "rest": rest_api_port}
-        if transport not in ports:
-            raise ValueError(
-                f'invalid transport "{transport}": must be "grpc" or "rest"; for AMQP use AmqpClient or AsyncAmqpClient'
-            )
-        if ports[transport] is None and any(ports.values()):
-            raise ValueError(
-                f'the port of the other transport was given: "{transport}" uses '
-                + ("port" if transport == "grpc" else "rest_api_port")
-            )
-        super().__init__(
-            ModelSpec(model, version, label),
-            create_transport(transport, target, port=ports[transport], timeout_s=timeout_s),
-        )
+        server = parse_server(target, transport=transport, port=port, rest_api_port=rest_api_port, tls=tls, token=token)
+        super().__init__(ModelSpec(model, version, label), create_transport(server, timeout_s=timeout_s))
 
 
 class AmqpClient(BaseClient):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 
@@ -40,8 +39,7 @@ class Endpoint:
         is_bare_ipv6 = target.count(":") > 1 and "[" not in target
         match = _TARGET.fullmatch(f"[{target}]" if is_bare_ipv6 else target)
         if match is None or not _is_ipv6(match["ipv6"] or "::") or not _is_resolvable(match["host"] or ""):
-            shown = re.sub(r"(?<=//).*@", "…@", target)  # it may contain a password
-            raise ValueError(f'invalid target "{shown}": must be HOST or HOST:PORT, without http:// and path')
+            raise ValueError(f'invalid target "{hide_password(target)}": must be HOST or HOST:PORT, without a path')
         return cls(match["ipv6"] or match["host"], int(match["port"] or port), protocol)
 
     @property
@@ -58,16 +56,9 @@ class Endpoint:
             return False
 
 
-def parse_targets(target: str | Sequence[str], port: int, protocol: str) -> list[Endpoint]:
-    """Parse one target or several; see `Endpoint.parse`.
-
-    Raises:
-        ValueError: there is no target, or one is not an address.
-    """
-    targets = [target] if isinstance(target, str) else list(target)
-    if not targets:
-        raise ValueError("no target: pass at least one HOST or HOST:PORT")
-    return [Endpoint.parse(text, port, protocol) for text in targets]
+def hide_password(target: str) -> str:
+    """Return a target as messages show it: without user and password."""
+    return re.sub(r"^(\w*://)?.*@", r"\1…@", target, flags=re.DOTALL)
 
 
 def check_timeout(timeout_s: float) -> None:

@@ -2,8 +2,10 @@
 
     ClientError
     ├── ConnectionFailedError     cannot connect, or the connection was lost before the response arrived
+    │   └── TlsHandshakeError     a certificate is not valid, or the server does not use TLS
     ├── DeadlineExceededError     connected, but no response in time
     ├── RequestRefusedError       the server understood the request and refused it, with a status code
+    │   └── AccessDeniedError     the model server requires another token
     └── InvalidResponseError      the response is not one of the API, or does not match the signature
 
 Invalid arguments to the library raise ValueError or TypeError; an image file that cannot be read raises OSError.
@@ -22,6 +24,10 @@ class ConnectionFailedError(ClientError):
     """The connection to the server could not be made, or was lost before the response arrived."""
 
 
+class TlsHandshakeError(ConnectionFailedError):
+    """The server's certificate is not valid, the server rejects the client's, or it does not use TLS."""
+
+
 class DeadlineExceededError(ClientError):
     """The server took longer than the time limit of this client, or than its own."""
 
@@ -34,15 +40,22 @@ class RequestRefusedError(ClientError):
     Attributes:
         code: canonical status code. Over REST it is derived from the HTTP status, which distinguishes fewer codes.
         message: the reason.
+        retry_after_s: time in seconds after which an overloaded server allows another attempt, `math.inf` if it allows
+            none, or None if it does not say.
     """
 
-    def __init__(self, code: Code, message: str) -> None:
+    def __init__(self, code: Code, message: str, *, retry_after_s: float | None = None) -> None:
         super().__init__(code, message)
         self.code = code
         self.message = message
+        self.retry_after_s = retry_after_s
 
     def __str__(self) -> str:
         return f"{self.code.name}: {self.message}" if self.message else self.code.name
+
+
+class AccessDeniedError(RequestRefusedError):
+    """The model server requires a valid token (UNAUTHENTICATED), or one that allows the call (PERMISSION_DENIED)."""
 
 
 class InvalidResponseError(ClientError):

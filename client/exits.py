@@ -12,9 +12,10 @@ from typing import TextIO
 
 import click
 
+from savedmodel_bakery.client.credentials import TOKEN_VARIABLE
 from savedmodel_bakery.client.endpoints import DEFAULT_MODEL
 from savedmodel_bakery.client.error_text import image_error, one_line
-from savedmodel_bakery.client.errors import ClientError, ConnectionFailedError
+from savedmodel_bakery.client.errors import AccessDeniedError, ClientError, ConnectionFailedError
 from savedmodel_bakery.extras import MissingPackageError
 from savedmodel_bakery.interrupts import INTERRUPTED, ignore_traceback_of_next_interrupt
 from savedmodel_bakery.wire.status import StatusError
@@ -52,6 +53,7 @@ def run_command(
         arguments: its arguments; the default is those of this process.
         prog_name: the program's name for the help; by default the script's name or `python -m PACKAGE`.
     """
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # by default gRPC logs a failed handshake that it also reports
     try:
         code = command.main(arguments, prog_name=prog_name, standalone_mode=False)
         return code if isinstance(code, int) else 0
@@ -77,6 +79,8 @@ def run_command(
         error = exc
     except (ConnectionFailedError, ConnectionError) as exc:
         error = _NoConnection(str(exc))
+    except AccessDeniedError as exc:
+        error = click.ClickException(f"{exc}; pass a token that allows it with --token-file or {TOKEN_VARIABLE}")
     except (ClientError, StatusError) as exc:
         error = click.ClickException(refusal_text(str(exc)))
     except MissingPackageError as exc:

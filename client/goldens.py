@@ -17,7 +17,7 @@ from google.protobuf.json_format import ParseDict, ParseError
 
 from savedmodel_bakery.client.client import BaseClient
 from savedmodel_bakery.client.comparison import compare
-from savedmodel_bakery.client.errors import InvalidResponseError, RequestRefusedError
+from savedmodel_bakery.client.errors import AccessDeniedError, InvalidResponseError, RequestRefusedError
 from savedmodel_bakery.wire import schema, version_folder
 from savedmodel_bakery.wire.status import StatusError
 from savedmodel_bakery.wire.tensors import decode_array
@@ -99,9 +99,12 @@ def replay(golden: Golden, client: BaseClient, tolerances: Mapping[str, float]) 
     Raises:
         ConnectionFailedError: the server cannot be reached.
         DeadlineExceededError: the server did not respond in time.
+        AccessDeniedError: the server requires another token.
     """
     try:
         actual = _send(golden, client)
+    except AccessDeniedError:
+        raise  # the other requests would fail too
     except (RequestRefusedError, InvalidResponseError) as error:
         return [str(error)]
     return compare(golden.expected, actual, lambda alias: tolerances.get(alias, 0.0))

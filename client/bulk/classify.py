@@ -12,7 +12,8 @@ from savedmodel_bakery.client.images import read_classifications
 from savedmodel_bakery.client.results import Classification, Prediction
 from savedmodel_bakery.wire.status import Code
 
-# These may be caused by an image or by the size of a request. Any other code would be the same for every image.
+# These may be caused by an image or by the size of a request, unless the server asks to try again later. Any other code
+# would be the same for every image.
 _IMAGE_CODES = (
     Code.INVALID_ARGUMENT,
     Code.RESOURCE_EXHAUSTED,
@@ -63,7 +64,7 @@ def _classify(images: list[bytes], predict: Predict) -> list[_Versioned]:
     try:
         prediction = predict(images)
     except ClientError as exc:
-        if not (isinstance(exc, RequestRefusedError) and exc.code in _IMAGE_CODES):
+        if not (isinstance(exc, RequestRefusedError) and exc.code in _IMAGE_CODES and exc.retry_after_s is None):
             raise
         if len(images) == 1:
             return [(_failed(image_error(str(exc))), None)]

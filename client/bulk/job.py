@@ -7,20 +7,33 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, as_c
 from queue import SimpleQueue
 from threading import Event
 
-from tenacity import Retrying, retry_if_exception, stop_after_delay, stop_when_event_set, wait_random_exponential
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception,
+    stop_before_delay,
+    stop_when_event_set,
+    wait_random_exponential,
+)
 from tenacity.nap import sleep_using_event
 
 from savedmodel_bakery.client.bulk.classify import classify_photos
 from savedmodel_bakery.client.bulk.photos import Photo
 from savedmodel_bakery.client.bulk.rows import Row
 from savedmodel_bakery.client.client import BaseClient
-from savedmodel_bakery.client.errors import ConnectionFailedError, DeadlineExceededError, RequestRefusedError
+from savedmodel_bakery.client.errors import (
+    ConnectionFailedError,
+    DeadlineExceededError,
+    RequestRefusedError,
+    TlsHandshakeError,
+)
 from savedmodel_bakery.client.images import encode_images, read_classifications
 from savedmodel_bakery.client.results import Prediction
+from savedmodel_bakery.client.transports.retries import stated_pause_s
 from savedmodel_bakery.wire.status import Code
 
 _REQUEST_BYTES = 4 << 20  # a photo that would exceed it goes into the next request
-_MAX_BACKOFF_S = 10.0
+_backoff = wait_random_exponential(multiplier=0.2, max=10.0)
 
 # The codes of a server that restarts; it sends CANCELLED for unfinished calls when it shuts down.
 _RESTARTING = (Code.UNAVAILABLE, Code.CANCELLED)
@@ -29,8 +42,9 @@ _RESTARTING = (Code.UNAVAILABLE, Code.CANCELLED)
 class Job:
     """Classifies photos with several clients at the same time.
 
-    A request that cannot reach the server, times out or gets UNAVAILABLE is retried with growing pauses. If a request
-    with several photos is refused, its photos are sent one by one, and then RESOURCE_EXHAUSTED is retried too.
+    A request that cannot reach the server, times out or gets UNAVAILABLE is retried with growing pauses, and so is one
+    that an overloaded server asks to send later. If a request with several photos is refused for another reason, its
+    photos are sent one by one, and then RESOURCE_EXHAUSTED is retried too.
 
     Args:
         clients: one per concurrent request.
@@ -102,8 +116,8 @@ class Job:
     def _retrying(self, limit_s: float, *, single: bool) -> Retrying:
         return Retrying(
             retry=retry_if_exception(lambda exc: _is_transient(exc, single=single)),
-            wait=wait_random_exponential(multiplier=0.2, max=_MAX_BACKOFF_S),
-            stop=stop_after_delay(limit_s) | stop_when_event_set(self._stopped),
+            wait=_pause_s,
+            stop=stop_before_delay(limit_s) | stop_when_event_set(self._stopped),
             sleep=sleep_using_event(self._stopped),
             reraise=True,
         )
@@ -127,5 +141,11 @@ def _batches(photos: Iterable[Photo], size: int) -> Iterator[list[Photo]]:
 
 def _is_transient(exc: BaseException, *, single: bool) -> bool:
     if isinstance(exc, RequestRefusedError):
-        return exc.code in _RESTARTING or (single and exc.code is Code.RESOURCE_EXHAUSTED)
-    return isinstance(exc, (ConnectionFailedError, DeadlineExceededError))
+        is_overloaded = exc.retry_after_s is not None or (single and exc.code is Code.RESOURCE_EXHAUSTED)
+        return is_overloaded or exc.code in _RESTARTING
+    return isinstance(exc, (ConnectionFailedError, DeadlineExceededError)) and not isinstance(exc, TlsHandshakeError)
+
+
+def _pause_s(state: RetryCallState) -> float:
+    """Return the pause that the server asks for, or a random and growing one if that is longer."""
+    return max(_backoff(state), stated_pause_s(state) or 0.0)

@@ -16,7 +16,7 @@ from savedmodel_bakery.client.commands.options import (
     open_amqp_client,
     open_client,
 )
-from savedmodel_bakery.client.errors import ClientError, ConnectionFailedError
+from savedmodel_bakery.client.errors import AccessDeniedError, ClientError, ConnectionFailedError
 from savedmodel_bakery.client.exits import FAILED, print_error, refusal_text
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _classify(
         prediction = client.predict(inputs, signature=signature)
         signature, version = prediction.signature, prediction.version
         [classification] = read_classifications(prediction, batch=1, top_k=top_k)
-    except ConnectionFailedError:
+    except (AccessDeniedError, ConnectionFailedError):
         raise  # the next photo would fail too
     except ClientError as exc:
         classification = Classification(ok=False, error=refusal_text(str(exc)), label=None)

@@ -6,13 +6,13 @@ import json
 import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from savedmodel_bakery.client.commands.groups import Command, Option
 from savedmodel_bakery.client.commands.inputs import read_arrays, read_file
-from savedmodel_bakery.client.commands.options import connection_options, image_option
+from savedmodel_bakery.client.commands.options import connection_options, describe_server, image_option
 from savedmodel_bakery.client.exits import FAILED, as_usage_error, print_error
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def bench(
     if plot_file:
         with as_usage_error(ValueError):
             plot.check(plot_file)
-    target = _open_target(context.obj, atol)
+    target = _open_target(context, atol)
     try:
         if images:
             _add_images(target, images, batch_size, expect)
@@ -150,20 +150,19 @@ def bench(
     context.exit(FAILED if any(load.errors for load in loads) else 0)
 
 
-def _open_target(options: dict[str, Any], atol: float) -> Target:
+def _open_target(context: click.Context, atol: float) -> Target:
     from savedmodel_bakery.client.calls import ModelSpec
     from savedmodel_bakery.client.load.target import Target
     from savedmodel_bakery.client.transports.factory import create_transport
     from savedmodel_bakery.client.transports.transport import PreparedTransport
 
+    options = context.obj
     if options["transport"] == "amqp":
         raise click.UsageError("invalid --format AMQP: bench supports GRPC and REST")
-    port = options["port"] if options["transport"] == "grpc" else options["rest_api_port"]
+    server = describe_server(context)
 
     def connect() -> PreparedTransport:
-        return create_transport(
-            options["transport"], options["target"], port=port, timeout_s=options["timeout_s"], for_load=True
-        )
+        return create_transport(server, timeout_s=options["timeout_s"], for_load=True)
 
     with as_usage_error(ValueError):
         connect().close()

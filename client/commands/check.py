@@ -38,9 +38,11 @@ def check(context: click.Context, version_folder: Path, as_json: bool) -> None:
     """Check that a server responds as when the version was baked.
 
     PATH is the folder of a baked version; its goldens are sent to the server. Uses both gRPC and REST unless --format
-    is given. The default model is the one that was baked, and the default version is the name of the folder.
+    or the target's scheme selects one. The default model is the one that was baked, and the default version is the name
+    of the folder.
     """
     from savedmodel_bakery.client.goldens import GoldensError, read_goldens, replay
+    from savedmodel_bakery.client.servers import find_scheme
 
     with as_usage_error(GoldensError):
         goldens = read_goldens(version_folder)
@@ -48,7 +50,12 @@ def check(context: click.Context, version_folder: Path, as_json: bool) -> None:
     folder_name = version_folder.resolve().name
     if not is_set(context, "version") and not is_set(context, "label") and folder_name.isdecimal():
         overrides["version"] = int(folder_name)
-    transports = [context.obj["transport"]] if is_set(context, "transport") else ["grpc", "rest"]
+    if is_set(context, "transport"):
+        transports = [context.obj["transport"]]
+    else:
+        with as_usage_error(ValueError):
+            scheme = find_scheme(context.obj["target"])
+        transports = [scheme.transport] if scheme else ["grpc", "rest"]
     differing = 0
     for transport in transports:
         with open_client(context, transport=transport, **overrides) as client:

@@ -10,12 +10,16 @@ import click
 from click.core import ParameterSource
 
 from savedmodel_bakery.client.commands.groups import Option
+from savedmodel_bakery.client.credentials import TOKEN_VARIABLE
 from savedmodel_bakery.client.endpoints import DEFAULT_MODEL, MAX_TIMEOUT_S
-from savedmodel_bakery.client.exits import as_usage_error
+from savedmodel_bakery.client.exits import as_usage_error, print_error
 from savedmodel_bakery.wire.amqp import DEFAULT_QUEUE
 
 if TYPE_CHECKING:
     from savedmodel_bakery.client.client import AmqpClient, BaseClient
+    from savedmodel_bakery.client.servers import Server
+
+_WARNED = f"{__name__}.warned"
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -73,16 +77,50 @@ def open_client(context: click.Context, **overrides: Any) -> BaseClient:
     options = context.obj | overrides
     if options["transport"] == "amqp":
         return open_amqp_client(context, **overrides)
-    names = ("target", "transport", "port", "rest_api_port", "timeout_s", "model", "version", "label")
+    server = describe_server(context, **overrides)
+    names = ("target", "port", "rest_api_port", "timeout_s", "model", "version", "label")
     with as_usage_error(ValueError):
-        return Client(**{name: options[name] for name in names})
+        return Client(
+            transport=server.transport,
+            tls=server.tls,
+            token=server.token,
+            **{name: options[name] for name in names},
+        )
+
+
+def describe_server(context: click.Context, **overrides: Any) -> Server:
+    """Return the model server that the connection options describe. Warn once if a token would be sent unencrypted.
+
+    Raises:
+        click.UsageError: an option is invalid, or options exclude each other.
+    """
+    from savedmodel_bakery.client.credentials import read_token
+    from savedmodel_bakery.client.servers import parse_server, select_tls
+
+    options = context.obj | overrides
+    is_stated = "transport" in overrides or is_set(context, "transport")
+    with as_usage_error(ValueError):
+        server = parse_server(
+            options["target"],
+            transport=options["transport"] if is_stated else None,
+            port=options["port"],
+            rest_api_port=options["rest_api_port"],
+            tls=select_tls(
+                options["target"], is_on=options["tls"], ca=options["ca"], cert=options["cert"], key=options["key"]
+            ),
+            token=read_token(options["token_file"]),
+        )
+    if server.exposes_token and not context.meta.get(_WARNED):
+        context.meta[_WARNED] = True
+        print_error(f"warning: {server.endpoints[0].address} is sent the token without encryption: use --tls")
+    return server
 
 
 def open_amqp_client(context: click.Context, **overrides: Any) -> AmqpClient:
     """Create the same for AMQP.
 
     Raises:
-        click.UsageError: see `open_client`; also if the format is not AMQP, or a port option is set.
+        click.UsageError: see `open_client`; also if the format is not AMQP, or an option for model servers is set.
     """
     from savedmodel_bakery.client.client import AmqpClient
 
@@ -92,6 +130,10 @@ def open_amqp_client(context: click.Context, **overrides: Any) -> AmqpClient:
     for name, option in (("port", "--port"), ("rest_api_port", "--rest-api-port")):
         if is_set(context, name, [ParameterSource.COMMANDLINE]):  # in the environment it may be for other commands
             raise click.UsageError(f"{option} does not apply to --format AMQP: add the broker's port to --target")
+    for name in ("tls", "ca", "cert", "key", "token_file"):
+        if is_set(context, name, [ParameterSource.COMMANDLINE]):
+            option = f"--{name.replace('_', '-')}"
+            raise click.UsageError(f"{option} does not apply to --format AMQP: add TLS and password to --target, a URL")
     names = ("target", "queue", "timeout_s", "model", "version", "label")
     with as_usage_error(ValueError):
         return AmqpClient(**{name: options[name] for name in names})
@@ -134,6 +176,7 @@ def version_options(*, default: str) -> Callable[[_Command], _Command]:
 
 
 _PORT = click.IntRange(1, 65535)
+_FILE = click.Path(exists=True, dir_okay=False, readable=True)
 server_options = option_group(
     _option(
         "-f",
@@ -141,6 +184,7 @@ server_options = option_group(
         "transport",
         type=click.Choice(["GRPC", "REST", "AMQP"], case_sensitive=False),
         default="GRPC",
+        show_default="that of the target, or GRPC",
         metavar="[GRPC|REST|AMQP]",
         help="Protocol.",
     ),
@@ -148,11 +192,24 @@ server_options = option_group(
         "-t",
         "--target",
         default="127.0.0.1",
-        metavar="HOST[:PORT]",
-        help="Model server; or the AMQP broker, also as a URL: amqps://USER:PASSWORD@HOST:PORT/VHOST.",
+        metavar="[SCHEME://]HOST[:PORT]",
+        help="Model server; the scheme https or grpcs selects the protocol with TLS, http or grpc without. Or the AMQP "
+        "broker, also as a URL: amqps://USER:PASSWORD@HOST:PORT/VHOST.",
     ),
     _option("--port", type=_PORT, default=8500, help="gRPC port of the server."),
     _option("--rest-api-port", type=_PORT, default=8501, help="REST port of the server."),
+    _option("--tls", is_flag=True, show_default=False, help="Encrypt the connection to the model server."),
+    _option(
+        "--ca", type=_FILE, show_default="public authorities", help="PEM file of the authorities to trust, with TLS."
+    ),
+    _option("--cert", type=_FILE, help="PEM file of the client's certificate, with TLS."),
+    _option("--key", type=_FILE, show_default="in --cert", help="PEM file of its private key."),
+    _option(
+        "--token-file",
+        metavar="FILE",
+        help=f"File with the token for the model server. Or set {TOKEN_VARIABLE} to the token. No option takes the "
+        "token itself, because other users can see command lines.",
+    ),
     _option("--queue", default=DEFAULT_QUEUE, metavar="NAME", help="Queue of the AMQP workers."),
 )
 """Gives a command the options that select a server or a broker."""

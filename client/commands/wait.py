@@ -16,6 +16,7 @@ from savedmodel_bakery.client.errors import (
     DeadlineExceededError,
     InvalidResponseError,
     RequestRefusedError,
+    TlsHandshakeError,
 )
 from savedmodel_bakery.client.results import VersionStatus
 from savedmodel_bakery.wire.status import Code
@@ -63,10 +64,15 @@ def wait(context: click.Context, model: str, timeout_s: float) -> None:
 
     The server may start while the command waits.
     """
-    from tenacity import Retrying, retry_if_exception_type, stop_before_delay, wait_fixed
+    from tenacity import Retrying, retry_if_exception, stop_before_delay, wait_fixed
 
     retrying = Retrying(
-        retry=retry_if_exception_type((_NotAvailableError, ConnectionFailedError, DeadlineExceededError)),
+        retry=retry_if_exception(
+            lambda exc: (
+                isinstance(exc, (_NotAvailableError, ConnectionFailedError, DeadlineExceededError))
+                and not isinstance(exc, TlsHandshakeError)
+            )
+        ),
         wait=wait_fixed(_PAUSE_S),
         stop=stop_before_delay(timeout_s),
         reraise=True,
@@ -98,7 +104,7 @@ def _find_available(context: click.Context, model: str, timeout_s: float) -> Ver
                 return VersionStatus(_resolve_label(client), "AVAILABLE", Code.OK, "")
             versions = client.status()
         except RequestRefusedError as exc:
-            if exc.code not in expected:
+            if exc.code not in expected and exc.retry_after_s is None:
                 raise
             raise _NotAvailableError(str(exc)) from exc
     for version_status in versions:

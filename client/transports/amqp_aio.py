@@ -29,7 +29,7 @@ from savedmodel_bakery.client.errors import (
 from savedmodel_bakery.client.results import Prediction
 from savedmodel_bakery.client.transports import grpc_codec
 from savedmodel_bakery.client.transports.amqp_broker import BROKER_ERRORS, Broker
-from savedmodel_bakery.client.transports.transport import deadline_exceeded
+from savedmodel_bakery.client.transports.connection_errors import deadline_exceeded
 from savedmodel_bakery.wire import amqp
 from savedmodel_bakery.wire.status import Code
 

@@ -2,46 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from threading import Event
 from typing import Any
 
 import grpc
 
 from savedmodel_bakery.client.calls import Call
-from savedmodel_bakery.client.endpoints import Endpoint
+from savedmodel_bakery.client.servers import Server
 from savedmodel_bakery.client.transports import grpc_channel, grpc_codec
+from savedmodel_bakery.client.transports.retries import send_with_retries
 
 
 class GrpcTransport:
     """One channel to one server or several, for messages up to protobuf's limit of 2 GiB.
 
-    With `for_load` it has a connection that no other channel uses, and never retries.
+    With `for_load` it has a connection that no other channel uses.
     """
 
-    def __init__(self, endpoints: Sequence[Endpoint], *, timeout_s: float, for_load: bool = False) -> None:
-        self._endpoints = endpoints
+    def __init__(self, server: Server, *, timeout_s: float, for_load: bool = False) -> None:
+        self._server = server
         self._timeout_s = timeout_s
-        self._channel = grpc.insecure_channel(
-            grpc_channel.join_addresses(endpoints), options=grpc_channel.channel_options(endpoints, for_load=for_load)
-        )
+        self._metadata = grpc_channel.call_metadata(server)
+        self._channel = grpc_channel.create_channel(server, for_load=for_load)
 
     def send(self, call: Call) -> Any:
-        """Send a call; see `Transport.send`."""
-        return self.decode(call, self.prepare(call)())
+        """Send a call, with retries; see `Transport.send`."""
+        return self.decode(call, send_with_retries(self._prepare(call), timeout_s=self._timeout_s))
 
     def prepare(self, call: Call) -> Callable[[], bytes]:
         """Encode a call; see `PreparedTransport.prepare`."""
+        send = self._prepare(call)
+        return lambda: send(self._timeout_s)
+
+    def _prepare(self, call: Call) -> Callable[[float], bytes]:
+        """Encode a call and return the function that sends it once, within a number of seconds."""
         invoke = self._channel.unary_unary(grpc_codec.method_of(call).path)
         request = grpc_codec.encode_request(call)
 
-        def send() -> bytes:
+        def send(timeout_s: float) -> bytes:
             try:
-                content: bytes = invoke(request, timeout=self._timeout_s)
+                content: bytes = invoke(request, timeout=timeout_s, metadata=self._metadata)
             except grpc.RpcError as exc:
                 is_connected = self._is_connected(exc.code())
                 raise grpc_channel.client_error(
-                    exc, self._endpoints, timeout_s=self._timeout_s, is_connected=is_connected
+                    exc, self._server, timeout_s=self._timeout_s, is_connected=is_connected
                 ) from exc
             return content
 

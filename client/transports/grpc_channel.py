@@ -1,63 +1,84 @@
-"""Configures gRPC channels and maps gRPC errors to ClientError, for both of gRPC's APIs."""
+"""Creates gRPC channels and maps gRPC errors to ClientError, for both of gRPC's APIs."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Sequence
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any
 
+import grpc
+
+from savedmodel_bakery.client.credentials import Tls
 from savedmodel_bakery.client.endpoints import Endpoint
-from savedmodel_bakery.client.errors import ClientError, DeadlineExceededError, RequestRefusedError
-from savedmodel_bakery.client.transports.transport import connection_failed, deadline_exceeded, name_not_resolved
+from savedmodel_bakery.client.errors import ClientError, DeadlineExceededError
+from savedmodel_bakery.client.servers import Server
+from savedmodel_bakery.client.transports.connection_errors import (
+    connecting_failed,
+    deadline_exceeded,
+    name_not_resolved,
+)
+from savedmodel_bakery.client.transports.retries import pause_after
+from savedmodel_bakery.client.transports.transport import refused
 from savedmodel_bakery.wire.status import Code
 
-# Calls are balanced over the servers. gRPC retries UNAVAILABLE if no part of a response has arrived, and nothing else
-# (github.com/grpc/proposal/blob/master/A6-client-retries.md).
-_SERVICE_CONFIG = {
-    "loadBalancingConfig": [{"round_robin": {}}],
-    "methodConfig": [
-        {
-            "name": [
-                {"service": "tensorflow.serving.PredictionService"},
-                {"service": "tensorflow.serving.ModelService"},
-            ],
-            "retryPolicy": {
-                "maxAttempts": 4,
-                "initialBackoff": "0.1s",
-                "maxBackoff": "1s",
-                "backoffMultiplier": 2,
-                "retryableStatusCodes": ["UNAVAILABLE"],
-            },
-        }
-    ],
-}
-_OPTIONS = (
+_BALANCED = json.dumps({"loadBalancingConfig": [{"round_robin": {}}]})
+_OPTIONS: tuple[tuple[str, int | str], ...] = (
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
     # While a channel backs off, calls fail without a connection attempt; by default for up to two minutes.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
-    ("grpc.service_config", json.dumps(_SERVICE_CONFIG)),
-    # Larger requests are not retried. The default is 256 kB, which is less than a photo.
-    ("grpc.per_rpc_retry_buffer_size", 32 << 20),
+    ("grpc.service_config", _BALANCED),
 )
 
 CONNECTING_S = 1.0
 """How long to look, after a deadline, whether the server accepts a connection: a short deadline may expire before."""
 
-# The details of UNAVAILABLE; gRPC has no code for it.
+# In the details of UNAVAILABLE; gRPC has no codes for them.
 _RESOLUTION_FAILED = re.compile(r"errors resolving|DNS resolution failed|[Aa]ddress lookup failed")
+_NOT_CONNECTED = "failed to connect to all addresses"
+# gRPC's own details of DEADLINE_EXCEEDED, which do not state the time limit.
+_DEADLINE_TEXTS = ("", "Deadline Exceeded", "Stream removed (Deadline Exceeded)")
 
-# Load tests measure each attempt, over a connection that no other channel of the process shares.
+# A load test measures each attempt, over a connection that no other channel of the process shares. Without this option
+# gRPC repeats calls that have not reached a server; `retries` does all else.
 _LOAD_OPTIONS: tuple[tuple[str, int | str], ...] = (("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1))
 
 
-def channel_options(endpoints: Sequence[Endpoint], *, for_load: bool = False) -> list[tuple[str, int | str]]:
-    """Return the options of a channel to one server or several; see `GrpcTransport` for `for_load`."""
-    is_proxied = not all(endpoint.is_loopback for endpoint in endpoints)
-    return [*_OPTIONS, ("grpc.enable_http_proxy", int(is_proxied)), *(_LOAD_OPTIONS if for_load else ())]
+def create_channel(server: Server, *, for_load: bool = False) -> grpc.Channel:
+    """Create a channel, which connects when it is used. Each call must send `call_metadata(server)`.
+
+    Args:
+        server: one server or several.
+        for_load: see `GrpcTransport`.
+
+    Raises:
+        ValueError: see `join_addresses`.
+    """
+    address, options = join_addresses(server.endpoints), _channel_options(server.endpoints, for_load=for_load)
+    if server.tls is None:
+        return grpc.insecure_channel(address, options)
+    return grpc.secure_channel(address, _channel_credentials(server.tls), options)
+
+
+def create_aio_channel(server: Server) -> grpc.aio.Channel:
+    """Create a channel for the running event loop; see `create_channel`."""
+    address, options = join_addresses(server.endpoints), _channel_options(server.endpoints, for_load=False)
+    if server.tls is None:
+        return grpc.aio.insecure_channel(address, options)
+    return grpc.aio.secure_channel(address, _channel_credentials(server.tls), options)
+
+
+def call_metadata(server: Server) -> tuple[tuple[str, str], ...]:
+    """Return the metadata to send with each call: the token, as RFC 6750 writes it.
+
+    gRPC's call credentials do the same, but not without TLS.
+    """
+    return () if server.token is None else (("authorization", f"Bearer {server.token}"),)
 
 
 def join_addresses(endpoints: Sequence[Endpoint]) -> str:
@@ -79,21 +100,36 @@ def join_addresses(endpoints: Sequence[Endpoint]) -> str:
     return f"ipv{version}:" + ",".join(endpoint.address for endpoint in endpoints)
 
 
-def client_error(exc: Any, endpoints: Sequence[Endpoint], *, timeout_s: float, is_connected: bool) -> ClientError:
+def client_error(exc: Any, server: Server, *, timeout_s: float, is_connected: bool) -> ClientError:
     """Return the ClientError for an RpcError.
 
     Args:
         exc: the error, from either of gRPC's APIs.
-        endpoints: the servers of the channel.
+        server: the server of the channel.
         timeout_s: the time limit of the call.
         is_connected: whether the channel is connected, which the error does not say.
     """
-    code = Code(exc.code().value[0])
+    code, details = Code(exc.code().value[0]), exc.details() or ""
     if code in (Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED) and not is_connected:
-        is_unresolved = _RESOLUTION_FAILED.search(exc.details() or "")
-        return name_not_resolved(endpoints) if is_unresolved else connection_failed(endpoints)
+        if _RESOLUTION_FAILED.search(details):
+            return name_not_resolved(server.endpoints)
+        return connecting_failed(server, details if _NOT_CONNECTED in details else "")
     if code is not Code.DEADLINE_EXCEEDED:
-        return RequestRefusedError(code, exc.details() or "")
-    if exc.details() in (None, "", "Deadline Exceeded"):  # gRPC's own text, which does not state the time limit
-        return deadline_exceeded(endpoints, timeout_s)
-    return DeadlineExceededError(exc.details())
+        return refused(code, details, retry_after_s=pause_after(exc.trailing_metadata() or (), code))
+    if details in _DEADLINE_TEXTS:
+        return deadline_exceeded(server.endpoints, timeout_s)
+    return DeadlineExceededError(details)
+
+
+def _channel_options(endpoints: Sequence[Endpoint], *, for_load: bool) -> list[tuple[str, int | str]]:
+    is_proxied = not all(endpoint.is_loopback for endpoint in endpoints)
+    return [*_OPTIONS, ("grpc.enable_http_proxy", int(is_proxied)), *(_LOAD_OPTIONS if for_load else ())]
+
+
+def _channel_credentials(tls: Tls) -> grpc.ChannelCredentials:
+    ca, cert, key = (_read(file) for file in (tls.ca, tls.cert, tls.key))
+    return grpc.ssl_channel_credentials(ca, cert if key is None else key, cert)
+
+
+def _read(file: str | os.PathLike[str] | None) -> bytes | None:
+    return None if file is None else Path(file).read_bytes()

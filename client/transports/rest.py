@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
 import numpy as np
 import requests
-from requests.adapters import HTTPAdapter
-from urllib3.exceptions import NameResolutionError, ReadTimeoutError
+from requests.auth import AuthBase
+from urllib3.exceptions import InvalidHeader, NameResolutionError, ReadTimeoutError
 from urllib3.util import Retry
 
 from savedmodel_bakery.client.calls import Call, Classify, Metadata, ModelSpec, Predict, Status
-from savedmodel_bakery.client.endpoints import Endpoint
 from savedmodel_bakery.client.errors import (
     ClientError,
+    ConnectionFailedError,
     DeadlineExceededError,
     InvalidResponseError,
     RequestRefusedError,
 )
 from savedmodel_bakery.client.results import Prediction, read_status
-from savedmodel_bakery.client.transports.transport import (
-    connection_failed,
+from savedmodel_bakery.client.servers import Server
+from savedmodel_bakery.client.transports.connection_errors import (
+    connecting_failed,
     deadline_exceeded,
-    decoding_response,
-    encoding_request,
     name_not_resolved,
 )
+from savedmodel_bakery.client.transports.retries import send_with_retries
+from savedmodel_bakery.client.transports.transport import decoding_response, encoding_request, refused
 from savedmodel_bakery.wire.dtypes import DType
 from savedmodel_bakery.wire.json import examples as examples_json
 from savedmodel_bakery.wire.json import predict as predict_json
@@ -53,33 +55,50 @@ _CODES = {
 
 _SUFFIXES = {Predict: ":predict", Classify: ":classify", Metadata: "/metadata", Status: ""}
 
-# As over gRPC: a request that cannot reach a server, or gets 503, is retried up to three times; nothing else is.
-_RETRIES = Retry(
-    connect=3, status=3, total=None, read=False, other=False, redirect=False,
-    status_forcelist=[503], allowed_methods=None, backoff_factor=0.1, raise_on_status=False,
-    respect_retry_after_header=False,
-)  # fmt: skip
+# A gateway sends these without a body of this API.
+_GATEWAY_STATUSES = (401, 403, 429, 502, 503, 504)
+_OVERLOADED = (Code.RESOURCE_EXHAUSTED, Code.UNAVAILABLE)
+
+
+class _BearerToken(AuthBase):
+    """Sends a token (RFC 6750). As a header of the session, an entry in ~/.netrc would replace it."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        request.headers["Authorization"] = f"Bearer {self._token}"
+        return request
 
 
 class RestTransport:
-    """One session with one server; `timeout_s` limits the connecting and each wait for more of a response.
+    """One session with one server; `timeout_s` limits the connecting and each wait for more of a response."""
 
-    With `for_load` it never retries.
-    """
-
-    def __init__(self, endpoint: Endpoint, *, timeout_s: float, for_load: bool = False) -> None:
-        self._endpoint = endpoint
+    def __init__(self, server: Server, *, timeout_s: float) -> None:
+        [self._endpoint] = server.endpoints
+        self._server = server
         self._timeout_s = timeout_s
         self._session = requests.Session()
-        self._session.trust_env = not endpoint.is_loopback
-        self._session.mount("http://", HTTPAdapter(max_retries=0 if for_load else _RETRIES))
+        self._session.trust_env = not self._endpoint.is_loopback
+        if server.tls is not None:
+            self._session.verify = True if server.tls.ca is None else os.fspath(server.tls.ca)
+            if server.tls.cert is not None:
+                cert = os.fspath(server.tls.cert)
+                self._session.cert = (cert, cert if server.tls.key is None else os.fspath(server.tls.key))
+        if server.token is not None:
+            self._session.auth = _BearerToken(server.token)
 
     def send(self, call: Call) -> Any:
-        """Send a call; see `Transport.send`."""
-        return self.decode(call, self.prepare(call)())
+        """Send a call, with retries; see `Transport.send`."""
+        return self.decode(call, send_with_retries(self._encode(call), timeout_s=self._timeout_s))
 
     def prepare(self, call: Call) -> Callable[[], bytes]:
         """Encode a call; see `PreparedTransport.prepare`."""
+        send = self._encode(call)
+        return lambda: send(self._timeout_s)
+
+    def _encode(self, call: Call) -> Callable[[float], bytes]:
+        """Encode a call and return the function that sends it once; its argument is a time limit in seconds."""
         with encoding_request():
             if isinstance(call, Predict):
                 return self._prepare("POST", call, predict_json.encode_request(call.inputs, call.signature))
@@ -104,9 +123,10 @@ class RestTransport:
         self._session.close()
 
     def _url(self, call: Call) -> str:
-        return f"http://{self._endpoint.address}/v1/models/{_path(call.spec)}{_SUFFIXES[type(call)]}"
+        scheme = "http" if self._server.tls is None else "https"
+        return f"{scheme}://{self._endpoint.address}/v1/models/{_path(call.spec)}{_SUFFIXES[type(call)]}"
 
-    def _prepare(self, method: str, call: Call, body: bytes | None = None) -> Callable[[], bytes]:
+    def _prepare(self, method: str, call: Call, body: bytes | None = None) -> Callable[[float], bytes]:
         headers = {} if body is None else {"Content-Type": "application/json"}
         try:
             request = self._session.prepare_request(
@@ -115,10 +135,10 @@ class RestTransport:
         except requests.RequestException as exc:
             raise self._client_error(exc) from exc
 
-        def send() -> bytes:
+        def send(timeout_s: float) -> bytes:
             try:
-                response = self._session.send(request, timeout=self._timeout_s, allow_redirects=False)
-            except requests.RequestException as exc:
+                response = self._session.send(request, timeout=timeout_s, allow_redirects=False)
+            except OSError as exc:  # also requests' plain OSError for a certificate file that was removed
                 raise self._client_error(exc) from exc
             if response.status_code != requests.codes.ok:
                 raise _refusal(response)
@@ -126,7 +146,7 @@ class RestTransport:
 
         return send
 
-    def _client_error(self, exc: requests.RequestException) -> ClientError:
+    def _client_error(self, exc: OSError) -> ClientError:
         # requests raises a ConnectionError for a timeout while it reads the rest of a body.
         timed_out = exc.args and isinstance(exc.args[0], ReadTimeoutError)
         if isinstance(exc, requests.ReadTimeout) or timed_out:
@@ -134,7 +154,9 @@ class RestTransport:
         if exc.args and isinstance(getattr(exc.args[0], "reason", None), NameResolutionError):
             return name_not_resolved([self._endpoint])
         if isinstance(exc, (requests.ConnectionError, requests.exceptions.InvalidURL)):
-            return connection_failed([self._endpoint])
+            return connecting_failed(self._server, str(exc))
+        if not isinstance(exc, requests.RequestException):
+            return ConnectionFailedError(f"cannot connect to {self._endpoint.address} over REST: {exc}")
         return InvalidResponseError(f"{self._endpoint.address} sent an invalid HTTP response: {exc}")
 
 
@@ -168,15 +190,27 @@ def _document(content: bytes) -> dict[str, Any] | None:
 
 
 def _refusal(response: requests.Response) -> ClientError:
+    code = _CODES.get(response.status_code, Code.UNKNOWN)
     message = (_document(response.content) or {}).get("error")
     if not isinstance(message, str):
         content_type = response.headers.get("Content-Type", "no content type")
-        return InvalidResponseError(
+        message = (
             f"{response.url} responded HTTP {response.status_code} with {content_type}; "
             'a model server responds {"error": …}'
         )
-    code = _CODES.get(response.status_code, Code.UNKNOWN)
-    return DeadlineExceededError(message) if code is Code.DEADLINE_EXCEEDED else RequestRefusedError(code, message)
+        if response.status_code not in _GATEWAY_STATUSES:
+            return InvalidResponseError(message)
+    if code is Code.DEADLINE_EXCEEDED:
+        return DeadlineExceededError(message)
+    return refused(code, message, retry_after_s=_retry_after_s(response) if code in _OVERLOADED else None)
+
+
+def _retry_after_s(response: requests.Response) -> float | None:
+    """Return the seconds of the header Retry-After (RFC 9110, section 10.2.3), which may be a date; None without it."""
+    try:
+        return Retry().parse_retry_after(response.headers.get("Retry-After", ""))
+    except (InvalidHeader, ValueError):
+        return None
 
 
 def _output_dtypes(call: Predict) -> dict[str, DType]:

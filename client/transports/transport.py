@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from savedmodel_bakery.client.endpoints import Endpoint
-from savedmodel_bakery.client.errors import (
-    ConnectionFailedError,
-    DeadlineExceededError,
-    InvalidResponseError,
-    RequestRefusedError,
-)
+from savedmodel_bakery.client.errors import AccessDeniedError, InvalidResponseError, RequestRefusedError
 from savedmodel_bakery.wire.status import Code, StatusError
 
 if TYPE_CHECKING:
@@ -59,20 +53,8 @@ def decoding_response() -> Iterator[None]:
         raise InvalidResponseError(exc.message) from exc
 
 
-def connection_failed(endpoints: Sequence[Endpoint]) -> ConnectionFailedError:
-    """Return the error for a server that cannot be reached."""
-    return ConnectionFailedError(f"cannot connect to {_describe(endpoints)}; is a model server running there?")
-
-
-def name_not_resolved(endpoints: Sequence[Endpoint]) -> ConnectionFailedError:
-    """Return the error for a host name that has no address."""
-    return ConnectionFailedError(f"cannot connect to {_describe(endpoints)}: the host name does not resolve")
-
-
-def deadline_exceeded(endpoints: Sequence[Endpoint], timeout_s: float) -> DeadlineExceededError:
-    """Return the error for a response that did not arrive within this client's timeout."""
-    return DeadlineExceededError(f"no response from {_describe(endpoints)} within {timeout_s:g} s")
-
-
-def _describe(endpoints: Sequence[Endpoint]) -> str:
-    return f"{', '.join(endpoint.address for endpoint in endpoints)} over {endpoints[0].protocol}"
+def refused(code: Code, message: str, *, retry_after_s: float | None = None) -> RequestRefusedError:
+    """Return the error for a call that a model server refused; see RequestRefusedError."""
+    if code in (Code.UNAUTHENTICATED, Code.PERMISSION_DENIED):
+        return AccessDeniedError(code, message)
+    return RequestRefusedError(code, message, retry_after_s=retry_after_s)

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import grpc
 
-from savedmodel_bakery.client.endpoints import Endpoint
+from savedmodel_bakery.client.servers import Server
 from savedmodel_bakery.client.transports import grpc_channel
 from savedmodel_bakery.serving.amqp.codec import Predict, Prediction
 from savedmodel_bakery.serving.inference.predict import input_dtypes
@@ -20,8 +20,6 @@ from savedmodel_bakery.wire.status import Code, StatusError
 
 _HEALTH_CHECK = "/grpc.health.v1.Health/Check"
 _HEALTH_TIMEOUT_S = 5.0
-# The worker counts attempts: gRPC must not send a message that crashes the server several times in one.
-_WITHOUT_RETRIES = ("grpc.enable_retries", 0)
 
 
 class Backend(Protocol):
@@ -47,14 +45,14 @@ class RemoteServer:
     """A model server elsewhere, over gRPC.
 
     Args:
-        endpoint: its address.
+        server: its address, TLS and token.
         timeout_s: time limit of a call.
     """
 
-    def __init__(self, endpoint: Endpoint, *, timeout_s: float) -> None:
+    def __init__(self, server: Server, *, timeout_s: float) -> None:
         self._timeout_s = timeout_s
-        options = [*grpc_channel.channel_options([endpoint]), _WITHOUT_RETRIES]
-        self._channel = grpc.insecure_channel(endpoint.address, options=options)
+        self._metadata = grpc_channel.call_metadata(server)
+        self._channel = grpc_channel.create_channel(server)
 
     def predict(self, call: Predict) -> Prediction:
         """See Backend."""
@@ -75,7 +73,9 @@ class RemoteServer:
     def call(self, method: str, content: bytes) -> bytes:
         """See Backend."""
         try:
-            response: bytes = self._channel.unary_unary(METHODS[method].path)(content, timeout=self._timeout_s)
+            response: bytes = self._channel.unary_unary(METHODS[method].path)(
+                content, timeout=self._timeout_s, metadata=self._metadata
+            )
         except grpc.RpcError as error:
             raise StatusError(Code(error.code().value[0]), error.details() or "") from error
         return response

@@ -18,16 +18,18 @@ import click
 from click.shell_completion import CompletionItem
 
 from savedmodel_bakery import log
-from savedmodel_bakery.client.endpoints import DEFAULT_MODEL, MAX_TIMEOUT_S, Endpoint
+from savedmodel_bakery.client.endpoints import DEFAULT_MODEL, MAX_TIMEOUT_S
 from savedmodel_bakery.client.exits import run_command
 from savedmodel_bakery.extras import naming_extras
 from savedmodel_bakery.serving.amqp.reply_queues import DEFAULT_PATTERNS, parse_pattern
+from savedmodel_bakery.serving.amqp.server_options import describe_server, server_options
 from savedmodel_bakery.tensorflow_log import show_log
 from savedmodel_bakery.wire.amqp import DEFAULT_QUEUE
 
 if TYPE_CHECKING:
     from aio_pika.abc import AbstractConnection
 
+    from savedmodel_bakery.client.servers import Server
     from savedmodel_bakery.client.transports.amqp_broker import Broker
     from savedmodel_bakery.serving.amqp.backends import Backend
     from savedmodel_bakery.serving.amqp.server import Worker
@@ -135,13 +137,6 @@ def _parse_broker(context: click.Context, _parameter: click.Parameter, value: st
         raise click.BadParameter(str(error)) from error
 
 
-def _parse_server(_context: click.Context, _parameter: click.Parameter, value: str | None) -> Endpoint | None:
-    try:
-        return None if value is None else Endpoint.parse(value, 8500, "gRPC")
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
-
-
 @click.group(
     cls=_DefaultGroup,
     epilog=EXAMPLES,
@@ -171,13 +166,7 @@ Examples:
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Load this model into the worker: the folder with its version folders.",
 )
-@click.option(
-    "--server",
-    is_eager=True,  # the callback of --url reads it
-    callback=_parse_server,
-    metavar="HOST[:PORT]",
-    help="Call this model server over gRPC instead; the default port is 8500.",
-)
+@server_options
 @click.option(
     "--prefetch",
     type=click.IntRange(1, 65535),
@@ -228,11 +217,12 @@ Examples:
 @click.pass_context
 def work(
     context: click.Context,
+    /,
     queue: str,
     url: Broker,
     model_name: str | None,
     model_base_path: Path | None,
-    server: Endpoint | None,
+    server: str | None,
     prefetch: int,
     batch_size: int,
     calls: int,
@@ -242,6 +232,7 @@ def work(
     retry_attempts: int,
     result_queues: tuple[str, ...],
     verbose: bool,
+    **credentials: Any,
 ) -> None:
     """Process messages until SIGTERM, then finish the prefetched ones."""
     if (model_base_path is None) == (server is None):
@@ -251,6 +242,7 @@ def work(
     if verbose:
         show_log()
     log.configure(logging.INFO, log.SERVER_FORMAT)
+    model_server = describe_server(server, **credentials)
     with _naming_extras(context):
         from savedmodel_bakery.serving.amqp.consumer import WorkerOptions
         from savedmodel_bakery.serving.amqp.handlers import Handlers
@@ -270,7 +262,7 @@ def work(
     )
     model_name = model_name or (DEFAULT_MODEL if model_base_path is None else model_base_path.resolve().name)
     with _naming_extras(context):
-        backend = _make_backend(model_name, model_base_path, server, timeout_s)
+        backend = _make_backend(model_name, model_base_path, model_server, timeout_s)
     try:
         asyncio.run(_run_worker(Worker(url, Handlers(backend, model_name=model_name), options)))
     except BaseException:
@@ -279,7 +271,7 @@ def work(
     _exit()
 
 
-def _make_backend(name: str, base_path: Path | None, server: Endpoint | None, timeout_s: float) -> Backend:
+def _make_backend(name: str, base_path: Path | None, server: Server | None, timeout_s: float) -> Backend:
     if server is not None:
         from savedmodel_bakery.serving.amqp.backends import RemoteServer
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from savedmodel_bakery.client import (
+    AccessDeniedError,
     Client,
     ClientError,
     ConnectionFailedError,
@@ -138,7 +139,8 @@ def test_every_status_code_is_the_servers(connect: Connect, transport: str, code
     if code is Code.DEADLINE_EXCEEDED:
         assert (DeadlineExceededError, "refused: DEADLINE_EXCEEDED") == (caught.type, str(caught.value))
     else:
-        assert caught.type is RequestRefusedError
+        is_about_the_token = code in (Code.UNAUTHENTICATED, Code.PERMISSION_DENIED)
+        assert caught.type is (AccessDeniedError if is_about_the_token else RequestRefusedError)
         expected = FOLDED.get(code, code) if transport == "rest" else code
         assert (expected, f"refused: {code.name}") == (caught.value.code, caught.value.message)
 
@@ -172,7 +174,7 @@ def test_calls_of_a_closed_client_are_runtime_errors(connect: Connect) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        pytest.param({"target": "http://x"}, 'invalid target "http://x": must be HOST or', id="URL"),
+        pytest.param({"target": "http://x/v1"}, 'invalid target "x/v1": must be HOST or', id="URL"),
         pytest.param({"target": ""}, 'invalid target ""', id="no target"),
         pytest.param({"target": "x:99999"}, "invalid port 99999: must be between 1 and 65535", id="port"),
         pytest.param({"version": 1, "label": "a"}, 'version 1 and label "a" exclude each other', id="both"),

@@ -9,6 +9,7 @@ from savedmodel_bakery import client
 
 def test_the_public_names_are_exactly_these() -> None:
     expected = [
+        "AccessDeniedError",
         "AmqpClient",
         "AsyncAmqpClient",
         "AsyncClient",
@@ -21,6 +22,8 @@ def test_the_public_names_are_exactly_these() -> None:
         "Prediction",
         "RequestRefusedError",
         "ScoredLabel",
+        "Tls",
+        "TlsHandshakeError",
         "VersionStatus",
     ]
     assert expected == client.__all__

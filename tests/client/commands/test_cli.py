@@ -238,18 +238,18 @@ def test_ports_of_other_protocols_in_the_environment_do_not_affect_amqp(
             id="top-k",
         ),
         pytest.param(
-            ["-t", "http://a", "status"],
-            'invalid target "http://a": must be HOST or HOST:PORT, without http:// and path',
-            id="URL",
+            ["-t", "http://a/v1", "status"],
+            'invalid target "a/v1": must be HOST or HOST:PORT, without a path',
+            id="URL with a path",
         ),
         pytest.param(
-            ["-t", "http://a:8501", "status"],
-            'invalid target "http://a:8501": must be HOST or HOST:PORT, without http:// and path',
-            id="URL with a port",
+            ["-t", "ftp://user:secret@a:8501", "status"],
+            'invalid target "ftp://…@a:8501": the scheme must be one of grpc, grpcs, http, https',
+            id="other scheme",
         ),
         pytest.param(
             ["-t", "a:8500:8501", "status"],
-            'invalid target "a:8500:8501": must be HOST or HOST:PORT, without http:// and path',
+            'invalid target "a:8500:8501": must be HOST or HOST:PORT, without a path',
             id="two ports",
         ),
         pytest.param(

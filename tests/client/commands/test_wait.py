@@ -78,7 +78,10 @@ def test_no_server_in_time_is_exit_3(wait: Wait, closed_port: int, transport: st
 def test_an_unexpected_refusal_ends_it_at_once(wait: Wait, ports: list[object]) -> None:
     code, out, err = wait("refuse_PERMISSION_DENIED", *ports)
     assert (1, "") == (code, out)
-    assert "error: PERMISSION_DENIED: refused: PERMISSION_DENIED\n" == err
+    assert (
+        "error: PERMISSION_DENIED: refused: PERMISSION_DENIED; "
+        "pass a token that allows it with --token-file or BAKERY_CLIENT_TOKEN\n"
+    ) == err
 
 
 def test_it_waits_for_a_version_that_is_loading(

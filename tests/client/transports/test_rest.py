@@ -70,7 +70,12 @@ def test_an_element_type_that_json_lacks_is_not_sent(peer: Any, monkeypatch: pyt
             "the status is not a valid GetModelStatusResponse: KeyError('model_version_status')",
             id="other object",
         ),
-        pytest.param("", ConnectionFailedError, "over REST; is a model server running there?", id="hangs up"),
+        pytest.param(
+            "",
+            ConnectionFailedError,
+            " over REST: the connection was closed; if the server requires TLS, use https://",
+            id="hangs up",
+        ),
         pytest.param("SSH-2.0\r\n", ConnectionFailedError, "is a model server running there?", id="no HTTP"),
     ],
 )

@@ -8,7 +8,7 @@ import model_makers
 import pytest
 from server_process import ServerProcess
 
-from savedmodel_bakery.client.endpoints import Endpoint
+from savedmodel_bakery.client.servers import parse_server
 from savedmodel_bakery.serving.amqp.backends import Backend, RemoteServer
 from savedmodel_bakery.serving.amqp.codec import Predict, Prediction
 from savedmodel_bakery.serving.amqp.handlers import Handlers
@@ -58,7 +58,7 @@ def shared_backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
         return
     flags = ("--model_name=half_plus_two", f"--model_base_path={base_path}")
     with ServerProcess(*flags, log=base_path.parent / "log") as running:
-        remote = RemoteServer(Endpoint("127.0.0.1", running.port, "gRPC"), timeout_s=30)
+        remote = RemoteServer(parse_server(f"127.0.0.1:{running.port}"), timeout_s=30)
         yield remote
         remote.close()
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from amqp_worker import answering_server
 from server_process import free_port
 
-from savedmodel_bakery.client.endpoints import Endpoint
+from savedmodel_bakery.client.servers import parse_server
 from savedmodel_bakery.serving.amqp.availability import Availability
 from savedmodel_bakery.serving.amqp.backends import RemoteServer
 
@@ -31,10 +31,9 @@ def test_one_check_serves_all_calls_until_there_is_doubt() -> None:
 
 def test_a_server_without_health_service_is_reachable_and_a_closed_port_is_not() -> None:
     with answering_server(lambda _: b"") as target:
-        host, _, port = target.rpartition(":")
-        remote = RemoteServer(Endpoint(host, int(port), "gRPC"), timeout_s=30)
+        remote = RemoteServer(parse_server(target), timeout_s=30)
         assert remote.is_reachable()
         remote.close()
-    closed = RemoteServer(Endpoint("127.0.0.1", free_port(), "gRPC"), timeout_s=30)
+    closed = RemoteServer(parse_server(f"127.0.0.1:{free_port()}"), timeout_s=30)
     assert not closed.is_reachable()
     closed.close()

@@ -34,7 +34,16 @@ WRONG = {
         "--batch-size 17 must not be greater than --prefetch 16",
     ),
     "result queue": (["--server", "host", "--result-queue", "a*b"], 'invalid pattern "a*b": must be NAME or PREFIX*'),
-    "server": (["--server", "http://host"], 'target "http://host"'),
+    "server": (["--server", "host/path"], 'target "host/path"'),
+    "REST server": (["--server", "http://host"], "the target's scheme is for REST, not for gRPC"),
+    "files without TLS": (
+        ["--server", "host", "--ca", __file__],
+        "--ca needs TLS: add --tls, or begin the target with",
+    ),
+    "token without a server": (
+        ["--model-base-path", ".", "--token-file", "x"],
+        "--token-file needs --server, the model server that it is for",
+    ),
     "url": (["status", "--url", "ftp://x:correct-horse@y/"], "invalid broker address"),
     "options before a subcommand": (["--server", "host", "purge"], "unexpected extra argument (purge)"),
 }

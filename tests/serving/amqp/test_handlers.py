@@ -13,7 +13,7 @@ import pytest
 from amqp_worker import answering_server
 from server_process import free_port
 
-from savedmodel_bakery.client.endpoints import Endpoint
+from savedmodel_bakery.client.servers import parse_server
 from savedmodel_bakery.serving.amqp.backends import RemoteServer
 from savedmodel_bakery.serving.amqp.codec import Message, Response
 from savedmodel_bakery.serving.amqp.handlers import Handlers
@@ -277,8 +277,7 @@ def test_a_joined_call_that_fails_is_repeated_for_each_message(handlers: Handler
 
 def test_an_invalid_response_of_the_server_is_an_internal_error() -> None:
     with answering_server(lambda _: b"\xff") as target:
-        host, _, port = target.rpartition(":")
-        remote = RemoteServer(Endpoint(host, int(port), "gRPC"), timeout_s=30)
+        remote = RemoteServer(parse_server(target), timeout_s=30)
         responses = Handlers(remote, model_name="half_plus_two").handle([predict(x=X), predict(x=X)])
         remote.close()
     assert [Code.INTERNAL] * 2 == [response.error.code for response in responses if response.error]
@@ -299,8 +298,7 @@ def test_a_server_receives_a_predict_message_unchanged_and_its_response_is_retur
         return answer
 
     with answering_server(serve) as target:
-        host, _, port = target.rpartition(":")
-        remote = RemoteServer(Endpoint(host, int(port), "gRPC"), timeout_s=30)
+        remote = RemoteServer(parse_server(target), timeout_s=30)
         (response,) = Handlers(remote, model_name="half_plus_two").handle([Message(body, amqp.PROTOBUF)])
         remote.close()
     assert ([body], answer, None) == (received, response.body, response.error)
@@ -336,8 +334,7 @@ def test_a_server_receives_what_cannot_be_joined_as_separate_messages(change: Ca
         return b""
 
     with answering_server(serve) as target:
-        host, _, port = target.rpartition(":")
-        remote = RemoteServer(Endpoint(host, int(port), "gRPC"), timeout_s=30)
+        remote = RemoteServer(parse_server(target), timeout_s=30)
         Handlers(remote, model_name="half_plus_two").handle([Message(body, amqp.PROTOBUF)] * 2)
         remote.close()
     assert [body] * 2 == received
@@ -353,7 +350,7 @@ def test_outputs_without_rows_are_never_split(tmp_path: Path) -> None:
 
 
 def test_an_unreachable_server_makes_messages_unavailable() -> None:
-    remote = RemoteServer(Endpoint("127.0.0.1", free_port(), "gRPC"), timeout_s=30)
+    remote = RemoteServer(parse_server(f"127.0.0.1:{free_port()}"), timeout_s=30)
     responses = Handlers(remote, model_name="half_plus_two").handle([predict(x=X), predict(x=X)])
     assert [Code.UNAVAILABLE] * 2 == [response.error.code for response in responses if response.error]
     remote.close()

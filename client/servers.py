@@ -1,0 +1,164 @@
+"""Model servers as callers describe them: protocol, addresses, TLS and token. Does no I/O but read TLS files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import Literal, NamedTuple, cast
+
+from savedmodel_bakery.client.credentials import Tls, check_token
+from savedmodel_bakery.client.endpoints import Endpoint, hide_password
+
+TransportName = Literal["grpc", "rest"]
+
+DEFAULT_PORTS: Mapping[str, int] = {"grpc": 8500, "rest": 8501}
+PROTOCOLS: Mapping[str, str] = {"grpc": "gRPC", "rest": "REST"}
+"""Names of the transports in messages."""
+
+
+class Scheme(NamedTuple):
+    """What the scheme of a target states."""
+
+    transport: TransportName
+    is_encrypted: bool
+
+
+_SCHEMES = {
+    "grpc": Scheme("grpc", is_encrypted=False),
+    "grpcs": Scheme("grpc", is_encrypted=True),
+    "http": Scheme("rest", is_encrypted=False),
+    "https": Scheme("rest", is_encrypted=True),
+}
+_WITH_SCHEME = re.compile(r"(?P<scheme>[^/@]*)://(?P<address>.*?)/?")
+
+
+@dataclass(frozen=True)
+class Server:
+    """A model server, or several that serve the same models.
+
+    Attributes:
+        transport: `grpc` or `rest`.
+        endpoints: its addresses.
+        tls: None for a connection without encryption.
+        token: bearer token to send with each call.
+    """
+
+    transport: TransportName
+    endpoints: Sequence[Endpoint]
+    tls: Tls | None = None
+    token: str | None = field(default=None, repr=False)
+
+    @property
+    def exposes_token(self) -> bool:
+        """Whether the token would be sent without encryption to another machine."""
+        is_remote = not all(endpoint.is_loopback for endpoint in self.endpoints)
+        return self.token is not None and self.tls is None and is_remote
+
+
+def find_scheme(target: str | Sequence[str]) -> Scheme | None:
+    """Return what the scheme of the targets states; None if they have no scheme.
+
+    Raises:
+        ValueError: the scheme is unknown, or the targets have different ones.
+    """
+    return _split_targets(target)[0]
+
+
+def parse_server(
+    target: str | Sequence[str],
+    *,
+    transport: str | None = None,
+    port: int | None = None,
+    rest_api_port: int | None = None,
+    tls: Tls | None = None,
+    token: str | None = None,
+) -> Server:
+    """Return the server of one target or several.
+
+    Args:
+        target: HOST or HOST:PORT, with or without `grpc://`, `grpcs://`, `http://` or `https://`; or a list of them.
+        transport: `grpc` or `rest`; the default is that of the scheme, or gRPC.
+        port: gRPC port of targets without a port; the default is 8500.
+        rest_api_port: REST port of targets without a port; the default is 8501.
+        tls: encrypt the connection; a target with `grpcs://` or `https://` does so by default.
+        token: bearer token to send.
+
+    Raises:
+        ValueError: an argument is invalid, or arguments exclude each other.
+    """
+    scheme, addresses = _split_targets(target)
+    transport = _select_transport(scheme, transport)
+    ports = {"grpc": port, "rest": rest_api_port}
+    if ports[transport] is None and any(ports.values()):
+        raise ValueError(
+            f'the port of the other transport was given: "{transport}" uses '
+            + ("port" if transport == "grpc" else "rest_api_port")
+        )
+    if scheme is not None and tls is not None and not scheme.is_encrypted:
+        raise ValueError("TLS is on, but the target's scheme is for a connection without TLS: use grpcs:// or https://")
+    if scheme is not None and scheme.is_encrypted:
+        tls = tls or Tls()
+    default_port = ports[transport] or DEFAULT_PORTS[transport]
+    endpoints = [Endpoint.parse(address, default_port, PROTOCOLS[transport]) for address in addresses]
+    if transport == "rest" and len(endpoints) > 1:
+        raise ValueError(f'{len(endpoints)} targets for transport "rest": it takes one; "grpc" takes several')
+    if tls is not None and len(endpoints) > 1:
+        raise ValueError(
+            f"{len(endpoints)} targets with TLS: gRPC checks certificates against one name; "
+            "pass a single name that resolves to all addresses"
+        )
+    return Server(transport, endpoints, tls, token=None if token is None else check_token(token))
+
+
+def select_tls(
+    target: str | Sequence[str],
+    *,
+    is_on: bool,
+    ca: str | PathLike[str] | None,
+    cert: str | PathLike[str] | None,
+    key: str | PathLike[str] | None,
+) -> Tls | None:
+    """Return the TLS settings of a program's options `--tls`, `--ca`, `--cert` and `--key`.
+
+    Raises:
+        ValueError: there are files, but neither `--tls` nor the target turns TLS on; or see `Tls`.
+    """
+    scheme = find_scheme(target)
+    if is_on or (scheme is not None and scheme.is_encrypted):
+        return Tls(ca, cert, key)
+    for name, file in (("--ca", ca), ("--cert", cert), ("--key", key)):
+        if file is not None:
+            raise ValueError(f"{name} needs TLS: add --tls, or begin the target with grpcs:// or https://")
+    return None
+
+
+def _split_targets(target: str | Sequence[str]) -> tuple[Scheme | None, list[str]]:
+    """Return what the scheme of all targets states, and the targets without their schemes."""
+    targets = [target] if isinstance(target, str) else list(target)
+    if not targets:
+        raise ValueError("no target: pass at least one HOST or HOST:PORT")
+    names, addresses = set(), []
+    for text in targets:
+        match = _WITH_SCHEME.fullmatch(text)
+        if match is not None and match["scheme"] not in _SCHEMES:
+            raise ValueError(f'invalid target "{hide_password(text)}": the scheme must be one of {", ".join(_SCHEMES)}')
+        names.add(match and match["scheme"])
+        addresses.append(match["address"] if match else text)
+    if len(names) > 1:
+        raise ValueError("the targets have different schemes: use the same for all")
+    [name] = names
+    return (None if name is None else _SCHEMES[name]), addresses
+
+
+def _select_transport(scheme: Scheme | None, transport: str | None) -> TransportName:
+    if transport is None:
+        return "grpc" if scheme is None else scheme.transport
+    if transport not in PROTOCOLS:
+        raise ValueError(
+            f'invalid transport "{transport}": must be "grpc" or "rest"; for AMQP use AmqpClient or AsyncAmqpClient'
+        )
+    if scheme is not None and scheme.transport != transport:
+        raise ValueError(f"the target's scheme is for {PROTOCOLS[scheme.transport]}, not for {PROTOCOLS[transport]}")
+    return cast(TransportName, transport)
