@@ -9,7 +9,7 @@ import grpc
 
 from savedmodel_bakery.client.servers import Server
 from savedmodel_bakery.client.transports import grpc_channel
-from savedmodel_bakery.serving.amqp.codec import Predict, Prediction
+from savedmodel_bakery.serving.amqp.codec import OtherCall, Predict, Prediction
 from savedmodel_bakery.serving.inference.predict import input_dtypes
 from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.attachments import TensorMessage, parse_message
@@ -31,8 +31,8 @@ class Backend(Protocol):
     def input_dtypes(self, spec: ModelSpec) -> Mapping[str, DType]:
         """Return the element types of a signature's inputs, by alias; see `inference.predict.input_dtypes`."""
 
-    def call(self, method: str, content: bytes) -> bytes:
-        """Run another method of `schema.METHODS`, from a serialized request to a serialized response."""
+    def call(self, call: OtherCall) -> bytes:
+        """Run another method and return its serialized response."""
 
     def is_reachable(self) -> bool:
         """Return whether calls can reach the model; blocks for some seconds at most."""
@@ -56,7 +56,7 @@ class RemoteServer:
 
     def predict(self, call: Predict) -> Prediction:
         """See Backend."""
-        content = self.call("Predict", _encode_request(call) if call.content is None else call.content)
+        content = self._call("Predict", _encode_request(call) if call.content is None else call.content)
         response = parse_message(schema.PredictResponse, "outputs", content)
         outputs = TensorMap(response.message.outputs, response.attachments)
         return Prediction(read_spec(response.message.model_spec), outputs, None if call.content is None else content)
@@ -65,13 +65,16 @@ class RemoteServer:
         """See Backend."""
         request = schema.GetModelMetadataRequest(metadata_field=[SIGNATURE_FIELD])
         write_spec(request.model_spec, spec)
-        content = self.call("GetModelMetadata", request.SerializeToString())
+        content = self._call("GetModelMetadata", request.SerializeToString())
         metadata = schema.GetModelMetadataResponse.FromString(content).metadata[SIGNATURE_FIELD]
         signatures = schema.SignatureDefMap.FromString(metadata.value).signature_def
         return input_dtypes(signatures, spec.signature_name)
 
-    def call(self, method: str, content: bytes) -> bytes:
+    def call(self, call: OtherCall) -> bytes:
         """See Backend."""
+        return self._call(call.method, call.content)
+
+    def _call(self, method: str, content: bytes) -> bytes:
         try:
             response: bytes = self._channel.unary_unary(METHODS[method].path)(
                 content, timeout=self._timeout_s, metadata=self._metadata

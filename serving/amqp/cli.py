@@ -314,7 +314,7 @@ def print_status(queue: str, url: Broker, reasons: bool, as_json: bool) -> None:
         return
     click.echo(f"{status.queue}\tready {status.ready}\tconsumers {status.consumers}\tdead letters {status.dead}")
     for reason, count in status.reasons.items():
-        click.echo(f"{count}\t{' '.join(reason.split())}")
+        click.echo(f"{count}\t{log.escape(' '.join(reason.split()))}")
 
 
 @cli.command("purge", epilog="\b\nExample:\n  bakery amqp purge --queue photos\n")

@@ -93,15 +93,17 @@ class Predict(NamedTuple):
 
 
 class OtherCall(NamedTuple):
-    """A call of another method, which is passed on serialized.
+    """A call of another method.
 
     Attributes:
         method: name in `schema.METHODS`.
         content: the serialized request.
+        message: the request as protobuf message.
     """
 
     method: str
     content: bytes
+    message: Any
 
     def encode(self, content: bytes) -> Response:
         """Make the response from a serialized response message."""
@@ -145,10 +147,9 @@ def _decode_protobuf(message: Message) -> Predict | OtherCall:
         if method == "Predict":
             spec, inputs, output_filter = parse_predict_request(message.body)
             return Predict(require_spec(spec), inputs, output_filter, _encode_protobuf, message.body)
-        METHODS[method].request.FromString(message.body)
+        return OtherCall(method, message.body, METHODS[method].request.FromString(message.body))
     except DecodeError:
         raise UndecodableError(f"the body ({len(message.body)} bytes) is not a valid {type_name}") from None
-    return OtherCall(method, message.body)
 
 
 def _decode_json(message: Message, input_dtypes: InputDTypes, model_name: str) -> Predict:

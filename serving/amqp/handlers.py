@@ -55,7 +55,7 @@ class Handlers:
         if isinstance(call, Predict):
             return _attempt("Predict", self._backend.predict, call)
         if isinstance(call, OtherCall):
-            return _attempt(call.method, self._backend.call, call.method, call.content)
+            return _attempt(call.method, self._backend.call, call)
         return call
 
     def _predict_joined(self, calls: Sequence[_Call]) -> dict[int, Prediction | StatusError]:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from savedmodel_bakery.serving import warmup
-from savedmodel_bakery.serving.amqp.codec import Predict, Prediction
+from savedmodel_bakery.serving.amqp.codec import OtherCall, Predict, Prediction
 from savedmodel_bakery.serving.inference import predict
 from savedmodel_bakery.serving.inference.predict import PredictCall
 from savedmodel_bakery.serving.models.lifecycle import Lifecycle, LifecycleOptions
@@ -16,7 +16,7 @@ from savedmodel_bakery.serving.models.registry import Registry
 from savedmodel_bakery.serving.options.model_config import single_model
 from savedmodel_bakery.serving.prediction_service import PredictionService, model_choice, response_spec
 from savedmodel_bakery.wire.dtypes import DType
-from savedmodel_bakery.wire.messages import ModelSpec, parse_request
+from savedmodel_bakery.wire.messages import ModelSpec, read_request
 
 
 class LocalModel:
@@ -54,10 +54,10 @@ class LocalModel:
         with self._registry.acquire(model_choice(spec)) as servable:
             return predict.input_dtypes(servable.signatures, spec.signature_name)
 
-    def call(self, method: str, content: bytes) -> bytes:
-        """Run another method, from a serialized request to a serialized response."""
-        request = parse_request(method, content)
-        response: bytes = self._handlers[method](request, self._timeout_s).SerializeToString()
+    def call(self, call: OtherCall) -> bytes:
+        """Run another method and return its serialized response."""
+        request = read_request(call.method, call.message)
+        response: bytes = self._handlers[call.method](request, self._timeout_s).SerializeToString()
         return response
 
     def is_reachable(self) -> bool:

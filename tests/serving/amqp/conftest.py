@@ -10,7 +10,7 @@ from server_process import ServerProcess
 
 from savedmodel_bakery.client.servers import parse_server
 from savedmodel_bakery.serving.amqp.backends import Backend, RemoteServer
-from savedmodel_bakery.serving.amqp.codec import Predict, Prediction
+from savedmodel_bakery.serving.amqp.codec import OtherCall, Predict, Prediction
 from savedmodel_bakery.serving.amqp.handlers import Handlers
 from savedmodel_bakery.serving.amqp.local_model import LocalModel
 from savedmodel_bakery.wire.dtypes import DType
@@ -36,9 +36,9 @@ class RecordingBackend:
         self.calls.append("input_dtypes")
         return self._backend.input_dtypes(spec)
 
-    def call(self, method: str, content: bytes) -> bytes:
-        self.calls.append(method)
-        return self._backend.call(method, content)
+    def call(self, call: OtherCall) -> bytes:
+        self.calls.append(call.method)
+        return self._backend.call(call)
 
     def is_reachable(self) -> bool:
         return self._backend.is_reachable()
