@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None, *, program: str) -> None:
         if binary:
             engine.run_binary(binary, arguments, command_line)
         if command_line.unknown is not None:
-            print(f"unknown argument: {command_line.unknown}\n{flags.usage(program)}", flush=True)
+            _handle_unknown(command_line, program)
         serve_embedded(command_line)
     except MissingPackageError as error:
         _fail(f"UNIMPLEMENTED: {error}")
@@ -115,6 +115,16 @@ def serve_embedded(
         signals.action = partial(_exit, FAILED)  # the threads of the server may keep the process from ending
         raise
     _exit(0)
+
+
+def _handle_unknown(command_line: flags.CommandLine, program: str) -> None:
+    """Exit because of an unknown argument, or print it and the usage, as the real server does."""
+    if command_line.on("allow_unknown_flags"):
+        print(f"unknown argument: {command_line.unknown}\n{flags.usage(program)}", flush=True)
+        return
+    shown = command_line.unknown or '""'
+    print(log.escape(f"unknown argument: {shown}; {command_line.hint}"), file=sys.stderr)
+    sys.exit(_FAILURE)
 
 
 def _exit_with_usage(program: str) -> NoReturn:

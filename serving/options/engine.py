@@ -11,6 +11,8 @@ from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
 BINARY = "tensorflow_model_server"
 ENGINES = ("auto", "embedded", BINARY)
+_NOT_PASSED_ON = {"engine", "allow_unknown_flags"}
+"""Extensions that never contradict what the real server does."""
 _PROXY_FLAGS = ("auth_tokens_file", "rest_ssl_config_file", "allow_plaintext_rest")
 """Flags whose purpose a proxy in front of the real server can serve."""
 
@@ -39,7 +41,7 @@ def run_binary(path: str, arguments: Sequence[str], flags: CommandLine) -> None:
     Raises:
         StatusError: an extension flag has a value that the real server can't honour.
     """
-    for name in sorted(flags.explicit - {"engine"}):
+    for name in sorted(flags.explicit - _NOT_PASSED_ON):
         flag = FLAGS[name]
         if flag.extension and flags.values[name] != flag.default:
             if name in _PROXY_FLAGS:
@@ -47,9 +49,10 @@ def run_binary(path: str, arguments: Sequence[str], flags: CommandLine) -> None:
                     f"--{name} is not supported by {BINARY}; put a proxy in front of it, such as Envoy with "
                     "deploy/envoy.yaml, or use --engine=embedded"
                 )
+            always = f", which always uses {flag.default}" if name == "bind_address" else ""
             raise invalid_argument(
-                f"--{name}={flags.values[name]} is not supported by {BINARY}, which always uses {flag.default}; "
-                "remove the flag or use --engine=embedded"
+                f"--{name}={flags.values[name]} is not supported by {BINARY}{always}; remove the flag or use "
+                "--engine=embedded"
             )
     extensions = {f"--{flag.name}" for flag in FLAGS.values() if flag.extension}
     os.execv(path, [path, *(argument for argument in arguments if argument.partition("=")[0] not in extensions)])

@@ -1,7 +1,7 @@
 """The command line of tensorflow_model_server: its flags, their defaults and its syntax, plus our own flags.
 
 The syntax is TensorFlow's (tensorflow/core/util/command_line_flags.cc), which no library implements: only
-`--name=value` is valid, the first unknown argument is reported and ignored, and the last occurrence wins.
+`--name=value` is valid, only the first unknown argument is reported, and the last occurrence wins.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import Enum
 
 Value = bool | int | float | str
@@ -111,6 +112,7 @@ FLAGS = {
         Flag("version", False, "Print versions and exit."),
         Flag("engine", "auto", "auto, embedded or tensorflow_model_server.", extension=True),
         Flag("bind_address", "0.0.0.0", "IP address to listen on.", extension=True),
+        Flag("allow_unknown_flags", False, "Start although the command line has unknown arguments.", extension=True),
         Flag("auth_tokens_file", "", "TOML file with the tokens that callers need; empty means none.", extension=True),
         Flag("rest_ssl_config_file", "", "Text SSLConfig; enables TLS for REST.", extension=True),
         Flag("allow_plaintext_rest", False, "Serve REST without TLS while gRPC has TLS.", extension=True),
@@ -130,11 +132,13 @@ class CommandLine:
         values: the value of every flag, defaults included.
         explicit: names of the flags that the command line sets.
         unknown: the first argument that isn't a known flag; None if there is none.
+        hint: what may be meant by the unknown argument.
     """
 
     values: dict[str, Value]
     explicit: frozenset[str]
-    unknown: str | None
+    unknown: str | None = None
+    hint: str = ""
 
     def integer(self, name: str) -> int:
         """Return the value of an integer flag."""
@@ -161,19 +165,20 @@ def parse(arguments: Sequence[str]) -> CommandLine:
     """
     values: dict[str, Value] = {flag.name: flag.default for flag in FLAGS.values()}
     explicit = set()
-    unknown = None
-    for argument in arguments:
+    unknown, hint = None, ""
+    for index, argument in enumerate(arguments):
         if argument == "--":
             break
         name, equals, text = argument.removeprefix("--").partition("=")
         flag = FLAGS.get(name) if argument.startswith("--") else None
         bare_boolean = flag is not None and not equals and isinstance(flag.default, bool)
         if flag is None or not (equals or bare_boolean):
-            unknown = unknown or argument
+            if unknown is None:
+                unknown, hint = argument, _hint(argument, "".join(arguments[index + 1 : index + 2]))
             continue
         values[name] = True if bare_boolean else _parse_value(flag, text)
         explicit.add(name)
-    return CommandLine(values, frozenset(explicit), unknown)
+    return CommandLine(values, frozenset(explicit), unknown, hint)
 
 
 def usage(program: str) -> str:
@@ -195,3 +200,20 @@ def _parse_value(flag: Flag, text: str) -> Value:
     except (ValueError, KeyError):
         raise FlagError(f"Couldn't interpret value {text} for flag {flag.name}.") from None
     return value
+
+
+def _hint(argument: str, following: str) -> str:
+    """Return what may be meant by an unknown argument, given the argument after it: perhaps a value without `=`."""
+    if not argument.startswith("-"):
+        return "flags are written --name=value"
+    name, equals, value = argument.lstrip("-").partition("=")
+    nearest = [name] if name in FLAGS else get_close_matches(name.lower().replace("-", "_"), FLAGS, n=1)
+    if not nearest:
+        return "--help lists the flags"
+    [flag] = nearest
+    is_bare = not equals and isinstance(FLAGS[flag].default, bool)
+    value = value if equals else following if not following.startswith("-") else ""
+    suggestion = f"--{flag}" if is_bare else f"--{flag}={value or 'VALUE'}"
+    if f"--{flag}" == argument:
+        return f'the value must follow "=": {suggestion}'
+    return f"did you mean {suggestion}?"

@@ -40,6 +40,21 @@ def test_a_bad_value_is_reported_on_stderr_and_the_usage_printed() -> None:
     assert result.stdout.startswith("usage: ")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--prot=8500"], "unknown argument: --prot=8500; did you mean --port=8500?\n"),
+        (["--port", "8500"], 'unknown argument: --port; the value must follow "=": --port=8500\n'),
+        (["a\nb\x1b"], "unknown argument: a\\nb\\x1b; flags are written --name=value\n"),
+        ([""], 'unknown argument: ""; flags are written --name=value\n'),
+    ],
+    ids=["mistyped", "value without an equals sign", "control characters", "empty"],
+)
+def test_an_unknown_argument_ends_the_start(arguments: list[str], line: str) -> None:
+    result = run("--model_base_path=/m", *arguments)
+    assert (255, "", line) == (result.returncode, result.stdout, result.stderr)
+
+
 def test_version_prints_two_lines_and_exits_0() -> None:
     result = run("--version")
     assert result.returncode == 0
@@ -150,9 +165,10 @@ def test_a_grpc_port_in_use_ends_the_start(half_plus_two: Path, tmp_path: Path) 
 
 
 def test_ports_open_only_when_the_model_is_available(tmp_path: Path) -> None:
-    """The server waits for a missing base path, and reports an unknown argument without exiting."""
+    """The server waits for a missing base path, and ignores an unknown argument as the real server does."""
     base_path = tmp_path / "m"
-    server = ServerProcess(f"--model_base_path={base_path}", "--model_name=m", "foo", log=tmp_path / "log", wait=False)
+    flags = (f"--model_base_path={base_path}", "--model_name=m", "foo", "--allow_unknown_flags")
+    server = ServerProcess(*flags, log=tmp_path / "log", wait=False)
     with server:
         server.wait_for_log("Could not find base path")
         assert not server.is_listening()

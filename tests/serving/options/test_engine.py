@@ -28,7 +28,8 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_auto_replaces_the_process_by_the_real_server_with_its_own_flags(binary: Path) -> None:
-    flags = ("--port=8600", "--engine=auto", "--bind_address=0.0.0.0", "--nosuch=1", "--model_name=m")
+    extensions = ("--engine=auto", "--bind_address=0.0.0.0", "--allow_unknown_flags")
+    flags = ("--port=8600", *extensions, "--nosuch=1", "--model_name=m")
     result = run(binary.parent, *flags)
     assert result.returncode == 7
     assert ["--port=8600", "--nosuch=1", "--model_name=m"] == (binary.parent / "arguments").read_text().split()

@@ -41,10 +41,32 @@ def test_the_last_occurrence_wins() -> None:
 
 
 @pytest.mark.parametrize("argument", ["-port=1", "foo", "--port", "--nosuch=1", "--nosuch", "--help"])
-def test_the_first_unknown_argument_is_reported_and_ignored(argument: str) -> None:
+def test_the_first_unknown_argument_is_returned(argument: str) -> None:
     parsed = flags.parse([argument, "--port=9", "second"])
     assert argument == parsed.unknown
     assert parsed.integer("port") == 9
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["--prot=8500"], "did you mean --port=8500?"),
+        (["--rest-api-port=8501"], "did you mean --rest_api_port=8501?"),
+        (["--enable_batch"], "did you mean --enable_batching?"),
+        (["-port=1"], "did you mean --port=1?"),
+        (["-port", "1"], "did you mean --port=1?"),
+        (["--port", "8500"], 'the value must follow "=": --port=8500'),
+        (["--port", "--model_name=m"], 'the value must follow "=": --port=VALUE'),
+        (["--port"], 'the value must follow "=": --port=VALUE'),
+        (["stray"], "flags are written --name=value"),
+        ([""], "flags are written --name=value"),
+        (["--nosuch=1"], "--help lists the flags"),
+        (["--nosuch=1", "--prot=2"], "--help lists the flags"),
+    ],
+    ids=" ".join,
+)
+def test_the_first_unknown_argument_has_a_hint(arguments: list[str], hint: str) -> None:
+    assert hint == flags.parse(arguments).hint
 
 
 def test_arguments_after_two_dashes_are_ignored() -> None:
