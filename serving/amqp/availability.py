@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_result, wait_exponential_jitter
 
+from savedmodel_bakery.wire.status import StatusError
+
 logger = logging.getLogger(__name__)
 
 _pause = wait_exponential_jitter(multiplier=0.5, max=5.0, jitter=0.5)
@@ -18,12 +20,12 @@ class Availability:
     """Whether the backend can be reached. It is checked before the first call, and after each call that failed.
 
     Args:
-        is_reachable: see `Backend.is_reachable`.
-        threads: where `is_reachable` runs.
+        check: see `Backend.check`.
+        threads: where `check` runs.
     """
 
-    def __init__(self, is_reachable: Callable[[], bool], threads: ThreadPoolExecutor) -> None:
-        self._is_reachable = is_reachable
+    def __init__(self, check: Callable[[], StatusError | None], threads: ThreadPoolExecutor) -> None:
+        self._check = check
         self._threads = threads
         self._is_checked = False
         self._checking = asyncio.Lock()
@@ -37,12 +39,14 @@ class Availability:
         async with self._checking:
             while not self._is_checked:
                 self._is_checked = True  # unless a running call fails meanwhile
-                await AsyncRetrying(retry=retry_if_result(bool), wait=_pause, before_sleep=_log)(self._is_unreachable)
+                await AsyncRetrying(retry=retry_if_result(bool), wait=_pause, before_sleep=_log)(self._run_check)
 
-    async def _is_unreachable(self) -> bool:
-        return not await asyncio.get_running_loop().run_in_executor(self._threads, self._is_reachable)
+    async def _run_check(self) -> StatusError | None:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._check)
 
 
 def _log(state: RetryCallState) -> None:
+    assert state.outcome is not None
     assert state.next_action is not None
-    logger.warning("the model server is unreachable; checking again in %.1f s", state.next_action.sleep)
+    error, pause_s = state.outcome.result(), state.next_action.sleep
+    logger.warning("the model server is unreachable: %s; checking again in %.1f s", error.text, pause_s)

@@ -34,8 +34,8 @@ class Backend(Protocol):
     def call(self, call: OtherCall) -> bytes:
         """Run another method and return its serialized response."""
 
-    def is_reachable(self) -> bool:
-        """Return whether calls can reach the model; blocks for some seconds at most."""
+    def check(self) -> StatusError | None:
+        """Return why calls cannot reach the model, None if they can; blocks for some seconds at most."""
 
     def close(self) -> None:
         """Release all resources; no call may be running."""
@@ -74,26 +74,30 @@ class RemoteServer:
         """See Backend."""
         return self._call(call.method, call.content)
 
-    def _call(self, method: str, content: bytes) -> bytes:
-        try:
-            response: bytes = self._channel.unary_unary(METHODS[method].path)(
-                content, timeout=self._timeout_s, metadata=self._metadata
-            )
-        except grpc.RpcError as error:
-            raise StatusError(Code(error.code().value[0]), error.details() or "") from error
-        return response
+    def check(self) -> StatusError | None:
+        """Return why the server does not answer a health check (grpc.health.v1.Health).
 
-    def is_reachable(self) -> bool:
-        """Return whether the server answers a health check, be it that it knows none (grpc.health.v1.Health)."""
+        UNIMPLEMENTED is an answer too: the server has no such service.
+        """
         try:
-            self._channel.unary_unary(_HEALTH_CHECK)(b"", timeout=_HEALTH_TIMEOUT_S)
-        except grpc.RpcError as error:
-            return error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
-        return True
+            self._send(_HEALTH_CHECK, b"", _HEALTH_TIMEOUT_S)
+        except StatusError as error:
+            return error if error.code in (Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED) else None
+        return None
 
     def close(self) -> None:
         """See Backend."""
         self._channel.close()
+
+    def _call(self, method: str, content: bytes) -> bytes:
+        return self._send(METHODS[method].path, content, self._timeout_s)
+
+    def _send(self, path: str, content: bytes, timeout_s: float) -> bytes:
+        try:
+            response: bytes = self._channel.unary_unary(path)(content, timeout=timeout_s, metadata=self._metadata)
+        except grpc.RpcError as error:
+            raise StatusError(Code(error.code().value[0]), error.details() or "") from error
+        return response
 
 
 def _encode_request(call: Predict) -> bytes:

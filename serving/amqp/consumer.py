@@ -14,14 +14,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
-from aio_pika import exceptions
 from aio_pika.abc import AbstractChannel, AbstractIncomingMessage, AbstractQueue
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential_jitter
 
 from savedmodel_bakery.client.errors import ConnectionFailedError
 from savedmodel_bakery.client.transports.amqp_broker import BROKER_ERRORS
@@ -34,8 +32,6 @@ from savedmodel_bakery.serving.amqp.handlers import Handlers
 from savedmodel_bakery.wire import amqp
 from savedmodel_bakery.wire.status import Code, StatusError
 
-Result = TypeVar("Result")
-
 logger = logging.getLogger(__name__)
 
 GRACE_S = 25.0
@@ -43,7 +39,6 @@ GRACE_S = 25.0
 
 _WATCH_INTERVAL_S = 1.0
 _FIRST_PAUSE_S, _MAX_PAUSE_S = 1.0, 60.0  # before another attempt; each pause is four times as long as the last
-_publishing_pause = wait_exponential_jitter(multiplier=0.5, max=30.0, jitter=0.5)
 
 
 @dataclass(frozen=True)
@@ -92,7 +87,7 @@ class Consumer:
     ) -> None:
         self._channel = channel
         self._handlers = handlers
-        self._availability = Availability(handlers.is_reachable, threads)
+        self._availability = Availability(handlers.check, threads)
         self._options = options
         self._threads = threads
         self._fresh: asyncio.Queue[AbstractIncomingMessage] = asyncio.Queue()
@@ -222,7 +217,7 @@ class Consumer:
 
     async def _retry(self, message: AbstractIncomingMessage, deliveries: int, attempts: int) -> None:
         """Move a message to the end of the retry queue."""
-        await _publish(queues.retry, self._channel, message, self._options.queue, deliveries, attempts)
+        await queues.retry_while_full(queues.retry, self._channel, message, self._options.queue, deliveries, attempts)
         await self._acknowledge(message)
 
     async def _fail(self, message: AbstractIncomingMessage, error: StatusError) -> None:
@@ -231,7 +226,9 @@ class Consumer:
 
     async def _finish(self, message: AbstractIncomingMessage, response: Response) -> None:
         """Publish the response, dead-letter the message if it has to be, and acknowledge it."""
-        reason = await _publish(queues.reply, self._channel, message, response, self._options.expiration_s)
+        reason = await queues.retry_while_full(
+            queues.reply, self._channel, message, response, self._options.expiration_s
+        )
         if response.dead_letter:
             reason = str(response.error)
         if reason:
@@ -241,7 +238,7 @@ class Consumer:
 
     async def _dead_letter(self, message: AbstractIncomingMessage, reason: str) -> None:
         logger.warning("dead-lettering a message: %s", reason)
-        await _publish(queues.dead_letter, self._channel, message, self._options.queue, reason)
+        await queues.retry_while_full(queues.dead_letter, self._channel, message, self._options.queue, reason)
         await self._acknowledge(message)
 
     async def _acknowledge(self, message: AbstractIncomingMessage) -> None:
@@ -284,21 +281,6 @@ def _header(message: AbstractIncomingMessage, name: str) -> int:
 
 def _request(message: AbstractIncomingMessage) -> Message:
     return Message(message.body, message.content_type or "", message.type or "", message.headers)
-
-
-async def _publish(publish: Callable[..., Awaitable[Result]], *arguments: Any) -> Result:
-    """Publish; while the broker rejects the message because the queue is full, try again."""
-
-    def is_full(error: BaseException) -> bool:
-        return isinstance(error, exceptions.DeliveryError) and not isinstance(error, exceptions.PublishError)
-
-    def log(state: RetryCallState) -> None:
-        assert state.outcome is not None
-        assert state.next_action is not None
-        logger.warning("%s; retrying publishing in %.1f s", state.outcome.exception(), state.next_action.sleep)
-
-    retrying = AsyncRetrying(retry=retry_if_exception(is_full), wait=_publishing_pause, before_sleep=log)
-    return await retrying(publish, *arguments)
 
 
 async def wait_first(*awaitables: Awaitable[Any], timeout_s: float | None = None) -> None:

@@ -46,9 +46,9 @@ class Handlers:
         results = [joined[index] if index in joined else self._run(call) for index, call in enumerate(calls)]
         return [_encode(*item) for item in zip(messages, calls, results, strict=True)]
 
-    def is_reachable(self) -> bool:
+    def check(self) -> StatusError | None:
         """See Backend."""
-        return self._backend.is_reachable()
+        return self._backend.check()
 
     def _run(self, call: _Call) -> Any:
         """Return the result of one call, or its error."""

@@ -17,6 +17,7 @@ from savedmodel_bakery.serving.options.model_config import single_model
 from savedmodel_bakery.serving.prediction_service import PredictionService, model_choice, response_spec
 from savedmodel_bakery.wire.dtypes import DType
 from savedmodel_bakery.wire.messages import ModelSpec, read_request
+from savedmodel_bakery.wire.status import StatusError
 
 
 class LocalModel:
@@ -60,9 +61,9 @@ class LocalModel:
         response: bytes = self._handlers[call.method](request, self._timeout_s).SerializeToString()
         return response
 
-    def is_reachable(self) -> bool:
-        """Return True: the model is in this process."""
-        return True
+    def check(self) -> StatusError | None:
+        """Return None: the model is in this process."""
+        return None
 
     def close(self) -> None:
         """Unload the model."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import aio_pika
 from aio_pika import exceptions
 from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMessage, AbstractQueue
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential_jitter
 
 from savedmodel_bakery.serving.amqp import reply_queues
 from savedmodel_bakery.serving.amqp.codec import Response
@@ -18,7 +20,12 @@ from savedmodel_bakery.serving.amqp.errors import encode_failure
 from savedmodel_bakery.wire import amqp
 from savedmodel_bakery.wire.status import Code, StatusError
 
+Result = TypeVar("Result")
+
+logger = logging.getLogger(__name__)
+
 MAX_REASONS = 1000
+_publishing_pause = wait_exponential_jitter(multiplier=0.5, max=30.0, jitter=0.5)
 _ADDED_HEADERS = (
     amqp.REASON, amqp.DELIVERY_COUNT, amqp.DELIVERIES, amqp.ATTEMPTS, "x-death", "x-first-death-", "x-last-death-",
 )  # fmt: skip
@@ -127,6 +134,21 @@ async def retry(
 async def dead_letter(channel: AbstractChannel, message: AbstractIncomingMessage, queue: str, reason: str) -> None:
     """Publish a copy of a message, with the reason, to the dead-letter queue; return after the broker has confirmed."""
     await channel.default_exchange.publish(_copy(message, {amqp.REASON: reason}), dead_queue(queue), mandatory=True)
+
+
+async def retry_while_full(publish: Callable[..., Awaitable[Result]], *arguments: Any) -> Result:
+    """Publish; while the broker rejects the message because the queue is full, try again."""
+
+    def is_full(error: BaseException) -> bool:
+        return isinstance(error, exceptions.DeliveryError) and not isinstance(error, exceptions.PublishError)
+
+    def log(state: RetryCallState) -> None:
+        assert state.outcome is not None
+        assert state.next_action is not None
+        logger.warning("%s; retrying publishing in %.1f s", state.outcome.exception(), state.next_action.sleep)
+
+    retrying = AsyncRetrying(retry=retry_if_exception(is_full), wait=_publishing_pause, before_sleep=log)
+    return await retrying(publish, *arguments)
 
 
 async def status(connection: AbstractConnection, queue: str, *, with_reasons: bool) -> QueueStatus:

@@ -15,6 +15,7 @@ from savedmodel_bakery.serving.amqp.handlers import Handlers
 from savedmodel_bakery.serving.amqp.local_model import LocalModel
 from savedmodel_bakery.wire.dtypes import DType
 from savedmodel_bakery.wire.messages import ModelSpec
+from savedmodel_bakery.wire.status import StatusError
 
 
 class RecordingBackend:
@@ -40,8 +41,8 @@ class RecordingBackend:
         self.calls.append(call.method)
         return self._backend.call(call)
 
-    def is_reachable(self) -> bool:
-        return self._backend.is_reachable()
+    def check(self) -> StatusError | None:
+        return self._backend.check()
 
     def close(self) -> None:
         self._backend.close()

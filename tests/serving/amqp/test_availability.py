@@ -11,10 +11,12 @@ from server_process import free_port
 from savedmodel_bakery.client.servers import parse_server
 from savedmodel_bakery.serving.amqp.availability import Availability
 from savedmodel_bakery.serving.amqp.backends import RemoteServer
+from savedmodel_bakery.wire.status import Code, StatusError
 
 
 def test_one_check_serves_all_calls_until_there_is_doubt() -> None:
-    checks = [False, False, True, True]
+    error = StatusError(Code.UNAVAILABLE, "no route to host")
+    checks = [error, error, None, None]
 
     async def run() -> list[int]:
         with ThreadPoolExecutor(1) as threads:
@@ -32,8 +34,10 @@ def test_one_check_serves_all_calls_until_there_is_doubt() -> None:
 def test_a_server_without_health_service_is_reachable_and_a_closed_port_is_not() -> None:
     with answering_server(lambda _: b"") as target:
         remote = RemoteServer(parse_server(target), timeout_s=30)
-        assert remote.is_reachable()
+        assert remote.check() is None
         remote.close()
     closed = RemoteServer(parse_server(f"127.0.0.1:{free_port()}"), timeout_s=30)
-    assert not closed.is_reachable()
+    error = closed.check()
     closed.close()
+    assert error is not None
+    assert (Code.UNAVAILABLE, True) == (error.code, "Connection refused" in error.message)
