@@ -142,6 +142,7 @@ def _session() -> Iterator[requests.Session]:
 
 def direct(servable: Any, photo: bytes) -> Target:
     """The embedded server's own runtime, called in this process by as many threads as there are callers."""
+    from savedmodel_bakery.serving.admission.context import RequestContext
     from savedmodel_bakery.serving.inference.predict import PredictCall, predict
     from savedmodel_bakery.wire import dtypes
     from savedmodel_bakery.wire.tensors import Tensor
@@ -150,7 +151,7 @@ def direct(servable: Any, photo: bytes) -> Target:
     request = PredictCall(DEFAULT_SIGNATURE, {"image": Tensor(image, dtypes.STRING)})
 
     def classify() -> str:
-        [label] = predict(servable, request)["output_0"].array.tolist()
+        [label] = predict(servable, request, RequestContext())["output_0"].array.tolist()
         return str(label.decode())
 
     first = classify()

@@ -32,6 +32,7 @@ def serve(connection: Connection, folder: Path, photo: bytes) -> None:
     A request is the name of a signature and a number of calls; the reply is the CPU time of a call in ms.
     """
     from savedmodel_bakery.serving import warmup
+    from savedmodel_bakery.serving.admission.context import RequestContext
     from savedmodel_bakery.serving.inference.predict import PredictCall, predict
     from savedmodel_bakery.serving.models.loading import LoadOptions, load
     from savedmodel_bakery.wire import dtypes
@@ -46,7 +47,7 @@ def serve(connection: Connection, folder: Path, photo: bytes) -> None:
         ),
     }
     for call in calls.values():
-        predict(servable, call)
+        predict(servable, call, RequestContext())
     connection.send(psutil.Process().memory_info().rss / 1e6)
     while True:
         try:
@@ -55,7 +56,7 @@ def serve(connection: Connection, folder: Path, photo: bytes) -> None:
             return
         before_s = time.process_time()
         for _ in range(count):
-            predict(servable, calls[signature])
+            predict(servable, calls[signature], RequestContext())
         connection.send((time.process_time() - before_s) / count * 1e3)
 
 

@@ -1,13 +1,18 @@
-"""Returns freed memory to the system."""
+"""The memory of this process: how much it may use, how much it uses, and how to return what is free to the system."""
 
 from __future__ import annotations
 
 import ctypes
 import gc
+import os
+from pathlib import Path
 
 _trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc only
 if _trim is not None:
     _trim.argtypes = [ctypes.c_size_t]
+
+_CGROUPS = Path("/proc/self/cgroup")
+_MOUNT = Path("/sys/fs/cgroup")
 
 
 def release() -> None:
@@ -17,5 +22,55 @@ def release() -> None:
     the C library keeps freed memory for later use, in one heap per thread.
     """
     gc.collect()
+    trim()
+
+
+def trim() -> None:
+    """Return free memory to the system, without a collection of garbage."""
     if _trim is not None:
         _trim(0)
+
+
+def resident_bytes() -> int:
+    """Return the physical memory that this process uses."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def limit_bytes() -> int:
+    """Return the memory of the machine, or the limit of the process's control group (version 1 or 2) if it is lower.
+
+    Sources: cgroups(7), and the kernel's documentation of control groups (memory.max, memory.limit_in_bytes).
+    """
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([machine, *_group_limits()])
+
+
+def _group_limits() -> list[int]:
+    """Return the limits of the process's group and of those above it, where they are visible."""
+    try:
+        lines = _CGROUPS.read_text().splitlines()
+    except OSError:
+        return []
+    limits = []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            root, name = _MOUNT, "memory.max"
+        elif "memory" in controllers.split(","):
+            root, name = _MOUNT / "memory", "memory.limit_in_bytes"
+        else:
+            continue
+        group = root / path.lstrip("/")
+        for folder in (group, *group.parents):
+            limits += _read_limit(folder / name)
+            if folder == root:
+                break
+    return limits
+
+
+def _read_limit(path: Path) -> list[int]:
+    try:
+        text = path.read_text().strip()
+    except OSError:
+        return []
+    return [int(text)] if text.isdigit() else []  # "max" is no limit

@@ -6,9 +6,11 @@ gRPC and AMQP both carry these messages, so they share these handlers. Knows nei
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from savedmodel_bakery.serving.inference import examples, metadata
+from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving.inference import claims, examples, metadata
 from savedmodel_bakery.serving.inference.predict import DEFAULT_SIGNATURE, PredictCall, predict
 from savedmodel_bakery.serving.models.registry import ModelChoice, Registry
 from savedmodel_bakery.serving.models.servable import Servable
@@ -16,8 +18,8 @@ from savedmodel_bakery.wire import messages
 from savedmodel_bakery.wire.messages import ExamplesRequest, ModelSpec, MultiInferenceRequest, PredictRequest
 from savedmodel_bakery.wire.status import invalid_argument
 
-Handler = Callable[[Any, float | None], Any]
-"""From a request of `wire.messages.parse_request` and a time limit in seconds (None: none) to a response message."""
+Handler = Callable[[Any, RequestContext], Any]
+"""From a request of `wire.messages.parse_request` and its context to a response message."""
 
 
 class PredictionService:
@@ -49,52 +51,51 @@ class PredictionService:
         """Return the name of a model for the metrics; see `Registry.known_name`."""
         return self._registry.known_name(name)
 
-    def predict(self, request: PredictRequest, timeout_s: float | None) -> Any:
+    def predict(self, request: PredictRequest, context: RequestContext) -> Any:
         """Predict."""
-        spec = require_spec(request.spec)
+        spec = _permitted(request.spec, context)
+        request.inputs.before_decoding = partial(claims.take_declared, context)
         with self._registry.acquire(model_choice(spec)) as servable:
-            call = PredictCall(
-                spec.signature_name, request.inputs, request.output_filter, timeout_s, self._check_method_names
-            )
-            outputs = predict(servable, call)
+            call = PredictCall(spec.signature_name, request.inputs, request.output_filter, self._check_method_names)
+            outputs = predict(servable, call, context)
             request.inputs.attachments.clear()  # the response may need as much memory
             return messages.make_predict_response(response_spec(servable, spec), outputs, packed=self._packed)
 
-    def classify(self, request: ExamplesRequest, timeout_s: float | None) -> Any:
+    def classify(self, request: ExamplesRequest, context: RequestContext) -> Any:
         """Classify."""
-        spec = require_spec(request.spec)
-        call = examples.ExamplesCall(spec.signature_name, request.examples, timeout_s, self._check_method_names)
+        spec = _permitted(request.spec, context)
+        call = examples.ExamplesCall(spec.signature_name, request.examples, self._check_method_names)
         with self._registry.acquire(model_choice(spec)) as servable:
-            result = examples.classify(servable, call)
+            result = examples.classify(servable, call, context)
             return messages.make_classification_response(response_spec(servable, spec), result)
 
-    def regress(self, request: ExamplesRequest, timeout_s: float | None) -> Any:
+    def regress(self, request: ExamplesRequest, context: RequestContext) -> Any:
         """Regress."""
-        spec = require_spec(request.spec)
-        call = examples.ExamplesCall(spec.signature_name, request.examples, timeout_s, self._check_method_names)
+        spec = _permitted(request.spec, context)
+        call = examples.ExamplesCall(spec.signature_name, request.examples, self._check_method_names)
         with self._registry.acquire(model_choice(spec)) as servable:
-            result = examples.regress(servable, call)
+            result = examples.regress(servable, call, context)
             return messages.make_regression_response(response_spec(servable, spec), result)
 
-    def multi_inference(self, request: MultiInferenceRequest, timeout_s: float | None) -> Any:
+    def multi_inference(self, request: MultiInferenceRequest, context: RequestContext) -> Any:
         """MultiInference; the first task names the version."""
-        specs = [spec for spec, _ in request.tasks]
+        specs = [_permitted(spec, context) for spec, _ in request.tasks]
         tasks = [examples.InferenceTask(spec.name, spec.signature_name, method) for spec, method in request.tasks]
-        call = examples.MultiInferenceCall(tasks, request.examples, timeout_s, self._check_method_names)
+        call = examples.MultiInferenceCall(tasks, request.examples, self._check_method_names)
         with self._registry.acquire(model_choice(specs[0]) if specs else ModelChoice("")) as servable:
-            results = examples.multi_inference(servable, call)
+            results = examples.multi_inference(servable, call, context)
             return messages.make_multi_inference_response([response_spec(servable, spec) for spec in specs], results)
 
-    def metadata(self, request: Any, timeout_s: float | None) -> Any:  # noqa: ARG002
+    def metadata(self, request: Any, context: RequestContext) -> Any:
         """GetModelMetadata."""
-        spec = require_spec(messages.read_model_spec(request))
+        spec = _permitted(messages.read_model_spec(request), context)
         messages.check_metadata_fields(request.metadata_field)
         with self._registry.acquire(model_choice(spec)) as servable:
             return messages.make_metadata_response(*metadata.metadata(servable))
 
-    def status(self, spec: ModelSpec | None, timeout_s: float | None) -> Any:  # noqa: ARG002
+    def status(self, spec: ModelSpec | None, context: RequestContext) -> Any:
         """GetModelStatus, whose request is only a ModelSpec."""
-        choice = model_choice(require_spec(spec))
+        choice = model_choice(_permitted(spec, context))
         return messages.make_status_response(metadata.status(self._registry, choice))
 
 
@@ -106,6 +107,13 @@ def require_spec(spec: ModelSpec | None) -> ModelSpec:
     """
     if spec is None:
         raise invalid_argument("Missing ModelSpec")
+    return spec
+
+
+def _permitted(spec: ModelSpec | None, context: RequestContext) -> ModelSpec:
+    """Return the ModelSpec of a request, whose caller may use the model."""
+    spec = require_spec(spec)
+    context.check_model(spec.name)
     return spec
 
 

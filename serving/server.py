@@ -14,6 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from savedmodel_bakery.serving import warmup
+from savedmodel_bakery.serving.admission.admission import Admission
+from savedmodel_bakery.serving.admission.budget import MemoryBudget
+from savedmodel_bakery.serving.admission.limits import Limits
 from savedmodel_bakery.serving.grpc.handlers import Handlers as GrpcHandlers
 from savedmodel_bakery.serving.grpc.profiler import Profiler
 from savedmodel_bakery.serving.grpc.server import GrpcServer
@@ -34,6 +37,9 @@ logger = logging.getLogger(__name__)
 
 # How long running requests may take after SIGTERM. By default, Kubernetes sends SIGKILL 30 s after SIGTERM.
 GRACE_S = 25.0
+
+_PORTS = 2  # gRPC and REST share the files that the process may open
+_OTHER_FILES = 100  # for models, logs and listening
 
 
 def serve(
@@ -65,8 +71,20 @@ def serve(
     lifecycle.start(settings.models)
     if stop.is_set():
         return
-    grpc_server = _start_grpc(flags, settings, registry, lifecycle)
-    rest_server = _start_rest(flags, settings, registry)
+    memory, limits = MemoryBudget(flags.integer("memory_budget_bytes")), _limits(flags)
+    grpc_server = _start_grpc(
+        flags,
+        settings,
+        registry,
+        lifecycle,
+        Admission(limits, memory, turns=flags.integer("grpc_max_threads") or _default_threads()),
+    )
+    rest_server = _start_rest(
+        flags,
+        settings,
+        registry,
+        Admission(limits, memory, turns=flags.integer("rest_api_num_threads") or _default_threads()),
+    )
     if require_rest and rest_server is None:
         raise StatusError(Code.UNAVAILABLE, "REST is not available")
     if on_ready:
@@ -126,7 +144,9 @@ def _log_hint(error: StatusError) -> None:
         logger.error(error.hint)
 
 
-def _start_grpc(flags: CommandLine, settings: Settings, registry: Registry, lifecycle: Lifecycle) -> GrpcServer:
+def _start_grpc(
+    flags: CommandLine, settings: Settings, registry: Registry, lifecycle: Lifecycle, admission: Admission
+) -> GrpcServer:
     bind_address, port, path = flags.text("bind_address"), flags.integer("port"), flags.text("grpc_socket_path")
     addresses = []
     if port:
@@ -143,7 +163,7 @@ def _start_grpc(flags: CommandLine, settings: Settings, registry: Registry, life
     server = GrpcServer(
         GrpcHandlers(service, reload=partial(_reload, lifecycle)),
         addresses,
-        threads=flags.integer("grpc_max_threads") or _default_threads(),
+        admission=admission,
         arguments=flags.text("grpc_channel_arguments"),
         tls=settings.tls,
         health=flags.on("enable_grpc_healthcheck_service"),
@@ -157,7 +177,7 @@ def _start_grpc(flags: CommandLine, settings: Settings, registry: Registry, life
     return server
 
 
-def _start_rest(flags: CommandLine, settings: Settings, registry: Registry) -> RestServer | None:
+def _start_rest(flags: CommandLine, settings: Settings, registry: Registry, admission: Admission) -> RestServer | None:
     """Start the REST server; return None if it is disabled or can't listen, in which case only gRPC runs."""
     port = flags.integer("rest_api_port")
     if not port:
@@ -166,22 +186,39 @@ def _start_rest(flags: CommandLine, settings: Settings, registry: Registry) -> R
         logger.error("rest_api_port cannot be same as grpc port.")
         return None
     timeout_ms = flags.integer("rest_api_timeout_in_ms")
+    timeout_s = timeout_ms / 1000 if timeout_ms > 0 else None
     handlers = RestHandlers(
         registry,
-        timeout_s=timeout_ms / 1000 if timeout_ms > 0 else None,
+        admission=admission,
         cors=flags.on("rest_api_enable_cors_support"),
         metrics_path=settings.metrics_path,
         check_method_names=flags.on("enable_signature_method_name_check"),
     )
-    threads = flags.integer("rest_api_num_threads") or _default_threads()
     try:
-        server = RestServer(handlers, flags.text("bind_address"), port, threads=threads, tls=settings.rest_tls)
+        server = RestServer(
+            handlers, flags.text("bind_address"), port, admission, timeout_s=timeout_s, tls=settings.rest_tls
+        )
     except OSError as error:
         logger.error("Failed to start HTTP Server at %s:%d: %s", flags.text("bind_address"), port, error.strerror)
         return None
     server.start()
     logger.info("Exporting HTTP/REST API at:localhost:%d ...", port)
     return server
+
+
+def _limits(flags: CommandLine) -> Limits:
+    open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return Limits(
+        waiting_calls=flags.integer("max_waiting_calls"),
+        connections=max(1, min(flags.integer("max_connections"), (open_files - _OTHER_FILES) // _PORTS)),
+        message_bytes=flags.integer("max_message_bytes"),
+        header_bytes=flags.integer("max_header_bytes"),
+        unpacked_bytes=flags.integer("max_unpacked_bytes"),
+        header_timeout_s=flags.integer("header_timeout_seconds"),
+        body_timeout_s=flags.integer("body_timeout_seconds"),
+        json_nesting=flags.integer("max_json_nesting"),
+        rows=flags.integer("max_rows_per_request"),
+    )
 
 
 def _load_options(flags: CommandLine, settings: Settings) -> LoadOptions:

@@ -20,6 +20,7 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 
 from savedmodel_bakery.serving import metrics
+from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.inference import examples
 from savedmodel_bakery.serving.inference.predict import PredictCall, predict
 from savedmodel_bakery.serving.models.servable import Servable
@@ -101,23 +102,26 @@ def _replay_record(servable: Servable, log: Any, iterations: int) -> None:
 
 def _predict(servable: Servable, message: Any) -> None:
     request = messages.read_predict_request(message)
-    predict(servable, PredictCall(message.model_spec.signature_name, request.inputs, request.output_filter))
+    call = PredictCall(message.model_spec.signature_name, request.inputs, request.output_filter)
+    predict(servable, call, RequestContext())
 
 
 def _classify(servable: Servable, message: Any) -> None:
     request = messages.read_examples_request(message)
-    examples.classify(servable, examples.ExamplesCall(message.model_spec.signature_name, request.examples))
+    call = examples.ExamplesCall(message.model_spec.signature_name, request.examples)
+    examples.classify(servable, call, RequestContext())
 
 
 def _regress(servable: Servable, message: Any) -> None:
     request = messages.read_examples_request(message)
-    examples.regress(servable, examples.ExamplesCall(message.model_spec.signature_name, request.examples))
+    call = examples.ExamplesCall(message.model_spec.signature_name, request.examples)
+    examples.regress(servable, call, RequestContext())
 
 
 def _multi_inference(servable: Servable, message: Any) -> None:
     request = messages.read_multi_inference_request(message)
     tasks = [examples.InferenceTask(spec.name, spec.signature_name, method) for spec, method in request.tasks]
-    examples.multi_inference(servable, examples.MultiInferenceCall(tasks, request.examples))
+    examples.multi_inference(servable, examples.MultiInferenceCall(tasks, request.examples), RequestContext())
 
 
 _RUN: dict[str, Callable[[Servable, Any], None]] = {

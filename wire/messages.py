@@ -48,20 +48,27 @@ class TensorMap(Mapping[str, Tensor]):
 
     Attributes:
         attachments: the large tensors. Clear it to free their memory once nothing else refers to it.
+        before_decoding: is called with the number of the element type and the shape that a tensor declares, before its
+            values are filled up to that shape; may raise StatusError.
     """
 
     def __init__(self, protos: Mapping[str, Any], attachments: dict[str, DetachedTensor]) -> None:
         self._protos = protos
         self.attachments = attachments
+        self.before_decoding: Callable[[int, tuple[int, ...]], None] = lambda _number, _shape: None
 
     def __getitem__(self, alias: str) -> Tensor:
         detached = self.attachments.get(alias)
         if detached is not None:
+            self.before_decoding(detached.proto.dtype, read_shape(detached.proto))
             return decode_tensor(detached.proto, (detached.field, detached.values))
         if alias not in self._protos:  # reading a missing entry of a protobuf map would add it
             raise KeyError(alias)
         proto = self._protos[alias]
-        return _decode_handle(proto) if proto.dtype in dtypes.HANDLES else decode_tensor(proto)
+        if proto.dtype in dtypes.HANDLES:
+            return _decode_handle(proto)
+        self.before_decoding(proto.dtype, read_shape(proto))
+        return decode_tensor(proto)
 
     def __contains__(self, alias: object) -> bool:
         return alias in self.attachments or alias in self._protos

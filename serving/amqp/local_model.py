@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from savedmodel_bakery.serving import warmup
+from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.amqp.codec import OtherCall, Predict, Prediction
 from savedmodel_bakery.serving.inference import predict
 from savedmodel_bakery.serving.inference.predict import PredictCall
@@ -47,8 +48,9 @@ class LocalModel:
         """Run a signature on tensors."""
         spec, inputs, output_filter, *_ = call
         with self._registry.acquire(model_choice(spec)) as servable:
-            core_call = PredictCall(spec.signature_name, inputs, output_filter, self._timeout_s)
-            return Prediction(response_spec(servable, spec), predict.predict(servable, core_call))
+            core_call = PredictCall(spec.signature_name, inputs, output_filter)
+            outputs = predict.predict(servable, core_call, RequestContext(timeout_s=self._timeout_s))
+            return Prediction(response_spec(servable, spec), outputs)
 
     def input_dtypes(self, spec: ModelSpec) -> Mapping[str, DType]:
         """Return the element types of a signature's inputs, by alias."""
@@ -58,7 +60,9 @@ class LocalModel:
     def call(self, call: OtherCall) -> bytes:
         """Run another method and return its serialized response."""
         request = read_request(call.method, call.message)
-        response: bytes = self._handlers[call.method](request, self._timeout_s).SerializeToString()
+        response: bytes = self._handlers[call.method](
+            request, RequestContext(timeout_s=self._timeout_s)
+        ).SerializeToString()
         return response
 
     def check(self) -> StatusError | None:

@@ -12,6 +12,7 @@ from savedmodel_bakery.client.bulk.photos import Photo, unreadable_photo
 from savedmodel_bakery.client.errors import RequestRefusedError
 from savedmodel_bakery.client.images import TOP_K_SIGNATURE, encode_images, read_classifications
 from savedmodel_bakery.client.results import Prediction
+from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.inference.predict import PredictCall, predict
 from savedmodel_bakery.serving.runtimes.tensorflow_import import import_tensorflow
 from savedmodel_bakery.wire import dtypes
@@ -52,7 +53,7 @@ class Classifier:
     def _predict(self, images: list[bytes]) -> Prediction:
         try:
             inputs = {alias: Tensor(array, dtypes.STRING) for alias, array in encode_images(images).items()}
-            outputs = predict(self._servable, PredictCall(TOP_K_SIGNATURE, inputs))
+            outputs = predict(self._servable, PredictCall(TOP_K_SIGNATURE, inputs), RequestContext())
         except StatusError as error:
             raise RequestRefusedError(error.code, error.text) from error
         arrays = {alias: tensor.array for alias, tensor in outputs.items()}

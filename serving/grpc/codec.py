@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
+from google.protobuf.message import DecodeError
+
+from savedmodel_bakery.serving.admission.limits import check_size
 from savedmodel_bakery.serving.prediction_service import Handler
 from savedmodel_bakery.wire import messages, schema
 from savedmodel_bakery.wire.schema import METHODS
+
+_COMPRESSED = (b"\x1f\x8b", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
 
 
 class Rpc(NamedTuple):
@@ -17,15 +23,50 @@ class Rpc(NamedTuple):
     Attributes:
         decode: parses the serialized request; raises DecodeError.
         handle: makes the response message, whose SerializeToString may raise too; raises StatusError.
+        runs_model: whether the call runs a model, and so waits for its turn.
     """
 
     decode: Callable[[bytes], Any]
     handle: Handler
+    runs_model: bool = False
+
+
+_RUN_MODELS = {"Predict", "Classify", "Regress", "MultiInference"}
 
 
 def rpcs(handlers: Mapping[str, Handler]) -> dict[str, Rpc]:
     """Return calls by path, of handlers by the name of their method in `schema.METHODS`."""
-    return {METHODS[name].path: Rpc(partial(messages.parse_request, name), handle) for name, handle in handlers.items()}
+    return {
+        METHODS[name].path: Rpc(partial(messages.parse_request, name), handle, name in _RUN_MODELS)
+        for name, handle in handlers.items()
+    }
+
+
+def unpack(message: bytes, limit: int) -> bytes:
+    """Return a message, unpacked if it is compressed with gzip or deflate.
+
+    gRPC passes compressed messages on as they are, because it would unpack them without a limit, and does not tell
+    which are. No request of these services begins as gzip and deflate (RFC 1952, 2.3.1; RFC 1950, 2.2) do.
+
+    Args:
+        message: as received.
+        limit: bytes of the unpacked message.
+
+    Raises:
+        OverloadError: the unpacked message has more bytes.
+        DecodeError: the compressed message is damaged.
+    """
+    if not message.startswith(_COMPRESSED):
+        return message
+    unpacker = zlib.decompressobj(wbits=32 + zlib.MAX_WBITS)
+    try:
+        unpacked = unpacker.decompress(message, limit + 1)
+    except zlib.error as error:
+        raise DecodeError(str(error)) from error
+    check_size(len(unpacked), limit, "bytes after unpacking", "max_unpacked_bytes")
+    if not unpacker.eof:
+        raise DecodeError("the compressed message is cut off")
+    return unpacked
 
 
 def encode_reload(names: Iterable[str], before: Mapping[str, int], after: Mapping[str, int]) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from savedmodel_bakery.serving import metrics
+from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.grpc import codec
 from savedmodel_bakery.serving.grpc.codec import Rpc
 from savedmodel_bakery.serving.prediction_service import Handler, PredictionService
@@ -35,7 +36,7 @@ class Handlers:
         handlers["HandleReloadConfigRequest"] = self.reload
         return codec.rpcs(handlers)
 
-    def reload(self, request: Any, timeout_s: float | None) -> Any:
+    def reload(self, request: Any, context: RequestContext) -> Any:
         """HandleReloadConfigRequest; returns by how much the named counters grew during the call."""
         if request.config.WhichOneof("config") != "model_config_list":
             raise invalid_argument(
@@ -43,17 +44,17 @@ class Handlers:
                 "Only ModelConfigList is currently supported"
             )
         before = metrics.counters()
-        self._reload(request.config, timeout_s)
+        self._reload(request.config, context.remaining_s())
         return codec.encode_reload(request.metric_names, before, metrics.counters())
 
 
 def _counted(api: str, handle: Handler, known_name: Callable[[str], str]) -> Handler:
     """Return a handler that also records each call in the metrics."""
 
-    def counted(request: Any, timeout_s: float | None) -> Any:
+    def counted(request: Any, context: RequestContext) -> Any:
         started, code = time.perf_counter(), Code.INTERNAL
         try:
-            response = handle(request, timeout_s)
+            response = handle(request, context)
             code = Code.OK
         except StatusError as error:
             code = error.code

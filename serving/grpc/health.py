@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import grpc
@@ -12,15 +14,22 @@ _SERVICES = ("", "ModelService", "PredictionService")
 
 
 class HealthService(health.HealthServicer):
-    """Reports every service as SERVING until the server stops; ports open only after the first models are loaded."""
+    """Reports every service as SERVING until the server stops; ports open only after the first models are loaded.
 
-    def __init__(self) -> None:
+    Args:
+        threads: that answer, so that runs of models never delay them.
+    """
+
+    def __init__(self, threads: ThreadPoolExecutor) -> None:
         super().__init__()
+        check: Any = partial(self._check)
+        check.experimental_thread_pool = threads
+        self.Check = check
         self._watchers: set[Any] = set()
         for name in _SERVICES:
             self.set(name, health_pb2.HealthCheckResponse.SERVING)
 
-    def Check(self, request: Any, context: Any) -> Any:  # noqa: N802 - the RPC's name
+    def _check(self, request: Any, context: Any) -> Any:
         """Return the state of a service; unknown names are NOT_FOUND, with the text of gRPC's own implementation."""
         if request.service not in _SERVICES:
             context.abort(grpc.StatusCode.NOT_FOUND, "service name unknown")

@@ -13,6 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.grpc.codec import Rpc
 from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
@@ -35,7 +36,7 @@ class Profiler:
             _SERVICE + "Terminate": Rpc(schema.TerminateRequest.FromString, self.terminate),
         }
 
-    def profile(self, request: Any, timeout_s: float | None) -> Any:
+    def profile(self, request: Any, context: RequestContext) -> Any:
         """Trace for `duration_ms`; write REPOSITORY_ROOT/SESSION_ID/HOST_NAME.xplane.pb if a root is given."""
         for name in (request.session_id, request.host_name):
             if not _NAME.fullmatch(name) or name in (".", ".."):
@@ -46,10 +47,10 @@ class Profiler:
             raise invalid_argument(f"invalid repository_root {request.repository_root!r}: must be the path of a folder")
         if not self._busy.acquire(blocking=False):
             raise StatusError(Code.UNAVAILABLE, "Another profiler session active.")
+        self._terminated.clear()
         try:
-            trace = self._trace(
-                min(request.duration_ms / 1000, threading.TIMEOUT_MAX, timeout_s or threading.TIMEOUT_MAX)
-            )
+            with context.on_cancel(self._terminated.set):
+                trace = self._trace(min(request.duration_ms / 1000, context.remaining_s() or threading.TIMEOUT_MAX))
         finally:
             self._busy.release()
         if request.repository_root:
@@ -58,7 +59,7 @@ class Profiler:
         is_empty = not any(line.events for plane in space.planes for line in plane.lines)
         return schema.ProfileResponse(empty_trace=is_empty, xspace=trace if request.emit_xspace else b"")
 
-    def terminate(self, request: Any, timeout_s: float | None) -> Any:  # noqa: ARG002
+    def terminate(self, request: Any, context: RequestContext) -> Any:  # noqa: ARG002
         """End the running trace."""
         self._terminated.set()
         return schema.TerminateResponse()
@@ -69,7 +70,6 @@ class Profiler:
         Raises:
             StatusError: UNAVAILABLE if the tracer wrote no file.
         """
-        self._terminated.clear()
         with tempfile.TemporaryDirectory() as folder:
             tf.profiler.experimental.start(folder)
             self._terminated.wait(duration_s)

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple
 
 import grpc
 from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2_grpc
 
 from savedmodel_bakery.serving import incident
-from savedmodel_bakery.serving.grpc.codec import Rpc
+from savedmodel_bakery.serving.admission.admission import Admission
+from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving.grpc.codec import Rpc, unpack
 from savedmodel_bakery.serving.grpc.credentials import server_credentials
 from savedmodel_bakery.serving.grpc.errors import STATUS_CODES
 from savedmodel_bakery.serving.grpc.handlers import Handlers
@@ -23,14 +30,16 @@ from savedmodel_bakery.wire.status import Code, StatusError, truncate_message
 
 logger = logging.getLogger(__name__)
 
-# Messages are limited only by protobuf, and no second process may listen on the same port.
 _OPTIONS = {
-    "grpc.max_receive_message_length": -1,
     "grpc.max_send_message_length": -1,
-    "grpc.so_reuseport": 0,
+    "grpc.so_reuseport": 0,  # no second process may listen on the same port
+    "grpc.per_message_decompression": 0,  # see codec.unpack
 }
 
 _MAX_TIMEOUT_S = 365 * 24 * 3600.0
+_CONTROL_THREADS = 32
+_WATCH_INTERVAL_S = 0.5
+_MESSAGE_COPIES = 2  # the message, and strings that are parsed from it
 
 
 class GrpcServer:
@@ -39,7 +48,7 @@ class GrpcServer:
     Args:
         handlers: the calls to serve.
         addresses: of TCP ports and Unix sockets.
-        threads: number of calls processed at the same time; further calls wait.
+        admission: the limits of calls, and which of them run.
         arguments: channel arguments, as `k=v,k=v`.
         tls: for every address; None for plain text.
         health: serve the standard health service.
@@ -54,21 +63,31 @@ class GrpcServer:
         handlers: Handlers,
         addresses: list[str],
         *,
-        threads: int,
+        admission: Admission,
         arguments: str = "",
         tls: Tls | None = None,
         health: bool = False,
         profiler: Profiler | None = None,
     ) -> None:
-        self._server = grpc.server(
-            ThreadPoolExecutor(threads, thread_name_prefix="grpc"),
-            options=list({**_OPTIONS, **channel_arguments(arguments)}.items()),
+        limits = admission.limits
+        options: dict[str, int | str] = {
+            **_OPTIONS,
+            "grpc.max_receive_message_length": limits.message_bytes,
+            "grpc.max_metadata_size": limits.header_bytes,
+            "grpc.absolute_max_metadata_size": limits.header_bytes,
+            "grpc.max_allowed_incoming_connections": limits.connections,
+            "grpc.server_handshake_timeout_ms": round(limits.header_timeout_s * 1000),
+        }
+        runs = _Lane(admission, ThreadPoolExecutor(admission.places, thread_name_prefix="grpc"))
+        control = _Lane(
+            admission.with_turns(_CONTROL_THREADS), ThreadPoolExecutor(_CONTROL_THREADS, thread_name_prefix="control")
         )
-        self._health = HealthService() if health else None
+        self._server = grpc.server(runs.threads, options=list({**options, **channel_arguments(arguments)}.items()))
+        self._health = HealthService(control.threads) if health else None
         if self._health:
             health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         calls = {**handlers.calls(), **(profiler.calls() if profiler else {})}
-        self._server.add_generic_rpc_handlers([_Calls(calls)])
+        self._server.add_generic_rpc_handlers([_Calls(calls, runs, control)])
         try:
             for address in addresses:
                 if tls:
@@ -103,50 +122,123 @@ def channel_arguments(text: str) -> dict[str, int | str]:
     return arguments
 
 
+class _Lane(NamedTuple):
+    """Where a kind of calls runs: runs of models never delay other calls, such as the status of a model."""
+
+    admission: Admission
+    threads: ThreadPoolExecutor
+
+
 class _Calls(grpc.GenericRpcHandler):
-    def __init__(self, calls: Mapping[str, Rpc]) -> None:
-        self._handlers = {
-            path: grpc.unary_unary_rpc_method_handler(_respond(path, rpc), request_deserializer=_box)
+    """The calls by path.
+
+    For gRPC, each is a stream of requests. Then it starts before its message has arrived, so a call for which there is
+    no place is rejected without receiving its message.
+    """
+
+    def __init__(self, calls: Mapping[str, Rpc], runs: _Lane, control: _Lane) -> None:
+        self._receiving = ReceivingCalls(runs.admission.limits.body_timeout_s)
+        lanes = {path: runs if rpc.runs_model else control for path, rpc in calls.items()}
+        self._calls = {
+            path: (lanes[path], _handler(partial(self._respond, path, rpc, lanes[path].admission), lanes[path].threads))
             for path, rpc in calls.items()
         }
-        self._unknown = grpc.unary_unary_rpc_method_handler(_reject_unknown)
+        self._unknown = _handler(_reject_unknown, control.threads)
+        self._rejected = {lane: _handler(partial(_reject, lane.admission), control.threads) for lane in (runs, control)}
 
     def service(self, details: Any) -> Any:
-        return self._handlers.get(details.method, self._unknown)
+        lane, handler = self._calls.get(details.method, (None, self._unknown))
+        if lane and not lane.admission.try_enter():
+            return self._rejected[lane]
+        return handler
 
-
-def _reject_unknown(_request: bytes, context: Any) -> None:
-    context.abort(grpc.StatusCode.UNIMPLEMENTED, "")
-
-
-def _box(content: bytes) -> list[bytes]:
-    """Wrap a request so that it can be freed while it is processed: grpcio keeps what its deserializer returns."""
-    return [content]
-
-
-def _respond(path: str, rpc: Rpc) -> Callable[[list[bytes], Any], bytes]:
-    def respond(box: list[bytes], context: Any) -> bytes:
-        timeout_s = _timeout_s(context)
+    def _respond(self, path: str, rpc: Rpc, admission: Admission, messages: Iterator[bytes], call: Any) -> bytes:
+        context = admission.context(timeout_s=_timeout_s(call))
+        call.add_callback(context.cancel)
         try:
-            request = rpc.decode(box.pop())
-        except DecodeError:
-            context.abort(grpc.StatusCode.INTERNAL, "")
-        except Exception:
-            context.abort(grpc.StatusCode.INTERNAL, incident.report(logger, path).message)
-        try:
-            response: bytes = rpc.handle(request, timeout_s).SerializeToString()
+            return self._answer(rpc, admission, messages, call, context)
         except StatusError as error:
-            # As bytes, because the text of a graph's error may contain some that are not UTF-8.
-            details = truncate_message(error.message).encode("utf-8", "surrogateescape")
-            context.abort(STATUS_CODES[error.code], details)
+            _abort(call, error)
+        except DecodeError:
+            call.abort(grpc.StatusCode.INTERNAL, "")
+        except grpc.RpcError:  # the caller has gone before its message has arrived
+            raise
         except Exception:
-            context.abort(grpc.StatusCode.INTERNAL, incident.report(logger, path).message)
-        return response
+            _abort(call, incident.report(logger, path))
+        finally:
+            context.close()
+            admission.leave()
+        raise AssertionError  # abort raises
 
-    return respond
+    def _answer(
+        self, rpc: Rpc, admission: Admission, messages: Iterator[bytes], call: Any, context: RequestContext
+    ) -> bytes:
+        with self._receiving.watched(call):
+            message = next(messages, None)
+        if message is None:
+            raise StatusError(Code.INTERNAL, "")
+        context.charge(_MESSAGE_COPIES * len(message))
+        with admission.turn(context):
+            message = unpack(message, admission.limits.unpacked_bytes)
+            request = rpc.decode(message)
+            del message
+            response: bytes = rpc.handle(request, context).SerializeToString()
+            return response
 
 
-def _timeout_s(context: Any) -> float | None:
+class ReceivingCalls:
+    """Cancels calls whose messages do not arrive in time; gRPC has no limit for that.
+
+    Args:
+        timeout_s: seconds for a message.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._deadlines: dict[Any, float] = {}
+        threading.Thread(target=self._run, name="grpc-receiving", daemon=True).start()
+
+    @contextmanager
+    def watched(self, call: Any) -> Iterator[None]:
+        """Cancel the call if the `with` block takes too long."""
+        self._deadlines[call] = time.monotonic() + self._timeout_s
+        try:
+            yield
+        finally:
+            del self._deadlines[call]
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(_WATCH_INTERVAL_S)
+            now = time.monotonic()
+            for call, deadline in self._deadlines.copy().items():
+                if deadline < now:
+                    call.cancel()
+
+
+def _handler(respond: Callable[[Iterator[bytes], Any], bytes | None], threads: ThreadPoolExecutor) -> Any:
+    """Return gRPC's handler for a function that takes the messages of a call and gRPC's context of it."""
+    behaviour: Any = partial(respond)
+    behaviour.experimental_thread_pool = threads
+    return grpc.stream_unary_rpc_method_handler(behaviour)
+
+
+def _reject_unknown(_messages: Iterator[bytes], call: Any) -> None:
+    call.abort(grpc.StatusCode.UNIMPLEMENTED, "")
+
+
+def _reject(admission: Admission, _messages: Iterator[bytes], call: Any) -> None:
+    _abort(call, admission.full())
+
+
+def _abort(call: Any, error: StatusError) -> None:
+    if error.retry_after_s is not None:
+        call.set_trailing_metadata((("retry-after", str(math.ceil(error.retry_after_s))),))
+    # As bytes, because the text of a graph's error may contain some that are not UTF-8.
+    call.abort(STATUS_CODES[error.code], truncate_message(error.message).encode("utf-8", "surrogateescape"))
+
+
+def _timeout_s(call: Any) -> float | None:
     """Return the seconds until the caller's deadline; None without one, for which grpcio reports a few centuries."""
-    remaining = context.time_remaining()
+    remaining = call.time_remaining()
     return remaining if remaining is not None and remaining < _MAX_TIMEOUT_S else None

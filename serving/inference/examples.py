@@ -14,6 +14,8 @@ import numpy as np
 from google.protobuf import text_format
 
 from savedmodel_bakery.serving import metrics
+from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving.inference import claims
 from savedmodel_bakery.serving.inference.predict import DEFAULT_SIGNATURE, SignatureNotFoundError, find_signature, run
 from savedmodel_bakery.serving.models.servable import Servable
 from savedmodel_bakery.wire import dtypes
@@ -30,13 +32,11 @@ class ExamplesCall:
     Attributes:
         signature_name: empty for the default signature.
         examples: serialized tf.Examples.
-        timeout_s: limit of the model run in seconds; None for no limit.
         check_method_name: reject a signature that was exported for another method.
     """
 
     signature_name: str
     examples: Sequence[bytes]
-    timeout_s: float | None = None
     check_method_name: bool = False
 
 
@@ -58,7 +58,6 @@ class MultiInferenceCall:
 
     tasks: Sequence[InferenceTask]
     examples: Sequence[bytes]
-    timeout_s: float | None = None
     check_method_name: bool = False
 
 
@@ -104,28 +103,28 @@ class _Task(NamedTuple):
     outputs: list[str]
 
 
-def classify(servable: Servable, call: ExamplesCall) -> Classifications:
+def classify(servable: Servable, call: ExamplesCall, context: RequestContext) -> Classifications:
     """Classify each example.
 
     Raises:
         StatusError: the signature is unknown or does not fit, there are no examples, or the model run failed or
             returned malformed outputs.
     """
-    result: Classifications = _run_method(servable, _CLASSIFY, call)
+    result: Classifications = _run_method(servable, _CLASSIFY, call, context)
     return result
 
 
-def regress(servable: Servable, call: ExamplesCall) -> np.ndarray:
+def regress(servable: Servable, call: ExamplesCall, context: RequestContext) -> np.ndarray:
     """Return one value per example, float32 [examples].
 
     Raises:
         StatusError: as for `classify`.
     """
-    result: np.ndarray = _run_method(servable, _REGRESS, call)
+    result: np.ndarray = _run_method(servable, _REGRESS, call, context)
     return result
 
 
-def multi_inference(servable: Servable, call: MultiInferenceCall) -> list[Result]:
+def multi_inference(servable: Servable, call: MultiInferenceCall, context: RequestContext) -> list[Result]:
     """Run several tasks on the same examples at once; return their results in the order of the tasks.
 
     Raises:
@@ -149,19 +148,19 @@ def multi_inference(servable: Servable, call: MultiInferenceCall) -> list[Result
         if method_name not in _METHODS:
             raise StatusError(Code.UNIMPLEMENTED, f"Unsupported signature method_name: {method_name}")
         tasks.append(_make_task(_METHODS[method_name], signature, call.check_method_name))
-    results = _run(servable, tasks, call.examples, call.timeout_s)
+    results = _run(servable, tasks, call.examples, context)
     metrics.EXAMPLE_COUNTS.labels(servable.name).observe(len(call.examples))
     metrics.EXAMPLE_COUNT_TOTAL.labels(servable.name).inc(len(call.examples))
     return results
 
 
-def _run_method(servable: Servable, method: _Method, call: ExamplesCall) -> Any:
+def _run_method(servable: Servable, method: _Method, call: ExamplesCall, context: RequestContext) -> Any:
     try:
         signature = find_signature(servable.runtime.signatures, call.signature_name)
     except SignatureNotFoundError as error:
         raise invalid_argument(f"No signature was found with the name: {error.name}") from None
     task = _make_task(method, signature, call.check_method_name)
-    return _run(servable, [task], call.examples, call.timeout_s)[0]
+    return _run(servable, [task], call.examples, context)[0]
 
 
 def _make_task(method: _Method, signature: Any, check_method_name: bool) -> _Task:
@@ -172,16 +171,17 @@ def _make_task(method: _Method, signature: Any, check_method_name: bool) -> _Tas
     return _Task(method, signature, method.select_outputs(signature))
 
 
-def _run(servable: Servable, tasks: Sequence[_Task], examples: Sequence[bytes], timeout_s: float | None) -> list[Any]:
+def _run(servable: Servable, tasks: Sequence[_Task], examples: Sequence[bytes], context: RequestContext) -> list[Any]:
     """Run all tasks at once and return one result per task."""
     if not examples:
         raise invalid_argument("Input is empty.")
+    claims.take_examples(context, examples, servable.max_pixels)
     batch = np.empty(len(examples), object)
     batch[:] = examples
     feeds = {task.signature.inputs[INPUTS].name: Tensor(batch, dtypes.STRING) for task in tasks}
     fetches = list(dict.fromkeys(task.signature.outputs[alias].name for task in tasks for alias in task.outputs))
     api = tasks[0].method.api if len(tasks) == 1 else None
-    outputs = dict(zip(fetches, run(servable, feeds, fetches, api=api, timeout_s=timeout_s), strict=True))
+    outputs = dict(zip(fetches, run(servable, feeds, fetches, context, api=api), strict=True))
     return [
         method.read_outputs({alias: outputs[signature.outputs[alias].name] for alias in aliases}, len(examples))
         for method, signature, aliases in tasks

@@ -9,6 +9,9 @@ from itertools import pairwise
 from typing import Any
 
 from savedmodel_bakery.serving import metrics
+from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving.admission.limits import OverloadError
+from savedmodel_bakery.serving.inference import claims
 from savedmodel_bakery.serving.models.servable import Servable
 from savedmodel_bakery.wire import dtypes
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
@@ -27,14 +30,12 @@ class PredictCall:
         inputs: by alias. Each is read once, after the checks that need only the names, so a mapping may decode on
             access; a StatusError that it raises is reported as a tensor parsing error.
         output_filter: aliases of the outputs to return; empty for all.
-        timeout_s: limit of the model run in seconds; None for no limit.
         check_method_name: reject a signature that was exported for a custom method.
     """
 
     signature_name: str
     inputs: Mapping[str, Tensor]
     output_filter: Sequence[str] = ()
-    timeout_s: float | None = None
     check_method_name: bool = False
 
 
@@ -74,7 +75,7 @@ def input_dtypes(signatures: Mapping[str, Any], signature_name: str) -> dict[str
     return {alias: dtypes.BY_NUMBER.get(info.dtype) or dtypes.of_number(info.dtype) for alias, info in inputs.items()}
 
 
-def predict(servable: Servable, call: PredictCall) -> dict[str, Tensor]:
+def predict(servable: Servable, call: PredictCall, context: RequestContext) -> dict[str, Tensor]:
     """Run a signature and return its outputs by alias.
 
     Raises:
@@ -91,17 +92,23 @@ def predict(servable: Servable, call: PredictCall) -> dict[str, Tensor]:
     aliases = _select_outputs(signature, call.output_filter)
     if len(feeds) < len(signature.inputs):
         _reject_shared_tensor(signature)
+    claims.take_tensors(context, feeds, servable.max_pixels)
     fetches = [signature.outputs[alias].name for alias in aliases]
-    outputs = run(servable, feeds, fetches, api="Predict", timeout_s=call.timeout_s)
+    outputs = run(servable, feeds, fetches, context, api="Predict")
     return dict(zip(aliases, outputs, strict=True))
 
 
 def run(
-    servable: Servable, feeds: Mapping[str, Tensor], fetches: Sequence[str], *, api: str | None, timeout_s: float | None
+    servable: Servable,
+    feeds: Mapping[str, Tensor],
+    fetches: Sequence[str],
+    context: RequestContext,
+    *,
+    api: str | None,
 ) -> list[Tensor]:
     """Run a servable once (see `Runtime.run`) and record the duration in the metrics of `api`, unless that is None."""
     started = time.perf_counter()
-    outputs = servable.runtime.run(feeds, fetches, timeout_s=timeout_s)
+    outputs = servable.runtime.run(feeds, fetches, context)
     if api is not None:
         metrics.time_run(servable.name, api, time.perf_counter() - started)
     return outputs
@@ -128,6 +135,8 @@ def _read_inputs(signature: Any, inputs: Mapping[str, Tensor]) -> dict[str, Tens
             )
         try:
             feeds[expected[alias].name] = inputs[alias] if is_sent else decode_tensor(signature.defaults[alias])
+        except OverloadError:
+            raise
         except StatusError as error:
             raise invalid_argument(f"tensor parsing error: {alias}") from error
         used += is_sent

@@ -17,11 +17,13 @@ class Servable:
         name: the model's name.
         version: the version number.
         runtime: executes the model.
+        max_pixels: pixels of images that it decodes at one time in a run; None if that is not limited.
     """
 
     name: str
     version: int
     runtime: Runtime
+    max_pixels: int | None = None
 
     @property
     def signatures(self) -> Mapping[str, Any]:

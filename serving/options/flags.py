@@ -116,6 +116,16 @@ FLAGS = {
         Flag("auth_tokens_file", "", "TOML file with the tokens that callers need; empty means none.", extension=True),
         Flag("rest_ssl_config_file", "", "Text SSLConfig; enables TLS for REST.", extension=True),
         Flag("allow_plaintext_rest", False, "Serve REST without TLS while gRPC has TLS.", extension=True),
+        Flag("max_waiting_calls", 1000, "Calls that wait for others to end, on each port.", extension=True),
+        Flag("max_connections", 10_000, "Connections to each port; fewer if files may not be opened.", extension=True),
+        Flag("max_message_bytes", 2**31 - 1, "Size of a request as sent.", extension=True),
+        Flag("max_unpacked_bytes", 100 * 2**20, "Size of a compressed request after unpacking.", extension=True),
+        Flag("max_header_bytes", 64 * 2**10, "Size of the headers of a request.", extension=True),
+        Flag("header_timeout_seconds", 10, "Seconds until the headers of a request are complete.", extension=True),
+        Flag("body_timeout_seconds", 120, "Seconds from the headers of a request to its end.", extension=True),
+        Flag("max_json_nesting", 1_000_000, "JSON arrays and objects inside each other.", extension=True),
+        Flag("max_rows_per_request", 10_000, "Strings in one input, or examples, of a request.", extension=True),
+        Flag("memory_budget_bytes", 0, "Memory for all requests; 0 means 70 % less what models use.", extension=True),
     )
 }
 

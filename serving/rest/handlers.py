@@ -8,6 +8,8 @@ import time
 from urllib.parse import unquote
 
 from savedmodel_bakery.serving import incident, metrics
+from savedmodel_bakery.serving.admission.admission import Admission
+from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.inference import metadata
 from savedmodel_bakery.serving.inference.examples import ExamplesCall, classify, regress
 from savedmodel_bakery.serving.inference.predict import (
@@ -54,7 +56,7 @@ class Handlers:
 
     Args:
         registry: the loaded models.
-        timeout_s: limit of a model run in seconds; None for no limit.
+        admission: decides which calls run.
         cors: add CORS headers to responses.
         check_method_names: reject signatures that were exported for another method.
         metrics_path: path of the Prometheus page; None to not serve it.
@@ -64,18 +66,18 @@ class Handlers:
         self,
         registry: Registry,
         *,
-        timeout_s: float | None,
+        admission: Admission,
         cors: bool,
         check_method_names: bool,
         metrics_path: str | None = None,
     ) -> None:
         self._registry = registry
         self._check_method_names = check_method_names
-        self._timeout_s = timeout_s
+        self._admission = admission
         self._metrics_path = metrics_path
         self._headers = CORS_HEADERS if cors else {}
 
-    def respond(self, request: Request) -> Response:
+    def respond(self, request: Request, context: RequestContext) -> Response:
         """Handle a request; errors become responses."""
         if request.method not in KNOWN_METHODS:
             return page(501, "Not Implemented")
@@ -92,16 +94,16 @@ class Handlers:
             origin = request.headers.get("origin", "")
             status = 200 if "http://" in origin or "https://" in origin else 400
             return Response(status, b"", "text/html; charset=ISO-8859-1", self._headers)
-        return self._respond_api(request)
+        return self._respond_api(request, context)
 
-    def _respond_api(self, request: Request) -> Response:
+    def _respond_api(self, request: Request, context: RequestContext) -> Response:
         """Handle a request under `/v1/` and record it in the metrics."""
         started = time.perf_counter()
         match = _match_url(request)
         model_name = _model_name(match)
         code = Code.OK
         try:
-            response = Response(200, self._call(request, match, model_name), headers=self._headers)
+            response = Response(200, self._call(request, match, model_name, context), headers=self._headers)
         except _VersionError:
             code, response = Code.INVALID_ARGUMENT, Response(400, b"", headers=self._headers)
         except StatusError as error:
@@ -113,7 +115,7 @@ class Handlers:
         metrics.count_request(self._registry.known_name(model_name), verb, "REST", code, time.perf_counter() - started)
         return response
 
-    def _call(self, request: Request, match: re.Match[str] | None, model_name: str) -> bytes:
+    def _call(self, request: Request, match: re.Match[str] | None, model_name: str, context: RequestContext) -> bytes:
         if match is None:
             raise invalid_argument(f"Malformed request: {request.method} {request.target}")
         choice = _choice(match, model_name)
@@ -122,9 +124,12 @@ class Handlers:
         if request.method == "GET":
             # Like the real server, match /METADATA too, but return the status for it.
             return self._metadata(choice) if match[4] == "/metadata" else self._status(choice)
-        return self._predict(choice, request) if match[4] == "predict" else self._examples(choice, request, match[4])
+        with self._admission.turn(context):
+            if match[4] == "predict":
+                return self._predict(choice, request, context)
+            return self._examples(choice, request, match[4], context)
 
-    def _predict(self, choice: ModelChoice, request: Request) -> bytes:
+    def _predict(self, choice: ModelChoice, request: Request, context: RequestContext) -> bytes:
         body = predict_json.decode_request(decode_body(request))
         with self._registry.acquire(choice) as servable:
             try:
@@ -133,19 +138,17 @@ class Handlers:
                 raise predict_json.signature_not_found(error.name) from None
             signature_name = body.signature_name or DEFAULT_SIGNATURE
             inputs, row_format = predict_json.decode_inputs(body.document, dtypes, signature_name)
-            call = PredictCall(
-                signature_name, inputs, timeout_s=self._timeout_s, check_method_name=self._check_method_names
-            )
-            outputs = predict(servable, call)
+            call = PredictCall(signature_name, inputs, check_method_name=self._check_method_names)
+            outputs = predict(servable, call, context)
         return predict_json.encode_response(outputs, row_format=row_format)
 
-    def _examples(self, choice: ModelChoice, request: Request, verb: str) -> bytes:
+    def _examples(self, choice: ModelChoice, request: Request, verb: str, context: RequestContext) -> bytes:
         signature_name, examples = examples_json.decode_request(decode_body(request))
-        call = ExamplesCall(signature_name, examples, self._timeout_s, self._check_method_names)
+        call = ExamplesCall(signature_name, examples, self._check_method_names)
         with self._registry.acquire(choice) as servable:
             if verb == "classify":
-                return examples_json.encode_classifications(*classify(servable, call))
-            return examples_json.encode_regressions(regress(servable, call))
+                return examples_json.encode_classifications(*classify(servable, call, context))
+            return examples_json.encode_regressions(regress(servable, call, context))
 
     def _status(self, choice: ModelChoice) -> bytes:
         response = messages.make_status_response(metadata.status(self._registry, choice))

@@ -16,6 +16,8 @@ import uvicorn
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from savedmodel_bakery.serving.admission.admission import Admission
+from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.rest.codec import Request, Response
 from savedmodel_bakery.serving.rest.errors import page
 from savedmodel_bakery.serving.rest.handlers import KNOWN_METHODS, Handlers
@@ -77,7 +79,8 @@ class RestServer:
         handlers: the URLs to serve.
         address: IP address to listen on.
         port: TCP port.
-        threads: number of requests processed at the same time; further requests wait.
+        admission: the limits of requests, and which of them run.
+        timeout_s: seconds that a request may take from its arrival; None for no limit.
         tls: the context for TLS; None for plain text.
 
     Raises:
@@ -85,10 +88,19 @@ class RestServer:
     """
 
     def __init__(
-        self, handlers: Handlers, address: str, port: int, *, threads: int, tls: ssl.SSLContext | None = None
+        self,
+        handlers: Handlers,
+        address: str,
+        port: int,
+        admission: Admission,
+        *,
+        timeout_s: float | None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._handlers = handlers
-        self._workers = ThreadPoolExecutor(threads, thread_name_prefix="rest")
+        self._admission = admission
+        self._timeout_s = timeout_s
+        self._workers = ThreadPoolExecutor(admission.places, thread_name_prefix="rest")
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         self._socket = socket.create_server((address, port), family=family, backlog=1024)
         self._server = uvicorn.Server(
@@ -133,14 +145,21 @@ class RestServer:
             return
         request = Request(scope["method"], _target(scope), _headers(scope), body)
         headers = [(b"Connection", b"keep-alive")] if scope["is_http10_keep_alive"] else []
-        responding = asyncio.get_running_loop().run_in_executor(self._workers, self._handlers.respond, request)
+        context = self._admission.context(timeout_s=self._timeout_s)
+        responding = asyncio.get_running_loop().run_in_executor(self._workers, self._respond, request, context)
         disconnected = asyncio.ensure_future(_wait_for_disconnect(receive))
         await asyncio.wait((responding, disconnected), return_when=asyncio.FIRST_COMPLETED)
         disconnected.cancel()
         if responding.done():
             await _send(send, await responding, *headers)
         else:
-            responding.cancel()  # no need to compute a response for a client that is gone
+            context.cancel()
+
+    def _respond(self, request: Request, context: RequestContext) -> Response:
+        try:
+            return self._handlers.respond(request, context)
+        finally:
+            context.close()
 
 
 async def _wait_for_disconnect(receive: Callable[[], Awaitable[_Message]]) -> None:

@@ -10,13 +10,15 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from savedmodel_bakery.serving import incident, metrics
+from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.options.batching import BatchingParameters, check_sizes
 from savedmodel_bakery.serving.runtimes.batch_scheduler import BatchScheduler
 from savedmodel_bakery.serving.runtimes.runtime import Runtime
@@ -37,7 +39,7 @@ class _Task:
         feeds: by tensor name.
         fetches: tensor names, each once.
         enqueued: time of arrival, on time.monotonic's clock.
-        deadline: on time.monotonic's clock; None for no limit.
+        context: of the request.
         results: outputs by the index of their first row; more than one entry if the request was split.
         error: of the batch of any of its rows.
     """
@@ -45,7 +47,7 @@ class _Task:
     feeds: Mapping[str, Tensor]
     fetches: tuple[str, ...]
     enqueued: float
-    deadline: float | None
+    context: RequestContext
     results: dict[int, list[Tensor]] = field(default_factory=dict)
     error: StatusError | None = None
 
@@ -88,22 +90,18 @@ class Batcher:
         """See Runtime."""
         return self._runtime.signatures
 
-    def run(
-        self, feeds: Mapping[str, Tensor], fetches: Sequence[str], *, timeout_s: float | None = None
-    ) -> list[Tensor]:
-        """See Runtime; the time limit includes the wait for a batch."""
+    def run(self, feeds: Mapping[str, Tensor], fetches: Sequence[str], context: RequestContext) -> list[Tensor]:
+        """See Runtime; a batch runs until the last of its requests has ended."""
         count = _count_rows(feeds)
         # The scheduler would hold a request without rows until another one arrives; and numpy cannot join tensors of
         # shapes that it cannot represent.
         if count == 0 or any(tensor.shape is not None for tensor in feeds.values()):
-            return self._runtime.run(feeds, fetches, timeout_s=timeout_s)
+            return self._runtime.run(feeds, fetches, context)
         metrics.INPUT_BATCH_SIZE.observe(count)
         limit = self._parameters.max_batch_size
         if count > limit:  # the scheduler's check, before a number is made for each row
             raise invalid_argument(f"Task size {count} is larger than maximum input batch size {limit}")
-        now = time.monotonic()
-        deadline = None if timeout_s is None else now + timeout_s
-        task = _Task(feeds, tuple(sorted(set(fetches))), now, deadline)
+        task = _Task(feeds, tuple(sorted(set(fetches))), time.monotonic(), context)
         number = next(self._numbers) % _MAX_TASKS
         rows = np.arange(number * _MAX_ROWS, number * _MAX_ROWS + count)
         self._tasks[number] = task
@@ -126,7 +124,7 @@ class Batcher:
         with self._slots:
             for group in self._groups(self._pieces(rows)):
                 try:
-                    self._run_pieces(group)
+                    self._run_pieces(_without_cancelled(group))
                 except StatusError as error:
                     _fail(group, error)
                 except Exception:
@@ -154,6 +152,8 @@ class Batcher:
         return list(groups.values())
 
     def _run_pieces(self, pieces: list[_Piece]) -> None:
+        if not pieces:
+            return
         timeout_s = _remaining_s(pieces)
         count = sum(piece.stop - piece.start for piece in pieces)
         padding = next((size for size in self._parameters.allowed_batch_sizes if size >= count), count) - count
@@ -162,7 +162,8 @@ class Batcher:
             name: Tensor(self._join(name, [piece.feed(name) for piece in pieces], padding), tensor.dtype)
             for name, tensor in pieces[0].task.feeds.items()
         }
-        outputs = self._runtime.run(feeds, pieces[0].task.fetches, timeout_s=timeout_s)
+        with _joined_context(pieces, timeout_s) as context:
+            outputs = self._runtime.run(feeds, pieces[0].task.fetches, context)
         for tensor in outputs:
             _check_output(tensor.array, count + padding)
         offset = 0
@@ -207,14 +208,36 @@ def _count_rows(feeds: Mapping[str, Tensor]) -> int:
     return len(arrays[0])
 
 
+def _without_cancelled(pieces: list[_Piece]) -> list[_Piece]:
+    """Return the pieces whose callers still wait; the others fail."""
+    cancelled = [piece for piece in pieces if piece.task.context.is_cancelled]
+    _fail(cancelled, StatusError(Code.CANCELLED, "the request was cancelled while it waited for a batch"))
+    return [piece for piece in pieces if not piece.task.context.is_cancelled] if cancelled else pieces
+
+
+@contextmanager
+def _joined_context(pieces: list[_Piece], timeout_s: float | None) -> Iterator[RequestContext]:
+    """Yield the context of a batch, which is cancelled when all its requests are."""
+    context = RequestContext(timeout_s=timeout_s)
+    remaining = itertools.count(len(pieces) - 1, -1)
+
+    def leave() -> None:
+        if next(remaining) == 0:
+            context.cancel()
+
+    with ExitStack() as stack:
+        for piece in pieces:
+            stack.enter_context(piece.task.context.on_cancel(leave))
+        yield context
+
+
 def _remaining_s(pieces: list[_Piece]) -> float | None:
     """Return the longest time that any member still waits; None if one has no limit.
 
     Raises:
         StatusError: RESOURCE_EXHAUSTED if the time of all members is over.
     """
-    now = time.monotonic()
-    remaining = [piece.task.deadline - now for piece in pieces if piece.task.deadline is not None]
+    remaining = [seconds for piece in pieces if (seconds := piece.task.context.remaining_s()) is not None]
     if len(remaining) < len(pieces):
         return None
     if max(remaining) <= 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.wire.tensors import Tensor
 
 
@@ -15,15 +16,13 @@ class Runtime(Protocol):
     def signatures(self) -> Mapping[str, Any]:
         """SignatureDefs by key."""
 
-    def run(
-        self, feeds: Mapping[str, Tensor], fetches: Sequence[str], *, timeout_s: float | None = None
-    ) -> list[Tensor]:
+    def run(self, feeds: Mapping[str, Tensor], fetches: Sequence[str], context: RequestContext) -> list[Tensor]:
         """Run the model once.
 
         Args:
             feeds: by tensor name. Like the real server, does not check their shapes against the signature.
             fetches: tensor names.
-            timeout_s: limit of the run in seconds; None for no limit.
+            context: of the request; the run ends soon after its deadline or cancellation.
 
         Returns:
             One tensor per fetch, in their order.

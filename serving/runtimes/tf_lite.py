@@ -17,6 +17,7 @@ from flatbuffers.number_types import Uint32Flags, UOffsetTFlags
 from flatbuffers.table import Table
 from google.protobuf.message import DecodeError
 
+from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.wire import dtypes, schema
 from savedmodel_bakery.wire.dtypes import DType
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
@@ -69,10 +70,8 @@ class TfLiteModel:
             tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: self._default_signature()
         }
 
-    def run(
-        self, feeds: Mapping[str, Tensor], fetches: Sequence[str], *, timeout_s: float | None = None
-    ) -> list[Tensor]:
-        """See `Runtime.run`; the time limit covers the wait for an interpreter, as a run cannot be interrupted."""
+    def run(self, feeds: Mapping[str, Tensor], fetches: Sequence[str], context: RequestContext) -> list[Tensor]:
+        """See `Runtime.run`; the deadline ends the wait for an interpreter, but TF Lite cannot interrupt a run."""
         inputs = [_find(self._inputs, name) for name in feeds]
         outputs = [_find(self._outputs, name) for name in fetches]
         for number, (port, tensor) in enumerate(zip(inputs, feeds.values(), strict=True)):
@@ -81,9 +80,10 @@ class TfLiteModel:
                     f"Expects arg[{number}] to be {port.dtype.name} but {tensor.dtype.name} is provided"
                 )
             _check_rank(port, tensor, number)
-        if not self._slots.acquire(timeout=timeout_s):
+        if not self._slots.acquire(timeout=context.remaining_s()):
             raise StatusError(Code.DEADLINE_EXCEEDED, "Timed out waiting for an interpreter")
         try:
+            context.check()
             arrays = [_fitted(port, tensor.array) for port, tensor in zip(inputs, feeds.values(), strict=True)]
             ranks = [(len(port.shape), array.ndim) for port, array in zip(inputs, arrays, strict=True)]
             if any(rank and rank != given for rank, given in ranks):

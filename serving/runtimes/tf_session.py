@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -19,6 +18,8 @@ import tensorflow as tf
 from tensorflow.python.client import pywrap_tf_session
 from tensorflow.python.framework import op_def_registry
 
+from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving.runtimes.interruption import Interrupter
 from savedmodel_bakery.serving.runtimes.unrepresentable_shapes import UnrepresentableShapeRunner
 from savedmodel_bakery.wire import dtypes, schema
 from savedmodel_bakery.wire.dtypes import DType
@@ -53,8 +54,9 @@ _RUNTIME_TYPES = {row.number: np.dtype(tf.as_dtype(row.number).as_numpy_dtype) f
 
 
 class _Port(NamedTuple):
-    """The runtime's handle of a tensor in the graph, and the tensor's element type."""
+    """A tensor in the graph, the runtime's handle of it, and its element type."""
 
+    tensor: Any
     handle: Any
     dtype: DType
 
@@ -144,7 +146,6 @@ class SavedModel:
             except Exception as error:
                 self._session.close()
                 raise _load_error(error, path, options.tags) from error
-        self._session.extend()  # a graph without variables has not been run yet
         self._graph = graph
         self._unrepresentable = UnrepresentableShapeRunner(self._session.session, _find_tensor, _to_runtime)
         # TensorFlow's message classes differ from those of `wire`.
@@ -153,11 +154,13 @@ class SavedModel:
             for key, signature in loaded.signature_def.items()
         }
         self._ports: dict[str, _Port] = {}
-        self._operations_threads = _CALLER_THREAD if _is_small(loaded.graph_def) else _SESSION_THREADS
+        is_small = _is_small(loaded.graph_def)
+        self._operations_threads = _CALLER_THREAD if is_small else _SESSION_THREADS
+        # A small graph has no loops, so nothing could end its run early.
+        self._interrupter = None if is_small else Interrupter(self._session, graph)
+        self._session.extend()
 
-    def run(
-        self, feeds: Mapping[str, Tensor], fetches: Sequence[str], *, timeout_s: float | None = None
-    ) -> list[Tensor]:
+    def run(self, feeds: Mapping[str, Tensor], fetches: Sequence[str], context: RequestContext) -> list[Tensor]:
         """See `Runtime.run`.
 
         A run that fails with a text that is not valid UTF-8 is repeated once, to learn the code of its error.
@@ -166,25 +169,25 @@ class SavedModel:
         ports = [self._port(name) for name in fetches]
         self._check_feeds(feeds)
         options = tf.compat.v1.RunOptions(inter_op_thread_pool=self._operations_threads)
+        context.check()
+        timeout_s = context.remaining_s()
         if timeout_s is not None:
             options.timeout_in_ms = max(1, round(timeout_s * 1000))
-        started = time.monotonic()
         try:
             if any(tensor.shape is not None for tensor in feeds.values()):
                 return self._unrepresentable.run(feeds, fetches, options)
-            outputs = self._session.run(
-                {self._port(name).handle: _to_runtime(tensor) for name, tensor in feeds.items()},
-                [port.handle for port in ports],
-                options,
-            )
-            # In the caller's thread, TensorFlow checks the limit only while an operation waits.
-            if timeout_s is not None and time.monotonic() - started > timeout_s:
-                raise StatusError(Code.DEADLINE_EXCEEDED, "Timed out waiting for notification")
+            arrays = {self._port(name).handle: _to_runtime(tensor) for name, tensor in feeds.items()}
+            if self._interrupter:
+                outputs = self._interrupter.run(arrays, [port.tensor for port in ports], options, context)
+            else:
+                outputs = self._session.run(arrays, [port.handle for port in ports], options)
+            context.check()  # in the caller's thread, TensorFlow checks the limit only while an operation waits
         except tf.errors.OpError as error:
+            if context.is_cancelled:
+                context.check()
             raise StatusError(Code(error.error_code), error.message) from error
         except UnicodeDecodeError as error:
-            remaining_s = None if timeout_s is None else timeout_s - (time.monotonic() - started)
-            code = self._code_with_ascii(feeds, fetches, remaining_s)
+            code = self._code_with_ascii(feeds, fetches, context)
             raise StatusError(code, error.object.decode("utf-8", "surrogateescape")) from error
         return [_from_runtime(value, port.dtype) for value, port in zip(outputs, ports, strict=True)]
 
@@ -192,7 +195,7 @@ class SavedModel:
         """See `Runtime.close`."""
         self._session.close()
 
-    def _code_with_ascii(self, feeds: Mapping[str, Tensor], fetches: Sequence[str], timeout_s: float | None) -> Code:
+    def _code_with_ascii(self, feeds: Mapping[str, Tensor], fetches: Sequence[str], context: RequestContext) -> Code:
         """Return the code of an error whose text is not valid UTF-8; TensorFlow's Python API only tells the text.
 
         Such text quotes a request: run it again with "?" for each byte that is not ASCII, and return that error's code.
@@ -201,7 +204,7 @@ class SavedModel:
         if all(as_ascii[name] is tensor for name, tensor in feeds.items()):
             return Code.INVALID_ARGUMENT
         try:
-            self.run(as_ascii, fetches, timeout_s=timeout_s)
+            self.run(as_ascii, fetches, context)
         except StatusError as error:
             return error.code
         return Code.INVALID_ARGUMENT
@@ -227,7 +230,8 @@ class SavedModel:
         port = self._ports.get(tensor_name)
         if port is None:
             tensor = _find_tensor(self._graph, tensor_name)
-            port = _Port(DirectSession.handle(tensor), dtypes.of_number(tensor.dtype.base_dtype.as_datatype_enum))
+            dtype = dtypes.of_number(tensor.dtype.base_dtype.as_datatype_enum)
+            port = _Port(tensor, DirectSession.handle(tensor), dtype)
             self._ports[tensor_name] = port
         return port
 

@@ -168,6 +168,7 @@ def test_a_grpc_call_cancelled_in_the_queue_is_not_run(secured: Secured) -> None
         count = request("counting", x=np.float32([1]))
         before = stub.Predict(count, timeout=30).outputs["runs"].int_val[0]
         busy = stub.Predict.future(request("half_plus_two", "slow", n=np.int32(3 * steps)), timeout=60)
+        secured.server.wait_until_busy()
         cancelled = stub.Predict.future(count, timeout=60)
         assert "DEADLINE_EXCEEDED" == predict(channel, count, timeout_s=0.5)
         assert not busy.done()

@@ -15,6 +15,7 @@ import tensorflow as tf
 from server_process import ServerProcess
 from waiting import wait_until
 
+from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.grpc import profiler
 from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.status import StatusError
@@ -101,4 +102,4 @@ def test_a_tracer_that_writes_no_file_is_an_error(monkeypatch: pytest.MonkeyPatc
     service = profiler.Profiler()
     for _ in range(2):  # the failure does not block the next trace
         with pytest.raises(StatusError, match=r"UNAVAILABLE: The tracer has written no trace\."):
-            service.profile(schema.ProfileRequest(duration_ms=1), None)
+            service.profile(schema.ProfileRequest(duration_ms=1), RequestContext())

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.models.servable import Servable
 from savedmodel_bakery.wire import dtypes, schema, tensors
 from savedmodel_bakery.wire.tensors import Tensor
@@ -19,12 +20,12 @@ class FakeRuntime:
     """Computes y = x / 2 + 2 and y2 = x / 2 + 3 from floats; of serialized examples, the length is x.
 
     Attributes:
-        runs: feeds, fetches and time limit of each run.
+        runs: feeds, fetches and context of each run.
         outputs: results to return instead, by tensor name.
     """
 
     def __init__(self) -> None:
-        self.runs: list[tuple[Mapping[str, Tensor], list[str], float | None]] = []
+        self.runs: list[tuple[Mapping[str, Tensor], list[str], RequestContext]] = []
         self.outputs: dict[str, Tensor] = {}
         self.signatures: dict[str, Any] = {
             "serving_default": signature("tensorflow/serving/predict", {"x": "x:0"}, {"y": "y:0", "y2": "y2:0"}),
@@ -38,10 +39,8 @@ class FakeRuntime:
         }
         self.signatures["defaults"].defaults["k"].CopyFrom(tensors.encode_tensor(np.float32([7])))
 
-    def run(
-        self, feeds: Mapping[str, Tensor], fetches: Sequence[str], *, timeout_s: float | None = None
-    ) -> list[Tensor]:
-        self.runs.append((feeds, list(fetches), timeout_s))
+    def run(self, feeds: Mapping[str, Tensor], fetches: Sequence[str], context: RequestContext) -> list[Tensor]:
+        self.runs.append((feeds, list(fetches), context))
         if "ex:0" in feeds:
             x = np.array([len(example) for example in feeds["ex:0"].array], np.float32)
         else:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.inference.examples import (
     ExamplesCall,
     InferenceTask,
@@ -27,12 +28,12 @@ REGRESS = InferenceTask("m", "regress", "tensorflow/serving/regress")
 
 def error_of(call: Any, *arguments: Any) -> str:
     with pytest.raises(StatusError) as caught:
-        call(*arguments)
+        call(*arguments, RequestContext())
     return str(caught.value)
 
 
 def test_classify_returns_labels_and_scores(servable: Servable) -> None:
-    classes, scores = classify(servable, ExamplesCall("classify", EXAMPLES))
+    classes, scores = classify(servable, ExamplesCall("classify", EXAMPLES), RequestContext())
     assert classes is not None
     assert scores is not None
     assert ([[b"a", b"b"]] * 2, [[0.0, 1.0], [2.0, 3.0]]) == (classes.tolist(), scores.tolist())
@@ -40,22 +41,23 @@ def test_classify_returns_labels_and_scores(servable: Servable) -> None:
 
 def test_a_classifier_may_lack_labels(servable: Servable, runtime: Any) -> None:
     del runtime.signatures["classify"].outputs["classes"]
-    classes, scores = classify(servable, ExamplesCall("classify", EXAMPLES))
+    classes, scores = classify(servable, ExamplesCall("classify", EXAMPLES), RequestContext())
     assert classes is None
     assert scores is not None
     assert [["s:0"]] == [fetches for _, fetches, _ in runtime.runs]
 
 
 def test_regress_returns_one_value_per_example(servable: Servable) -> None:
-    assert [2.0, 3.0] == regress(servable, ExamplesCall("regress", EXAMPLES)).tolist()
+    assert [2.0, 3.0] == regress(servable, ExamplesCall("regress", EXAMPLES), RequestContext()).tolist()
 
 
 def test_all_tasks_of_a_multi_inference_share_one_run(servable: Servable, runtime: Any) -> None:
-    values, (_, scores) = multi_inference(servable, MultiInferenceCall([REGRESS, CLASSIFY], EXAMPLES, 2.5))
+    context = RequestContext(timeout_s=2.5)
+    values, (_, scores) = multi_inference(servable, MultiInferenceCall([REGRESS, CLASSIFY], EXAMPLES), context)
     assert isinstance(values, np.ndarray)
     assert ([2.0, 3.0], [[0.0, 1.0], [2.0, 3.0]]) == (values.tolist(), scores.tolist())
-    [(_, fetches, timeout_s)] = runtime.runs
-    assert (["r:0", "c:0", "s:0"], 2.5) == (fetches, timeout_s)
+    [(_, fetches, given)] = runtime.runs
+    assert (["r:0", "c:0", "s:0"], context) == (fetches, given)
 
 
 @pytest.mark.parametrize("call", [classify, regress])
@@ -87,11 +89,11 @@ def test_a_signature_that_does_not_fit(servable: Servable, call: Any, signature_
 
 def test_the_method_name_is_checked_on_request(servable: Servable, runtime: Any) -> None:
     runtime.signatures["regress"].method_name = "tensorflow/serving/predict"
-    assert [2.0, 3.0] == regress(servable, ExamplesCall("regress", EXAMPLES)).tolist()
+    assert [2.0, 3.0] == regress(servable, ExamplesCall("regress", EXAMPLES), RequestContext()).tolist()
     assert (
         "INVALID_ARGUMENT: Expected regression signature method_name to be tensorflow/serving/regress. Was: "
         "tensorflow/serving/predict"
-    ) == error_of(regress, servable, ExamplesCall("regress", EXAMPLES, None, True))
+    ) == error_of(regress, servable, ExamplesCall("regress", EXAMPLES, check_method_name=True))
 
 
 def tensor(array: Any, dtype: str = "float") -> Tensor:

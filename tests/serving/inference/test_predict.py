@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.inference.predict import (
     PredictCall,
     SignatureNotFoundError,
@@ -46,30 +47,30 @@ class Undecodable(Mapping[str, Tensor]):
 
 def error_of(servable: Servable, *arguments: Any, **options: Any) -> str:
     with pytest.raises(StatusError) as caught:
-        predict(servable, PredictCall(*arguments, **options))
+        predict(servable, PredictCall(*arguments, **options), RequestContext())
     return str(caught.value)
 
 
 def test_outputs_are_returned_by_alias(servable: Servable) -> None:
-    outputs = predict(servable, PredictCall("", {"x": floats(1, 2)}))
+    outputs = predict(servable, PredictCall("", {"x": floats(1, 2)}), RequestContext())
     assert {"y": [2.5, 3.0], "y2": [3.5, 4.0]} == {alias: tensor.array.tolist() for alias, tensor in outputs.items()}
 
 
 def test_only_filtered_outputs_are_fetched_in_the_order_of_the_filter(servable: Servable, runtime: Any) -> None:
-    assert ["y2", "y"] == list(predict(servable, PredictCall("", {"x": floats(1)}, ["y2", "y"])))
-    assert ["y2"] == list(predict(servable, PredictCall("", {"x": floats(1)}, ["y2"])))
+    assert ["y2", "y"] == list(predict(servable, PredictCall("", {"x": floats(1)}, ["y2", "y"]), RequestContext()))
+    assert ["y2"] == list(predict(servable, PredictCall("", {"x": floats(1)}, ["y2"]), RequestContext()))
     assert [["y2:0", "y:0"], ["y2:0"]] == [fetches for _, fetches, _ in runtime.runs]
 
 
-def test_the_runtime_gets_the_time_limit(servable: Servable, runtime: Any) -> None:
-    predict(servable, PredictCall("", {"x": floats(1)}, timeout_s=1.5))
-    predict(servable, PredictCall("", {"x": floats(1)}))
-    assert [1.5, None] == [timeout_s for _, _, timeout_s in runtime.runs]
+def test_the_runtime_gets_the_context_of_the_request(servable: Servable, runtime: Any) -> None:
+    context = RequestContext(timeout_s=1.5)
+    predict(servable, PredictCall("", {"x": floats(1)}), context)
+    assert [context] == [given for _, _, given in runtime.runs]
 
 
 def test_a_missing_input_gets_the_default_of_the_signature(servable: Servable, runtime: Any) -> None:
-    predict(servable, PredictCall("defaults", {"x": floats(1)}))
-    predict(servable, PredictCall("defaults", {"x": floats(1), "k": floats(9)}))
+    predict(servable, PredictCall("defaults", {"x": floats(1)}), RequestContext())
+    predict(servable, PredictCall("defaults", {"x": floats(1), "k": floats(9)}), RequestContext())
     assert [[7.0], [9.0]] == [feeds["k:0"].array.tolist() for feeds, _, _ in runtime.runs]
 
 
@@ -116,7 +117,7 @@ def test_a_custom_method_is_rejected_only_on_request(servable: Servable) -> None
         "INTERNAL: Expected prediction signature method_name to be one of {tensorflow/serving/predict, "
         "tensorflow/serving/classify, tensorflow/serving/regress}. Was: my/method"
     )
-    assert [2.5] == predict(servable, PredictCall("custom", {"x": floats(1)}))["y"].array.tolist()
+    assert [2.5] == predict(servable, PredictCall("custom", {"x": floats(1)}), RequestContext())["y"].array.tolist()
 
 
 def test_an_unknown_signature_is_named(servable: Servable) -> None:

@@ -14,6 +14,7 @@ import pytest
 from server_process import ServerProcess
 from waiting import wait_until
 
+from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.models.loading import Batching, LoadOptions, load
 from savedmodel_bakery.serving.options.batching import FILE_IN_VERSION, BatchingParameters
 from savedmodel_bakery.serving.runtimes.batching import Batcher
@@ -40,12 +41,10 @@ class RecordingRuntime:
     def signatures(self) -> Mapping[str, Any]:
         return self._runtime.signatures
 
-    def run(
-        self, feeds: Mapping[str, Tensor], fetches: Sequence[str], *, timeout_s: float | None = None
-    ) -> list[Tensor]:
+    def run(self, feeds: Mapping[str, Tensor], fetches: Sequence[str], context: RequestContext) -> list[Tensor]:
         self.runs.append({name: tensor.array for name, tensor in feeds.items()})
         self.gate.wait(30)
-        return self._runtime.run(feeds, fetches, timeout_s=timeout_s)
+        return self._runtime.run(feeds, fetches, context)
 
     def close(self) -> None:
         pass
@@ -91,7 +90,7 @@ def call(batcher: Batcher, value: object, signature: str = "serving_default", ti
     (source,), (target,) = signature_def.inputs.values(), signature_def.outputs.values()
     dtype = next(row for row in dtypes.BY_NUMBER.values() if row.numpy == array.dtype)
     try:
-        (tensor,) = batcher.run({source.name: Tensor(array, dtype)}, [target.name], timeout_s=timeout_s)
+        (tensor,) = batcher.run({source.name: Tensor(array, dtype)}, [target.name], RequestContext(timeout_s=timeout_s))
     except StatusError as error:
         return str(error)
     return tensor.array.tolist()
@@ -206,9 +205,9 @@ def test_all_inputs_must_have_the_same_number_of_rows(make_batcher: MakeBatcher)
     batcher = make_batcher()
     two = {name: Tensor(np.zeros(rows, np.float32), dtypes.BY_NAME["float"]) for name, rows in (("x:0", 2), ("k:0", 3))}
     with pytest.raises(StatusError, match="input tensors must have equal 0th-dimension size"):
-        batcher.run(two, ["y:0"])
+        batcher.run(two, ["y:0"], RequestContext())
     with pytest.raises(StatusError, match="must have at least one input tensor"):
-        batcher.run({}, ["y:0"])
+        batcher.run({}, ["y:0"], RequestContext())
 
 
 def test_a_request_without_rows_does_not_wait(make_batcher: MakeBatcher) -> None:
@@ -286,9 +285,9 @@ def test_with_per_model_parameters_each_version_has_its_own(tmp_path: Path) -> N
     unbatched.close()
     (path / FILE_IN_VERSION).write_text("max_batch_size { value: 2 }")
     batched = load("m", 1, path, options)
-    assert [2.0] == batched.runtime.run(one, ["y:0"])[0].array.tolist()
+    assert [2.0] == batched.runtime.run(one, ["y:0"], RequestContext())[0].array.tolist()
     with pytest.raises(StatusError, match="Task size 3 is larger than maximum input batch size 2"):
-        batched.runtime.run(three, ["y:0"])
+        batched.runtime.run(three, ["y:0"], RequestContext())
     batched.close()
     (path / FILE_IN_VERSION).write_text("max_batch_size: 2")
     with pytest.raises(StatusError, match="Invalid protobuf file"):

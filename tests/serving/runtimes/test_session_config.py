@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 from server_process import ServerProcess
 
+from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.options import flags
 from savedmodel_bakery.serving.options.settings import read_settings
 from savedmodel_bakery.serving.runtimes.tf_session import SavedModel, SessionOptions
@@ -70,7 +71,7 @@ def test_models_run_with_these_options(half_plus_two: Path, file: Path) -> None:
     endless = model.signatures["slow"]
     feeds = {endless.inputs["n"].name: Tensor(np.array(2**31 - 1, np.int32), dtypes.BY_NAME["int32"])}
     with pytest.raises(StatusError) as error:
-        model.run(feeds, [endless.outputs["v"].name])
+        model.run(feeds, [endless.outputs["v"].name], RequestContext())
     assert Code.DEADLINE_EXCEEDED == error.value.code
 
 
@@ -113,7 +114,7 @@ def test_a_small_graph_runs_in_the_callers_thread_unless_an_operation_may_wait(
     model = SavedModel(tmp_path / "1", SessionOptions())
     signature = model.signatures["serving_default"]
     feeds = {signature.inputs["x"].name: Tensor(np.float32(0), dtypes.BY_NAME["float"])}
-    (thread,) = model.run(feeds, [signature.outputs["output_0"].name], timeout_s=30)
+    (thread,) = model.run(feeds, [signature.outputs["output_0"].name], RequestContext(timeout_s=30))
     assert (waits is None) == (thread.array == threading.get_ident())
 
 
@@ -125,5 +126,7 @@ def test_the_time_limit_applies_to_small_graphs(tmp_path: Path) -> None:
     feeds = {signature.inputs["x"].name: Tensor(np.float32(0), dtypes.BY_NAME["float"])}
     fetches = [signature.outputs["output_0"].name]
     with pytest.raises(StatusError, match="DEADLINE_EXCEEDED: Timed out waiting for notification"):
-        model.run(feeds, fetches, timeout_s=1e-9)
-    assert [threading.get_ident()] == [tensor.array for tensor in model.run(feeds, fetches, timeout_s=30)]
+        model.run(feeds, fetches, RequestContext(timeout_s=1e-9))
+    assert [threading.get_ident()] == [
+        tensor.array for tensor in model.run(feeds, fetches, RequestContext(timeout_s=30))
+    ]

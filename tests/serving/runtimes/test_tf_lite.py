@@ -14,6 +14,7 @@ import requests
 import tensorflow as tf
 from server_process import ServerProcess
 
+from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.models.loading import Batching, LoadOptions, load
 from savedmodel_bakery.serving.models.servable import Servable
 from savedmodel_bakery.serving.options.batching import BatchingParameters
@@ -43,7 +44,7 @@ def servable(version: Path) -> Servable:
 
 
 def run(servable: Servable, array: np.ndarray, dtype: Any = FLOAT) -> list[Any]:
-    (tensor,) = servable.runtime.run({INPUT: Tensor(array, dtype)}, [OUTPUT])
+    (tensor,) = servable.runtime.run({INPUT: Tensor(array, dtype)}, [OUTPUT], RequestContext())
     assert FLOAT is tensor.dtype
     return tensor.array.tolist()  # type: ignore[no-any-return]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.runtimes.tf_session import SavedModel, SessionOptions
 from savedmodel_bakery.wire.status import StatusError
 
@@ -55,6 +56,6 @@ def test_a_graph_that_cannot_be_parsed(version: Path, file: str, kind: str) -> N
 def test_an_unknown_tensor(half_plus_two: Path, name: str, reason: str) -> None:
     model = SavedModel(half_plus_two / "1", SessionOptions())
     with pytest.raises(StatusError) as caught:
-        model.run({}, [name])
+        model.run({}, [name], RequestContext())
     assert reason == str(caught.value)
     model.close()

@@ -1,0 +1,1 @@
+"""Admission: what a request may use of the server, decided before the work is done. Knows no transport."""

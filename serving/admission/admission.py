@@ -1,0 +1,139 @@
+"""The places of one port: how many calls run and wait, and whether a call that waits would be answered in time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from savedmodel_bakery.serving.access.identity import Identity
+from savedmodel_bakery.serving.admission.budget import MemoryBudget
+from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving.admission.limits import Limits, OverloadError
+
+_NEWEST_SHARE = 0.1  # of the last run in the estimate of a run's duration
+_MARGIN = 1.2  # estimates are often too low
+_RETRY_AFTER_S = 1.0
+
+
+class _Waiter:
+    def __init__(self) -> None:
+        self.has_turn = False
+        self.woken = threading.Event()
+
+
+class Admission:
+    """Decides which calls of a port run, wait or are rejected.
+
+    A call has a place from its arrival to its end, and runs only while it has a turn. It receives its message before
+    its turn, so a caller that sends slowly delays nobody.
+
+    Args:
+        limits: of the calls and of each.
+        memory: of all ports.
+        turns: calls that run at the same time.
+    """
+
+    def __init__(self, limits: Limits, memory: MemoryBudget, *, turns: int) -> None:
+        self.limits = limits
+        self.places = turns + limits.waiting_calls
+        self._memory = memory
+        self._turns = turns
+        self._lock = threading.Lock()
+        self._taken = 0
+        self._running = 0
+        self._queue: deque[_Waiter] = deque()
+        self._run_s = 0.0
+
+    def with_turns(self, turns: int) -> Admission:
+        """Return the admission of other calls, with the same limits and memory."""
+        return Admission(self.limits, self._memory, turns=turns)
+
+    def try_enter(self) -> bool:
+        """Take a place for a call that has arrived, which `leave` returns; return False if there is none."""
+        with self._lock:
+            if self._taken >= self.places:
+                return False
+            self._taken += 1
+            return True
+
+    def full(self) -> OverloadError:
+        """Return the error of a call for which there is no place."""
+        with self._lock:
+            return OverloadError(
+                f"{self._turns} calls run and {self.limits.waiting_calls} wait, which is the limit "
+                "(--max_waiting_calls)",
+                max(_RETRY_AFTER_S, self._wait_s()),
+            )
+
+    def leave(self) -> None:
+        """Return the place of a call that has ended."""
+        with self._lock:
+            self._taken -= 1
+
+    def context(self, *, timeout_s: float | None, identity: Identity | None = None) -> RequestContext:
+        """Return the context of a call with the limits of this port. Close it at the call's end."""
+        return RequestContext(timeout_s=timeout_s, memory=self._memory, max_rows=self.limits.rows, identity=identity)
+
+    @contextmanager
+    def turn(self, context: RequestContext) -> Iterator[None]:
+        """Wait for a turn, in the order of arrival; it lasts as long as the `with` block.
+
+        Raises:
+            StatusError: RESOURCE_EXHAUSTED if the call's deadline would pass before its answer; CANCELLED.
+        """
+        self._wait(context)
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._run_s += _NEWEST_SHARE * (time.monotonic() - started - self._run_s)
+                self._pass_on()
+
+    def _wait(self, context: RequestContext) -> None:
+        context.check()
+        waiter = _Waiter()
+        with self._lock:
+            if self._running < self._turns:
+                self._running += 1
+                return
+            self._check_deadline(context, self._wait_s())
+            self._queue.append(waiter)
+        with context.waiting(), context.on_cancel(waiter.woken.set):
+            waiter.woken.wait(context.remaining_s())
+        try:
+            context.check()
+            self._check_deadline(context, 0.0)
+        except BaseException:
+            with self._lock:
+                if waiter.has_turn:
+                    self._pass_on()
+                else:
+                    self._queue.remove(waiter)
+            raise
+
+    def _pass_on(self) -> None:
+        """Give the turn of a call that has ended to the next one. Call it with the lock."""
+        if self._queue:
+            waiter = self._queue.popleft()
+            waiter.has_turn = True
+            waiter.woken.set()
+        else:
+            self._running -= 1
+
+    def _wait_s(self) -> float:
+        """Estimate how long a call that arrives now would wait for its turn. Call it with the lock."""
+        return (len(self._queue) + 1) * self._run_s / self._turns
+
+    def _check_deadline(self, context: RequestContext, wait_s: float) -> None:
+        remaining_s = context.remaining_s()
+        needed_s = _MARGIN * (wait_s + self._run_s)
+        if remaining_s is not None and remaining_s < needed_s:
+            raise OverloadError(
+                f"the server is busy: an answer would take about {needed_s:.1f} s, but the deadline is in "
+                f"{remaining_s:.1f} s",
+                max(_RETRY_AFTER_S, wait_s),
+            )

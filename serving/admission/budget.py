@@ -1,0 +1,170 @@
+"""The memory that requests may use together. A request takes its share before it uses it, and gives it back at its end.
+
+A request may take more while it holds some. If every holder waits, for memory or for its turn, none could go on; so the
+last that waits for memory is rejected instead.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from savedmodel_bakery.serving import memory
+from savedmodel_bakery.serving.admission.limits import OverloadError
+
+if TYPE_CHECKING:
+    from savedmodel_bakery.serving.admission.context import RequestContext
+
+SHARE = 0.7
+"""Part of the memory of the machine, or of the container, that the process may use by default."""
+
+_MIN_SHARE = 0.1  # that requests may use however large the models are
+_MIN_BURST_BYTES = 128 * 2**20
+_BASELINE_INTERVAL_S = 1.0
+_RETRY_AFTER_S = 1.0
+
+
+class _Waiter:
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.is_granted = False
+        self.woken = threading.Event()
+
+
+class MemoryBudget:
+    """A number of bytes.
+
+    Args:
+        size: bytes; 0 for 70 % of the memory of the machine or of the process's control group, less what the process
+            uses while no request runs.
+    """
+
+    def __init__(self, size: int = 0) -> None:
+        self._fixed = size
+        self._limit = memory.limit_bytes()
+        self._baseline = 0
+        self._baseline_read = 0.0
+        self._lock = threading.Lock()
+        self._held = 0
+        self._held_by_waiting = 0
+        self._peak = 0
+        self._queue: deque[_Waiter] = deque()
+        self._read_baseline()
+
+    @property
+    def size(self) -> int:
+        """The bytes that requests may hold together."""
+        if self._fixed:
+            return self._fixed
+        return max(int(SHARE * self._limit) - self._baseline, int(_MIN_SHARE * self._limit))
+
+    @property
+    def held(self) -> int:
+        """The bytes that requests hold."""
+        return self._held
+
+    def try_take(self, size: int) -> bool:
+        """Take `size` bytes if they are free and nobody waits.
+
+        Raises:
+            OverloadError: more than the whole budget.
+        """
+        self._check_possible(size)
+        with self._lock:
+            if self._queue or self._held + size > self.size:
+                return False
+            self._add(size)
+            return True
+
+    def take(self, size: int, context: RequestContext) -> None:
+        """Take `size` bytes; wait for them, in the order of arrival, within the deadline of the request.
+
+        Raises:
+            StatusError: RESOURCE_EXHAUSTED or CANCELLED.
+        """
+        if self.try_take(size):
+            return
+        waiter = _Waiter(size)
+        with self.waiting(context), context.on_cancel(waiter.woken.set):
+            with self._lock:
+                self._queue.append(waiter)
+                self._grant()
+                self._reject_if_stuck()
+            waiter.woken.wait(context.remaining_s())
+            with self._lock:
+                if waiter in self._queue:
+                    self._queue.remove(waiter)
+                    self._grant()
+        if not waiter.is_granted:
+            if context.is_cancelled:
+                context.check()
+            raise self._error(size)
+
+    @contextmanager
+    def waiting(self, context: RequestContext) -> Iterator[None]:
+        """Within the `with` block, what the request holds will not be given back before others have ended."""
+        charged = context.charged
+        with self._lock:
+            self._held_by_waiting += charged
+            self._reject_if_stuck()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._held_by_waiting -= charged
+
+    def give_back(self, size: int) -> None:
+        """Give `size` bytes back; after a burst, return the process's free memory to the system."""
+        with self._lock:
+            self._held -= size
+            self._grant()
+            is_burst_over = self._peak >= _MIN_BURST_BYTES and self._held <= self._peak // 4
+            if is_burst_over:
+                self._peak = self._held
+            is_idle = self._held == 0
+        if is_burst_over:
+            threading.Thread(target=memory.trim, name="memory", daemon=True).start()
+        elif is_idle and time.monotonic() - self._baseline_read > _BASELINE_INTERVAL_S:
+            self._read_baseline()
+
+    def _read_baseline(self) -> None:
+        self._baseline, self._baseline_read = memory.resident_bytes(), time.monotonic()
+
+    def _check_possible(self, size: int) -> None:
+        if size > self.size:
+            raise OverloadError(
+                f"the request needs {_mib(size)} MiB of memory; all requests together may use {_mib(self.size)} MiB "
+                "(--memory_budget_bytes)"
+            )
+
+    def _error(self, size: int) -> OverloadError:
+        return OverloadError(
+            f"the request needs {_mib(size)} MiB more memory; of {_mib(self.size)} MiB for all requests, other "
+            f"requests use {_mib(self._held)} MiB (--memory_budget_bytes)",
+            _RETRY_AFTER_S,
+        )
+
+    def _add(self, size: int) -> None:
+        self._held += size
+        self._peak = max(self._peak, self._held)
+
+    def _grant(self) -> None:
+        """Give memory to those who wait, in their order. Call it with the lock."""
+        while self._queue and self._held + self._queue[0].size <= self.size:
+            waiter = self._queue.popleft()
+            self._add(waiter.size)
+            waiter.is_granted = True
+            waiter.woken.set()
+
+    def _reject_if_stuck(self) -> None:
+        """If every holder waits, reject the last that waits for memory. Call it with the lock."""
+        if self._queue and self._held_by_waiting >= self._held:
+            self._queue.pop().woken.set()
+
+
+def _mib(size: int) -> int:
+    return -(-size // 2**20)

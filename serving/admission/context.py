@@ -1,0 +1,144 @@
+"""What one request may use: time, rows and memory; and whether its caller still waits for it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+
+from savedmodel_bakery.serving.access.identity import Identity
+from savedmodel_bakery.serving.admission.budget import MemoryBudget
+from savedmodel_bakery.serving.admission.limits import check_size
+from savedmodel_bakery.wire.status import Code, StatusError
+
+
+class RequestContext:
+    """The context of one request; its methods may be called from any thread.
+
+    Args:
+        timeout_s: seconds until the request's deadline; None for none.
+        memory: where its memory comes from; None for no limit.
+        max_rows: strings in one input, or examples, that it may have; None for no limit.
+        identity: who sent it; None if everybody may.
+
+    Attributes:
+        charged: bytes taken from the memory.
+    """
+
+    def __init__(
+        self,
+        *,
+        timeout_s: float | None = None,
+        memory: MemoryBudget | None = None,
+        max_rows: int | None = None,
+        identity: Identity | None = None,
+    ) -> None:
+        self._deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        self._memory = memory
+        self._max_rows = max_rows
+        self._identity = identity
+        self._lock = threading.Lock()
+        self._is_cancelled = False
+        self._on_cancel: list[Callable[[], None]] = []
+        self.charged = 0
+
+    def remaining_s(self) -> float | None:
+        """Return the seconds until the deadline, at least 0; None without a deadline."""
+        return None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the caller has gone."""
+        return self._is_cancelled
+
+    def check(self) -> None:
+        """Check that the caller still waits.
+
+        Raises:
+            StatusError: CANCELLED or DEADLINE_EXCEEDED.
+        """
+        if self._is_cancelled:
+            raise StatusError(Code.CANCELLED, "the caller has cancelled the request")
+        if self.remaining_s() == 0.0:
+            raise StatusError(Code.DEADLINE_EXCEEDED, "Timed out waiting for notification")
+
+    def cancel(self) -> None:
+        """End the request: what waits ends at once, what runs as soon as it can."""
+        with self._lock:
+            self._is_cancelled = True
+            for callback in self._on_cancel:
+                callback()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Within the `with` block, the request waits for others to end."""
+        with self._memory.waiting(self) if self._memory else nullcontext():
+            yield
+
+    @contextmanager
+    def on_cancel(self, callback: Callable[[], None]) -> Iterator[None]:
+        """Call `callback` if the request is cancelled within the `with` block, or was before it; never after it."""
+        with self._lock:
+            self._on_cancel.append(callback)
+            if self._is_cancelled:
+                callback()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._on_cancel.remove(callback)
+
+    def check_model(self, name: str) -> None:
+        """Check that the caller may use the model of this name, whether it exists or not.
+
+        Raises:
+            StatusError: PERMISSION_DENIED.
+        """
+        if self._identity:
+            self._identity.check_model(name)
+
+    def check_rows(self, count: int) -> None:
+        """Check how many rows the request has, before they are filled up or run.
+
+        Raises:
+            OverloadError: they are too many.
+        """
+        if self._max_rows is not None:
+            check_size(count, self._max_rows, "rows", "max_rows_per_request")
+
+    def take_rows(self, count: int) -> None:
+        """Count rows that are about to run against the caller's rows per second.
+
+        Raises:
+            OverloadError: they are too many.
+        """
+        if self._identity:
+            self._identity.take(count)
+
+    def charge(self, size: int) -> None:
+        """Take memory until the request ends; wait for it within the deadline.
+
+        Args:
+            size: bytes.
+
+        Raises:
+            StatusError: RESOURCE_EXHAUSTED if it will not become free in time; CANCELLED.
+        """
+        if self._memory and size > 0:
+            self._memory.take(size, self)
+            self.charged += size
+
+    def try_charge(self, size: int) -> bool:
+        """Take memory, if it is free now, until the request ends. Never waits."""
+        if self._memory and size > 0:
+            if not self._memory.try_take(size):
+                return False
+            self.charged += size
+        return True
+
+    def close(self) -> None:
+        """End the request: give its memory back."""
+        size, self.charged = self.charged, 0
+        if self._memory and size:
+            self._memory.give_back(size)

@@ -1,0 +1,51 @@
+"""The limits of one request and of all together, and the error of a request beyond one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from savedmodel_bakery.wire.status import Code, StatusError
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of requests; see the server's flags of the same names.
+
+    Attributes:
+        waiting_calls: calls that wait for others to end, on each port.
+        connections: open connections, on each port.
+        message_bytes: size of a message as sent.
+        header_bytes: size of a message's headers.
+        unpacked_bytes: size of a compressed message after unpacking.
+        header_timeout_s: seconds until the headers of a request are complete.
+        body_timeout_s: seconds from the headers to the end of the message.
+        json_nesting: arrays and objects inside each other.
+        rows: strings in one input, or serialized examples.
+    """
+
+    waiting_calls: int = 1000
+    connections: int = 10_000
+    message_bytes: int = 2**31 - 1
+    header_bytes: int = 64 * 2**10
+    unpacked_bytes: int = 100 * 2**20
+    header_timeout_s: float = 10.0
+    body_timeout_s: float = 120.0
+    json_nesting: int = 1_000_000
+    rows: int = 10_000
+
+
+class OverloadError(StatusError):
+    """RESOURCE_EXHAUSTED: a request exceeds a limit, or the server has no place, time or memory for it now."""
+
+    def __init__(self, message: str, retry_after_s: float | None = None) -> None:
+        super().__init__(Code.RESOURCE_EXHAUSTED, message, retry_after_s=retry_after_s)
+
+
+def check_size(size: int, limit: int, unit: str, flag: str) -> None:
+    """Check a size of a request against a limit.
+
+    Raises:
+        OverloadError: such as `the request has 2000 bytes; at most 1000 are allowed (--max_message_bytes)`.
+    """
+    if size > limit:
+        raise OverloadError(f"the request has {size} {unit}; at most {limit} are allowed (--{flag})")

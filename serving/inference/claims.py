@@ -1,0 +1,73 @@
+"""What a request claims before it is run: rows, memory for its tensors, and the pixels of its images."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+from google.protobuf.message import DecodeError
+
+from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving.admission.images import BYTES_PER_PIXEL, claimed_pixels
+from savedmodel_bakery.wire import dtypes, schema
+from savedmodel_bakery.wire.tensors import Tensor
+
+_COPIES = 2  # of a tensor while its request runs: TensorFlow's, and an output that may be as large
+_ADDRESSABLE_BYTES = 2**45  # a larger tensor fits no machine
+
+
+def take_declared(context: RequestContext, dtype_number: int, shape: tuple[int, ...]) -> None:
+    """Charge a request for a tensor as it declares it, before its values are filled up to its shape.
+
+    Raises:
+        StatusError: RESOURCE_EXHAUSTED: it has too many rows of strings, or there is not enough memory.
+    """
+    dtype, count = dtypes.BY_NUMBER.get(dtype_number), math.prod(shape)
+    if dtype is None:
+        return  # decoding reports the error
+    size = count * dtype.numpy.itemsize
+    if size > _ADDRESSABLE_BYTES:
+        return  # likewise
+    if dtype is dtypes.STRING:
+        context.check_rows(count)
+    context.charge(_COPIES * size)
+
+
+def take_tensors(context: RequestContext, feeds: Mapping[str, Tensor], max_pixels: int | None) -> None:
+    """Count the rows of a request's tensors, and charge it for the pixels of images among them.
+
+    Args:
+        context: of the request.
+        feeds: the tensors by name.
+        max_pixels: pixels that the model decodes at one time; None if it decodes all images at once.
+
+    Raises:
+        StatusError: RESOURCE_EXHAUSTED.
+    """
+    strings = [tensor.array for tensor in feeds.values() if tensor.dtype is dtypes.STRING]
+    for array in strings:
+        context.check_rows(array.size)
+    context.take_rows(max((len(tensor.array) for tensor in feeds.values() if tensor.array.ndim), default=1))
+    for array in strings:
+        _take_images(context, array.flat, max_pixels)
+
+
+def take_examples(context: RequestContext, examples: Iterable[bytes], max_pixels: int | None) -> None:
+    """Count a request's serialized tf.Examples, and charge it for the images in them; see `take_tensors`."""
+    examples = list(examples)
+    context.check_rows(len(examples))
+    context.take_rows(len(examples))
+    _take_images(context, (value for example in examples for value in _strings(example)), max_pixels)
+
+
+def _take_images(context: RequestContext, values: Iterable[bytes], max_pixels: int | None) -> None:
+    pixels = sum(map(claimed_pixels, values))
+    context.charge(BYTES_PER_PIXEL * (pixels if max_pixels is None else min(pixels, max_pixels)))
+
+
+def _strings(example: bytes) -> Iterable[bytes]:
+    try:
+        features = schema.Example.FromString(example).features.feature
+    except DecodeError:
+        return ()  # the model reports the error
+    return (value for name in features for value in features[name].bytes_list.value)

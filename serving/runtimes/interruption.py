@@ -1,0 +1,110 @@
+"""Ends a run of a TensorFlow Session from outside. A Session has no call for that, but an operation that fails ends it.
+
+Beside what a run fetches, it dequeues a flag from a queue; so it lasts until there is one. When all fetches are there,
+the run itself enqueues true. Another run may enqueue false before: then an assertion fails, and TensorFlow starts no
+further iteration of a loop, call of a function or operation that waits. An operation that runs ends first, and so do
+those that follow it outside a loop: a network without loops runs to its end.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorflow as tf
+
+from savedmodel_bakery.serving.admission.context import RequestContext
+
+if TYPE_CHECKING:
+    from savedmodel_bakery.serving.runtimes.tf_session import DirectSession
+
+tf1 = tf.compat.v1
+
+# Runs beyond this number at the same time can't be ended from outside. Each queue costs an operation in every run.
+_QUEUES = 4 * (os.cpu_count() or 1)
+# Errors number the inputs of a run in the order of their names; this one must be the last.
+_SCOPE = "zzz_interruption"
+
+
+class Interrupter:
+    """Runs a graph so that the end of a request ends its run.
+
+    Args:
+        session: of the graph, to which operations are added.
+        graph: the graph.
+    """
+
+    def __init__(self, session: DirectSession, graph: tf.Graph) -> None:
+        self._session = session
+        self._graph = graph
+        self._lock = threading.Lock()
+        self._watches: dict[tuple[str, ...], Any] = {}
+        self._idle = list(range(_QUEUES))
+        with graph.as_default(), tf1.name_scope(_SCOPE):
+            queues = [
+                tf.raw_ops.FIFOQueueV2(component_types=[tf.bool], shapes=[[]], shared_name=f"interruption_{number}")
+                for number in self._idle
+            ]
+            number, flag = tf1.placeholder(tf.int32, []), tf1.placeholder(tf.bool, [])
+            self._queue = tf.gather(tf.stack(queues), number)
+            size = tf.raw_ops.QueueSizeV2(handle=self._queue)
+            (dequeued,) = tf.raw_ops.QueueDequeueV2(handle=self._queue, component_types=[tf.bool])
+            with tf.control_dependencies([tf.raw_ops.QueueEnqueueV2(handle=self._queue, components=[flag])]):
+                enqueued = tf.identity(flag)
+        self._number, self._flag, self._size, self._dequeued, self._enqueued = map(
+            session.handle, (number, flag, size, dequeued, enqueued)
+        )
+
+    def run(
+        self, feeds: Mapping[Any, np.ndarray], fetches: Sequence[Any], options: Any, context: RequestContext
+    ) -> list[Any]:
+        """Run the graph once; see `DirectSession.run`.
+
+        Raises:
+            tf.errors.OpError: the run failed, or the request was cancelled meanwhile.
+        """
+        handles = [self._session.handle(tensor) for tensor in fetches]
+        try:
+            number = self._idle.pop()
+        except IndexError:
+            return self._session.run(feeds, handles, options)
+        is_clean = False
+        try:
+            with context.on_cancel(partial(self._interrupt, number)):
+                watched = {**feeds, self._number: np.array(number, np.int32)}
+                outputs = self._session.run(watched, [*handles, self._watch(fetches)], options)
+            is_clean = not context.is_cancelled
+            return outputs[:-1]
+        finally:
+            if not is_clean:
+                self._empty(number)
+            self._idle.append(number)
+
+    def _interrupt(self, number: int) -> None:
+        self._session.run({self._number: np.array(number, np.int32), self._flag: np.array(False)}, [self._enqueued])
+
+    def _empty(self, number: int) -> None:
+        """Remove the flags that a run left in its queue."""
+        feeds = {self._number: np.array(number, np.int32)}
+        (count,) = self._session.run(feeds, [self._size])
+        for _ in range(count):
+            self._session.run(feeds, [self._dequeued])
+
+    def _watch(self, fetches: Sequence[Any]) -> Any:
+        """Return the handle of a tensor that is there when all fetches are, unless `_interrupt` makes it fail."""
+        key = tuple(tensor.name for tensor in fetches)
+        if key not in self._watches:
+            with self._lock, self._graph.as_default(), tf1.name_scope(_SCOPE):
+                # What waits for the call of a function doesn't wait for its result; what reads the result does.
+                with tf.control_dependencies([tf.identity(tensor) for tensor in fetches]):
+                    end = tf.raw_ops.QueueEnqueueV2(handle=self._queue, components=[tf.constant(True)])
+                (go_on,) = tf.raw_ops.QueueDequeueV2(handle=self._queue, component_types=[tf.bool])
+                with tf.control_dependencies([end, tf.debugging.Assert(go_on, ["the request was cancelled"])]):
+                    watch = tf.identity(go_on)
+                self._session.extend()
+            self._watches[key] = self._session.handle(watch)
+        return self._watches[key]
