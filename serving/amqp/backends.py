@@ -9,6 +9,7 @@ import grpc
 
 from savedmodel_bakery.client.servers import Server
 from savedmodel_bakery.client.transports import grpc_channel
+from savedmodel_bakery.client.transports.retries import pause_after
 from savedmodel_bakery.serving.amqp.codec import OtherCall, Predict, Prediction
 from savedmodel_bakery.serving.inference.predict import input_dtypes
 from savedmodel_bakery.wire import schema
@@ -23,7 +24,7 @@ _HEALTH_TIMEOUT_S = 5.0
 
 
 class Backend(Protocol):
-    """Runs calls, from any thread. All methods raise StatusError; UNAVAILABLE means that a later call may succeed."""
+    """Runs calls, from any thread. All methods raise StatusError; see `errors.is_temporary`."""
 
     def predict(self, call: Predict) -> Prediction:
         """Run a signature on tensors."""
@@ -96,7 +97,9 @@ class RemoteServer:
         try:
             response: bytes = self._channel.unary_unary(path)(content, timeout=timeout_s, metadata=self._metadata)
         except grpc.RpcError as error:
-            raise StatusError(Code(error.code().value[0]), error.details() or "") from error
+            code = Code(error.code().value[0])
+            pause_s = pause_after(error.trailing_metadata() or (), code)
+            raise StatusError(code, error.details() or "", retry_after_s=pause_s) from error
         return response
 
 

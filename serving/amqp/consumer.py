@@ -27,7 +27,7 @@ from savedmodel_bakery.serving import incident
 from savedmodel_bakery.serving.amqp import queues, reply_queues
 from savedmodel_bakery.serving.amqp.availability import Availability
 from savedmodel_bakery.serving.amqp.codec import Message, Response
-from savedmodel_bakery.serving.amqp.errors import attempts_used_up, delivery_limit_reached, encode_failure
+from savedmodel_bakery.serving.amqp.errors import attempts_used_up, delivery_limit_reached, encode_failure, is_temporary
 from savedmodel_bakery.serving.amqp.handlers import Handlers
 from savedmodel_bakery.wire import amqp
 from savedmodel_bakery.wire.status import Code, StatusError
@@ -186,7 +186,7 @@ class Consumer:
         await self._process([message], calls)
 
     async def _process(self, messages: Sequence[AbstractIncomingMessage], calls: int) -> None:
-        """Reply to messages; those for which the backend is unavailable are retried. Frees so many calls."""
+        """Reply to messages; those for which the backend is unavailable or busy are retried. Frees so many calls."""
         try:
             await self._availability.wait()
             requests = [_request(message) for message in messages]
@@ -196,19 +196,20 @@ class Consumer:
             for _ in range(calls):
                 self._free_calls.release()
         for message, response in zip(messages, responses, strict=True):
-            if response.error and response.error.code is Code.UNAVAILABLE:
-                self._availability.doubt()
+            if response.error and is_temporary(response.error):
+                if response.error.code is Code.UNAVAILABLE:
+                    self._availability.doubt()
                 self._spawn(self._retry_after_pause(message, response.error))
             else:
                 self._spawn(self._finish(message, response))
 
     async def _retry_after_pause(self, message: AbstractIncomingMessage, error: StatusError) -> None:
-        """Retry a message for which the backend was unavailable, unless its attempts are used up."""
+        """Retry a message for which the backend was unavailable or busy, unless its attempts are used up."""
         attempts = _header(message, amqp.ATTEMPTS) + 1
         if attempts >= self._options.retry_attempts:
             await self._fail(message, attempts_used_up(attempts, error))
             return
-        pause_s = min(_FIRST_PAUSE_S * 4 ** (attempts - 1), _MAX_PAUSE_S)
+        pause_s = min(max(_FIRST_PAUSE_S * 4 ** (attempts - 1), error.retry_after_s or 0.0), _MAX_PAUSE_S)
         logger.warning(
             "%s; attempt %d of %d; retrying in %.0f s", error, attempts, self._options.retry_attempts, pause_s
         )

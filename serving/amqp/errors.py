@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from savedmodel_bakery.serving.amqp.codec import Response
 from savedmodel_bakery.wire import amqp
 from savedmodel_bakery.wire.json.status import encode_error
@@ -19,6 +21,11 @@ def encode_failure(error: StatusError, content_type: str, *, dead_letter: bool =
     return Response(encode_error(error.message), amqp.JSON, error=short, dead_letter=dead_letter)
 
 
+def is_temporary(error: StatusError) -> bool:
+    """Return whether a later attempt may succeed: the model server is unavailable, or busy and allows another one."""
+    return error.code is Code.UNAVAILABLE or (error.retry_after_s is not None and math.isfinite(error.retry_after_s))
+
+
 def delivery_limit_reached(count: int) -> StatusError:
     """Return the error for a message that was delivered `count` times without a reply."""
     return StatusError(
@@ -32,8 +39,8 @@ def attempts_used_up(count: int, error: StatusError) -> StatusError:
     """Return the error for a message for which the model server was unavailable `count` times; `error` is the last."""
     return StatusError(
         Code.ABORTED,
-        f"the model server was unavailable in {count} attempts (--retry-attempts); the message may crash it, and was "
-        f"moved to the dead-letter queue; last error: {error.text}",
+        f"the model server was unavailable in {count} attempts (--retry-attempts), perhaps because of the message, "
+        f"which was moved to the dead-letter queue; last error: {error}",
     )
 
 

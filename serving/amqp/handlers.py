@@ -10,9 +10,9 @@ from savedmodel_bakery.serving import incident
 from savedmodel_bakery.serving.amqp import batching, codec
 from savedmodel_bakery.serving.amqp.backends import Backend
 from savedmodel_bakery.serving.amqp.codec import Message, OtherCall, Predict, Prediction, Response, UndecodableError
-from savedmodel_bakery.serving.amqp.errors import encode_failure, response_too_large
+from savedmodel_bakery.serving.amqp.errors import encode_failure, is_temporary, response_too_large
 from savedmodel_bakery.wire import amqp
-from savedmodel_bakery.wire.status import Code, StatusError
+from savedmodel_bakery.wire.status import StatusError
 
 Value = TypeVar("Value")
 _Call = Predict | OtherCall | StatusError
@@ -33,7 +33,7 @@ class Handlers:
         self._model_name = model_name
 
     def handle(self, messages: Sequence[Message]) -> list[Response]:
-        """Return one response per message, in their order. UNAVAILABLE means that a later attempt may succeed.
+        """Return one response per message, in their order; see `errors.is_temporary` for those to try again.
 
         Predict calls that fit together are joined into one call. If that call fails, each is called separately, so
         that one bad message affects no other.
@@ -65,7 +65,7 @@ class Handlers:
             predictions = _attempt("a joined Predict", self._predict_group, list(group.values()))
             if not isinstance(predictions, StatusError):
                 results.update(zip(group, predictions, strict=True))
-            elif predictions.code is Code.UNAVAILABLE:
+            elif is_temporary(predictions):
                 results.update(dict.fromkeys(group, predictions))
             else:
                 logger.debug("making %d joined calls separately: %s", len(group), predictions)

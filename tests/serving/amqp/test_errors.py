@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 
-from savedmodel_bakery.serving.amqp.errors import delivery_limit_reached, encode_failure
+from savedmodel_bakery.serving.amqp.errors import delivery_limit_reached, encode_failure, is_temporary
 from savedmodel_bakery.wire import amqp
 from savedmodel_bakery.wire.status import Code, StatusError
 
@@ -28,6 +29,20 @@ def test_a_long_message_is_shortened_in_headers_alone() -> None:
     assert response.error is not None
     assert "x" * 1024 + "...TRUNCATED" == response.error.message
     assert {"error": "x" * 200_000} == json.loads(response.body)
+
+
+TEMPORARY = {
+    "unavailable": (StatusError(Code.UNAVAILABLE, ""), True),
+    "busy": (StatusError(Code.RESOURCE_EXHAUSTED, "", retry_after_s=1.0), True),
+    "busy, no other attempt": (StatusError(Code.RESOURCE_EXHAUSTED, "", retry_after_s=math.inf), False),
+    "beyond a limit": (StatusError(Code.RESOURCE_EXHAUSTED, ""), False),
+    "invalid": (StatusError(Code.INVALID_ARGUMENT, ""), False),
+}
+
+
+@pytest.mark.parametrize(("error", "expected"), TEMPORARY.values(), ids=TEMPORARY)
+def test_calls_are_repeated_while_the_server_is_unavailable_or_busy(error: StatusError, expected: bool) -> None:
+    assert expected == is_temporary(error)
 
 
 def test_a_protobuf_failure_has_an_empty_body() -> None:
