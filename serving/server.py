@@ -61,7 +61,9 @@ def serve(
     _raise_file_limit()
     stop = threading.Event()
     registry = Registry()
-    lifecycle = Lifecycle(registry, partial(load, options=_load_options(flags, settings)), _lifecycle_options(flags))
+    lifecycle = Lifecycle(
+        registry, partial(load, options=_load_options(flags, settings)), _lifecycle_options(flags, settings)
+    )
 
     def on_signal() -> None:
         stop.set()
@@ -228,6 +230,7 @@ def _load_options(flags: CommandLine, settings: Settings) -> LoadOptions:
             tags=tuple((flags.text("saved_model_tags") or "serve").split(",")),
             config=settings.session.SerializeToString(),
         ),
+        model_roots=settings.model_roots,
         prefer_tf_lite=flags.on("prefer_tflite_model"),
         tf_lite_interpreters=flags.integer("num_tflite_pools"),
         batching=_batching(flags, settings),
@@ -245,12 +248,13 @@ def _batching(flags: CommandLine, settings: Settings) -> Batching | None:
     )
 
 
-def _lifecycle_options(flags: CommandLine) -> LifecycleOptions:
+def _lifecycle_options(flags: CommandLine, settings: Settings) -> LifecycleOptions:
     return LifecycleOptions(
         poll_wait_s=flags.integer("file_system_poll_wait_seconds"),
         max_load_retries=flags.integer("max_num_load_retries"),
         load_retry_interval_s=flags.integer("load_retry_interval_micros") / 1e6,
         labels_for_unavailable=flags.on("allow_version_labels_for_unavailable_models"),
+        model_roots=settings.model_roots,
     )
 
 

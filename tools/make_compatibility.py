@@ -18,6 +18,8 @@ SAME = "same"
 FLAG_NOTES = {
     "allow_unknown_flags": "extension, off by default: an unknown argument ends the start with exit code 255 and a "
     "hint; with the flag, it is printed with the usage and ignored, as by the real server",
+    "allowed_model_roots": "extension, off by default; with it, models outside these folders are rejected with "
+    "PERMISSION_DENIED. Without it, models may be anywhere, as with the real server",
     "rest_api_timeout_in_ms": "same, but a running TF Lite model is not stopped; only the wait for an interpreter ends",
     "enable_profiler": "same: by default any caller can make the server write trace files anywhere it has access; "
     "`--enable_profiler=false` disables this",

@@ -13,7 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from savedmodel_bakery.serving import memory
@@ -22,6 +22,7 @@ from savedmodel_bakery.serving.models.registry import Registry, State, Version
 from savedmodel_bakery.serving.models.servable import Servable
 from savedmodel_bakery.serving.models.storage import wanted_versions
 from savedmodel_bakery.serving.options.model_config import ModelConfig, check_models
+from savedmodel_bakery.serving.options.model_roots import ModelRoots, OutsideRootsError
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
 logger = logging.getLogger(__name__)
@@ -39,12 +40,14 @@ class LifecycleOptions:
         max_load_retries: retries after a failed load.
         load_retry_interval_s: seconds between attempts; below 0 means no pause.
         labels_for_unavailable: whether a label may name a version that isn't available.
+        model_roots: the folders that base paths must be below.
     """
 
     poll_wait_s: float = 1.0
     max_load_retries: int = 5
     load_retry_interval_s: float = 60.0
     labels_for_unavailable: bool = False
+    model_roots: ModelRoots = field(default_factory=ModelRoots)
 
 
 class Lifecycle:
@@ -148,6 +151,7 @@ class Lifecycle:
         if models is None:
             self._check_unconfigured()
             return
+        self._options.model_roots.check_base_paths(models)
         check_models(
             models,
             self._models,
@@ -262,7 +266,7 @@ class Lifecycle:
                     servable = self._load_servable(version.name, version.number, path)
             except StatusError as error:
                 logger.error("Loading servable %s failed: %s", label, error)
-                final = attempt == attempts or isinstance(error, NotAFolderError)
+                final = attempt == attempts or isinstance(error, (NotAFolderError, OutsideRootsError))
                 if final or not self._wait_for_retry(version):
                     self._set_failed(version, error)
                     return

@@ -14,6 +14,7 @@ from savedmodel_bakery.serving.options.batching import (
     BatchingParameters,
     read_batching_parameters,
 )
+from savedmodel_bakery.serving.options.model_roots import ModelRoots
 from savedmodel_bakery.serving.runtimes.batching import Batcher
 from savedmodel_bakery.serving.runtimes.runtime import Runtime
 from savedmodel_bakery.serving.runtimes.tf_session import SavedModel, SessionOptions
@@ -60,6 +61,7 @@ class LoadOptions:
 
     Attributes:
         session: how graphs are loaded and run.
+        model_roots: the folders that versions must be below.
         prefer_tf_lite: whether `model.tflite` is served if a version has one.
         tf_lite_interpreters: calls that a TF Lite model runs at the same time; 0 means one per CPU.
         batching: how requests are joined into batches; None if they aren't.
@@ -67,6 +69,7 @@ class LoadOptions:
     """
 
     session: SessionOptions = field(default_factory=SessionOptions)
+    model_roots: ModelRoots = field(default_factory=ModelRoots)
     prefer_tf_lite: bool = False
     tf_lite_interpreters: int = 0
     batching: Batching | None = None
@@ -83,6 +86,7 @@ def load(name: str, version: int, path: Path, options: LoadOptions) -> Servable:
     Raises:
         StatusError: the version can't be loaded, or a warm-up request failed; worded as tensorflow_model_server does.
     """
+    options.model_roots.check(path, f"version {version} of model {name}")
     if not path.is_dir():
         raise NotAFolderError(
             Code.FAILED_PRECONDITION,

@@ -19,9 +19,8 @@ def wanted_versions(config: ModelConfig) -> dict[int, Path]:
     Raises:
         StatusError: NOT_FOUND if the base path can't be listed.
     """
-    base_path = Path(config.base_path.removeprefix("file://"))
     try:
-        names = sorted((entry.name for entry in base_path.iterdir()), key=os.fsencode)
+        names = sorted((entry.name for entry in config.folder.iterdir()), key=os.fsencode)
     except (OSError, ValueError) as error:  # ValueError: the path contains a NUL character
         reason = error.strerror if isinstance(error, OSError) else error
         raise StatusError(
@@ -30,7 +29,7 @@ def wanted_versions(config: ModelConfig) -> dict[int, Path]:
         ) from error
     # If two names have the same number, such as 1 and 01, the last in byte order counts.
     folders = {
-        number: base_path / name
+        number: config.folder / name
         for name in names
         if _NUMBER.fullmatch(name) and _MIN_VERSION <= (number := int(name)) <= _MAX_VERSION
     }

@@ -113,6 +113,7 @@ FLAGS = {
         Flag("engine", "auto", "auto, embedded or tensorflow_model_server.", extension=True),
         Flag("bind_address", "0.0.0.0", "IP address to listen on.", extension=True),
         Flag("allow_unknown_flags", False, "Start although the command line has unknown arguments.", extension=True),
+        Flag("allowed_model_roots", "", "Comma-separated folders of models; empty means any.", extension=True),
         Flag("auth_tokens_file", "", "TOML file with the tokens that callers need; empty means none.", extension=True),
         Flag("rest_ssl_config_file", "", "Text SSLConfig; enables TLS for REST.", extension=True),
         Flag("allow_plaintext_rest", False, "Serve REST without TLS while gRPC has TLS.", extension=True),

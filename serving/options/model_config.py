@@ -60,6 +60,11 @@ class ModelConfig:
     model_type: int = 0
     has_request_logging: bool = False
 
+    @property
+    def folder(self) -> Path:
+        """The base path as a path of this machine."""
+        return Path(self.base_path.removeprefix("file://"))
+
 
 class UnavailableVersionError(StatusError):
     """A label names a version that is not available.

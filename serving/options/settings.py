@@ -21,6 +21,7 @@ from savedmodel_bakery.serving.options.model_config import (
     read_config_file,
     single_model,
 )
+from savedmodel_bakery.serving.options.model_roots import ModelRoots, parse_model_roots
 from savedmodel_bakery.serving.options.text_format import read_message, unreadable
 from savedmodel_bakery.serving.options.tls import Tls, read_ssl_context, read_tls
 from savedmodel_bakery.wire import schema
@@ -99,6 +100,7 @@ class Settings:
 
     Attributes:
         models: by name; None if the config file lists no models and no custom config.
+        model_roots: the folders that models may be loaded from.
         batching: batching parameters; None if batching is off.
         tls: keys and certificates for gRPC; None if it runs without TLS.
         rest_tls: the TLS context for REST; None if it runs without TLS.
@@ -108,6 +110,7 @@ class Settings:
     """
 
     models: dict[str, ModelConfig] | None
+    model_roots: ModelRoots
     batching: BatchingParameters | None
     tls: Tls | None
     rest_tls: ssl.SSLContext | None
@@ -123,10 +126,13 @@ def read_settings(flags: CommandLine) -> Settings:
         StatusError: a file can't be read or parsed, or its settings are invalid.
     """
     models = read_models(flags)
+    model_roots = parse_model_roots(flags.text("allowed_model_roots"))
+    model_roots.check_base_paths(models or {})
     _check_first_models(models or {}, labels_for_unavailable=flags.on("allow_version_labels_for_unavailable_models"))
     rest_tls_file = flags.text("rest_ssl_config_file")
     return Settings(
         models=models,
+        model_roots=model_roots,
         batching=_read_batching(flags),
         tls=read_tls(Path(flags.text("ssl_config_file"))) if flags.text("ssl_config_file") else None,
         rest_tls=read_ssl_context(Path(rest_tls_file)) if rest_tls_file else None,

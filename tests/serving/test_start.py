@@ -110,6 +110,11 @@ def test_version_reports_a_missing_tensorflow(
             id="threads",
         ),
         pytest.param(
+            ["--model_base_path=/m", "--allowed_model_roots=models"],
+            "invalid allowed_model_roots models: each folder must be an absolute path",
+            id="relative root",
+        ),
+        pytest.param(
             ["--model_base_path=models/m", "--model_name=m"],
             "Expected model m to have an absolute path or URI; got base_path()=models/m",
             id="relative base path",

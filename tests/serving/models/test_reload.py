@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -163,6 +164,31 @@ def test_nine_calls_with_a_wrong_base_path_delay_no_one(server: ServerProcess, r
         reload(server, config(root, "a", "b"))
     assert {"ABORTED"} == {call.result() for call in calls}
     assert [10.0] == predictions(server, "b")
+
+
+def test_models_outside_the_allowed_folders_are_not_loaded(root: Path, tmp_path: Path) -> None:
+    """Neither by RPC, nor from the polled file, nor through a version that is a symbolic link."""
+    allowed, file = tmp_path / "allowed", tmp_path / "models.config"
+    shutil.copytree(root / "a", allowed / "a")
+    (allowed / "b").symlink_to(root / "b")
+    file.write_text(config(allowed, "a"))
+    flags = (
+        f"--model_config_file={file}",
+        "--model_config_file_poll_wait_seconds=1",
+        f"--allowed_model_roots={allowed}",
+    )
+    with ServerProcess(*flags, *FLAGS, log=tmp_path / "log") as server:
+        for base in (allowed, root):
+            with pytest.raises(grpc.RpcError) as caught:
+                reload(server, config(base, "b"))
+            assert grpc.StatusCode.PERMISSION_DENIED is caught.value.code()
+            assert f"is not below an allowed folder: {allowed} (--allowed_model_roots)" in caught.value.details()
+        (allowed / "a" / "3").symlink_to(root / "b" / "1")
+        error = f"version 3 of model a: {allowed}/a/3 leads to {root}/b/1, which is not below an allowed folder"
+        server.wait_for_log(f"Loading servable {{name: a version: 3}} failed: PERMISSION_DENIED: {error}")
+        file.write_text(config(root, "a"))
+        server.wait_for_log("PollFilesystemAndReloadConfig failed to ReloadConfig: PERMISSION_DENIED: base path of")
+        assert [2.0] == predictions(server, "a")
 
 
 def test_request_logging_is_rejected_after_the_rest_took_effect(server: ServerProcess, root: Path) -> None:
