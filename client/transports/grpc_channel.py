@@ -40,7 +40,7 @@ CONNECTING_S = 1.0
 
 # In the details of UNAVAILABLE; gRPC has no codes for them.
 _RESOLUTION_FAILED = re.compile(r"errors resolving|DNS resolution failed|[Aa]ddress lookup failed")
-_NOT_CONNECTED = "failed to connect to all addresses"
+_NOT_CONNECTED = re.compile(r"connections to all backends failing|failed to connect to all addresses")
 # gRPC's own details of DEADLINE_EXCEEDED, which do not state the time limit.
 _DEADLINE_TEXTS = ("", "Deadline Exceeded", "Stream removed (Deadline Exceeded)")
 
@@ -113,7 +113,7 @@ def client_error(exc: Any, server: Server, *, timeout_s: float, is_connected: bo
     if code in (Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED) and not is_connected:
         if _RESOLUTION_FAILED.search(details):
             return name_not_resolved(server.endpoints)
-        return connecting_failed(server, details if _NOT_CONNECTED in details else "")
+        return connecting_failed(server, details if _NOT_CONNECTED.search(details) else "")
     if code is not Code.DEADLINE_EXCEEDED:
         return refused(code, details, retry_after_s=pause_after(exc.trailing_metadata() or (), code))
     if details in _DEADLINE_TEXTS:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from canned_server import Peer
+from tls_files import TlsFiles
 
 from savedmodel_bakery.client import Client
 
@@ -20,6 +21,12 @@ def peer() -> Iterator[Peer]:
     with peer.serve_grpc() as peer.grpc_port, peer.serve_rest() as peer.rest_port:
         yield peer
         peer.released.set()
+
+
+@pytest.fixture(scope="session")
+def tls_files(tmp_path_factory: pytest.TempPathFactory) -> TlsFiles:
+    """Certificates of servers and clients."""
+    return TlsFiles(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture(params=["grpc", "rest"])

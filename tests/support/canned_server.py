@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import ssl
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -46,33 +47,49 @@ HTTP_STATUS = {
 }
 
 
+class _HttpServer(ThreadingHTTPServer):
+    def handle_error(self, *_: object) -> None:
+        pass  # the client aborted a TLS handshake
+
+
 class Peer:
     """Serves the canned models over both protocols.
 
     Attributes:
         released: set it to end the calls of the model `slow`.
         requests: number of requests so far.
+        authorizations: the metadata or headers `authorization` of the requests.
+        error_headers: the trailing metadata or headers of errors.
     """
 
     def __init__(self) -> None:
         self.released = threading.Event()
         self.requests = 0
+        self.authorizations: list[str | None] = []
+        self.error_headers: dict[str, str] = {}
         self.grpc_port = self.rest_port = 0
 
     @contextmanager
-    def serve_grpc(self, port: int = 0, interceptors: Sequence[Any] = ()) -> Iterator[int]:
+    def serve_grpc(
+        self, port: int = 0, interceptors: Sequence[Any] = (), *, credentials: grpc.ServerCredentials | None = None
+    ) -> Iterator[int]:
         with ThreadPoolExecutor(8) as pool:
             options = [("grpc.max_receive_message_length", -1)]
             server = grpc.server(pool, options=options, interceptors=interceptors)
             server.add_generic_rpc_handlers(grpc_handlers(self))
-            bound = server.add_insecure_port(f"127.0.0.1:{port}")
+            if credentials is None:
+                bound = server.add_insecure_port(f"127.0.0.1:{port}")
+            else:
+                bound = server.add_secure_port(f"127.0.0.1:{port}", credentials)
             server.start()
             yield bound
             server.stop(0).wait()
 
     @contextmanager
-    def serve_rest(self) -> Iterator[int]:
-        with ThreadingHTTPServer(("127.0.0.1", 0), rest_handler(self)) as server:
+    def serve_rest(self, *, tls: ssl.SSLContext | None = None) -> Iterator[int]:
+        with _HttpServer(("127.0.0.1", 0), rest_handler(self)) as server:
+            if tls is not None:
+                server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
             thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
             thread.start()
             yield server.server_address[1]
@@ -155,9 +172,11 @@ def grpc_handlers(peer: Peer) -> list[grpc.GenericRpcHandler]:
     def handler(name: str, answer: Callable[[Any], Any]) -> grpc.RpcMethodHandler:
         def call(content: bytes, context: grpc.ServicerContext) -> bytes:
             peer.requests += 1
+            peer.authorizations.append(dict(context.invocation_metadata()).get("authorization"))
             try:
                 return answer(schema.METHODS[name].request.FromString(content)).SerializeToString()
             except StatusError as exc:
+                context.set_trailing_metadata(tuple(peer.error_headers.items()))
                 by_number = {status.value[0]: status for status in grpc.StatusCode}
                 context.abort(by_number[int(exc.code)], exc.message)
 
@@ -206,6 +225,7 @@ def rest_handler(peer: Peer) -> type[BaseHTTPRequestHandler]:
 
         def answer(self, body: bytes) -> None:
             peer.requests += 1
+            peer.authorizations.append(self.headers["Authorization"])
             match = URL.fullmatch(self.path)
             try:
                 if match is None:
@@ -220,6 +240,8 @@ def rest_handler(peer: Peer) -> type[BaseHTTPRequestHandler]:
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(content)))
+                for name, value in peer.error_headers.items() if status >= 400 else ():
+                    self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(content)
             except ConnectionError:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from savedmodel_bakery.client.bulk.classify import classify_photos
 from savedmodel_bakery.client.bulk.photos import Photo, unreadable_photo
+from savedmodel_bakery.client.errors import RequestRefusedError
 from savedmodel_bakery.client.results import Prediction
+from savedmodel_bakery.wire.status import Code
 
 
 def test_photos_with_the_same_key_have_their_own_rows() -> None:
@@ -17,3 +20,16 @@ def test_photos_with_the_same_key_have_their_own_rows() -> None:
         return Prediction({"output_0": np.array(images, object)}, "m", 1, "s")
 
     assert ["1", None, "2"] == [row["label"] for row in classify_photos(same_key, predict, model="m", signature="s")]
+
+
+def test_a_request_that_an_overloaded_server_refuses_is_not_split() -> None:
+    sizes = []
+
+    def predict(images: list[bytes]) -> Prediction:
+        sizes.append(len(images))
+        raise RequestRefusedError(Code.RESOURCE_EXHAUSTED, "overloaded", retry_after_s=60)
+
+    photos = [Photo("a", 1, lambda: b"1"), Photo("b", 1, lambda: b"2")]
+    with pytest.raises(RequestRefusedError, match="overloaded"):
+        classify_photos(photos, predict, model="m", signature="s")
+    assert [2] == sizes

@@ -6,12 +6,15 @@ import gc
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from bulk_files import read_labels, read_rows, write_photos
 
-from savedmodel_bakery.client import Client
+from savedmodel_bakery.client import Client, Prediction, RequestRefusedError
+from savedmodel_bakery.client.bulk import job as job_module
 from savedmodel_bakery.client.bulk.job import Job
 from savedmodel_bakery.client.bulk.photos import Photo
 from savedmodel_bakery.client.commands.cli import main
@@ -51,6 +54,22 @@ def test_requests_to_a_server_that_is_away_or_busy_are_retried(
     write_photos(tmp_path / "a", **{f"p{number}": b"cat" for number in range(6)})
     assert 0 == run("a", "--jobs", 1, "--batch-size", 4, "--out", "rows.jsonl")[0]
     assert {f"a/p{number}.jpg": "tabby" for number in range(6)} == read_labels()
+
+
+def test_a_request_waits_as_long_as_an_overloaded_server_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(job_module, "sleep_using_event", lambda _event: pauses.append)
+    refusals = iter([60, 90])
+
+    def predict(inputs: Any, *, signature: str) -> Prediction:
+        for retry_after_s in refusals:
+            raise RequestRefusedError(Code.RESOURCE_EXHAUSTED, "overloaded", retry_after_s=retry_after_s)
+        return Prediction({"output_0": np.array(["cat"] * len(inputs["image"]), object)}, "m", 1, signature)
+
+    client = SimpleNamespace(predict=predict)
+    job = Job([client], model="m", signature="s", batch_size=2, retry_s=100)
+    [rows] = job.run(Photo(name, 3, lambda: b"cat") for name in "ab")
+    assert ([60, 90], 2) == (pauses, len(rows))
 
 
 def test_a_photo_that_fails_its_request_does_not_affect_the_others(run: Run, tmp_path: Path, refuse_runs: Any) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from savedmodel_bakery.client import (
+    AccessDeniedError,
     Client,
     ClientError,
     ConnectionFailedError,
@@ -45,6 +46,18 @@ def test_an_element_type_that_json_lacks_is_not_sent(peer: Any, monkeypatch: pyt
             InvalidResponseError,
             '/v1/models/m responded HTTP 404 with text/html; a model server responds {"error": …}',
             id="page",
+        ),
+        pytest.param(
+            "HTTP/1.1 401 Unauthorized\r\nContent-Type: text/html\r\nContent-Length: 4\r\n\r\n<h1>",
+            AccessDeniedError,
+            '/v1/models/m responded HTTP 401 with text/html; a model server responds {"error": …}',
+            id="a gateway's password",
+        ),
+        pytest.param(
+            "HTTP/1.1 503 Busy\r\nContent-Type: text/plain\r\nRetry-After: 99\r\nContent-Length: 4\r\n\r\nbusy",
+            RequestRefusedError,
+            '/v1/models/m responded HTTP 503 with text/plain; a model server responds {"error": …}',
+            id="a gateway's overload",
         ),
         pytest.param(
             "HTTP/1.1 302 Found\r\nLocation: /login\r\nContent-Length: 0\r\n\r\n",

@@ -1,0 +1,209 @@
+"""Which calls are repeated, after which pauses, and when a client gives up."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from canned_server import Peer
+
+from savedmodel_bakery.client import (
+    AsyncClient,
+    Client,
+    ClientError,
+    ConnectionFailedError,
+    RequestRefusedError,
+    TlsHandshakeError,
+)
+from savedmodel_bakery.client.calls import ModelSpec, Status
+from savedmodel_bakery.client.servers import parse_server
+from savedmodel_bakery.client.transports import retries
+from savedmodel_bakery.client.transports.factory import create_transport
+from savedmodel_bakery.wire.status import Code, StatusError
+
+TIMEOUT_S = 30.0
+
+
+@pytest.fixture(params=["blocking", "asyncio"])
+def run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Any, list[float]]]:
+    """Send a call that fails with the given errors first; return its result or error, and the pauses."""
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    def send_blocking(send: Callable[[float], str]) -> str:
+        monkeypatch.setattr(time, "sleep", pauses.append)
+        return retries.send_with_retries(send, timeout_s=TIMEOUT_S)
+
+    async def send_async(send: Callable[[float], str]) -> str:
+        async def attempt(timeout_s: float) -> str:
+            return send(timeout_s)
+
+        monkeypatch.setattr(asyncio, "sleep", sleep)
+        return await retries.send_with_retries_async(attempt, timeout_s=TIMEOUT_S)
+
+    def run(errors: list[ClientError]) -> tuple[Any, list[float]]:
+        remaining = iter(errors)
+
+        def send(timeout_s: float) -> str:
+            assert 0 < timeout_s <= TIMEOUT_S
+            for error in remaining:
+                raise error
+            return "result"
+
+        try:
+            result = send_blocking(send) if request.param == "blocking" else asyncio.run(send_async(send))
+        except ClientError as error:
+            return error, pauses
+        return result, pauses
+
+    return run
+
+
+def refused(code: Code, retry_after_s: float | None = None) -> RequestRefusedError:
+    return RequestRefusedError(code, "not now", retry_after_s=retry_after_s)
+
+
+@pytest.mark.parametrize(
+    ("errors", "pauses"),
+    [
+        pytest.param([refused(Code.RESOURCE_EXHAUSTED, 5)], [5], id="overloaded"),
+        pytest.param([refused(Code.UNAVAILABLE, 2.5)], [2.5], id="away for a stated time"),
+        pytest.param([refused(Code.RESOURCE_EXHAUSTED, 1)] * 9, [1] * 9, id="overloaded for a while"),
+        pytest.param([refused(Code.RESOURCE_EXHAUSTED, 0)], [0.1], id="no hammering"),
+    ],
+)
+def test_the_pause_is_the_stated_one(run: Any, errors: list[ClientError], pauses: list[float]) -> None:
+    assert ("result", pauses) == run(errors)
+
+
+@pytest.mark.parametrize("error", [refused(Code.UNAVAILABLE), ConnectionFailedError("no connection")], ids=repr)
+def test_without_a_stated_time_there_are_three_growing_pauses(run: Any, error: ClientError) -> None:
+    result, pauses = run([error] * 3)
+    assert ("result", 3) == (result, len(pauses))
+    pauses.clear()
+    result, pauses = run([error] * 9)
+    assert result is error
+    assert [True, True, True] == [0.1 * 2**n <= pause < 0.1 * 2**n + 0.1 for n, pause in enumerate(pauses)]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(refused(Code.RESOURCE_EXHAUSTED, TIMEOUT_S), id="after the time limit"),
+        pytest.param(refused(Code.UNAVAILABLE, math.inf), id="never"),
+        pytest.param(refused(Code.RESOURCE_EXHAUSTED), id="too large"),
+        pytest.param(refused(Code.INTERNAL), id="broken"),
+        pytest.param(TlsHandshakeError("expired"), id="TLS"),
+    ],
+)
+def test_other_errors_are_raised_at_once(run: Any, error: ClientError) -> None:
+    assert (error, []) == run([error])
+
+
+@pytest.mark.parametrize(
+    ("metadata", "code", "expected"),
+    [
+        ({"retry-after": "2"}, Code.RESOURCE_EXHAUSTED, 2),
+        ({"retry-after": "0.25"}, Code.UNAVAILABLE, 0.25),
+        ({"retry-after": "2"}, Code.INVALID_ARGUMENT, None),
+        ({"retry-after": "soon"}, Code.UNAVAILABLE, None),
+        ({"retry-after": "nan"}, Code.UNAVAILABLE, None),
+        ({"retry-after": b"2"}, Code.UNAVAILABLE, None),
+        ({}, Code.UNAVAILABLE, None),
+        ({"grpc-retry-pushback-ms": "1500", "retry-after": "9"}, Code.UNAVAILABLE, 1.5),
+        ({"grpc-retry-pushback-ms": "-1", "retry-after": "9"}, Code.UNAVAILABLE, math.inf),
+        ({"grpc-retry-pushback-ms": "x"}, Code.UNAVAILABLE, math.inf),
+        ({"grpc-retry-pushback-ms": "9" * 5000}, Code.UNAVAILABLE, math.inf),
+    ],
+)
+def test_the_time_that_a_grpc_server_states(metadata: dict[str, Any], code: Code, expected: float | None) -> None:
+    assert expected == retries.pause_after(metadata.items(), code)
+
+
+@pytest.fixture(params=["grpc", "rest", "asyncio"])
+def get_status(request: pytest.FixtureRequest, peer: Peer) -> Callable[[], Any]:
+    """Get the status with each client."""
+
+    async def send() -> Any:
+        async with AsyncClient(port=peer.grpc_port, model="half_plus_two") as client:
+            return await client.status()
+
+    def get_blocking() -> Any:
+        ports = {"grpc": {"port": peer.grpc_port}, "rest": {"rest_api_port": peer.rest_port}}[request.param]
+        with Client(transport=request.param, model="half_plus_two", **ports) as client:
+            return client.status()
+
+    return (lambda: asyncio.run(send())) if request.param == "asyncio" else get_blocking
+
+
+@pytest.fixture
+def refuse(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., list[int]]]:
+    """Let the server refuse a number of requests, with headers; the list counts all requests."""
+    status_of = peer.status
+
+    def refuse(times: int, code: Code, **headers: str) -> list[int]:
+        requests: list[int] = []
+
+        def status(*arguments: Any) -> Any:
+            requests.append(1)
+            if len(requests) <= times:
+                raise StatusError(code, "overloaded")
+            return status_of(*arguments)
+
+        monkeypatch.setattr(peer, "status", status)
+        monkeypatch.setattr(peer, "error_headers", {name.replace("_", "-"): text for name, text in headers.items()})
+        return requests
+
+    return refuse
+
+
+@pytest.mark.parametrize("code", [Code.RESOURCE_EXHAUSTED, Code.UNAVAILABLE], ids=lambda code: code.name)
+def test_a_client_tries_again_when_an_overloaded_server_says(
+    get_status: Callable[[], Any], refuse: Any, code: Code
+) -> None:
+    requests = refuse(2, code, retry_after="0")
+    assert 3 == get_status()[0].version
+    assert 3 == len(requests)
+
+
+def test_a_time_after_the_limit_is_part_of_the_error(get_status: Callable[[], Any], refuse: Any) -> None:
+    requests = refuse(9, Code.RESOURCE_EXHAUSTED, retry_after="31")
+    with pytest.raises(RequestRefusedError, match="RESOURCE_EXHAUSTED: overloaded") as caught:
+        get_status()
+    assert (1, 31) == (len(requests), caught.value.retry_after_s)
+
+
+@pytest.mark.parametrize(
+    ("header", "attempts"),
+    [("Wed, 21 Oct 2015 07:28:00 GMT", 2), ("Wed, 21 Oct 2155 07:28:00 GMT", 1), ("soon", 1), ("9" * 5000, 1)],
+    ids=["past", "future", "no time", "too many digits"],
+)
+def test_over_rest_the_time_may_be_a_date(peer: Peer, refuse: Any, header: str, attempts: int) -> None:
+    requests = refuse(1, Code.RESOURCE_EXHAUSTED, retry_after=header)
+    with Client(transport="rest", rest_api_port=peer.rest_port, model="half_plus_two") as client:
+        if attempts == 1:
+            with pytest.raises(RequestRefusedError):
+                client.status()
+        else:
+            client.status()
+    assert attempts == len(requests)
+
+
+def test_a_load_test_never_tries_again(peer: Peer, transport: str, refuse: Any) -> None:
+    requests = refuse(9, Code.UNAVAILABLE, retry_after="0")
+    server = parse_server(
+        "127.0.0.1",
+        transport=transport,
+        **{"grpc": {"port": peer.grpc_port}, "rest": {"rest_api_port": peer.rest_port}}[transport],
+    )
+    prepared = create_transport(server, timeout_s=TIMEOUT_S, for_load=True)
+    with pytest.raises(RequestRefusedError, match="UNAVAILABLE: overloaded"):
+        prepared.prepare(Status(ModelSpec("half_plus_two")))()
+    prepared.close()
+    assert 1 == len(requests)
