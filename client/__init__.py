@@ -2,7 +2,7 @@
 
 The public names are those in `__all__`; they are imported on first use, so that `--help` does not import numpy.
 `serving` may also use the modules `bulk` (all but `job` and `progress`), `credentials`, `endpoints`, `errors`,
-`images`, `results`, `servers`, `transports.amqp_broker` and `transports.grpc_channel`.
+`images`, `results`, `servers`, `transports.amqp_broker`, `transports.grpc_channel` and `transports.retries`.
 """
 
 from __future__ import annotations

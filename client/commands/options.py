@@ -223,7 +223,7 @@ connection_options = option_group(
         aliases=("--timeout-second",),
         type=click.FloatRange(0, MAX_TIMEOUT_S, min_open=True),
         default=30.0,
-        help="Time limit of a request.",
+        help="Time limit of a request, including repeated attempts.",
     ),
     _option("-m", "--model-spec-name", "model", default=DEFAULT_MODEL, metavar="NAME", help="Model to call."),
     _option("-n", "--signature-name", "signature", default="serving_default", metavar="NAME", help="Signature to run."),

@@ -17,6 +17,7 @@ from savedmodel_bakery.client.errors import (
     DeadlineExceededError,
     InvalidResponseError,
     RequestRefusedError,
+    TlsHandshakeError,
 )
 from savedmodel_bakery.client.flows import Flows, run_flow
 from savedmodel_bakery.client.images import read_classifications
@@ -27,6 +28,7 @@ from savedmodel_bakery.wire.status import Code
 
 _STATUSES: dict[type[ClientError], str] = {
     ConnectionFailedError: "cannot connect",
+    TlsHandshakeError: "cannot connect",
     DeadlineExceededError: "DEADLINE_EXCEEDED",
     InvalidResponseError: "invalid response",
 }

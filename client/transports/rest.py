@@ -29,7 +29,7 @@ from savedmodel_bakery.client.transports.connection_errors import (
     deadline_exceeded,
     name_not_resolved,
 )
-from savedmodel_bakery.client.transports.retries import send_with_retries
+from savedmodel_bakery.client.transports.retries import OVERLOADED, send_with_retries
 from savedmodel_bakery.client.transports.transport import decoding_response, encoding_request, refused
 from savedmodel_bakery.wire.dtypes import DType
 from savedmodel_bakery.wire.json import examples as examples_json
@@ -57,7 +57,6 @@ _SUFFIXES = {Predict: ":predict", Classify: ":classify", Metadata: "/metadata", 
 
 # A gateway sends these without a body of this API.
 _GATEWAY_STATUSES = (401, 403, 429, 502, 503, 504)
-_OVERLOADED = (Code.RESOURCE_EXHAUSTED, Code.UNAVAILABLE)
 
 
 class _BearerToken(AuthBase):
@@ -202,7 +201,7 @@ def _refusal(response: requests.Response) -> ClientError:
             return InvalidResponseError(message)
     if code is Code.DEADLINE_EXCEEDED:
         return DeadlineExceededError(message)
-    return refused(code, message, retry_after_s=_retry_after_s(response) if code in _OVERLOADED else None)
+    return refused(code, message, retry_after_s=_retry_after_s(response) if code in OVERLOADED else None)
 
 
 def _retry_after_s(response: requests.Response) -> float | None:

@@ -20,10 +20,12 @@ from savedmodel_bakery.wire.status import Code
 
 Result = TypeVar("Result")
 
+OVERLOADED = (Code.RESOURCE_EXHAUSTED, Code.UNAVAILABLE)
+"""The codes with which a server may state a time after which to try again."""
+
 MAX_ATTEMPTS = 4
 _MIN_PAUSE_S = 0.1
 _MIN_TIMEOUT_S = 0.001
-_OVERLOADED = (Code.RESOURCE_EXHAUSTED, Code.UNAVAILABLE)
 
 _backoff = wait_exponential(multiplier=_MIN_PAUSE_S, max=1.0) + wait_random(0, _MIN_PAUSE_S / 2)
 
@@ -62,7 +64,7 @@ def pause_after(metadata: Iterable[tuple[str, str | bytes]], code: Code) -> floa
         The time; `math.inf` if the server forbids another attempt, or None if it does not say or is not overloaded.
     """
     values = {key: value if isinstance(value, str) else "" for key, value in metadata}
-    if code not in _OVERLOADED:
+    if code not in OVERLOADED:
         return None
     if (pushback := values.get("grpc-retry-pushback-ms")) is not None:
         return float(pushback) / 1000 if re.fullmatch(r"\d+", pushback, re.ASCII) else math.inf

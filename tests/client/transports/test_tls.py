@@ -150,6 +150,15 @@ def test_a_client_without_the_certificate_that_the_server_requires(
     assert str(caught.value).endswith(known.get(protocol, unknown))
 
 
+def test_a_server_that_is_down_is_not_a_failed_handshake(transport: str, closed_port: int) -> None:
+    with (
+        Client(f"127.0.0.1:{closed_port}", transport=transport, tls=Tls()) as client,
+        pytest.raises(ConnectionFailedError, match="; is a model server running there") as caught,
+    ):
+        client.status()
+    assert caught.type is ConnectionFailedError
+
+
 def test_a_token_is_sent_with_each_call_with_and_without_tls(status: Status, peer: Peer, tls_files: TlsFiles) -> None:
     for server, tls in (("valid", Tls(tls_files.ca)), ("plain", None)):
         peer.authorizations.clear()
