@@ -47,6 +47,11 @@ class Admission:
         self._queue: deque[_Waiter] = deque()
         self._run_s = 0.0
 
+    @property
+    def queued(self) -> int:
+        """The number of calls that wait for their turn."""
+        return len(self._queue)
+
     def with_turns(self, turns: int) -> Admission:
         """Return the admission of other calls, with the same limits and memory."""
         return Admission(self.limits, self._memory, turns=turns)

@@ -67,6 +67,11 @@ class MemoryBudget:
         """The bytes that requests hold."""
         return self._held
 
+    @property
+    def queued(self) -> int:
+        """The number of requests that wait for memory."""
+        return len(self._queue)
+
     def try_take(self, size: int) -> bool:
         """Take `size` bytes if they are free and nobody waits.
 
@@ -88,14 +93,16 @@ class MemoryBudget:
         """
         if self.try_take(size):
             return
-        waiter = _Waiter(size)
-        with self.waiting(context), context.on_cancel(waiter.woken.set):
+        waiter, charged = _Waiter(size), context.charged
+        with context.on_cancel(waiter.woken.set):
             with self._lock:
+                self._held_by_waiting += charged
                 self._queue.append(waiter)
                 self._grant()
                 self._reject_if_stuck()
             waiter.woken.wait(context.remaining_s())
             with self._lock:
+                self._held_by_waiting -= charged
                 if waiter in self._queue:
                     self._queue.remove(waiter)
                     self._grant()

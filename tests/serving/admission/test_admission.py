@@ -1,0 +1,99 @@
+"""Places and turns of calls: who runs, who waits and who is rejected."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from waiting import wait_until
+
+from savedmodel_bakery.serving.admission.admission import Admission
+from savedmodel_bakery.serving.admission.budget import MemoryBudget
+from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving.admission.limits import Limits
+from savedmodel_bakery.wire.status import StatusError
+
+
+def make(*, turns: int, waiting: int = 100) -> Admission:
+    return Admission(Limits(waiting_calls=waiting), MemoryBudget(2**20), turns=turns)
+
+
+def test_there_are_places_for_the_calls_that_run_and_wait() -> None:
+    admission = make(turns=2, waiting=1)
+    assert [True, True, True, False] == [admission.try_enter() for _ in range(4)]
+    assert "RESOURCE_EXHAUSTED: 2 calls run and 1 wait, which is the limit (--max_waiting_calls)" == str(
+        admission.full()
+    )
+    admission.leave()
+    assert admission.try_enter()
+
+
+def test_calls_run_in_the_order_of_their_arrival() -> None:
+    admission, order = make(turns=1), []
+
+    def run(number: int) -> None:
+        with admission.turn(RequestContext()):
+            order.append(number)
+
+    with ThreadPoolExecutor(8) as threads, admission.turn(RequestContext()):
+        for number in range(8):
+            threads.submit(run, number)
+            wait_until(lambda number=number: admission.queued == number + 1)
+    assert list(range(8)) == order
+
+
+def test_no_more_calls_run_than_there_are_turns() -> None:
+    admission, running, highest = make(turns=3), set(), []
+
+    def run(_: int) -> None:
+        with admission.turn(RequestContext(timeout_s=30)):
+            running.add(threading.get_ident())
+            highest.append(len(running))
+            time.sleep(0.001)
+            running.remove(threading.get_ident())
+
+    with ThreadPoolExecutor(12) as threads:
+        list(threads.map(run, range(120)))
+    assert (120, 3) == (len(highest), max(highest))
+
+
+def test_a_cancelled_call_gives_up_its_place_in_the_queue() -> None:
+    admission, context = make(turns=1), RequestContext()
+    with ThreadPoolExecutor(1) as threads, admission.turn(RequestContext()):
+        waiting = threads.submit(lambda: admission.turn(context).__enter__())
+        wait_until(lambda: admission.queued == 1)
+        context.cancel()
+        with pytest.raises(StatusError, match="CANCELLED"):
+            waiting.result(10)
+    with admission.turn(RequestContext(timeout_s=1)):
+        pass
+
+
+def test_a_call_whose_deadline_passes_while_it_waits_ends() -> None:
+    admission = make(turns=1)
+    with (
+        admission.turn(RequestContext()),
+        pytest.raises(StatusError, match="DEADLINE_EXCEEDED"),
+        admission.turn(RequestContext(timeout_s=0.05)),
+    ):
+        pass
+
+
+def test_a_call_that_could_not_be_answered_in_time_is_rejected_at_once() -> None:
+    admission = make(turns=1)
+    for _ in range(30):
+        with admission.turn(RequestContext()):
+            time.sleep(0.02)  # the estimate of a run grows to 0.02 s
+    with admission.turn(RequestContext()):
+        with (
+            pytest.raises(
+                StatusError, match=r"RESOURCE_EXHAUSTED: the server is busy: .* deadline is in 0\.0 s"
+            ) as error,
+            admission.turn(RequestContext(timeout_s=0.01)),
+        ):
+            pass
+        assert error.value.retry_after_s
+    with admission.turn(RequestContext(timeout_s=0.01)):
+        pass  # nobody runs, so it may try

@@ -1,0 +1,138 @@
+"""The memory budget: who gets memory, who waits and who is rejected."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+from waiting import wait_until
+
+from savedmodel_bakery.serving.admission.budget import MemoryBudget
+from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.wire.status import StatusError
+
+MIB = 2**20
+
+
+def in_thread(function: Callable[[], None]) -> Future[None]:
+    result: Future[None] = Future()
+
+    def run() -> None:
+        try:
+            result.set_result(function())
+        except StatusError as error:
+            result.set_exception(error)
+
+    threading.Thread(target=run).start()
+    return result
+
+
+def test_what_a_request_took_returns_at_its_end() -> None:
+    budget = MemoryBudget(10 * MIB)
+    context = RequestContext(memory=budget)
+    context.charge(4 * MIB)
+    context.charge(3 * MIB)
+    assert 7 * MIB == budget.held
+    context.close()
+    assert 0 == budget.held
+
+
+def test_more_than_the_whole_budget_is_rejected_at_once() -> None:
+    context = RequestContext(memory=MemoryBudget(10 * MIB))
+    reason = r"needs 11 MiB of memory; all requests together may use 10 MiB \(--memory_budget_bytes\)"
+    with pytest.raises(StatusError, match=reason):
+        context.charge(11 * MIB)
+    with pytest.raises(StatusError, match=reason):
+        context.try_charge(11 * MIB)
+
+
+def test_a_request_waits_until_another_ends() -> None:
+    budget = MemoryBudget(10 * MIB)
+    first, second = RequestContext(memory=budget), RequestContext(memory=budget)
+    first.charge(8 * MIB)
+    assert not second.try_charge(5 * MIB)
+    waiting = in_thread(lambda: second.charge(5 * MIB))
+    wait_until(lambda: budget.queued == 1)
+    assert not waiting.done()
+    first.close()
+    assert waiting.result(10) is None
+    assert 5 * MIB == budget.held
+
+
+def test_a_large_request_is_not_overtaken_by_small_ones() -> None:
+    budget = MemoryBudget(10 * MIB)
+    first, large, small = (RequestContext(memory=budget) for _ in range(3))
+    first.charge(2 * MIB)
+    waiting = in_thread(lambda: large.charge(9 * MIB))
+    wait_until(lambda: budget.queued == 1)
+    assert not small.try_charge(MIB)
+    first.close()
+    waiting.result(10)
+    assert 9 * MIB == budget.held
+
+
+def test_a_request_waits_no_longer_than_its_deadline() -> None:
+    budget = MemoryBudget(10 * MIB)
+    RequestContext(memory=budget).charge(8 * MIB)
+    late = RequestContext(memory=budget, timeout_s=0.05)
+    with pytest.raises(StatusError, match="RESOURCE_EXHAUSTED: the request needs 5 MiB more") as error:
+        late.charge(5 * MIB)
+    assert error.value.retry_after_s
+    assert 8 * MIB == budget.held
+
+
+def test_a_cancelled_request_stops_waiting() -> None:
+    budget = MemoryBudget(10 * MIB)
+    RequestContext(memory=budget).charge(8 * MIB)
+    context = RequestContext(memory=budget)
+    waiting = in_thread(lambda: context.charge(5 * MIB))
+    wait_until(lambda: budget.queued == 1)
+    context.cancel()
+    with pytest.raises(StatusError, match="CANCELLED"):
+        waiting.result(10)
+    assert 8 * MIB == budget.held
+
+
+def test_if_all_that_hold_memory_wait_the_last_is_rejected_and_the_other_goes_on() -> None:
+    budget = MemoryBudget(10 * MIB)
+    first, second = RequestContext(memory=budget), RequestContext(memory=budget)
+    first.charge(5 * MIB)
+    second.charge(5 * MIB)
+    waiting = in_thread(lambda: first.charge(3 * MIB))
+    wait_until(lambda: budget.queued == 1)
+    with pytest.raises(StatusError, match="RESOURCE_EXHAUSTED"):
+        second.charge(3 * MIB)
+    second.close()
+    waiting.result(10)
+    assert 8 * MIB == budget.held
+
+
+def test_a_request_that_waits_for_its_turn_will_not_free_memory() -> None:
+    budget = MemoryBudget(10 * MIB)
+    running, queued = RequestContext(memory=budget), RequestContext(memory=budget)
+    running.charge(5 * MIB)
+    queued.charge(5 * MIB)
+    with queued.waiting(), pytest.raises(StatusError, match="RESOURCE_EXHAUSTED"):
+        running.charge(3 * MIB)
+
+
+def test_by_default_a_part_of_the_memory_is_for_requests() -> None:
+    assert 64 * MIB < MemoryBudget().size < MemoryBudget()._limit
+
+
+def test_many_requests_share_a_budget_without_exceeding_it() -> None:
+    budget = MemoryBudget(10 * MIB)
+    highest = []
+
+    def request(size: int) -> None:
+        context = RequestContext(memory=budget, timeout_s=30)
+        context.charge(size * MIB)
+        highest.append(budget.held)
+        context.close()
+
+    with ThreadPoolExecutor(16) as threads:
+        list(threads.map(request, [1 + number % 7 for number in range(400)]))
+    assert max(highest) <= 10 * MIB
+    assert (0, 0) == (budget.held, budget.queued)

@@ -1,0 +1,66 @@
+"""What a request claims is checked and charged before it is used."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pytest
+
+from savedmodel_bakery.serving.admission.budget import MemoryBudget
+from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving.admission.images import BYTES_PER_PIXEL
+from savedmodel_bakery.serving.inference import claims
+from savedmodel_bakery.wire import dtypes, schema
+from savedmodel_bakery.wire.status import StatusError
+from savedmodel_bakery.wire.tensors import Tensor
+
+FLOAT, STRING = dtypes.BY_NAME["float"].number, dtypes.STRING.number
+MIB = 2**20
+MEGAPIXEL = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII5B", 13, b"IHDR", 1000, 1000, 8, 2, 0, 0, 0)
+
+
+@pytest.fixture
+def context() -> RequestContext:
+    return RequestContext(memory=MemoryBudget(100 * MIB), max_rows=1000)
+
+
+def test_memory_for_a_shape_is_charged_before_its_values_are_filled_up(context: RequestContext) -> None:
+    claims.take_declared(context, FLOAT, (1024, 1024))
+    assert 8 * MIB == context.charged
+    with pytest.raises(StatusError, match="RESOURCE_EXHAUSTED: the request needs 800 MiB"):
+        claims.take_declared(context, FLOAT, (100, 1024, 1024))
+
+
+def test_rows_of_strings_are_limited_and_numbers_are_not(context: RequestContext) -> None:
+    claims.take_declared(context, FLOAT, (5000,))
+    claims.take_declared(context, STRING, (1000,))
+    reason = r"RESOURCE_EXHAUSTED: the request has 1001 rows; at most 1000 are allowed \(--max_rows_per_request\)"
+    with pytest.raises(StatusError, match=reason):
+        claims.take_declared(context, STRING, (1001,))
+    with pytest.raises(StatusError, match=reason):
+        claims.take_tensors(context, {"x": Tensor(np.full(1001, b"", object), dtypes.STRING)}, None)
+    with pytest.raises(StatusError, match=reason):
+        claims.take_examples(context, [b""] * 1001, None)
+
+
+@pytest.mark.parametrize("shape", [(2**62,), (2**40, 2**40)])
+def test_shapes_that_fit_no_machine_are_left_to_decoding(context: RequestContext, shape: tuple[int, ...]) -> None:
+    claims.take_declared(context, FLOAT, shape)
+    claims.take_declared(context, 10**6, shape)
+    assert 0 == context.charged
+
+
+def test_pixels_are_charged_up_to_those_that_a_model_decodes_at_one_time(context: RequestContext) -> None:
+    images = {"x": Tensor(np.array([MEGAPIXEL, b"no image", MEGAPIXEL], object), dtypes.STRING)}
+    claims.take_tensors(context, images, 1_500_000)
+    assert 1_500_000 * BYTES_PER_PIXEL == context.charged
+    claims.take_tensors(context, images, None)
+    assert 3_500_000 * BYTES_PER_PIXEL == context.charged
+
+
+def test_images_in_examples_are_charged(context: RequestContext) -> None:
+    example = schema.Example()
+    example.features.feature["image/encoded"].bytes_list.value.append(MEGAPIXEL)
+    claims.take_examples(context, [example.SerializeToString(), b"\xff damaged"], None)
+    assert 1_000_000 * BYTES_PER_PIXEL == context.charged

@@ -1,0 +1,99 @@
+"""A request that ends while its model runs ends the run, whatever kind of loop the model is in."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving.runtimes.tf_session import SavedModel, SessionOptions
+from savedmodel_bakery.wire import dtypes
+from savedmodel_bakery.wire.status import StatusError
+from savedmodel_bakery.wire.tensors import Tensor
+
+INT32 = dtypes.BY_NAME["int32"]
+ENDLESS = 2**31 - 1
+
+
+class Loops(tf.Module):
+    """Signatures that do `n` steps: in a loop, in calls of a function, in a data set."""
+
+    @tf.function(input_signature=[tf.TensorSpec([], tf.int32, name="n")])
+    def loop(self, n: Any) -> Any:
+        return {"v": tf.while_loop(lambda i: i < n, lambda i: [i + 1], [0])[0]}
+
+    @tf.function(input_signature=[tf.TensorSpec([], tf.int32, name="n")])
+    def mapped(self, n: Any) -> Any:
+        def step(i: Any) -> Any:
+            return i + 1 + tf.cast(tf.linalg.det(tf.eye(300) * 0.0), tf.int32)  # takes milliseconds
+
+        return {"v": tf.reduce_max(tf.map_fn(step, tf.range(tf.minimum(n, 100_000)), parallel_iterations=1))}
+
+    @tf.function(input_signature=[tf.TensorSpec([], tf.int32, name="n")])
+    def data_set(self, n: Any) -> Any:
+        numbers = tf.data.Dataset.range(tf.cast(n, tf.int64))
+        return {"v": tf.cast(numbers.reduce(tf.constant(0, tf.int64), lambda _, i: i + 1), tf.int32)}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SavedModel]:
+    path, loops = tmp_path_factory.mktemp("loops"), Loops()
+    signatures = {name: getattr(loops, name) for name in ("loop", "mapped", "data_set")}
+    tf.saved_model.save(loops, str(path), signatures)
+    loaded = SavedModel(Path(path), SessionOptions())
+    yield loaded
+    loaded.close()
+
+
+def run(model: SavedModel, signature: str, count: int, context: RequestContext) -> int:
+    definition = model.signatures[signature]
+    feeds = {definition.inputs["n"].name: Tensor(np.array(count, np.int32), INT32)}
+    (value,) = model.run(feeds, [definition.outputs["v"].name], context)
+    return int(value.array)
+
+
+@pytest.mark.parametrize("signature", ["loop", "mapped", "data_set"])
+def test_a_cancelled_run_ends(model: SavedModel, signature: str) -> None:
+    context = RequestContext()
+    timer = threading.Timer(0.3, context.cancel)
+    timer.start()
+    started = time.monotonic()
+    with pytest.raises(StatusError, match="CANCELLED: the caller has cancelled the request"):
+        run(model, signature, ENDLESS, context)
+    assert time.monotonic() - started < 20  # it would take minutes
+    assert 5 == run(model, signature, 5, RequestContext())
+
+
+def test_a_request_that_was_cancelled_before_does_not_run(model: SavedModel) -> None:
+    context = RequestContext()
+    context.cancel()
+    with pytest.raises(StatusError, match="CANCELLED"):
+        run(model, "loop", ENDLESS, context)
+
+
+def test_a_cancelled_run_ends_no_other(model: SavedModel) -> None:
+    """Many runs, of which every third is cancelled at some moment, perhaps after its end."""
+
+    def request(number: int) -> int | None:
+        context = RequestContext()
+        if number % 3 == 0:
+            threading.Timer(0.0005 * (number % 20), context.cancel).start()
+        try:
+            return run(model, "loop", number, context)
+        except StatusError as error:
+            assert str(error).startswith("CANCELLED")  # noqa: PT017
+            return None
+
+    with ThreadPoolExecutor(20) as threads:
+        results = list(threads.map(request, range(600)))
+    assert all(result == number for number, result in enumerate(results) if number % 3)
+    assert {None} >= {result for number, result in enumerate(results) if number % 3 == 0 and result != number}
+    assert 7 == run(model, "loop", 7, RequestContext())
