@@ -16,6 +16,7 @@ from typing import Any
 from savedmodel_bakery.serving import warmup
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
+from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import Limits
 from savedmodel_bakery.serving.grpc.handlers import Handlers as GrpcHandlers
 from savedmodel_bakery.serving.grpc.profiler import Profiler
@@ -70,6 +71,8 @@ def serve(
         lifecycle.stop()
 
     signals.action = on_signal
+    # The file is read while the first models load too, so that a wrong base path can be corrected.
+    threading.Thread(target=_poll, args=(stop, flags, lifecycle), name="config", daemon=True).start()
     lifecycle.start(settings.models)
     if stop.is_set():
         return
@@ -91,7 +94,7 @@ def serve(
         raise StatusError(Code.UNAVAILABLE, "REST is not available")
     if on_ready:
         on_ready()
-    _wait(stop, flags, lifecycle)
+    stop.wait()
     stopping = [threading.Thread(target=grpc_server.stop, args=(GRACE_S,))]
     if rest_server:
         stopping.append(threading.Thread(target=rest_server.stop, args=(GRACE_S,)))
@@ -109,11 +112,10 @@ def _raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
 
 
-def _wait(stop: threading.Event, flags: CommandLine, lifecycle: Lifecycle) -> None:
-    """Wait for `stop`; meanwhile reload the config file at the configured interval, whether it has changed or not."""
+def _poll(stop: threading.Event, flags: CommandLine, lifecycle: Lifecycle) -> None:
+    """Reload the config file at the configured interval, whether it has changed or not, until `stop`."""
     interval_s = flags.integer("model_config_file_poll_wait_seconds")
     if interval_s <= 0 or not flags.text("model_config_file"):
-        stop.wait()
         return
     logged = ""
     while not stop.wait(interval_s):
@@ -132,9 +134,9 @@ def _wait(stop: threading.Event, flags: CommandLine, lifecycle: Lifecycle) -> No
             logged = error.message
 
 
-def _reload(lifecycle: Lifecycle, config: Any, timeout_s: float | None) -> None:
+def _reload(lifecycle: Lifecycle, config: Any, context: RequestContext) -> None:
     try:
-        lifecycle.reload(parse_config(config), timeout_s)
+        lifecycle.reload(parse_config(config), context)
     except StatusError as error:
         logger.error("HandleReloadConfigRequest failed: %s", error)
         _log_hint(error)

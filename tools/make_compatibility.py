@@ -46,7 +46,7 @@ FLAG_NOTES = {
 
 RPC_NOTES = {
     "HandleReloadConfigRequest": "same, but a rejected configuration does not affect later ones; a call that waits for "
-    "a missing base path ends at the caller's deadline (DEADLINE_EXCEEDED), or when another configuration arrives "
+    "a missing base path ends with the call (DEADLINE_EXCEEDED, CANCELLED), or when another configuration arrives "
     "(ABORTED)",
 }
 OTHER_RPCS = {
@@ -79,7 +79,8 @@ BEHAVIOUR = {
     "graphs of at most 256 operations, without loops and queues": "operations run one after the other in the call's "
     "thread, which makes tiny requests faster",
     "missing base paths": "delay neither new versions of other models nor later configurations, by RPC or from the "
-    "polled file; at the start the server waits for them, as the real server does",
+    "polled file; at the start the server waits for them, as the real server does, but "
+    "reads the file meanwhile",
     "logs": "different, except for the lines that say where the server listens",
 }
 

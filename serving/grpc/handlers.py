@@ -21,10 +21,10 @@ class Handlers:
 
     Args:
         service: the calls that run or describe a model.
-        reload: applies a ModelServerConfig; returns when its new models are available, within a time limit in seconds.
+        reload: applies a ModelServerConfig; returns when its new models are available.
     """
 
-    def __init__(self, service: PredictionService, *, reload: Callable[[Any, float | None], None]) -> None:
+    def __init__(self, service: PredictionService, *, reload: Callable[[Any, RequestContext], None]) -> None:
         self._service = service
         self._reload = reload
 
@@ -44,7 +44,7 @@ class Handlers:
                 "Only ModelConfigList is currently supported"
             )
         before = metrics.counters()
-        self._reload(request.config, context.remaining_s())
+        self._reload(request.config, context)
         return codec.encode_reload(request.metric_names, before, metrics.counters())
 
 

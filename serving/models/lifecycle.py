@@ -12,15 +12,16 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from savedmodel_bakery.serving import memory
+from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.models.loading import NotAFolderError
 from savedmodel_bakery.serving.models.registry import Registry, State, Version
 from savedmodel_bakery.serving.models.servable import Servable
-from savedmodel_bakery.serving.models.storage import wanted_versions
+from savedmodel_bakery.serving.models.storage import Scanner
 from savedmodel_bakery.serving.options.model_config import ModelConfig, check_models
 from savedmodel_bakery.serving.options.model_roots import ModelRoots, OutsideRootsError
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
@@ -62,7 +63,7 @@ class Lifecycle:
         self._wanted: dict[str, dict[int, Path]] = {}
         self._failed: set[tuple[str, int]] = set()
         self._next_scan = math.inf
-        self._problems: dict[str, str] = {}  # of the last scan, by model
+        self._scanner = Scanner()
         self._new: set[str] = set()  # models that have neither been available nor failed yet
         self._reload: object | None = None  # identifies the call of `reload` that may wait
         self._stopping = threading.Event()
@@ -72,15 +73,20 @@ class Lifecycle:
     def start(self, models: Mapping[str, ModelConfig] | None) -> None:
         """Start loading; return when every model has an available version, or when `stop` is called.
 
+        If `apply` replaces the configuration meanwhile, waits for the models of the new one.
+
         Raises:
-            StatusError: as for `reload`, without a deadline.
+            StatusError: all wanted versions of a model failed to load, or the configuration is invalid.
         """
         self._thread.start()
-        try:
-            self.reload(models)
-        except StatusError:
-            if not self._stopping.is_set():
-                raise
+        with self._registry.changed:
+            self._replace(models)
+            self._registry.changed.wait_for(lambda: self._stopping.is_set() or not self._pending(self._models))
+            if self._stopping.is_set():
+                return
+            models = self._models
+            self._check_loaded(models, "servable(s)")
+        _check_request_logging(models)
 
     def apply(self, models: Mapping[str, ModelConfig] | None) -> None:
         """Replace the configuration and return at once, before its new models are available.
@@ -99,7 +105,7 @@ class Lifecycle:
                 self._reload = None
         _check_request_logging(models)
 
-    def reload(self, models: Mapping[str, ModelConfig] | None, timeout_s: float | None = None) -> None:
+    def reload(self, models: Mapping[str, ModelConfig] | None, context: RequestContext) -> None:
         """Replace the configuration as `apply` does; return when every new model has an available version.
 
         Waits for a model whose base path doesn't exist. If the call fails for another reason than an invalid
@@ -107,42 +113,44 @@ class Lifecycle:
 
         Args:
             models: the models by name.
-            timeout_s: how long to wait for the new models; None for no limit.
+            context: how long the caller waits.
 
         Raises:
             StatusError: the configuration is invalid; UNKNOWN if all wanted versions of a new model failed to load;
-                DEADLINE_EXCEEDED if a new model is not available in time; ABORTED if another configuration replaces
-                this one meanwhile; UNAVAILABLE if `stop` is called.
+                DEADLINE_EXCEEDED or CANCELLED if the call ends before a new model is available; ABORTED if another
+                configuration replaces this one meanwhile; UNAVAILABLE if `stop` is called.
         """
-        with self._registry.changed:
+        changed = self._registry.changed
+        with context.on_cancel(self._notify), changed:
             noun = "model(s)" if self._is_configured else "servable(s)"
             self._replace(models)
             self._reload = reload = object()
             new = sorted(self._new)
-            self._registry.changed.wait_for(
-                lambda: self._stopping.is_set() or self._reload is not reload or all(map(self._is_settled, new)),
-                timeout_s,
-            )
+
+            def is_over() -> bool:
+                return self._stopping.is_set() or self._reload is not reload or context.is_cancelled
+
+            changed.wait_for(lambda: is_over() or not self._pending(new), context.remaining_s())
             if self._stopping.is_set():
                 raise StatusError(Code.UNAVAILABLE, "the server is stopping")
             if self._reload is not reload:
                 raise StatusError(Code.ABORTED, "replaced by a newer configuration")
-            pending = [f"{name}: {self._problems.get(name) or 'loading'}" for name in new if not self._is_settled(name)]
-            failures = [failure for name in new if (failure := self._failure(name))]
-        if pending:
-            raise StatusError(
-                Code.DEADLINE_EXCEEDED,
-                f"the configuration is in effect, but {len(pending)} {noun} did not become available in time: "
-                f"{'; '.join(pending)}",
-            )
-        if failures:
-            reasons = "".join(f"{failure}, " for failure in failures)
-            raise StatusError(Code.UNKNOWN, f"{len(failures)} {noun} did not become available: {{{reasons}}}")
+            if pending := self._pending(new):
+                reasons = "; ".join(f"{name}: {self._scanner.problems.get(name, 'loading')}" for name in pending)
+                raise StatusError(
+                    Code.CANCELLED if context.is_cancelled else Code.DEADLINE_EXCEEDED,
+                    f"the configuration is in effect, but {len(pending)} {noun} did not become available before the "
+                    f"call ended: {reasons}",
+                )
+            self._check_loaded(new, noun)
         _check_request_logging(models)
 
     def stop(self) -> None:
         """Stop scanning, and end waiting calls of `start` and `reload`; loaded versions stay loaded."""
         self._stopping.set()
+        self._notify()
+
+    def _notify(self) -> None:
         with self._registry.changed:
             self._registry.changed.notify_all()
 
@@ -175,8 +183,15 @@ class Lifecycle:
                 "another.",
             )
 
-    def _is_settled(self, name: str) -> bool:
-        return bool(self._registry.available(name)) or self._failure(name) is not None
+    def _pending(self, names: Iterable[str]) -> list[str]:
+        """Return the models that are neither available nor have failed."""
+        return [name for name in names if not self._registry.available(name) and self._failure(name) is None]
+
+    def _check_loaded(self, names: Iterable[str], noun: str) -> None:
+        failures = [failure for name in sorted(names) if (failure := self._failure(name))]
+        if failures:
+            reasons = "".join(f"{failure}, " for failure in failures)
+            raise StatusError(Code.UNKNOWN, f"{len(failures)} {noun} did not become available: {{{reasons}}}")
 
     def _failure(self, name: str) -> str | None:
         """Return the error of a model's highest wanted version if all wanted versions failed, otherwise None."""
@@ -202,36 +217,15 @@ class Lifecycle:
             models, is_due = self._models, time.monotonic() >= self._next_scan
             if is_due:
                 self._next_scan = time.monotonic() + poll_wait_s if poll_wait_s > 0 else math.inf
-        wanted = self._scan(models) if is_due else None
+        wanted = self._scanner.scan(models, self._wanted) if is_due else None
         with changed:
             if wanted is not None and models is self._models:
                 self._wanted = wanted
             for name in {*self._models, *self._registry.names()}:
                 self._reconcile(name, self._wanted.get(name, {}) if name in self._models else {})
-            self._new = {name for name in self._new if not self._is_settled(name)}
+            self._new = set(self._pending(self._new))
             if not self._stopping.is_set():
                 changed.wait(min(max(self._next_scan - time.monotonic(), 0.0), 1.0))
-
-    def _scan(self, models: Mapping[str, ModelConfig]) -> dict[str, dict[int, Path]]:
-        """Return the wanted versions by model; those of the last scan for a base path that can't be listed."""
-        wanted, problems = {}, {}
-        for name, config in models.items():
-            try:
-                wanted[name] = wanted_versions(config)
-            except StatusError as error:
-                wanted[name] = self._wanted.get(name, {})
-                problems[name] = f"FileSystemStoragePathSource encountered a filesystem access error: {error.message}"
-            else:
-                if not wanted[name]:
-                    problems[name] = (
-                        f"No versions of servable {name} found under base path {config.base_path}. Did you forget to "
-                        "name your leaf directory as a number (eg. '/1/')?"
-                    )
-        for name, problem in problems.items():
-            if problem != self._problems.get(name):  # not at every scan
-                logger.warning("%s", problem)
-        self._problems = problems
-        return wanted
 
     def _reconcile(self, name: str, wanted: Mapping[int, Path]) -> None:
         known = {version.number: version for version in self._registry.versions(name)}

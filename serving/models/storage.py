@@ -2,15 +2,53 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from savedmodel_bakery.serving.options.model_config import All, Latest, ModelConfig, Policy, Specific
 from savedmodel_bakery.wire.status import Code, StatusError
 
+logger = logging.getLogger(__name__)
+
 _MIN_VERSION, _MAX_VERSION = -(2**63), 2**63 - 1
 _NUMBER = re.compile(r"\s*[+-]?[0-9]+\s*")
+
+
+class Scanner:
+    """Scans the base paths of models, and logs each problem once.
+
+    Attributes:
+        problems: what is wrong with a base path, by model, as of the last scan.
+    """
+
+    def __init__(self) -> None:
+        self.problems: dict[str, str] = {}
+
+    def scan(
+        self, models: Mapping[str, ModelConfig], last: Mapping[str, dict[int, Path]]
+    ) -> dict[str, dict[int, Path]]:
+        """Return the wanted versions by model; those of the `last` scan for a base path that can't be listed."""
+        wanted, problems = {}, {}
+        for name, config in models.items():
+            try:
+                wanted[name] = wanted_versions(config)
+            except StatusError as error:
+                wanted[name] = last.get(name, {})
+                problems[name] = f"FileSystemStoragePathSource encountered a filesystem access error: {error.message}"
+            else:
+                if not wanted[name]:
+                    problems[name] = (
+                        f"No versions of servable {name} found under base path {config.base_path}. Did you forget to "
+                        "name your leaf directory as a number (eg. '/1/')?"
+                    )
+        for name, problem in problems.items():
+            if problem != self.problems.get(name):  # not at every scan
+                logger.warning("%s", problem)
+        self.problems = problems
+        return wanted
 
 
 def wanted_versions(config: ModelConfig) -> dict[int, Path]:

@@ -14,7 +14,7 @@ import requests
 from server_process import ServerProcess
 from waiting import wait_until
 
-from savedmodel_bakery.serving.models import lifecycle, storage
+from savedmodel_bakery.serving.models import storage
 from savedmodel_bakery.serving.models.lifecycle import Lifecycle, LifecycleOptions
 from savedmodel_bakery.serving.models.registry import Registry
 from savedmodel_bakery.serving.options.model_config import ModelConfig, single_model
@@ -140,17 +140,17 @@ def test_a_base_path_that_stays_away_is_logged_once(
 ) -> None:
     """And again when the error changes, or after the base path was there."""
     scans: Counter[Path] = Counter()
+    scan = storage.wanted_versions
 
     def wanted_versions(config: ModelConfig) -> dict[int, Path]:
-        path = Path(config.base_path)
-        scans[path] += 1
-        return storage.wanted_versions(config)
+        scans[config.folder] += 1
+        return scan(config)
 
     def wait_for_scans() -> None:
         path, before = tmp_path / "m", scans[tmp_path / "m"]
         wait_until(lambda: scans[path] >= before + 3, interval_s=0.005)
 
-    monkeypatch.setattr(lifecycle, "wanted_versions", wanted_versions)
+    monkeypatch.setattr(storage, "wanted_versions", wanted_versions)
     running = Lifecycle(Registry(), load=None, options=LifecycleOptions(poll_wait_s=0.01))
     starting = threading.Thread(target=running.start, args=(single_model("m", str(tmp_path / "m")),))
     starting.start()

@@ -14,7 +14,8 @@ import requests
 import tensorflow as tf
 from server_process import ServerProcess
 
-from savedmodel_bakery.serving.models import loading, memory
+from savedmodel_bakery.serving import memory
+from savedmodel_bakery.serving.models import loading
 from savedmodel_bakery.serving.models.loading import LoadOptions
 
 WEIGHTS = 100 * 2**20  # bytes

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from waiting import wait_until
 
+from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.models.lifecycle import Lifecycle, LifecycleOptions
 from savedmodel_bakery.serving.models.registry import Registry
 from savedmodel_bakery.serving.models.servable import Servable
@@ -30,12 +31,13 @@ def load(name: str, version: int, path: Path) -> Servable:
 class Models:
     """A running lifecycle, whose models are folders of `root`; of those that don't start with `missing`, version 1."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, start: bool = True) -> None:
         self.root = root
         self.registry = Registry()
         options = LifecycleOptions(poll_wait_s=0.01, max_load_retries=0)
         self.lifecycle = Lifecycle(self.registry, load, options)
-        self.lifecycle.start({})
+        if start:
+            self.lifecycle.start({})
 
     def add(self, name: str, version: int = 1) -> None:
         (self.root / name / str(version)).mkdir(parents=True)
@@ -47,7 +49,7 @@ class Models:
         return {name: ModelConfig(name, str(self.root / name)) for name in names}
 
     def reload(self, *names: str, timeout_s: float | None = 30) -> None:
-        self.lifecycle.reload(self.config(*names), timeout_s)
+        self.lifecycle.reload(self.config(*names), RequestContext(timeout_s=timeout_s))
 
     def wait_for(self, name: str, *versions: int) -> None:
         wait_until(lambda: self.registry.available(name) == set(versions), interval_s=0.005)
@@ -78,13 +80,21 @@ def test_a_call_ends_at_its_deadline_and_the_configuration_is_in_effect(models: 
     assert Code.DEADLINE_EXCEEDED is caught.value.code
     path = models.root / "missing"
     assert caught.value.message == (
-        "the configuration is in effect, but 1 model(s) did not become available in time: missing: "
+        "the configuration is in effect, but 1 model(s) did not become available before the call ended: missing: "
         "FileSystemStoragePathSource encountered a filesystem access error: Could not find base path "
         f"{path} for servable missing with error No such file or directory"
     )
     models.wait_for("a", 1)
     models.add("missing")
     models.wait_for("missing", 1)
+
+
+def test_a_cancelled_call_ends(models: Models, pool: ThreadPoolExecutor) -> None:
+    context = RequestContext()
+    waiting = pool.submit(models.lifecycle.reload, models.config("missing"), context)
+    wait_until(lambda: "missing" in models.lifecycle._models)
+    context.cancel()
+    assert Code.CANCELLED is error(waiting).code
 
 
 def test_a_repeated_call_waits_for_the_same_model(models: Models) -> None:
@@ -116,7 +126,7 @@ def test_an_invalid_configuration_replaces_none(models: Models, pool: ThreadPool
     waiting = pool.submit(models.reload, "missing")
     wait_until(lambda: "missing" in models.lifecycle._models)
     with pytest.raises(StatusError, match="unsupported platform"):
-        models.lifecycle.reload({"a": ModelConfig("a", "/a", platform="another")})
+        models.lifecycle.reload({"a": ModelConfig("a", "/a", platform="another")}, RequestContext())
     models.add("missing")
     assert waiting.result(30) is None
 
@@ -145,6 +155,17 @@ def test_stopping_ends_a_waiting_call(models: Models, pool: ThreadPoolExecutor) 
     wait_until(lambda: "missing" in models.lifecycle._models)
     models.lifecycle.stop()
     assert (Code.UNAVAILABLE, "the server is stopping") == (error(waiting).code, error(waiting).message)
+
+
+def test_a_start_waits_for_the_configuration_that_replaces_its_own(models: Models, pool: ThreadPoolExecutor) -> None:
+    second = Models(models.root, start=False)
+    start = pool.submit(second.lifecycle.start, second.config("a", "missing"))
+    second.wait_for("a", 1)
+    assert not start.done()
+    second.lifecycle.apply(second.config("a", "b"))
+    assert start.result(30) is None
+    assert {1} == second.registry.available("b")
+    second.lifecycle.stop()
 
 
 def test_stopping_ends_a_start(tmp_path: Path) -> None:

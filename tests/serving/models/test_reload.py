@@ -203,9 +203,12 @@ def test_request_logging_is_rejected_after_the_rest_took_effect(server: ServerPr
 
 def test_the_file_is_reread_and_an_invalid_one_is_ignored(root: Path, tmp_path: Path) -> None:
     file = tmp_path / "models.config"
-    file.write_text(config(root, "a"))
+    file.write_text(config(root, "a", "missing-at-first"))
     flags = (f"--model_config_file={file}", "--model_config_file_poll_wait_seconds=1")
-    with ServerProcess(*flags, *FLAGS, log=tmp_path / "log") as server:
+    with ServerProcess(*flags, *FLAGS, log=tmp_path / "log", wait=False) as server:
+        server.wait_for_log(f"Could not find base path {root}/missing-at-first")
+        file.write_text(config(root, "a"))
+        server.wait_until_listening()
         file.write_text("model_config_list {")
         server.wait_for_log("Failed to read ModelServerConfig file: ")
         assert [2.0] == predictions(server, "a")
@@ -218,7 +221,7 @@ def test_the_file_is_reread_and_an_invalid_one_is_ignored(root: Path, tmp_path: 
             wait_until(lambda refusal=refusal: server.log.read_text().count(refusal) >= 2)
             assert hints == server.log.read_text().count(UnavailableVersionError.hint)
         file.write_text(config(root, "a", "missing"))
-        server.wait_for_log("Could not find base path")
+        server.wait_for_log(f"Could not find base path {root}/missing for")
         file.write_text(config(root, "b").replace(str(root), f"file://{root}"))
         wait_for(server, "b", [10.0])
         wait_for(server, "a", 404)
