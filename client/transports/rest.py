@@ -150,10 +150,11 @@ class RestTransport:
         timed_out = exc.args and isinstance(exc.args[0], ReadTimeoutError)
         if isinstance(exc, requests.ReadTimeout) or timed_out:
             return deadline_exceeded([self._endpoint], self._timeout_s)
-        if exc.args and isinstance(getattr(exc.args[0], "reason", None), NameResolutionError):
+        reason = getattr(exc.args[0], "reason", None) if exc.args else None  # of urllib3's MaxRetryError
+        if isinstance(reason, NameResolutionError):
             return name_not_resolved([self._endpoint])
         if isinstance(exc, (requests.ConnectionError, requests.exceptions.InvalidURL)):
-            return connecting_failed(self._server, str(exc))
+            return connecting_failed(self._server, str(reason or exc))
         if not isinstance(exc, requests.RequestException):
             return ConnectionFailedError(f"cannot connect to {self._endpoint.address} over REST: {exc}")
         return InvalidResponseError(f"{self._endpoint.address} sent an invalid HTTP response: {exc}")
