@@ -167,6 +167,7 @@ def _start_grpc(
     server = GrpcServer(
         GrpcHandlers(service, reload=partial(_reload, lifecycle)),
         addresses,
+        access=settings.access,
         admission=admission,
         arguments=flags.text("grpc_channel_arguments"),
         tls=settings.tls,
@@ -193,6 +194,7 @@ def _start_rest(flags: CommandLine, settings: Settings, registry: Registry, admi
     timeout_s = timeout_ms / 1000 if timeout_ms > 0 else None
     handlers = RestHandlers(
         registry,
+        access=settings.access,
         admission=admission,
         cors=flags.on("rest_api_enable_cors_support"),
         metrics_path=settings.metrics_path,

@@ -21,8 +21,8 @@ FLAG_NOTES = {
     "allowed_model_roots": "extension, off by default; with it, models outside these folders are rejected with "
     "PERMISSION_DENIED. Without it, models may be anywhere, as with the real server",
     "rest_api_timeout_in_ms": "same, but a running TF Lite model is not stopped; only the wait for an interpreter ends",
-    "enable_profiler": "same: by default any caller can make the server write trace files anywhere it has access; "
-    "`--enable_profiler=false` disables this",
+    "enable_profiler": "same, but only for callers on the same machine, or with `--auth_tokens_file` for those with an "
+    "admin token; `--enable_profiler=false` turns it off",
     "prefer_tflite_model": "same, but errors about shapes have TF Lite's texts, and an input other than a column of "
     "numbers rejects another number of dimensions, with which TF Lite may read out of bounds",
     "enable_grpc_healthcheck_service": "same, and NOT_SERVING while the server stops",
@@ -45,7 +45,8 @@ FLAG_NOTES = {
 }
 
 RPC_NOTES = {
-    "HandleReloadConfigRequest": "same, but a rejected configuration does not affect later ones; a call that waits for "
+    "HandleReloadConfigRequest": "same, but only for callers on the same machine, or with `--auth_tokens_file` for "
+    "those with an admin token; a rejected configuration does not affect later ones; a call that waits for "
     "a missing base path ends with the call (DEADLINE_EXCEEDED, CANCELLED), or when another configuration arrives "
     "(ABORTED)",
 }
@@ -63,6 +64,8 @@ URLS = {
     "GET on the monitoring path": "same",
     "HEAD, PUT, DELETE, PATCH": "same, but the response to HEAD has no body",
     "OPTIONS": SAME,
+    "GET /v2/health/live": "extension: 200 while the server runs",
+    "GET /v2/health/ready": "extension: 200 while every configured model has an available version, else 503",
     "anything else": "same responses",
 }
 

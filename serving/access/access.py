@@ -11,7 +11,8 @@ from savedmodel_bakery.serving.access.tokens import Role, hash_secret
 from savedmodel_bakery.serving.access.tokens_file import TokensFile
 from savedmodel_bakery.wire.status import Code, StatusError
 
-_ANYONE = Identity()
+ANYONE = Identity()
+"""A caller who needs no token."""
 
 
 class Access:
@@ -29,6 +30,11 @@ class Access:
 
     def __init__(self, tokens_file: Path | None = None) -> None:
         self._file = TokensFile(tokens_file) if tokens_file else None
+
+    @property
+    def needs_token(self) -> bool:
+        """Whether callers need a token."""
+        return self._file is not None
 
     def authorize(self, credentials: str | None, *, is_local: bool, role: Role | None) -> Identity:
         """Return the caller of a request and count the request.
@@ -49,7 +55,7 @@ class Access:
                     "this call is permitted only from the server's own machine; set --auth_tokens_file to permit it to "
                     "callers with an admin token",
                 )
-            return _ANYONE
+            return ANYONE
         identity = _identify(credentials, self._file.identities())
         if role and identity.token and role not in identity.token.roles:
             raise StatusError(

@@ -20,7 +20,8 @@ RPC_ROLES = {
 }
 """By path. The health service needs no token; a call of any other path needs a valid token, whatever its roles."""
 
-PUBLIC_PATHS = ("/v2/health/live", "/v2/health/ready")
+LIVE_PATH, READY_PATH = "/v2/health/live", "/v2/health/ready"
+PUBLIC_PATHS = (LIVE_PATH, READY_PATH)
 """REST paths that need no token."""
 
 

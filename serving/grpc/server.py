@@ -16,7 +16,12 @@ import grpc
 from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2_grpc
 
-from savedmodel_bakery.serving import incident
+from savedmodel_bakery.serving import incident, metrics
+from savedmodel_bakery.serving.access.access import Access
+from savedmodel_bakery.serving.access.callers import is_local_peer
+from savedmodel_bakery.serving.access.identity import Identity
+from savedmodel_bakery.serving.access.required_roles import RPC_ROLES
+from savedmodel_bakery.serving.access.tokens import Role
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.grpc.codec import Rpc, unpack
@@ -48,6 +53,7 @@ class GrpcServer:
     Args:
         handlers: the calls to serve.
         addresses: of TCP ports and Unix sockets.
+        access: which callers may make which calls.
         admission: the limits of calls, and which of them run.
         arguments: channel arguments, as `k=v,k=v`.
         tls: for every address; None for plain text.
@@ -63,6 +69,7 @@ class GrpcServer:
         handlers: Handlers,
         addresses: list[str],
         *,
+        access: Access,
         admission: Admission,
         arguments: str = "",
         tls: Tls | None = None,
@@ -87,7 +94,7 @@ class GrpcServer:
         if self._health:
             health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         calls = {**handlers.calls(), **(profiler.calls() if profiler else {})}
-        self._server.add_generic_rpc_handlers([_Calls(calls, runs, control)])
+        self._server.add_generic_rpc_handlers([_Calls(calls, access, runs, control)])
         try:
             for address in addresses:
                 if tls:
@@ -136,14 +143,15 @@ class _Calls(grpc.GenericRpcHandler):
     no place is rejected without receiving its message.
     """
 
-    def __init__(self, calls: Mapping[str, Rpc], runs: _Lane, control: _Lane) -> None:
+    def __init__(self, calls: Mapping[str, Rpc], access: Access, runs: _Lane, control: _Lane) -> None:
+        self._access = access
         self._receiving = ReceivingCalls(runs.admission.limits.body_timeout_s)
         lanes = {path: runs if rpc.runs_model else control for path, rpc in calls.items()}
         self._calls = {
             path: (lanes[path], _handler(partial(self._respond, path, rpc, lanes[path].admission), lanes[path].threads))
             for path, rpc in calls.items()
         }
-        self._unknown = _handler(_reject_unknown, control.threads)
+        self._unknown = _handler(self._reject_unknown, control.threads)
         self._rejected = {lane: _handler(partial(_reject, lane.admission), control.threads) for lane in (runs, control)}
 
     def service(self, details: Any) -> Any:
@@ -153,9 +161,10 @@ class _Calls(grpc.GenericRpcHandler):
         return handler
 
     def _respond(self, path: str, rpc: Rpc, admission: Admission, messages: Iterator[bytes], call: Any) -> bytes:
-        context = admission.context(timeout_s=_timeout_s(call))
-        call.add_callback(context.cancel)
+        context = None
         try:
+            context = admission.context(timeout_s=_timeout_s(call), identity=self._authorize(call, RPC_ROLES[path]))
+            call.add_callback(context.cancel)
             return self._answer(rpc, admission, messages, call, context)
         except StatusError as error:
             _abort(call, error)
@@ -166,9 +175,25 @@ class _Calls(grpc.GenericRpcHandler):
         except Exception:
             _abort(call, incident.report(logger, path))
         finally:
-            context.close()
+            if context:
+                context.close()
             admission.leave()
         raise AssertionError  # abort raises
+
+    def _reject_unknown(self, _messages: Iterator[bytes], call: Any) -> None:
+        try:
+            self._authorize(call, None)
+        except StatusError as error:
+            _abort(call, error)
+        call.abort(grpc.StatusCode.UNIMPLEMENTED, "")
+
+    def _authorize(self, call: Any, role: Role | None) -> Identity:
+        credentials = dict(call.invocation_metadata()).get("authorization")
+        try:
+            return self._access.authorize(credentials, is_local=is_local_peer(call.peer()), role=role)
+        except StatusError as error:
+            metrics.count_request("", "", "GRPC", error.code, 0.0)
+            raise
 
     def _answer(
         self, rpc: Rpc, admission: Admission, messages: Iterator[bytes], call: Any, context: RequestContext
@@ -221,10 +246,6 @@ def _handler(respond: Callable[[Iterator[bytes], Any], bytes | None], threads: T
     behaviour: Any = partial(respond)
     behaviour.experimental_thread_pool = threads
     return grpc.stream_unary_rpc_method_handler(behaviour)
-
-
-def _reject_unknown(_messages: Iterator[bytes], call: Any) -> None:
-    call.abort(grpc.StatusCode.UNIMPLEMENTED, "")
 
 
 def _reject(admission: Admission, _messages: Iterator[bytes], call: Any) -> None:

@@ -87,6 +87,11 @@ class Registry:
         """Return `name` if a model of this name is configured or has a known version, otherwise an empty string."""
         return name if name in self._labels or name in self._models else ""
 
+    def is_ready(self) -> bool:
+        """Return whether every configured model has an available version."""
+        with self.changed:
+            return all(self._available.get(name) for name in self._labels)
+
     def versions(self, name: str) -> list[Version]:
         """Return all known versions of a model, lowest first."""
         with self.changed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from savedmodel_bakery.serving.rest.codec import Response
@@ -31,7 +32,12 @@ HTTP_STATUS = {
 
 def error_response(error: StatusError, headers: Mapping[str, str]) -> Response:
     """Make the response for an error of the API: `{"error": message}`."""
-    return Response(HTTP_STATUS[error.code], encode_error(error.message), headers=headers)
+    own_headers = {}
+    if error.code is Code.UNAUTHENTICATED:
+        own_headers["WWW-Authenticate"] = "Bearer"  # RFC 6750, 3
+    if error.retry_after_s is not None:
+        own_headers["Retry-After"] = str(math.ceil(error.retry_after_s))
+    return Response(HTTP_STATUS[error.code], encode_error(error.message), headers={**headers, **own_headers})
 
 
 def page(status: int, title: str) -> Response:

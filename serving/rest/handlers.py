@@ -8,6 +8,9 @@ import time
 from urllib.parse import unquote
 
 from savedmodel_bakery.serving import incident, metrics
+from savedmodel_bakery.serving.access.access import ANYONE, Access
+from savedmodel_bakery.serving.access.identity import Identity
+from savedmodel_bakery.serving.access.required_roles import LIVE_PATH, PUBLIC_PATHS, rest_role
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.inference import metadata
@@ -56,6 +59,7 @@ class Handlers:
 
     Args:
         registry: the loaded models.
+        access: which callers may send which requests.
         admission: decides which calls run.
         cors: add CORS headers to responses.
         check_method_names: reject signatures that were exported for another method.
@@ -66,6 +70,7 @@ class Handlers:
         self,
         registry: Registry,
         *,
+        access: Access,
         admission: Admission,
         cors: bool,
         check_method_names: bool,
@@ -75,19 +80,46 @@ class Handlers:
         self._check_method_names = check_method_names
         self._admission = admission
         self._metrics_path = metrics_path
+        self._access = access
+        self._cors = cors
         self._headers = CORS_HEADERS if cors else {}
+        if cors and access.needs_token:
+            self._headers = CORS_HEADERS | {"Access-Control-Allow-Headers": "Content-Type, Authorization"}
+
+    def authorize(self, request: Request) -> Identity | Response:
+        """Return the caller of a request, or the response to one that may not send it; does not need the body.
+
+        Health needs no token. Neither does OPTIONS with CORS: browsers ask without a token what they may send (Fetch
+        standard, "CORS-preflight fetch").
+        """
+        path = _path(request)
+        is_preflight = self._cors and request.method == "OPTIONS"
+        if path in PUBLIC_PATHS or is_preflight:
+            return ANYONE
+        try:
+            return self._access.authorize(
+                request.headers.get("authorization"),
+                is_local=False,  # matters for admins only, and REST has nothing for them
+                role=rest_role(path, metrics_path=self._metrics_path),
+            )
+        except StatusError as error:
+            metrics.count_request("", "", "REST", error.code, 0.0)
+            return error_response(error, self._headers)
 
     def respond(self, request: Request, context: RequestContext) -> Response:
-        """Handle a request; errors become responses."""
+        """Handle a request that is authorized; errors become responses."""
         if request.method not in KNOWN_METHODS:
             return page(501, "Not Implemented")
         if not _TARGET.fullmatch(request.target):
             return page(400, "Bad Request")
-        path = re.split("[?#]", request.target)[0]
+        path = _path(request)
         if path == self._metrics_path:
             if request.target != path:
                 return Response(400, f"Unexpected path: {request.target}. Should be {path}".encode(), "text/plain")
             return Response(200, metrics.page(), metrics.CONTENT_TYPE)
+        if path in PUBLIC_PATHS and request.method in ("GET", "HEAD"):
+            is_healthy = path == LIVE_PATH or self._registry.is_ready()
+            return Response(200 if is_healthy else 503, b"")
         if not path.lower().startswith("/v1/"):
             return page(404, "Not Found")
         if request.method == "OPTIONS":
@@ -121,6 +153,7 @@ class Handlers:
         choice = _choice(match, model_name)
         if not model_name:
             raise invalid_argument("Missing model name in request.")
+        context.check_model(model_name)
         if request.method == "GET":
             # Like the real server, match /METADATA too, but return the status for it.
             return self._metadata(choice) if match[4] == "/metadata" else self._status(choice)
@@ -158,6 +191,11 @@ class Handlers:
         with self._registry.acquire(choice) as servable:
             response = messages.make_metadata_response(*metadata.metadata(servable))
         return status_json.encode_metadata(response)
+
+
+def _path(request: Request) -> str:
+    """Return the path of a request, as sent."""
+    return re.split("[?#]", request.target)[0]
 
 
 def _match_url(request: Request) -> re.Match[str] | None:

@@ -9,6 +9,7 @@ import ssl
 import threading
 from collections.abc import Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
 
@@ -137,15 +138,21 @@ class RestServer:
         receive: Callable[[], Awaitable[_Message]],
         send: Callable[[_Message], Awaitable[None]],
     ) -> None:
+        request = Request(scope["method"], _target(scope), _headers(scope), b"")
+        identity = self._handlers.authorize(request)
+        if isinstance(identity, Response):
+            # A caller that waits for "100 Continue" may send its body or not, so the next request can't be found.
+            await _send(send, identity, *[(b"Connection", b"close")] * ("expect" in request.headers))
+            return
         body = await _read_body(receive)
         if body is None:
             return
         if scope["http_version"] not in ("1.0", "1.1"):  # the parser accepts any version
             await _send(send, page(400, "Bad Request"), (b"Connection", b"close"))
             return
-        request = Request(scope["method"], _target(scope), _headers(scope), body)
+        request = replace(request, body=body)
         headers = [(b"Connection", b"keep-alive")] if scope["is_http10_keep_alive"] else []
-        context = self._admission.context(timeout_s=self._timeout_s)
+        context = self._admission.context(timeout_s=self._timeout_s, identity=identity)
         responding = asyncio.get_running_loop().run_in_executor(self._workers, self._respond, request, context)
         disconnected = asyncio.ensure_future(_wait_for_disconnect(receive))
         await asyncio.wait((responding, disconnected), return_when=asyncio.FIRST_COMPLETED)

@@ -75,19 +75,44 @@ def test_the_base_path_may_be_the_parent_folder_of_the_model(
     assert f"--model_base_path={models / MODEL}" in arguments
 
 
-def test_the_health_check_escapes_the_model_name_in_the_url(clone: Path) -> None:
-    """The server here is a bare socket."""
-    name = "it's a café? 100%"
+def check_health(clone: Path, response: bytes, path: str, **environment: str) -> tuple[int, str, str]:
+    """Return the health check's exit status, its output and the path it requests from a bare socket."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        environment = {"PATH": os.environ["PATH"], "MODEL_NAME": name, "REST_API_PORT": str(listener.getsockname()[1])}
+        environment |= {"PATH": path, "REST_API_PORT": str(listener.getsockname()[1])}
         check = subprocess.Popen([clone / "healthcheck.sh"], env=environment, stdout=subprocess.PIPE)
         connection, _ = listener.accept()
         with connection:
             request = b""
             while not request.endswith(b"\r\n\r\n"):  # bash writes it in pieces, and fails if the socket closes early
                 request += connection.recv(4096)
-            connection.sendall(b'HTTP/1.0 200 OK\r\n\r\n{"state": "AVAILABLE"}')
-        assert (b"", None) == check.communicate(timeout=10)
-    assert 0 == check.returncode
-    method, path, _ = request.decode().splitlines()[0].split(" ")
-    assert ("GET", f"/v1/models/{name}") == (method, unquote(path))
+            connection.sendall(response)
+        output, _ = check.communicate(timeout=10)
+    method, requested, _ = request.decode().splitlines()[0].split(" ")
+    assert "GET" == method
+    return check.returncode, output.decode(), requested
+
+
+@pytest.mark.parametrize(
+    ("response", "expected"),
+    [
+        pytest.param(b"HTTP/1.1 200 OK\r\n\r\n", (0, ""), id="ready"),
+        pytest.param(b"HTTP/1.1 503 Service Unavailable", (1, "HTTP/1.1 503 Service Unavailable\n"), id="not ready"),
+        pytest.param(b"", (0, ""), id="TLS, closed"),
+        pytest.param(b"\x15\x03\x01\x00\x02\x02\x46", (0, ""), id="TLS, with an alert"),
+    ],
+)
+def test_the_health_check_of_the_embedded_server(clone: Path, response: bytes, expected: tuple[int, str]) -> None:
+    """With TLS, it only checks that the port accepts connections."""
+    assert (*expected, "/v2/health/ready") == check_health(clone, response, "/usr/bin:/bin")
+
+
+@pytest.mark.parametrize(("state", "status"), [("AVAILABLE", 0), ("END", 1)])
+def test_the_health_check_of_the_real_server_escapes_the_model_name_in_the_url(
+    clone: Path, tmp_path: Path, state: str, status: int
+) -> None:
+    name = "it's a café? 100%"
+    shutil.copy(clone / "tests" / "support" / "stub_model_server", tmp_path / "tensorflow_model_server")
+    response = f'HTTP/1.0 200 OK\r\n\r\n{{"state": "{state}"}}'
+    code, output, path = check_health(clone, response.encode(), f"{tmp_path}:/usr/bin:/bin", MODEL_NAME=name)
+    assert (status, f"/v1/models/{name}") == (code, unquote(path))
+    assert (state in output) is (status == 1)

@@ -104,9 +104,18 @@ def test_a_wheel_built_from_the_sdist_has_the_same_files(clone: Path, wheel: Pat
 def test_the_base_install_is_the_client_without_tensorflow(wheel: Path) -> None:
     metadata = email.message_from_bytes(zipfile.ZipFile(wheel).read("savedmodel_bakery-0.1.0.dist-info/METADATA"))
     base = [need for need in metadata.get_all("Requires-Dist", []) if "extra ==" not in need]
-    assert {"click", "grpcio", "ml-dtypes", "numpy", "protobuf", "pybase64", "requests", "tenacity", "tqdm"} == {
-        re.split(r"[^A-Za-z0-9-]", need)[0] for need in base
-    }
+    assert {
+        "click",
+        "grpcio",
+        "ml-dtypes",
+        "numpy",
+        "protobuf",
+        "pybase64",
+        "requests",
+        "tenacity",
+        "tomli",
+        "tqdm",
+    } == {re.split(r"[^A-Za-z0-9-]", need)[0] for need in base}
 
 
 def test_modules_with_our_folders_names_do_not_get_in_the_way(installed: Path, tmp_path: Path) -> None:

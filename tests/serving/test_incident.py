@@ -14,6 +14,7 @@ import grpc
 import pytest
 
 from savedmodel_bakery.serving import incident
+from savedmodel_bakery.serving.access.access import Access
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
@@ -22,8 +23,10 @@ from savedmodel_bakery.serving.grpc.handlers import Rpc
 from savedmodel_bakery.serving.grpc.server import GrpcServer
 from savedmodel_bakery.serving.rest.codec import Request
 from savedmodel_bakery.serving.rest.handlers import Handlers
+from savedmodel_bakery.wire.schema import METHODS
 from savedmodel_bakery.wire.status import Code
 
+PATHS = (METHODS["Predict"].path, METHODS["Classify"].path)
 ADMISSION = Admission(Limits(), MemoryBudget(), turns=1)
 MESSAGE = re.compile(r"internal error; see request id ([0-9a-f]{32}) in the server's log")
 
@@ -53,7 +56,7 @@ def test_an_incident_is_logged_and_becomes_an_internal_error(caplog: pytest.LogC
 
 def test_rest_returns_500_and_the_request_id(caplog: pytest.LogCaptureFixture) -> None:
     registry: Any = SimpleNamespace(statuses=fail, known_name=str)
-    handlers = Handlers(registry, admission=ADMISSION, cors=False, check_method_names=False)
+    handlers = Handlers(registry, access=Access(), admission=ADMISSION, cors=False, check_method_names=False)
     response = handlers.respond(Request("GET", "/v1/models/m", {}, b""), RequestContext())
     assert 500 == response.status
     check_log(caplog, json.loads(response.body)["error"])
@@ -61,17 +64,17 @@ def test_rest_returns_500_and_the_request_id(caplog: pytest.LogCaptureFixture) -
 
 @pytest.fixture
 def channel(tmp_path: Path) -> Iterator[grpc.Channel]:
-    rpcs = {"/s/decode": Rpc(fail, fail), "/s/handle": Rpc(bytes, fail)}
+    rpcs = {PATHS[0]: Rpc(fail, fail), PATHS[1]: Rpc(bytes, fail)}
     handlers: Any = SimpleNamespace(calls=lambda: rpcs)
     address = f"unix:{tmp_path / 'socket'}"
-    server = GrpcServer(handlers, [address], admission=ADMISSION)
+    server = GrpcServer(handlers, [address], access=Access(), admission=ADMISSION)
     server.start()
     with grpc.insecure_channel(address) as opened:
         yield opened
     server.stop(0)
 
 
-@pytest.mark.parametrize("path", ["/s/decode", "/s/handle"])
+@pytest.mark.parametrize("path", PATHS, ids=["in decode", "in handle"])
 def test_grpc_returns_internal_and_the_request_id(
     channel: grpc.Channel, caplog: pytest.LogCaptureFixture, path: str
 ) -> None:

@@ -22,4 +22,10 @@ EXPECTED = {
 def test_every_code_becomes_an_http_status_and_the_message_the_body(code: Code) -> None:
     response = error_response(StatusError(code, "why"), {"A": "b"})
     assert (EXPECTED[code.name], {"error": "why"}) == (response.status, json.loads(response.body))
-    assert ("application/json", {"A": "b"}) == (response.content_type, response.headers)
+    expected = {"A": "b", "WWW-Authenticate": "Bearer"} if code is Code.UNAUTHENTICATED else {"A": "b"}
+    assert ("application/json", expected) == (response.content_type, response.headers)
+
+
+def test_the_time_to_wait_is_sent_in_whole_seconds() -> None:
+    error = StatusError(Code.RESOURCE_EXHAUSTED, "why", retry_after_s=1.2)
+    assert {"Retry-After": "2"} == error_response(error, {}).headers

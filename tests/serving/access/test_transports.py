@@ -1,0 +1,212 @@
+"""What each caller may do over gRPC and REST, for every RPC and every path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import grpc
+import model_makers
+import pytest
+import requests
+import trustme
+from server_process import ServerProcess
+from waiting import wait_until
+
+from savedmodel_bakery.serving.access.tokens import Role, Token, format_token, hash_secret
+from savedmodel_bakery.wire import schema
+from savedmodel_bakery.wire.schema import METHODS
+
+MODEL = "half_plus_two"
+METRICS_PATH = "/monitoring/prometheus/metrics"
+SECRETS = {name: f"secret-of-{name}" for name in ("wrong", "revoked", "other", "right", "admin", "metrics", "slow")}
+CALLERS = (None, "wrong", "revoked", "other", "right", "admin", "metrics")
+PREDICT = frozenset({Role.PREDICT})
+
+
+def token(name: str, roles: frozenset[Role] = PREDICT, models: tuple[str, ...] = (), **limits: float) -> Token:
+    return Token(name, hash_secret(SECRETS[name]), roles, frozenset(models), **limits)
+
+
+REVOKED = token("revoked", models=(MODEL,))
+TOKENS = (
+    token("other", models=("another", "missing")),
+    token("right", models=(MODEL,)),
+    token("admin", frozenset({Role.ADMIN})),
+    token("metrics", frozenset({Role.METRICS})),
+    token("slow", models=(MODEL,), requests_per_second=0.001),
+)
+
+
+class Served(NamedTuple):
+    """A server whose callers need tokens, with TLS for REST."""
+
+    server: ServerProcess
+    channel: grpc.Channel
+    session: requests.Session
+    log: Path
+
+    def rpc(self, path: str, caller: str | None, message: bytes = b"") -> tuple[str, str]:
+        """Make a call; return the status code and the text."""
+        metadata = (("authorization", f"Bearer {SECRETS[caller]}"),) if caller else ()
+        try:
+            self.channel.unary_unary(path)(message, metadata=metadata, timeout=30)
+        except grpc.RpcError as error:
+            return error.code().name, error.details()
+        return "OK", ""
+
+    def rest(self, method: str, path: str, caller: str | None, **options: object) -> requests.Response:
+        """Send a request."""
+        headers = {"Authorization": f"Bearer {SECRETS[caller]}"} if caller else {}
+        url = f"https://localhost:{self.server.rest_api_port}{path}"
+        return self.session.request(method, url, headers=headers, timeout=30, **options)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    root = tmp_path_factory.mktemp("access")
+    model_makers.half_plus(root / MODEL, 1)
+    authority = trustme.CA()
+    certificate = authority.issue_cert("localhost")
+    authority.cert_pem.write_to_path(root / "ca.pem")
+    tls = schema.SSLConfig(
+        server_key=certificate.private_key_pem.bytes().decode(),
+        server_cert=certificate.cert_chain_pems[0].bytes().decode(),
+    )
+    tokens = root / "tokens.toml"
+    for name, content in {
+        "tls": str(tls),
+        "monitoring": "prometheus_config { enable: true }",
+        "tokens.toml": "\n".join(map(format_token, (*TOKENS, REVOKED))),
+    }.items():
+        (root / name).write_text(content)
+    flags = (
+        f"--model_name={MODEL}",
+        f"--model_base_path={root / MODEL}",
+        f"--auth_tokens_file={tokens}",
+        f"--rest_ssl_config_file={root / 'tls'}",
+        f"--monitoring_config_file={root / 'monitoring'}",
+        "--enable_grpc_healthcheck_service",
+    )
+    log = root / "log"
+    with ServerProcess(*flags, log=log) as running, requests.Session() as session:
+        session.trust_env = False  # environment variables would replace the authority
+        session.verify = str(root / "ca.pem")
+        with grpc.insecure_channel(running.target) as channel:
+            served = Served(running, channel, session, log)
+            path, message = METHODS["GetModelStatus"].path, named("GetModelStatus")
+            assert "OK" == served.rpc(path, "revoked", message)[0]
+            tokens.write_text("\n".join(map(format_token, TOKENS)))
+            wait_until(lambda: served.rpc(path, "revoked", message)[0] == "UNAUTHENTICATED")
+            yield served
+    assert not [name for name, secret in SECRETS.items() if secret in log.read_text()]
+
+
+def named(method: str, model: str = MODEL) -> bytes:
+    """Return a request of a method that contains only a model's name."""
+    request = METHODS[method].request()
+    if method == "MultiInference":
+        request.tasks.add().model_spec.name = model
+    elif method != "HandleReloadConfigRequest":
+        request.model_spec.name = model
+    return bytes(request.SerializeToString())
+
+
+DENIED = {None: "UNAUTHENTICATED", "wrong": "UNAUTHENTICATED", "revoked": "UNAUTHENTICATED"}
+PREDICTS = {**DENIED, **dict.fromkeys(("other", "admin", "metrics"), "PERMISSION_DENIED")}
+ADMINS = {**DENIED, **dict.fromkeys(("other", "right", "metrics"), "PERMISSION_DENIED")}
+RPCS = {
+    # A request without inputs is invalid, but it is permitted.
+    "Predict": PREDICTS | {"right": "INVALID_ARGUMENT"},
+    "Classify": PREDICTS | {"right": "INVALID_ARGUMENT"},
+    "Regress": PREDICTS | {"right": "INVALID_ARGUMENT"},
+    "MultiInference": PREDICTS | {"right": "UNIMPLEMENTED"},  # for a task without a method
+    "GetModelMetadata": PREDICTS | {"right": "INVALID_ARGUMENT"},
+    "GetModelStatus": PREDICTS | {"right": "OK"},
+    "HandleReloadConfigRequest": ADMINS | {"admin": "INVALID_ARGUMENT"},
+    "/tensorflow.ProfilerService/Profile": ADMINS | {"admin": "OK"},
+    "/tensorflow.ProfilerService/Terminate": ADMINS | {"admin": "OK"},
+    "/grpc.health.v1.Health/Check": dict.fromkeys(CALLERS, "OK"),
+    "/tensorflow.serving.SessionService/SessionRun": {**dict.fromkeys(CALLERS, "UNIMPLEMENTED"), **DENIED},
+    "/nowhere": {**dict.fromkeys(CALLERS, "UNIMPLEMENTED"), **DENIED},
+}
+
+
+def test_the_table_has_every_rpc() -> None:
+    assert set(METHODS) <= set(RPCS)
+
+
+@pytest.mark.parametrize("rpc", RPCS)
+def test_rpcs(served: Served, rpc: str) -> None:
+    path, message = (METHODS[rpc].path, named(rpc)) if rpc in METHODS else (rpc, b"")
+    assert RPCS[rpc] == {caller: served.rpc(path, caller, message)[0] for caller in CALLERS}
+
+
+UNAUTHENTICATED = {None: 401, "wrong": 401, "revoked": 401}
+REST_PREDICTS = {**UNAUTHENTICATED, "other": 403, "right": 200, "admin": 403, "metrics": 403}
+API = f"/v1/models/{MODEL}"
+URLS = {
+    f"POST {API}:predict": REST_PREDICTS,
+    f"POST {API}/versions/1:predict": REST_PREDICTS,
+    f"POST {API}/labels/x:predict": REST_PREDICTS | {"right": 400},
+    f"POST {API}:classify": REST_PREDICTS,
+    f"POST {API}:regress": REST_PREDICTS,
+    f"GET {API}": REST_PREDICTS,
+    f"GET {API}/metadata": REST_PREDICTS,
+    "GET /v1/models": REST_PREDICTS | {"right": 400, "other": 400},
+    "GET /V1/models/%68alf_plus_two": REST_PREDICTS,
+    f"OPTIONS {API}": REST_PREDICTS | {"right": 400, "other": 400},
+    "GET /v1/unknown": REST_PREDICTS | {"right": 400, "other": 400},
+    f"GET {METRICS_PATH}": {**UNAUTHENTICATED, "other": 403, "right": 403, "admin": 403, "metrics": 200},
+    "GET /v2/health/live": dict.fromkeys(CALLERS, 200),
+    "GET /v2/health/ready": dict.fromkeys(CALLERS, 200),
+    "GET /v2/health": {**dict.fromkeys(CALLERS, 404), **UNAUTHENTICATED},
+    "GET /unknown": {**dict.fromkeys(CALLERS, 404), **UNAUTHENTICATED},
+}
+BODIES = {
+    "predict": {"instances": [1.0]},
+    **{verb: {"signature_name": verb, "examples": [{"x": 1.0}]} for verb in ("classify", "regress")},
+}
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_urls(served: Served, url: str) -> None:
+    method, path = url.split(" ")
+    body = BODIES.get(path.rpartition(":")[2])
+    assert URLS[url] == {caller: served.rest(method, path, caller, json=body).status_code for caller in CALLERS}
+
+
+@pytest.mark.parametrize("method", ["Predict", "MultiInference", "GetModelStatus"])
+def test_over_grpc_a_denied_caller_cannot_tell_whether_a_model_exists(served: Served, method: str) -> None:
+    path = METHODS[method].path
+    exists = served.rpc(path, "other", named(method))
+    missing = served.rpc(path, "other", named(method, "unknown"))
+    assert exists == (missing[0], missing[1].replace("unknown", MODEL))
+    assert "NOT_FOUND" == served.rpc(path, "other", named(method, "missing"))[0]
+
+
+@pytest.mark.parametrize("verb", [":predict", ":classify", "", "/metadata"])
+def test_over_rest_a_denied_caller_cannot_tell_whether_a_model_exists(served: Served, verb: str) -> None:
+    method, body = ("POST", BODIES[verb[1:]]) if verb.startswith(":") else ("GET", None)
+    exists = served.rest(method, f"{API}{verb}", "other", json=body)
+    unknown = served.rest(method, f"/v1/models/unknown{verb}", "other", json=body)
+    assert (403, 403) == (exists.status_code, unknown.status_code)
+    assert exists.text == unknown.text.replace("unknown", MODEL)
+    assert 404 == served.rest(method, f"/v1/models/missing{verb}", "other", json=body).status_code
+
+
+def test_rest_says_which_credentials_it_wants(served: Served) -> None:
+    response = served.rest("GET", API, None)
+    assert ("Bearer", '{\n    "error": "a token is required: Authorization: Bearer TOKEN"\n}') == (
+        response.headers["WWW-Authenticate"],
+        response.text,
+    )
+
+
+def test_requests_beyond_a_rate_are_told_when_to_come_back(served: Served) -> None:
+    assert 200 == served.rest("GET", API, "slow").status_code
+    response = served.rest("GET", API, "slow")
+    assert 429 == response.status_code
+    assert 900 < int(response.headers["Retry-After"]) <= 1000
+    assert "RESOURCE_EXHAUSTED" == served.rpc(METHODS["GetModelStatus"].path, "slow")[0]

@@ -1,0 +1,41 @@
+"""`/v2/health/live` and `/v2/health/ready`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from savedmodel_bakery.serving.access.access import Access
+from savedmodel_bakery.serving.admission.admission import Admission
+from savedmodel_bakery.serving.admission.budget import MemoryBudget
+from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving.admission.limits import Limits
+from savedmodel_bakery.serving.models.registry import Registry, State
+from savedmodel_bakery.serving.rest.codec import Request
+from savedmodel_bakery.serving.rest.handlers import Handlers
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_a_server_is_ready_while_every_configured_model_has_an_available_version(method: str) -> None:
+    registry = Registry()
+    admission = Admission(Limits(), MemoryBudget(), turns=1)
+    handlers = Handlers(registry, access=Access(), admission=admission, cors=False, check_method_names=False)
+
+    def statuses() -> tuple[int, int]:
+        paths = ("/v2/health/live", "/v2/health/ready")
+        live, ready = (handlers.respond(Request(method, path, {}, b""), RequestContext()) for path in paths)
+        return live.status, ready.status
+
+    registry.set_labels({"a": {}, "b": {}})
+    servable: Any = object()
+    a, b = (registry.add(name, 1, Path("/models") / name) for name in "ab")
+    registry.update(a, State.AVAILABLE, servable=servable)
+    assert (200, 503) == statuses()
+    registry.update(b, State.AVAILABLE, servable=servable)
+    assert (200, 200) == statuses()
+    registry.update(a, State.UNLOADING)
+    assert (200, 503) == statuses()
+    registry.set_labels({"b": {}})
+    assert (200, 200) == statuses()
