@@ -17,9 +17,7 @@ _NO_TLS = re.compile(
 )
 _CERTIFICATE_REQUIRED = re.compile(r"ALERT_CERTIFICATE_REQUIRED")
 _CERTIFICATE_REJECTED = re.compile(r"ALERT_(?:UNKNOWN_CA|BAD_CERTIFICATE|CERTIFICATE_\w+|DECRYPT_ERROR)")
-_CLOSED = re.compile(
-    r"Socket closed|[Cc]onnection reset|RemoteDisconnected|Broken pipe|UNEXPECTED_EOF|FD shutdown", re.I
-)
+_CLOSED = re.compile(r"(?i)socket closed|connection reset|RemoteDisconnected|broken pipe|FD shutdown|EOF")
 _HANDSHAKE = re.compile(r"handshake failed|SSL")
 
 
