@@ -7,6 +7,7 @@ import socket
 import threading
 from functools import partial
 from pathlib import Path
+from urllib.parse import quote
 
 import click
 
@@ -101,9 +102,9 @@ def _check_port(option: str, port: int) -> None:
 def _print_urls(name: str, port: int, rest_api_port: int) -> None:
     """Print the URLs; return after a second even if stdout is a full pipe, so that the server can be stopped."""
     lines = (
-        f"Serving {name}. Press Ctrl-C to stop.",
+        f"Serving {log.escape(name)}. Press Ctrl-C to stop.",
         f"  gRPC  {ADDRESS}:{port}",
-        f"  REST  http://{ADDRESS}:{rest_api_port}/v1/models/{name}",
+        f"  REST  http://{ADDRESS}:{rest_api_port}/v1/models/{quote(name, safe='')}",
     )
     errors: list[OSError] = []
 

@@ -120,18 +120,26 @@ def _poll(stop: threading.Event, flags: CommandLine, lifecycle: Lifecycle) -> No
     logged = ""
     while not stop.wait(interval_s):
         try:
-            models = read_models(flags)
-        except StatusError as error:
-            logger.error("Failed to read ModelServerConfig file: %s", error)
-            continue
-        try:
-            lifecycle.apply(models)
-            logged = ""
-        except StatusError as error:
-            logger.error("PollFilesystemAndReloadConfig failed to ReloadConfig: %s", error)
-            if logged != error.message:
-                _log_hint(error)
-            logged = error.message
+            logged = _reread(flags, lifecycle, logged)
+        except Exception:
+            logger.exception("Polling the config file failed")
+
+
+def _reread(flags: CommandLine, lifecycle: Lifecycle, logged: str) -> str:
+    """Apply the config file; return the error that the log has a hint for, which may be the last one's."""
+    try:
+        models = read_models(flags)
+    except StatusError as error:
+        logger.error("Failed to read ModelServerConfig file: %s", error)
+        return logged
+    try:
+        lifecycle.apply(models)
+    except StatusError as error:
+        logger.error("PollFilesystemAndReloadConfig failed to ReloadConfig: %s", error)
+        if logged != error.message:
+            _log_hint(error)
+        return error.message
+    return ""
 
 
 def _reload(lifecycle: Lifecycle, config: Any, context: RequestContext) -> None:

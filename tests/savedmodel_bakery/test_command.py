@@ -228,6 +228,13 @@ def test_a_server_whose_output_is_closed_ends_silently(tmp_path: Path) -> None:
     assert (1, "") == (ended.returncode, ended.stderr)
 
 
+def test_any_name_is_printed_on_one_line_and_quoted_in_the_url(capsys: pytest.CaptureFixture[str]) -> None:
+    serve._print_urls("a b\n", 1, 2)
+    first, _, last = capsys.readouterr().out.splitlines()
+    assert r"Serving a b\n. Press Ctrl-C to stop." == first
+    assert last.endswith("http://127.0.0.1:2/v1/models/a%20b%0A")
+
+
 def test_a_server_does_not_wait_for_a_full_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
     read = threading.Event()
     monkeypatch.setattr(serve.click, "echo", lambda _: read.wait())
