@@ -10,6 +10,7 @@ import grpc
 from savedmodel_bakery.client.servers import Server
 from savedmodel_bakery.client.transports import grpc_channel
 from savedmodel_bakery.client.transports.retries import pause_after
+from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.amqp.codec import OtherCall, Predict, Prediction
 from savedmodel_bakery.serving.inference.predict import input_dtypes
 from savedmodel_bakery.wire import schema
@@ -26,13 +27,13 @@ _HEALTH_TIMEOUT_S = 5.0
 class Backend(Protocol):
     """Runs calls, from any thread. All methods raise StatusError; see `errors.is_temporary`."""
 
-    def predict(self, call: Predict) -> Prediction:
+    def predict(self, call: Predict, context: RequestContext) -> Prediction:
         """Run a signature on tensors."""
 
-    def input_dtypes(self, spec: ModelSpec) -> Mapping[str, DType]:
+    def input_dtypes(self, spec: ModelSpec, context: RequestContext) -> Mapping[str, DType]:
         """Return the element types of a signature's inputs, by alias; see `inference.predict.input_dtypes`."""
 
-    def call(self, call: OtherCall) -> bytes:
+    def call(self, call: OtherCall, context: RequestContext) -> bytes:
         """Run another method and return its serialized response."""
 
     def check(self) -> StatusError | None:
@@ -47,33 +48,31 @@ class RemoteServer:
 
     Args:
         server: its address, TLS and token.
-        timeout_s: time limit of a call.
     """
 
-    def __init__(self, server: Server, *, timeout_s: float) -> None:
-        self._timeout_s = timeout_s
+    def __init__(self, server: Server) -> None:
         self._metadata = grpc_channel.call_metadata(server)
         self._channel = grpc_channel.create_channel(server)
 
-    def predict(self, call: Predict) -> Prediction:
+    def predict(self, call: Predict, context: RequestContext) -> Prediction:
         """See Backend."""
-        content = self._call("Predict", _encode_request(call) if call.content is None else call.content)
+        content = self._call("Predict", _encode_request(call) if call.content is None else call.content, context)
         response = parse_message(schema.PredictResponse, "outputs", content)
         outputs = TensorMap(response.message.outputs, response.attachments)
         return Prediction(read_spec(response.message.model_spec), outputs, None if call.content is None else content)
 
-    def input_dtypes(self, spec: ModelSpec) -> Mapping[str, DType]:
+    def input_dtypes(self, spec: ModelSpec, context: RequestContext) -> Mapping[str, DType]:
         """See Backend."""
         request = schema.GetModelMetadataRequest(metadata_field=[SIGNATURE_FIELD])
         write_spec(request.model_spec, spec)
-        content = self._call("GetModelMetadata", request.SerializeToString())
+        content = self._call("GetModelMetadata", request.SerializeToString(), context)
         metadata = schema.GetModelMetadataResponse.FromString(content).metadata[SIGNATURE_FIELD]
         signatures = schema.SignatureDefMap.FromString(metadata.value).signature_def
         return input_dtypes(signatures, spec.signature_name)
 
-    def call(self, call: OtherCall) -> bytes:
+    def call(self, call: OtherCall, context: RequestContext) -> bytes:
         """See Backend."""
-        return self._call(call.method, call.content)
+        return self._call(call.method, call.content, context)
 
     def check(self) -> StatusError | None:
         """Return why the server does not answer a health check (grpc.health.v1.Health).
@@ -90,10 +89,10 @@ class RemoteServer:
         """See Backend."""
         self._channel.close()
 
-    def _call(self, method: str, content: bytes) -> bytes:
-        return self._send(METHODS[method].path, content, self._timeout_s)
+    def _call(self, method: str, content: bytes, context: RequestContext) -> bytes:
+        return self._send(METHODS[method].path, content, context.remaining_s())
 
-    def _send(self, path: str, content: bytes, timeout_s: float) -> bytes:
+    def _send(self, path: str, content: bytes, timeout_s: float | None) -> bytes:
         try:
             response: bytes = self._channel.unary_unary(path)(content, timeout=timeout_s, metadata=self._metadata)
         except grpc.RpcError as error:

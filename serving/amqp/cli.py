@@ -9,7 +9,6 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -20,11 +19,10 @@ from click.shell_completion import CompletionItem
 from savedmodel_bakery import log
 from savedmodel_bakery.client.endpoints import DEFAULT_MODEL, MAX_TIMEOUT_S
 from savedmodel_bakery.client.exits import run_command
-from savedmodel_bakery.extras import naming_extras
-from savedmodel_bakery.serving.amqp.reply_queues import DEFAULT_PATTERNS, parse_pattern
+from savedmodel_bakery.serving.amqp.broker_options import broker_options, naming_missing_extras, result_queue_option
 from savedmodel_bakery.serving.amqp.server_options import describe_server, server_options
 from savedmodel_bakery.tensorflow_log import show_log
-from savedmodel_bakery.wire.amqp import DEFAULT_QUEUE
+from savedmodel_bakery.wire.amqp import MAX_MESSAGE_BYTES
 
 if TYPE_CHECKING:
     from aio_pika.abc import AbstractConnection
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 30.0
 _ALIASES = {"batch": "batch-size", "expiration": "expiration-seconds", "timeout-second": "timeout-seconds"}
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 Result = TypeVar("Result")
 
 EXAMPLES = """
@@ -88,55 +85,6 @@ def _normalize(token: str) -> str:
     return _ALIASES.get(token, token)
 
 
-def _broker_options(command: _Command) -> _Command:
-    for option in (
-        click.option(
-            "--queue", default=DEFAULT_QUEUE, envvar="BAKERY_AMQP_QUEUE", show_envvar=True, show_default=True,
-            metavar="NAME", help="Queue that callers publish to.",
-        ),
-        click.option(
-            "--url", default="amqp://guest:guest@127.0.0.1/", envvar="BAKERY_AMQP_URL", show_envvar=True,
-            show_default=True, callback=_parse_broker, metavar="URL",
-            help="The broker: amqp[s]://USER:PASSWORD@HOST:PORT/VHOST, with ?cafile=…&certfile=…&keyfile=… for TLS.",
-        ),
-    ):  # fmt: skip
-        command = option(command)
-    return command
-
-
-def _result_queue_option(command: _Command) -> _Command:
-    return click.option(
-        "--result-queue", "result_queues", multiple=True, default=DEFAULT_PATTERNS, show_default=True,
-        callback=_parse_result_queues, metavar="NAME|PREFIX*",
-        help="Queue that replies may go to, beside those that the broker has named (amq.*). Repeatable.",
-    )(command)  # fmt: skip
-
-
-def _parse_result_queues(
-    _context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]
-) -> tuple[str, ...]:
-    try:
-        return tuple(parse_pattern(value) for value in values)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
-
-
-def _naming_extras(context: click.Context) -> AbstractContextManager[None]:
-    """Name the extras that a command needs: a worker that loads a model itself needs `serve` too."""
-    loads_model = context.info_name == "work" and context.params.get("server") is None
-    return naming_extras("amqp", "amqp", *(["serve"] if loads_model else []))
-
-
-def _parse_broker(context: click.Context, _parameter: click.Parameter, value: str) -> Broker:
-    with _naming_extras(context):
-        from savedmodel_bakery.client.transports.amqp_broker import Broker
-
-    try:
-        return Broker.parse(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
-
-
 @click.group(
     cls=_DefaultGroup,
     epilog=EXAMPLES,
@@ -154,7 +102,7 @@ Examples:
   bakery amqp work --url amqps://worker:secret@broker.example/ --server models.example:8500 --batch-size 8
 """
 )
-@_broker_options
+@broker_options
 @click.option(
     "--model-name",
     show_default=f"the folder's name; with --server {DEFAULT_MODEL}",
@@ -212,7 +160,29 @@ Examples:
     show_default=True,
     help="Attempts during which the model server was unavailable, after which a message is dead-lettered.",
 )
-@_result_queue_option
+@result_queue_option
+@click.option(
+    "--max-message-bytes",
+    type=click.IntRange(1, MAX_MESSAGE_BYTES),
+    default=MAX_MESSAGE_BYTES,
+    show_default=True,
+    help="Size of the largest message that is processed.",
+)
+@click.option(
+    "--max-rows-per-request",
+    "max_rows",
+    type=click.IntRange(1),
+    default=10_000,
+    show_default=True,
+    help="Strings in one input, or examples, of a message, with --model-base-path.",
+)
+@click.option(
+    "--memory-budget-bytes",
+    type=click.IntRange(0),
+    default=0,
+    show_default="70 % less what the model uses",
+    help="Memory for delivered messages and calls.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Show the log of TensorFlow.")
 @click.pass_context
 def work(
@@ -231,6 +201,9 @@ def work(
     delivery_limit: int,
     retry_attempts: int,
     result_queues: tuple[str, ...],
+    max_message_bytes: int,
+    max_rows: int,
+    memory_budget_bytes: int,
     verbose: bool,
     **credentials: Any,
 ) -> None:
@@ -243,16 +216,23 @@ def work(
         show_log()
     log.configure(logging.INFO, log.SERVER_FORMAT)
     model_server = describe_server(server, **credentials)
-    with _naming_extras(context):
+    with naming_missing_extras(context):
         from savedmodel_bakery.serving.amqp.consumer import WorkerOptions
         from savedmodel_bakery.serving.amqp.handlers import Handlers
+        from savedmodel_bakery.serving.amqp.limits import CallLimits, divide_memory
         from savedmodel_bakery.serving.amqp.server import Worker
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: _exit())  # until the worker consumes
+    model_name = model_name or (DEFAULT_MODEL if model_base_path is None else model_base_path.resolve().name)
+    with naming_missing_extras(context):
+        backend = _make_backend(model_name, model_base_path, model_server)
+    prefetch, memory = divide_memory(memory_budget_bytes, prefetch=prefetch, max_message_bytes=max_message_bytes)
+    limits = CallLimits(timeout_s, memory, max_rows)
     options = WorkerOptions(
         queue=queue,
         prefetch=prefetch,
+        max_message_bytes=max_message_bytes,
         batch_size=batch_size,
         calls=calls,
         delivery_limit=delivery_limit,
@@ -260,29 +240,26 @@ def work(
         result_queues=result_queues,
         expiration_s=expiration_s,
     )
-    model_name = model_name or (DEFAULT_MODEL if model_base_path is None else model_base_path.resolve().name)
-    with _naming_extras(context):
-        backend = _make_backend(model_name, model_base_path, model_server, timeout_s)
     try:
-        asyncio.run(_run_worker(Worker(url, Handlers(backend, model_name=model_name), options)))
+        asyncio.run(_run_worker(Worker(url, Handlers(backend, model_name=model_name, limits=limits), options)))
     except BaseException:
         backend.close()
         raise
     _exit()
 
 
-def _make_backend(name: str, base_path: Path | None, server: Server | None, timeout_s: float) -> Backend:
+def _make_backend(name: str, base_path: Path | None, server: Server | None) -> Backend:
     if server is not None:
         from savedmodel_bakery.serving.amqp.backends import RemoteServer
 
-        return RemoteServer(server, timeout_s=timeout_s)
+        return RemoteServer(server)
     assert base_path is not None
     from savedmodel_bakery.serving.runtimes.tensorflow_import import import_tensorflow
 
     import_tensorflow()
     from savedmodel_bakery.serving.amqp.local_model import LocalModel
 
-    return LocalModel(name, base_path, timeout_s=timeout_s)
+    return LocalModel(name, base_path)
 
 
 async def _run_worker(worker: Worker) -> None:
@@ -301,7 +278,7 @@ def _exit() -> NoReturn:
 @cli.command(
     "status", epilog="\b\nExamples:\n  bakery amqp status\n  bakery amqp status --queue photos --reasons --json\n"
 )
-@_broker_options
+@broker_options
 @click.option("--reasons", is_flag=True, help="Count the dead letters by reason; reads at most the first 1000.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def print_status(queue: str, url: Broker, reasons: bool, as_json: bool) -> None:
@@ -318,8 +295,8 @@ def print_status(queue: str, url: Broker, reasons: bool, as_json: bool) -> None:
 
 
 @cli.command("purge", epilog="\b\nExample:\n  bakery amqp purge --queue photos\n")
-@_broker_options
-@_result_queue_option
+@broker_options
+@result_queue_option
 def purge_queue(queue: str, url: Broker, result_queues: tuple[str, ...]) -> None:
     """Empty the queue; every waiting caller gets the error ABORTED."""
     from savedmodel_bakery.serving.amqp import queues
@@ -328,7 +305,7 @@ def purge_queue(queue: str, url: Broker, result_queues: tuple[str, ...]) -> None
 
 
 @cli.command("requeue", epilog="\b\nExample:\n  bakery amqp requeue --queue photos\n")
-@_broker_options
+@broker_options
 def requeue_dead_letters(queue: str, url: Broker) -> None:
     """Move the dead letters back to the queue."""
     from savedmodel_bakery.serving.amqp import queues

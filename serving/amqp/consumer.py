@@ -27,7 +27,13 @@ from savedmodel_bakery.serving import incident
 from savedmodel_bakery.serving.amqp import queues, reply_queues
 from savedmodel_bakery.serving.amqp.availability import Availability
 from savedmodel_bakery.serving.amqp.codec import Message, Response
-from savedmodel_bakery.serving.amqp.errors import attempts_used_up, delivery_limit_reached, encode_failure, is_temporary
+from savedmodel_bakery.serving.amqp.errors import (
+    attempts_used_up,
+    delivery_limit_reached,
+    encode_failure,
+    is_temporary,
+    message_too_large,
+)
 from savedmodel_bakery.serving.amqp.handlers import Handlers
 from savedmodel_bakery.wire import amqp
 from savedmodel_bakery.wire.status import Code, StatusError
@@ -48,6 +54,7 @@ class WorkerOptions:
     Attributes:
         queue: name of the queue.
         prefetch: messages that may be delivered and not yet acknowledged.
+        max_message_bytes: size of the largest message that is processed.
         batch_size: messages that may be joined into one call; 1 turns joining off.
         calls: concurrent calls.
         delivery_limit: deliveries without a reply after which a message is dead-lettered.
@@ -58,6 +65,7 @@ class WorkerOptions:
 
     queue: str
     prefetch: int
+    max_message_bytes: int
     batch_size: int
     calls: int
     delivery_limit: int
@@ -163,6 +171,8 @@ class Consumer:
         self._idle.clear()
         if error := reply_queues.check(message.reply_to, self._options.result_queues):
             self._spawn(self._dead_letter(message, str(error)))
+        elif len(message.body) > self._options.max_message_bytes:
+            self._spawn(self._fail(message, message_too_large(len(message.body), self._options.max_message_bytes)))
         elif deliveries >= self._options.delivery_limit:
             self._spawn(self._fail(message, delivery_limit_reached(deliveries)))
         else:

@@ -44,6 +44,13 @@ def attempts_used_up(count: int, error: StatusError) -> StatusError:
     )
 
 
+def message_too_large(size: int, limit: int) -> StatusError:
+    """Return the error for a message that exceeds the worker's limit."""
+    return StatusError(
+        Code.RESOURCE_EXHAUSTED, f"the message has {size} bytes; at most {limit} are allowed (--max-message-bytes)"
+    )
+
+
 def response_too_large(size: int) -> StatusError:
     """Return the error for a response that exceeds the broker's message size."""
     return StatusError(

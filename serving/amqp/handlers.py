@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import Any, TypeVar
 
 from savedmodel_bakery.serving import incident
@@ -11,6 +12,7 @@ from savedmodel_bakery.serving.amqp import batching, codec
 from savedmodel_bakery.serving.amqp.backends import Backend
 from savedmodel_bakery.serving.amqp.codec import Message, OtherCall, Predict, Prediction, Response, UndecodableError
 from savedmodel_bakery.serving.amqp.errors import encode_failure, is_temporary, response_too_large
+from savedmodel_bakery.serving.amqp.limits import CallLimits, decoding_bytes
 from savedmodel_bakery.wire import amqp
 from savedmodel_bakery.wire.status import StatusError
 
@@ -26,11 +28,13 @@ class Handlers:
     Args:
         backend: runs the calls.
         model_name: model of messages that name none.
+        limits: of each call.
     """
 
-    def __init__(self, backend: Backend, *, model_name: str) -> None:
+    def __init__(self, backend: Backend, *, model_name: str, limits: CallLimits) -> None:
         self._backend = backend
         self._model_name = model_name
+        self._limits = limits
 
     def handle(self, messages: Sequence[Message]) -> list[Response]:
         """Return one response per message, in their order; see `errors.is_temporary` for those to try again.
@@ -38,10 +42,7 @@ class Handlers:
         Predict calls that fit together are joined into one call. If that call fails, each is called separately, so
         that one bad message affects no other.
         """
-        calls: list[_Call] = [
-            _attempt("decoding a message", codec.decode, message, self._backend.input_dtypes, self._model_name)
-            for message in messages
-        ]
+        calls: list[_Call] = [_attempt("decoding a message", self._decode, message) for message in messages]
         joined = self._predict_joined(calls) if len(calls) > 1 else {}
         results = [joined[index] if index in joined else self._run(call) for index, call in enumerate(calls)]
         return [_encode(*item) for item in zip(messages, calls, results, strict=True)]
@@ -50,13 +51,26 @@ class Handlers:
         """See Backend."""
         return self._backend.check()
 
+    def _decode(self, message: Message) -> Predict | OtherCall:
+        with closing(self._limits.context()) as context:
+            context.charge(decoding_bytes(message.body, message.content_type))
+            return codec.decode(message, lambda spec: self._backend.input_dtypes(spec, context), self._model_name)
+
     def _run(self, call: _Call) -> Any:
         """Return the result of one call, or its error."""
         if isinstance(call, Predict):
-            return _attempt("Predict", self._backend.predict, call)
+            return _attempt("Predict", self._predict, call)
         if isinstance(call, OtherCall):
-            return _attempt(call.method, self._backend.call, call)
+            return _attempt(call.method, self._call, call)
         return call
+
+    def _predict(self, call: Predict) -> Prediction:
+        with closing(self._limits.context()) as context:
+            return self._backend.predict(call, context)
+
+    def _call(self, call: OtherCall) -> bytes:
+        with closing(self._limits.context()) as context:
+            return self._backend.call(call, context)
 
     def _predict_joined(self, calls: Sequence[_Call]) -> dict[int, Prediction | StatusError]:
         """Return the results, by index in `calls`, of the calls that could be joined with others."""
@@ -72,7 +86,7 @@ class Handlers:
         return results
 
     def _predict_group(self, calls: Sequence[Predict]) -> list[Prediction]:
-        return batching.split(self._backend.predict(batching.join(calls)), calls)
+        return batching.split(self._predict(batching.join(calls)), calls)
 
 
 def _encode(message: Message, call: _Call, result: Any) -> Response:

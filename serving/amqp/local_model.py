@@ -9,7 +9,7 @@ from pathlib import Path
 from savedmodel_bakery.serving import warmup
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.amqp.codec import OtherCall, Predict, Prediction
-from savedmodel_bakery.serving.inference import predict
+from savedmodel_bakery.serving.inference import claims, predict
 from savedmodel_bakery.serving.inference.predict import PredictCall
 from savedmodel_bakery.serving.models.lifecycle import Lifecycle, LifecycleOptions
 from savedmodel_bakery.serving.models.loading import LoadOptions, load
@@ -17,7 +17,7 @@ from savedmodel_bakery.serving.models.registry import Registry
 from savedmodel_bakery.serving.options.model_config import single_model
 from savedmodel_bakery.serving.prediction_service import PredictionService, model_choice, response_spec
 from savedmodel_bakery.wire.dtypes import DType
-from savedmodel_bakery.wire.messages import ModelSpec, read_request
+from savedmodel_bakery.wire.messages import ModelSpec, TensorMap, read_request
 from savedmodel_bakery.wire.status import StatusError
 
 
@@ -27,13 +27,12 @@ class LocalModel:
     Args:
         name: of the model.
         base_path: the folder with its version folders.
-        timeout_s: time limit of a run.
 
     Raises:
         StatusError: the model cannot be loaded.
     """
 
-    def __init__(self, name: str, base_path: Path, *, timeout_s: float) -> None:
+    def __init__(self, name: str, base_path: Path) -> None:
         self._registry = Registry()
         self._lifecycle = Lifecycle(
             self._registry,
@@ -41,28 +40,31 @@ class LocalModel:
             LifecycleOptions(max_load_retries=0),
         )
         self._lifecycle.start(single_model(name, str(base_path.absolute())))
-        self._timeout_s = timeout_s
         self._handlers = PredictionService(self._registry).handlers()
 
-    def predict(self, call: Predict) -> Prediction:
+    def predict(self, call: Predict, context: RequestContext) -> Prediction:
         """Run a signature on tensors."""
         spec, inputs, output_filter, *_ = call
+        take = partial(claims.take_declared, context)
+        if isinstance(inputs, TensorMap):
+            inputs.before_decoding = take
+        else:
+            for tensor in inputs.values():
+                take(tensor.dtype.number, tensor.array.shape)
         with self._registry.acquire(model_choice(spec)) as servable:
             core_call = PredictCall(spec.signature_name, inputs, output_filter)
-            outputs = predict.predict(servable, core_call, RequestContext(timeout_s=self._timeout_s))
+            outputs = predict.predict(servable, core_call, context)
             return Prediction(response_spec(servable, spec), outputs)
 
-    def input_dtypes(self, spec: ModelSpec) -> Mapping[str, DType]:
+    def input_dtypes(self, spec: ModelSpec, context: RequestContext) -> Mapping[str, DType]:  # noqa: ARG002
         """Return the element types of a signature's inputs, by alias."""
         with self._registry.acquire(model_choice(spec)) as servable:
             return predict.input_dtypes(servable.signatures, spec.signature_name)
 
-    def call(self, call: OtherCall) -> bytes:
+    def call(self, call: OtherCall, context: RequestContext) -> bytes:
         """Run another method and return its serialized response."""
         request = read_request(call.method, call.message)
-        response: bytes = self._handlers[call.method](
-            request, RequestContext(timeout_s=self._timeout_s)
-        ).SerializeToString()
+        response: bytes = self._handlers[call.method](request, context).SerializeToString()
         return response
 
     def check(self) -> StatusError | None:

@@ -51,6 +51,8 @@ VALUES = {
     "concurrent calls": WORK["calls"],
     "messages joined": WORK["batch_size"],
     "inputs of a message": amqp_batching._MAX_BYTES,
+    "message that a worker processes": WORK["max_message_bytes"],
+    "rows of strings": WORK["max_rows"],
     "deliveries of a message": WORK["delivery_limit"],
     "attempts of a message": WORK["retry_attempts"],
     "dead letters": queues.MAX_REASONS,

@@ -130,6 +130,22 @@ def test_a_message_that_crashes_the_server_is_dead_lettered_and_all_others_are_a
     assert {f"ABORTED: {dead.headers[amqp.MESSAGE]}": 1} == status(broker.url(), "--reasons")["reasons"]
 
 
+def test_delivered_messages_are_limited_in_number_and_size(broker: RabbitMQ, start: StartWorker) -> None:
+    """Half of the memory has room for three messages of the largest size, and one of the retry queue."""
+    limits = ("--memory-budget-bytes", str(2**20), "--max-message-bytes", str(2**17))
+    with holding_server() as (target, released), ThreadPoolExecutor() as pool:
+        worker = start(*limits, target=target)
+        assert "prefetching 3 messages instead of 16" in worker.log.read_text()
+        replies = pool.submit(exchange, broker.url(), [make_message(predict_request([1])) for _ in range(5)])
+        wait_for_status(broker.url(), ready=2)
+        released.set()
+        assert [Code.OK] * 5 == [reply.headers[amqp.STATUS] for reply in replies.result(60)]
+        (reply,) = exchange(broker.url(), [make_message(bytes(2**17 + 1), amqp.JSON)])
+    message = "the message has 131073 bytes; at most 131072 are allowed (--max-message-bytes)"
+    assert (Code.RESOURCE_EXHAUSTED, message) == (reply.headers[amqp.STATUS], reply.headers[amqp.MESSAGE])
+    wait_for_status(broker.url(), ready=0, dead=1)
+
+
 def test_an_outage_of_the_server_costs_no_attempt_and_no_connection(
     broker: RabbitMQ, half_plus_two: Path, start: StartWorker, tmp_path: Path
 ) -> None:

@@ -9,9 +9,11 @@ import pytest
 from server_process import ServerProcess
 
 from savedmodel_bakery.client.servers import parse_server
+from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.amqp.backends import Backend, RemoteServer
 from savedmodel_bakery.serving.amqp.codec import OtherCall, Predict, Prediction
 from savedmodel_bakery.serving.amqp.handlers import Handlers
+from savedmodel_bakery.serving.amqp.limits import CallLimits
 from savedmodel_bakery.serving.amqp.local_model import LocalModel
 from savedmodel_bakery.wire.dtypes import DType
 from savedmodel_bakery.wire.messages import ModelSpec
@@ -29,17 +31,17 @@ class RecordingBackend:
         self._backend = backend
         self.calls: list[str] = []
 
-    def predict(self, call: Predict) -> Prediction:
+    def predict(self, call: Predict, context: RequestContext) -> Prediction:
         self.calls.append("predict")
-        return self._backend.predict(call)
+        return self._backend.predict(call, context)
 
-    def input_dtypes(self, spec: ModelSpec) -> Mapping[str, DType]:
+    def input_dtypes(self, spec: ModelSpec, context: RequestContext) -> Mapping[str, DType]:
         self.calls.append("input_dtypes")
-        return self._backend.input_dtypes(spec)
+        return self._backend.input_dtypes(spec, context)
 
-    def call(self, call: OtherCall) -> bytes:
+    def call(self, call: OtherCall, context: RequestContext) -> bytes:
         self.calls.append(call.method)
-        return self._backend.call(call)
+        return self._backend.call(call, context)
 
     def check(self) -> StatusError | None:
         return self._backend.check()
@@ -53,13 +55,13 @@ def shared_backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
     base_path = tmp_path_factory.mktemp("models") / "half_plus_two"
     model_makers.half_plus(base_path, 1)
     if request.param == "local model":
-        local = LocalModel("half_plus_two", base_path, timeout_s=30)
+        local = LocalModel("half_plus_two", base_path)
         yield local
         local.close()
         return
     flags = ("--model_name=half_plus_two", f"--model_base_path={base_path}")
     with ServerProcess(*flags, log=base_path.parent / "log") as running:
-        remote = RemoteServer(parse_server(f"127.0.0.1:{running.port}"), timeout_s=30)
+        remote = RemoteServer(parse_server(f"127.0.0.1:{running.port}"))
         yield remote
         remote.close()
 
@@ -71,4 +73,4 @@ def backend(shared_backend: Backend) -> RecordingBackend:
 
 @pytest.fixture
 def handlers(backend: RecordingBackend) -> Handlers:
-    return Handlers(backend, model_name="half_plus_two")
+    return Handlers(backend, model_name="half_plus_two", limits=CallLimits(timeout_s=30))

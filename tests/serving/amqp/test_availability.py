@@ -33,10 +33,10 @@ def test_one_check_serves_all_calls_until_there_is_doubt() -> None:
 
 def test_a_server_without_health_service_is_reachable_and_a_closed_port_is_not() -> None:
     with answering_server(lambda _: b"") as target:
-        remote = RemoteServer(parse_server(target), timeout_s=30)
+        remote = RemoteServer(parse_server(target))
         assert remote.check() is None
         remote.close()
-    closed = RemoteServer(parse_server(f"127.0.0.1:{free_port()}"), timeout_s=30)
+    closed = RemoteServer(parse_server(f"127.0.0.1:{free_port()}"))
     error = closed.check()
     closed.close()
     assert error is not None

@@ -17,6 +17,7 @@ from savedmodel_bakery.client.servers import parse_server
 from savedmodel_bakery.serving.amqp.backends import RemoteServer
 from savedmodel_bakery.serving.amqp.codec import Message, Response
 from savedmodel_bakery.serving.amqp.handlers import Handlers
+from savedmodel_bakery.serving.amqp.limits import CallLimits
 from savedmodel_bakery.serving.amqp.local_model import LocalModel
 from savedmodel_bakery.wire import amqp, schema
 from savedmodel_bakery.wire.status import Code
@@ -48,6 +49,7 @@ def outputs(response: Response) -> dict[str, list[Any]]:
     return {alias: decode_array(tensors[alias]).tolist() for alias in tensors}
 
 
+LIMITS = CallLimits(timeout_s=30)
 X = np.float32([1, 2])
 LARGE = np.zeros(1 << 19, np.float32)
 
@@ -277,8 +279,8 @@ def test_a_joined_call_that_fails_is_repeated_for_each_message(handlers: Handler
 
 def test_an_invalid_response_of_the_server_is_an_internal_error() -> None:
     with answering_server(lambda _: b"\xff") as target:
-        remote = RemoteServer(parse_server(target), timeout_s=30)
-        responses = Handlers(remote, model_name="half_plus_two").handle([predict(x=X), predict(x=X)])
+        remote = RemoteServer(parse_server(target))
+        responses = Handlers(remote, model_name="half_plus_two", limits=LIMITS).handle([predict(x=X), predict(x=X)])
         remote.close()
     assert [Code.INTERNAL] * 2 == [response.error.code for response in responses if response.error]
 
@@ -298,8 +300,8 @@ def test_a_server_receives_a_predict_message_unchanged_and_its_response_is_retur
         return answer
 
     with answering_server(serve) as target:
-        remote = RemoteServer(parse_server(target), timeout_s=30)
-        (response,) = Handlers(remote, model_name="half_plus_two").handle([Message(body, amqp.PROTOBUF)])
+        remote = RemoteServer(parse_server(target))
+        (response,) = Handlers(remote, model_name="half_plus_two", limits=LIMITS).handle([Message(body, amqp.PROTOBUF)])
         remote.close()
     assert ([body], answer, None) == (received, response.body, response.error)
 
@@ -334,24 +336,24 @@ def test_a_server_receives_what_cannot_be_joined_as_separate_messages(change: Ca
         return b""
 
     with answering_server(serve) as target:
-        remote = RemoteServer(parse_server(target), timeout_s=30)
-        Handlers(remote, model_name="half_plus_two").handle([Message(body, amqp.PROTOBUF)] * 2)
+        remote = RemoteServer(parse_server(target))
+        Handlers(remote, model_name="half_plus_two", limits=LIMITS).handle([Message(body, amqp.PROTOBUF)] * 2)
         remote.close()
     assert [body] * 2 == received
 
 
 def test_outputs_without_rows_are_never_split(tmp_path: Path) -> None:
     model_makers.batched(tmp_path / "batched")
-    local = LocalModel("batched", tmp_path / "batched", timeout_s=30)
+    local = LocalModel("batched", tmp_path / "batched")
     messages = [Message(b'{"signature_name": "total", "inputs": [1, %d]}' % number, amqp.JSON) for number in (2, 3)]
-    responses = Handlers(local, model_name="batched").handle(messages)
+    responses = Handlers(local, model_name="batched", limits=LIMITS).handle(messages)
     assert [{"outputs": 3.0}, {"outputs": 4.0}] == [json.loads(response.body) for response in responses]
     local.close()
 
 
 def test_an_unreachable_server_makes_messages_unavailable() -> None:
-    remote = RemoteServer(parse_server(f"127.0.0.1:{free_port()}"), timeout_s=30)
-    responses = Handlers(remote, model_name="half_plus_two").handle([predict(x=X), predict(x=X)])
+    remote = RemoteServer(parse_server(f"127.0.0.1:{free_port()}"))
+    responses = Handlers(remote, model_name="half_plus_two", limits=LIMITS).handle([predict(x=X), predict(x=X)])
     assert [Code.UNAVAILABLE] * 2 == [response.error.code for response in responses if response.error]
     remote.close()
 

@@ -9,7 +9,9 @@ import pytest
 from canned_server import Peer
 from tls_files import TlsFiles
 
+from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.amqp.backends import RemoteServer
+from savedmodel_bakery.serving.amqp.codec import OtherCall
 from savedmodel_bakery.serving.amqp.server_options import describe_server
 from savedmodel_bakery.wire import schema
 
@@ -32,8 +34,10 @@ def test_calls_are_encrypted_and_have_the_token(tmp_path: Path) -> None:
             token_file=str(token_file),
         )
         assert server is not None
-        remote = RemoteServer(server, timeout_s=30)
-        content = remote.call("GetModelStatus", request.SerializeToString())
+        remote = RemoteServer(server)
+        content = remote.call(
+            OtherCall("GetModelStatus", request.SerializeToString(), request), RequestContext(timeout_s=30)
+        )
         remote.close()
     assert [f"Bearer {TOKEN}"] == peer.authorizations
     assert 3 == schema.GetModelStatusResponse.FromString(content).model_version_status[0].version
