@@ -103,7 +103,8 @@ class Interrupter:
                 with tf.control_dependencies([tf.identity(tensor) for tensor in fetches]):
                     end = tf.raw_ops.QueueEnqueueV2(handle=self._queue, components=[tf.constant(True)])
                 (go_on,) = tf.raw_ops.QueueDequeueV2(handle=self._queue, component_types=[tf.bool])
-                with tf.control_dependencies([end, tf.debugging.Assert(go_on, ["the request was cancelled"])]):
+                check = tf.raw_ops.Assert(condition=go_on, data=["the request was cancelled"])
+                with tf.control_dependencies([end, check]):
                     watch = tf.identity(go_on)
                 self._session.extend()
             self._watches[key] = self._session.handle(watch)

@@ -154,10 +154,10 @@ class SavedModel:
             for key, signature in loaded.signature_def.items()
         }
         self._ports: dict[str, _Port] = {}
-        is_small = _is_small(loaded.graph_def)
-        self._operations_threads = _CALLER_THREAD if is_small else _SESSION_THREADS
-        # A small graph has no loops, so nothing could end its run early.
-        self._interrupter = None if is_small else Interrupter(self._session, graph)
+        nodes = _nodes(loaded.graph_def)
+        self._operations_threads = _CALLER_THREAD if _is_small(nodes) else _SESSION_THREADS
+        # Without a loop, nothing could end a run early.
+        self._interrupter = Interrupter(self._session, graph) if _has_loops(nodes) else None
         self._session.extend()
 
     def run(self, feeds: Mapping[str, Tensor], fetches: Sequence[str], context: RequestContext) -> list[Tensor]:
@@ -273,14 +273,22 @@ def _with_ascii(tensor: Tensor) -> Tensor:
     return tensor._replace(array=replaced.reshape(tensor.array.shape))
 
 
-def _is_small(graph: Any) -> bool:
-    """Whether a GraphDef runs faster in the caller's thread, and no operation in it may wait for another one."""
-    nodes = [*graph.node, *chain.from_iterable(function.node_def for function in graph.library.function)]
+def _nodes(graph: Any) -> list[Any]:
+    """Return the nodes of a GraphDef and of its functions."""
+    return [*graph.node, *chain.from_iterable(function.node_def for function in graph.library.function)]
+
+
+def _has_loops(nodes: Sequence[Any]) -> bool:
+    return any(node.op in _LOOPS or "Dataset" in node.op for node in nodes)
+
+
+def _is_small(nodes: Sequence[Any]) -> bool:
+    """Whether a graph runs faster in the caller's thread, and no operation in it may wait for another one."""
     operations = {node.op for node in nodes} - _STATEFUL_NON_BLOCKING
     definitions = [op_def_registry.get(name) for name in operations]
     return (
         len(nodes) <= _SMALL_GRAPH_OPERATIONS
-        and operations.isdisjoint(_LOOPS)
+        and not _has_loops(nodes)
         and not any(definition is None or definition.is_stateful for definition in definitions)
     )
 
