@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -194,6 +196,25 @@ def test_over_rest_a_denied_caller_cannot_tell_whether_a_model_exists(served: Se
     assert (403, 403) == (exists.status_code, unknown.status_code)
     assert exists.text == unknown.text.replace("unknown", MODEL)
     assert 404 == served.rest(method, f"/v1/models/missing{verb}", "other", json=body).status_code
+
+
+@pytest.mark.parametrize("rpc", ["Predict", "HandleReloadConfigRequest"])
+def test_over_grpc_a_message_without_a_token_is_not_parsed(served: Served, rpc: str) -> None:
+    assert "UNAUTHENTICATED" == served.rpc(METHODS[rpc].path, None, b"not a message")[0]
+
+
+@pytest.mark.parametrize("expect", ["", "Expect: 100-continue\r\n"])
+def test_over_rest_a_body_without_a_token_is_not_awaited(served: Served, expect: str) -> None:
+    context = ssl.create_default_context(cafile=served.session.verify)
+    with (
+        socket.create_connection(("127.0.0.1", served.server.rest_api_port), 30) as plain,
+        context.wrap_socket(plain, server_hostname="localhost") as connection,
+    ):
+        head = f"POST {API}:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000\r\n{expect}\r\n"
+        connection.sendall(head.encode())
+        response = connection.recv(4096).decode()
+    assert response.startswith("HTTP/1.1 401 ")
+    assert bool(expect) is ("connection: close" in response)  # the body may follow or not
 
 
 def test_rest_says_which_credentials_it_wants(served: Served) -> None:

@@ -1,0 +1,49 @@
+"""What callers may send without a token when a tokens file is set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from savedmodel_bakery.serving.access.access import ANYONE, Access
+from savedmodel_bakery.serving.admission.admission import Admission
+from savedmodel_bakery.serving.admission.budget import MemoryBudget
+from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving.admission.limits import Limits
+from savedmodel_bakery.serving.models.registry import Registry
+from savedmodel_bakery.serving.rest.codec import Request, Response
+from savedmodel_bakery.serving.rest.handlers import Handlers
+
+PREFLIGHT = Request("OPTIONS", "/v1/models/m:predict", {"origin": "https://shop.example"}, b"")
+
+
+@pytest.fixture
+def access(tmp_path: Path) -> Access:
+    """Access for nobody."""
+    (tmp_path / "tokens.toml").touch()
+    return Access(tmp_path / "tokens.toml")
+
+
+def handlers(access: Access, *, cors: bool) -> Handlers:
+    admission = Admission(Limits(), MemoryBudget(), turns=1)
+    return Handlers(Registry(), access=access, admission=admission, cors=cors, check_method_names=False)
+
+
+def test_a_browser_may_ask_without_a_token_whether_it_may_send_one(access: Access) -> None:
+    serving = handlers(access, cors=True)
+    assert ANYONE is serving.authorize(PREFLIGHT)
+    response = serving.respond(PREFLIGHT, RequestContext())
+    assert (200, "Content-Type, Authorization") == (response.status, response.headers["Access-Control-Allow-Headers"])
+
+
+def test_a_rejected_request_of_a_browser_has_cors_headers(access: Access) -> None:
+    response = handlers(access, cors=True).authorize(Request("GET", "/v1/models/m", {}, b""))
+    assert isinstance(response, Response)
+    assert (401, "*") == (response.status, response.headers["Access-Control-Allow-Origin"])
+
+
+def test_without_cors_options_needs_a_token_too(access: Access) -> None:
+    response = handlers(access, cors=False).authorize(PREFLIGHT)
+    assert isinstance(response, Response)
+    assert 401 == response.status
