@@ -14,7 +14,7 @@ from savedmodel_bakery.client.servers import Server, parse_server, select_tls
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-logger = logging.getLogger("savedmodel_bakery.serving.amqp")
+logger = logging.getLogger(__name__)
 
 _FILE = click.Path(exists=True, dir_okay=False, readable=True)
 _OPTIONS = (

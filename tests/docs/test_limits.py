@@ -10,6 +10,7 @@ import pytest
 from savedmodel_bakery.client.bulk import job, photos
 from savedmodel_bakery.client.commands import bench
 from savedmodel_bakery.client.endpoints import MAX_TIMEOUT_S
+from savedmodel_bakery.client.transports import retries
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.recipe.preprocessing import MAX_SIZE
 from savedmodel_bakery.exporter.validation.report import DEFAULT_TOLERANCE
@@ -43,6 +44,7 @@ VALUES = {
     "`max_batch_size`": BatchingParameters().max_batch_size,
     "`max_enqueued_batches`": BatchingParameters().max_enqueued_batches,
     "time of a call": MAX_TIMEOUT_S,
+    "attempts of a call": retries.MAX_ATTEMPTS,
     "time of a worker's call": round(WORK["timeout_s"]),
     "photo of a bulk job": photos.MAX_PHOTO_BYTES,
     "request of a bulk job": job._REQUEST_BYTES,
