@@ -24,6 +24,27 @@ class _Waiter:
         self.woken = threading.Event()
 
 
+class _Turn:
+    """A call's turn; see `context.Turn`."""
+
+    def __init__(self, admission: Admission, context: RequestContext) -> None:
+        self._admission = admission
+        self._context = context
+        self._started: float | None = time.monotonic()
+
+    @contextmanager
+    def passed_on(self) -> Iterator[None]:
+        self.end()
+        yield
+        self._admission._wait(self._context, first=True)
+        self._started = time.monotonic()
+
+    def end(self) -> None:
+        if self._started is not None:
+            self._admission._end(time.monotonic() - self._started)
+            self._started = None
+
+
 class Admission:
     """Decides which calls of a port run, wait or are rejected.
 
@@ -90,23 +111,26 @@ class Admission:
             StatusError: RESOURCE_EXHAUSTED if the call's deadline would pass before its answer; CANCELLED.
         """
         self._wait(context)
-        started = time.monotonic()
+        context.turn = turn = _Turn(self, context)
         try:
             yield
         finally:
-            with self._lock:
-                self._run_s += _NEWEST_SHARE * (time.monotonic() - started - self._run_s)
-                self._pass_on()
+            context.turn = None
+            turn.end()
 
-    def _wait(self, context: RequestContext) -> None:
+    def _wait(self, context: RequestContext, *, first: bool = False) -> None:
+        """Wait for a turn; `first` before those who wait already."""
         context.check()
         waiter = _Waiter()
         with self._lock:
             if self._running < self._turns:
                 self._running += 1
                 return
-            self._check_deadline(context, self._wait_s())
-            self._queue.append(waiter)
+            if first:
+                self._queue.appendleft(waiter)
+            else:
+                self._check_deadline(context, self._wait_s())
+                self._queue.append(waiter)
         with context.waiting(), context.on_cancel(waiter.woken.set):
             waiter.woken.wait(context.remaining_s())
         try:
@@ -120,8 +144,14 @@ class Admission:
                     self._queue.remove(waiter)
             raise
 
+    def _end(self, run_s: float) -> None:
+        """End a turn that lasted so long."""
+        with self._lock:
+            self._run_s += _NEWEST_SHARE * (run_s - self._run_s)
+            self._pass_on()
+
     def _pass_on(self) -> None:
-        """Give the turn of a call that has ended to the next one. Call it with the lock."""
+        """Give the turn of a call to the next one. Call it with the lock."""
         if self._queue:
             waiter = self._queue.popleft()
             waiter.has_turn = True

@@ -24,6 +24,8 @@ SHARE = 0.7
 
 _MIN_SHARE = 0.1  # that requests may use however large the models are
 _MIN_BURST_BYTES = 128 * 2**20
+_TRIM_DELAY_S = 1.0  # what a request used is freed a little after its end
+_SMALL_BYTES = 2**20
 _BASELINE_INTERVAL_S = 1.0
 _RETRY_AFTER_S = 1.0
 
@@ -73,14 +75,14 @@ class MemoryBudget:
         return len(self._queue)
 
     def try_take(self, size: int) -> bool:
-        """Take `size` bytes if they are free and nobody waits.
+        """Take `size` bytes if they are free. A large share does not overtake those who wait; a small one does.
 
         Raises:
             OverloadError: more than the whole budget.
         """
         self._check_possible(size)
         with self._lock:
-            if self._queue or self._held + size > self.size:
+            if self._held + size > self.size or (self._queue and size > _SMALL_BYTES):
                 return False
             self._add(size)
             return True
@@ -134,7 +136,9 @@ class MemoryBudget:
                 self._peak = self._held
             is_idle = self._held == 0
         if is_burst_over:
-            threading.Thread(target=memory.trim, name="memory", daemon=True).start()
+            trimming = threading.Timer(_TRIM_DELAY_S, memory.trim)
+            trimming.daemon = True
+            trimming.start()
         elif is_idle and time.monotonic() - self._baseline_read > _BASELINE_INTERVAL_S:
             self._read_baseline()
 

@@ -5,12 +5,20 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Protocol
 
 from savedmodel_bakery.serving.access.identity import Identity
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.limits import check_size
 from savedmodel_bakery.wire.status import Code, StatusError
+
+
+class Turn(Protocol):
+    """The right to run, which a request has for some time."""
+
+    def passed_on(self) -> AbstractContextManager[None]:
+        """Let others run within the `with` block; wait at its end."""
 
 
 class RequestContext:
@@ -24,6 +32,7 @@ class RequestContext:
 
     Attributes:
         charged: bytes taken from the memory.
+        turn: while it runs, its turn; others have it while the request waits for memory.
     """
 
     def __init__(
@@ -42,6 +51,7 @@ class RequestContext:
         self._is_cancelled = False
         self._on_cancel: list[Callable[[], None]] = []
         self.charged = 0
+        self.turn: Turn | None = None
 
     def remaining_s(self) -> float | None:
         """Return the seconds until the deadline, at least 0; None without a deadline."""
@@ -125,9 +135,11 @@ class RequestContext:
         Raises:
             StatusError: RESOURCE_EXHAUSTED if it will not become free in time; CANCELLED.
         """
-        if self._memory and size > 0:
-            self._memory.take(size, self)
-            self.charged += size
+        if not self.try_charge(size):
+            assert self._memory
+            with self.turn.passed_on() if self.turn else nullcontext():
+                self._memory.take(size, self)
+                self.charged += size
 
     def try_charge(self, size: int) -> bool:
         """Take memory, if it is free now, until the request ends. Never waits."""

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -84,6 +84,11 @@ class GrpcServer:
             "grpc.absolute_max_metadata_size": limits.header_bytes,
             "grpc.max_allowed_incoming_connections": limits.connections,
             "grpc.server_handshake_timeout_ms": round(limits.header_timeout_s * 1000),
+            # A peer that has sent half of its headers can't answer a ping.
+            "grpc.keepalive_time_ms": round(limits.header_timeout_s * 1000),
+            "grpc.keepalive_timeout_ms": round(limits.header_timeout_s * 1000),
+            "grpc.keepalive_permit_without_calls": 1,
+            "grpc.http2.max_pings_without_data": 0,
         }
         runs = _Lane(admission, ThreadPoolExecutor(admission.places, thread_name_prefix="grpc"))
         control = _Lane(
@@ -203,7 +208,7 @@ class _Calls(grpc.GenericRpcHandler):
         if message is None:
             raise StatusError(Code.INTERNAL, "")
         context.charge(_MESSAGE_COPIES * len(message))
-        with admission.turn(context):
+        with admission.turn(context) if rpc.runs_model else nullcontext():
             message = unpack(message, admission.limits.unpacked_bytes)
             request = rpc.decode(message)
             del message

@@ -97,3 +97,24 @@ def test_a_call_that_could_not_be_answered_in_time_is_rejected_at_once() -> None
         assert error.value.retry_after_s
     with admission.turn(RequestContext(timeout_s=0.01)):
         pass  # nobody runs, so it may try
+
+
+def test_a_call_that_waits_for_memory_lets_others_run() -> None:
+    budget = MemoryBudget(10 * 2**20)
+    admission, holder = Admission(Limits(), budget, turns=1), RequestContext(memory=budget)
+    holder.charge(8 * 2**20)
+
+    def run() -> str:
+        context = RequestContext(memory=budget)
+        with admission.turn(context):
+            context.charge(5 * 2**20)
+            return "has run"
+
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(run)
+        wait_until(lambda: budget.queued == 1)
+        with admission.turn(RequestContext(timeout_s=10)):
+            holder.close()
+            wait_until(lambda: budget.queued == 0)
+            assert not waiting.done()
+        assert "has run" == waiting.result(10)
