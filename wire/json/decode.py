@@ -12,12 +12,14 @@ import string
 from array import array
 from collections.abc import Iterator, Sequence
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import pybase64
 
 from savedmodel_bakery.wire.dtypes import MAX_DIMENSIONS, STRING, DType
 from savedmodel_bakery.wire.json.exact import JsonValue, members_of
+from savedmodel_bakery.wire.json.limits import NO_LIMITS, ParseLimits
 from savedmodel_bakery.wire.json.text import parse_json, show_value, type_name
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
@@ -30,17 +32,19 @@ _INT_RANGES = {
     "uint64": (0, 2**64 - 1),
 }
 DECODABLE_TYPES = tuple(sorted({*_FLOATS, *_INT_RANGES, "bool", "string"}))
+_SLICE = 2**16  # elements per step, so that other threads are blocked for milliseconds only
 _BASE64_DIGITS = (string.ascii_letters + string.digits + "+/").encode()
 _WHITE_SPACE = b" \t\n\v\f\r"
 
 
-def parse_document(body: bytes) -> tuple[dict[str, JsonValue], str]:
+def parse_document(body: bytes, limits: ParseLimits = NO_LIMITS) -> tuple[dict[str, JsonValue], str]:
     """Parse the body of a request: an object with an optional `signature_name`.
 
     Raises:
-        StatusError: INVALID_ARGUMENT if it is not JSON, not an object, or its `signature_name` is not a string.
+        StatusError: INVALID_ARGUMENT if it is not JSON, not an object, or its `signature_name` is not a string; or an
+            error of `limits`.
     """
-    document = parse_json(body)
+    document = parse_json(body, limits)
     if not isinstance(document, dict):
         raise invalid_argument(f"JSON Value: {show_value(document)} Is not object")
     signature_name = document.get("signature_name", "")
@@ -78,13 +82,17 @@ def decode_regular(value: JsonValue, dtype: DType, name: str) -> np.ndarray | No
     shape: list[int] = []
     elements: Sequence[JsonValue] = [value]
     while elements and isinstance(elements[0], list):
-        if len(shape) == MAX_DIMENSIONS or set(map(type, elements)) != {list}:
+        if len(shape) == MAX_DIMENSIONS or _types(elements) != {list}:
             return None
-        sizes = set(map(len, elements))  # type: ignore[arg-type]
-        if len(sizes) != 1:
-            return None
+        sizes: set[int] = set()
+        inner: list[JsonValue] = []
+        for part in _slices(elements):
+            sizes.update(map(len, part))  # type: ignore[arg-type]
+            if len(sizes) != 1:
+                return None
+            inner.extend(chain.from_iterable(part))  # type: ignore[arg-type]
         shape.append(sizes.pop())
-        elements = list(chain.from_iterable(elements))  # type: ignore[arg-type]
+        elements = inner
     if not _all_fit(elements, dtype):
         return None
     try:
@@ -93,13 +101,32 @@ def decode_regular(value: JsonValue, dtype: DType, name: str) -> np.ndarray | No
         return None
 
 
+def _slices(elements: Sequence[JsonValue]) -> Iterator[Sequence[JsonValue]]:
+    if len(elements) <= _SLICE:
+        yield elements
+    else:
+        for start in range(0, len(elements), _SLICE):
+            yield elements[start : start + _SLICE]
+
+
+def _types(elements: Sequence[JsonValue]) -> set[type]:
+    types: set[type] = set()
+    for part in _slices(elements):
+        types.update(map(type, part))
+    return types
+
+
 def _all_fit(elements: Sequence[JsonValue], dtype: DType) -> bool:
-    types = set(map(type, elements))
+    types = _types(elements)
     if dtype.name in _FLOATS:
         return types <= {float, int}
     if dtype.name in _INT_RANGES:
         low, high = _INT_RANGES[dtype.name]
-        return types <= {int} and (not types or (low <= min(elements) and max(elements) <= high))  # type: ignore[type-var,operator]
+        return types <= {int} and all(
+            low <= min(part) and max(part) <= high  # type: ignore[type-var,operator]
+            for part in _slices(elements)
+            if part
+        )
     if dtype is STRING:
         return types <= {str} or (types <= {str, dict} and all(isinstance(v, str) or is_base64(v) for v in elements))
     return types <= ({bool} if dtype.name == "bool" else set())
@@ -200,15 +227,22 @@ def pack(elements: Sequence[JsonValue], shape: Sequence[int], dtype: DType, name
 
 
 def _pack_floats(elements: Sequence[JsonValue], dtype: DType) -> np.ndarray:
-    doubles = np.frombuffer(array("d", elements), np.float64)  # type: ignore[type-var]
+    doubles = np.frombuffer(_packed("d", elements), np.float64)
     with np.errstate(over="ignore", under="ignore"):
         return doubles.astype(dtype.numpy, copy=False)
 
 
 def _pack_integers(elements: Sequence[JsonValue], dtype: DType) -> np.ndarray:
     code = "Q" if dtype.name == "uint64" else "q"
-    wide = np.frombuffer(array(code, elements), np.uint64 if code == "Q" else np.int64)  # type: ignore[type-var]
+    wide = np.frombuffer(_packed(code, elements), np.uint64 if code == "Q" else np.int64)
     return wide.astype(dtype.numpy, copy=False)
+
+
+def _packed(code: str, elements: Sequence[JsonValue]) -> array[Any]:
+    packed = array(code)
+    for part in _slices(elements):
+        packed.fromlist(part)  # type: ignore[arg-type]
+    return packed
 
 
 def _pack_strings(elements: Sequence[JsonValue]) -> np.ndarray:

@@ -6,17 +6,14 @@ so only memory limits the depth of a document. It knows nothing of tensors.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from enum import Enum, auto
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from savedmodel_bakery.wire.status import StatusError, invalid_argument
+from savedmodel_bakery.wire.json.limits import NO_LIMITS, ParseLimits
+from savedmodel_bakery.wire.json.tokens import SPACE, match_end, parse_error, read_scalar, read_string
 
 JsonValue: TypeAlias = "dict[str, JsonValue] | list[JsonValue] | str | int | float | bool | None"
-
-MAX_FINITE = 1.7976931348623157e308
-_MAX_EXPONENT = 308
 
 
 class Members(dict[str, JsonValue]):
@@ -41,6 +38,22 @@ class Members(dict[str, JsonValue]):
 def members_of(value: dict[str, JsonValue]) -> Collection[tuple[str, JsonValue]]:
     """Return all names and values of an object, including repeated ones."""
     return value.pairs if isinstance(value, Members) else value.items()
+
+
+def discard(containers: list[list[JsonValue] | Members]) -> None:
+    """Empty the containers of a large value step by step. Freeing it at once would block all threads.
+
+    Args:
+        containers: those that `ParseLimits.opened` was called with; becomes empty.
+    """
+    while containers:
+        container = containers.pop()  # the inner ones first
+        elements: Any = container
+        if isinstance(container, Members):
+            container.clear()
+            elements = container.pairs
+        while elements:
+            elements.pop()
 
 
 class _State(Enum):
@@ -69,8 +82,15 @@ _ERRORS = {
     _State.ELEMENT: "Missing a comma or ']' after an array element.",
     _State.COMMA_IN_ARRAY: "Invalid value.",
 }
+_CHECK_INTERVAL = 2**12  # tokens, which take a few milliseconds
 _VALUE_FOLLOWS = frozenset({_State.START, _State.ARRAY_OPEN, _State.COMMA_IN_ARRAY, _State.COLON})
 _NAME_FOLLOWS = frozenset({_State.OBJECT_OPEN, _State.COMMA_IN_OBJECT})
+_AFTER_RUN = {
+    _State.OBJECT_OPEN: _State.MEMBER,
+    _State.COMMA_IN_OBJECT: _State.MEMBER,
+    _State.ARRAY_OPEN: _State.ELEMENT,
+    _State.COMMA_IN_ARRAY: _State.ELEMENT,
+}
 _PUNCTUATION = {
     (_State.NAME, b":"): _State.COLON,
     (_State.MEMBER, b","): _State.COMMA_IN_OBJECT,
@@ -80,42 +100,42 @@ _CLOSES = frozenset(
     {(_State.OBJECT_OPEN, b"}"), (_State.MEMBER, b"}"), (_State.ARRAY_OPEN, b"]"), (_State.ELEMENT, b"]")}
 )
 
-_SPACE = re.compile(rb"[ \t\n\r]*")
-_PLAIN = re.compile(rb'[^"\\\x00-\x1f]*')
-_INTEGER = re.compile(rb"-?(?:0|[1-9][0-9]*)")
-_DIGITS = re.compile(rb"[0-9]+")
-_HEX4 = re.compile(rb"[0-9a-fA-F]{4}")
-_ESCAPES = {
-    b'"': b'"',
-    b"\\": b"\\",
-    b"/": b"/",
-    b"b": b"\b",
-    b"f": b"\f",
-    b"n": b"\n",
-    b"r": b"\r",
-    b"t": b"\t",
-}
-_WORDS: dict[bytes, tuple[bytes, JsonValue]] = {
-    b"n": (b"null", None),
-    b"t": (b"true", True),
-    b"f": (b"false", False),
-}
+ReadRun: TypeAlias = "Callable[[int, list[JsonValue] | Members], int]"
+"""Adds elements or members to a list or object, from an offset on; returns where the last one ends."""
 
 
-def parse_exact(text: bytes, start: int = 0) -> JsonValue:
+def parse_exact(
+    text: bytes, start: int = 0, limits: ParseLimits = NO_LIMITS, read_run: ReadRun | None = None
+) -> JsonValue:
     """Parse the first complete value of `text` at or after byte `start`; ignore what follows it.
 
     Bytes that are not valid UTF-8 become surrogate escapes. Objects are `Members`.
 
+    Args:
+        text: JSON.
+        start: byte offset.
+        limits: of the parse.
+        read_run: is offered each place where an element or a member may begin. If it reads nothing, it returns the
+            offset that it was given.
+
     Raises:
-        StatusError: INVALID_ARGUMENT with RapidJSON's reason and the byte offset.
+        StatusError: INVALID_ARGUMENT with RapidJSON's reason and the byte offset; RESOURCE_EXHAUSTED if it is nested
+            too deep; or an error of `limits.check`.
     """
     root: JsonValue = None
     name = ""
     parents: list[list[JsonValue] | Members] = []
     state, position = _State.START, start
+    tokens = 0
     while True:
-        position = _end(_SPACE, text, position)
+        tokens += 1
+        if not tokens % _CHECK_INTERVAL:
+            limits.check()
+        if read_run and state in _AFTER_RUN:
+            end = read_run(position, parents[-1])
+            if end > position:
+                state, position = _AFTER_RUN[state], end
+        position = match_end(SPACE, text, position)
         token = text[position : position + 1]
         if (state, token) in _CLOSES:
             parents.pop()
@@ -127,24 +147,29 @@ def parse_exact(text: bytes, start: int = 0) -> JsonValue:
             state = _PUNCTUATION[state, token]
             position += 1
         elif state in _NAME_FOLLOWS and token == b'"':
-            name, position = _read_string(text, position)
+            name, position = read_string(text, position)
             state = _State.NAME
         elif state in _VALUE_FOLLOWS and token not in (b"", b"\0", b"]", b"}", b",", b":"):
-            value, position = _read_value(text, position, token)
+            container: list[JsonValue] | Members | None = [] if token == b"[" else Members() if token == b"{" else None
+            value: JsonValue = container
+            if container is None:
+                value, position = read_scalar(text, position, token)
             if parents:
                 _attach(parents[-1], name, value)
             else:
                 root = value
-            if token in (b"[", b"{"):
-                assert isinstance(value, (list, Members))
-                parents.append(value)
+            if container is not None:
+                limits.check_nesting(len(parents) + 1)
+                limits.opened(container)
+                parents.append(container)
+                position += 1
                 state = _State.ARRAY_OPEN if token == b"[" else _State.OBJECT_OPEN
             elif not parents:
                 return root
             else:
                 state = _State.ELEMENT if isinstance(parents[-1], list) else _State.MEMBER
         else:
-            raise _error(_ERRORS[state], position)
+            raise parse_error(_ERRORS[state], position)
 
 
 def _attach(parent: list[JsonValue] | Members, name: str, value: JsonValue) -> None:
@@ -152,128 +177,3 @@ def _attach(parent: list[JsonValue] | Members, name: str, value: JsonValue) -> N
         parent.append(value)
     else:
         parent.add(name, value)
-
-
-def _error(reason: str, offset: int) -> StatusError:
-    return invalid_argument(f"JSON Parse error: {reason} at offset: {offset}")
-
-
-def _end(pattern: re.Pattern[bytes], text: bytes, position: int) -> int:
-    """Return where the match of a pattern ends that also matches the empty string."""
-    match = pattern.match(text, position)
-    return match.end() if match else position
-
-
-def _read_value(text: bytes, position: int, token: bytes) -> tuple[JsonValue, int]:
-    """Read a scalar, or the opening bracket of a list or object."""
-    if token == b"[":
-        return [], position + 1
-    if token == b"{":
-        return Members(), position + 1
-    if token == b'"':
-        return _read_string(text, position)
-    if token in _WORDS:
-        word, value = _WORDS[token]
-        return value, _expect(text, position, word)
-    return _read_number(text, position)
-
-
-def _expect(text: bytes, position: int, word: bytes) -> int:
-    for expected in word:
-        if text[position : position + 1] != bytes((expected,)):
-            raise _error("Invalid value.", position)
-        position += 1
-    return position
-
-
-def _read_number(text: bytes, start: int) -> tuple[JsonValue, int]:
-    match = _INTEGER.match(text, start)
-    if not match:
-        return _read_non_finite(text, start)
-    end = match.end()
-    is_integer = True
-    if text[end : end + 1] == b".":
-        is_integer = False
-        end = _read_digits(text, end + 1, "Miss fraction part in number.")
-    if text[end : end + 1] in (b"e", b"E"):
-        is_integer = False
-        signed = text[end + 1 : end + 2] in (b"+", b"-")
-        end = _read_digits(text, end + 1 + signed, "Miss exponent in number.")
-    literal = text[start:end]
-    # A 64-bit integer has at most 20 characters, and int() rejects thousands of digits.
-    if is_integer and len(literal) <= 20 and -(2**63) <= (number := int(literal)) < 2**64:
-        return number, end
-    decimal = float(literal)
-    if abs(decimal) > MAX_FINITE or (not decimal and has_large_exponent(literal.decode())):
-        raise _error("Number too big to be stored in double.", start)
-    return decimal, end
-
-
-def has_large_exponent(literal: str) -> bool:
-    """Return whether RapidJSON rejects the exponent of a zero; each digit after the point allows one more."""
-    mantissa, _, exponent = literal.lower().partition("e")
-    digits = exponent.lstrip("+0")
-    room = _MAX_EXPONENT + len(mantissa.partition(".")[2])
-    return not digits.startswith("-") and (len(digits) > len(str(room)) or int(digits or "0") > room)
-
-
-def _read_digits(text: bytes, position: int, missing: str) -> int:
-    match = _DIGITS.match(text, position)
-    if not match:
-        raise _error(missing, position)
-    return match.end()
-
-
-def _read_non_finite(text: bytes, position: int) -> tuple[float, int]:
-    """Read `NaN`, `Inf` or `Infinity`, with or without a sign."""
-    sign = -1.0 if text[position : position + 1] == b"-" else 1.0
-    position += sign < 0
-    if text[position : position + 1] == b"N":
-        return float("nan"), _expect(text, position, b"NaN")
-    position = _expect(text, position, b"Inf")
-    if text[position : position + 1] == b"i":
-        position = _expect(text, position, b"inity")
-    return sign * float("inf"), position
-
-
-def _read_string(text: bytes, position: int) -> tuple[str, int]:
-    """Read a string, from its opening quotation mark up to and including the closing one."""
-    parts: list[bytes] = []
-    position += 1
-    while True:
-        end = _end(_PLAIN, text, position)
-        parts.append(text[position:end])
-        stop = text[end : end + 1]
-        if stop == b'"':
-            return b"".join(parts).decode("utf-8", "surrogateescape"), end + 1
-        if stop in (b"", b"\0"):
-            raise _error("Missing a closing quotation mark in string.", end)
-        if stop != b"\\":
-            raise _error("Invalid escape character in string.", end)
-        character, position = _read_escape(text, end)
-        parts.append(character)
-
-
-def _read_escape(text: bytes, start: int) -> tuple[bytes, int]:
-    """Read the escape whose backslash is at `start`; errors have the offset of that backslash."""
-    letter = text[start + 1 : start + 2]
-    if letter in _ESCAPES:
-        return _ESCAPES[letter], start + 2
-    if letter != b"u":
-        raise _error("Invalid escape character in string.", start)
-    unit, position = _read_hex4(text, start + 2, start)
-    if not 0xD800 <= unit <= 0xDFFF:
-        return chr(unit).encode(), position
-    if unit > 0xDBFF or text[position : position + 2] != b"\\u":
-        raise _error("The surrogate pair in string is invalid.", start)
-    low, position = _read_hex4(text, position + 2, start)
-    if not 0xDC00 <= low <= 0xDFFF:
-        raise _error("The surrogate pair in string is invalid.", start)
-    return chr(0x10000 + ((unit - 0xD800) << 10) + (low - 0xDC00)).encode(), position
-
-
-def _read_hex4(text: bytes, position: int, escape_start: int) -> tuple[int, int]:
-    match = _HEX4.match(text, position)
-    if not match:
-        raise _error("Incorrect hex digit after \\u escape in string.", escape_start)
-    return int(match.group(), 16), match.end()

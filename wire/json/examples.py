@@ -17,6 +17,7 @@ from savedmodel_bakery.wire.features import Example, Feature, FeatureList, Score
 from savedmodel_bakery.wire.json.decode import decode_base64, document_error, is_base64, parse_document
 from savedmodel_bakery.wire.json.encode import float_texts, new_line, quote_bytes
 from savedmodel_bakery.wire.json.exact import JsonValue, members_of
+from savedmodel_bakery.wire.json.limits import NO_LIMITS, ParseLimits
 from savedmodel_bakery.wire.json.text import type_name
 from savedmodel_bakery.wire.status import invalid_argument
 
@@ -49,7 +50,7 @@ def decode_response(body: bytes) -> list[list[ScoredClass]]:
         raise invalid_argument(f'the response has no "results" of labels with scores: {error!r}') from error
 
 
-def decode_request(body: bytes) -> tuple[str, list[bytes]]:
+def decode_request(body: bytes, limits: ParseLimits = NO_LIMITS) -> tuple[str, list[bytes]]:
     """Read the body of a Classify or Regress request (server role).
 
     Error messages mention classify for both, as those of tensorflow_model_server.
@@ -63,7 +64,7 @@ def decode_request(body: bytes) -> tuple[str, list[bytes]]:
     """
     from savedmodel_bakery.wire.examples import serialize_example  # not at the top: REST clients do without protobuf
 
-    document, signature_name = parse_document(body)
+    document, signature_name = parse_document(body, limits)
     context = serialize_example(_decode_features(document["context"])) if "context" in document else b""
     if "examples" not in document:
         raise document_error(document, "When method is classify, key 'examples' is expected and was not found")

@@ -27,6 +27,7 @@ from savedmodel_bakery.wire.json.decode import (
 )
 from savedmodel_bakery.wire.json.encode import element_texts, nest, new_line, quote_bytes
 from savedmodel_bakery.wire.json.exact import JsonValue, members_of
+from savedmodel_bakery.wire.json.limits import NO_LIMITS, ParseLimits
 from savedmodel_bakery.wire.json.text import show_value
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
@@ -133,13 +134,13 @@ class PredictBody:
     document: dict[str, JsonValue] = field(repr=False, compare=False)
 
 
-def decode_request(body: bytes) -> PredictBody:
+def decode_request(body: bytes, limits: ParseLimits = NO_LIMITS) -> PredictBody:
     """Parse the body of a Predict request as far as possible without its signature (server role).
 
     Raises:
         StatusError: INVALID_ARGUMENT if it is not JSON, not an object, or its `signature_name` is not a string.
     """
-    document, signature_name = parse_document(body)
+    document, signature_name = parse_document(body, limits)
     return PredictBody(signature_name, document)
 
 

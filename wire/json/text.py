@@ -12,14 +12,10 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 from savedmodel_bakery.wire.json.encode import quote
-from savedmodel_bakery.wire.json.exact import (
-    MAX_FINITE,
-    JsonValue,
-    Members,
-    has_large_exponent,
-    members_of,
-    parse_exact,
-)
+from savedmodel_bakery.wire.json.exact import JsonValue, Members, members_of, parse_exact
+from savedmodel_bakery.wire.json.limits import NO_LIMITS, ParseLimits, check_nesting, survey
+from savedmodel_bakery.wire.json.runs import RunFinder
+from savedmodel_bakery.wire.json.tokens import MAX_FINITE, has_large_exponent
 from savedmodel_bakery.wire.status import invalid_argument
 
 SHOWN_BYTES = 259
@@ -40,19 +36,27 @@ _HUGE_INTEGER = b"0" * 200
 _FEW_STRINGS = 256
 
 
-def parse_json(text: bytes) -> JsonValue:
+def parse_json(text: bytes, limits: ParseLimits = NO_LIMITS) -> JsonValue:
     """Parse the first complete JSON value of `text`; ignore what follows it.
 
     Beyond JSON, `NaN`, `Infinity` and `Inf` (with or without a sign) and a byte order mark are accepted. Integers that
     fit 64 bits, signed or unsigned, become int, all other numbers float. Bytes that are not valid UTF-8 become
-    surrogate escapes. The first of repeated names counts; `members_of` returns all. Only memory limits the depth.
+    surrogate escapes. The first of repeated names counts; `members_of` returns all. Only memory and `limits` limit the
+    depth. A text with many values is parsed slice by slice, so that other threads are not blocked for long.
 
     Raises:
-        StatusError: INVALID_ARGUMENT `JSON Parse error: …` with reason and byte offset.
+        StatusError: INVALID_ARGUMENT `JSON Parse error: …` with reason and byte offset; RESOURCE_EXHAUSTED if it is
+            nested too deep; or an error of the functions of `limits`.
     """
     if not text:
         raise invalid_argument("JSON Parse error: The document is empty")
+    content = survey(text)
+    if content.containers > limits.nesting:
+        check_nesting(text, limits)
+    limits.prepare(content)
     start = len(_BOM) if text.startswith(_BOM) else 0
+    if content.is_large:
+        return parse_exact(text, start, limits, _RunReader(text).read)
     if not _has_lone_surrogate(text):
         try:
             value = _parse_fast(text, start)
@@ -62,10 +66,42 @@ def parse_json(text: bytes) -> JsonValue:
             # At the top level the standard library parses `1.` as 1.
             if isinstance(value, (dict, list)):
                 return value
-    return parse_exact(text, start)
+    return parse_exact(text, start, limits)
 
 
-def _parse_fast(text: bytes, start: int) -> JsonValue:
+class _RunReader:
+    """Parses runs of elements or members by the standard library."""
+
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+        self._finder = RunFinder(text)
+
+    def read(self, position: int, parent: list[JsonValue] | Members) -> int:
+        """Read a run into its list or object; see `exact.ReadRun`."""
+        end = self._finder.find(position)
+        if end == position:
+            return position
+        opening, closing = (b"[", b"]") if isinstance(parent, list) else (b"{", b"}")
+        run = b"".join((opening, self._text[position:end], closing))
+        try:
+            value = None if _has_lone_surrogate(run) else _parse_fast(run, 0, to_end=True)
+        except (ValueError, RecursionError):
+            value = None
+        if not value:
+            self._finder.pause(end)
+            return position
+        if isinstance(parent, list):
+            assert isinstance(value, list)
+            parent.extend(value)
+        else:
+            assert isinstance(value, dict)
+            for name, member in members_of(value):
+                parent.add(name, member)
+        return end
+
+
+def _parse_fast(text: bytes, start: int, *, to_end: bool = False) -> JsonValue:
+    """Parse a value by the standard library; with `to_end`, nothing may follow it."""
     decoded = text.decode("utf-8", "surrogateescape")
     first = 1 if start else 0
     while decoded[first : first + 1] in _JSON_SPACE and first < len(decoded):
@@ -75,7 +111,10 @@ def _parse_fast(text: bytes, start: int) -> JsonValue:
     decoder = _BOUNDED if has_long else _PLAIN
     if (has_long and _HUGE_INTEGER in folded) or _LARGE_EXPONENT.search(folded):
         decoder = _BOUNDED_AND_FINITE
-    value: JsonValue = decoder.raw_decode(decoded, first)[0]
+    value: JsonValue
+    value, end = decoder.raw_decode(decoded, first)
+    if to_end and end < len(decoded):
+        raise ValueError("something follows the value")
     return value
 
 
