@@ -22,6 +22,7 @@ from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.rest.codec import Request, Response
 from savedmodel_bakery.serving.rest.errors import page
 from savedmodel_bakery.serving.rest.handlers import KNOWN_METHODS, Handlers
+from savedmodel_bakery.serving.rest.tls_server import TlsServer
 
 _Message = MutableMapping[str, Any]
 
@@ -104,21 +105,24 @@ class RestServer:
         self._workers = ThreadPoolExecutor(admission.places, thread_name_prefix="rest")
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         self._socket = socket.create_server((address, port), family=family, backlog=1024)
-        self._server = uvicorn.Server(
-            uvicorn.Config(
-                self._serve,
-                http=_Protocol,
-                timeout_keep_alive=_KEEP_ALIVE_S,
-                ws="none",
-                lifespan="off",
-                interface="asgi3",
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,
-                log_config=None,  # this process's
-                log_level="warning",
-                ssl_context_factory=(lambda *_: tls) if tls else None,
-            )
+        config = uvicorn.Config(
+            self._serve,
+            http=_Protocol,
+            timeout_keep_alive=_KEEP_ALIVE_S,
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            log_config=None,  # this process's
+            log_level="warning",
+        )
+        limits = admission.limits
+        self._server = (
+            TlsServer(config, tls, max_connections=limits.connections, timeout_s=limits.header_timeout_s)
+            if tls
+            else uvicorn.Server(config)
         )
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],), name="rest", daemon=True)
 
