@@ -66,7 +66,7 @@ def test_the_package_alone_imports_nothing_heavy() -> None:
 
 @pytest.mark.parametrize(
     ("transport", "expected"),
-    [("grpc", "google.protobuf grpc ml_dtypes numpy tenacity"), ("rest", "ml_dtypes numpy requests tenacity")],
+    [("grpc", "google.protobuf grpc ml_dtypes numpy"), ("rest", "ml_dtypes numpy requests")],
 )
 def test_a_call_imports_its_own_transport_only(peer: Any, transport: str, expected: str) -> None:
     lines = run(ASK, transport=transport, grpc_port=peer.grpc_port, rest_port=peer.rest_port)
