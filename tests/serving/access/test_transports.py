@@ -22,7 +22,9 @@ from savedmodel_bakery.wire.schema import METHODS
 
 MODEL = "half_plus_two"
 METRICS_PATH = "/monitoring/prometheus/metrics"
-SECRETS = {name: f"secret-of-{name}" for name in ("wrong", "revoked", "other", "right", "admin", "metrics", "slow")}
+SECRETS = {
+    name: f"secret-of-{name}" for name in ("wrong", "revoked", "other", "right", "admin", "metrics", "slow", "rows")
+}
 CALLERS = (None, "wrong", "revoked", "other", "right", "admin", "metrics")
 PREDICT = frozenset({Role.PREDICT})
 
@@ -38,6 +40,7 @@ TOKENS = (
     token("admin", frozenset({Role.ADMIN})),
     token("metrics", frozenset({Role.METRICS})),
     token("slow", models=(MODEL,), requests_per_second=0.001),
+    token("rows", models=(MODEL,), rows_per_second=0.001),
 )
 
 
@@ -231,3 +234,16 @@ def test_requests_beyond_a_rate_are_told_when_to_come_back(served: Served) -> No
     assert 429 == response.status_code
     assert 900 < int(response.headers["Retry-After"]) <= 1000
     assert "RESOURCE_EXHAUSTED" == served.rpc(METHODS["GetModelStatus"].path, "slow")[0]
+
+
+def test_rows_beyond_a_rate_are_rejected(served: Served) -> None:
+    request = schema.PredictRequest()
+    request.model_spec.name = MODEL
+    request.inputs["x"].dtype = 1  # DT_FLOAT
+    request.inputs["x"].tensor_shape.dim.add(size=2)
+    request.inputs["x"].float_val.extend([1, 2])
+    assert "OK" == served.rpc(METHODS["Predict"].path, "rows", request.SerializeToString())[0]
+    rejected = served.rest("POST", f"{API}:predict", "rows", json={"instances": [1.0]})
+    assert 429 == rejected.status_code
+    assert "permits 0.001 rows per second" in rejected.text
+    assert 200 == served.rest("GET", API, "rows").status_code
