@@ -96,6 +96,17 @@ def test_an_unusable_key_or_certificate_of_rest_is_an_error(
     assert f"INVALID_ARGUMENT: {path}: cannot use the key or a certificate: {reason}" == str(error.value)
 
 
+@pytest.mark.parametrize(("verify", "mode"), [(True, ssl.CERT_REQUIRED), (False, ssl.CERT_NONE)])
+def test_rest_asks_for_client_certificates_only_with_client_verify(
+    tmp_path: Path, verify: bool, mode: ssl.VerifyMode
+) -> None:
+    authority = trustme.CA()
+    fields = {"custom_ca": authority.cert_pem.bytes().decode(), "client_verify": verify}
+    context = read_ssl_context(write_tls(tmp_path / "tls", **fields))
+    assert mode is context.verify_mode
+    assert int(verify) == len(context.get_ca_certs())
+
+
 def test_rest_has_tls_of_version_1_2_or_later(tmp_path: Path) -> None:
     assert ssl.TLSVersion.TLSv1_2 == read_ssl_context(write_tls(tmp_path / "tls")).minimum_version
 
