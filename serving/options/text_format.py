@@ -31,8 +31,13 @@ def unreadable(path: Path, error: OSError) -> StatusError:
     return StatusError(_CODES.get(type(error), Code.NOT_FOUND), f"{path}; {error.strerror}")
 
 
-def read_message(path: Path, message_class: Any) -> Any:
+def read_message(path: Path, message_class: Any, *, has_secrets: bool = False) -> Any:
     """Parse a file as a message of the class.
+
+    Args:
+        path: the file.
+        message_class: the class.
+        has_secrets: errors state the place of a mistake but quote nothing of the file.
 
     Raises:
         TextFormatError: the content doesn't parse.
@@ -52,5 +57,8 @@ def read_message(path: Path, message_class: Any) -> Any:
         text_format.Parse(text, message, descriptor_pool=schema.POOL)
     except text_format.ParseError as error:
         reason = re.sub(r"^(\d+:\d+) : ", r"\1: ", str(error))
-        raise TextFormatError(path, f"Error parsing text-format {name}: {reason}") from error
+        if has_secrets:
+            place = f"{error.GetLine()}:{error.GetColumn()}"
+            reason = f'{place}: expected FIELD: "TEXT" on one line, with \\n for each line break'
+        raise TextFormatError(path, f"Error parsing text-format {name}: {reason}") from None
     return message

@@ -35,7 +35,7 @@ def read_tls(path: Path) -> Tls:
     Raises:
         StatusError: the file can't be read or parsed, or it requires client certificates without naming an authority.
     """
-    message = read_message(path, schema.SSLConfig)
+    message = read_message(path, schema.SSLConfig, has_secrets=True)
     if message.client_verify and not message.custom_ca:
         raise invalid_argument(f"{path}: client_verify needs custom_ca, the authority that signs clients' certificates")
     return Tls(message.server_key, message.server_cert, message.custom_ca, message.client_verify)

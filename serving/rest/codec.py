@@ -22,7 +22,7 @@ class Request:
 
     method: str
     target: str
-    headers: Mapping[str, str]
+    headers: Mapping[str, str] = field(repr=False)  # may contain a token
     body: bytes
 
 

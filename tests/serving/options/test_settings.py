@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import ssl
+import traceback
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ import trustme
 
 from savedmodel_bakery.serving.options import flags
 from savedmodel_bakery.serving.options.settings import check_flags, read_settings, warn_if_exposed
-from savedmodel_bakery.serving.options.tls import Tls, read_ssl_context
+from savedmodel_bakery.serving.options.text_format import TextFormatError
+from savedmodel_bakery.serving.options.tls import Tls, read_ssl_context, read_tls
 from savedmodel_bakery.wire.status import StatusError
 
 MODEL = "--model_base_path=/models/m"
@@ -109,6 +111,26 @@ def test_rest_asks_for_client_certificates_only_with_client_verify(
 
 def test_rest_has_tls_of_version_1_2_or_later(tmp_path: Path) -> None:
     assert ssl.TLSVersion.TLSv1_2 == read_ssl_context(write_tls(tmp_path / "tls")).minimum_version
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ('server_key: "SECRET\n', "1:13"),
+        ("server_key: SECRET", "1:13"),
+        ('server_key: "a"\nSECRET\n', "2:1"),
+        ('server_key: "SECRET\\xzz"', "1:13"),
+    ],
+    ids=["a line break", "no quotes", "a second line", "an escape"],
+)
+def test_a_mistake_in_the_file_of_a_private_key_does_not_print_the_key(tmp_path: Path, text: str, place: str) -> None:
+    path = tmp_path / "tls"
+    path.write_text(text)
+    with pytest.raises(TextFormatError) as error:
+        read_tls(path)
+    expected = f'{place}: expected FIELD: "TEXT" on one line, with \\n for each line break'
+    assert f"Error parsing text-format tensorflow.serving.SSLConfig: {expected}" == error.value.reason
+    assert "SECRET" not in str(error.value) + "".join(traceback.format_exception(error.value))
 
 
 def test_the_private_key_is_not_in_the_repr() -> None:

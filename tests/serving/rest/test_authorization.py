@@ -47,3 +47,7 @@ def test_without_cors_options_needs_a_token_too(access: Access) -> None:
     response = handlers(access, cors=False).authorize(PREFLIGHT)
     assert isinstance(response, Response)
     assert 401 == response.status
+
+
+def test_the_token_is_not_in_the_repr_of_a_request() -> None:
+    assert "secret" not in repr(Request("GET", "/", {"authorization": "Bearer secret"}, b""))
