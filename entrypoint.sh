@@ -7,22 +7,23 @@
 #   MODEL_NAME        Default: efficientnet_lite0
 #   MODEL_BASE_PATH   Folder with the model's numbered versions or, as in TensorFlow's own image, the parent folder of
 #                     MODEL_NAME. Default: /models
-#   GRPC_MAX_THREADS  tensorflow_model_server's own default, four per CPU, rejects further concurrent calls. Default: 256
+#   GRPC_MAX_THREADS  gRPC calls that run at the same time. tensorflow_model_server rejects further calls, so the default
+#                     is 256; in the embedded server they wait, so its default is four per CPU
 #   GLIBC_TUNABLES    Default: glibc.malloc.hugetlb=1, which uses huge pages where Linux grants them on request, for
 #                     large requests
 set -euo pipefail
 
 : "${PORT:=8500}" "${REST_API_PORT:=8501}" "${MODEL_NAME:=efficientnet_lite0}"
-: "${MODEL_BASE_PATH:=/models}" "${GRPC_MAX_THREADS:=256}"
+: "${MODEL_BASE_PATH:=/models}"
 
 if [[ -d "$MODEL_BASE_PATH/$MODEL_NAME" ]]; then
     MODEL_BASE_PATH="${MODEL_BASE_PATH%/}/$MODEL_NAME"
 fi
 export GLIBC_TUNABLES="${GLIBC_TUNABLES-glibc.malloc.hugetlb=1}"
 
-server=(tensorflow_model_server)
+server=(tensorflow_model_server --grpc_max_threads="${GRPC_MAX_THREADS:-256}")
 if ! command -v tensorflow_model_server >/dev/null; then
-    server=(bakery model-server --engine=embedded)
+    server=(bakery model-server --engine=embedded --grpc_max_threads="${GRPC_MAX_THREADS:-0}")
 fi
 
 exec "${server[@]}" \
@@ -30,5 +31,4 @@ exec "${server[@]}" \
     --rest_api_port="$REST_API_PORT" \
     --model_name="$MODEL_NAME" \
     --model_base_path="$MODEL_BASE_PATH" \
-    --grpc_max_threads="$GRPC_MAX_THREADS" \
     "$@"

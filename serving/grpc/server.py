@@ -209,9 +209,11 @@ class _Calls(grpc.GenericRpcHandler):
             raise StatusError(Code.INTERNAL, "")
         context.charge(_MESSAGE_COPIES * len(message))
         with admission.turn(context) if rpc.runs_model else nullcontext():
-            message = unpack(message, admission.limits.unpacked_bytes)
-            request = rpc.decode(message)
+            unpacked = unpack(message, admission.limits.unpacked_bytes)
+            context.charge(_MESSAGE_COPIES * (len(unpacked) - len(message)))
             del message
+            request = rpc.decode(unpacked)
+            del unpacked
             response: bytes = rpc.handle(request, context).SerializeToString()
             return response
 

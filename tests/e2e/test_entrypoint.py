@@ -45,8 +45,8 @@ def start(clone: Path, tmp_path: Path, *arguments: str, **environment: str) -> l
 def test_defaults_are_those_of_the_image(clone: Path, tmp_path: Path, models: Path) -> None:
     *arguments, last = start(clone, tmp_path, MODEL_BASE_PATH=str(models / MODEL))
     assert [
-        "--port=8500", "--rest_api_port=8501", "--model_name=efficientnet_lite0",
-        f"--model_base_path={models / MODEL}", "--grpc_max_threads=256",
+        "--grpc_max_threads=256", "--port=8500", "--rest_api_port=8501", "--model_name=efficientnet_lite0",
+        f"--model_base_path={models / MODEL}",
     ] == arguments  # fmt: skip
     assert last.endswith("with glibc.malloc.hugetlb=1")
 
@@ -60,8 +60,8 @@ def test_environment_variables_override_defaults_and_arguments_come_last(
         GLIBC_TUNABLES="glibc.malloc.hugetlb=0",
     )  # fmt: skip
     assert [
-        "--port=9500", "--rest_api_port=0", f"--model_name={MODEL}", f"--model_base_path={models / MODEL}",
-        "--grpc_max_threads=33", "--enable_batching=true", "--port=7", "--model_config_file=a b",
+        "--grpc_max_threads=33", "--port=9500", "--rest_api_port=0", f"--model_name={MODEL}",
+        f"--model_base_path={models / MODEL}", "--enable_batching=true", "--port=7", "--model_config_file=a b",
     ] == arguments  # fmt: skip
     assert last.endswith("with glibc.malloc.hugetlb=0")
 
