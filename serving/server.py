@@ -62,8 +62,12 @@ def serve(
     _raise_file_limit()
     stop = threading.Event()
     registry = Registry()
+    memory, limits = MemoryBudget(flags.integer("memory_budget_bytes")), _limits(flags)
     lifecycle = Lifecycle(
-        registry, partial(load, options=_load_options(flags, settings)), _lifecycle_options(flags, settings)
+        registry,
+        partial(load, options=_load_options(flags, settings)),
+        _lifecycle_options(flags, settings),
+        on_change=memory.measure_models,
     )
 
     def on_signal() -> None:
@@ -76,7 +80,6 @@ def serve(
     lifecycle.start(settings.models)
     if stop.is_set():
         return
-    memory, limits = MemoryBudget(flags.integer("memory_budget_bytes")), _limits(flags)
     grpc_server = _start_grpc(
         flags,
         settings,

@@ -29,21 +29,21 @@ FLAG_NOTES = {
     "grpc_max_threads": "calls that run at the same time; further ones wait instead of failing with "
     "RESOURCE_EXHAUSTED, up to `--max_waiting_calls`",
     "rest_api_num_threads": "calls that run at the same time; further ones wait, up to `--max_waiting_calls`",
-    "max_waiting_calls": f"extension, {FLAGS['max_waiting_calls'].default} by default; a large number restores the real "
-    "server's REST, where any number of calls wait",
+    "max_waiting_calls": f"extension, {FLAGS['max_waiting_calls'].default} by default; a large number restores the "
+    "real server's REST, where any number of calls wait",
     "max_connections": f"extension, {FLAGS['max_connections'].default:,} by default, but fewer than the process may "
     "open files; the real server has no limit",
-    "max_message_bytes": "extension, 2 GiB by default, protobuf's limit, as in the real server for gRPC; the real server "
-    "has no limit for REST",
-    "max_unpacked_bytes": "extension, 100 MiB by default, as in the real server for REST; the real server has no limit "
-    "for gRPC, which a large number restores",
-    "max_header_bytes": "extension, 64 KiB by default; the real server accepts 8 to 16 KiB over gRPC and any number over "
-    "REST, which a large number restores",
+    "max_message_bytes": "extension, 2 GiB by default, protobuf's limit, as in the real server for gRPC; it has no "
+    "limit for REST",
+    "max_unpacked_bytes": "extension, 100 MiB by default, as in the real server for REST; it has no limit for "
+    "gRPC, which a large number restores",
+    "max_header_bytes": "extension, 64 KiB by default; the real server accepts 8 to 16 KiB over gRPC and any number "
+    "over REST, which a large number restores",
     "header_timeout_seconds": "extension, 10 by default; the real server waits for ever, as a large number does",
     "body_timeout_seconds": "extension, 120 by default; the real server waits for ever, as a large number does",
     "max_json_nesting": "extension, 1,000,000 by default; the real server crashes at some depth",
-    "max_rows_per_request": "extension, 10,000 by default, of strings and examples; the real server has no limit, which "
-    "a large number restores",
+    "max_rows_per_request": "extension, 10,000 by default, of strings and examples; the real server has no limit, "
+    "which a large number restores",
     "memory_budget_bytes": "extension, by default 70 % of the memory of the machine or the container less what models "
     "use; a request that needs more is rejected, and one that finds too little free waits. The real server has no "
     "limit, which a large number restores",
@@ -93,8 +93,8 @@ BEHAVIOUR = {
     "cancelled calls": "a call that waits is dropped, over gRPC and REST, also when its connection closes. A call that "
     "runs a graph with loops, such as a baked classifier, ends after the operation that is running; a graph without "
     "loops runs to its end",
-    "overload": "a call that would miss its deadline is rejected at once with RESOURCE_EXHAUSTED, over REST with 429 and "
-    "Retry-After; health, status and metadata have their own threads",
+    "overload": "a call that would miss its deadline is rejected at once with RESOURCE_EXHAUSTED, over REST with 429 "
+    "and Retry-After; health, status and metadata have their own threads",
     "SIGTERM, SIGINT": "the server finishes running requests for up to 25 seconds and exits with 0",
     "address": "`--bind_address`, 0.0.0.0 by default; REST listens there too, instead of on every IPv6 address",
     "batching": "calls with different element types or ranks run separately instead of failing together or crashing; a "

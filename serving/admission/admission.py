@@ -14,7 +14,9 @@ from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import Limits, OverloadError
 
 _NEWEST_SHARE = 0.1  # of the last run in the estimate of a run's duration
-_MARGIN = 1.2  # estimates are often too low
+# A call is admitted if its deadline leaves this many times the estimate: durations vary, and a shorter queue answers as
+# many calls.
+_MARGIN = 1.6
 _RETRY_AFTER_S = 1.0
 
 
@@ -30,19 +32,12 @@ class _Turn:
     def __init__(self, admission: Admission, context: RequestContext) -> None:
         self._admission = admission
         self._context = context
-        self._started: float | None = time.monotonic()
 
     @contextmanager
     def passed_on(self) -> Iterator[None]:
-        self.end()
+        self._admission._end(self)
         yield
-        self._admission._wait(self._context, first=True)
-        self._started = time.monotonic()
-
-    def end(self) -> None:
-        if self._started is not None:
-            self._admission._end(time.monotonic() - self._started)
-            self._started = None
+        self._admission._wait(self._context, self, first=True)
 
 
 class Admission:
@@ -66,7 +61,8 @@ class Admission:
         self._taken = 0
         self._running = 0
         self._queue: deque[_Waiter] = deque()
-        self._run_s = 0.0
+        self._run_s: float | None = None
+        self._started: dict[_Turn, float] = {}
 
     @property
     def queued(self) -> int:
@@ -110,21 +106,22 @@ class Admission:
         Raises:
             StatusError: RESOURCE_EXHAUSTED if the call's deadline would pass before its answer; CANCELLED.
         """
-        self._wait(context)
         context.turn = turn = _Turn(self, context)
+        self._wait(context, turn)
         try:
             yield
         finally:
             context.turn = None
-            turn.end()
+            self._end(turn)
 
-    def _wait(self, context: RequestContext, *, first: bool = False) -> None:
+    def _wait(self, context: RequestContext, turn: _Turn, *, first: bool = False) -> None:
         """Wait for a turn; `first` before those who wait already."""
         context.check()
         waiter = _Waiter()
         with self._lock:
             if self._running < self._turns:
                 self._running += 1
+                self._started[turn] = time.monotonic()
                 return
             if first:
                 self._queue.appendleft(waiter)
@@ -133,21 +130,26 @@ class Admission:
                 self._queue.append(waiter)
         with context.waiting(), context.on_cancel(waiter.woken.set):
             waiter.woken.wait(context.remaining_s())
-        try:
-            context.check()
-            self._check_deadline(context, 0.0)
-        except BaseException:
-            with self._lock:
+        with self._lock:
+            try:
+                context.check()
+                self._check_deadline(context, 0.0)
+            except BaseException:
                 if waiter.has_turn:
                     self._pass_on()
                 else:
                     self._queue.remove(waiter)
-            raise
+                raise
+            self._started[turn] = time.monotonic()
 
-    def _end(self, run_s: float) -> None:
-        """End a turn that lasted so long."""
+    def _end(self, turn: _Turn) -> None:
+        """End a turn, unless it has been passed on."""
         with self._lock:
-            self._run_s += _NEWEST_SHARE * (run_s - self._run_s)
+            started = self._started.pop(turn, None)
+            if started is None:
+                return
+            run_s = time.monotonic() - started
+            self._run_s = run_s if self._run_s is None else self._run_s + _NEWEST_SHARE * (run_s - self._run_s)
             self._pass_on()
 
     def _pass_on(self) -> None:
@@ -161,11 +163,18 @@ class Admission:
 
     def _wait_s(self) -> float:
         """Estimate how long a call that arrives now would wait for its turn. Call it with the lock."""
-        return (len(self._queue) + 1) * self._run_s / self._turns
+        return (len(self._queue) + 1) * self._estimated_run_s() / self._turns
+
+    def _estimated_run_s(self) -> float:
+        """Estimate how long a run takes: a moving average, or until one has ended, the age of those that run."""
+        if self._run_s is not None:
+            return self._run_s
+        now = time.monotonic()
+        return sum(now - started for started in self._started.values()) / max(1, len(self._started))
 
     def _check_deadline(self, context: RequestContext, wait_s: float) -> None:
         remaining_s = context.remaining_s()
-        needed_s = _MARGIN * (wait_s + self._run_s)
+        needed_s = _MARGIN * (wait_s + self._estimated_run_s())
         if remaining_s is not None and remaining_s < needed_s:
             raise OverloadError(
                 f"the server is busy: an answer would take about {needed_s:.1f} s, but the deadline is in "

@@ -7,7 +7,6 @@ last that waits for memory is rejected instead.
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +25,6 @@ _MIN_SHARE = 0.1  # that requests may use however large the models are
 _MIN_BURST_BYTES = 128 * 2**20
 _TRIM_DELAY_S = 1.0  # what a request used is freed a little after its end
 _SMALL_BYTES = 2**20
-_BASELINE_INTERVAL_S = 1.0
 _RETRY_AFTER_S = 1.0
 
 
@@ -41,28 +39,26 @@ class MemoryBudget:
     """A number of bytes.
 
     Args:
-        size: bytes; 0 for 70 % of the memory of the machine or of the process's control group, less what the process
-            uses while no request runs.
+        size: bytes; 0 for 70 % of the memory of the machine or of the process's control group, less what models use.
     """
 
     def __init__(self, size: int = 0) -> None:
         self._fixed = size
         self._limit = memory.limit_bytes()
-        self._baseline = 0
-        self._baseline_read = 0.0
+        self._used_by_models = 0
         self._lock = threading.Lock()
         self._held = 0
         self._held_by_waiting = 0
         self._peak = 0
         self._queue: deque[_Waiter] = deque()
-        self._read_baseline()
+        self.measure_models()
 
     @property
     def size(self) -> int:
         """The bytes that requests may hold together."""
         if self._fixed:
             return self._fixed
-        return max(int(SHARE * self._limit) - self._baseline, int(_MIN_SHARE * self._limit))
+        return max(int(SHARE * self._limit) - self._used_by_models, int(_MIN_SHARE * self._limit))
 
     @property
     def held(self) -> int:
@@ -134,16 +130,17 @@ class MemoryBudget:
             is_burst_over = self._peak >= _MIN_BURST_BYTES and self._held <= self._peak // 4
             if is_burst_over:
                 self._peak = self._held
-            is_idle = self._held == 0
         if is_burst_over:
             trimming = threading.Timer(_TRIM_DELAY_S, memory.trim)
             trimming.daemon = True
             trimming.start()
-        elif is_idle and time.monotonic() - self._baseline_read > _BASELINE_INTERVAL_S:
-            self._read_baseline()
 
-    def _read_baseline(self) -> None:
-        self._baseline, self._baseline_read = memory.resident_bytes(), time.monotonic()
+    def measure_models(self) -> None:
+        """Measure what the process uses beside its requests. Call it when models have been loaded or unloaded.
+
+        Not while it is idle: TensorFlow keeps part of the memory that requests have used, for later requests.
+        """
+        self._used_by_models = max(0, memory.resident_bytes() - self._held)
 
     def _check_possible(self, size: int) -> None:
         if size > self.size:

@@ -52,10 +52,24 @@ class LifecycleOptions:
 
 
 class Lifecycle:
-    """Keeps a registry in sync with the configured models and the versions on disk."""
+    """Keeps a registry in sync with the configured models and the versions on disk.
 
-    def __init__(self, registry: Registry, load: Load, options: LifecycleOptions) -> None:
+    Args:
+        registry: to keep in sync.
+        load: loads a version.
+        options: how often to scan and retry.
+        on_change: called after each load and unload.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        load: Load,
+        options: LifecycleOptions,
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
         self._registry = registry
+        self._on_change = on_change
         self._load_servable = load
         self._options = options
         self._models: dict[str, ModelConfig] = {}
@@ -265,6 +279,7 @@ class Lifecycle:
                     self._set_failed(version, error)
                     return
             else:
+                self._on_change()
                 logger.info("Successfully loaded servable version %s", label)
                 self._registry.update(version, State.AVAILABLE, servable=servable)
                 return
@@ -282,6 +297,7 @@ class Lifecycle:
     def _unload(self, version: Version) -> None:
         self._registry.drain(version).close()
         memory.release()
+        self._on_change()
         self._registry.update(version, State.END)
         logger.info("Unloaded servable version {name: %s version: %d}", version.name, version.number)
 
