@@ -87,6 +87,7 @@ class GrpcServer:
             # A peer that has sent half of its headers can't answer a ping.
             "grpc.keepalive_time_ms": round(limits.header_timeout_s * 1000),
             "grpc.keepalive_timeout_ms": round(limits.header_timeout_s * 1000),
+            "grpc.http2.ping_timeout_ms": round(limits.header_timeout_s * 1000),
             "grpc.keepalive_permit_without_calls": 1,
             "grpc.http2.max_pings_without_data": 0,
         }

@@ -9,7 +9,6 @@ import pickle
 import struct
 import subprocess
 import sys
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,28 +16,13 @@ from typing import Any
 import damaged_images
 import numpy as np
 import pytest
+from image_bombs import PALETTE, RGB, RGBA, png
 from PIL import Image
 
 from savedmodel_bakery.exporter.recipe import Recipe
 
 SIDE = 3000
 MAX_PIXELS = SIDE * SIDE
-
-
-def png(side: int, colour_type: int, rows: int) -> bytes:
-    """A PNG file whose header states a square of `side` pixels, with `rows` rows of zeros (third edition, 5 and 11)."""
-    channels = {2: 3, 3: 1, 6: 4}[colour_type]
-    packed = zlib.compress(bytes((1 + side * channels) * rows), 9)
-    palette = [b"PLTE" + bytes(768)] if colour_type == 3 else []
-    parts = [
-        b"IHDR" + struct.pack(">IIBBBBB", side, side, 8, colour_type, 0, 0, 0),
-        *palette,
-        b"IDAT" + packed,
-        b"IEND",
-    ]
-    return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(part) - 4) + part + struct.pack(">I", zlib.crc32(part)) for part in parts
-    )
 
 
 def saved(image: Image.Image, file_format: str, **options: Any) -> bytes:
@@ -55,7 +39,7 @@ def oversized_headers() -> list[bytes]:
     size = jpeg.index(b"\xff\xc0") + 5
     jpeg[size : size + 4] = struct.pack(">HH", 60000, 60000)
     assert large_frame != gif
-    return [png(60000, 6, 1), bytes(jpeg), large_frame, gif[:-1] + further + b";"]
+    return [png(60000, RGBA, 1), bytes(jpeg), large_frame, gif[:-1] + further + b";"]
 
 
 def bombs() -> list[bytes]:
@@ -63,9 +47,9 @@ def bombs() -> list[bytes]:
     blank = Image.fromarray(np.zeros((SIDE, SIDE, 3), np.uint8))
     frame = saved(blank.convert("P"), "GIF")
     files = [
-        png(SIDE, 2, SIDE),
-        png(SIDE, 3, SIDE),
-        png(SIDE, 6, SIDE),
+        png(SIDE, RGB, SIDE),
+        png(SIDE, PALETTE, SIDE),
+        png(SIDE, RGBA, SIDE),
         saved(blank, "JPEG", progressive=True),
         saved(Image.new("RGBA", (SIDE, SIDE)), "WEBP", lossless=True, method=0),
         frame[:-1] + frame[frame.index(b",\0\0\0\0") : -1] * 20 + b";",

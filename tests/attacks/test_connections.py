@@ -1,0 +1,55 @@
+"""Row 11: connections that send half of their headers. They neither use up the open files nor stay."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, suppress
+from pathlib import Path
+
+import pytest
+from attacked_server import TINY, AttackedServer, HonestCallers
+from waiting import wait_until
+
+OPEN_FILES = 256
+CONNECTIONS = 300
+HEADER_TIMEOUT_S = 2
+HALF_SENT = {
+    # RFC 9113, 3.4 and 6.2: the preface, empty SETTINGS, and HEADERS of 16 bytes of which one is sent.
+    "gRPC": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes.fromhex("000000040000000000" + "000010010400000001" + "83"),
+    "gRPC, preface": b"PRI * HTTP/2.0\r\n",
+}
+
+
+@pytest.fixture(scope="module")
+def few_files(half_plus_two: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AttackedServer]:
+    """A server that may open 256 files, and waits 2 s for headers."""
+    log = tmp_path_factory.mktemp("attacked") / "log"
+    flags = (f"--header_timeout_seconds={HEADER_TIMEOUT_S}",)
+    with AttackedServer({TINY: half_plus_two}, *flags, log=log, open_files=OPEN_FILES) as running:
+        yield running
+
+
+def is_served(server: AttackedServer) -> bool:
+    """Return whether new connections to both ports are answered."""
+    with HonestCallers(server) as others:
+        others.wait_for_round()
+    return not others.failures
+
+
+@pytest.mark.parametrize("sent", HALF_SENT.values(), ids=HALF_SENT)
+def test_half_sent_headers(few_files: AttackedServer, request: pytest.FixtureRequest, sent: bytes) -> None:
+    """Sent: 300 connections with half of their headers, to a server that may open 256 files.
+
+    Allowed: new connections are answered again after the header timeout, while the attacker keeps his.
+    """
+    port = few_files.rest_api_port if "REST" in request.node.name else few_files.port
+    with ExitStack() as stack:
+        for _ in range(CONNECTIONS):
+            with suppress(OSError):
+                connection = socket.create_connection(("127.0.0.1", port), 1)
+                stack.enter_context(closing(connection)).sendall(sent)
+        wait_until(lambda: is_served(few_files), timeout_s=5 * HEADER_TIMEOUT_S)
+        with HonestCallers(few_files) as others:
+            others.wait_for_round()
+        others.assert_served()
