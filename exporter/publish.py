@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from savedmodel_bakery.exporter.errors import PublishError
-from savedmodel_bakery.exporter.recipe import STORED_RECIPE
 from savedmodel_bakery.interrupts import cleaning_up
+from savedmodel_bakery.wire import version_folder
 
-RECIPE_FILE = STORED_RECIPE
+RECIPE_FILE = version_folder.RECIPE
 FUNCTION_FILE = Path("assets.extra") / "function.toml"
 MAX_VERSION = 2**63 - 1
 _STAGING_PREFIX = ".staging-"

@@ -14,3 +14,6 @@ per signature."""
 WARMUP = Path("assets.extra", "tf_serving_warmup_requests")
 """A TFRecord file with requests that a server runs before the version becomes available
 (www.tensorflow.org/tfx/serving/saved_model_warmup)."""
+
+RECIPE = Path("assets.extra", "recipe.toml")
+"""The recipe that the version was baked with. Its relative paths refer to the working directory of the bake."""

@@ -4,7 +4,7 @@ from savedmodel_bakery.exporter.recipe.batching import Batching
 from savedmodel_bakery.exporter.recipe.optimisation import OPTIMISATIONS, Optimisation
 from savedmodel_bakery.exporter.recipe.preprocessing import LETTERBOX, RESIZE_METHODS, SCALES, Preprocessing
 from savedmodel_bakery.exporter.recipe.recipe import Recipe, complete_recipe, convert_values
-from savedmodel_bakery.exporter.recipe.recipe_file import STORED_RECIPE, RecipeFile, read_recipe_file
+from savedmodel_bakery.exporter.recipe.recipe_file import RecipeFile, read_recipe_file
 from savedmodel_bakery.exporter.recipe.source import Source
 
 __all__ = [
@@ -12,7 +12,6 @@ __all__ = [
     "OPTIMISATIONS",
     "RESIZE_METHODS",
     "SCALES",
-    "STORED_RECIPE",
     "Batching",
     "Optimisation",
     "Preprocessing",

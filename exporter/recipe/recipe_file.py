@@ -9,9 +9,7 @@ from savedmodel_bakery.exporter.errors import RecipeError
 from savedmodel_bakery.exporter.recipe.fields import Field
 from savedmodel_bakery.exporter.recipe.recipe import Recipe, convert_values
 from savedmodel_bakery.toml import parse_toml
-
-STORED_RECIPE = Path("assets.extra") / "recipe.toml"
-"""Where a version stores its recipe. Its relative paths refer to the working directory of the bake."""
+from savedmodel_bakery.wire import version_folder
 
 _NAME = Field(name="name", help="Name to serve the model under.")
 
@@ -46,6 +44,6 @@ def read_recipe_file(path: Path) -> RecipeFile:
         values = convert_values(content)
     except RecipeError as error:
         raise RecipeError(f"recipe file {path}: {error}") from error
-    if path.resolve().parts[-2:] != STORED_RECIPE.parts:
+    if path.resolve().parts[-2:] != version_folder.RECIPE.parts:
         values = {field: Recipe.FIELDS[field].resolve(value, path.parent) for field, value in values.items()}
     return RecipeFile(name, values)

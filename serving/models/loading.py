@@ -18,6 +18,8 @@ from savedmodel_bakery.serving.options.model_roots import ModelRoots
 from savedmodel_bakery.serving.runtimes.batching import Batcher
 from savedmodel_bakery.serving.runtimes.runtime import Runtime
 from savedmodel_bakery.serving.runtimes.tf_session import SavedModel, SessionOptions
+from savedmodel_bakery.toml import parse_toml
+from savedmodel_bakery.wire import version_folder
 from savedmodel_bakery.wire.status import Code, StatusError
 
 TF_LITE_FILE = "model.tflite"
@@ -105,7 +107,7 @@ def _load_and_warm_up(name: str, version: int, path: Path, options: LoadOptions)
         parameters = options.batching.parameters_for(path) if options.batching else None
         if options.batching and parameters:
             runtime = Batcher(runtime, parameters, options.batching.slots)
-        servable = Servable(name, version, runtime)
+        servable = Servable(name, version, runtime, _max_pixels(path))
         if options.warm_up:
             options.warm_up(servable, path)
     except Exception:
@@ -120,3 +122,12 @@ def _load_runtime(path: Path, options: LoadOptions) -> Runtime:
 
         return TfLiteModel(path / TF_LITE_FILE, interpreters=options.tf_lite_interpreters)
     return SavedModel(path, options.session)
+
+
+def _max_pixels(path: Path) -> int | None:
+    """Return how many pixels a baked version decodes at one time; None if all images of a request, or not baked."""
+    try:
+        recipe = parse_toml((path / version_folder.RECIPE).read_text())
+        return int(recipe["max_pixels"]) if "rows_per_run" in recipe else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -8,7 +8,8 @@ import pytest
 
 from savedmodel_bakery.exporter import labels
 from savedmodel_bakery.exporter.errors import RecipeError
-from savedmodel_bakery.exporter.recipe import STORED_RECIPE, Recipe, read_recipe_file
+from savedmodel_bakery.exporter.recipe import Recipe, read_recipe_file
+from savedmodel_bakery.wire import version_folder
 
 UNREADABLE = {
     "not TOML": (b"crop = ", "cannot read the recipe file "),
@@ -80,7 +81,7 @@ def test_paths_refer_to_the_folder_of_the_recipe(
 
 
 def test_paths_of_a_recipe_stored_in_a_version_refer_to_the_working_directory(tmp_path: Path) -> None:
-    path = tmp_path / "flowers" / "1" / STORED_RECIPE
+    path = tmp_path / "flowers" / "1" / version_folder.RECIPE
     path.parent.mkdir(parents=True)
     path.write_text('model = "flowers.keras"\n')
     assert {"model": "flowers.keras"} == read_recipe_file(path).values

@@ -1,0 +1,31 @@
+"""The server learns from a version's recipe how many pixels it decodes at one time."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from savedmodel_bakery.serving.models.loading import LoadOptions, load
+from savedmodel_bakery.wire import version_folder
+
+
+@pytest.mark.parametrize(
+    ("recipe", "expected"),
+    [
+        ("max_pixels = 5000\nrows_per_run = 8\n", 5000),
+        ("max_pixels = 5000\n", None),  # baked when all images of a request were decoded at once
+        ("not TOML", None),
+        (None, None),
+    ],
+)
+def test_max_pixels(half_plus_two: Path, tmp_path: Path, recipe: str | None, expected: int | None) -> None:
+    version = tmp_path / "1"
+    shutil.copytree(half_plus_two / "1", version)
+    if recipe is not None:
+        (version / version_folder.RECIPE).parent.mkdir(exist_ok=True)
+        (version / version_folder.RECIPE).write_text(recipe)
+    servable = load("m", 1, version, LoadOptions())
+    assert expected == servable.max_pixels
+    servable.close()
