@@ -57,6 +57,10 @@ class RequestContext:
         """Return the seconds until the deadline, at least 0; None without a deadline."""
         return None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
 
+    def restart(self, timeout_s: float | None) -> None:
+        """Replace the deadline by one in `timeout_s` seconds; None for none."""
+        self._deadline = None if timeout_s is None else time.monotonic() + timeout_s
+
     @property
     def is_cancelled(self) -> bool:
         """Whether the caller has gone."""

@@ -6,7 +6,11 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-_MAX_UNPACKED_BYTES = 100 * 2**20
+from savedmodel_bakery.serving.admission.context import RequestContext
+
+_STEP_BYTES = 2**20
+_MAX_RATIO = 1032  # of deflate (zlib's technical details)
+_UNPACKED_COPIES = 2  # in pieces, and joined
 
 
 @dataclass(frozen=True)
@@ -36,13 +40,27 @@ class Response:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def decode_body(request: Request) -> bytes:
-    """Return the body, decompressed if it is gzipped; a body that is damaged or too large counts as empty."""
+def decode_body(request: Request, context: RequestContext, max_unpacked_bytes: int) -> bytes:
+    """Return the body, decompressed if it is gzipped; a body that is damaged or too large counts as empty.
+
+    Raises:
+        StatusError: there is not enough memory for the decompressed body, or the request has ended.
+    """
     if "gzip" not in request.headers.get("content-encoding", ""):
         return request.body
     decompressor = zlib.decompressobj(wbits=31)
-    try:
-        body = decompressor.decompress(request.body, _MAX_UNPACKED_BYTES + 1)
-    except zlib.error:
-        return b""
-    return body if decompressor.eof and len(body) <= _MAX_UNPACKED_BYTES else b""
+    pieces, size, packed = [], 0, request.body
+    while not decompressor.eof and size <= max_unpacked_bytes:
+        context.check()
+        step = min(_STEP_BYTES, max_unpacked_bytes + 1 - size)
+        context.charge(_UNPACKED_COPIES * min(step, len(packed) * _MAX_RATIO))
+        try:
+            piece = decompressor.decompress(packed, step)
+        except zlib.error:
+            return b""
+        if not piece and not decompressor.eof:
+            return b""  # cut off
+        pieces.append(piece)
+        size += len(piece)
+        packed = decompressor.unconsumed_tail
+    return b"".join(pieces) if decompressor.eof and size <= max_unpacked_bytes else b""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import time
+from contextlib import ExitStack
 from urllib.parse import unquote
 
 from savedmodel_bakery.serving import incident, metrics
@@ -24,6 +25,7 @@ from savedmodel_bakery.serving.inference.predict import (
 )
 from savedmodel_bakery.serving.models.registry import ModelChoice, Registry
 from savedmodel_bakery.serving.rest.codec import Request, Response, decode_body
+from savedmodel_bakery.serving.rest.documents import Documents
 from savedmodel_bakery.serving.rest.errors import error_response, page
 from savedmodel_bakery.wire import messages
 from savedmodel_bakery.wire.json import examples as examples_json
@@ -79,6 +81,7 @@ class Handlers:
         self._registry = registry
         self._check_method_names = check_method_names
         self._admission = admission
+        self._documents = Documents(admission.limits.json_nesting)
         self._metrics_path = metrics_path
         self._access = access
         self._cors = cors
@@ -103,8 +106,16 @@ class Handlers:
                 role=rest_role(path, metrics_path=self._metrics_path),
             )
         except StatusError as error:
-            metrics.count_request("", "", "REST", error.code, 0.0)
-            return error_response(error, self._headers)
+            return self.reject(error)
+
+    def reject(self, error: StatusError) -> Response:
+        """Return the response to a request that is rejected before it is handled, and count it."""
+        metrics.count_request("", "", "REST", error.code, 0.0)
+        return error_response(error, self._headers)
+
+    def runs_model(self, request: Request) -> bool:
+        """Return whether a request runs a model, and so waits for its turn; does not need the body."""
+        return request.method == "POST" and _CALL_URL.fullmatch(request.target) is not None
 
     def respond(self, request: Request, context: RequestContext) -> Response:
         """Handle a request that is authorized; errors become responses."""
@@ -163,25 +174,31 @@ class Handlers:
             return self._examples(choice, request, match[4], context)
 
     def _predict(self, choice: ModelChoice, request: Request, context: RequestContext) -> bytes:
-        body = predict_json.decode_request(decode_body(request))
-        with self._registry.acquire(choice) as servable:
-            try:
-                dtypes = input_dtypes(servable.runtime.signatures, body.signature_name)
-            except SignatureNotFoundError as error:
-                raise predict_json.signature_not_found(error.name) from None
-            signature_name = body.signature_name or DEFAULT_SIGNATURE
-            inputs, row_format = predict_json.decode_inputs(body.document, dtypes, signature_name)
+        with ExitStack() as stack:
+            with self._documents.parsing(context) as limits:
+                body = predict_json.decode_request(self._body(request, context), limits)
+                servable = stack.enter_context(self._registry.acquire(choice))
+                try:
+                    dtypes = input_dtypes(servable.runtime.signatures, body.signature_name)
+                except SignatureNotFoundError as error:
+                    raise predict_json.signature_not_found(error.name) from None
+                signature_name = body.signature_name or DEFAULT_SIGNATURE
+                inputs, row_format = predict_json.decode_inputs(body.document, dtypes, signature_name)
             call = PredictCall(signature_name, inputs, check_method_name=self._check_method_names)
             outputs = predict(servable, call, context)
         return predict_json.encode_response(outputs, row_format=row_format)
 
     def _examples(self, choice: ModelChoice, request: Request, verb: str, context: RequestContext) -> bytes:
-        signature_name, examples = examples_json.decode_request(decode_body(request))
+        with self._documents.parsing(context) as limits:
+            signature_name, examples = examples_json.decode_request(self._body(request, context), limits)
         call = ExamplesCall(signature_name, examples, self._check_method_names)
         with self._registry.acquire(choice) as servable:
             if verb == "classify":
                 return examples_json.encode_classifications(*classify(servable, call, context))
             return examples_json.encode_regressions(regress(servable, call, context))
+
+    def _body(self, request: Request, context: RequestContext) -> bytes:
+        return decode_body(request, context, self._admission.limits.unpacked_bytes)
 
     def _status(self, choice: ModelChoice) -> bytes:
         response = messages.make_status_response(metadata.status(self._registry, choice))

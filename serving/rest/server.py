@@ -1,8 +1,9 @@
-"""The REST server: uvicorn speaks HTTP on its own thread, and a thread pool handles the requests."""
+"""The REST server: uvicorn speaks HTTP on its own thread, and thread pools handle the requests."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import socket
 import ssl
@@ -10,68 +11,38 @@ import threading
 from collections.abc import Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from http import HTTPStatus
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import uvicorn
-from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from savedmodel_bakery.serving.access.identity import Identity
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving.admission.limits import Limits, OverloadError, check_size
 from savedmodel_bakery.serving.rest.codec import Request, Response
 from savedmodel_bakery.serving.rest.errors import page
-from savedmodel_bakery.serving.rest.handlers import KNOWN_METHODS, Handlers
+from savedmodel_bakery.serving.rest.handlers import Handlers
+from savedmodel_bakery.serving.rest.protocol import Protocol, raw_headers
 from savedmodel_bakery.serving.rest.tls_server import TlsServer
+from savedmodel_bakery.wire.status import StatusError
 
 _Message = MutableMapping[str, Any]
 
-
 # Longer than load balancers keep idle connections; the real server never closes them.
 _KEEP_ALIVE_S = 3600
-_UPGRADE_HEADER = re.compile(rb"^upgrade:[^\r\n]*\r\n", re.IGNORECASE | re.MULTILINE)
+_CONTROL_THREADS = 8
+_BODY_COPIES = 2  # as it is received, and as it is used
+_RETRY_AFTER_S = 1.0
+_CHUNKED_WINDOW = 2**20
 _ORIGIN = re.compile(rb"(?:[A-Za-z][A-Za-z0-9+.-]*:)?//[^/?#]*")  # with or without a scheme (RFC 3986, 4.2)
-_REQUEST_LINE = re.compile(rb"(\S+) \S+ HTTP/1\.[01]\r?\n")
 
 
-class _Protocol(HttpToolsProtocol):
-    """HTTP/1.1 that ignores the header Upgrade (RFC 9110, 7.8 allows that) and keeps the target as it was sent.
+class _Lane(NamedTuple):
+    """Where a kind of requests runs: runs of models never delay other requests, such as the status of a model."""
 
-    Java's HTTP client offers an upgrade to HTTP/2 with every plain request, for which the parser discards the body.
-    """
-
-    def data_received(self, data: bytes) -> None:
-        """Process received bytes. Clients that offer an upgrade send all headers at once."""
-        self._received = data
-        if b"pgrade" in data[:65536] and _REQUEST_LINE.match(data):
-            head, end, body = data.partition(b"\r\n\r\n")
-            data = _UPGRADE_HEADER.sub(b"", head + b"\r\n")[:-2] + end + body
-        super().data_received(data)
-
-    def on_headers_complete(self) -> None:
-        """Start the request. An HTTP/1.0 client that asks for keep-alive gets a response that confirms it."""
-        scope: _Message = self.scope
-        scope["target"] = self.url
-        super().on_headers_complete()
-        self.cycle.keep_alive = self.parser.should_keep_alive()
-        scope["is_http10_keep_alive"] = self.cycle.keep_alive and self.parser.get_http_version() == "1.0"
-
-    def on_body(self, body: bytes) -> None:
-        """Collect the body. It is only used as a whole, so do not wake the application before its end."""
-        if not self.cycle.response_complete:
-            self.cycle.body += body
-            if self.pipeline and len(self.cycle.body) > HIGH_WATER_LIMIT:
-                self.flow.pause_reading()  # a pipelined request, whose turn has not come
-
-    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - the base class's text
-        """Respond to what the parser rejects, and close: with 501 if only the method is unknown, else 400."""
-        line = _REQUEST_LINE.match(self._received)
-        is_unknown = line is not None and line[1].decode("latin-1") not in KNOWN_METHODS
-        response = page(501, "Not Implemented") if is_unknown else page(400, "Bad Request")
-        status_line = f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}".encode()
-        lines = [status_line, *(name + b": " + value for name, value in _raw_headers(response))]
-        self.transport.write(b"\r\n".join([*lines, b"Connection: close", b"", response.body]))
-        self.transport.close()
+    admission: Admission
+    threads: ThreadPoolExecutor
 
 
 class RestServer:
@@ -82,7 +53,7 @@ class RestServer:
         address: IP address to listen on.
         port: TCP port.
         admission: the limits of requests, and which of them run.
-        timeout_s: seconds that a request may take from its arrival; None for no limit.
+        timeout_s: seconds that a request may take from the end of its body; None for no limit.
         tls: the context for TLS; None for plain text.
 
     Raises:
@@ -100,14 +71,19 @@ class RestServer:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._handlers = handlers
-        self._admission = admission
+        self._limits = admission.limits
         self._timeout_s = timeout_s
-        self._workers = ThreadPoolExecutor(admission.places, thread_name_prefix="rest")
+        self._runs = _Lane(admission, ThreadPoolExecutor(admission.places, thread_name_prefix="rest"))
+        control = admission.with_turns(_CONTROL_THREADS)
+        self._control = _Lane(control, ThreadPoolExecutor(_CONTROL_THREADS, thread_name_prefix="rest-control"))
+        self._idle: dict[Protocol, None] = {}
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         self._socket = socket.create_server((address, port), family=family, backlog=1024)
         config = uvicorn.Config(
             self._serve,
-            http=_Protocol,
+            http=partial(Protocol, limits=self._limits, idle=self._idle),
+            callback_notify=self._check_times,
+            timeout_notify=0,
             timeout_keep_alive=_KEEP_ALIVE_S,
             ws="none",
             lifespan="off",
@@ -118,9 +94,8 @@ class RestServer:
             log_config=None,  # this process's
             log_level="warning",
         )
-        limits = admission.limits
         self._server = (
-            TlsServer(config, tls, max_connections=limits.connections, timeout_s=limits.header_timeout_s)
+            TlsServer(config, tls, max_connections=self._limits.connections, timeout_s=self._limits.header_timeout_s)
             if tls
             else uvicorn.Server(config)
         )
@@ -143,58 +118,111 @@ class RestServer:
         send: Callable[[_Message], Awaitable[None]],
     ) -> None:
         request = Request(scope["method"], _target(scope), _headers(scope), b"")
+        connection: Protocol = scope["connection"]
         identity = self._handlers.authorize(request)
         if isinstance(identity, Response):
             # A caller that waits for "100 Continue" may send its body or not, so the next request can't be found.
             await _send(send, identity, *[(b"Connection", b"close")] * ("expect" in request.headers))
             return
-        body = await _read_body(receive)
-        if body is None:
-            return
         if scope["http_version"] not in ("1.0", "1.1"):  # the parser accepts any version
             await _send(send, page(400, "Bad Request"), (b"Connection", b"close"))
             return
-        request = replace(request, body=body)
-        headers = [(b"Connection", b"keep-alive")] if scope["is_http10_keep_alive"] else []
-        context = self._admission.context(timeout_s=self._timeout_s, identity=identity)
-        responding = asyncio.get_running_loop().run_in_executor(self._workers, self._respond, request, context)
-        disconnected = asyncio.ensure_future(_wait_for_disconnect(receive))
-        await asyncio.wait((responding, disconnected), return_when=asyncio.FIRST_COMPLETED)
-        disconnected.cancel()
-        if responding.done():
-            await _send(send, await responding, *headers)
-        else:
-            context.cancel()
-
-    def _respond(self, request: Request, context: RequestContext) -> Response:
+        lane = self._runs if self._handlers.runs_model(request) else self._control
         try:
-            return self._handlers.respond(request, context)
+            response = await self._admit(request, identity, lane, connection, receive)
+        except StatusError as error:
+            response = self._handlers.reject(error)
+            if not connection.is_received:
+                connection.refuse(response)
+                return
+        if response:
+            headers = [(b"Connection", b"keep-alive")] if scope["is_http10_keep_alive"] else []
+            await _send(send, response, *headers)
+
+    async def _admit(
+        self,
+        request: Request,
+        identity: Identity,
+        lane: _Lane,
+        connection: Protocol,
+        receive: Callable[[], Awaitable[_Message]],
+    ) -> Response | None:
+        """Receive the rest of a request and handle it; return None if the client has disconnected.
+
+        Raises:
+            StatusError: the request can't be received: there is no place or memory for it, or it is too large.
+        """
+        if not lane.admission.try_enter():
+            raise lane.admission.full()
+        context = lane.admission.context(timeout_s=self._limits.body_timeout_s, identity=identity)
+        connection.on_disconnect = context.cancel
+        try:
+            body = await self._read_body(request, context, lane, connection, receive)
+            if body is None:
+                return None
+            context.restart(self._timeout_s)
+            return await asyncio.get_running_loop().run_in_executor(
+                lane.threads, self._handlers.respond, replace(request, body=body), context
+            )
         finally:
             context.close()
+            lane.admission.leave()
+
+    async def _read_body(
+        self,
+        request: Request,
+        context: RequestContext,
+        lane: _Lane,
+        connection: Protocol,
+        receive: Callable[[], Awaitable[_Message]],
+    ) -> bytes | None:
+        """Return the whole body, for which the request is charged before it is received; None after a disconnect."""
+        length = request.headers.get("content-length")
+        if length is not None:
+            _check_length(int(length), self._limits)
+            await self._charge(context, _BODY_COPIES * int(length), lane)
+        pieces = []
+        size = 0
+        while True:
+            left = self._limits.message_bytes - size
+            connection.body_window = math.inf if length is not None else min(_CHUNKED_WINDOW, left)
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            piece = message.get("body", b"")
+            size += len(piece)
+            if length is None:
+                _check_length(size, self._limits)
+                await self._charge(context, _BODY_COPIES * len(piece), lane)
+            pieces.append(piece)
+            if not message.get("more_body", False):
+                return b"".join(pieces)
+
+    async def _charge(self, context: RequestContext, size: int, lane: _Lane) -> None:
+        """Charge a request; a run of a model waits on a thread if there is not enough memory now."""
+        if context.try_charge(size):
+            return
+        if lane is self._control:  # has few threads, and its requests need no body
+            raise OverloadError("there is not enough memory for the body now (--memory_budget_bytes)", _RETRY_AFTER_S)
+        await asyncio.get_running_loop().run_in_executor(lane.threads, context.charge, size)
+
+    async def _check_times(self) -> None:
+        """Close the connections whose requests take too long to arrive. Called every second."""
+        now = asyncio.get_running_loop().time()
+        for connection in list(self._server.server_state.connections):
+            if isinstance(connection, Protocol):
+                connection.check_time(now)
 
 
-async def _wait_for_disconnect(receive: Callable[[], Awaitable[_Message]]) -> None:
-    """Return when the client has disconnected."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
+def _check_length(size: int, limits: Limits) -> None:
+    check_size(size, limits.message_bytes, "bytes", "max_message_bytes")
 
 
 async def _send(send: Callable[[_Message], Awaitable[None]], response: Response, *headers: tuple[bytes, bytes]) -> None:
-    raw_headers = [*_raw_headers(response), *headers]
-    await send({"type": "http.response.start", "status": response.status, "headers": raw_headers})
+    await send(
+        {"type": "http.response.start", "status": response.status, "headers": [*raw_headers(response), *headers]}
+    )
     await send({"type": "http.response.body", "body": response.body})
-
-
-async def _read_body(receive: Callable[[], Awaitable[_Message]]) -> bytes | None:
-    """Return the whole body; None if the client disconnected before its end."""
-    pieces = []
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        pieces.append(message.get("body", b""))
-        if not message.get("more_body", False):
-            return b"".join(pieces)
 
 
 def _target(scope: _Message) -> str:
@@ -206,12 +234,3 @@ def _target(scope: _Message) -> str:
 
 def _headers(scope: _Message) -> dict[str, str]:
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-
-
-def _raw_headers(response: Response) -> list[tuple[bytes, bytes]]:
-    headers = {
-        "Content-Type": response.content_type,
-        "Content-Length": str(len(response.body)),
-        **response.headers,
-    }
-    return [(name.encode(), value.encode()) for name, value in headers.items()]

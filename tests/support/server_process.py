@@ -84,6 +84,16 @@ class ServerProcess:
         started = self._cpu_time_s()
         wait_until(lambda: self._cpu_time_s() - started > 0.2)
 
+    def wait_until_idle(self) -> None:
+        """Return when the process uses less than a tenth of a CPU."""
+
+        def is_idle() -> bool:
+            started = self._cpu_time_s()
+            time.sleep(0.5)
+            return self._cpu_time_s() - started < 0.05
+
+        wait_until(is_idle)
+
     def _cpu_time_s(self) -> float:
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,230 @@
+"""HTTP/1.1 on one connection: what uvicorn's protocol lacks, and limits of size and time. Does not know the URLs."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Iterable, MutableMapping
+from http import HTTPStatus
+from typing import Any
+
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from savedmodel_bakery.serving.admission.limits import Limits, OverloadError
+from savedmodel_bakery.serving.rest.codec import Response
+from savedmodel_bakery.serving.rest.errors import error_response, page
+from savedmodel_bakery.serving.rest.handlers import KNOWN_METHODS
+from savedmodel_bakery.wire.status import StatusError
+
+_LINGER_S = 2.0
+_RETRY_AFTER_S = 1.0
+_HEAD_BYTES = 2**16
+_UPGRADE_HEADER = re.compile(rb"^upgrade:[^\r\n]*\r\n", re.IGNORECASE | re.MULTILINE)
+_REQUEST_LINE = re.compile(rb"(\S+) \S+ HTTP/1\.[01]\r?\n")
+
+
+class Protocol(HttpToolsProtocol):
+    """HTTP/1.1 that ignores the header Upgrade (RFC 9110, 7.8 allows that) and keeps the target as it was sent.
+
+    Java's HTTP client offers an upgrade to HTTP/2 with every plain request, for which the parser discards the body.
+
+    Args:
+        arguments: of uvicorn.
+        limits: of each connection and of their number.
+        idle: the connections of the server that wait for a request after an earlier one, the longest first.
+
+    Attributes:
+        is_received: whether the current request has been received as a whole.
+        body_window: bytes of the body to receive before the application has read them.
+        on_disconnect: is called when the connection is lost.
+    """
+
+    def __init__(self, *arguments: Any, limits: Limits, idle: dict[Protocol, None], **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._limits = limits
+        self._idle = idle
+        self._received = b""
+        self._header_bytes = 0
+        self._receives_headers = True
+        self._receives_since: float | None = None
+        self._is_closing = False
+        self.is_received = False
+        self.body_window: float = HIGH_WATER_LIMIT
+        self.on_disconnect: Callable[[], None] | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        """Begin to receive; close the connection if there are too many."""
+        is_full = len(self.connections) >= self._limits.connections
+        super().connection_made(transport)
+        self._receives_since = self.loop.time()
+        if is_full and self._idle:
+            oldest = next(iter(self._idle))
+            del self._idle[oldest]
+            oldest.transport.close()
+        elif is_full:
+            error = OverloadError(
+                f"{self._limits.connections} connections are open, which is the limit (--max_connections)",
+                _RETRY_AFTER_S,
+            )
+            self._is_closing = True
+            self.transport.write(_encode(error_response(error, {})))
+            self.transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the current request."""
+        self._idle.pop(self, None)
+        super().connection_lost(exc)
+        if self.on_disconnect:
+            self.on_disconnect()
+
+    def data_received(self, data: bytes) -> None:
+        """Process received bytes. Clients that offer an upgrade send all headers at once."""
+        if self._is_closing:
+            return
+        self._idle.pop(self, None)
+        if self._receives_headers:
+            self._header_bytes += len(data)
+            if self._receives_since is None:
+                self._receives_since = self.loop.time()
+            self._received = data[:_HEAD_BYTES]
+            if b"pgrade" in self._received and _REQUEST_LINE.match(data):
+                head, end, body = data.partition(b"\r\n\r\n")
+                data = _UPGRADE_HEADER.sub(b"", head + b"\r\n")[:-2] + end + body
+        super().data_received(data)
+        if self._receives_headers and self._receives_since is not None:
+            self._check_header_bytes(self._header_bytes)
+
+    def on_message_begin(self) -> None:
+        """Start to receive a request."""
+        super().on_message_begin()
+        self._header_bytes = 0
+        self._receives_headers, self._receives_since = True, self.loop.time()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Collect a header, or a trailer after a chunked body."""
+        super().on_header(name, value)
+        if not self._receives_headers:
+            self._header_bytes += len(name) + len(value)
+            if self._header_bytes > self._limits.header_bytes:
+                raise ValueError("too many trailers")
+
+    def on_headers_complete(self) -> None:
+        """Start the request. An HTTP/1.0 client that asks for keep-alive gets a response that confirms it."""
+        size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+        if self._is_closing or not self._check_header_bytes(size):
+            return
+        self._header_bytes = 0
+        self._receives_headers, self._receives_since = False, self.loop.time()
+        self.is_received = False
+        self.body_window = HIGH_WATER_LIMIT
+        scope: MutableMapping[str, Any] = self.scope
+        scope["target"] = self.url
+        scope["connection"] = self
+        super().on_headers_complete()
+        self.cycle.keep_alive = self.parser.should_keep_alive()
+        scope["is_http10_keep_alive"] = self.cycle.keep_alive and self.parser.get_http_version() == "1.0"
+
+    def on_body(self, body: bytes) -> None:
+        """Collect the body. It is only used as a whole, so do not wake the application before its end or a limit."""
+        if self._is_closing or self.cycle.response_complete:
+            return
+        self.cycle.body += body
+        if self.pipeline:  # a pipelined request, whose turn has not come
+            if len(self.cycle.body) > HIGH_WATER_LIMIT:
+                self.flow.pause_reading()
+        elif len(self.cycle.body) > self.body_window:
+            self.flow.pause_reading()
+            self.cycle.message_event.set()
+
+    def on_message_complete(self) -> None:
+        """End to receive a request."""
+        if self._is_closing:
+            return
+        self.is_received = True
+        self._receives_headers, self._receives_since = True, None
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Go on with the next request, or wait for it."""
+        self.on_disconnect = None
+        super().on_response_complete()
+        if self._receives_since is not None:
+            self._receives_since = self.loop.time()  # what was sent early may have waited
+        elif not self.transport.is_closing() and (self.cycle is None or self.cycle.response_complete):
+            self._idle[self] = None
+
+    def check_time(self, now: float) -> None:
+        """Close the connection if a request takes too long to arrive."""
+        is_busy = self._receives_headers and self.cycle is not None and not self.cycle.response_complete
+        if self._receives_since is None or self._is_closing or is_busy or self.pipeline:
+            return
+        part, flag, timeout_s = (
+            ("headers", "header_timeout_seconds", self._limits.header_timeout_s)
+            if self._receives_headers
+            else ("body", "body_timeout_seconds", self._limits.body_timeout_s)
+        )
+        if now - self._receives_since > timeout_s:
+            error = OverloadError(f"the {part} of the request took longer than {timeout_s:g} s (--{flag})")
+            self.refuse(error_response(error, {}))
+
+    def refuse(self, response: Response) -> None:
+        """Send a response to a request that has not been received as a whole, and close the connection.
+
+        Discards for a while what the client sends, because the system would otherwise drop the response.
+        """
+        self._is_closing = True
+        if self.cycle is not None and not self.cycle.response_complete:
+            is_started = self.cycle.response_started or bool(self.pipeline)
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        else:
+            is_started = self.cycle is not None and not self._receives_headers
+        if is_started or not self.transport.can_write_eof():
+            if not is_started:
+                self.transport.write(_encode(response))
+            self.transport.close()
+            return
+        self.transport.write(_encode(response))
+        self.transport.write_eof()
+        self.flow.resume_reading()
+        self.loop.call_later(_LINGER_S, self.transport.close)
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - the base class's text
+        """Respond to what the parser rejects, and close: with 501 if only the method is unknown, else 400."""
+        line = _REQUEST_LINE.match(self._received)
+        is_unknown = line is not None and line[1].decode("latin-1") not in KNOWN_METHODS
+        self.transport.write(_encode(page(501, "Not Implemented") if is_unknown else page(400, "Bad Request")))
+        self.transport.close()
+
+    def _check_header_bytes(self, size: int) -> bool:
+        """Return whether the size of the headers is allowed; refuse the request otherwise."""
+        limit = self._limits.header_bytes
+        if size <= limit:
+            return True
+        error: StatusError = OverloadError(
+            f"the headers of the request have more than {limit} bytes, which is the limit (--max_header_bytes)"
+        )
+        if self.cycle is not None and not self.cycle.response_complete:  # an earlier request is answered first
+            self._is_closing = True
+            self.transport.close()
+        else:
+            self.refuse(error_response(error, {}))
+        return False
+
+
+def raw_headers(response: Response) -> list[tuple[bytes, bytes]]:
+    """Return the headers of a response as bytes."""
+    headers = {
+        "Content-Type": response.content_type,
+        "Content-Length": str(len(response.body)),
+        **response.headers,
+    }
+    return [(name.encode(), value.encode()) for name, value in headers.items()]
+
+
+def _encode(response: Response) -> bytes:
+    """Return a whole response, after which the connection closes."""
+    status_line = f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}".encode()
+    lines: Iterable[bytes] = (name + b": " + value for name, value in raw_headers(response))
+    return b"\r\n".join([status_line, *lines, b"Connection: close", b"", response.body])
