@@ -54,7 +54,7 @@ class PredictionService:
     def predict(self, request: PredictRequest, context: RequestContext) -> Any:
         """Predict."""
         spec = _permitted(request.spec, context)
-        request.inputs.before_decoding = partial(claims.take_declared, context)
+        request.inputs.before_filling = partial(claims.take_declared, context)
         with self._registry.acquire(model_choice(spec)) as servable:
             call = PredictCall(spec.signature_name, request.inputs, request.output_filter, self._check_method_names)
             outputs = predict(servable, call, context)

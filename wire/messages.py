@@ -14,6 +14,7 @@ import numpy as np
 
 from savedmodel_bakery.wire import dtypes, schema
 from savedmodel_bakery.wire.attachments import LARGE_BYTES, DetachedTensor, TensorMessage, parse_message
+from savedmodel_bakery.wire.dtypes import DType
 from savedmodel_bakery.wire.status import StatusError, invalid_argument
 from savedmodel_bakery.wire.tensors import Tensor, decode_tensor, encode_tensor, read_shape
 
@@ -48,27 +49,26 @@ class TensorMap(Mapping[str, Tensor]):
 
     Attributes:
         attachments: the large tensors. Clear it to free their memory once nothing else refers to it.
-        before_decoding: is called with the number of the element type and the shape that a tensor declares, before its
-            values are filled up to that shape; may raise StatusError.
+        before_filling: is called with the element type and the shape that a tensor declares, before its values are
+            filled up to that shape; may raise StatusError.
     """
 
     def __init__(self, protos: Mapping[str, Any], attachments: dict[str, DetachedTensor]) -> None:
         self._protos = protos
         self.attachments = attachments
-        self.before_decoding: Callable[[int, tuple[int, ...]], None] = lambda _number, _shape: None
+        self.before_filling: Callable[[DType, tuple[int, ...]], None] = lambda _dtype, _shape: None
 
     def __getitem__(self, alias: str) -> Tensor:
         detached = self.attachments.get(alias)
         if detached is not None:
-            self.before_decoding(detached.proto.dtype, read_shape(detached.proto))
-            return decode_tensor(detached.proto, (detached.field, detached.values))
+            values = detached.field, detached.values
+            return decode_tensor(detached.proto, values, before_filling=self.before_filling)
         if alias not in self._protos:  # reading a missing entry of a protobuf map would add it
             raise KeyError(alias)
         proto = self._protos[alias]
         if proto.dtype in dtypes.HANDLES:
             return _decode_handle(proto)
-        self.before_decoding(proto.dtype, read_shape(proto))
-        return decode_tensor(proto)
+        return decode_tensor(proto, before_filling=self.before_filling)
 
     def __contains__(self, alias: object) -> bool:
         return alias in self.attachments or alias in self._protos

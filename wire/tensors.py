@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -127,10 +127,20 @@ def decode_array(proto: Any, detached: tuple[str, Any] | None = None) -> np.ndar
         raise _cannot_create(shape, error) from error
 
 
-def decode_tensor(proto: Any, detached: tuple[str, Any] | None = None) -> Tensor:
-    """Decode a TensorProto to a Tensor of any shape that TensorFlow can have; otherwise as `decode_array`."""
+def decode_tensor(
+    proto: Any,
+    detached: tuple[str, Any] | None = None,
+    *,
+    before_filling: Callable[[DType, tuple[int, ...]], None] = lambda _dtype, _shape: None,
+) -> Tensor:
+    """Decode a TensorProto to a Tensor of any shape that TensorFlow can have; otherwise as `decode_array`.
+
+    `before_filling` is called with the element type and the shape that the message declares, before memory is used for
+    it; it may raise StatusError.
+    """
     dtype = dtypes.BY_NUMBER.get(proto.dtype) or dtypes.of_number(proto.dtype)  # the latter raises the error
     shape = read_shape(proto)
+    before_filling(dtype, shape)
     values = _decode_values(proto, dtype, shape, detached)
     if is_unrepresentable(shape, dtype.numpy):
         return Tensor(values, dtype, shape)

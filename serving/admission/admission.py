@@ -6,7 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from savedmodel_bakery.serving.access.identity import Identity
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
@@ -27,11 +27,19 @@ class _Waiter:
 
 
 class _Turn:
-    """A call's turn; see `context.Turn`."""
+    """A call's turn; see `context.Turn`. It lasts as long as the `with` block."""
 
     def __init__(self, admission: Admission, context: RequestContext) -> None:
         self._admission = admission
         self._context = context
+
+    def __enter__(self) -> None:
+        self._admission._wait(self._context, self)
+        self._context.turn = self
+
+    def __exit__(self, *_: object) -> None:
+        self._context.turn = None
+        self._admission._end(self)
 
     @contextmanager
     def passed_on(self) -> Iterator[None]:
@@ -99,20 +107,13 @@ class Admission:
         """Return the context of a call with the limits of this port. Close it at the call's end."""
         return RequestContext(timeout_s=timeout_s, memory=self._memory, max_rows=self.limits.rows, identity=identity)
 
-    @contextmanager
-    def turn(self, context: RequestContext) -> Iterator[None]:
-        """Wait for a turn, in the order of arrival; it lasts as long as the `with` block.
+    def turn(self, context: RequestContext) -> AbstractContextManager[None]:
+        """Return a context manager that waits for a turn, in the order of arrival, and ends it at its exit.
 
-        Raises:
-            StatusError: RESOURCE_EXHAUSTED if the call's deadline would pass before its answer; CANCELLED.
+        Entering it raises StatusError: RESOURCE_EXHAUSTED if the call's deadline would pass before its answer, or
+        CANCELLED.
         """
-        context.turn = turn = _Turn(self, context)
-        self._wait(context, turn)
-        try:
-            yield
-        finally:
-            context.turn = None
-            self._end(turn)
+        return _Turn(self, context)
 
     def _wait(self, context: RequestContext, turn: _Turn, *, first: bool = False) -> None:
         """Wait for a turn; `first` before those who wait already."""

@@ -13,6 +13,8 @@ from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.limits import check_size
 from savedmodel_bakery.wire.status import Code, StatusError
 
+_LITTLE_BYTES = 2**14  # not worth counting
+
 
 class Turn(Protocol):
     """The right to run, which a request has for some time."""
@@ -146,8 +148,8 @@ class RequestContext:
                 self.charged += size
 
     def try_charge(self, size: int) -> bool:
-        """Take memory, if it is free now, until the request ends. Never waits."""
-        if self._memory and size > 0:
+        """Take memory, if it is free now, until the request ends; little memory is free. Never waits."""
+        if self._memory and size > _LITTLE_BYTES:
             if not self._memory.try_take(size):
                 return False
             self.charged += size

@@ -47,10 +47,10 @@ class LocalModel:
         spec, inputs, output_filter, *_ = call
         take = partial(claims.take_declared, context)
         if isinstance(inputs, TensorMap):
-            inputs.before_decoding = take
+            inputs.before_filling = take
         else:
             for tensor in inputs.values():
-                take(tensor.dtype.number, tensor.array.shape)
+                take(tensor.dtype, tensor.array.shape)
         with self._registry.acquire(model_choice(spec)) as servable:
             core_call = PredictCall(spec.signature_name, inputs, output_filter)
             outputs = predict.predict(servable, core_call, context)

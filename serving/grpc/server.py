@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -195,8 +195,9 @@ class _Calls(grpc.GenericRpcHandler):
 
     def _authorize(self, call: Any, role: Role | None) -> Identity:
         credentials = dict(call.invocation_metadata()).get("authorization")
+        is_local = role is Role.ADMIN and is_local_peer(call.peer())  # matters to admins only
         try:
-            return self._access.authorize(credentials, is_local=is_local_peer(call.peer()), role=role)
+            return self._access.authorize(credentials, is_local=is_local, role=role)
         except StatusError as error:
             metrics.count_request("", "", "GRPC", error.code, 0.0)
             raise
@@ -204,8 +205,7 @@ class _Calls(grpc.GenericRpcHandler):
     def _answer(
         self, rpc: Rpc, admission: Admission, messages: Iterator[bytes], call: Any, context: RequestContext
     ) -> bytes:
-        with self._receiving.watched(call):
-            message = next(messages, None)
+        message = self._receiving.receive(messages, call)
         if message is None:
             raise StatusError(Code.INTERNAL, "")
         context.charge(_MESSAGE_COPIES * len(message))
@@ -231,12 +231,11 @@ class ReceivingCalls:
         self._deadlines: dict[Any, float] = {}
         threading.Thread(target=self._run, name="grpc-receiving", daemon=True).start()
 
-    @contextmanager
-    def watched(self, call: Any) -> Iterator[None]:
-        """Cancel the call if the `with` block takes too long."""
+    def receive(self, messages: Iterator[bytes], call: Any) -> bytes | None:
+        """Return the message of a call; None if it ends without one."""
         self._deadlines[call] = time.monotonic() + self._timeout_s
         try:
-            yield
+            return next(messages, None)
         finally:
             del self._deadlines[call]
 

@@ -10,24 +10,23 @@ from google.protobuf.message import DecodeError
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.images import BYTES_PER_PIXEL, claimed_pixels
 from savedmodel_bakery.wire import dtypes, schema
+from savedmodel_bakery.wire.dtypes import DType
 from savedmodel_bakery.wire.tensors import Tensor
 
 _COPIES = 2  # of a tensor while its request runs: TensorFlow's, and an output that may be as large
 _ADDRESSABLE_BYTES = 2**45  # a larger tensor fits no machine
 
 
-def take_declared(context: RequestContext, dtype_number: int, shape: tuple[int, ...]) -> None:
+def take_declared(context: RequestContext, dtype: DType, shape: tuple[int, ...]) -> None:
     """Charge a request for a tensor as it declares it, before its values are filled up to its shape.
 
     Raises:
         StatusError: RESOURCE_EXHAUSTED: it has too many rows of strings, or there is not enough memory.
     """
-    dtype, count = dtypes.BY_NUMBER.get(dtype_number), math.prod(shape)
-    if dtype is None:
-        return  # decoding reports the error
+    count = math.prod(shape)
     size = count * dtype.numpy.itemsize
     if size > _ADDRESSABLE_BYTES:
-        return  # likewise
+        return  # decoding reports the error
     if dtype is dtypes.STRING:
         context.check_rows(count)
     context.charge(_COPIES * size)

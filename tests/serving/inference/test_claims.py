@@ -15,7 +15,7 @@ from savedmodel_bakery.wire import dtypes, schema
 from savedmodel_bakery.wire.status import StatusError
 from savedmodel_bakery.wire.tensors import Tensor
 
-FLOAT, STRING = dtypes.BY_NAME["float"].number, dtypes.STRING.number
+FLOAT, STRING = dtypes.BY_NAME["float"], dtypes.STRING
 MIB = 2**20
 MEGAPIXEL = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII5B", 13, b"IHDR", 1000, 1000, 8, 2, 0, 0, 0)
 
@@ -47,7 +47,6 @@ def test_rows_of_strings_are_limited_and_numbers_are_not(context: RequestContext
 @pytest.mark.parametrize("shape", [(2**62,), (2**40, 2**40)])
 def test_shapes_that_fit_no_machine_are_left_to_decoding(context: RequestContext, shape: tuple[int, ...]) -> None:
     claims.take_declared(context, FLOAT, shape)
-    claims.take_declared(context, 10**6, shape)
     assert 0 == context.charged
 
 
