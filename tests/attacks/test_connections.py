@@ -15,6 +15,7 @@ OPEN_FILES = 256
 CONNECTIONS = 300
 HEADER_TIMEOUT_S = 2
 HALF_SENT = {
+    "REST": b"GET /v1/models HTTP/1.1\r\nHost: x\r\n",
     # RFC 9113, 3.4 and 6.2: the preface, empty SETTINGS, and HEADERS of 16 bytes of which one is sent.
     "gRPC": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes.fromhex("000000040000000000" + "000010010400000001" + "83"),
     "gRPC, preface": b"PRI * HTTP/2.0\r\n",
