@@ -24,11 +24,13 @@ class Rpc(NamedTuple):
         decode: parses the serialized request; raises DecodeError.
         handle: makes the response message, whose SerializeToString may raise too; raises StatusError.
         runs_model: whether the call runs a model, and so waits for its turn.
+        is_public: whether callers need no token.
     """
 
     decode: Callable[[bytes], Any]
     handle: Handler
     runs_model: bool = False
+    is_public: bool = False
 
 
 _RUN_MODELS = {"Predict", "Classify", "Regress", "MultiInference"}

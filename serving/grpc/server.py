@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import grpc
 from google.protobuf.message import DecodeError
-from grpc_health.v1 import health_pb2_grpc
 
 from savedmodel_bakery.serving import incident, metrics
 from savedmodel_bakery.serving.access.access import Access
@@ -31,6 +30,7 @@ from savedmodel_bakery.serving.grpc.handlers import Handlers
 from savedmodel_bakery.serving.grpc.health import HealthService
 from savedmodel_bakery.serving.grpc.profiler import Profiler
 from savedmodel_bakery.serving.options.tls import Tls
+from savedmodel_bakery.serving.threads import CallThreads
 from savedmodel_bakery.wire.status import Code, StatusError, truncate_message
 
 logger = logging.getLogger(__name__)
@@ -42,7 +42,6 @@ _OPTIONS = {
 }
 
 _MAX_TIMEOUT_S = 365 * 24 * 3600.0
-_CONTROL_THREADS = 32
 _WATCH_INTERVAL_S = 0.5
 _MESSAGE_COPIES = 2  # the message, and strings that are parsed from it
 
@@ -91,15 +90,14 @@ class GrpcServer:
             "grpc.keepalive_permit_without_calls": 1,
             "grpc.http2.max_pings_without_data": 0,
         }
-        runs = _Lane(admission, ThreadPoolExecutor(admission.places, thread_name_prefix="grpc"))
-        control = _Lane(
-            admission.with_turns(_CONTROL_THREADS), ThreadPoolExecutor(_CONTROL_THREADS, thread_name_prefix="control")
-        )
+        runs = _Lane(admission, "grpc", limits.body_timeout_s)
+        control = _Lane(admission.with_turns(0), "control", limits.header_timeout_s)  # their messages are small
         self._server = grpc.server(runs.threads, options=list({**options, **channel_arguments(arguments)}.items()))
-        self._health = HealthService(control.threads) if health else None
-        if self._health:
-            health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        self._health = HealthService() if health else None
         calls = {**handlers.calls(), **(profiler.calls() if profiler else {})}
+        if self._health:
+            calls.update(self._health.calls())
+            self._server.add_generic_rpc_handlers([self._health.watch_handler()])
         self._server.add_generic_rpc_handlers([_Calls(calls, access, runs, control)])
         try:
             for address in addresses:
@@ -135,11 +133,21 @@ def channel_arguments(text: str) -> dict[str, int | str]:
     return arguments
 
 
-class _Lane(NamedTuple):
-    """Where a kind of calls runs: runs of models never delay other calls, such as the status of a model."""
+class _Lane:
+    """Where a kind of calls runs: runs of models never delay other calls, such as the status of a model.
 
-    admission: Admission
-    threads: ThreadPoolExecutor
+    There are as many threads as places, because a call holds its thread while its message arrives.
+
+    Args:
+        admission: of these calls.
+        name: of the threads.
+        timeout_s: seconds until the message of a call has arrived.
+    """
+
+    def __init__(self, admission: Admission, name: str, timeout_s: float) -> None:
+        self.admission = admission
+        self.threads = CallThreads(admission.places, name)
+        self.receiving = ReceivingCalls(timeout_s)
 
 
 class _Calls(grpc.GenericRpcHandler):
@@ -151,10 +159,9 @@ class _Calls(grpc.GenericRpcHandler):
 
     def __init__(self, calls: Mapping[str, Rpc], access: Access, runs: _Lane, control: _Lane) -> None:
         self._access = access
-        self._receiving = ReceivingCalls(runs.admission.limits.body_timeout_s)
         lanes = {path: runs if rpc.runs_model else control for path, rpc in calls.items()}
         self._calls = {
-            path: (lanes[path], _handler(partial(self._respond, path, rpc, lanes[path].admission), lanes[path].threads))
+            path: (lanes[path], _handler(partial(self._respond, path, rpc, lanes[path]), lanes[path].threads))
             for path, rpc in calls.items()
         }
         self._unknown = _handler(self._reject_unknown, control.threads)
@@ -166,12 +173,13 @@ class _Calls(grpc.GenericRpcHandler):
             return self._rejected[lane]
         return handler
 
-    def _respond(self, path: str, rpc: Rpc, admission: Admission, messages: Iterator[bytes], call: Any) -> bytes:
+    def _respond(self, path: str, rpc: Rpc, lane: _Lane, messages: Iterator[bytes], call: Any) -> bytes:
         context = None
         try:
-            context = admission.context(timeout_s=_timeout_s(call), identity=self._authorize(call, RPC_ROLES[path]))
+            identity = None if rpc.is_public else self._authorize(call, RPC_ROLES[path])
+            context = lane.admission.context(timeout_s=_timeout_s(call), identity=identity)
             call.add_callback(context.cancel)
-            return self._answer(rpc, admission, messages, call, context)
+            return _answer(rpc, lane, messages, call, context)
         except StatusError as error:
             _abort(call, error)
         except DecodeError:
@@ -183,7 +191,7 @@ class _Calls(grpc.GenericRpcHandler):
         finally:
             if context:
                 context.close()
-            admission.leave()
+            lane.admission.leave()
         raise AssertionError  # abort raises
 
     def _reject_unknown(self, _messages: Iterator[bytes], call: Any) -> None:
@@ -201,22 +209,6 @@ class _Calls(grpc.GenericRpcHandler):
         except StatusError as error:
             metrics.count_request("", "", "GRPC", error.code, 0.0)
             raise
-
-    def _answer(
-        self, rpc: Rpc, admission: Admission, messages: Iterator[bytes], call: Any, context: RequestContext
-    ) -> bytes:
-        message = self._receiving.receive(messages, call)
-        if message is None:
-            raise StatusError(Code.INTERNAL, "")
-        context.charge(_MESSAGE_COPIES * len(message))
-        with admission.turn(context) if rpc.runs_model else nullcontext():
-            unpacked = unpack(message, admission.limits.unpacked_bytes)
-            context.charge(_MESSAGE_COPIES * (len(unpacked) - len(message)))
-            del message
-            request = rpc.decode(unpacked)
-            del unpacked
-            response: bytes = rpc.handle(request, context).SerializeToString()
-            return response
 
 
 class ReceivingCalls:
@@ -246,6 +238,22 @@ class ReceivingCalls:
             for call, deadline in self._deadlines.copy().items():
                 if deadline < now:
                     call.cancel()
+
+
+def _answer(rpc: Rpc, lane: _Lane, messages: Iterator[bytes], call: Any, context: RequestContext) -> bytes:
+    """Receive the message of a call and return the response."""
+    message = lane.receiving.receive(messages, call)
+    if message is None:
+        raise StatusError(Code.INTERNAL, "")
+    context.charge(_MESSAGE_COPIES * len(message))
+    with lane.admission.turn(context) if rpc.runs_model else nullcontext():
+        unpacked = unpack(message, lane.admission.limits.unpacked_bytes)
+        context.charge(_MESSAGE_COPIES * (len(unpacked) - len(message)))
+        del message
+        request = rpc.decode(unpacked)
+        del unpacked
+        response: bytes = rpc.handle(request, context).SerializeToString()
+        return response
 
 
 def _handler(respond: Callable[[Iterator[bytes], Any], bytes | None], threads: ThreadPoolExecutor) -> Any:

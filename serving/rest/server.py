@@ -25,6 +25,7 @@ from savedmodel_bakery.serving.rest.errors import page
 from savedmodel_bakery.serving.rest.handlers import Handlers
 from savedmodel_bakery.serving.rest.protocol import Protocol, raw_headers
 from savedmodel_bakery.serving.rest.tls_server import TlsServer
+from savedmodel_bakery.serving.threads import CallThreads
 from savedmodel_bakery.wire.status import StatusError
 
 _Message = MutableMapping[str, Any]
@@ -73,9 +74,9 @@ class RestServer:
         self._handlers = handlers
         self._limits = admission.limits
         self._timeout_s = timeout_s
-        self._runs = _Lane(admission, ThreadPoolExecutor(admission.places, thread_name_prefix="rest"))
+        self._runs = _Lane(admission, CallThreads(admission.places, "rest"))
         control = admission.with_turns(_CONTROL_THREADS)
-        self._control = _Lane(control, ThreadPoolExecutor(_CONTROL_THREADS, thread_name_prefix="rest-control"))
+        self._control = _Lane(control, CallThreads(_CONTROL_THREADS, "rest-control"))
         self._idle: dict[Protocol, None] = {}
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         self._socket = socket.create_server((address, port), family=family, backlog=1024)
