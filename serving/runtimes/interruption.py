@@ -28,6 +28,8 @@ tf1 = tf.compat.v1
 _QUEUES = 4 * (os.cpu_count() or 1)
 # Errors number the inputs of a run in the order of their names; this one must be the last.
 _SCOPE = "zzz_interruption"
+# The session's threads may be busy for minutes with the runs that are to end.
+_IN_CALLERS_THREAD = tf1.RunOptions(inter_op_thread_pool=-1)
 
 
 class Interrupter:
@@ -42,7 +44,7 @@ class Interrupter:
         self._session = session
         self._graph = graph
         self._lock = threading.Lock()
-        self._watches: dict[tuple[str, ...], Any] = {}
+        self._watches: dict[frozenset[str], Any] = {}
         self._idle = list(range(_QUEUES))
         with graph.as_default(), tf1.name_scope(_SCOPE):
             queues = [
@@ -85,18 +87,19 @@ class Interrupter:
             self._idle.append(number)
 
     def _interrupt(self, number: int) -> None:
-        self._session.run({self._number: np.array(number, np.int32), self._flag: np.array(False)}, [self._enqueued])
+        feeds = {self._number: np.array(number, np.int32), self._flag: np.array(False)}
+        self._session.run(feeds, [self._enqueued], _IN_CALLERS_THREAD)
 
     def _empty(self, number: int) -> None:
         """Remove the flags that a run left in its queue."""
         feeds = {self._number: np.array(number, np.int32)}
-        (count,) = self._session.run(feeds, [self._size])
+        (count,) = self._session.run(feeds, [self._size], _IN_CALLERS_THREAD)
         for _ in range(count):
-            self._session.run(feeds, [self._dequeued])
+            self._session.run(feeds, [self._dequeued], _IN_CALLERS_THREAD)
 
     def _watch(self, fetches: Sequence[Any]) -> Any:
         """Return the handle of a tensor that is there when all fetches are, unless `_interrupt` makes it fail."""
-        key = tuple(tensor.name for tensor in fetches)
+        key = frozenset(tensor.name for tensor in fetches)  # a caller may choose any order
         if key not in self._watches:
             with self._lock, self._graph.as_default(), tf1.name_scope(_SCOPE):
                 # What waits for the call of a function doesn't wait for its result; what reads the result does.

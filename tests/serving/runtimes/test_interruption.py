@@ -14,7 +14,8 @@ import pytest
 import tensorflow as tf
 
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.runtimes.tf_session import SavedModel, SessionOptions
+from savedmodel_bakery.serving.runtimes.interruption import Interrupter
+from savedmodel_bakery.serving.runtimes.tf_session import DirectSession, SavedModel, SessionOptions
 from savedmodel_bakery.wire import dtypes
 from savedmodel_bakery.wire.status import StatusError
 from savedmodel_bakery.wire.tensors import Tensor
@@ -97,3 +98,29 @@ def test_a_cancelled_run_ends_no_other(model: SavedModel) -> None:
     assert all(result == number for number, result in enumerate(results) if number % 3)
     assert {None} >= {result for number, result in enumerate(results) if number % 3 == 0 and result != number}
     assert 7 == run(model, "loop", 7, RequestContext())
+
+
+def test_cancelling_does_not_wait_for_the_threads_of_the_session() -> None:
+    started, may_end = threading.Event(), threading.Event()
+
+    def block() -> np.int32:
+        started.set()
+        may_end.wait(30)
+        return np.int32(0)
+
+    graph = tf.Graph()
+    with graph.as_default():
+        blocked = tf.numpy_function(block, [], tf.int32)
+    config = tf.compat.v1.ConfigProto(use_per_session_threads=True, inter_op_parallelism_threads=1)
+    session = DirectSession(graph, config)
+    interrupter, context = Interrupter(session, graph), RequestContext()
+    with ThreadPoolExecutor(2) as threads:
+        running = threads.submit(interrupter.run, {}, [blocked], None, context)
+        assert started.wait(30)
+        try:
+            threads.submit(context.cancel).result(10)
+        finally:
+            may_end.set()
+        with pytest.raises(tf.errors.OpError, match="the request was cancelled"):
+            running.result(10)
+    session.close()
