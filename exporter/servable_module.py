@@ -1,7 +1,7 @@
 """The exported module: a tf.Module whose functions become the signatures of the SavedModel.
 
-image ─► read_images ─► normalise ─► network ─► probabilities ─► labels, scores
-         per image      ──────────── per batch ────────────
+images ─► read_images ─► normalise ─► network ─► probabilities ─► scores, class ids ─► labels
+          per image      ───────────────────── per run ─────────────────────            per request
 """
 
 from __future__ import annotations
@@ -14,17 +14,21 @@ import tensorflow as tf
 
 from savedmodel_bakery.exporter import batching, labels, lazy_functions, optimisation
 from savedmodel_bakery.exporter.errors import PublishError, SourceError
-from savedmodel_bakery.exporter.image.per_image import read_images
+from savedmodel_bakery.exporter.image.per_image import EMPTY, read_images
 from savedmodel_bakery.exporter.image.pixels import normalise
 from savedmodel_bakery.exporter.recipe import Recipe
+from savedmodel_bakery.exporter.runs import compute_in_runs
 from savedmodel_bakery.exporter.tensor_types import (
+    ClassIds,
     ConcreteFunction,
     EncodedImages,
     Flags,
+    Integer,
     NetworkOutput,
     NormalisedBatch,
     Outputs,
     PixelBatch,
+    Rows,
     Scores,
     Tensor,
     Text,
@@ -61,6 +65,7 @@ class ServableModule(tf.Module):
         super().__init__()
         self._recipe = recipe
         self._preprocessing = recipe.preprocessing
+        self._per_run = recipe.batching.rows_per_read
         self._network, variables = optimisation.optimise(
             _trace(network, recipe), recipe.optimisation.steps, recipe.optimisation.precision
         )
@@ -69,7 +74,9 @@ class ServableModule(tf.Module):
         # Traced once. Traced in each signature, it would be in the file five times.
         self._read_images = _function(
             self._read_images_on_cpu, experimental_attributes=lazy_functions.LAZY
-        ).get_concrete_function(tf.TensorSpec([None], tf.string))
+        ).get_concrete_function(
+            tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.int32), tf.TensorSpec([], tf.int32)
+        )
         # tensorflow_model_server doesn't restore variables that are tracked through a Keras 3 model only. So those
         # that inference reads are tracked here, and the others, such as optimizer state, are not saved.
         self._inference_variables = variables
@@ -84,21 +91,21 @@ class ServableModule(tf.Module):
     @_function(input_signature=[_IMAGES])
     def serving_default(self, image: EncodedImages) -> Outputs:
         """Return the best label of each image as the only output."""
-        pixels, ok, error = self._read_images(image)
-        with tf.control_dependencies([_fail_on_bad_image(ok, error)]):
-            predictions = self._predict(tf.identity(pixels), k=1)
-        return {"output_0": predictions["labels"][:, 0]}
+        _, class_ids = self._predict_all(image, k=1)
+        return {"output_0": tf.gather(self._class_names, class_ids[:, 0])}
 
     @_function(input_signature=[_IMAGES])
     def top_k(self, image: EncodedImages) -> Outputs:
         """Return the best labels of each image with their scores; a bad image has an error instead."""
-        pixels, ok, error = self._read_images(image)
-        predictions = self._predict(pixels)
-        row_ok = ok[:, tf.newaxis]
+        rows = _rows_with_bytes(image)
+        errors, (scores, class_ids) = self._predict(rows, lambda rows: self._read_images(image, rows, self._per_run))
+        ok, error = _ok_and_error(image, rows, errors)
+        class_ids = _place(class_ids, ok, default=-1)
+        labels = tf.gather(self._class_names, tf.maximum(class_ids, 0))
         return {
-            "labels": tf.where(row_ok, predictions["labels"], ""),
-            "scores": tf.where(row_ok, predictions["scores"], 0.0),
-            "class_ids": tf.where(row_ok, predictions["class_ids"], -1),
+            "labels": tf.where(ok[:, tf.newaxis], labels, ""),
+            "scores": _place(scores, ok, default=0.0),
+            "class_ids": class_ids,
             "ok": ok,
             "error": error,
         }
@@ -107,34 +114,55 @@ class ServableModule(tf.Module):
     def classify(self, inputs: Texts) -> Outputs:
         """Return the best labels of each serialized tf.Example, which must contain an image file."""
         features = tf.io.parse_example(inputs, {ENCODED_FEATURE: tf.io.FixedLenFeature([], tf.string)})
-        pixels, ok, error = self._read_images(features[ENCODED_FEATURE])
-        with tf.control_dependencies([_fail_on_bad_image(ok, error)]):
-            predictions = self._predict(tf.identity(pixels))
-        return {"classes": predictions["labels"], "scores": predictions["scores"]}
+        scores, class_ids = self._predict_all(features[ENCODED_FEATURE])
+        return {"classes": tf.gather(self._class_names, class_ids), "scores": scores}
 
     @_function
     def pixels(self, pixels: PixelBatch) -> Outputs:
         """Return the best labels of images that are arrays of the network's input size."""
-        batch = tf.shape(pixels)[:1]
+        batch = tf.shape(pixels)[0]
+
+        def read(rows: Rows) -> tuple[PixelBatch, Texts]:
+            rows = rows[: self._per_run]
+            return tf.cast(tf.gather(pixels, rows), tf.float32), tf.fill(tf.shape(rows), "")
+
+        error, (scores, class_ids) = self._predict(tf.range(batch), read)
         return {
-            **self._predict(tf.cast(pixels, tf.float32)),
-            "ok": tf.fill(batch, True),
-            "error": tf.fill(batch, ""),
+            "labels": tf.gather(self._class_names, class_ids),
+            "scores": scores,
+            "class_ids": class_ids,
+            "ok": tf.fill([batch], True),
+            "error": error,
         }
 
     @_function(input_signature=[_IMAGES])
     def preprocess(self, image: EncodedImages) -> Outputs:
         """Return the network's input before normalising."""
-        pixels, ok, error = self._read_images(image)
-        return {"pixels": pixels, "ok": ok, "error": error}
+        rows = _rows_with_bytes(image)
+        with tf.control_dependencies([self._fail_on_large_output(image)]):
+            errors, (pixels,) = compute_in_runs(
+                rows,
+                lambda rows: self._read_images(image, rows, tf.size(rows)),
+                lambda pixels: [pixels],
+                [tf.TensorSpec([*self._preprocessing.size, 3], tf.float32)],
+            )
+        ok, error = _ok_and_error(image, rows, errors)
+        return {"pixels": _place(pixels, ok, default=0.0), "ok": ok, "error": error}
 
     @_function(input_signature=[_IMAGES])
     def preview(self, image: EncodedImages) -> Outputs:
         """Return the network's input before normalising as PNG files."""
-        pixels, ok, error = self._read_images(image)
-        levels = tf.cast(tf.clip_by_value(tf.round(pixels), 0, 255), tf.uint8)
-        files = tf.map_fn(tf.io.encode_png, levels, fn_output_signature=tf.TensorSpec([], tf.string))
-        return {"png_bytes": tf.where(ok, files, ""), "ok": ok, "error": error}
+
+        def encode(pixels: PixelBatch) -> list[Tensor]:
+            levels = tf.cast(tf.clip_by_value(tf.round(pixels), 0, 255), tf.uint8)
+            return [tf.map_fn(tf.io.encode_png, levels, fn_output_signature=tf.TensorSpec([], tf.string))]
+
+        rows = _rows_with_bytes(image)
+        errors, (files,) = compute_in_runs(
+            rows, lambda rows: self._read_images(image, rows, self._per_run), encode, [tf.TensorSpec([], tf.string)]
+        )
+        ok, error = _ok_and_error(image, rows, errors)
+        return {"png_bytes": _place(files, ok, default=""), "ok": ok, "error": error}
 
     def save(self, path: Path) -> None:
         """Write the SavedModel with all its signatures to `path`, which must not exist.
@@ -158,21 +186,66 @@ class ServableModule(tf.Module):
             raise PublishError(f"cannot write the SavedModel: {error.message}") from error
         _complete_meta_graph(path / "saved_model.pb")
 
-    def _read_images_on_cpu(self, images: EncodedImages) -> tuple[PixelBatch, Flags, Texts]:
+    def _read_images_on_cpu(self, images: EncodedImages, rows: Rows, max_readable: Integer) -> tuple[PixelBatch, Texts]:
         """Read images on the CPU, where decoders run; resizing elsewhere would transfer each image separately."""
         with tf.device("CPU"):
-            return read_images(images, self._preprocessing)
+            # Some kernels reject an empty batch; BatchFunction doesn't.
+            min_images = 0 if self._recipe.batching.batch_max else 1
+            return read_images(images, rows, max_readable, self._preprocessing, min_images=min_images)
 
-    def _predict(self, pixels: PixelBatch, k: int | None = None) -> Outputs:
-        """Return labels string, scores float32 and class_ids int32, all [batch, k], best first."""
-        batch_size = tf.shape(pixels)[0]
-        if not self._recipe.batching.batch_max:
-            # Some kernels reject an empty batch, so run the network on one blank image instead.
-            pixels = tf.cond(batch_size > 0, lambda: pixels, lambda: tf.zeros([1, *self._preprocessing.size, 3]))
-        outputs = self._network(normalise(pixels, self._preprocessing))[:batch_size]
-        probabilities = tf.nn.softmax(outputs) if self._recipe.source.outputs == "logits" else outputs
-        scores, class_ids = tf.math.top_k(probabilities, min(k or self._recipe.source.top_k, self.classes))
-        return {"labels": tf.gather(self._class_names, class_ids), "scores": scores, "class_ids": class_ids}
+    def _predict_all(self, images: EncodedImages, k: int | None = None) -> tuple[Scores, ClassIds]:
+        """Return the best scores and class ids of each image; fail on a bad image."""
+
+        def read(rows: Rows) -> tuple[PixelBatch, Texts]:
+            rows = rows[: self._per_run]  # no further, as the first bad image ends the request
+            pixels, errors = self._read_images(images, rows, self._per_run)
+            with tf.control_dependencies([_fail_on_bad_image(rows, errors)]):
+                return tf.identity(pixels), errors
+
+        _, (scores, class_ids) = self._predict(tf.range(tf.size(images)), read, k)
+        return scores, class_ids
+
+    def _predict(
+        self, rows: Rows, read: Callable[[Rows], tuple[PixelBatch, Texts]], k: int | None = None
+    ) -> tuple[Texts, tuple[Scores, ClassIds]]:
+        """Return the errors of rows, and scores and class ids of the readable ones, [readable, k], best first."""
+        k = min(k or self._recipe.source.top_k, self.classes)
+
+        def predict(pixels: PixelBatch) -> tuple[Scores, ClassIds]:
+            outputs = self._network(normalise(pixels, self._preprocessing))
+            probabilities = tf.nn.softmax(outputs) if self._recipe.source.outputs == "logits" else outputs
+            scores, class_ids = tf.math.top_k(probabilities, k)
+            return scores, class_ids
+
+        specs = [tf.TensorSpec([k], tf.float32), tf.TensorSpec([k], tf.int32)]
+        errors, (scores, class_ids) = compute_in_runs(rows, read, predict, specs)
+        return errors, (scores, class_ids)
+
+    def _fail_on_large_output(self, images: EncodedImages) -> Tensor:
+        """Return an operation that fails with INVALID_ARGUMENT if the pixels of a batch would take too much memory."""
+        height, width = self._preprocessing.size
+        max_images = max(self._preprocessing.max_pixels // (height * width), 1)
+        message = f"too many images to return their pixels: a request can have at most {max_images}"
+        return tf.debugging.Assert(tf.size(images) <= max_images, [message])
+
+
+def _rows_with_bytes(images: EncodedImages) -> Rows:
+    """Return the numbers of the images that aren't empty."""
+    return tf.cast(tf.where(tf.strings.length(images) > 0)[:, 0], tf.int32)
+
+
+def _ok_and_error(images: EncodedImages, rows: Rows, errors: Texts) -> tuple[Flags, Texts]:
+    """Return the outputs `ok` and `error` of a batch from the errors of `rows`; its other images are empty."""
+    empty = tf.fill(tf.shape(images), EMPTY)
+    error = tf.tensor_scatter_nd_update(empty, rows[:, tf.newaxis], errors)
+    return tf.equal(error, ""), error
+
+
+def _place(values: Tensor, ok: Flags, *, default: float | str) -> Tensor:
+    """Return the values of the images that are ok in the rows of the whole batch, and `default` in the others."""
+    shape = tf.concat([tf.shape(ok), tf.shape(values)[1:]], axis=0)
+    blank = tf.fill(shape, tf.constant(default, values.dtype))
+    return tf.ensure_shape(tf.tensor_scatter_nd_update(blank, tf.where(ok), values), [None, *values.shape[1:]])
 
 
 def _complete_meta_graph(path: Path) -> None:
@@ -204,13 +277,14 @@ def _trace(network: Callable[[NormalisedBatch], NetworkOutput], recipe: Recipe) 
     return traced
 
 
-def _fail_on_bad_image(ok: Flags, error: Texts) -> Tensor:
-    """Return an operation that fails with INVALID_ARGUMENT, naming the first image that is not ok and its error."""
-    has_bad_image = tf.logical_not(tf.reduce_all(ok))
+def _fail_on_bad_image(rows: Rows, errors: Texts) -> Tensor:
+    """Return an operation that fails with INVALID_ARGUMENT if a row has an error, naming the first of them."""
+    ok = tf.equal(errors, "")
 
     def describe() -> Text:  # in the branch only, as an empty batch has no first row
         first = tf.argmin(tf.cast(ok, tf.int32), output_type=tf.int32)
-        return tf.strings.join(["image ", tf.strings.as_string(first), " is ", error[first]])
+        return tf.strings.join(["image ", tf.strings.as_string(rows[first]), " is ", errors[first]])
 
-    message = tf.cond(has_bad_image, describe, lambda: tf.constant(""))
-    return tf.debugging.Assert(tf.logical_not(has_bad_image), [message])
+    all_ok = tf.reduce_all(ok)
+    message = tf.cond(all_ok, lambda: tf.constant(""), describe)
+    return tf.debugging.Assert(all_ok, [message])

@@ -25,11 +25,13 @@ Flag: TypeAlias = Any  # bool [], a condition
 Text: TypeAlias = Any  # string []
 
 # A batch
+Rows: TypeAlias = Any  # int32 [rows], numbers of rows of a request
 EncodedImages: TypeAlias = Any  # string [batch], images as clients send them
 PixelBatch: TypeAlias = Any  # float32 [batch, height, width, 3], R, G, B, 0..255, at the size of the network's input
 NormalisedBatch: TypeAlias = Any  # float32 [batch, height, width, channels], the network's input
 NetworkOutput: TypeAlias = Any  # numbers [batch, classes] or [batch, 1, 1, classes], what a network returns
 Scores: TypeAlias = Any  # float32 [batch, classes], probabilities, or logits before softmax
+ClassIds: TypeAlias = Any  # int32 [batch, k], best first
 Flags: TypeAlias = Any  # bool [batch], one condition per image
 Texts: TypeAlias = Any  # string [batch], one per image
 Outputs: TypeAlias = dict[str, Any]  # the outputs of a signature: tensor by alias

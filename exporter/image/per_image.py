@@ -11,46 +11,75 @@ from savedmodel_bakery.exporter.tensor_types import (
     EncodedImage,
     EncodedImages,
     Flag,
-    Flags,
     ImageBytes,
+    Integer,
     NetworkPixels,
     PixelBatch,
+    Rows,
+    Tensor,
     Text,
     Texts,
 )
 
+EMPTY = "empty: no bytes were sent"
+"""The error of an image without bytes."""
 
-def read_images(images: EncodedImages, preprocessing: Preprocessing) -> tuple[PixelBatch, Flags, Texts]:
-    """Read a batch of images.
+
+def read_images(
+    images: EncodedImages, rows: Rows, max_readable: Integer, preprocessing: Preprocessing, *, min_images: int = 0
+) -> tuple[PixelBatch, Texts]:
+    """Read images of a batch, one after the other, until `max_readable` could be read.
+
+    Args:
+        images: the batch.
+        rows: the numbers of the images to read.
+        max_readable: 1 or more.
+        preprocessing: of the recipe.
+        min_images: 1 to return one blank image if none can be read.
 
     Returns:
-        pixels: of `preprocessing.size`; zeros where `ok` is false.
-        ok: whether the image could be read.
-        error: why it could not; empty where `ok` is true.
+        pixels: of `preprocessing.size`, of the images that could be read.
+        errors: why an image could not be read, empty if it could, for each of `rows` up to the last that was read.
     """
-    batch, ok, error = tf.map_fn(
-        lambda image: _read_image(image, preprocessing),
-        images,
-        fn_output_signature=(
-            tf.TensorSpec([*preprocessing.size, 3], tf.float32),
-            tf.TensorSpec([], tf.bool),
-            tf.TensorSpec([], tf.string),
-        ),
+    rows_count = tf.size(rows)
+    size = [*preprocessing.size, 3]
+
+    def has_more(index: Integer, readable: Integer, _pixels: Tensor, _errors: Tensor) -> Flag:
+        return (index < rows_count) & (readable < max_readable)
+
+    def read_next(
+        index: Integer, readable: Integer, pixels: Tensor, errors: Tensor
+    ) -> tuple[Integer, Integer, Tensor, Tensor]:
+        network_pixels, error = _read_image(images[rows[index]], preprocessing)
+        ok = tf.size(network_pixels) > 0
+        pixels = tf.cond(ok, lambda: pixels.write(readable, network_pixels), lambda: pixels)
+        return index + 1, readable + tf.cast(ok, tf.int32), pixels, errors.write(index, error)
+
+    state = (
+        tf.constant(0),
+        tf.constant(0),
+        tf.TensorArray(tf.float32, size=tf.clip_by_value(rows_count, 1, max_readable), element_shape=size),
+        tf.TensorArray(tf.string, size=rows_count, element_shape=[]),
     )
-    return batch, ok, error
+    index, readable, pixels, errors = tf.while_loop(has_more, read_next, state)
+    # An element that was not written is zeros.
+    return pixels.gather(tf.range(tf.maximum(readable, min_images))), errors.gather(tf.range(index))
 
 
-def _read_image(image: EncodedImage, preprocessing: Preprocessing) -> tuple[NetworkPixels, Flag, Text]:
+def _read_image(image: EncodedImage, preprocessing: Preprocessing) -> tuple[NetworkPixels, Text]:
+    """Return the pixels of an image, and why it can't be read; one of them is empty."""
     data = encodings.decode(image)
     header = read_header(data)
     pixel_count = header.height * header.width
-    is_acceptable = (pixel_count > 0) & (pixel_count <= preprocessing.max_pixels)
-
-    def blank() -> tuple[NetworkPixels, Flag]:
-        return tf.zeros([*preprocessing.size, 3]), tf.constant(False)
-
-    network_pixels, ok = tf.cond(is_acceptable, lambda: pixels.read_file(data, header, preprocessing), blank)
-    return network_pixels, ok, tf.cond(ok, lambda: b"", lambda: _describe_error(image, data, header, preprocessing))
+    network_pixels = tf.cond(
+        (pixel_count > 0) & (pixel_count <= preprocessing.max_pixels),
+        lambda: pixels.read_file(data, header, preprocessing),
+        lambda: tf.constant(pixels.NO_NETWORK_PIXELS),
+    )
+    error = tf.cond(
+        tf.size(network_pixels) > 0, lambda: b"", lambda: _describe_error(image, data, header, preprocessing)
+    )
+    return network_pixels, error
 
 
 def _describe_error(image: EncodedImage, data: ImageBytes, header: Header, preprocessing: Preprocessing) -> Text:
@@ -58,7 +87,7 @@ def _describe_error(image: EncodedImage, data: ImageBytes, header: Header, prepr
     sides = tf.strings.as_string(header.width), " by ", tf.strings.as_string(header.height)
     return tf.case(
         [
-            (tf.equal(image, b""), lambda: tf.constant("empty: no bytes were sent")),
+            (tf.equal(image, b""), lambda: tf.constant(EMPTY)),
             (
                 tf.equal(data, b""),
                 lambda: tf.strings.join(

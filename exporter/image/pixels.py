@@ -30,6 +30,8 @@ MIN_OVERSAMPLING = 2
 
 _DCT = "INTEGER_ACCURATE"
 _NO_PIXELS = np.zeros([0, 0, 3], np.uint8)
+NO_NETWORK_PIXELS = np.zeros([0, 0, 3], np.float32)
+"""Stands for the pixels of an image that can't be read."""
 
 
 class DecodedImage(NamedTuple):
@@ -44,16 +46,17 @@ class DecodedImage(NamedTuple):
     resized_size: Size
 
 
-def read_file(data: ImageBytes, header: Header, preprocessing: Preprocessing) -> tuple[NetworkPixels, Flag]:
+def read_file(data: ImageBytes, header: Header, preprocessing: Preprocessing) -> NetworkPixels:
     """Decode, crop, turn upright and resize a file.
 
     Returns:
-        pixels: of `preprocessing.size`, 0..255, or slightly beyond if the resize method overshoots; zeros unless `ok`.
-        ok: whether the file could be decoded.
+        Pixels of `preprocessing.size`, 0..255, or slightly beyond if the resize method overshoots; `NO_NETWORK_PIXELS`
+        if the file can't be decoded.
     """
     decoded = decode_file(data, header, preprocessing)
-    ok = tf.size(decoded.pixels) > 0
-    return tf.cond(ok, lambda: resize(decoded, preprocessing), lambda: tf.zeros([*preprocessing.size, 3])), ok
+    return tf.cond(
+        tf.size(decoded.pixels) > 0, lambda: resize(decoded, preprocessing), lambda: tf.constant(NO_NETWORK_PIXELS)
+    )
 
 
 def decode_file(data: ImageBytes, header: Header, preprocessing: Preprocessing) -> DecodedImage:

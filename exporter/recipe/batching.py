@@ -1,7 +1,8 @@
-"""Batching: whether concurrent requests share runs of the network."""
+"""Batching: how many images a run of the network has, and whether concurrent requests share runs."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -28,12 +29,22 @@ def parse_batch_sizes(text: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Batching(FieldGroup):
-    """Whether and how concurrent requests share runs of the network.
+    """How many images a run of the network has, and whether and how concurrent requests share runs.
 
     Raises:
         RecipeError: a value is not allowed, or the last of `allowed_batch_sizes` is not `batch_max`.
     """
 
+    rows_per_run: Annotated[
+        int,
+        WholeNumber(
+            minimum=1,
+            maximum=4096,
+            metavar="IMAGES",
+            help="Run the network on at most this many images of a request at a time, which bounds the memory of the "
+            "request; its next images are decoded meanwhile.",
+        ),
+    ] = 8
     batch_max: Annotated[
         int,
         WholeNumber(
@@ -72,6 +83,13 @@ class Batching(FieldGroup):
                 f"invalid allowed_batch_sizes {self.allowed_batch_sizes!r}: the last size must be batch_max, which is "
                 f"{self.batch_max}"
             )
+
+    @property
+    def rows_per_read(self) -> int:
+        """How many images of a request are read before the network runs: `rows_per_run`, or more to fill batches."""
+        return (
+            self.rows_per_run if self.batch_max == 0 else math.ceil(self.rows_per_run / self.batch_max) * self.batch_max
+        )
 
     @property
     def batch_sizes(self) -> tuple[int, ...]:

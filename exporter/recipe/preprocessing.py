@@ -182,7 +182,8 @@ class Preprocessing(FieldGroup):
         WholeNumber(
             minimum=1,
             metavar="PIXELS",
-            help="Reject larger images before decoding them. A pixel takes 3 to 12 bytes of the server's memory.",
+            help="Reject larger images before decoding them. A pixel takes 3 to 12 bytes of the server's memory; "
+            "a request decodes one image at a time.",
         ),
     ] = 100_000_000
 

@@ -35,6 +35,8 @@ VALUES = {
     "nesting of JSON": dtypes.MAX_DIMENSIONS,
     "pixels of an image": Recipe.FIELDS["max_pixels"].default,
     "side of the network's input": MAX_SIZE,
+    "images per request to `preprocess`": Recipe.FIELDS["max_pixels"].default,
+    "images of a request per run": Recipe.FIELDS["rows_per_run"].default,
     "labels in a response": Recipe.FIELDS["top_k"].default,
     "difference of a probability": DEFAULT_TOLERANCE.atol,
     "run of a model for REST": FLAGS["rest_api_timeout_in_ms"].default,

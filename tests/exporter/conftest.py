@@ -28,7 +28,10 @@ RECIPE = {
 
 
 class ReadImages(NamedTuple):
-    """Outputs of the image graph: float32 [batch, height, width, 3], bool [batch], string [batch]."""
+    """Pixels of the images that could be read, whether each could, and why not.
+
+    float32 [readable, height, width, 3], bool [batch], string [batch].
+    """
 
     pixels: np.ndarray
     ok: list[bool]
@@ -62,13 +65,14 @@ def read(recipe_of: Callable[..., Recipe]) -> Callable[..., ReadImages]:
     def traced(**changes: Any) -> Any:
         preprocessing = recipe_of(**changes).preprocessing
         return tf.function(
-            lambda image: read_images(image, preprocessing),
+            lambda image: read_images(image, tf.range(tf.size(image)), tf.size(image), preprocessing),
             input_signature=[tf.TensorSpec([None], tf.string)],
         )
 
     def read(images: list[bytes], **changes: Any) -> ReadImages:
-        pixels, ok, error = traced(**changes)(tf.constant(images, tf.string))
-        return ReadImages(pixels.numpy(), ok.numpy().tolist(), [reason.decode() for reason in error.numpy()])
+        pixels, errors = traced(**changes)(tf.constant(images, tf.string))
+        ok = [error == b"" for error in errors.numpy()]
+        return ReadImages(pixels.numpy()[: sum(ok)], ok, [error.decode() for error in errors.numpy()])
 
     return read
 

@@ -92,14 +92,15 @@ def test_requests_to_all_signatures_share_a_run(run_patient: Loaded, green: byte
     assert [b"batch size"] == default["output_0"].tolist()
 
 
-def test_a_bad_image_does_not_affect_the_rest_of_its_batch(run_patient: Loaded, green: bytes) -> None:
+def test_bad_images_are_not_part_of_a_batch(run_patient: Loaded, green: bytes) -> None:
     good, mixed = run_concurrently(
         lambda: run_patient("top_k", [green]),
-        lambda: run_patient("top_k", [b"", green]),
+        lambda: run_patient("top_k", [b"", green, b"?", green, b""]),
     )
-    np.testing.assert_allclose(by_class(good), [[0.2, 0.8, 0.0, 3.0]], atol=1e-5)
-    np.testing.assert_allclose(by_class(mixed), [[np.nan] * 4, [0.2, 0.8, 0.0, 3.0]], atol=1e-5)
-    assert [False, True] == mixed["ok"].tolist()
+    bad_row, good_row = [np.nan] * 4, [0.2, 0.8, 0.0, 3.0]
+    np.testing.assert_allclose(by_class(good), [good_row], atol=1e-5)
+    np.testing.assert_allclose(by_class(mixed), [bad_row, good_row, bad_row, good_row, bad_row], atol=1e-5)
+    assert [False, True, False, True, False] == mixed["ok"].tolist()
 
 
 def test_a_rejected_request_is_not_part_of_a_batch(run_patient: Loaded, green: bytes) -> None:
@@ -126,6 +127,13 @@ def test_each_row_has_its_own_scores(hasty: Loaded, rows: int) -> None:
 )
 def test_a_request_is_split_and_padded_to_allowed_sizes(hasty: Loaded, rows: int, expected: Sequence[float]) -> None:
     assert expected == sizes(hasty("pixels", pixels(*range(rows))))
+
+
+def test_runs_of_a_request_fill_whole_batches(folder: Path) -> None:
+    """Runs of 2 images would be padded to batches of 4."""
+    path = batch_size_model.save(folder / "whole", batch_max=4, allowed_batch_sizes="2,4", rows_per_run=2)
+    with loaded(path) as run:
+        assert [4.0] * 8 == sizes(run("pixels", pixels(*range(8))))
 
 
 def test_a_request_of_bad_images_alone_returns_their_errors(hasty: Loaded) -> None:

@@ -159,7 +159,9 @@ def test_images_are_read_on_the_cpu_and_the_network_has_no_fixed_device(meta_gra
     def devices(op: str) -> list[str]:
         return [node.device for node in nodes if node.op == op]
 
-    assert ["/device:CPU:*"] == devices("While")  # over images; the body of a loop runs where the loop does
+    # The loop over images, whose body runs where the loop does. Other loops are inside it, or over runs of the network.
+    assert {"", "/device:CPU:*"} == {*devices("While"), *devices("StatelessWhile")}
+    assert 1 == devices("While").count("/device:CPU:*")
     assert [""] == devices("MatMul")
 
 
@@ -299,3 +301,68 @@ def test_scores_are_float32_for_any_precision_of_the_network(recipe_of: RecipeOf
 def test_a_wrong_number_of_class_names_is_rejected(recipe_of: RecipeOf, names: list[str]) -> None:
     with pytest.raises(LabelError, match=f"the network has 3 classes, but labels 'names.txt' have {len(names)}"):
         ServableModule(network(), recipe_of(size=(SIDE, SIDE)), names)
+
+
+@pytest.fixture(scope="module")
+def run_in_twos(
+    servable_with: Callable[..., ServableModule], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Loaded]:
+    """The same servable, whose network runs on at most two images at a time."""
+    path = tmp_path_factory.mktemp("twos") / "saved"
+    servable_with(rows_per_run=2, max_pixels=40 * 30).save(path)
+    with loaded(path) as run:
+        yield run
+
+
+@pytest.fixture(scope="module")
+def many(images: list[bytes], encode: Encode) -> list[bytes]:
+    """Images of five runs, with bad ones before, between, within and after them."""
+    green, empty, blue = images
+    too_large = encode(Image.new("RGB", (41, 30)), "PNG")
+    return [empty, green, b"?", too_large, blue, blue, green, *[b"?"] * 5, green, empty, blue, green, blue[:-20], empty]
+
+
+@pytest.mark.parametrize("signature", ["top_k", "preprocess", "preview"])
+def test_rows_of_several_runs_have_the_outputs_of_single_calls(
+    run_in_twos: Loaded, many: list[bytes], signature: str
+) -> None:
+    outputs = run_in_twos(signature, many)
+    alone = [run_in_twos(signature, [image]) for image in many]
+    assert 7 == outputs["ok"].sum()
+    for alias, array in outputs.items():
+        np.testing.assert_array_equal(np.concatenate([single[alias] for single in alone]), array)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 7])
+def test_pixels_of_several_runs_have_the_outputs_of_single_calls(run_in_twos: Loaded, rows: int) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (rows, SIDE, SIDE, 3), np.uint8)
+    outputs = run_in_twos("pixels", pixels)
+    for row in range(rows):
+        for alias, array in run_in_twos("pixels", pixels[row : row + 1]).items():
+            np.testing.assert_array_equal(array, outputs[alias][row : row + 1])
+
+
+@pytest.mark.parametrize("signature", ["serving_default", "classify"])
+@pytest.mark.parametrize("row", [1, 4, 5])
+def test_the_error_names_the_row_of_the_request(
+    run_in_twos: Loaded, images: list[bytes], signature: str, row: int
+) -> None:
+    """Not the row of the run."""
+    content = [images[0]] * 8
+    content[row], content[7] = b"?", b""
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"image {row} is neither base64"):
+        run_in_twos(signature, examples(content) if signature == "classify" else content)
+
+
+def test_images_are_never_rejected_because_of_others(run_in_twos: Loaded, images: list[bytes]) -> None:
+    """Together they have more pixels than a single image may have."""
+    outputs = run_in_twos("serving_default", [images[0], images[2]] * 4)
+    assert ["grün", "blue"] * 4 == text(outputs["output_0"])
+
+
+def test_preprocess_rejects_more_images_than_its_output_can_have(run_in_twos: Loaded) -> None:
+    """A row of its output takes memory even if the image is empty."""
+    most = 40 * 30 // SIDE**2
+    assert [False] * most == run_in_twos("preprocess", [b""] * most)["ok"].tolist()
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"too many images .* at most {most}"):
+        run_in_twos("preprocess", [b""] * (most + 1))

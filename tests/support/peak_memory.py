@@ -30,13 +30,14 @@ def main() -> None:
     values, warm_up, batches = pickle.loads(Path(sys.argv[1]).read_bytes())
     preprocessing = Recipe.from_values(values).preprocessing
     read = tf.function(
-        lambda images: read_images(images, preprocessing), input_signature=[tf.TensorSpec([None], tf.string)]
+        lambda images: read_images(images, tf.range(tf.size(images)), tf.size(images), preprocessing),
+        input_signature=[tf.TensorSpec([None], tf.string)],
     )
     read(tf.constant(warm_up))
     results = []
     for batch in batches:
         before = peak_bytes()
-        _, _, errors = read(tf.constant(batch))
+        _, errors = read(tf.constant(batch))
         results.append({"errors": [error.decode() for error in errors.numpy()], "rise": peak_bytes() - before})
     print(json.dumps(results))
 

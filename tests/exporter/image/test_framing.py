@@ -26,7 +26,7 @@ PreprocessingOf = Callable[..., Preprocessing]
 def reader(preprocessing: Preprocessing) -> Any:
     """Trace the reading of one file."""
     return tf.function(
-        lambda data: pixels.read_file(data, header.read_header(data), preprocessing)[0],
+        lambda data: pixels.read_file(data, header.read_header(data), preprocessing),
         input_signature=[tf.TensorSpec([], tf.string)],
     )
 

@@ -325,8 +325,7 @@ def test_a_bad_image_has_an_error_and_does_not_affect_others(
     result = read([good[0], bad, good[1]])
     assert [True, False, True] == result.ok
     assert ["", message, ""] == result.error
-    assert not result.pixels[1].any()
-    for row, image in ((0, good[0]), (2, good[1])):
+    for row, image in enumerate(good):
         np.testing.assert_array_equal(read([image]).pixels[0], result.pixels[row])
 
 
