@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import resource
 from pathlib import Path
 
 _trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc only
@@ -37,12 +38,14 @@ def resident_bytes() -> int:
 
 
 def limit_bytes() -> int:
-    """Return the memory of the machine, or the limit of the process's control group (version 1 or 2) if it is lower.
+    """Return the memory of the machine, or the limit of the process or its control group (version 1 or 2) if lower.
 
-    Sources: cgroups(7), and the kernel's documentation of control groups (memory.max, memory.limit_in_bytes).
+    Sources: getrlimit(2) on RLIMIT_DATA, cgroups(7), and the kernel's documentation of control groups (memory.max,
+    memory.limit_in_bytes).
     """
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min([machine, *_group_limits()])
+    process, _ = resource.getrlimit(resource.RLIMIT_DATA)
+    return min([machine, *([] if process == resource.RLIM_INFINITY else [process]), *_group_limits()])
 
 
 def _group_limits() -> list[int]:

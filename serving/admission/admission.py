@@ -32,6 +32,7 @@ class _Turn:
     def __init__(self, admission: Admission, context: RequestContext) -> None:
         self._admission = admission
         self._context = context
+        self.run_s = 0.0
 
     def __enter__(self) -> None:
         self._admission._wait(self._context, self)
@@ -43,7 +44,7 @@ class _Turn:
 
     @contextmanager
     def passed_on(self) -> Iterator[None]:
-        self._admission._end(self)
+        self._admission._interrupt(self)
         yield
         self._admission._wait(self._context, self, first=True)
 
@@ -58,12 +59,17 @@ class Admission:
         limits: of the calls and of each.
         memory: of all ports.
         turns: calls that run at the same time.
+
+    Attributes:
+        limits: see above.
+        memory: see above.
+        places: calls that run or wait.
     """
 
     def __init__(self, limits: Limits, memory: MemoryBudget, *, turns: int) -> None:
         self.limits = limits
         self.places = turns + limits.waiting_calls
-        self._memory = memory
+        self.memory = memory
         self._turns = turns
         self._lock = threading.Lock()
         self._taken = 0
@@ -79,7 +85,7 @@ class Admission:
 
     def with_turns(self, turns: int) -> Admission:
         """Return the admission of other calls, with the same limits and memory."""
-        return Admission(self.limits, self._memory, turns=turns)
+        return Admission(self.limits, self.memory, turns=turns)
 
     def try_enter(self) -> bool:
         """Take a place for a call that has arrived, which `leave` returns; return False if there is none."""
@@ -105,7 +111,7 @@ class Admission:
 
     def context(self, *, timeout_s: float | None, identity: Identity | None = None) -> RequestContext:
         """Return the context of a call with the limits of this port. Close it at the call's end."""
-        return RequestContext(timeout_s=timeout_s, memory=self._memory, max_rows=self.limits.rows, identity=identity)
+        return RequestContext(timeout_s=timeout_s, memory=self.memory, max_rows=self.limits.rows, identity=identity)
 
     def turn(self, context: RequestContext) -> AbstractContextManager[None]:
         """Return a context manager that waits for a turn, in the order of arrival, and ends it at its exit.
@@ -144,14 +150,19 @@ class Admission:
             self._started[turn] = time.monotonic()
 
     def _end(self, turn: _Turn) -> None:
-        """End a turn, unless it has been passed on."""
+        """End a run; its turn may have been passed on before."""
+        self._interrupt(turn)
+        with self._lock:
+            run_s = turn.run_s
+            self._run_s = run_s if self._run_s is None else self._run_s + _NEWEST_SHARE * (run_s - self._run_s)
+
+    def _interrupt(self, turn: _Turn) -> None:
+        """Pass a turn on, if the call has it."""
         with self._lock:
             started = self._started.pop(turn, None)
-            if started is None:
-                return
-            run_s = time.monotonic() - started
-            self._run_s = run_s if self._run_s is None else self._run_s + _NEWEST_SHARE * (run_s - self._run_s)
-            self._pass_on()
+            if started is not None:
+                turn.run_s += time.monotonic() - started
+                self._pass_on()
 
     def _pass_on(self) -> None:
         """Give the turn of a call to the next one. Call it with the lock."""

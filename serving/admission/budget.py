@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 SHARE = 0.7
 """Part of the memory of the machine, or of the container, that the process may use by default."""
 
+_CRITICAL_SHARE = 0.85
 _MIN_SHARE = 0.1  # that requests may use however large the models are
 _MIN_BURST_BYTES = 128 * 2**20
 _TRIM_DELAY_S = 1.0  # what a request used is freed a little after its end
@@ -134,6 +135,10 @@ class MemoryBudget:
             trimming = threading.Timer(_TRIM_DELAY_S, memory.trim)
             trimming.daemon = True
             trimming.start()
+
+    def is_exceeded(self) -> bool:
+        """Whether the process, with what is not counted here, uses nearly all the memory that it may use."""
+        return memory.resident_bytes() > _CRITICAL_SHARE * self._limit
 
     def measure_models(self) -> None:
         """Measure what the process uses beside its requests. Call it when models have been loaded or unloaded.

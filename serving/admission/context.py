@@ -13,6 +13,7 @@ from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.limits import check_size
 from savedmodel_bakery.wire.status import Code, StatusError
 
+_MAX_TIMEOUT_S = 365 * 24 * 3600.0  # a lock can't wait for centuries
 _LITTLE_BYTES = 2**14  # not worth counting
 
 
@@ -45,7 +46,7 @@ class RequestContext:
         max_rows: int | None = None,
         identity: Identity | None = None,
     ) -> None:
-        self._deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        self._deadline = None if timeout_s is None else time.monotonic() + min(timeout_s, _MAX_TIMEOUT_S)
         self._memory = memory
         self._max_rows = max_rows
         self._identity = identity
@@ -61,7 +62,7 @@ class RequestContext:
 
     def restart(self, timeout_s: float | None) -> None:
         """Replace the deadline by one in `timeout_s` seconds; None for none."""
-        self._deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        self._deadline = None if timeout_s is None else time.monotonic() + min(timeout_s, _MAX_TIMEOUT_S)
 
     @property
     def is_cancelled(self) -> bool:

@@ -17,6 +17,10 @@ from savedmodel_bakery.wire.schema import METHODS
 _COMPRESSED = (b"\x1f\x8b", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
 
 
+_PIECE_BYTES = 2**20
+_UNPACKING_COPIES = 3  # in pieces, joined, and parsed
+
+
 class Rpc(NamedTuple):
     """A unary call.
 
@@ -44,7 +48,7 @@ def rpcs(handlers: Mapping[str, Handler]) -> dict[str, Rpc]:
     }
 
 
-def unpack(message: bytes, limit: int) -> bytes:
+def unpack(message: bytes, limit: int, charge: Callable[[int], None]) -> bytes:
     """Return a message, unpacked if it is compressed with gzip or deflate.
 
     gRPC passes compressed messages on as they are, because it would unpack them without a limit, and does not tell
@@ -53,6 +57,7 @@ def unpack(message: bytes, limit: int) -> bytes:
     Args:
         message: as received.
         limit: bytes of the unpacked message.
+        charge: is called with the bytes of memory that are used next; may raise StatusError.
 
     Raises:
         OverloadError: the unpacked message has more bytes.
@@ -61,14 +66,20 @@ def unpack(message: bytes, limit: int) -> bytes:
     if not message.startswith(_COMPRESSED):
         return message
     unpacker = zlib.decompressobj(wbits=32 + zlib.MAX_WBITS)
-    try:
-        unpacked = unpacker.decompress(message, limit + 1)
-    except zlib.error as error:
-        raise DecodeError(str(error)) from error
-    check_size(len(unpacked), limit, "bytes after unpacking", "max_unpacked_bytes")
-    if not unpacker.eof:
-        raise DecodeError("the compressed message is cut off")
-    return unpacked
+    pieces: list[bytes] = []
+    size = 0
+    while not unpacker.eof:
+        charge(_UNPACKING_COPIES * _PIECE_BYTES)
+        try:
+            pieces.append(unpacker.decompress(message, _PIECE_BYTES))
+        except zlib.error as error:
+            raise DecodeError(str(error)) from error
+        size += len(pieces[-1])
+        check_size(size, limit, "bytes after unpacking", "max_unpacked_bytes")
+        message = unpacker.unconsumed_tail
+        if not pieces[-1] and not message:
+            raise DecodeError("the compressed message is cut off")
+    return b"".join(pieces)
 
 
 def encode_reload(names: Iterable[str], before: Mapping[str, int], after: Mapping[str, int]) -> Any:

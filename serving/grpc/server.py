@@ -22,6 +22,7 @@ from savedmodel_bakery.serving.access.identity import Identity
 from savedmodel_bakery.serving.access.required_roles import RPC_ROLES
 from savedmodel_bakery.serving.access.tokens import Role
 from savedmodel_bakery.serving.admission.admission import Admission
+from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.grpc.codec import Rpc, unpack
 from savedmodel_bakery.serving.grpc.credentials import server_credentials
@@ -42,7 +43,7 @@ _OPTIONS = {
 }
 
 _MAX_TIMEOUT_S = 365 * 24 * 3600.0
-_WATCH_INTERVAL_S = 0.5
+_WATCH_INTERVAL_S = 0.1
 _MESSAGE_COPIES = 2  # the message, and strings that are parsed from it
 
 
@@ -78,7 +79,7 @@ class GrpcServer:
         limits = admission.limits
         options: dict[str, int | str] = {
             **_OPTIONS,
-            "grpc.max_receive_message_length": limits.message_bytes,
+            "grpc.max_receive_message_length": min(limits.message_bytes, admission.memory.size // _MESSAGE_COPIES),
             "grpc.max_metadata_size": limits.header_bytes,
             "grpc.absolute_max_metadata_size": limits.header_bytes,
             "grpc.max_allowed_incoming_connections": limits.connections,
@@ -147,7 +148,7 @@ class _Lane:
     def __init__(self, admission: Admission, name: str, timeout_s: float) -> None:
         self.admission = admission
         self.threads = CallThreads(admission.places, name)
-        self.receiving = ReceivingCalls(timeout_s)
+        self.receiving = ReceivingCalls(timeout_s, admission.memory)
 
 
 class _Calls(grpc.GenericRpcHandler):
@@ -212,32 +213,39 @@ class _Calls(grpc.GenericRpcHandler):
 
 
 class ReceivingCalls:
-    """Cancels calls whose messages do not arrive in time; gRPC has no limit for that.
+    """Cancels calls whose messages do not arrive in time, or when there is no memory for more.
+
+    gRPC has no limit for either: it tells the size of a message when all of it has arrived.
 
     Args:
         timeout_s: seconds for a message.
+        memory: of all calls.
     """
 
-    def __init__(self, timeout_s: float) -> None:
+    def __init__(self, timeout_s: float, memory: MemoryBudget) -> None:
         self._timeout_s = timeout_s
-        self._deadlines: dict[Any, float] = {}
+        self._memory = memory
+        self._started: dict[Any, float] = {}
         threading.Thread(target=self._run, name="grpc-receiving", daemon=True).start()
 
     def receive(self, messages: Iterator[bytes], call: Any) -> bytes | None:
         """Return the message of a call; None if it ends without one."""
-        self._deadlines[call] = time.monotonic() + self._timeout_s
+        self._started[call] = time.monotonic()
         try:
             return next(messages, None)
         finally:
-            del self._deadlines[call]
+            del self._started[call]
 
     def _run(self) -> None:
         while True:
             time.sleep(_WATCH_INTERVAL_S)
             now = time.monotonic()
-            for call, deadline in self._deadlines.copy().items():
-                if deadline < now:
+            slow = [call for call, started in self._started.copy().items() if now - started > _WATCH_INTERVAL_S]
+            for call in slow:
+                if now - self._started.get(call, now) > self._timeout_s:
                     call.cancel()
+            if len(slow) > 1 and self._memory.is_exceeded():
+                slow[-1].cancel()  # the newest
 
 
 def _answer(rpc: Rpc, lane: _Lane, messages: Iterator[bytes], call: Any, context: RequestContext) -> bytes:
@@ -247,8 +255,7 @@ def _answer(rpc: Rpc, lane: _Lane, messages: Iterator[bytes], call: Any, context
         raise StatusError(Code.INTERNAL, "")
     context.charge(_MESSAGE_COPIES * len(message))
     with lane.admission.turn(context) if rpc.runs_model else nullcontext():
-        unpacked = unpack(message, lane.admission.limits.unpacked_bytes)
-        context.charge(_MESSAGE_COPIES * (len(unpacked) - len(message)))
+        unpacked = unpack(message, lane.admission.limits.unpacked_bytes, context.charge)
         del message
         request = rpc.decode(unpacked)
         del unpacked
