@@ -135,7 +135,7 @@ class Admission:
             else:
                 self._check_deadline(context, self._wait_s())
                 self._queue.append(waiter)
-        with context.waiting(), context.on_cancel(waiter.woken.set):
+        with context.on_cancel(waiter.woken.set):
             waiter.woken.wait(context.remaining_s())
         with self._lock:
             try:

@@ -1,7 +1,7 @@
 """The memory that requests may use together. A request takes its share before it uses it, and gives it back at its end.
 
-A request may take more while it holds some. If every holder waits, for memory or for its turn, none could go on; so the
-last that waits for memory is rejected instead.
+A request may take more while it holds some. If all that hold memory wait for more, none could go on; so the last of
+them is rejected.
 """
 
 from __future__ import annotations
@@ -30,8 +30,11 @@ _RETRY_AFTER_S = 1.0
 
 
 class _Waiter:
-    def __init__(self, size: int) -> None:
+    """A request that waits for `size` bytes, and holds `held` meanwhile."""
+
+    def __init__(self, size: int, held: int) -> None:
         self.size = size
+        self.held = held
         self.is_granted = False
         self.woken = threading.Event()
 
@@ -90,18 +93,16 @@ class MemoryBudget:
         Raises:
             StatusError: RESOURCE_EXHAUSTED or CANCELLED.
         """
+        self._check_possible(context.charged + size)
         if self.try_take(size):
             return
-        waiter, charged = _Waiter(size), context.charged
+        waiter = _Waiter(size, context.charged)
         with context.on_cancel(waiter.woken.set):
             with self._lock:
-                self._held_by_waiting += charged
                 self._queue.append(waiter)
                 self._grant()
-                self._reject_if_stuck()
             waiter.woken.wait(context.remaining_s())
             with self._lock:
-                self._held_by_waiting -= charged
                 if waiter in self._queue:
                     self._queue.remove(waiter)
                     self._grant()
@@ -116,7 +117,7 @@ class MemoryBudget:
         charged = context.charged
         with self._lock:
             self._held_by_waiting += charged
-            self._reject_if_stuck()
+            self._grant()
         try:
             yield
         finally:
@@ -145,7 +146,9 @@ class MemoryBudget:
 
         Not while it is idle: TensorFlow keeps part of the memory that requests have used, for later requests.
         """
-        self._used_by_models = max(0, memory.resident_bytes() - self._held)
+        with self._lock:
+            self._used_by_models = max(0, memory.resident_bytes() - self._held)
+            self._grant()
 
     def _check_possible(self, size: int) -> None:
         if size > self.size:
@@ -166,17 +169,21 @@ class MemoryBudget:
         self._peak = max(self._peak, self._held)
 
     def _grant(self) -> None:
-        """Give memory to those who wait, in their order. Call it with the lock."""
-        while self._queue and self._held + self._queue[0].size <= self.size:
-            waiter = self._queue.popleft()
-            self._add(waiter.size)
-            waiter.is_granted = True
+        """Give memory to those who wait, in their order; reject who can't get it. Call it with the lock."""
+        while self._queue:
+            waiter = self._queue[0]
+            waiter.is_granted = self._held + waiter.size <= self.size
+            is_possible = waiter.held + waiter.size <= self.size  # models may have taken memory since it began to wait
+            if is_possible and not waiter.is_granted:
+                break
+            self._queue.popleft()
+            if waiter.is_granted:
+                self._add(waiter.size)
             waiter.woken.set()
-
-    def _reject_if_stuck(self) -> None:
-        """If every holder waits, reject the last that waits for memory. Call it with the lock."""
-        if self._queue and self._held_by_waiting >= self._held:
-            self._queue.pop().woken.set()
+        holders = [waiter for waiter in self._queue if waiter.held]
+        if holders and self._held_by_waiting + sum(waiter.held for waiter in holders) == self._held:
+            self._queue.remove(holders[-1])
+            holders[-1].woken.set()
 
 
 def _mib(size: int) -> int:

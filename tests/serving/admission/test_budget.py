@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 from waiting import wait_until
 
+from savedmodel_bakery.serving import memory
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.wire.status import StatusError
@@ -109,13 +110,48 @@ def test_if_all_that_hold_memory_wait_the_last_is_rejected_and_the_other_goes_on
     assert 8 * MIB == budget.held
 
 
-def test_a_request_that_waits_for_its_turn_will_not_free_memory() -> None:
+def test_if_the_last_that_runs_ends_and_those_that_hold_memory_wait_one_is_rejected() -> None:
     budget = MemoryBudget(10 * MIB)
-    running, queued = RequestContext(memory=budget), RequestContext(memory=budget)
-    running.charge(5 * MIB)
-    queued.charge(5 * MIB)
-    with queued.waiting(), pytest.raises(StatusError, match="RESOURCE_EXHAUSTED"):
-        running.charge(3 * MIB)
+    first, second, other, running = (RequestContext(memory=budget) for _ in range(4))
+    first.charge(5 * MIB)
+    second.charge(4 * MIB)
+    running.charge(MIB)
+    waiting = []
+    for context, size in ((first, 3), (second, 3), (other, 3)):
+        waiting.append(in_thread(lambda context=context, size=size: context.charge(size * MIB)))
+        wait_until(lambda: budget.queued == len(waiting))
+    running.close()
+    with pytest.raises(StatusError, match="RESOURCE_EXHAUSTED"):
+        waiting[1].result(10)  # the rejection of `other`, which holds nothing, would free nothing
+    second.close()
+    waiting[0].result(10)
+    first.close()
+    waiting[2].result(10)
+    assert 3 * MIB == budget.held
+
+
+def test_what_would_need_more_than_the_whole_budget_together_does_not_wait() -> None:
+    budget = MemoryBudget(10 * MIB)
+    context, other = RequestContext(memory=budget), RequestContext(memory=budget)
+    context.charge(6 * MIB)
+    other.charge(MIB)
+    with pytest.raises(StatusError, match="the request needs 11 MiB of memory; all requests together may use 10 MiB"):
+        context.charge(5 * MIB)
+
+
+def test_models_that_are_loaded_meanwhile_leave_no_request_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    resident = 0
+    monkeypatch.setattr(memory, "limit_bytes", lambda: 100 * MIB)
+    monkeypatch.setattr(memory, "resident_bytes", lambda: resident)
+    budget = MemoryBudget()
+    first, second = RequestContext(memory=budget), RequestContext(memory=budget)
+    first.charge(20 * MIB)
+    waiting = in_thread(lambda: second.charge(60 * MIB))
+    wait_until(lambda: budget.queued == 1)
+    resident = 60 * MIB
+    budget.measure_models()
+    with pytest.raises(StatusError, match="RESOURCE_EXHAUSTED"):
+        waiting.result(10)
 
 
 def test_by_default_a_part_of_the_memory_is_for_requests() -> None:
