@@ -19,6 +19,7 @@ from tensorflow.python.client import pywrap_tf_session
 from tensorflow.python.framework import op_def_registry
 
 from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving.runtimes.fetches import FetchLists
 from savedmodel_bakery.serving.runtimes.interruption import Interrupter
 from savedmodel_bakery.serving.runtimes.unrepresentable_shapes import UnrepresentableShapeRunner
 from savedmodel_bakery.wire import dtypes, schema
@@ -153,6 +154,7 @@ class SavedModel:
             key: schema.SignatureDef.FromString(signature.SerializeToString())
             for key, signature in loaded.signature_def.items()
         }
+        self._fetch_lists = FetchLists(self.signatures)
         self._ports: dict[str, _Port] = {}
         nodes = _nodes(loaded.graph_def)
         self._operations_threads = _CALLER_THREAD if _is_small(nodes) else _SESSION_THREADS
@@ -166,7 +168,10 @@ class SavedModel:
         A run that fails with a text that is not valid UTF-8 is repeated once, to learn the code of its error.
         TensorFlow deliberately leaks 0.7 kB per run that fails under a time limit (core/framework/local_rendezvous.h).
         """
-        ports = [self._port(name) for name in fetches]
+        for name in fetches:
+            self._port(name)  # reports the first unknown one
+        chosen = self._fetch_lists.choose(feeds, fetches)
+        ports = [self._port(name) for name in chosen]
         self._check_feeds(feeds)
         options = tf.compat.v1.RunOptions(inter_op_thread_pool=self._operations_threads)
         context.check()
@@ -175,12 +180,13 @@ class SavedModel:
             options.timeout_in_ms = max(1, round(timeout_s * 1000))
         try:
             if any(tensor.shape is not None for tensor in feeds.values()):
-                return self._unrepresentable.run(feeds, fetches, options)
-            arrays = {self._port(name).handle: _to_runtime(tensor) for name, tensor in feeds.items()}
+                tensors = dict(zip(chosen, self._unrepresentable.run(feeds, chosen, options), strict=True))
+                return [tensors[name] for name in fetches]
+            fed = {self._port(name).handle: _to_runtime(tensor) for name, tensor in feeds.items()}
             if self._interrupter:
-                outputs = self._interrupter.run(arrays, [port.tensor for port in ports], options, context)
+                outputs = self._interrupter.run(fed, [port.tensor for port in ports], options, context)
             else:
-                outputs = self._session.run(arrays, [port.handle for port in ports], options)
+                outputs = self._session.run(fed, [port.handle for port in ports], options)
             context.check()  # in the caller's thread, TensorFlow checks the limit only while an operation waits
         except tf.errors.OpError as error:
             if context.is_cancelled:
@@ -189,7 +195,8 @@ class SavedModel:
         except UnicodeDecodeError as error:
             code = self._code_with_ascii(feeds, fetches, context)
             raise StatusError(code, error.object.decode("utf-8", "surrogateescape")) from error
-        return [_from_runtime(value, port.dtype) for value, port in zip(outputs, ports, strict=True)]
+        arrays = dict(zip(chosen, outputs, strict=True))
+        return [_from_runtime(arrays[name], self._port(name).dtype) for name in fetches]
 
     def close(self) -> None:
         """See `Runtime.close`."""
