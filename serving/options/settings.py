@@ -31,10 +31,17 @@ logger = logging.getLogger(__name__)
 
 _DEFAULT_METRICS_PATH = "/monitoring/prometheus/metrics"
 
-_MAX_VALUES = {
-    ("port", "rest_api_port"): 65535,
-    ("grpc_max_threads", "num_tflite_pools", "rest_api_num_threads"): 2**16,
-    ("tensorflow_session_parallelism", "tensorflow_intra_op_parallelism", "tensorflow_inter_op_parallelism"): 2**16,
+_MAX_INT32 = 2**31 - 1
+_RANGES = {
+    ("port", "rest_api_port"): (0, 65535),
+    ("grpc_max_threads", "num_tflite_pools", "rest_api_num_threads"): (0, 2**16),
+    ("tensorflow_session_parallelism",): (0, 2**16),
+    ("tensorflow_intra_op_parallelism", "tensorflow_inter_op_parallelism"): (0, 2**16),
+    ("max_waiting_calls",): (0, _MAX_INT32),
+    ("max_connections", "max_json_nesting", "max_rows_per_request"): (1, _MAX_INT32),
+    ("max_message_bytes", "max_unpacked_bytes", "max_header_bytes"): (1, _MAX_INT32),
+    ("header_timeout_seconds", "body_timeout_seconds"): (1, _MAX_INT32 // 1000),  # for gRPC, in milliseconds
+    ("memory_budget_bytes",): (0, 2**63 - 1),
 }
 
 
@@ -48,10 +55,10 @@ def check_flags(flags: CommandLine) -> None:
         raise invalid_argument(
             "At least one of server_options.grpc_port or server_options.grpc_socket_path must be set."
         )
-    for names, maximum in _MAX_VALUES.items():
+    for names, (minimum, maximum) in _RANGES.items():
         for name in names:
-            if not 0 <= flags.integer(name) <= maximum:
-                raise invalid_argument(f"invalid {name} {flags.integer(name)}: must be between 0 and {maximum}")
+            if not minimum <= flags.integer(name) <= maximum:
+                raise invalid_argument(f"invalid {name} {flags.integer(name)}: must be between {minimum} and {maximum}")
     if not flags.text("model_base_path") and not flags.text("model_config_file"):
         raise invalid_argument("Both server_options.model_base_path and server_options.model_config_file are empty!")
     if flags.text("batching_parameters_file") and not flags.on("enable_batching"):

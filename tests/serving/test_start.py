@@ -110,6 +110,16 @@ def test_version_reports_a_missing_tensorflow(
             id="threads",
         ),
         pytest.param(
+            ["--model_base_path=/m", "--max_rows_per_request=0"],
+            "invalid max_rows_per_request 0: must be between 1 and 2147483647",
+            id="rows",
+        ),
+        pytest.param(
+            ["--model_base_path=/m", "--header_timeout_seconds=2147484"],
+            "invalid header_timeout_seconds 2147484: must be between 1 and 2147483",
+            id="time for headers",
+        ),
+        pytest.param(
             ["--model_base_path=/m", "--allowed_model_roots=models"],
             "invalid allowed_model_roots models: each folder must be an absolute path",
             id="relative root",
