@@ -186,6 +186,7 @@ class Handlers:
                 inputs, row_format = predict_json.decode_inputs(body.document, dtypes, signature_name)
             call = PredictCall(signature_name, inputs, check_method_name=self._check_method_names)
             outputs = predict(servable, call, context)
+        context.charge(predict_json.response_size(outputs))
         return predict_json.encode_response(outputs, row_format=row_format)
 
     def _examples(self, choice: ModelChoice, request: Request, verb: str, context: RequestContext) -> bytes:

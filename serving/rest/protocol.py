@@ -20,6 +20,7 @@ from savedmodel_bakery.wire.status import StatusError
 _LINGER_S = 2.0
 _RETRY_AFTER_S = 1.0
 _HEAD_BYTES = 2**16
+_FIRST_WINDOW = 2**18  # asyncio reads as much at a time
 _UPGRADE_HEADER = re.compile(rb"^upgrade:[^\r\n]*\r\n", re.IGNORECASE | re.MULTILINE)
 _REQUEST_LINE = re.compile(rb"(\S+) \S+ HTTP/1\.[01]\r?\n")
 
@@ -50,7 +51,7 @@ class Protocol(HttpToolsProtocol):
         self._receives_since: float | None = None
         self._is_closing = False
         self.is_received = False
-        self.body_window: float = HIGH_WATER_LIMIT
+        self.body_window: float = _FIRST_WINDOW
         self.on_disconnect: Callable[[], None] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
@@ -117,7 +118,7 @@ class Protocol(HttpToolsProtocol):
         self._header_bytes = 0
         self._receives_headers, self._receives_since = False, self.loop.time()
         self.is_received = False
-        self.body_window = HIGH_WATER_LIMIT
+        self.body_window = _FIRST_WINDOW
         scope: MutableMapping[str, Any] = self.scope
         scope["target"] = self.url
         scope["connection"] = self

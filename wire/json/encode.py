@@ -21,6 +21,7 @@ _FLOATS: dict[str, np.dtype[Any]] = {"float": np.dtype(np.float32), "double": np
 _LONG_FORMAT = {"float": "%.9g", "double": "%.17g"}
 _INTEGERS = frozenset({"int8", "uint8", "int16", "int32", "uint32", "int64", "uint64"})
 _NON_FINITE = {"nan": "NaN", "-nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+_SLICE = 2**14  # elements per step, so that other threads are blocked for milliseconds only
 _BOOLS = ("false", "true")
 _ESCAPED = re.compile(r'["\\\x00-\x1f]')
 _SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -47,8 +48,15 @@ def float_texts(values: np.ndarray, dtype_name: str = "float") -> list[str]:
     That is six digits, or nine (seventeen for a double) if six don't read back as the same number. `.0` is added to
     what looks like an integer; denormal numbers are `0.0` or `-0.0`; `NaN` and `Infinity` are bare words.
     """
-    dtype = _FLOATS[dtype_name]
-    flat = values.astype(dtype).ravel()
+    flat = values.astype(_FLOATS[dtype_name]).ravel()
+    texts: list[str] = []
+    for start in range(0, len(flat), _SLICE):
+        texts += _float_texts(flat[start : start + _SLICE], dtype_name)
+    return texts
+
+
+def _float_texts(flat: np.ndarray, dtype_name: str) -> list[str]:
+    dtype = flat.dtype
     # tensorflow_model_server flushes denormals to zero, which is visible in its responses.
     flat[np.abs(flat) < np.finfo(dtype).tiny] *= 0
     numbers = flat.tolist()

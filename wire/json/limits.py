@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,8 @@ SLICE_BYTES = 2**16
 """How much of a text is parsed or examined at a time, so that other threads are blocked for milliseconds only."""
 _MANY_VALUES = 20_000
 
-_COUNTED_BYTES = 2**14  # counting in a shorter text costs more than it saves
+_FEW = 16
+_COUNTED_BYTES = 2**20
 _TABLE = np.zeros(256, np.int8)
 _TABLE[list(b"[{")] = 1
 _TABLE[list(b"]}")] = -1
@@ -82,20 +83,11 @@ NO_LIMITS = ParseLimits()
 
 
 def survey(text: bytes) -> Survey:
-    """Count what a text contains. Takes 0.3 ms per MB, and holds no lock of the interpreter meanwhile."""
-    if len(text) <= _COUNTED_BYTES:
-        lists, objects, commas, quotes = (text.count(token) for token in (b"[", b"{", b",", b'"'))
-        highest = 0 if text.isascii() else 0xFF
-    else:
-        lists = objects = commas = quotes = highest = 0
-        for part in _parts(text):
-            lists += np.count_nonzero(part == ord("["))
-            objects += np.count_nonzero(part == ord("{"))
-            commas += np.count_nonzero(part == ord(","))
-            quotes += np.count_nonzero(part == ord('"'))
-            highest = max(highest, int(part.max()))
+    """Count what a text contains. Takes up to 0.5 ms per MB."""
+    lists, objects, commas, quotes = (_count(text, token) for token in (b"[", b"{", b",", b'"'))
+    highest = 0 if text.isascii() else int(np.frombuffer(text, np.uint8).max())
     # Python stores each character of a string in as many bytes as its widest one.
-    width = 4 if highest >= 0xF0 or b"\\u" in text else 2 if highest >= 0x80 else 1
+    width = 4 if highest >= 0xF0 or b"\\" in text else 2 if highest >= 0x80 else 1
     return Survey(
         containers=lists + objects,
         values=lists + objects + commas + 1,
@@ -159,7 +151,17 @@ def inside_strings(piece: bytes, *, in_string: bool) -> np.ndarray:
     return ((np.cumsum(quotes, dtype=np.uint8) + in_string) & 1).astype(bool)
 
 
-def _parts(text: bytes) -> Iterator[np.ndarray]:
-    octets = np.frombuffer(text, np.uint8)
-    for start in range(0, len(octets), SLICE_BYTES):
-        yield octets[start : start + SLICE_BYTES]
+def _count(text: bytes, token: bytes) -> int:
+    position = -1
+    for count in range(_FEW):  # a photo in base64 is long, and contains none
+        position = text.find(token, position + 1)
+        if position < 0:
+            return count
+    if len(text) <= SLICE_BYTES:
+        return text.count(token)
+    # Holds no lock of the interpreter meanwhile.
+    octets, code = np.frombuffer(text, np.uint8), ord(token)
+    return sum(
+        int(np.count_nonzero(octets[start : start + _COUNTED_BYTES] == code))
+        for start in range(0, len(octets), _COUNTED_BYTES)
+    )

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from savedmodel_bakery.wire.tensors import Tensor
 
 BYTES_SUFFIX = "_bytes"
+_ELEMENT_BYTES = 256  # of a number as text, in the lists of texts, and in the response
+_CONTENT_COPIES = 30  # with escapes
 
 
 def encode_request(inputs: Mapping[str, np.ndarray], signature_name: str) -> bytes:
@@ -332,6 +334,16 @@ def encode_response(outputs: Mapping[str, Tensor], *, row_format: bool) -> bytes
     """
     text = _row_text(outputs) if row_format else _column_text(outputs)
     return text.encode("latin-1")
+
+
+def response_size(outputs: Mapping[str, Tensor]) -> int:
+    """Return an estimate, rather too high, of the bytes of memory that `encode_response` needs."""
+    size = 0
+    for array, dtype, _ in outputs.values():
+        size += _ELEMENT_BYTES * array.size
+        if dtype is STRING:
+            size += _CONTENT_COPIES * sum(map(len, array.flat))
+    return size
 
 
 def _tensor_texts(alias: str, tensor: Tensor, *, rows: int | None, level: int) -> list[str]:

@@ -6,14 +6,17 @@ import contextlib
 import json
 import tracemalloc
 
+import numpy as np
 import pytest
 
 from savedmodel_bakery.wire.dtypes import BY_NAME
 from savedmodel_bakery.wire.json.decode import decode_array
 from savedmodel_bakery.wire.json.exact import discard, parse_exact
 from savedmodel_bakery.wire.json.limits import ParseLimits, survey
+from savedmodel_bakery.wire.json.predict import encode_response, response_size
 from savedmodel_bakery.wire.json.text import parse_json
 from savedmodel_bakery.wire.status import Code, StatusError
+from savedmodel_bakery.wire.tensors import Tensor
 
 
 def listed(element: bytes, count: int) -> bytes:
@@ -143,3 +146,21 @@ def test_a_large_value_can_be_freed_step_by_step() -> None:
 def test_texts_of_the_standard_library_are_parsed() -> None:
     value = {"instances": [{"x": [[i / 7, -i], [str(i), None]]} for i in range(20_000)]}
     assert value == parse_json(json.dumps(value, indent=2).encode())
+
+
+@pytest.mark.parametrize("alias", ["x", "x_bytes"])
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [("float", 1.2345679e-30), ("int64", -(2**62)), ("string", b"\x01" * 100), ("bool", True)],
+    ids=["float", "int64", "string", "bool"],
+)
+def test_encoding_a_response_needs_no_more_memory_than_estimated(alias: str, dtype: str, value: object) -> None:
+    for row_format in (True, False):
+        outputs = {alias: Tensor(np.full((3000, 2), value, BY_NAME[dtype].numpy), BY_NAME[dtype])}
+        tracemalloc.start()
+        try:
+            encode_response(outputs, row_format=row_format)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert peak <= response_size(outputs)
