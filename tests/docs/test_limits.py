@@ -19,7 +19,7 @@ from savedmodel_bakery.serving.amqp import cli as amqp_cli
 from savedmodel_bakery.serving.amqp import queues
 from savedmodel_bakery.serving.options.batching import BatchingParameters
 from savedmodel_bakery.serving.options.flags import FLAGS
-from savedmodel_bakery.serving.rest import codec, server
+from savedmodel_bakery.serving.rest import server
 from savedmodel_bakery.wire import amqp as amqp_messages
 from savedmodel_bakery.wire import attachments, dtypes
 from savedmodel_bakery.wire.json import text
@@ -28,7 +28,7 @@ WORK = {option.name: option.default for option in amqp_cli.cli.commands["work"].
 
 VALUES = {
     "gRPC message": attachments.MAX_MESSAGE_BYTES,
-    "REST body that is gzipped": codec._MAX_UNPACKED_BYTES,
+    "REST body that is gzipped": FLAGS["max_unpacked_bytes"].default,
     "AMQP message": amqp_messages.MAX_MESSAGE_BYTES,
     "value quoted in a REST error": text.SHOWN_BYTES,
     "dimensions of a tensor": dtypes.MAX_DIMENSIONS,
