@@ -2,12 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, overload
 
 from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.features import Example, FeatureList, feature_values
 from savedmodel_bakery.wire.tensors import varint
+
+
+class ExamplesWithContext(Sequence[bytes]):
+    """Serialized tf.Examples with common features, which precede the bytes of each: that merges them.
+
+    Each is made when it is read, because together they may be much larger than the message that they came in.
+
+    Args:
+        context: a serialized tf.Example with the common features.
+        examples: serialized, without the common features.
+    """
+
+    def __init__(self, context: bytes, examples: Sequence[bytes]) -> None:
+        self._context = context
+        self._examples = examples
+
+    @property
+    def size(self) -> int:
+        """The bytes of all examples."""
+        return len(self._context) * len(self._examples) + sum(map(len, self._examples))
+
+    def __len__(self) -> int:
+        return len(self._examples)
+
+    @overload
+    def __getitem__(self, index: int) -> bytes: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[bytes]: ...
+    def __getitem__(self, index: int | slice) -> bytes | Sequence[bytes]:
+        if isinstance(index, slice):
+            return ExamplesWithContext(self._context, self._examples[index])
+        return self._context + self._examples[index]
+
 
 _LISTS = {bytes: "bytes_list", int: "int64_list", float: "float_list"}
 

@@ -15,6 +15,7 @@ import numpy as np
 from savedmodel_bakery.wire import dtypes, schema
 from savedmodel_bakery.wire.attachments import LARGE_BYTES, DetachedTensor, TensorMessage, parse_message
 from savedmodel_bakery.wire.dtypes import DType
+from savedmodel_bakery.wire.examples import ExamplesWithContext
 from savedmodel_bakery.wire.status import StatusError, invalid_argument
 from savedmodel_bakery.wire.tensors import Tensor, decode_tensor, encode_tensor, read_shape
 
@@ -112,14 +113,14 @@ class ExamplesRequest(NamedTuple):
     """
 
     spec: ModelSpec | None
-    examples: list[bytes]
+    examples: Sequence[bytes]
 
 
 class MultiInferenceRequest(NamedTuple):
     """A MultiInferenceRequest: the ModelSpec and method name of each task, and serialized tf.Examples for all."""
 
     tasks: list[tuple[ModelSpec, str]]
-    examples: list[bytes]
+    examples: Sequence[bytes]
 
 
 def parse_predict_request(content: bytes) -> PredictRequest:
@@ -289,14 +290,16 @@ def make_status_response(versions: Iterable[tuple[int, int, StatusError | None]]
     return response
 
 
-def _read_examples(message: Any) -> list[bytes]:
-    """Return the serialized tf.Examples of an Input message; a context is merged into each by preceding its bytes."""
+def _read_examples(message: Any) -> Sequence[bytes]:
+    """Return the serialized tf.Examples of an Input message."""
     field = message.WhichOneof("kind")
     if field is None:
         return []
-    examples = getattr(message, field)
-    context = examples.context.SerializeToString() if field == "example_list_with_context" else b""
-    return [context + example.SerializeToString() for example in examples.examples]
+    sent = getattr(message, field)
+    examples = [example.SerializeToString() for example in sent.examples]
+    if field != "example_list_with_context":
+        return examples
+    return ExamplesWithContext(sent.context.SerializeToString(), examples)
 
 
 def _write_classifications(message: Any, classes: np.ndarray | None, scores: np.ndarray | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from google.protobuf.message import DecodeError
 
@@ -11,6 +11,7 @@ from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.images import BYTES_PER_PIXEL, claimed_pixels
 from savedmodel_bakery.wire import dtypes, schema
 from savedmodel_bakery.wire.dtypes import DType
+from savedmodel_bakery.wire.examples import ExamplesWithContext
 from savedmodel_bakery.wire.tensors import Tensor
 
 _COPIES = 2  # of a tensor while its request runs: TensorFlow's, and an output that may be as large
@@ -51,10 +52,11 @@ def take_tensors(context: RequestContext, feeds: Mapping[str, Tensor], max_pixel
         _take_images(context, array.flat, max_pixels)
 
 
-def take_examples(context: RequestContext, examples: Iterable[bytes], max_pixels: int | None) -> None:
-    """Count a request's serialized tf.Examples, and charge it for the images in them; see `take_tensors`."""
-    examples = list(examples)
+def take_examples(context: RequestContext, examples: Sequence[bytes], max_pixels: int | None) -> None:
+    """Count a request's serialized tf.Examples, and charge it for what they need; see `take_tensors`."""
     context.check_rows(len(examples))
+    if isinstance(examples, ExamplesWithContext):  # others are no larger than the message
+        context.charge(_COPIES * examples.size)
     context.take_rows(len(examples))
     _take_images(context, (value for example in examples for value in _strings(example)), max_pixels)
 

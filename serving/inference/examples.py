@@ -177,7 +177,7 @@ def _run(servable: Servable, tasks: Sequence[_Task], examples: Sequence[bytes], 
         raise invalid_argument("Input is empty.")
     claims.take_examples(context, examples, servable.max_pixels)
     batch = np.empty(len(examples), object)
-    batch[:] = examples
+    batch[:] = list(examples)
     feeds = {task.signature.inputs[INPUTS].name: Tensor(batch, dtypes.STRING) for task in tasks}
     fetches = list(dict.fromkeys(task.signature.outputs[alias].name for task in tasks for alias in task.outputs))
     api = tasks[0].method.api if len(tasks) == 1 else None

@@ -11,7 +11,9 @@ from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.images import BYTES_PER_PIXEL
 from savedmodel_bakery.serving.inference import claims
-from savedmodel_bakery.wire import dtypes, schema
+from savedmodel_bakery.wire import dtypes, messages, schema
+from savedmodel_bakery.wire.examples import ExamplesWithContext
+from savedmodel_bakery.wire.schema import METHODS
 from savedmodel_bakery.wire.status import StatusError
 from savedmodel_bakery.wire.tensors import Tensor
 
@@ -63,3 +65,23 @@ def test_images_in_examples_are_charged(context: RequestContext) -> None:
     example.features.feature["image/encoded"].bytes_list.value.append(MEGAPIXEL)
     claims.take_examples(context, [example.SerializeToString(), b"\xff damaged"], None)
     assert 1_000_000 * BYTES_PER_PIXEL == context.charged
+
+
+def test_a_context_is_charged_for_each_example_before_it_is_merged(context: RequestContext) -> None:
+    parsed = messages.parse_request("Classify", message_with_context(1000))
+    assert isinstance(parsed.examples, ExamplesWithContext)
+    with pytest.raises(StatusError, match="RESOURCE_EXHAUSTED: the request needs 2001 MiB"):
+        claims.take_examples(context, parsed.examples, None)
+    small = messages.parse_request("Classify", message_with_context(3))
+    claims.take_examples(context, small.examples, None)
+    assert 2 * sum(map(len, small.examples)) == context.charged
+
+
+def message_with_context(count: int) -> bytes:
+    """A ClassificationRequest with a context of 1 MiB and examples without features."""
+    request = METHODS["Classify"].request()
+    sent = request.input.example_list_with_context
+    sent.context.features.feature["x"].bytes_list.value.append(bytes(MIB))
+    for _ in range(count):
+        sent.examples.add()
+    return request.SerializeToString()
