@@ -1,9 +1,11 @@
 """The load generator as a process, which reads one JSON object per line.
 
-    python -m benchmarks.generator '{"protocol": …, "ports": […], "base_path": …, "photos": {NAME: PATH}}'
+    python -m benchmarks.generator \
+        '{"protocol": …, "ports": […], "base_path": …, "photos": {NAME: PATH}, "timeout_s": …}'
 
 Prints `{"labels": {NAME: LABEL}}` after one request per photo. For each line
-`{"photo": NAME, "callers": N, "seconds": S}` it then prints `client.load.report.summary` of that load.
+`{"photo": NAME, "callers": N, "seconds": S, "rate_per_s": R}` it then prints `client.load.report.summary` of that load,
+with the first message of each error and the number of calls that were answered within `timeout_s` after they were due.
 """
 
 from __future__ import annotations
@@ -21,12 +23,22 @@ from benchmarks.processes import ServerStartError
 class Generator:
     """Such a process; a context manager that ends it."""
 
-    def __init__(self, *, protocol: str, ports: list[int], base_path: str, photos: dict[str, Path], log: Path) -> None:
+    def __init__(
+        self,
+        *,
+        protocol: str,
+        ports: list[int],
+        base_path: str,
+        photos: dict[str, Path],
+        log: Path,
+        timeout_s: float = 120.0,
+    ) -> None:
         target = {
             "protocol": protocol,
             "ports": ports,
             "base_path": base_path,
             "photos": {name: str(path) for name, path in photos.items()},
+            "timeout_s": timeout_s,
         }
         self._log = log
         with log.open("w") as errors:
@@ -44,10 +56,11 @@ class Generator:
         """The process id."""
         return self._process.pid
 
-    def load(self, *, photo: str, callers: int, seconds: float) -> dict[str, Any]:
-        """Put load on the candidate and return the summary."""
+    def load(self, *, photo: str, callers: int, seconds: float, rate_per_s: float | None = None) -> dict[str, Any]:
+        """Put load on the candidate and return the summary; without a rate, in a closed loop."""
         assert self._process.stdin
-        self._process.stdin.write(json.dumps({"photo": photo, "callers": callers, "seconds": seconds}) + "\n")
+        order = {"photo": photo, "callers": callers, "seconds": seconds, "rate_per_s": rate_per_s}
+        self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
         return self._read()
 
@@ -78,9 +91,11 @@ def main(target: dict[str, Any]) -> None:
     print(json.dumps({"labels": {name: target.label for name, target in targets.items()}}), flush=True)
     for line in sys.stdin:
         order = json.loads(line)
-        plan = generator.Plan(order["callers"], duration_s=order["seconds"])
+        plan = generator.Plan(order["callers"], duration_s=order["seconds"], rate_per_s=order["rate_per_s"])
         load = generator.generate(targets[order["photo"]].open_caller, plan)
-        print(json.dumps(report.summary(load, images=1) | {"messages": load.messages}), flush=True)
+        in_time = int((load.latencies_s[: len(load.ended_s)] <= target["timeout_s"]).sum())
+        summary = report.summary(load, images=1) | {"messages": load.messages, "in_time": in_time}
+        print(json.dumps(summary), flush=True)
 
 
 if __name__ == "__main__":

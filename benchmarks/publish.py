@@ -1,8 +1,9 @@
-"""Copy results into docs/explanation/speed.md, between its marks, and into docs/images/speed.svg.
+"""Copy results into docs/explanation/speed.md, between their marks, and into docs/images/speed.svg.
 
     python -m benchmarks.publish RESULTS.json [RESULTS.json …]
 
-The page shows all tables of all files; the plot shows the first file's results for eight callers.
+Results of `benchmarks` and of `benchmarks.overload` have marks of their own; those without new results stay. The page
+shows all tables of all files; the plot shows the first comparison's results for eight callers.
 """
 
 from __future__ import annotations
@@ -14,22 +15,23 @@ from typing import Any
 
 import click
 
-from benchmarks import report
+from benchmarks import overload_report, report
 
 CLONE = Path(__file__).parent.parent
-BEGIN, END = "<!-- benchmark -->", "<!-- /benchmark -->"
+COMPARISON, OVERLOAD = "benchmark", "overload"
 CALLERS = 8
 
 
-def replace_between_marks(text: str, content: str) -> str:
-    """Return the text with new content between its two marks.
+def replace_between_marks(text: str, name: str, content: str) -> str:
+    """Return the text with new content between the two marks of this name.
 
     Raises:
         ValueError: the text does not have both marks, once each and in order.
     """
-    match = re.fullmatch(f"(.*{BEGIN}\n).*(\n{END}.*)", text, re.DOTALL)
-    if match is None or text.count(BEGIN) != 1 or text.count(END) != 1:
-        raise ValueError(f"the text needs the marks {BEGIN} and {END}, once each and in this order")
+    begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+    match = re.fullmatch(f"(.*{begin}\n).*(\n{end}.*)", text, re.DOTALL)
+    if match is None or text.count(begin) != 1 or text.count(end) != 1:
+        raise ValueError(f"the text needs the marks {begin} and {end}, once each and in this order")
     return f"{match[1]}\n{content}\n{match[2]}"
 
 
@@ -39,10 +41,16 @@ def replace_between_marks(text: str, content: str) -> str:
 def main(files: tuple[Path, ...], clone: Path) -> None:
     """Copy results into the documentation."""
     documents: list[dict[str, Any]] = [json.loads(file.read_text()) for file in files]
+    comparisons = [document for document in documents if "kind" not in document]
+    overloads = [document for document in documents if document.get("kind") == OVERLOAD]
     page = clone / "docs" / "explanation" / "speed.md"
-    tables = "\n".join(map(report.markdown, documents))
-    page.write_text(replace_between_marks(page.read_text(), tables))
-    report.draw(documents[0], clone / "docs" / "images" / "speed.svg", callers=CALLERS)
+    text = page.read_text()
+    if comparisons:
+        text = replace_between_marks(text, COMPARISON, "\n".join(map(report.markdown, comparisons)))
+        report.draw(comparisons[0], clone / "docs" / "images" / "speed.svg", callers=CALLERS)
+    if overloads:
+        text = replace_between_marks(text, OVERLOAD, "\n".join(map(overload_report.markdown, overloads)))
+    page.write_text(text)
 
 
 if __name__ == "__main__":

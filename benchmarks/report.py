@@ -114,12 +114,16 @@ def _bars(panel: Any, rows: Sequence[Row], key: str) -> None:
     panel.spines[["top", "right"]].set_visible(False)
 
 
-def _machine(document: dict[str, Any]) -> str:
+def machine_line(machine: dict[str, str]) -> str:
+    """Return a sentence about the machine that `benchmarks.machine` describes."""
     with_name = ("TensorFlow", "load before")
-    parts = ", ".join(f"{name} {value}" if name in with_name else value for name, value in document["machine"].items())
+    return ", ".join(f"{name} {value}" if name in with_name else value for name, value in machine.items()) + "."
+
+
+def _machine(document: dict[str, Any]) -> str:
     return (
-        f"{parts}. Interleaved rounds ({document['rounds']} of {document['seconds']:g} s), medians; ratios are to "
-        f"`{document['against']}`; the load generator shares the machine."
+        f"{machine_line(document['machine'])} Interleaved rounds ({document['rounds']} of {document['seconds']:g} s), "
+        f"medians; ratios are to `{document['against']}`; the load generator shares the machine."
     )
 
 

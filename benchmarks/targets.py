@@ -39,7 +39,9 @@ class Target:
     open_caller: Callable[[], AbstractContextManager[SendCall]]
 
 
-def open_targets(protocol: str, *, ports: list[int], base_path: str, photos: Mapping[str, bytes]) -> dict[str, Target]:
+def open_targets(
+    protocol: str, *, ports: list[int], base_path: str, photos: Mapping[str, bytes], timeout_s: float
+) -> dict[str, Target]:
     """Return a target for each photo.
 
     Args:
@@ -47,6 +49,7 @@ def open_targets(protocol: str, *, ports: list[int], base_path: str, photos: Map
         ports: of the servers on this machine; several share the load, over gRPC.
         base_path: of the model that `direct` loads.
         photos: JPEG files by name.
+        timeout_s: time limit of a call to a model server; peers have 120 s.
     """
     if protocol == "direct":
         from savedmodel_bakery.serving import warmup
@@ -56,20 +59,22 @@ def open_targets(protocol: str, *, ports: list[int], base_path: str, photos: Map
         return {name: direct(servable, photo) for name, photo in photos.items()}
     url = f"http://127.0.0.1:{ports[0]}"
     open_target: Callable[[bytes], Target] = {
-        "grpc": lambda photo: model_server("grpc", ports, base64.urlsafe_b64encode(photo)),
-        "rest": lambda photo: model_server("rest", ports, photo),
+        "grpc": lambda photo: model_server("grpc", ports, base64.urlsafe_b64encode(photo), timeout_s),
+        "rest": lambda photo: model_server("rest", ports, photo, timeout_s),
         "json": lambda photo: http_server(f"{url}/predict", _JSON, photo),
         "triton": lambda photo: http_server(f"{url}/v2/models/classifier/infer", _TRITON, photo),
     }[protocol]
     return {name: open_target(photo) for name, photo in photos.items()}
 
 
-def open_model_server(transport: str, ports: Sequence[int], inputs: Mapping[str, Any]) -> tuple[LoadTarget, Prediction]:
+def open_model_server(
+    transport: str, ports: Sequence[int], inputs: Mapping[str, Any], *, timeout_s: float = _TIMEOUT_S
+) -> tuple[LoadTarget, Prediction]:
     """Send the first request to a server of TensorFlow Serving's API; return its target and its prediction."""
     addresses = [f"127.0.0.1:{port}" for port in ports]
     server = parse_server(addresses, transport=transport)
     target = LoadTarget(
-        lambda: create_transport(server, timeout_s=_TIMEOUT_S, for_load=True),
+        lambda: create_transport(server, timeout_s=timeout_s, for_load=True),
         ModelSpec(MODEL),
         signature=DEFAULT_SIGNATURE,
         atol=1e-4,
@@ -77,15 +82,16 @@ def open_model_server(transport: str, ports: Sequence[int], inputs: Mapping[str,
     return target, target.add(inputs)
 
 
-def model_server(transport: str, ports: Sequence[int], image: bytes) -> Target:
+def model_server(transport: str, ports: Sequence[int], image: bytes, timeout_s: float) -> Target:
     """A server of TensorFlow Serving's API.
 
     Args:
         transport: `grpc` or `rest`.
         ports: of the servers.
         image: what the signature takes; over gRPC a base64 text, which every candidate's export takes.
+        timeout_s: time limit of a call.
     """
-    target, prediction = open_model_server(transport, ports, encode_images([image]))
+    target, prediction = open_model_server(transport, ports, encode_images([image]), timeout_s=timeout_s)
     [label] = prediction.arrays["output_0"].tolist()
     return Target(label.decode(), target.open_caller)
 

@@ -67,11 +67,11 @@ class ModelServer:
             return cls(name, (program, "--grpc_max_threads=64"))
         raise ValueError(f"invalid server {text!r}: must be NAME=DIR, a checkout, or NAME=PROGRAM, a model server")
 
-    def serve(self, base_path: Path, log: Path, stack: ExitStack) -> Ports:
+    def serve(self, base_path: Path, log: Path, stack: ExitStack, *, flags: Sequence[str] = ()) -> Ports:
         """Start a server that ends with the stack, and return when it accepts connections."""
         port, rest_api_port = free_port(), free_port()
         ports = [f"--port={port}", f"--rest_api_port={rest_api_port}"]
-        command = [*self.command, *ports, f"--model_name={MODEL}", f"--model_base_path={base_path}"]
+        command = [*self.command, *ports, f"--model_name={MODEL}", f"--model_base_path={base_path}", *flags]
         server = stack.enter_context(Server(command, port=rest_api_port, log=log, folder=self.checkout))
         server.wait_until_listening()
         return Ports(port, rest_api_port, server.pid)
