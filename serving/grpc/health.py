@@ -1,11 +1,19 @@
-"""The standard health service (grpc.health.v1). Reports the state of the server, not of its models."""
+"""The standard health service (grpc.health.v1). Reports the state of the server, not of its models.
+
+The service of the package grpcio-health-checking keeps a lock while it sends, so one watcher who does not read would
+block all checks.
+"""
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import grpc
-from grpc_health.v1 import health, health_pb2
+from grpc_health.v1 import health_pb2
 
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.grpc.codec import Rpc
@@ -16,17 +24,24 @@ from savedmodel_bakery.wire.status import Code, StatusError
 _SERVICES = ("", "ModelService", "PredictionService")
 _SERVICE = "grpc.health.v1.Health"
 _MAX_WATCHERS = 1000
-_WATCH_THREADS = 4  # that receive requests to watch; a watcher itself needs none
+_REJECTING_THREADS = 8  # beside those of the watchers
+_SENDING_S = 0.5  # for the last state
+
+_State = health_pb2.HealthCheckResponse
 
 
-class HealthService(health.HealthServicer):
-    """Reports every service as SERVING until the server stops; ports open only after the first models are loaded."""
+class HealthService:
+    """Reports every service as SERVING until the server stops; ports open only after the first models are loaded.
 
-    def __init__(self) -> None:
-        super().__init__(experimental_thread_pool=CallThreads(_WATCH_THREADS, "watch"))
-        self._watchers: set[Any] = set()
-        for name in _SERVICES:
-            self.set(name, health_pb2.HealthCheckResponse.SERVING)
+    Args:
+        receive: returns the message of a call, or None if it ends without one, from its messages and gRPC's context.
+    """
+
+    def __init__(self, receive: Callable[[Iterator[Any], Any], Any]) -> None:
+        self._receive = receive
+        self._threads = CallThreads(_MAX_WATCHERS + _REJECTING_THREADS, "watch")
+        self._watchers: dict[Any, threading.Event] = {}  # by call; the event ends its wait
+        self._is_stopping = False
 
     def calls(self) -> dict[str, Rpc]:
         """Return the unary call by path."""
@@ -34,10 +49,12 @@ class HealthService(health.HealthServicer):
 
     def watch_handler(self) -> grpc.GenericRpcHandler:
         """Return gRPC's handler of the call that streams."""
-        watch = grpc.unary_stream_rpc_method_handler(
-            self.Watch,
+        behaviour: Any = partial(self.watch)
+        behaviour.experimental_thread_pool = self._threads
+        watch = grpc.stream_stream_rpc_method_handler(
+            behaviour,
             request_deserializer=health_pb2.HealthCheckRequest.FromString,
-            response_serializer=health_pb2.HealthCheckResponse.SerializeToString,
+            response_serializer=_State.SerializeToString,
         )
         return grpc.method_handlers_generic_handler(_SERVICE, {"Watch": watch})
 
@@ -45,18 +62,38 @@ class HealthService(health.HealthServicer):
         """Return the state of a service; unknown names are NOT_FOUND, with the text of gRPC's own implementation."""
         if request.service not in _SERVICES:
             raise StatusError(Code.NOT_FOUND, "service name unknown")
-        return self.Check(request, None)
+        return self._state(request.service)
 
-    def Watch(self, request: Any, context: Any, send_response_callback: Any = None) -> Any:  # noqa: N802
-        """Stream the states of a service until the caller or the server ends the call."""
+    def watch(self, messages: Iterator[Any], call: Any) -> Iterator[Any]:
+        """Yield the state of a service, and when the server stops, its new state. Ends with the call."""
         if len(self._watchers) >= _MAX_WATCHERS:
-            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{_MAX_WATCHERS} calls watch already")
-        self._watchers.add(context)
-        context.add_callback(lambda: self._watchers.discard(context))
-        return super().Watch(request, context, send_response_callback)
+            call.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{_MAX_WATCHERS} calls watch already")
+        is_over = threading.Event()
+        self._watchers[call] = is_over
+        try:
+            call.add_callback(is_over.set)
+            request = self._receive(messages, call)
+            if request is None:
+                return
+            yield self._state(request.service)
+            if not self._is_stopping:
+                is_over.wait()
+                yield self._state(request.service)
+        finally:
+            del self._watchers[call]
 
     def stop(self) -> None:
-        """Report NOT_SERVING from now on and cancel all watchers, which would otherwise delay the shutdown."""
-        self.enter_graceful_shutdown()
-        for context in list(self._watchers):
-            context.cancel()
+        """Report NOT_SERVING from now on, and end the calls of all watchers, which would otherwise delay the end."""
+        self._is_stopping = True
+        if not self._watchers:
+            return
+        for is_over in self._watchers.copy().values():
+            is_over.set()
+        time.sleep(_SENDING_S)
+        for call in self._watchers.copy():
+            call.cancel()
+
+    def _state(self, service: str) -> Any:
+        if service not in _SERVICES:
+            return _State(status=_State.SERVICE_UNKNOWN)
+        return _State(status=_State.NOT_SERVING if self._is_stopping else _State.SERVING)

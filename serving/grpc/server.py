@@ -43,6 +43,7 @@ _OPTIONS = {
 }
 
 _MAX_TIMEOUT_S = 365 * 24 * 3600.0
+_CONTROL_CALLS = 32
 _WATCH_INTERVAL_S = 0.1
 _MESSAGE_COPIES = 2  # the message, and strings that are parsed from it
 
@@ -92,9 +93,10 @@ class GrpcServer:
             "grpc.http2.max_pings_without_data": 0,
         }
         runs = _Lane(admission, "grpc", limits.body_timeout_s)
-        control = _Lane(admission.with_turns(0), "control", limits.header_timeout_s)  # their messages are small
+        # Their messages are small, so they arrive as fast as headers.
+        control = _Lane(admission.with_turns(_CONTROL_CALLS), "control", limits.header_timeout_s)
         self._server = grpc.server(runs.threads, options=list({**options, **channel_arguments(arguments)}.items()))
-        self._health = HealthService() if health else None
+        self._health = HealthService(control.receiving.receive) if health else None
         calls = {**handlers.calls(), **(profiler.calls() if profiler else {})}
         if self._health:
             calls.update(self._health.calls())
