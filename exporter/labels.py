@@ -32,10 +32,10 @@ def read_labels(name_or_path: str) -> list[str]:
         text = path.read_text(encoding="utf-8-sig")  # a byte order mark is not part of the first name
     except UnicodeDecodeError as error:
         raise LabelError(f"labels {name_or_path!r} are not valid UTF-8") from error
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError for a NUL character
+        reason = error.strerror if isinstance(error, OSError) else error
         raise LabelError(
-            f"cannot read labels {name_or_path!r} ({error.strerror}): must be {', '.join(known_sets())} or the path of "
-            "a file"
+            f"cannot read labels {name_or_path!r} ({reason}): must be {', '.join(known_sets())} or the path of a file"
         ) from error
     if path.suffix == ".json":
         names = _parse_json(path, text)
@@ -86,6 +86,8 @@ def _parse_json(path: Path, text: str) -> list[str]:
             by_id = {int(entry["id"]): entry["name"] for entry in content}
         else:
             by_id = dict(enumerate(content))
+    except RecursionError as error:
+        raise LabelError(f"{path} is not a label file: its JSON is nested too deeply") from error
     except (ValueError, KeyError, TypeError) as error:
         raise LabelError(
             f"{path} is not a label file ({error}): must be a list of names, a list of objects with id and name, or an "

@@ -224,7 +224,7 @@ class ServableModule(tf.Module):
     def _fail_on_large_output(self, images: EncodedImages) -> Tensor:
         """Return an operation that fails with INVALID_ARGUMENT if the pixels of a batch would take too much memory."""
         height, width = self._preprocessing.size
-        max_images = max(self._preprocessing.max_pixels // (height * width), 1)
+        max_images = min(max(self._preprocessing.max_pixels // (height * width), 1), tf.int32.max)
         message = f"too many images to return their pixels: a request can have at most {max_images}"
         return tf.debugging.Assert(tf.size(images) <= max_images, [message])
 

@@ -181,6 +181,7 @@ class Preprocessing(FieldGroup):
         int,
         WholeNumber(
             minimum=1,
+            maximum=2**40,
             metavar="PIXELS",
             help="Reject larger images before decoding them. A pixel takes 3 to 12 bytes of the server's memory; "
             "a request decodes one image at a time.",

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from savedmodel_bakery.exporter import publish
 from savedmodel_bakery.exporter.errors import VerificationError
 from savedmodel_bakery.exporter.validation.requests import PredictionLog
 from savedmodel_bakery.interrupts import cleaning_up
@@ -43,11 +44,13 @@ def run_requests(saved_model: Path, requests: Sequence[PredictionLog]) -> list[P
 
     Raises:
         SessionError: the SavedModel can't be loaded or run.
+        PublishError: the temporary folder can't be written.
     """
     folder = tempfile.mkdtemp()
     with cleaning_up(partial(shutil.rmtree, folder, ignore_errors=True)):
         requests_file, responses_file = Path(folder) / "requests", Path(folder) / "responses"
-        write_records(requests_file, requests)
+        with publish.writing(Path(folder)):
+            write_records(requests_file, requests)
         process = subprocess.Popen(
             [sys.executable, "-m", _PROCESS, str(saved_model), str(requests_file), str(responses_file)],
             stdout=subprocess.DEVNULL,
@@ -64,12 +67,19 @@ def run_requests(saved_model: Path, requests: Sequence[PredictionLog]) -> list[P
 
 
 def write_records(path: Path, logs: Sequence[PredictionLog]) -> None:
-    """Write PredictionLogs as TFRecords, the format of warm-up files."""
+    """Write PredictionLogs as TFRecords, the format of warm-up files.
+
+    Raises:
+        OSError: the file can't be written, for example on a full disk.
+    """
     import tensorflow as tf
 
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for log in logs:
-            writer.write(log.SerializeToString())
+    try:
+        with tf.io.TFRecordWriter(str(path)) as writer:
+            for log in logs:
+                writer.write(log.SerializeToString())
+    except tf.errors.OpError as error:
+        raise OSError(error.message) from error
 
 
 def _read_records(path: Path) -> list[PredictionLog]:

@@ -58,6 +58,11 @@ REJECTED = {
     ),
     "two forms of an id": ("n.json", '{"0": "a", "00": "b"}', "has 2 entries but only 1 different class ids"),
     "not JSON": ("n.json", "red\n", "is not a label file ("),
+    "nested too deeply": (
+        "n.json",
+        "[" * 100_000 + "]" * 100_000,
+        "is not a label file: its JSON is nested too deeply",
+    ),
     "no id": ("n.json", '[{"name": "a"}]', "is not a label file ('id'): must be a list of names, a list of objects"),
     "id as a word": ("n.json", '{"first": "a"}', "is not a label file ("),
     "a string": ("n.json", '"abc"', "is not a label file (it contains a str): must be a list of names"),
@@ -82,11 +87,13 @@ def test_a_file_that_does_not_name_every_class_once_is_rejected(
     assert str(path) in str(rejected.value)
 
 
-@pytest.mark.parametrize("name", ["imagenet2000", "none.txt", "."], ids=["no set", "no file", "a folder"])
+@pytest.mark.parametrize(
+    "name", ["imagenet2000", "none.txt", ".", "a\0b"], ids=["no set", "no file", "a folder", "NUL"]
+)
 def test_an_unreadable_file_is_rejected_with_the_included_sets(name: str) -> None:
     with pytest.raises(LabelError) as rejected:
         labels.read_labels(name)
-    assert f"cannot read labels '{name}'" in str(rejected.value)
+    assert f"cannot read labels {name!r}" in str(rejected.value)
     assert "must be imagenet, imagenet1001 or the path of a file" in str(rejected.value)
 
 

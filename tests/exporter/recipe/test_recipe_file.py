@@ -87,6 +87,13 @@ def test_paths_of_a_recipe_stored_in_a_version_refer_to_the_working_directory(tm
     assert {"model": "flowers.keras"} == read_recipe_file(path).values
 
 
+def test_a_deeply_nested_file_is_rejected(tmp_path: Path) -> None:
+    path = tmp_path / "nested.toml"
+    path.write_text(f"x = {'[' * 5000}{']' * 5000}\n")
+    with pytest.raises(RecipeError, match=r"cannot read the recipe file .*nested\.toml: it is nested too deeply"):
+        read_recipe_file(path)
+
+
 def test_every_field_with_a_path_is_resolved() -> None:
     """A field whose metavar mentions a file."""
     fields = {name for name, field in Recipe.FIELDS.items() if "FILE" in field.metavar}

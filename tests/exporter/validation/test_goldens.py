@@ -13,6 +13,8 @@ from tensorflow_serving.apis import classification_pb2, predict_pb2, prediction_
 
 from savedmodel_bakery.exporter import resources
 from savedmodel_bakery.exporter.validation import goldens
+from savedmodel_bakery.exporter.validation.requests import predict_request
+from savedmodel_bakery.exporter.validation.session import write_records
 from savedmodel_bakery.wire import version_folder
 
 SIGNATURES = {"classify": 1, "pixels": 1, "preprocess": 1, "preview": 1, "serving_default": 1, "top_k": 4}
@@ -91,3 +93,9 @@ def test_the_parity_report_is_in_the_version(version: Path) -> None:
     report = json.loads((version / "assets.extra" / "parity.json").read_text())
     assert report["is_within"]
     assert ["chelsea.png", "coffee.png", "rocket.jpg"] == [photo["photo"] for photo in report["photos"]]
+
+
+def test_a_full_disk_is_an_oserror_as_for_other_files() -> None:
+    """`publish.writing` turns it into one line that names the folder."""
+    with pytest.raises(OSError, match="No space left on device"):
+        write_records(Path("/dev/full"), [predict_request("top_k", {})])
