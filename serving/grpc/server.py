@@ -96,7 +96,7 @@ class GrpcServer:
         # Their messages are small, so they arrive as fast as headers.
         control = _Lane(admission.with_turns(_CONTROL_CALLS), "control", limits.header_timeout_s)
         self._server = grpc.server(runs.threads, options=list({**options, **channel_arguments(arguments)}.items()))
-        self._health = HealthService(control.receiving.receive) if health else None
+        self._health = HealthService(control.transfers.receive) if health else None
         calls = {**handlers.calls(), **(profiler.calls() if profiler else {})}
         if self._health:
             calls.update(self._health.calls())
@@ -144,13 +144,13 @@ class _Lane:
     Args:
         admission: of these calls.
         name: of the threads.
-        timeout_s: seconds until the message of a call has arrived.
+        timeout_s: seconds until the message of a call has arrived, and until its response has been sent.
     """
 
     def __init__(self, admission: Admission, name: str, timeout_s: float) -> None:
         self.admission = admission
         self.threads = CallThreads(admission.places, name)
-        self.receiving = ReceivingCalls(timeout_s, admission.memory)
+        self.transfers = Transfers(timeout_s, admission.memory)
 
 
 class _Calls(grpc.GenericRpcHandler):
@@ -192,9 +192,9 @@ class _Calls(grpc.GenericRpcHandler):
         except Exception:
             _abort(call, incident.report(logger, path))
         finally:
-            if context:
-                context.close()
             lane.admission.leave()
+            if context:
+                lane.transfers.send(call, context)
         raise AssertionError  # abort raises
 
     def _reject_unknown(self, _messages: Iterator[bytes], call: Any) -> None:
@@ -214,13 +214,14 @@ class _Calls(grpc.GenericRpcHandler):
             raise
 
 
-class ReceivingCalls:
-    """Cancels calls whose messages do not arrive in time, or when there is no memory for more.
+class Transfers:
+    """Cancels calls whose messages do not arrive in time, or when there is no memory for more, or are not read in time.
 
-    gRPC has no limit for either: it tells the size of a message when all of it has arrived.
+    gRPC has no limit for these: it tells the size of a message when all of it has arrived, and keeps a response until
+    the client reads it.
 
     Args:
-        timeout_s: seconds for a message.
+        timeout_s: seconds for a message, and for a response.
         memory: of all calls.
     """
 
@@ -228,7 +229,7 @@ class ReceivingCalls:
         self._timeout_s = timeout_s
         self._memory = memory
         self._started: dict[Any, float] = {}
-        threading.Thread(target=self._run, name="grpc-receiving", daemon=True).start()
+        threading.Thread(target=self._run, name="grpc-transfers", daemon=True).start()
 
     def receive(self, messages: Iterator[bytes], call: Any) -> bytes | None:
         """Return the message of a call; None if it ends without one."""
@@ -237,6 +238,17 @@ class ReceivingCalls:
             return next(messages, None)
         finally:
             del self._started[call]
+
+    def send(self, call: Any, context: RequestContext) -> None:
+        """Close the context of a call, and so give its memory back, when its response has been sent."""
+        self._started[call] = time.monotonic()
+
+        def end() -> None:
+            self._started.pop(call, None)
+            context.close()
+
+        if not call.add_callback(end):
+            end()
 
     def _run(self) -> None:
         while True:
@@ -252,7 +264,7 @@ class ReceivingCalls:
 
 def _answer(rpc: Rpc, lane: _Lane, messages: Iterator[bytes], call: Any, context: RequestContext) -> bytes:
     """Receive the message of a call and return the response."""
-    message = lane.receiving.receive(messages, call)
+    message = lane.transfers.receive(messages, call)
     if message is None:
         raise StatusError(Code.INTERNAL, "")
     context.charge(_MESSAGE_COPIES * len(message))
@@ -262,6 +274,7 @@ def _answer(rpc: Rpc, lane: _Lane, messages: Iterator[bytes], call: Any, context
         request = rpc.decode(unpacked)
         del unpacked
         response: bytes = rpc.handle(request, context).SerializeToString()
+        context.charge(len(response))
         return response
 
 
