@@ -150,6 +150,17 @@ def test_health(secured: Secured) -> None:
         watch.cancel()
 
 
+def test_watchers_that_come_and_go_do_not_stop_the_server(secured: Secured) -> None:
+    with secured.channel(secured.server.target) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        for number in range(1500):
+            watch = stub.Watch(health_pb2.HealthCheckRequest())
+            time.sleep(number % 5 / 5000)
+            watch.cancel()
+        response = stub.Check(health_pb2.HealthCheckRequest(), timeout=10)
+        assert health_pb2.HealthCheckResponse.SERVING == response.status
+
+
 def test_a_health_watcher_does_not_delay_the_shutdown(half_plus_two: Path, tmp_path: Path) -> None:
     flags = (f"--model_base_path={half_plus_two}", "--enable_grpc_healthcheck_service", "--max_waiting_calls=0")
     with ServerProcess(*flags, log=tmp_path / "log") as server, grpc.insecure_channel(server.target) as channel:
