@@ -22,7 +22,7 @@ FLAG_NOTES = {
     "PERMISSION_DENIED. Without it, models may be anywhere, as with the real server",
     "rest_api_timeout_in_ms": "same, but a running TF Lite model is not stopped; only the wait for an interpreter ends",
     "enable_profiler": "same, but only for callers on the same machine, or with `--auth_tokens_file` for those with an "
-    "admin token; `--enable_profiler=false` turns it off",
+    "admin token (no flag permits everybody, as the real server does); `--enable_profiler=false` turns it off",
     "prefer_tflite_model": "same, but errors about shapes have TF Lite's texts, and an input other than a column of "
     "numbers rejects another number of dimensions, with which TF Lite may read out of bounds",
     "enable_grpc_healthcheck_service": "same, and NOT_SERVING while the server stops",
@@ -66,9 +66,9 @@ FLAG_NOTES = {
 
 RPC_NOTES = {
     "HandleReloadConfigRequest": "same, but only for callers on the same machine, or with `--auth_tokens_file` for "
-    "those with an admin token; a rejected configuration does not affect later ones; a call that waits for "
-    "a missing base path ends with the call (DEADLINE_EXCEEDED, CANCELLED), or when another configuration arrives "
-    "(ABORTED)",
+    "those with an admin token (no flag permits everybody, as the real server does); a rejected configuration does "
+    "not affect later ones; a call that waits for a missing base path ends with the call (DEADLINE_EXCEEDED, "
+    "CANCELLED), or when another configuration arrives (ABORTED)",
 }
 OTHER_RPCS = {
     "grpc.health.v1.Health": "same, enabled by the same flag",
