@@ -12,8 +12,23 @@ _trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc only
 if _trim is not None:
     _trim.argtypes = [ctypes.c_size_t]
 
+# Parameters of mallopt(3), and values for them: freed memory is kept until `trim`, because new memory costs time.
+_MALLOPT = {-1: 2**29, -2: 2**26, -3: 2**25}  # M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD (its maximum)
+
 _CGROUPS = Path("/proc/self/cgroup")
 _MOUNT = Path("/sys/fs/cgroup")
+
+
+def use_system_allocator() -> None:
+    """Let TensorFlow use the C library's memory, which `trim` returns. Call it before TensorFlow is imported.
+
+    With oneDNN, TensorFlow has a pool of its own that grows to the largest burst of requests and never shrinks.
+    """
+    os.environ.setdefault("TF_ONEDNN_USE_SYSTEM_ALLOCATOR", "1")
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc only
+    if mallopt is not None:
+        for parameter, value in _MALLOPT.items():
+            mallopt(parameter, value)
 
 
 def release() -> None:

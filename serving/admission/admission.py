@@ -13,7 +13,7 @@ from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import Limits, OverloadError
 
-_NEWEST_SHARE = 0.1  # of the last run in the estimate of a run's duration
+_NEWEST_SHARE = 0.2  # of the last run in the estimate of a run's duration
 # A call is admitted if its deadline leaves this many times the estimate: durations vary, and a shorter queue answers as
 # many calls.
 _MARGIN = 1.6
@@ -113,6 +113,16 @@ class Admission:
         """Return the context of a call with the limits of this port. Close it at the call's end."""
         return RequestContext(timeout_s=timeout_s, memory=self.memory, max_rows=self.limits.rows, identity=identity)
 
+    def check_wait(self, timeout_s: float | None) -> None:
+        """Check that a call that arrives now could be answered within `timeout_s`, before its message is received.
+
+        Raises:
+            OverloadError: it could not.
+        """
+        with self._lock:
+            if self._running >= self._turns:
+                self._check_time(timeout_s, self._wait_s())
+
     def turn(self, context: RequestContext) -> AbstractContextManager[None]:
         """Return a context manager that waits for a turn, in the order of arrival, and ends it at its exit.
 
@@ -133,14 +143,14 @@ class Admission:
             if first:
                 self._queue.appendleft(waiter)
             else:
-                self._check_deadline(context, self._wait_s())
+                self._check_time(context.remaining_s(), self._wait_s())
                 self._queue.append(waiter)
         with context.on_cancel(waiter.woken.set):
             waiter.woken.wait(context.remaining_s())
         with self._lock:
             try:
                 context.check()
-                self._check_deadline(context, 0.0)
+                self._check_time(context.remaining_s(), 0.0)
             except BaseException:
                 if waiter.has_turn:
                     self._pass_on()
@@ -184,8 +194,7 @@ class Admission:
         now = time.monotonic()
         return sum(now - started for started in self._started.values()) / max(1, len(self._started))
 
-    def _check_deadline(self, context: RequestContext, wait_s: float) -> None:
-        remaining_s = context.remaining_s()
+    def _check_time(self, remaining_s: float | None, wait_s: float) -> None:
         needed_s = _MARGIN * (wait_s + self._estimated_run_s())
         if remaining_s is not None and remaining_s < needed_s:
             raise OverloadError(

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from savedmodel_bakery.serving import memory
@@ -110,19 +108,6 @@ class MemoryBudget:
             if context.is_cancelled:
                 context.check()
             raise self._error(size)
-
-    @contextmanager
-    def waiting(self, context: RequestContext) -> Iterator[None]:
-        """Within the `with` block, what the request holds will not be given back before others have ended."""
-        charged = context.charged
-        with self._lock:
-            self._held_by_waiting += charged
-            self._grant()
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._held_by_waiting -= charged
 
     def give_back(self, size: int) -> None:
         """Give `size` bytes back; after a burst, return the process's free memory to the system."""

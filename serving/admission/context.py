@@ -88,12 +88,6 @@ class RequestContext:
                 callback()
 
     @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Within the `with` block, the request waits for others to end."""
-        with self._memory.waiting(self) if self._memory else nullcontext():
-            yield
-
-    @contextmanager
     def on_cancel(self, callback: Callable[[], None]) -> Iterator[None]:
         """Call `callback` if the request is cancelled within the `with` block, or was before it; never after it."""
         with self._lock:

@@ -48,14 +48,15 @@ class Documents:
     @contextmanager
     def _turn(self, context: RequestContext) -> Iterator[None]:
         """Wait for the documents before this one, and let other requests run meanwhile."""
-        if not self._large.acquire(blocking=False):
-            with context.turn.passed_on() if context.turn else nullcontext(), context.waiting():
-                while not self._large.acquire(timeout=_CHECK_INTERVAL_S):
-                    context.check()
-        # Each collection of garbage would look at every value of the document, and block all threads meanwhile.
-        gc.disable()
-        try:
+        with ExitStack() as stack:
+            if not self._large.acquire(blocking=False):
+                with context.turn.passed_on() if context.turn else nullcontext():
+                    while not self._large.acquire(timeout=_CHECK_INTERVAL_S):
+                        context.check()
+                    stack.callback(self._large.release)  # here, because waiting for the turn again may fail
+            else:
+                stack.callback(self._large.release)
+            # Each collection of garbage would look at every value of the document, and block all threads meanwhile.
+            gc.disable()
+            stack.callback(gc.enable)
             yield
-        finally:
-            gc.enable()
-            self._large.release()

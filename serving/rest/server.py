@@ -153,6 +153,8 @@ class RestServer:
         Raises:
             StatusError: the request can't be received: there is no place or memory for it, or it is too large.
         """
+        if lane is self._runs:
+            lane.admission.check_wait(self._timeout_s)
         if not lane.admission.try_enter():
             raise lane.admission.full()
         context = lane.admission.context(timeout_s=self._limits.body_timeout_s, identity=identity)

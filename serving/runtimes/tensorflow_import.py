@@ -7,6 +7,7 @@ import importlib
 import sys
 from typing import Any
 
+from savedmodel_bakery.serving import memory
 from savedmodel_bakery.tensorflow_log import startup_log_hidden
 
 _KERAS = ("keras", "tf_keras")
@@ -18,6 +19,7 @@ def import_tensorflow() -> None:
     Keras can still be imported afterwards, as TensorFlow Text's layers do. Also lists the devices, which logs errors on
     machines without a GPU.
     """
+    memory.use_system_allocator()
     modules: dict[str, Any] = sys.modules
     hidden = [name for name in _KERAS if name not in modules]
     # None in sys.modules makes the import of a module fail (docs.python.org/3/reference/import.html#the-module-cache).

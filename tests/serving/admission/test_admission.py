@@ -118,3 +118,15 @@ def test_a_call_that_waits_for_memory_lets_others_run() -> None:
             wait_until(lambda: budget.queued == 0)
             assert not waiting.done()
         assert "has run" == waiting.result(10)
+
+
+def test_a_call_that_could_not_be_answered_in_time_need_not_be_received() -> None:
+    admission = make(turns=1)
+    with admission.turn(RequestContext()):
+        time.sleep(0.02)
+    admission.check_wait(0.0001)  # nobody runs
+    with admission.turn(RequestContext()):
+        admission.check_wait(None)
+        admission.check_wait(10)
+        with pytest.raises(StatusError, match="the server is busy"):
+            admission.check_wait(0.01)
