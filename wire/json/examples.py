@@ -50,7 +50,7 @@ def decode_response(body: bytes) -> list[list[ScoredClass]]:
         raise invalid_argument(f'the response has no "results" of labels with scores: {error!r}') from error
 
 
-def decode_request(body: bytes, limits: ParseLimits = NO_LIMITS) -> tuple[str, list[bytes]]:
+def decode_request(body: bytes, limits: ParseLimits = NO_LIMITS) -> tuple[str, Sequence[bytes]]:
     """Read the body of a Classify or Regress request (server role).
 
     Error messages mention classify for both, as those of tensorflow_model_server.
@@ -62,7 +62,8 @@ def decode_request(body: bytes, limits: ParseLimits = NO_LIMITS) -> tuple[str, l
     Raises:
         StatusError: INVALID_ARGUMENT.
     """
-    from savedmodel_bakery.wire.examples import serialize_example  # not at the top: REST clients do without protobuf
+    # Not at the top: REST clients do without protobuf.
+    from savedmodel_bakery.wire.examples import ExamplesWithContext, serialize_example
 
     document, signature_name = parse_document(body, limits)
     context = serialize_example(_decode_features(document["context"])) if "context" in document else b""
@@ -73,7 +74,8 @@ def decode_request(body: bytes, limits: ParseLimits = NO_LIMITS) -> tuple[str, l
         raise document_error(document, "Expecting 'examples' value to be an list/array")
     if not examples:
         raise document_error(document, "'examples' value is an empty array")
-    return signature_name, [context + serialize_example(_decode_features(example)) for example in examples]
+    serialized = [serialize_example(_decode_features(example)) for example in examples]
+    return signature_name, ExamplesWithContext(context, serialized) if context else serialized
 
 
 def _decode_features(value: JsonValue) -> dict[str, FeatureList]:
