@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from savedmodel_bakery.client.exits import FAILED
 from savedmodel_bakery.serving import warmup
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
@@ -60,6 +61,7 @@ def serve(
         StatusError: a model can't be loaded, gRPC can't listen, or REST can't listen and is required.
     """
     _raise_file_limit()
+    threading.excepthook = _end_without_memory
     stop = threading.Event()
     registry = Registry()
     memory, limits = MemoryBudget(flags.integer("memory_budget_bytes")), _limits(flags)
@@ -106,6 +108,13 @@ def serve(
     deadline = time.monotonic() + GRACE_S + 1
     for thread in stopping:
         thread.join(deadline - time.monotonic())
+
+
+def _end_without_memory(failure: threading.ExceptHookArgs) -> None:
+    """Log the error of a thread. End the process if it has no memory: a thread that serves a port may have ended."""
+    logger.critical("Thread %s has failed", failure.thread.name if failure.thread else "", exc_info=failure.exc_value)
+    if isinstance(failure.exc_value, MemoryError):
+        os._exit(FAILED)
 
 
 def _raise_file_limit() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
@@ -55,6 +56,9 @@ _CODES = {
 
 _SUFFIXES = {Predict: ":predict", Classify: ":classify", Metadata: "/metadata", Status: ""}
 
+_PIECE_BYTES = 2**20
+_MAX_BODY_BYTES = 2**31 - 1  # as over gRPC
+
 # A gateway sends these without a body of this API.
 _GATEWAY_STATUSES = (401, 403, 429, 502, 503, 504)
 
@@ -71,7 +75,7 @@ class _BearerToken(AuthBase):
 
 
 class RestTransport:
-    """One session with one server; `timeout_s` limits the connecting and each wait for more of a response."""
+    """One session with one server; `timeout_s` limits the connecting, each wait for more, and the time of a body."""
 
     def __init__(self, server: Server, *, timeout_s: float) -> None:
         [self._endpoint] = server.endpoints
@@ -136,14 +140,32 @@ class RestTransport:
 
         def send(timeout_s: float) -> bytes:
             try:
-                response = self._session.send(request, timeout=timeout_s, allow_redirects=False)
+                response = self._session.send(request, timeout=timeout_s, allow_redirects=False, stream=True)
+                content = self._read(response, timeout_s)
             except OSError as exc:  # also requests' plain OSError for a certificate file that was removed
                 raise self._client_error(exc) from exc
             if response.status_code != requests.codes.ok:
-                raise _refusal(response)
-            return response.content
+                raise _refusal(response, content)
+            return content
 
         return send
+
+    def _read(self, response: requests.Response, timeout_s: float) -> bytes:
+        """Return the body of a response, which may be endless."""
+        deadline = time.monotonic() + timeout_s
+        pieces: list[bytes] = []
+        size = 0
+        for piece in response.iter_content(_PIECE_BYTES):
+            pieces.append(piece)
+            size += len(piece)
+            if size > _MAX_BODY_BYTES or time.monotonic() > deadline:
+                response.close()
+                if size <= _MAX_BODY_BYTES:
+                    raise deadline_exceeded([self._endpoint], timeout_s)
+                raise InvalidResponseError(
+                    f"the response of {self._endpoint.address} has more than {_MAX_BODY_BYTES} bytes"
+                )
+        return b"".join(pieces)
 
     def _client_error(self, exc: OSError) -> ClientError:
         # requests raises a ConnectionError for a timeout while it reads the rest of a body.
@@ -189,9 +211,9 @@ def _document(content: bytes) -> dict[str, Any] | None:
     return document if isinstance(document, dict) else None
 
 
-def _refusal(response: requests.Response) -> ClientError:
+def _refusal(response: requests.Response, content: bytes) -> ClientError:
     code = _CODES.get(response.status_code, Code.UNKNOWN)
-    message = (_document(response.content) or {}).get("error")
+    message = (_document(content) or {}).get("error")
     if not isinstance(message, str):
         content_type = response.headers.get("Content-Type", "no content type")
         message = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import click
@@ -123,4 +124,6 @@ def _append(path: Path, entry: str) -> None:
 
 def _number(value: float | None) -> float | None:
     """Return 5 for 5.0, which looks better in the file."""
+    if value is not None and not math.isfinite(value):
+        raise click.UsageError(f"invalid limit {value}: must be a finite number; without the option there is no limit")
     return int(value) if value is not None and value.is_integer() else value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import stat
 import threading
 import time
 from collections.abc import Callable
@@ -70,6 +71,10 @@ class TokensFile:
             logger.error("%s; its last tokens stay valid", error)
 
     def _read(self) -> None:
+        status = self._path.stat()
+        if not stat.S_ISREG(status.st_mode):  # reading a pipe might block for ever
+            self._stamp = _stamp(status)
+            raise TokensError(f"{self._path}: not a regular file")
         with self._path.open("rb") as file:
             self._stamp = _stamp(os.fstat(file.fileno()))  # before the content: a later change is another stamp
             content = file.read()

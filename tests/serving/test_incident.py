@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +15,7 @@ from typing import Any
 import grpc
 import pytest
 
-from savedmodel_bakery.serving import incident
+from savedmodel_bakery.serving import incident, server
 from savedmodel_bakery.serving.access.access import Access
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
@@ -67,11 +69,11 @@ def channel(tmp_path: Path) -> Iterator[grpc.Channel]:
     rpcs = {PATHS[0]: Rpc(fail, fail), PATHS[1]: Rpc(bytes, fail)}
     handlers: Any = SimpleNamespace(calls=lambda: rpcs)
     address = f"unix:{tmp_path / 'socket'}"
-    server = GrpcServer(handlers, [address], access=Access(), admission=ADMISSION)
-    server.start()
+    running = GrpcServer(handlers, [address], access=Access(), admission=ADMISSION)
+    running.start()
     with grpc.insecure_channel(address) as opened:
         yield opened
-    server.stop(0)
+    running.stop(0)
 
 
 @pytest.mark.parametrize("path", PATHS, ids=["in decode", "in handle"])
@@ -82,3 +84,14 @@ def test_grpc_returns_internal_and_the_request_id(
         channel.unary_unary(path)(b"", timeout=30)
     assert "INTERNAL" == error.value.code().name
     check_log(caplog, error.value.details())
+
+
+@pytest.mark.parametrize(("error", "statuses"), [(MemoryError(), [1]), (ValueError(), [])])
+def test_a_thread_without_memory_ends_the_process(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception, statuses: list[int]
+) -> None:
+    ended: list[int] = []
+    monkeypatch.setattr(os, "_exit", ended.append)
+    server._end_without_memory(threading.ExceptHookArgs((type(error), error, None, threading.current_thread())))
+    assert statuses == ended
+    assert "Thread MainThread has failed" in caplog.text

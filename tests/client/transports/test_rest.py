@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import canned_models
@@ -104,16 +106,22 @@ def test_responses_that_are_not_of_the_api(
     assert str(caught.value).endswith(message)
 
 
-def test_a_body_that_stops_is_deadline_exceeded() -> None:
+STOPPING = [b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"]
+ENDLESS = itertools.chain([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"], itertools.repeat(b"1\r\n[\r\n"))
+
+
+@pytest.mark.parametrize("response", [STOPPING, ENDLESS], ids=["stopping", "endless"])
+def test_a_body_that_does_not_end_is_deadline_exceeded(response: Iterable[bytes]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         done = threading.Event()
 
         def serve() -> None:
             connection, _ = listener.accept()
-            with connection:
+            with connection, contextlib.suppress(OSError):
                 connection.recv(65536)
-                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{")
+                for piece in response:
+                    connection.sendall(piece)
                 done.wait(10)
 
         thread = threading.Thread(target=serve)

@@ -188,6 +188,9 @@ def test_a_file_that_is_not_valid_at_the_start_is_an_error_that_names_it(tmp_pat
     (tmp_path / "tokens.toml").write_bytes(b"\xff")
     with pytest.raises(TokensError, match=r"tokens.toml: not valid UTF-8"):
         Access(tmp_path / "tokens.toml")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(TokensError, match=r"pipe: not a regular file"):
+        Access(tmp_path / "pipe")
     with pytest.raises(FileNotFoundError):
         Access(tmp_path / "nowhere")
 
