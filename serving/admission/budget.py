@@ -50,7 +50,6 @@ class MemoryBudget:
         self._used_by_models = 0
         self._lock = threading.Lock()
         self._held = 0
-        self._held_by_waiting = 0
         self._peak = 0
         self._queue: deque[_Waiter] = deque()
         self.measure_models()
@@ -166,7 +165,7 @@ class MemoryBudget:
                 self._add(waiter.size)
             waiter.woken.set()
         holders = [waiter for waiter in self._queue if waiter.held]
-        if holders and self._held_by_waiting + sum(waiter.held for waiter in holders) == self._held:
+        if holders and sum(waiter.held for waiter in holders) == self._held:
             self._queue.remove(holders[-1])
             holders[-1].woken.set()
 
