@@ -134,12 +134,12 @@ class Admission:
     def _wait(self, context: RequestContext, turn: _Turn, *, first: bool = False) -> None:
         """Wait for a turn; `first` before those who wait already."""
         context.check()
-        waiter = _Waiter()
         with self._lock:
             if self._running < self._turns:
                 self._running += 1
                 self._started[turn] = time.monotonic()
                 return
+            waiter = _Waiter()
             if first:
                 self._queue.appendleft(waiter)
             else:

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 tf1 = tf.compat.v1
 
-# Runs beyond this number at the same time can't be ended from outside. Each queue costs an operation in every run.
-_QUEUES = 4 * (os.cpu_count() or 1)
+# Runs beyond this number at the same time can't be ended from outside: as many as both ports run by default. Each queue costs
+# an operation in every run.
+_QUEUES = 8 * (os.cpu_count() or 1)
 # Errors number the inputs of a run in the order of their names; this one must be the last.
 _SCOPE = "zzz_interruption"
 # The session's threads may be busy for minutes with the runs that are to end.
