@@ -18,7 +18,7 @@ from savedmodel_bakery.serving.access.tokens import (
     parse_tokens,
 )
 
-NEW_EXAMPLES = """
+EXAMPLES = """
 \b
 Examples:
   bakery token new shop --model flowers --file tokens.toml > shop.token
@@ -27,12 +27,12 @@ Examples:
 """
 
 
-@click.group()
+@click.group(epilog=EXAMPLES)
 def cli() -> None:
     """Make tokens for the callers of a server."""
 
 
-@cli.command(epilog=NEW_EXAMPLES)
+@cli.command(epilog=EXAMPLES)
 @click.argument("name")
 @click.option(
     "--role",

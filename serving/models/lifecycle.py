@@ -181,7 +181,8 @@ class Lifecycle:
             labels_for_unavailable=self._options.labels_for_unavailable,
         )
         self._is_configured = True
-        self._new = {name for name in models if name not in self._models or name in self._new}
+        pending = self._pending(self._new)
+        self._new = {name for name in models if name not in self._models or name in pending}
         self._models = dict(models)
         self._wanted = {name: wanted for name, wanted in self._wanted.items() if name in models}
         self._registry.set_labels({name: config.labels for name, config in models.items()})

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 tf1 = tf.compat.v1
 
-# Runs beyond this number at the same time can't be ended from outside: as many as both ports run by default. Each queue costs
-# an operation in every run.
+# Runs beyond this number at the same time can't be ended from outside: as many as both ports run by default. Each queue
+# costs an operation in every run.
 _QUEUES = 8 * (os.cpu_count() or 1)
 # Errors number the inputs of a run in the order of their names; this one must be the last.
 _SCOPE = "zzz_interruption"
@@ -82,6 +82,14 @@ class Interrupter:
                 outputs = self._session.run(watched, [*handles, self._watch(fetches)], options)
             is_clean = not context.is_cancelled
             return outputs[:-1]
+        except tf.errors.CancelledError:
+            context.check()
+            # An operation in a function has failed, which also ends the wait for the flag; TensorFlow reports the error
+            # of that wait only. So run again without it, for the error.
+            remaining_s = context.remaining_s()
+            if remaining_s is not None:
+                options.timeout_in_ms = max(1, round(remaining_s * 1000))
+            return self._session.run(feeds, handles, options)
         finally:
             if not is_clean:
                 self._empty(number)

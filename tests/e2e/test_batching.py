@@ -15,7 +15,7 @@ from server_process import ServerProcess
 from savedmodel_bakery.client import Client
 
 CALLERS = 4
-ROUNDS = 10
+ROUNDS = 8
 COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255)}
 
 
@@ -39,7 +39,7 @@ def picture(colour: tuple[int, int, int]) -> bytes:
 def test_callers_share_runs_and_each_gets_its_own_result(
     server: ServerProcess, transport: Literal["grpc", "rest"]
 ) -> None:
-    """One in four is not an image; forty requests are ten runs of the network, by the batch sizes it reports."""
+    """One in four is not an image and is not run; 24 images are six runs of the network, by the sizes it reports."""
     images = [*map(picture, COLOURS.values()), b"not an image"] * ROUNDS
     with (
         Client(transport=transport, model="m", port=server.port, rest_api_port=server.rest_api_port) as client,

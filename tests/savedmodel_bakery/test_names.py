@@ -15,10 +15,11 @@ import savedmodel_bakery
 
 def test_the_public_names_are_exactly_these() -> None:
     expected = [
-        "AmqpClient", "AsyncAmqpClient", "AsyncClient", "BakeError", "Classification", "Client",
+        "AccessDeniedError", "AmqpClient", "AsyncAmqpClient", "AsyncClient", "BakeError", "Classification", "Client",
         "ClientError", "ConnectionFailedError",
         "DeadlineExceededError", "InvalidResponseError", "LabelError", "ParityError", "Prediction", "PublishError",
-        "Recipe", "RecipeError", "RequestRefusedError", "ScoredLabel", "SourceError", "VerificationError",
+        "Recipe", "RecipeError", "RequestRefusedError", "ScoredLabel", "SourceError", "Tls",
+        "TlsHandshakeError", "VerificationError",
         "VersionStatus", "__version__", "bake",
     ]  # fmt: skip
     assert expected == sorted(savedmodel_bakery.__all__)

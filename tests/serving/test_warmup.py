@@ -13,6 +13,7 @@ import tensorflow as tf
 from server_process import ServerProcess
 from tensorflow_serving.apis import prediction_log_pb2
 
+from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.inference.predict import PredictCall, predict
 from savedmodel_bakery.serving.models.loading import LoadOptions, load
 from savedmodel_bakery.serving.warmup import replay
@@ -57,7 +58,7 @@ def runs_before(path: Path, options: LoadOptions) -> int:
     """Load the model of `model_makers.counting`; return how often it ran before that returned."""
     servable = load("counting", 1, path, options)
     x = Tensor(np.float32([1, 2]), dtypes.BY_NAME["float"])
-    outputs = predict(servable, PredictCall("", {"x": x}))
+    outputs = predict(servable, PredictCall("", {"x": x}), RequestContext())
     servable.close()
     return int(outputs["runs"].array) - 1
 

@@ -113,6 +113,7 @@ def test_new_versions_of_other_models_are_loaded(models: Models) -> None:
 
 
 def test_a_newer_configuration_replaces_a_waiting_one(models: Models, pool: ThreadPoolExecutor) -> None:
+    models.add("a")
     waiting = [pool.submit(models.reload, "a", f"missing{number}") for number in range(9)]
     wait_until(lambda: sum(call.done() for call in waiting) == 8)
     models.reload("a", "b")

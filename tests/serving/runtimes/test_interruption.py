@@ -39,6 +39,14 @@ class Loops(tf.Module):
         return {"v": tf.reduce_max(tf.map_fn(step, tf.range(tf.minimum(n, 100_000)), parallel_iterations=1))}
 
     @tf.function(input_signature=[tf.TensorSpec([], tf.int32, name="n")])
+    def failing(self, n: Any) -> Any:
+        def step(i: Any) -> Any:
+            with tf.control_dependencies([tf.debugging.assert_less(i, 3, "too many")]):
+                return i + 1
+
+        return {"v": tf.reduce_max(tf.map_fn(step, tf.range(n)))}
+
+    @tf.function(input_signature=[tf.TensorSpec([], tf.int32, name="n")])
     def data_set(self, n: Any) -> Any:
         numbers = tf.data.Dataset.range(tf.cast(n, tf.int64))
         return {"v": tf.cast(numbers.reduce(tf.constant(0, tf.int64), lambda _, i: i + 1), tf.int32)}
@@ -47,7 +55,7 @@ class Loops(tf.Module):
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SavedModel]:
     path, loops = tmp_path_factory.mktemp("loops"), Loops()
-    signatures = {name: getattr(loops, name) for name in ("loop", "mapped", "data_set")}
+    signatures = {name: getattr(loops, name) for name in ("loop", "mapped", "failing", "data_set")}
     tf.saved_model.save(loops, str(path), signatures)
     loaded = SavedModel(Path(path), SessionOptions())
     yield loaded
@@ -71,6 +79,12 @@ def test_a_cancelled_run_ends(model: SavedModel, signature: str) -> None:
         run(model, signature, ENDLESS, context)
     assert time.monotonic() - started < 20  # it would take minutes
     assert 5 == run(model, signature, 5, RequestContext())
+
+
+def test_the_error_of_an_operation_in_a_function_is_reported(model: SavedModel) -> None:
+    assert 3 == run(model, "failing", 3, RequestContext())
+    with pytest.raises(StatusError, match=r"INVALID_ARGUMENT: (.|\n)*too many"):
+        run(model, "failing", 4, RequestContext(timeout_s=30))
 
 
 def test_a_request_that_was_cancelled_before_does_not_run(model: SavedModel) -> None:
