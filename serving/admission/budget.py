@@ -51,6 +51,8 @@ class MemoryBudget:
         self._lock = threading.Lock()
         self._held = 0
         self._peak = 0
+        self._is_trimming = False
+        self._resident_bytes = 0  # after the last trim
         self._queue: deque[_Waiter] = deque()
         self.measure_models()
 
@@ -113,13 +115,19 @@ class MemoryBudget:
         with self._lock:
             self._held -= size
             self._grant()
-            is_burst_over = self._peak >= _MIN_BURST_BYTES and self._held <= self._peak // 4
-            if is_burst_over:
-                self._peak = self._held
-        if is_burst_over:
-            trimming = threading.Timer(_TRIM_DELAY_S, memory.trim)
+            if self._is_trimming or self._held > self._peak // 4:
+                return
+            self._is_trimming = memory.resident_bytes() > self._resident_bytes + _MIN_BURST_BYTES
+        if self._is_trimming:
+            trimming = threading.Timer(_TRIM_DELAY_S, self._trim)
             trimming.daemon = True
             trimming.start()
+
+    def _trim(self) -> None:
+        memory.trim()
+        with self._lock:
+            self._peak, self._is_trimming = self._held, False
+            self._resident_bytes = memory.resident_bytes()
 
     def is_exceeded(self) -> bool:
         """Whether the process, with what is not counted here, uses nearly all the memory that it may use."""
@@ -131,7 +139,8 @@ class MemoryBudget:
         Not while it is idle: TensorFlow keeps part of the memory that requests have used, for later requests.
         """
         with self._lock:
-            self._used_by_models = max(0, memory.resident_bytes() - self._held)
+            self._resident_bytes = memory.resident_bytes()
+            self._used_by_models = max(0, self._resident_bytes - self._held)
             self._grant()
 
     def _check_possible(self, size: int) -> None:

@@ -33,9 +33,8 @@ CLASSIFIER = "efficientnet_lite0"
 HEALTH_LIMIT_S = 2.0
 """Within which health, status and metadata must answer, whatever the server does."""
 PREDICT_LIMIT_S = 10.0
-KEPT_MB = 200
-ALLOCATOR_MB = 1200
-"""What TensorFlow's allocator for oneDNN may keep: it reuses memory, but never returns it to the system."""
+KEPT_MB = 700
+"""What may stay after an attack: the C library keeps some memory for each thread."""
 RETURN_LIMIT_S = 10.0
 _INTERVAL_S = 0.1
 
