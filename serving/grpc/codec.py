@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
 
+from savedmodel_bakery.serving.admission import unpacking
 from savedmodel_bakery.serving.admission.limits import check_size
 from savedmodel_bakery.serving.prediction_service import Handler
 from savedmodel_bakery.wire import messages, schema
@@ -17,7 +18,7 @@ from savedmodel_bakery.wire.schema import METHODS
 _COMPRESSED = (b"\x1f\x8b", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
 
 
-_PIECE_BYTES = 2**20
+_GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 _UNPACKING_COPIES = 3  # in pieces, joined, and parsed
 
 
@@ -65,21 +66,14 @@ def unpack(message: bytes, limit: int, charge: Callable[[int], None]) -> bytes:
     """
     if not message.startswith(_COMPRESSED):
         return message
-    unpacker = zlib.decompressobj(wbits=32 + zlib.MAX_WBITS)
-    pieces: list[bytes] = []
-    size = 0
-    while not unpacker.eof:
-        charge(_UNPACKING_COPIES * _PIECE_BYTES)
-        try:
-            pieces.append(unpacker.decompress(message, _PIECE_BYTES))
-        except zlib.error as error:
-            raise DecodeError(str(error)) from error
-        size += len(pieces[-1])
-        check_size(size, limit, "bytes after unpacking", "max_unpacked_bytes")
-        message = unpacker.unconsumed_tail
-        if not pieces[-1] and not message:
-            raise DecodeError("the compressed message is cut off")
-    return b"".join(pieces)
+    try:
+        unpacked = unpacking.unpack(
+            message, wbits=_GZIP_OR_ZLIB, limit=limit, before_step=lambda size: charge(_UNPACKING_COPIES * size)
+        )
+    except zlib.error as error:
+        raise DecodeError(str(error)) from error
+    check_size(len(unpacked), limit, "bytes after unpacking", "max_unpacked_bytes")
+    return unpacked
 
 
 def encode_reload(names: Iterable[str], before: Mapping[str, int], after: Mapping[str, int]) -> Any:

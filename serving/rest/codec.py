@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving.admission.unpacking import unpack
 
-_STEP_BYTES = 2**20
-_MAX_RATIO = 1032  # of deflate (zlib's technical details)
+_GZIP = 16 + zlib.MAX_WBITS
 _UNPACKED_COPIES = 2  # in pieces, and joined
 
 
@@ -48,19 +48,13 @@ def decode_body(request: Request, context: RequestContext, max_unpacked_bytes: i
     """
     if "gzip" not in request.headers.get("content-encoding", ""):
         return request.body
-    decompressor = zlib.decompressobj(wbits=31)
-    pieces, size, packed = [], 0, request.body
-    while not decompressor.eof and size <= max_unpacked_bytes:
+
+    def before_step(size: int) -> None:
         context.check()
-        step = min(_STEP_BYTES, max_unpacked_bytes + 1 - size)
-        context.charge(_UNPACKED_COPIES * min(step, len(packed) * _MAX_RATIO))
-        try:
-            piece = decompressor.decompress(packed, step)
-        except zlib.error:
-            return b""
-        if not piece and not decompressor.eof:
-            return b""  # cut off
-        pieces.append(piece)
-        size += len(piece)
-        packed = decompressor.unconsumed_tail
-    return b"".join(pieces) if decompressor.eof and size <= max_unpacked_bytes else b""
+        context.charge(_UNPACKED_COPIES * size)
+
+    try:
+        body = unpack(request.body, wbits=_GZIP, limit=max_unpacked_bytes, before_step=before_step)
+    except zlib.error:
+        return b""
+    return body if len(body) <= max_unpacked_bytes else b""
