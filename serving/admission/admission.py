@@ -11,13 +11,12 @@ from contextlib import AbstractContextManager, contextmanager
 from savedmodel_bakery.serving.access.identity import Identity
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.admission.limits import Limits, OverloadError
+from savedmodel_bakery.serving.admission.limits import RETRY_AFTER_S, Limits, OverloadError
 
 _NEWEST_SHARE = 0.2  # of the last run in the estimate of a run's duration
 # A call is admitted if its deadline leaves this many times the estimate: durations vary, and a shorter queue answers as
 # many calls.
 _MARGIN = 1.6
-_RETRY_AFTER_S = 1.0
 
 
 class _Waiter:
@@ -101,7 +100,7 @@ class Admission:
             return OverloadError(
                 f"{self._turns} calls run and {self.limits.waiting_calls} wait, which is the limit "
                 "(--max_waiting_calls)",
-                max(_RETRY_AFTER_S, self._wait_s()),
+                max(RETRY_AFTER_S, self._wait_s()),
             )
 
     def leave(self) -> None:
@@ -200,5 +199,5 @@ class Admission:
             raise OverloadError(
                 f"the server is busy: an answer would take about {needed_s:.1f} s, but the deadline is in "
                 f"{remaining_s:.1f} s",
-                max(_RETRY_AFTER_S, wait_s),
+                max(RETRY_AFTER_S, wait_s),
             )

@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from savedmodel_bakery.serving import memory
-from savedmodel_bakery.serving.admission.limits import OverloadError
+from savedmodel_bakery.serving.admission.limits import RETRY_AFTER_S, OverloadError
 
 if TYPE_CHECKING:
     from savedmodel_bakery.serving.admission.context import RequestContext
@@ -24,7 +24,6 @@ _MIN_SHARE = 0.1  # that requests may use however large the models are
 _MIN_BURST_BYTES = 128 * 2**20
 _TRIM_DELAY_S = 1.0  # what a request used is freed a little after its end
 _SMALL_BYTES = 2**20
-_RETRY_AFTER_S = 1.0
 
 
 class _Waiter:
@@ -154,7 +153,7 @@ class MemoryBudget:
         return OverloadError(
             f"the request needs {_mib(size)} MiB more memory; of {_mib(self.size)} MiB for all requests, other "
             f"requests use {_mib(self._held)} MiB (--memory_budget_bytes)",
-            _RETRY_AFTER_S,
+            RETRY_AFTER_S,
         )
 
     def _add(self, size: int) -> None:

@@ -46,7 +46,8 @@ class RequestContext:
         max_rows: int | None = None,
         identity: Identity | None = None,
     ) -> None:
-        self._deadline = None if timeout_s is None else time.monotonic() + min(timeout_s, _MAX_TIMEOUT_S)
+        self._deadline: float | None
+        self.restart(timeout_s)
         self._memory = memory
         self._max_rows = max_rows
         self._identity = identity

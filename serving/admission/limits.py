@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from savedmodel_bakery.wire.status import Code, StatusError
 
+RETRY_AFTER_S = 1.0
+"""Seconds after which a caller may try again, at least, if a request is rejected because of others."""
+
 
 @dataclass(frozen=True)
 class Limits:

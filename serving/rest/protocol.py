@@ -11,14 +11,13 @@ from typing import Any
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from savedmodel_bakery.serving.admission.limits import Limits, OverloadError
+from savedmodel_bakery.serving.admission.limits import RETRY_AFTER_S, Limits, OverloadError
 from savedmodel_bakery.serving.rest.codec import Response
 from savedmodel_bakery.serving.rest.errors import error_response, page
 from savedmodel_bakery.serving.rest.handlers import KNOWN_METHODS
 from savedmodel_bakery.wire.status import StatusError
 
 _LINGER_S = 2.0
-_RETRY_AFTER_S = 1.0
 _HEAD_BYTES = 2**16
 _FIRST_WINDOW = 2**18  # asyncio reads as much at a time
 _UPGRADE_HEADER = re.compile(rb"^upgrade:[^\r\n]*\r\n", re.IGNORECASE | re.MULTILINE)
@@ -66,7 +65,7 @@ class Protocol(HttpToolsProtocol):
         elif is_full:
             error = OverloadError(
                 f"{self._limits.connections} connections are open, which is the limit (--max_connections)",
-                _RETRY_AFTER_S,
+                RETRY_AFTER_S,
             )
             self._is_closing = True
             self.transport.write(_encode(error_response(error, {})))

@@ -19,7 +19,7 @@ import uvicorn
 from savedmodel_bakery.serving.access.identity import Identity
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.admission.limits import Limits, OverloadError, check_size
+from savedmodel_bakery.serving.admission.limits import RETRY_AFTER_S, Limits, OverloadError, check_size
 from savedmodel_bakery.serving.rest.codec import Request, Response
 from savedmodel_bakery.serving.rest.errors import page
 from savedmodel_bakery.serving.rest.handlers import Handlers
@@ -34,7 +34,6 @@ _Message = MutableMapping[str, Any]
 _KEEP_ALIVE_S = 3600
 _CONTROL_THREADS = 8
 _BODY_COPIES = 2  # as it is received, and as it is used
-_RETRY_AFTER_S = 1.0
 _CHUNKED_WINDOW = 2**20
 _ORIGIN = re.compile(rb"(?:[A-Za-z][A-Za-z0-9+.-]*:)?//[^/?#]*")  # with or without a scheme (RFC 3986, 4.2)
 
@@ -206,7 +205,7 @@ class RestServer:
         if context.try_charge(size):
             return
         if lane is self._control:  # has few threads, and its requests need no body
-            raise OverloadError("there is not enough memory for the body now (--memory_budget_bytes)", _RETRY_AFTER_S)
+            raise OverloadError("there is not enough memory for the body now (--memory_budget_bytes)", RETRY_AFTER_S)
         await asyncio.get_running_loop().run_in_executor(lane.threads, context.charge, size)
 
     async def _check_times(self) -> None:
