@@ -19,6 +19,7 @@ from click.shell_completion import CompletionItem
 from savedmodel_bakery import log
 from savedmodel_bakery.client.endpoints import DEFAULT_MODEL, MAX_TIMEOUT_S
 from savedmodel_bakery.client.exits import run_command
+from savedmodel_bakery.serving.admission.limits import Limits
 from savedmodel_bakery.serving.amqp.broker_options import broker_options, naming_missing_extras, result_queue_option
 from savedmodel_bakery.serving.amqp.server_options import describe_server, server_options
 from savedmodel_bakery.tensorflow_log import show_log
@@ -172,7 +173,7 @@ Examples:
     "--max-rows-per-request",
     "max_rows",
     type=click.IntRange(1),
-    default=10_000,
+    default=Limits.rows,
     show_default=True,
     help="Strings in one input, or examples, of a message, with --model-base-path.",
 )

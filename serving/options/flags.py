@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum
+from functools import partial
+
+from savedmodel_bakery.serving.admission.limits import Limits
 
 Value = bool | int | float | str
 
@@ -57,6 +60,7 @@ class Flag:
     extension: bool = False
 
 
+_own = partial(Flag, extension=True)
 _NO_EFFECT, _REFUSED = Support.WITHOUT_EFFECT, Support.REFUSED
 
 FLAGS = {
@@ -110,23 +114,27 @@ FLAGS = {
         Flag("platform_config_file", "", "Text PlatformConfigMap; replaces the default.", _REFUSED),
         Flag("use_alts_credentials", False, "Use Google ALTS.", _REFUSED),
         Flag("version", False, "Print versions and exit."),
-        Flag("engine", "auto", "auto, embedded or tensorflow_model_server.", extension=True),
-        Flag("bind_address", "0.0.0.0", "IP address to listen on.", extension=True),
-        Flag("allow_unknown_flags", False, "Start although the command line has unknown arguments.", extension=True),
-        Flag("allowed_model_roots", "", "Comma-separated folders of models; empty means any.", extension=True),
-        Flag("auth_tokens_file", "", "TOML file with the tokens that callers need; empty means none.", extension=True),
-        Flag("rest_ssl_config_file", "", "Text SSLConfig; enables TLS for REST.", extension=True),
-        Flag("allow_plaintext_rest", False, "Serve REST without TLS while gRPC has TLS.", extension=True),
-        Flag("max_waiting_calls", 1000, "Calls that wait for others to end, on each port.", extension=True),
-        Flag("max_connections", 10_000, "Connections to each port; fewer if files may not be opened.", extension=True),
-        Flag("max_message_bytes", 2**31 - 1, "Size of a request as sent.", extension=True),
-        Flag("max_unpacked_bytes", 100 * 2**20, "Size of a compressed request after unpacking.", extension=True),
-        Flag("max_header_bytes", 64 * 2**10, "Size of the headers of a request.", extension=True),
-        Flag("header_timeout_seconds", 10, "Seconds until the headers of a request are complete.", extension=True),
-        Flag("body_timeout_seconds", 120, "Seconds from the headers of a request to its end.", extension=True),
-        Flag("max_json_nesting", 1_000_000, "JSON arrays and objects inside each other.", extension=True),
-        Flag("max_rows_per_request", 10_000, "Strings in one input, or examples, of a request.", extension=True),
-        Flag("memory_budget_bytes", 0, "Memory for all requests; 0 means 70 % less what models use.", extension=True),
+        _own("engine", "auto", "auto, embedded or tensorflow_model_server."),
+        _own("bind_address", "0.0.0.0", "IP address to listen on."),
+        _own("allow_unknown_flags", False, "Start although the command line has unknown arguments."),
+        _own("allowed_model_roots", "", "Comma-separated folders of models; empty means any."),
+        _own("auth_tokens_file", "", "TOML file with the tokens that callers need; empty means none."),
+        _own("rest_ssl_config_file", "", "Text SSLConfig; enables TLS for REST."),
+        _own("allow_plaintext_rest", False, "Serve REST without TLS while gRPC has TLS."),
+        _own("max_waiting_calls", Limits.waiting_calls, "Calls that wait for others to end, on each port."),
+        _own("max_connections", Limits.connections, "Connections to each port; fewer if files may not be opened."),
+        _own("max_message_bytes", Limits.message_bytes, "Size of a request as sent."),
+        _own("max_unpacked_bytes", Limits.unpacked_bytes, "Size of a compressed request after unpacking."),
+        _own("max_header_bytes", Limits.header_bytes, "Size of the headers of a request."),
+        _own(
+            "header_timeout_seconds",
+            round(Limits.header_timeout_s),
+            "Seconds until the headers of a request are complete.",
+        ),
+        _own("body_timeout_seconds", round(Limits.body_timeout_s), "Seconds from the headers of a request to its end."),
+        _own("max_json_nesting", Limits.json_nesting, "JSON arrays and objects inside each other."),
+        _own("max_rows_per_request", Limits.rows, "Strings in one input, or examples, of a request."),
+        _own("memory_budget_bytes", 0, "Memory for all requests; 0 means 70 % less what models use."),
     )
 }
 
