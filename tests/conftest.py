@@ -46,3 +46,13 @@ def lite0(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [sys.executable, "-m", "savedmodel_bakery.exporter", "bake", "--model", "efficientnet-lite0"]
     subprocess.run([*command, "--out", str(root)], check=True, capture_output=True, timeout=240)
     return root / "efficientnet_lite0"
+
+
+@pytest.fixture(scope="session")
+def half_plus_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Base path of a model that computes x / 2 + 2, version 1."""
+    import model_makers  # imports TensorFlow
+
+    base_path = tmp_path_factory.mktemp("half_plus_two") / "half_plus_two"
+    model_makers.half_plus(base_path, 1)
+    return base_path

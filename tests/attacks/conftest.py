@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import model_makers
 import pytest
 from attacked_server import CLASSIFIER, METRICS_PATH, TINY, AttackedServer
 
@@ -19,14 +18,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.system)
-
-
-@pytest.fixture(scope="session")
-def half_plus_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Base path of a model that computes x / 2 + 2."""
-    base_path = tmp_path_factory.mktemp("models") / TINY
-    model_makers.half_plus(base_path, 1)
-    return base_path
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import model_makers
 import pytest
@@ -31,11 +30,3 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     flags = (f"--model_config_file={config}", "--allow_version_labels_for_unavailable_models")
     with ServerProcess(*flags, log=root / "log") as running:
         yield running
-
-
-@pytest.fixture(scope="session")
-def half_plus_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Base path of half_plus_two with version 1."""
-    base_path = tmp_path_factory.mktemp("single") / "half_plus_two"
-    model_makers.half_plus(base_path, 1)
-    return base_path

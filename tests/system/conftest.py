@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import model_makers
 import pytest
 from amqp_worker import WorkerProcess
 from rabbitmq import RabbitMQ
@@ -28,14 +27,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
     """A broker per test: RabbitMQ 3.10 fails to declare a quorum queue again after a restart."""
     with RabbitMQ(tmp_path_factory.mktemp("rabbitmq")) as running:
         yield running
-
-
-@pytest.fixture(scope="session")
-def half_plus_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The base path of a model that computes x / 2 + 2."""
-    base_path = tmp_path_factory.mktemp("models") / MODEL
-    model_makers.half_plus(base_path, 1)
-    return base_path
 
 
 @pytest.fixture(scope="session")
