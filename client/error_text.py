@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 
+from savedmodel_bakery.log import escape
+
 
 def one_line(message: str) -> str:
-    """Return a message on one line, without the line breaks that servers put into it."""
-    return " ".join(message.split())
+    """Return a message on one line, without the line breaks of servers; control characters become escapes."""
+    return escape(" ".join(message.split()))
 
 
 def image_error(message: str) -> str:

@@ -72,13 +72,25 @@ class MemoryBudget:
         """The number of requests that wait for memory."""
         return len(self._queue)
 
+    def check_possible(self, size: int) -> None:
+        """Check that a request could ever hold `size` bytes.
+
+        Raises:
+            OverloadError: more than the whole budget.
+        """
+        if size > self.size:
+            raise OverloadError(
+                f"the request needs {_mib(size)} MiB of memory; all requests together may use {_mib(self.size)} MiB "
+                "(--memory_budget_bytes)"
+            )
+
     def try_take(self, size: int) -> bool:
         """Take `size` bytes if they are free. A large share does not overtake those who wait; a small one does.
 
         Raises:
             OverloadError: more than the whole budget.
         """
-        self._check_possible(size)
+        self.check_possible(size)
         with self._lock:
             if self._held + size > self.size or (self._queue and size > _SMALL_BYTES):
                 return False
@@ -91,7 +103,7 @@ class MemoryBudget:
         Raises:
             StatusError: RESOURCE_EXHAUSTED or CANCELLED.
         """
-        self._check_possible(context.charged + size)
+        self.check_possible(context.charged + size)
         if self.try_take(size):
             return
         waiter = _Waiter(size, context.charged)
@@ -141,13 +153,6 @@ class MemoryBudget:
             self._resident_bytes = memory.resident_bytes()
             self._used_by_models = max(0, self._resident_bytes - self._held)
             self._grant()
-
-    def _check_possible(self, size: int) -> None:
-        if size > self.size:
-            raise OverloadError(
-                f"the request needs {_mib(size)} MiB of memory; all requests together may use {_mib(self.size)} MiB "
-                "(--memory_budget_bytes)"
-            )
 
     def _error(self, size: int) -> OverloadError:
         return OverloadError(

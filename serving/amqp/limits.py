@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.wire import amqp
+from savedmodel_bakery.wire.json.limits import survey
 
 logger = logging.getLogger(__name__)
-
-_JSON_VALUE_BYTES = 64  # of a Python object, and of a pointer to it
-_JSON_COPIES = 3  # of the text: the body as text, its strings, and the array of them
 
 
 @dataclass(frozen=True)
@@ -62,5 +60,4 @@ def decoding_bytes(body: bytes, content_type: str) -> int:
     """Estimate the memory that decoding a message takes beside its body."""
     if amqp.media_type(content_type) != amqp.JSON:
         return len(body)
-    values = body.count(b",") + body.count(b"[") + body.count(b"{")
-    return _JSON_COPIES * len(body) + _JSON_VALUE_BYTES * values
+    return survey(body).size

@@ -58,11 +58,7 @@ class Protocol(HttpToolsProtocol):
         is_full = len(self.connections) >= self._limits.connections
         super().connection_made(transport)
         self._receives_since = self.loop.time()
-        if is_full and self._idle:
-            oldest = next(iter(self._idle))
-            del self._idle[oldest]
-            oldest.transport.close()
-        elif is_full:
+        if is_full and not close_longest_idle(self._idle):
             error = OverloadError(
                 f"{self._limits.connections} connections are open, which is the limit (--max_connections)",
                 RETRY_AFTER_S,
@@ -168,6 +164,14 @@ class Protocol(HttpToolsProtocol):
             error = OverloadError(f"the {part} of the request took longer than {timeout_s:g} s (--{flag})")
             self.refuse(error_response(error, {}))
 
+    async def wait_until_sent(self) -> None:
+        """Return when most of a response has been sent; close the connection if the client doesn't read it in time."""
+        if self.flow.write_paused:
+            try:
+                await asyncio.wait_for(self.flow.drain(), self._limits.body_timeout_s)
+            except asyncio.TimeoutError:
+                self.transport.abort()
+
     def refuse(self, response: Response) -> None:
         """Send a response to a request that has not been received as a whole, and close the connection.
 
@@ -211,6 +215,16 @@ class Protocol(HttpToolsProtocol):
         else:
             self.refuse(error_response(error, {}))
         return False
+
+
+def close_longest_idle(idle: dict[Protocol, None]) -> bool:
+    """Make room for a new connection; return whether there is an idle one, which is closed."""
+    longest = next(iter(idle), None)
+    if longest is None:
+        return False
+    del idle[longest]
+    longest.transport.abort()  # closing may wait for the client
+    return True
 
 
 def raw_headers(response: Response) -> list[tuple[bytes, bytes]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import re
 import socket
 import ssl
@@ -16,7 +15,6 @@ from typing import Any, NamedTuple
 
 import uvicorn
 
-from savedmodel_bakery.serving.access.identity import Identity
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import RETRY_AFTER_S, Limits, OverloadError, check_size
@@ -34,7 +32,7 @@ _Message = MutableMapping[str, Any]
 _KEEP_ALIVE_S = 3600
 _CONTROL_THREADS = 8
 _BODY_COPIES = 2  # as it is received, and as it is used
-_CHUNKED_WINDOW = 2**20
+_WINDOW_BYTES = 2**20  # of a body, for which the request is charged at a time
 _ORIGIN = re.compile(rb"(?:[A-Za-z][A-Za-z0-9+.-]*:)?//[^/?#]*")  # with or without a scheme (RFC 3986, 4.2)
 
 
@@ -95,7 +93,13 @@ class RestServer:
             log_level="warning",
         )
         self._server = (
-            TlsServer(config, tls, max_connections=self._limits.connections, timeout_s=self._limits.header_timeout_s)
+            TlsServer(
+                config,
+                tls,
+                max_connections=self._limits.connections,
+                idle=self._idle,
+                timeout_s=self._limits.header_timeout_s,
+            )
             if tls
             else uvicorn.Server(config)
         )
@@ -128,21 +132,27 @@ class RestServer:
             await _send(send, page(400, "Bad Request"), (b"Connection", b"close"))
             return
         lane = self._runs if self._handlers.runs_model(request) else self._control
+        headers = [(b"Connection", b"keep-alive")] if scope["is_http10_keep_alive"] else []
+        context = lane.admission.context(timeout_s=self._limits.body_timeout_s, identity=identity)
+        connection.on_disconnect = context.cancel
         try:
-            response = await self._admit(request, identity, lane, connection, receive)
+            response = await self._admit(request, context, lane, connection, receive)
+            if response:
+                await _send(send, response, *headers)
+                await connection.wait_until_sent()
         except StatusError as error:
             response = self._handlers.reject(error)
-            if not connection.is_received:
+            if connection.is_received:
+                await _send(send, response, *headers)
+            else:
                 connection.refuse(response)
-                return
-        if response:
-            headers = [(b"Connection", b"keep-alive")] if scope["is_http10_keep_alive"] else []
-            await _send(send, response, *headers)
+        finally:
+            context.close()
 
     async def _admit(
         self,
         request: Request,
-        identity: Identity,
+        context: RequestContext,
         lane: _Lane,
         connection: Protocol,
         receive: Callable[[], Awaitable[_Message]],
@@ -156,8 +166,6 @@ class RestServer:
             lane.admission.check_wait(self._timeout_s)
         if not lane.admission.try_enter():
             raise lane.admission.full()
-        context = lane.admission.context(timeout_s=self._limits.body_timeout_s, identity=identity)
-        connection.on_disconnect = context.cancel
         try:
             body = await self._read_body(request, context, lane, connection, receive)
             if body is None:
@@ -167,7 +175,6 @@ class RestServer:
                 lane.threads, self._handlers.respond, replace(request, body=body), context
             )
         finally:
-            context.close()
             lane.admission.leave()
 
     async def _read_body(
@@ -178,24 +185,21 @@ class RestServer:
         connection: Protocol,
         receive: Callable[[], Awaitable[_Message]],
     ) -> bytes | None:
-        """Return the whole body, for which the request is charged before it is received; None after a disconnect."""
-        length = request.headers.get("content-length")
-        if length is not None:
-            _check_length(int(length), self._limits)
-            await self._charge(context, _BODY_COPIES * int(length), lane)
+        """Return the whole body, for which the request is charged while it is received; None after a disconnect."""
+        length = int(request.headers.get("content-length", 0))
+        _check_length(length, self._limits)
+        lane.admission.memory.check_possible(_BODY_COPIES * length)
         pieces = []
         size = 0
         while True:
-            left = self._limits.message_bytes - size
-            connection.body_window = math.inf if length is not None else min(_CHUNKED_WINDOW, left)
+            connection.body_window = min(_WINDOW_BYTES, self._limits.message_bytes - size)
             message = await receive()
             if message["type"] == "http.disconnect":
                 return None
             piece = message.get("body", b"")
             size += len(piece)
-            if length is None:
-                _check_length(size, self._limits)
-                await self._charge(context, _BODY_COPIES * len(piece), lane)
+            _check_length(size, self._limits)
+            await self._charge(context, _BODY_COPIES * len(piece), lane)
             pieces.append(piece)
             if not message.get("more_body", False):
                 return b"".join(pieces)

@@ -9,6 +9,8 @@ import ssl
 
 import uvicorn
 
+from savedmodel_bakery.serving.rest.protocol import Protocol, close_longest_idle
+
 _PAUSE_S = 1.0  # while the process can't open another file
 
 
@@ -20,16 +22,24 @@ class TlsServer(uvicorn.Server):
     Args:
         config: of uvicorn, without TLS.
         context: of TLS.
-        max_connections: further connections are closed at once.
+        max_connections: a further one replaces the connection that has been idle for longest, or is closed at once.
+        idle: see `Protocol`.
         timeout_s: limit of a handshake in seconds.
     """
 
     def __init__(
-        self, config: uvicorn.Config, context: ssl.SSLContext, *, max_connections: int, timeout_s: float
+        self,
+        config: uvicorn.Config,
+        context: ssl.SSLContext,
+        *,
+        max_connections: int,
+        idle: dict[Protocol, None],
+        timeout_s: float,
     ) -> None:
         super().__init__(config)
         self._context = context
         self._max_connections = max_connections
+        self._idle = idle
         self._timeout_s = timeout_s
         self._handshakes: set[asyncio.Task[None]] = set()
 
@@ -55,7 +65,8 @@ class TlsServer(uvicorn.Server):
             except OSError:
                 await asyncio.sleep(_PAUSE_S)
                 continue
-            if len(self.server_state.connections) + len(self._handshakes) >= self._max_connections:
+            is_full = len(self.server_state.connections) + len(self._handshakes) >= self._max_connections
+            if is_full and not close_longest_idle(self._idle):
                 connection.close()
                 continue
             task = loop.create_task(self._shake_hands(connection))

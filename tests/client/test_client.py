@@ -109,7 +109,7 @@ def test_metadata_are_the_protobuf_json_of_the_rest_api(connect: Connect) -> Non
 
 
 def test_status_lists_the_versions_newest_first(connect: Connect) -> None:
-    failed = VersionStatus(2, "END", Code.NOT_FOUND, "no\nsaved_model.pb")
+    failed = VersionStatus(2, "END", Code.NOT_FOUND, "no\n\x1bsaved_model.pb")
     assert [VersionStatus(3, "AVAILABLE", Code.OK, ""), failed] == connect().status()
     assert [failed] == connect(version=2).status()
 

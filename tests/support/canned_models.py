@@ -118,7 +118,7 @@ STATUS = {
         {
             "version": "2",
             "state": "END",
-            "status": {"error_code": "NOT_FOUND", "error_message": "no\nsaved_model.pb"},
+            "status": {"error_code": "NOT_FOUND", "error_message": "no\n\x1bsaved_model.pb"},
         },
     ]
 }

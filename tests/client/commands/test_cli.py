@@ -314,14 +314,14 @@ def test_a_missing_file_is_reported_before_anything_is_sent(
 
 
 def test_status_prints_one_line_per_version(run: Run, connection: list[str]) -> None:
-    expected = "3\tAVAILABLE\n2\tEND\tNOT_FOUND: no saved_model.pb\n"
+    expected = "3\tAVAILABLE\n2\tEND\tNOT_FOUND: no \\x1bsaved_model.pb\n"
     assert Outcome(0, expected, "") == run("status", *connection)
 
 
 def test_status_as_json_is_one_object_per_version(run: Run, connection: list[str]) -> None:
     expected = [
         {"version": 3, "state": "AVAILABLE", "code": "OK", "message": ""},
-        {"version": 2, "state": "END", "code": "NOT_FOUND", "message": "no\nsaved_model.pb"},
+        {"version": 2, "state": "END", "code": "NOT_FOUND", "message": "no\n\x1bsaved_model.pb"},
     ]
     assert expected == [json.loads(line) for line in run("status", "--json", *connection).out.splitlines()]
 
@@ -338,7 +338,7 @@ def test_the_option_and_the_command_print_the_same_metadata(run: Run, connection
 
 
 def test_options_after_the_command_override_those_before_it(run: Run, connection: list[str]) -> None:
-    assert "2\tEND\tNOT_FOUND: no saved_model.pb\n" == run(*connection, "--version", 2, "status").out
+    assert "2\tEND\tNOT_FOUND: no \\x1bsaved_model.pb\n" == run(*connection, "--version", 2, "status").out
     assert "3\tAVAILABLE\n" == run(*connection, "--version", 2, "status", "--version", 3).out
 
 
@@ -400,7 +400,7 @@ def test_a_closed_stdout_causes_no_traceback(peer: Any, photos: SimpleNamespace)
     ids=["kebab-case", "underscores", "alias before the command", "short"],
 )
 def test_options_have_aliases(run: Run, connection: list[str], arguments: list[str]) -> None:
-    assert "3\tAVAILABLE\n2\tEND\tNOT_FOUND: no saved_model.pb\n" == run(*arguments, *connection).out
+    assert "3\tAVAILABLE\n2\tEND\tNOT_FOUND: no \\x1bsaved_model.pb\n" == run(*arguments, *connection).out
 
 
 def test_help_does_not_show_aliases_and_lists_common_options_last(run: Run) -> None:

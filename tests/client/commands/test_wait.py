@@ -45,7 +45,7 @@ def test_an_available_version_is_printed(wait: Wait, ports: list[object], option
     [
         (
             ["half_plus_two", "--version", 2],
-            'model "half_plus_two" version 2 is not AVAILABLE after 0.3 s: 2 END NOT_FOUND: no saved_model.pb',
+            'model "half_plus_two" version 2 is not AVAILABLE after 0.3 s: 2 END NOT_FOUND: no \\x1bsaved_model.pb',
         ),
         (
             ["half_plus_two", "--version", 9],

@@ -40,7 +40,7 @@ def test_smaller_messages_need_no_smaller_prefetch() -> None:
 
 
 def test_json_of_many_values_needs_more_memory_than_its_text() -> None:
-    assert 3 * 10 + 64 * 6 == decoding_bytes(b"[[],[],[]]", amqp.JSON)
+    assert 4 * 10 + 128 * 4 + 72 * 3 == decoding_bytes(b"[[],[],[]]", amqp.JSON)
     assert 10 == decoding_bytes(b"[[],[],[]]", amqp.PROTOBUF)
 
 

@@ -7,12 +7,23 @@ import json
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from http.client import HTTPResponse
+from http.client import HTTPResponse, IncompleteRead
 from pathlib import Path
 
 import pytest
 import requests
-from server_process import ServerProcess
+from server_process import ServerProcess, free_port
+from waiting import wait_until
+
+from savedmodel_bakery.serving.access.access import Access
+from savedmodel_bakery.serving.admission.admission import Admission
+from savedmodel_bakery.serving.admission.budget import MemoryBudget
+from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving.admission.limits import Limits
+from savedmodel_bakery.serving.models.registry import Registry
+from savedmodel_bakery.serving.rest.codec import Request, Response
+from savedmodel_bakery.serving.rest.handlers import Handlers
+from savedmodel_bakery.serving.rest.server import RestServer
 
 CONNECTIONS = 8
 MODEL = "/v1/models/half_plus_two"
@@ -128,6 +139,49 @@ def test_a_request_that_needs_more_memory_than_there_is_is_rejected(limited: Ser
     assert "--memory_budget_bytes" in str(response)
     status, response = predict(limited, gzip.compress(b" " * 10_000_000), **{"Content-Encoding": "gzip"})
     assert (400, {"error": "JSON Parse error: The document is empty"}) == (status, response)
+
+
+def test_a_body_that_does_not_arrive_holds_no_memory(limited: ServerProcess) -> None:
+    with ExitStack() as stack:
+        for _ in range(CONNECTIONS - 1):
+            connection = stack.enter_context(connect(limited))
+            connection.sendall(f"{POST}Content-Length: 100000\r\n\r\n".encode())
+        assert (200, {"predictions": [4.0]}) == predict(limited, BODY.ljust(90_000))
+
+
+class LargeResponses(Handlers):
+    """Answers with more bytes than the system keeps for a connection."""
+
+    SIZE = 50_000_000
+
+    def respond(self, request: Request, context: RequestContext) -> Response:  # noqa: ARG002 - same for each
+        context.charge(self.SIZE)
+        return Response(200, bytes(self.SIZE))
+
+
+def test_a_response_holds_memory_until_it_has_been_read_or_took_too_long() -> None:
+    memory = MemoryBudget(2 * LargeResponses.SIZE)
+    admission = Admission(Limits(body_timeout_s=2.0), memory, turns=1)
+    handlers = LargeResponses(Registry(), access=Access(), admission=admission, cors=False, check_method_names=False)
+    number = free_port()
+    server = RestServer(handlers, "127.0.0.1", number, admission, timeout_s=None)
+    server.start()
+    with socket.create_connection(("127.0.0.1", number), 30) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert connection.recv(1, socket.MSG_PEEK)
+        assert LargeResponses.SIZE == memory.held
+        response = HTTPResponse(connection)
+        response.begin()
+        assert LargeResponses.SIZE == len(response.read())
+        wait_until(lambda: memory.held == 0)
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        wait_until(lambda: memory.held > 0)
+        wait_until(lambda: memory.held == 0)
+        response = HTTPResponse(connection)
+        response.begin()
+        with pytest.raises((ConnectionResetError, IncompleteRead)):
+            response.read()
+    server.stop(5)
 
 
 def test_a_body_beyond_the_nesting_limit_is_rejected(limited: ServerProcess) -> None:
