@@ -13,7 +13,8 @@ if _trim is not None:
     _trim.argtypes = [ctypes.c_size_t]
 
 # Parameters of mallopt(3), and values for them: freed memory is kept until `trim`, because new memory costs time.
-_MALLOPT = {-1: 2**29, -2: 2**26, -3: 2**25}  # M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD (its maximum)
+# Without fast bins, what is left over beside an aligned array is joined with it when it is freed.
+_MALLOPT = {1: 0, -1: 2**29, -2: 2**26, -3: 2**25}  # M_MXFAST, M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD (maximum)
 
 _CGROUPS = Path("/proc/self/cgroup")
 _MOUNT = Path("/sys/fs/cgroup")

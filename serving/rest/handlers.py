@@ -38,9 +38,6 @@ logger = logging.getLogger(__name__)
 _CHARACTER = r"[\w.~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2}"
 # RFC 3986, 3
 _TARGET = re.compile(rf"(?:{_CHARACTER})*(?:\?(?:{_CHARACTER}|\?)*)?(?:#(?:{_CHARACTER}|\?)*)?", re.ASCII)
-_NAME, _CHOICE = r"/([^/:]+)", r"(?:/versions/([0-9]+)|/labels/([^/:]+))?"
-_CALL_URL = re.compile(rf"/v1/models{_NAME}{_CHOICE}:(?-i:(classify|regress|predict))", re.IGNORECASE)
-_MODEL_URL = re.compile(rf"/v1/models(?:{_NAME})?{_CHOICE}(/metadata)?", re.IGNORECASE)
 KNOWN_METHODS = ("GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH")
 
 CORS_HEADERS = {
@@ -95,7 +92,7 @@ class Handlers:
         Health needs no token. Neither does OPTIONS with CORS: browsers ask without a token what they may send (Fetch
         standard, "CORS-preflight fetch").
         """
-        path = _path(request)
+        path = request.path
         is_preflight = self._cors and request.method == "OPTIONS"
         if path in PUBLIC_PATHS or is_preflight:
             return ANYONE
@@ -115,7 +112,7 @@ class Handlers:
 
     def runs_model(self, request: Request) -> bool:
         """Return whether a request runs a model, and so waits for its turn; does not need the body."""
-        return request.method == "POST" and _CALL_URL.fullmatch(request.target) is not None
+        return request.call is not None
 
     def respond(self, request: Request, context: RequestContext) -> Response:
         """Handle a request that is authorized; errors become responses."""
@@ -123,7 +120,7 @@ class Handlers:
             return page(501, "Not Implemented")
         if not _TARGET.fullmatch(request.target):
             return page(400, "Bad Request")
-        path = _path(request)
+        path = request.path
         if path == self._metrics_path:
             if request.target != path:
                 return Response(400, f"Unexpected path: {request.target}. Should be {path}".encode(), "text/plain")
@@ -142,7 +139,7 @@ class Handlers:
     def _respond_api(self, request: Request, context: RequestContext) -> Response:
         """Handle a request under `/v1/` and record it in the metrics."""
         started = time.perf_counter()
-        match = _match_url(request)
+        match = request.call or request.question
         model_name = _model_name(match)
         code = Code.OK
         try:
@@ -154,7 +151,7 @@ class Handlers:
         except Exception:
             reported = incident.report(logger, f"{request.method} {request.target}")
             code, response = reported.code, error_response(reported, self._headers)
-        verb = match[4] if match and match.re is _CALL_URL else ""
+        verb = request.call[4] if request.call else ""
         metrics.count_request(self._registry.known_name(model_name), verb, "REST", code, time.perf_counter() - started)
         return response
 
@@ -209,17 +206,6 @@ class Handlers:
         with self._registry.acquire(choice) as servable:
             response = messages.make_metadata_response(*metadata.metadata(servable))
         return status_json.encode_metadata(response)
-
-
-def _path(request: Request) -> str:
-    """Return the path of a request, as sent."""
-    return re.split("[?#]", request.target)[0]
-
-
-def _match_url(request: Request) -> re.Match[str] | None:
-    if request.method == "POST":
-        return _CALL_URL.fullmatch(request.target)
-    return _MODEL_URL.fullmatch(request.target) if request.method == "GET" else None
 
 
 def _model_name(match: re.Match[str] | None) -> str:

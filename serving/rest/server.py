@@ -9,7 +9,6 @@ import ssl
 import threading
 from collections.abc import Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -121,7 +120,7 @@ class RestServer:
         receive: Callable[[], Awaitable[_Message]],
         send: Callable[[_Message], Awaitable[None]],
     ) -> None:
-        request = Request(scope["method"], _target(scope), _headers(scope), b"")
+        request = Request(scope["method"], _target(scope), _headers(scope))
         connection: Protocol = scope["connection"]
         identity = self._handlers.authorize(request)
         if isinstance(identity, Response):
@@ -170,9 +169,10 @@ class RestServer:
             body = await self._read_body(request, context, lane, connection, receive)
             if body is None:
                 return None
+            request.body = body
             context.restart(self._timeout_s)
             return await asyncio.get_running_loop().run_in_executor(
-                lane.threads, self._handlers.respond, replace(request, body=body), context
+                lane.threads, self._handlers.respond, request, context
             )
         finally:
             lane.admission.leave()

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
 tf1 = tf.compat.v1
 
-# Runs beyond this number at the same time can't be ended from outside: as many as both ports run by default. Each queue
-# costs an operation in every run.
+# Runs beyond this number at the same time can't be ended from outside: as many as both ports run by default.
 _QUEUES = 8 * (os.cpu_count() or 1)
 # Errors number the inputs of a run in the order of their names; this one must be the last.
 _SCOPE = "zzz_interruption"
@@ -46,21 +45,25 @@ class Interrupter:
         self._graph = graph
         self._lock = threading.Lock()
         self._watches: dict[frozenset[str], Any] = {}
-        self._idle = list(range(_QUEUES))
         with graph.as_default(), tf1.name_scope(_SCOPE):
             queues = [
                 tf.raw_ops.FIFOQueueV2(component_types=[tf.bool], shapes=[[]], shared_name=f"interruption_{number}")
-                for number in self._idle
+                for number in range(_QUEUES)
             ]
-            number, flag = tf1.placeholder(tf.int32, []), tf1.placeholder(tf.bool, [])
-            self._queue = tf.gather(tf.stack(queues), number)
+            # The session keeps the queues under names, so that a run needs one operation to get its queue.
+            kept = [tf.raw_ops.GetSessionHandle(value=queue) for queue in queues]
+            name, flag = tf1.placeholder(tf.string, []), tf1.placeholder(tf.bool, [])
+            self._queue = tf.raw_ops.GetSessionTensor(handle=name, dtype=tf.resource)
             size = tf.raw_ops.QueueSizeV2(handle=self._queue)
             (dequeued,) = tf.raw_ops.QueueDequeueV2(handle=self._queue, component_types=[tf.bool])
             with tf.control_dependencies([tf.raw_ops.QueueEnqueueV2(handle=self._queue, components=[flag])]):
                 enqueued = tf.identity(flag)
-        self._number, self._flag, self._size, self._dequeued, self._enqueued = map(
-            session.handle, (number, flag, size, dequeued, enqueued)
+        self._name, self._flag, self._size, self._dequeued, self._enqueued = map(
+            session.handle, (name, flag, size, dequeued, enqueued)
         )
+        session.extend()
+        names = session.run({}, [session.handle(tensor) for tensor in kept], _IN_CALLERS_THREAD)
+        self._idle = [np.array(name, object) for name in names]
 
     def run(
         self, feeds: Mapping[Any, np.ndarray], fetches: Sequence[Any], options: Any, context: RequestContext
@@ -72,14 +75,13 @@ class Interrupter:
         """
         handles = [self._session.handle(tensor) for tensor in fetches]
         try:
-            number = self._idle.pop()
+            queue = self._idle.pop()
         except IndexError:
             return self._session.run(feeds, handles, options)
         is_clean = False
         try:
-            with context.on_cancel(partial(self._interrupt, number)):
-                watched = {**feeds, self._number: np.array(number, np.int32)}
-                outputs = self._session.run(watched, [*handles, self._watch(fetches)], options)
+            with context.on_cancel(partial(self._interrupt, queue)):
+                outputs = self._session.run({**feeds, self._name: queue}, [*handles, self._watch(fetches)], options)
             is_clean = not context.is_cancelled
             return outputs[:-1]
         except tf.errors.CancelledError:
@@ -92,19 +94,18 @@ class Interrupter:
             return self._session.run(feeds, handles, options)
         finally:
             if not is_clean:
-                self._empty(number)
-            self._idle.append(number)
+                self._empty(queue)
+            self._idle.append(queue)
 
-    def _interrupt(self, number: int) -> None:
-        feeds = {self._number: np.array(number, np.int32), self._flag: np.array(False)}
+    def _interrupt(self, queue: np.ndarray) -> None:
+        feeds = {self._name: queue, self._flag: np.array(False)}
         self._session.run(feeds, [self._enqueued], _IN_CALLERS_THREAD)
 
-    def _empty(self, number: int) -> None:
+    def _empty(self, queue: np.ndarray) -> None:
         """Remove the flags that a run left in its queue."""
-        feeds = {self._number: np.array(number, np.int32)}
-        (count,) = self._session.run(feeds, [self._size], _IN_CALLERS_THREAD)
+        (count,) = self._session.run({self._name: queue}, [self._size], _IN_CALLERS_THREAD)
         for _ in range(count):
-            self._session.run(feeds, [self._dequeued], _IN_CALLERS_THREAD)
+            self._session.run({self._name: queue}, [self._dequeued], _IN_CALLERS_THREAD)
 
     def _watch(self, fetches: Sequence[Any]) -> Any:
         """Return the handle of a tensor that is there when all fetches are, unless `_interrupt` makes it fail."""

@@ -18,6 +18,7 @@ from savedmodel_bakery.wire.dtypes import STRING, DType
 from savedmodel_bakery.wire.status import invalid_argument
 
 _FLOATS: dict[str, np.dtype[Any]] = {"float": np.dtype(np.float32), "double": np.dtype(np.float64)}
+_TINY = {name: np.finfo(dtype).tiny for name, dtype in _FLOATS.items()}
 _LONG_FORMAT = {"float": "%.9g", "double": "%.17g"}
 _INTEGERS = frozenset({"int8", "uint8", "int16", "int32", "uint32", "int64", "uint64"})
 _NON_FINITE = {"nan": "NaN", "-nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
@@ -56,13 +57,14 @@ def float_texts(values: np.ndarray, dtype_name: str = "float") -> list[str]:
 
 
 def _float_texts(flat: np.ndarray, dtype_name: str) -> list[str]:
-    dtype = flat.dtype
     # tensorflow_model_server flushes denormals to zero, which is visible in its responses.
-    flat[np.abs(flat) < np.finfo(dtype).tiny] *= 0
+    is_denormal = np.abs(flat) < _TINY[dtype_name]
+    if is_denormal.any():
+        flat[is_denormal] *= 0
     numbers = flat.tolist()
     texts = ("%g " * len(numbers) % tuple(numbers)).split()
     with np.errstate(over="ignore"):
-        read_back = np.fromiter(map(float, texts), np.float64, len(texts)).astype(dtype)
+        read_back = np.fromiter(map(float, texts), np.float64, len(texts)).astype(flat.dtype)
     long_format = _LONG_FORMAT[dtype_name]
     for index in np.flatnonzero(read_back != flat).tolist():
         texts[index] = long_format % numbers[index]

@@ -152,13 +152,13 @@ def inside_strings(piece: bytes, *, in_string: bool) -> np.ndarray:
 
 
 def _count(text: bytes, token: bytes) -> int:
+    if len(text) <= SLICE_BYTES:
+        return text.count(token)
     position = -1
     for count in range(_FEW):  # a photo in base64 is long, and contains none
         position = text.find(token, position + 1)
         if position < 0:
             return count
-    if len(text) <= SLICE_BYTES:
-        return text.count(token)
     # Holds no lock of the interpreter meanwhile.
     octets, code = np.frombuffer(text, np.uint8), ord(token)
     return sum(

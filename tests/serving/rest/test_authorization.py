@@ -15,7 +15,7 @@ from savedmodel_bakery.serving.models.registry import Registry
 from savedmodel_bakery.serving.rest.codec import Request, Response
 from savedmodel_bakery.serving.rest.handlers import Handlers
 
-PREFLIGHT = Request("OPTIONS", "/v1/models/m:predict", {"origin": "https://shop.example"}, b"")
+PREFLIGHT = Request("OPTIONS", "/v1/models/m:predict", {"origin": "https://shop.example"})
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_a_browser_may_ask_without_a_token_whether_it_may_send_one(access: Acces
 
 
 def test_a_rejected_request_of_a_browser_has_cors_headers(access: Access) -> None:
-    response = handlers(access, cors=True).authorize(Request("GET", "/v1/models/m", {}, b""))
+    response = handlers(access, cors=True).authorize(Request("GET", "/v1/models/m", {}))
     assert isinstance(response, Response)
     assert (401, "*") == (response.status, response.headers["Access-Control-Allow-Origin"])
 
@@ -50,4 +50,4 @@ def test_without_cors_options_needs_a_token_too(access: Access) -> None:
 
 
 def test_the_token_is_not_in_the_repr_of_a_request() -> None:
-    assert "secret" not in repr(Request("GET", "/", {"authorization": "Bearer secret"}, b""))
+    assert "secret" not in repr(Request("GET", "/", {"authorization": "Bearer secret"}))

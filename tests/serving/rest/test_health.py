@@ -25,7 +25,7 @@ def test_a_server_is_ready_while_every_configured_model_has_an_available_version
 
     def statuses() -> tuple[int, int]:
         paths = ("/v2/health/live", "/v2/health/ready")
-        live, ready = (handlers.respond(Request(method, path, {}, b""), RequestContext()) for path in paths)
+        live, ready = (handlers.respond(Request(method, path, {}), RequestContext()) for path in paths)
         return live.status, ready.status
 
     registry.set_labels({"a": {}, "b": {}})
