@@ -17,6 +17,8 @@ _NEWEST_SHARE = 0.2  # of the last run in the estimate of a run's duration
 # A call is admitted if its deadline leaves this many times the estimate: durations vary, and a shorter queue answers as
 # many calls.
 _MARGIN = 1.6
+# A call counts as arriving for so long: callers who send slowly keep nobody out.
+_ARRIVAL_S = 1.0
 
 
 class _Waiter:
@@ -74,6 +76,7 @@ class Admission:
         self._taken = 0
         self._running = 0
         self._queue: deque[_Waiter] = deque()
+        self._arriving: dict[RequestContext, float] = {}  # when their messages began to arrive, in this order
         self._run_s: float | None = None
         self._started: dict[_Turn, float] = {}
 
@@ -100,7 +103,7 @@ class Admission:
             return OverloadError(
                 f"{self._turns} calls run and {self.limits.waiting_calls} wait, which is the limit "
                 "(--max_waiting_calls)",
-                max(RETRY_AFTER_S, self._wait_s()),
+                max(RETRY_AFTER_S, self._wait_s(len(self._queue))),
             )
 
     def leave(self) -> None:
@@ -112,15 +115,19 @@ class Admission:
         """Return the context of a call with the limits of this port. Close it at the call's end."""
         return RequestContext(timeout_s=timeout_s, memory=self.memory, max_rows=self.limits.rows, identity=identity)
 
-    def check_wait(self, timeout_s: float | None) -> None:
-        """Check that a call that arrives now could be answered within `timeout_s`, before its message is received.
+    def expect(self, context: RequestContext, timeout_s: float | None) -> None:
+        """Check that a call could be answered within `timeout_s`, before its message is received.
 
         Raises:
             OverloadError: it could not.
         """
+        now = time.monotonic()
         with self._lock:
-            if self._running >= self._turns:
-                self._check_time(timeout_s, self._wait_s())
+            while self._arriving and now - next(iter(self._arriving.values())) > _ARRIVAL_S:
+                del self._arriving[next(iter(self._arriving))]
+            if self._running + len(self._arriving) >= self._turns:
+                self._check_time(timeout_s, self._wait_s(len(self._queue) + len(self._arriving)))
+            self._arriving[context] = now
 
     def turn(self, context: RequestContext) -> AbstractContextManager[None]:
         """Return a context manager that waits for a turn, in the order of arrival, and ends it at its exit.
@@ -134,6 +141,7 @@ class Admission:
         """Wait for a turn; `first` before those who wait already."""
         context.check()
         with self._lock:
+            self._arriving.pop(context, None)
             if self._running < self._turns:
                 self._running += 1
                 self._started[turn] = time.monotonic()
@@ -142,7 +150,7 @@ class Admission:
             if first:
                 self._queue.appendleft(waiter)
             else:
-                self._check_time(context.remaining_s(), self._wait_s())
+                self._check_time(context.remaining_s(), self._wait_s(len(self._queue)))
                 self._queue.append(waiter)
         with context.on_cancel(waiter.woken.set):
             waiter.woken.wait(context.remaining_s())
@@ -182,9 +190,9 @@ class Admission:
         else:
             self._running -= 1
 
-    def _wait_s(self) -> float:
-        """Estimate how long a call that arrives now would wait for its turn. Call it with the lock."""
-        return (len(self._queue) + 1) * self._estimated_run_s() / self._turns
+    def _wait_s(self, before: int) -> float:
+        """Estimate how long a call waits for its turn if `before` others wait before it. Call it with the lock."""
+        return (before + 1) * self._estimated_run_s() / self._turns
 
     def _estimated_run_s(self) -> float:
         """Estimate how long a run takes: a moving average, or until one has ended, the age of those that run."""

@@ -40,6 +40,7 @@ _OPTIONS = {
     "grpc.max_send_message_length": -1,
     "grpc.so_reuseport": 0,  # no second process may listen on the same port
     "grpc.per_message_decompression": 0,  # see codec.unpack
+    "grpc.http2.bdp_probe": 0,  # with it, gRPC receives megabytes of messages that are rejected unread
 }
 
 _MAX_TIMEOUT_S = 365 * 24 * 3600.0
@@ -182,6 +183,8 @@ class _Calls(grpc.GenericRpcHandler):
             identity = None if rpc.is_public else self._authorize(call, RPC_ROLES[path])
             context = lane.admission.context(timeout_s=_timeout_s(call), identity=identity)
             call.add_callback(context.cancel)
+            if rpc.runs_model:
+                lane.admission.expect(context, context.remaining_s())
             return _answer(rpc, lane, messages, call, context)
         except StatusError as error:
             _abort(call, error)

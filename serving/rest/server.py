@@ -162,7 +162,7 @@ class RestServer:
             StatusError: the request can't be received: there is no place or memory for it, or it is too large.
         """
         if lane is self._runs:
-            lane.admission.check_wait(self._timeout_s)
+            lane.admission.expect(context, self._timeout_s)
         if not lane.admission.try_enter():
             raise lane.admission.full()
         try:

@@ -124,9 +124,29 @@ def test_a_call_that_could_not_be_answered_in_time_need_not_be_received() -> Non
     admission = make(turns=1)
     with admission.turn(RequestContext()):
         time.sleep(0.02)
-    admission.check_wait(0.0001)  # nobody runs
+    admission.expect(RequestContext(), 0.0001)  # nobody runs or is about to
+    with pytest.raises(StatusError, match="the server is busy"):
+        admission.expect(RequestContext(), 0.01)
+    admission.expect(RequestContext(), None)
+    admission.expect(RequestContext(), 10)
+
+
+def test_calls_count_while_they_arrive_but_not_for_long() -> None:
+    admission = make(turns=1)
+    arrived = RequestContext()
     with admission.turn(RequestContext()):
-        admission.check_wait(None)
-        admission.check_wait(10)
-        with pytest.raises(StatusError, match="the server is busy"):
-            admission.check_wait(0.01)
+        time.sleep(0.02)
+    admission.expect(arrived, 0.0001)
+    with admission.turn(arrived):
+        pass
+    admission.expect(RequestContext(), 0.0001)  # and sends nothing
+
+    def is_accepted() -> bool:
+        try:
+            admission.expect(RequestContext(), 0.0001)
+        except StatusError:
+            return False
+        return True
+
+    assert not is_accepted()
+    wait_until(is_accepted, timeout_s=5)
