@@ -48,7 +48,8 @@ check: $(VENV)/.installed-dev ## Lint, types, import rules, shell scripts, Docke
 	$(BIN)/zensical build --strict >/dev/null
 
 test: $(VENV)/.installed-dev ## All tests that need only Python.
-	$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
+	@# More processes than CPUs, because tests often wait.
+	$(BIN)/python -m pytest --numprocesses=$$(($$(nproc) < 3 ? 3 : 4)) --dist=loadfile --no-loadscope-reorder
 
 docs: $(VENV)/.installed-dev ## Build the documentation site in .cache/site; fails on broken links.
 	$(BIN)/zensical build --strict --clean
