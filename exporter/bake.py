@@ -7,7 +7,7 @@ recipe, labels ───┴─► servable module ─► staged SavedModel ─�
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +101,8 @@ def bake(
     class_names = labels.read_labels(complete.source.labels)
     progress("building the servable")
     servable = ServableModule(network.call, complete, class_names)
+    progress(f"writing it for task {servable.task.name}")
+    complete = replace(complete, source=replace(complete.source, task=servable.task.name))
     photo_files = [Path(photo) for photo in photos] if photos else resources.example_photos()
 
     def validate(version_folder: Path) -> tuple[Agreement, ParityReport]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from savedmodel_bakery.exporter import resources
@@ -51,7 +52,7 @@ def read_labels(name_or_path: str) -> list[str]:
     return names
 
 
-def check_width(names: list[str], name_or_path: str, width: int) -> None:
+def check_width(names: Sequence[str], name_or_path: str, width: int) -> None:
     """Reject a label set that doesn't fit the network.
 
     Raises:

@@ -1,23 +1,24 @@
 """The exported module: a tf.Module whose functions become the signatures of the SavedModel.
 
-images ─► read_images ─► normalise ─► network ─► probabilities ─► scores, class ids ─► labels
-          per image      ───────────────────── per run ─────────────────────            per request
+images ─► read_images ─► normalise ─► network ─► task ─► scores, class ids ─► labels
+          per image      ──────────────── per run ─────────────────            per request
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import tensorflow as tf
 
-from savedmodel_bakery.exporter import batching, labels, lazy_functions, optimisation
+from savedmodel_bakery.exporter import batching, lazy_functions, optimisation
 from savedmodel_bakery.exporter.errors import PublishError, SourceError
 from savedmodel_bakery.exporter.image.per_image import EMPTY, read_images
 from savedmodel_bakery.exporter.image.pixels import normalise
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.runs import compute_in_runs
+from savedmodel_bakery.exporter.tasks import Task, choose_task
 from savedmodel_bakery.exporter.tensor_types import (
     ClassIds,
     ConcreteFunction,
@@ -56,7 +57,8 @@ class ServableModule(tf.Module):
 
     Raises:
         SourceError: the network rejects such a batch or returns another shape.
-        LabelError: the number of names is not the network's number of classes.
+        LabelError: the names don't fit the network and its task.
+        RecipeError: the recipe doesn't fit the task.
     """
 
     def __init__(
@@ -80,25 +82,30 @@ class ServableModule(tf.Module):
         # tensorflow_model_server doesn't restore variables that are tracked through a Keras 3 model only. So those
         # that inference reads are tracked here, and the others, such as optimizer state, are not saved.
         self._inference_variables = variables
-        labels.check_width(class_names, recipe.source.labels, self.classes)
+        self._task = choose_task(recipe.source, int(self._network.structured_outputs.shape[-1]), class_names)
         self._class_names = tf.constant(class_names)
+        self._k = min(recipe.source.top_k, len(class_names))
 
     @property
-    def classes(self) -> int:
-        """The network's number of classes."""
-        return int(self._network.structured_outputs.shape[-1])
+    def task(self) -> Task:
+        """What the network's outputs mean."""
+        return self._task
 
     @_function(input_signature=[_IMAGES])
     def serving_default(self, image: EncodedImages) -> Outputs:
-        """Return the best label of each image as the only output."""
-        _, class_ids = self._predict_all(image, k=1)
-        return {"output_0": tf.gather(self._class_names, class_ids[:, 0])}
+        """Return the label of each image as the only output."""
+        (class_ids,) = self._predict_all(
+            image, lambda scores: [self._task.default_ids(scores)], [tf.TensorSpec([], tf.int32)]
+        )
+        return {"output_0": tf.gather(self._class_names, class_ids)}
 
     @_function(input_signature=[_IMAGES])
     def top_k(self, image: EncodedImages) -> Outputs:
         """Return the best labels of each image with their scores; a bad image has an error instead."""
         rows = _rows_with_bytes(image)
-        errors, (scores, class_ids) = self._predict(rows, lambda rows: self._read_images(image, rows, self._per_run))
+        errors, (scores, class_ids) = self._predict(
+            rows, lambda rows: self._read_images(image, rows, self._per_run), self._best, self._best_specs
+        )
         ok, error = _ok_and_error(image, rows, errors)
         class_ids = _place(class_ids, ok, default=-1)
         labels = tf.gather(self._class_names, tf.maximum(class_ids, 0))
@@ -114,7 +121,7 @@ class ServableModule(tf.Module):
     def classify(self, inputs: Texts) -> Outputs:
         """Return the best labels of each serialized tf.Example, which must contain an image file."""
         features = tf.io.parse_example(inputs, {ENCODED_FEATURE: tf.io.FixedLenFeature([], tf.string)})
-        scores, class_ids = self._predict_all(features[ENCODED_FEATURE])
+        scores, class_ids = self._predict_all(features[ENCODED_FEATURE], self._best, self._best_specs)
         return {"classes": tf.gather(self._class_names, class_ids), "scores": scores}
 
     @_function
@@ -126,7 +133,7 @@ class ServableModule(tf.Module):
             rows = rows[: self._per_run]
             return tf.cast(tf.gather(pixels, rows), tf.float32), tf.fill(tf.shape(rows), "")
 
-        error, (scores, class_ids) = self._predict(tf.range(batch), read)
+        error, (scores, class_ids) = self._predict(tf.range(batch), read, self._best, self._best_specs)
         return {
             "labels": tf.gather(self._class_names, class_ids),
             "scores": scores,
@@ -193,8 +200,19 @@ class ServableModule(tf.Module):
             min_images = 0 if self._recipe.batching.batch_max else 1
             return read_images(images, rows, max_readable, self._preprocessing, min_images=min_images)
 
-    def _predict_all(self, images: EncodedImages, k: int | None = None) -> tuple[Scores, ClassIds]:
-        """Return the best scores and class ids of each image; fail on a bad image."""
+    @property
+    def _best_specs(self) -> list[tf.TensorSpec]:
+        return [tf.TensorSpec([self._k], tf.float32), tf.TensorSpec([self._k], tf.int32)]
+
+    def _best(self, scores: Scores) -> tuple[Scores, ClassIds]:
+        """Return the best scores of each image and their class ids."""
+        best, class_ids = tf.math.top_k(scores, self._k)
+        return best, class_ids
+
+    def _predict_all(
+        self, images: EncodedImages, answer: Callable[[Scores], Sequence[Tensor]], specs: Sequence[tf.TensorSpec]
+    ) -> Sequence[Tensor]:
+        """Return the answers for all images; fail on a bad image."""
 
         def read(rows: Rows) -> tuple[PixelBatch, Texts]:
             rows = rows[: self._per_run]  # no further, as the first bad image ends the request
@@ -202,24 +220,30 @@ class ServableModule(tf.Module):
             with tf.control_dependencies([_fail_on_bad_image(rows, errors)]):
                 return tf.identity(pixels), errors
 
-        _, (scores, class_ids) = self._predict(tf.range(tf.size(images)), read, k)
-        return scores, class_ids
+        _, answers = self._predict(tf.range(tf.size(images)), read, answer, specs)
+        return answers
 
     def _predict(
-        self, rows: Rows, read: Callable[[Rows], tuple[PixelBatch, Texts]], k: int | None = None
-    ) -> tuple[Texts, tuple[Scores, ClassIds]]:
-        """Return the errors of rows, and scores and class ids of the readable ones, [readable, k], best first."""
-        k = min(k or self._recipe.source.top_k, self.classes)
+        self,
+        rows: Rows,
+        read: Callable[[Rows], tuple[PixelBatch, Texts]],
+        answer: Callable[[Scores], Sequence[Tensor]],
+        specs: Sequence[tf.TensorSpec],
+    ) -> tuple[Texts, Sequence[Tensor]]:
+        """Return the errors of rows, and the answers for the readable ones; see `compute_in_runs`.
 
-        def predict(pixels: PixelBatch) -> tuple[Scores, ClassIds]:
+        Args:
+            rows: see there.
+            read: see there.
+            answer: returns tensors [images, …] for the scores of all labels.
+            specs: of these tensors, see there.
+        """
+
+        def compute(pixels: PixelBatch) -> Sequence[Tensor]:
             outputs = self._network(normalise(pixels, self._preprocessing))
-            probabilities = tf.nn.softmax(outputs) if self._recipe.source.outputs == "logits" else outputs
-            scores, class_ids = tf.math.top_k(probabilities, k)
-            return scores, class_ids
+            return answer(self._task.scores(outputs))
 
-        specs = [tf.TensorSpec([k], tf.float32), tf.TensorSpec([k], tf.int32)]
-        errors, (scores, class_ids) = compute_in_runs(rows, read, predict, specs)
-        return errors, (scores, class_ids)
+        return compute_in_runs(rows, read, compute, specs)
 
     def _fail_on_large_output(self, images: EncodedImages) -> Tensor:
         """Return an operation that fails with INVALID_ARGUMENT if the pixels of a batch would take too much memory."""
@@ -265,6 +289,8 @@ def _trace(network: Callable[[NormalisedBatch], NetworkOutput], recipe: Recipe) 
 
     def call_network(normalised: NormalisedBatch) -> Scores:
         outputs = tf.cast(network(normalised), tf.float32)
+        if outputs.shape.rank == 1:  # one output per image
+            return outputs[:, tf.newaxis]
         return tf.squeeze(outputs, [1, 2]) if outputs.shape.rank == 4 else outputs
 
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from savedmodel_bakery.exporter.recipe.fields import Choice, Field, FieldGroup, PathOrName, WholeNumber
+from savedmodel_bakery.exporter.recipe.fields import Choice, Field, FieldGroup, Number, PathOrName, WholeNumber
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,8 @@ class Source(FieldGroup):
     outputs: Annotated[
         str,
         Choice(
-            choices=("probabilities", "logits"), help="Values that the network returns; a softmax is added to logits."
+            choices=("probabilities", "logits"),
+            help="Values that the network returns; a softmax is added to logits, or for task binary a sigmoid.",
         ),
     ]
     top_k: Annotated[
@@ -43,6 +44,25 @@ class Source(FieldGroup):
             minimum=1, metavar="K", help="Number of labels in a response, or all classes if there are fewer than that."
         ),
     ] = 5
+    task: Annotated[
+        str | None,
+        Choice(
+            choices=("classify", "binary"),
+            when_unset="binary if the network has one output, else classify",
+            help="What the outputs mean: classify has one output per label; binary has one, for the second of two "
+            "labels.",
+        ),
+    ] = None
+    threshold: Annotated[
+        float | None,
+        Number(
+            minimum=0,
+            maximum=1,
+            metavar="PROBABILITY",
+            when_unset="0.5",
+            help="With task binary, the probability from which on serving_default answers the second label.",
+        ),
+    ] = None
     weights: Annotated[
         str | None,
         PathOrName(

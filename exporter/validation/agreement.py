@@ -9,6 +9,7 @@ import numpy as np
 
 from savedmodel_bakery.exporter.errors import VerificationError
 from savedmodel_bakery.exporter.recipe import Recipe
+from savedmodel_bakery.exporter.tasks import Task, choose_task
 from savedmodel_bakery.exporter.tensor_types import NetworkOutput, NormalisedBatch
 from savedmodel_bakery.exporter.validation.report import Tolerance
 from savedmodel_bakery.exporter.validation.requests import PhotoResponse
@@ -34,28 +35,26 @@ class Agreement:
 
 
 def probabilities(
-    network: Callable[[NormalisedBatch], NetworkOutput], recipe: Recipe, normalised: np.ndarray
-) -> np.ndarray:
-    """Run the network on `normalised` float32 [batch, height, width, channels]: float32 [batch, classes].
+    network: Callable[[NormalisedBatch], NetworkOutput],
+    recipe: Recipe,
+    class_names: Sequence[str],
+    normalised: np.ndarray,
+) -> tuple[Task, np.ndarray]:
+    """Run the network on `normalised` float32 [batch, height, width, channels].
+
+    Returns:
+        The task, and the probability of every label: float32 [batch, labels].
 
     Raises:
         VerificationError: the outputs are not finite, or contradict the recipe's `outputs`.
     """
     import tensorflow as tf
 
-    outputs = tf.reshape(tf.cast(network(tf.constant(normalised)), tf.float32), [len(normalised), -1])
-    if not bool(tf.reduce_all(tf.math.is_finite(outputs))):
+    outputs = np.asarray(tf.reshape(tf.cast(network(tf.constant(normalised)), tf.float32), [len(normalised), -1]))
+    if not np.isfinite(outputs).all():
         raise VerificationError("the network returns values that are not finite (NaN or infinity) for a photo")
-    sums = np.asarray(tf.reduce_sum(outputs, axis=1))
-    are_probabilities = bool(tf.reduce_all(outputs >= 0)) and np.allclose(sums, 1, atol=1e-3)
-    if are_probabilities != (recipe.source.outputs == "probabilities"):
-        actual = "probabilities" if are_probabilities else "logits"
-        raise VerificationError(
-            f"outputs is {recipe.source.outputs}, but the network's outputs for a photo look like {actual}: they add "
-            f"up to {sums.tolist()}, and the smallest is {float(tf.reduce_min(outputs)):.3g}; bake with "
-            f"--outputs {actual}"
-        )
-    return np.asarray(outputs if are_probabilities else tf.nn.softmax(outputs))
+    task = choose_task(recipe.source, outputs.shape[1], class_names)
+    return task, task.expected_scores(outputs)
 
 
 def check_agreement(
@@ -90,10 +89,11 @@ def check_agreement(
     differences = []
     for response, default_label in zip(responses, default_labels, strict=True):
         normalised = np.asarray(normalise(response.pixels[np.newaxis], recipe.preprocessing))
-        (expected,) = probabilities(network, recipe, normalised)
+        task, (expected,) = probabilities(network, recipe, class_names, normalised)
         differences.append(_max_difference(response, expected, tolerance, advice=advice))
         labels = [class_names[class_id] for class_id in response.class_ids]
-        if labels != response.labels or labels[0] != default_label:
+        default_id = task.expected_default_id(response.class_ids, response.scores)
+        if labels != response.labels or class_names[default_id] != default_label:
             raise VerificationError(f"on {response.photo.name} the SavedModel's labels do not match its class ids")
     return Agreement(len(responses), max(differences))
 

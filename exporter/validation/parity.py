@@ -111,7 +111,7 @@ class ParityCheck:
             parity = PhotoParity(response.photo.name, error=response.error)
         else:
             normalised = reference.normalise(pixels[np.newaxis], self._preprocessing)
-            (expected,) = probabilities(self._network, self._recipe, normalised)
+            _, (expected,) = probabilities(self._network, self._recipe, self._names, normalised)
             parity = self._photo_parity(response, pixels, expected)
         return PhotoPictures(parity, original, response.pixels, pixels)
 

@@ -102,7 +102,12 @@ def test_the_first_bake_publishes_version_1_and_prints_only_its_path(run_of: Run
 
 def test_progress_and_agreement_go_to_stderr(run_of: RunOf) -> None:
     *steps, verdict = run_of("first").stderr.splitlines()
-    assert ["loading tiny:build …", "building the servable …", "verifying it in a fresh process …"] == steps
+    assert [
+        "loading tiny:build …",
+        "building the servable …",
+        "writing it for task classify …",
+        "verifying it in a fresh process …",
+    ] == steps
     assert verdict.startswith("verified on 3 photos: scores within ")
 
 
@@ -204,7 +209,12 @@ class TestFromPython:
         assert ("rgb.txt", (8, 8)) == (result.recipe.source.labels, result.recipe.preprocessing.size)
         assert 3 == result.agreement.photos == len(result.parity.photos)
         assert result.parity.is_within
-        assert ["loading tiny:build", "building the servable", "verifying it in a fresh process"] == steps
+        assert [
+            "loading tiny:build",
+            "building the servable",
+            "writing it for task classify",
+            "verifying it in a fresh process",
+        ] == steps
         # A default name must not take over another model's.
         with pytest.raises(PublishError, match="build already serves tiny:build; choose another name for other:build"):
             bake(model="other:build", out=here / "models", recipe=RECIPE)

@@ -1,0 +1,56 @@
+"""Task: one of two labels; the network has a single output, for the second label."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from savedmodel_bakery.exporter.errors import VerificationError
+from savedmodel_bakery.exporter.tensor_types import ClassIds, NetworkOutput, Scores
+
+DEFAULT_THRESHOLD = 0.5
+
+
+@dataclass(frozen=True)
+class Binary:
+    """See `Task`.
+
+    Attributes:
+        outputs: what the network returns: `probabilities` (of a sigmoid) or `logits`.
+        threshold: from this probability on, `serving_default` answers the second label; 0..1.
+    """
+
+    name: ClassVar[str] = "binary"
+    outputs: str
+    threshold: float
+
+    def scores(self, outputs: NetworkOutput) -> Scores:
+        """See `Task.scores`."""
+        import tensorflow as tf
+
+        positive = tf.sigmoid(outputs) if self.outputs == "logits" else outputs
+        return tf.concat([1 - positive, positive], axis=1)
+
+    def default_ids(self, scores: Scores) -> ClassIds:
+        """Return 1 where the probability of the second label reaches the threshold."""
+        import tensorflow as tf
+
+        return tf.cast(scores[:, 1] >= self.threshold, tf.int32)
+
+    def expected_scores(self, outputs: np.ndarray) -> np.ndarray:
+        """See `Task.expected_scores`."""
+        lowest, highest = float(outputs.min()), float(outputs.max())
+        if self.outputs == "probabilities" and (lowest < 0 or highest > 1):
+            raise VerificationError(
+                f"outputs is probabilities, but the network returns {lowest if lowest < 0 else highest:.3g} for a "
+                "photo; bake with --outputs logits"
+            )
+        positive = outputs if self.outputs == "probabilities" else 1 / (1 + np.exp(-outputs))
+        return np.concatenate([1 - positive, positive], axis=1)
+
+    def expected_default_id(self, class_ids: np.ndarray, scores: np.ndarray) -> int:
+        """Return 1 if the probability of the second label reaches the threshold."""
+        positive = scores[0] if class_ids[0] == 1 else scores[1] if len(scores) > 1 else 1 - scores[0]
+        return int(positive >= np.float32(self.threshold))
