@@ -63,6 +63,10 @@ def check_token(token: str) -> str:
     Raises:
         ValueError: it contains other characters than a bearer token may have; the text does not quote it.
     """
+    if not token:
+        raise ValueError("the token is empty")
+    if len(token.splitlines()) > 1:
+        raise ValueError("invalid token: it has several lines; pass the token alone, on one line")
     if _TOKEN.fullmatch(token) is None:
         raise ValueError("invalid token: it may contain letters, digits and -._~+/, and = at the end")
     return token

@@ -169,7 +169,7 @@ def _parse_models(models: object, place: str) -> frozenset[str] | None:
 
 def _parse_limit(value: object, limit: str, place: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value <= 0:
-        raise TokensError(f"{place}: invalid {limit} {_quote(value)}: must be a number greater than 0")
+        raise TokensError(f"{place}: invalid {limit} {_quote(value)}: must be a finite number greater than 0")
     return value
 
 

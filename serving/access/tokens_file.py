@@ -86,6 +86,8 @@ class TokensFile:
             raise TokensError(f"{self._path}: {error}") from None
         known = {identity.token: identity for identity in self._identities}
         self._identities = tuple(known.get(token) or Identity(token) for token in tokens)
+        if not tokens:
+            logger.warning("%s lists no tokens: only health is answered", self._path)
 
 
 def _stamp(status: os.stat_result) -> tuple[int, ...]:

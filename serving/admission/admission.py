@@ -18,7 +18,7 @@ _NEWEST_SHARE = 0.2  # of the last run in the estimate of a run's duration
 # many calls.
 _MARGIN = 1.6
 # A call counts as arriving for so long: callers who send slowly keep nobody out.
-_ARRIVAL_S = 1.0
+_ARRIVAL_S = 0.3
 
 
 class _Waiter:

@@ -159,7 +159,8 @@ Examples:
     type=click.IntRange(1, 100),
     default=5,
     show_default=True,
-    help="Attempts during which the model server was unavailable, after which a message is dead-lettered.",
+    help="Attempts during which the model server was unavailable or overloaded, after which a message is "
+    "dead-lettered.",
 )
 @result_queue_option
 @click.option(

@@ -38,6 +38,9 @@ def read_tls(path: Path) -> Tls:
     message = read_message(path, schema.SSLConfig, has_secrets=True)
     if message.client_verify and not message.custom_ca:
         raise invalid_argument(f"{path}: client_verify needs custom_ca, the authority that signs clients' certificates")
+    missing = [name for name in ("server_key", "server_cert") if not getattr(message, name)]
+    if missing:
+        raise invalid_argument(f"{path}: {' and '.join(missing)} missing, in PEM format")
     return Tls(message.server_key, message.server_cert, message.custom_ca, message.client_verify)
 
 

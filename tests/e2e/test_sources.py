@@ -166,7 +166,8 @@ def server(baked: Path) -> Iterator[ServerProcess]:
     )
     config = baked / "models.config"
     config.write_text(f"model_config_list {{ {configs} }}")
-    with ServerProcess(f"--model_config_file={config}", log=baked / "log") as running:
+    flags = (f"--model_config_file={config}", "--enable_model_warmup=false")  # of all signatures of eleven models
+    with ServerProcess(*flags, log=baked / "log") as running:
         yield running
 
 

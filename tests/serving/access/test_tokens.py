@@ -110,17 +110,17 @@ def test_the_hash_is_not_in_the_repr() -> None:
         ),
         pytest.param(
             VALID + "rows_per_second = 0",
-            'token "shop": invalid rows_per_second 0: must be a number greater than 0',
+            'token "shop": invalid rows_per_second 0: must be a finite number greater than 0',
             id="limit of zero",
         ),
         pytest.param(
             VALID + "requests_per_second = true",
-            'token "shop": invalid requests_per_second True: must be a number greater than 0',
+            'token "shop": invalid requests_per_second True: must be a finite number greater than 0',
             id="limit not a number",
         ),
         pytest.param(
             VALID + "requests_per_second = nan",
-            'token "shop": invalid requests_per_second nan: must be a number greater than 0',
+            'token "shop": invalid requests_per_second nan: must be a finite number greater than 0',
             id="limit is nan",
         ),
     ],
