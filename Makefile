@@ -75,7 +75,7 @@ system-deps: ## Install the Debian packages that test-system needs, as root.
 	DEBIAN_FRONTEND=noninteractive apt-get install --quiet --yes --no-install-recommends $(SYSTEM_PACKAGES) || exit; \
 	if [ "$$rabbitmq" != installed ]; then invoke-rc.d rabbitmq-server stop; update-rc.d rabbitmq-server disable; fi
 
-test-system: $(VENV)/.installed-dev ## All tests that need Debian packages or much memory; run as root.
+test-system: $(VENV)/.installed-dev ## All tests that need Debian packages, much memory or minutes; run as root.
 	$(BIN)/python -m pytest -m system
 
 image-test: $(VENV)/.installed-dev ## Only the system tests that build and run both images.

@@ -71,6 +71,11 @@ def packages(page: str) -> list[str]:
     return re.findall(r"^<!-- needs: (\S+) -->$", page, re.MULTILINE)
 
 
+def is_for_system_tests(name: str, page: str) -> bool:
+    """Return whether a page needs Debian packages, or minutes: most how-to pages bake and serve several times."""
+    return bool(packages(page)) or name.startswith("how-to/")
+
+
 def commands(block: Block) -> list[tuple[str, str]]:
     """Return the commands of a console block, each with the output shown below it."""
     pairs = []

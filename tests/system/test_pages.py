@@ -1,14 +1,18 @@
-"""The pages of the documentation that need Debian packages print what they show; RabbitMQ is a real one."""
+"""How-to pages, and others that need Debian packages, print what they show; RabbitMQ is a real one."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from pages import differences, packages, pages
+from pages import differences, is_for_system_tests, packages, pages
 from rabbitmq import RabbitMQ
 
-PAGES = {name: page for name, page in pages(Path(__file__).parent.parent.parent / "docs").items() if packages(page)}
+PAGES = {
+    name: page
+    for name, page in pages(Path(__file__).parent.parent.parent / "docs").items()
+    if is_for_system_tests(name, page)
+}
 
 
 @pytest.mark.timeout(900)
