@@ -140,6 +140,8 @@ class Protocol(HttpToolsProtocol):
         self.is_received = True
         self._receives_headers, self._receives_since = True, None
         super().on_message_complete()
+        if not self.pipeline:
+            self.flow.resume_reading()  # the end of the body may exceed the window; asyncio must notice a disconnect
 
     def on_response_complete(self) -> None:
         """Go on with the next request, or wait for it."""
