@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -20,7 +21,6 @@ from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.runs import compute_in_runs
 from savedmodel_bakery.exporter.tasks import Task, choose_task
 from savedmodel_bakery.exporter.tensor_types import (
-    ClassIds,
     ConcreteFunction,
     EncodedImages,
     Flags,
@@ -45,6 +45,18 @@ _IMAGES = tf.TensorSpec([None], tf.string, name="image")
 # AutoGraph is off: these functions contain no Python control flow over tensors, and AutoGraph would double the time of
 # a bake.
 _function = functools.partial(tf.function, autograph=False)
+
+
+class _Answer(NamedTuple):
+    """What a signature computes from the scores of all labels.
+
+    Attributes:
+        compute: returns tensors [images, …].
+        specs: of these, see `compute_in_runs`.
+    """
+
+    compute: Callable[[Scores], Sequence[Tensor]]
+    specs: Sequence[tf.TensorSpec]
 
 
 class ServableModule(tf.Module):
@@ -94,9 +106,8 @@ class ServableModule(tf.Module):
     @_function(input_signature=[_IMAGES])
     def serving_default(self, image: EncodedImages) -> Outputs:
         """Return the label of each image as the only output."""
-        (class_ids,) = self._predict_all(
-            image, lambda scores: [self._task.default_ids(scores)], [tf.TensorSpec([], tf.int32)]
-        )
+        label = _Answer(lambda scores: [self._task.default_ids(scores)], [tf.TensorSpec([], tf.int32)])
+        (class_ids,) = self._predict_all(image, label)
         return {"output_0": tf.gather(self._class_names, class_ids)}
 
     @_function(input_signature=[_IMAGES])
@@ -104,7 +115,7 @@ class ServableModule(tf.Module):
         """Return the best labels of each image with their scores; a bad image has an error instead."""
         rows = _rows_with_bytes(image)
         errors, (scores, class_ids) = self._predict(
-            rows, lambda rows: self._read_images(image, rows, self._per_run), self._best, self._best_specs
+            rows, lambda rows: self._read_images(image, rows, self._per_run), self._best
         )
         ok, error = _ok_and_error(image, rows, errors)
         class_ids = _place(class_ids, ok, default=-1)
@@ -121,7 +132,7 @@ class ServableModule(tf.Module):
     def classify(self, inputs: Texts) -> Outputs:
         """Return the best labels of each serialized tf.Example, which must contain an image file."""
         features = tf.io.parse_example(inputs, {ENCODED_FEATURE: tf.io.FixedLenFeature([], tf.string)})
-        scores, class_ids = self._predict_all(features[ENCODED_FEATURE], self._best, self._best_specs)
+        scores, class_ids = self._predict_all(features[ENCODED_FEATURE], self._best)
         return {"classes": tf.gather(self._class_names, class_ids), "scores": scores}
 
     @_function
@@ -133,7 +144,7 @@ class ServableModule(tf.Module):
             rows = rows[: self._per_run]
             return tf.cast(tf.gather(pixels, rows), tf.float32), tf.fill(tf.shape(rows), "")
 
-        error, (scores, class_ids) = self._predict(tf.range(batch), read, self._best, self._best_specs)
+        error, (scores, class_ids) = self._predict(tf.range(batch), read, self._best)
         return {
             "labels": tf.gather(self._class_names, class_ids),
             "scores": scores,
@@ -201,17 +212,12 @@ class ServableModule(tf.Module):
             return read_images(images, rows, max_readable, self._preprocessing, min_images=min_images)
 
     @property
-    def _best_specs(self) -> list[tf.TensorSpec]:
-        return [tf.TensorSpec([self._k], tf.float32), tf.TensorSpec([self._k], tf.int32)]
+    def _best(self) -> _Answer:
+        """The best scores of each image and their class ids."""
+        specs = [tf.TensorSpec([self._k], tf.float32), tf.TensorSpec([self._k], tf.int32)]
+        return _Answer(lambda scores: tf.math.top_k(scores, self._k), specs)
 
-    def _best(self, scores: Scores) -> tuple[Scores, ClassIds]:
-        """Return the best scores of each image and their class ids."""
-        best, class_ids = tf.math.top_k(scores, self._k)
-        return best, class_ids
-
-    def _predict_all(
-        self, images: EncodedImages, answer: Callable[[Scores], Sequence[Tensor]], specs: Sequence[tf.TensorSpec]
-    ) -> Sequence[Tensor]:
+    def _predict_all(self, images: EncodedImages, answer: _Answer) -> Sequence[Tensor]:
         """Return the answers for all images; fail on a bad image."""
 
         def read(rows: Rows) -> tuple[PixelBatch, Texts]:
@@ -220,30 +226,19 @@ class ServableModule(tf.Module):
             with tf.control_dependencies([_fail_on_bad_image(rows, errors)]):
                 return tf.identity(pixels), errors
 
-        _, answers = self._predict(tf.range(tf.size(images)), read, answer, specs)
+        _, answers = self._predict(tf.range(tf.size(images)), read, answer)
         return answers
 
     def _predict(
-        self,
-        rows: Rows,
-        read: Callable[[Rows], tuple[PixelBatch, Texts]],
-        answer: Callable[[Scores], Sequence[Tensor]],
-        specs: Sequence[tf.TensorSpec],
+        self, rows: Rows, read: Callable[[Rows], tuple[PixelBatch, Texts]], answer: _Answer
     ) -> tuple[Texts, Sequence[Tensor]]:
-        """Return the errors of rows, and the answers for the readable ones; see `compute_in_runs`.
-
-        Args:
-            rows: see there.
-            read: see there.
-            answer: returns tensors [images, …] for the scores of all labels.
-            specs: of these tensors, see there.
-        """
+        """Return the errors of rows, and the answers for the readable ones; see `compute_in_runs`."""
 
         def compute(pixels: PixelBatch) -> Sequence[Tensor]:
             outputs = self._network(normalise(pixels, self._preprocessing))
-            return answer(self._task.scores(outputs))
+            return answer.compute(self._task.scores(outputs))
 
-        return compute_in_runs(rows, read, compute, specs)
+        return compute_in_runs(rows, read, compute, answer.specs)
 
     def _fail_on_large_output(self, images: EncodedImages) -> Tensor:
         """Return an operation that fails with INVALID_ARGUMENT if the pixels of a batch would take too much memory."""
