@@ -172,6 +172,8 @@ def test_a_file_that_becomes_invalid_or_disappears_keeps_its_tokens(
     write(path)
     clock.now_s += 1
     assert () == file.identities()
+    warnings = [record.message for record in caplog.records if record.levelno == logging.WARNING]
+    assert [f"{path} lists no tokens: only health is answered"] == warnings
 
 
 def test_a_change_of_the_content_alone_is_noticed(tmp_path: Path) -> None:

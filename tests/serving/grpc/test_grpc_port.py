@@ -259,13 +259,14 @@ def test_a_run_past_its_deadline_is_stopped(secured: Secured) -> None:
     ("text", "reason"),
     [
         ("server_key: 5", "Invalid protobuf file: '{path}'"),
+        (ssl_config(server_key="k"), "{path}: server_cert missing, in PEM format"),
         (ssl_config(server_key="no key", server_cert="no certificate"), "Failed to BuildAndStart gRPC server"),
         (
             ssl_config(server_key="k", server_cert="c", client_verify=True),
             "{path}: client_verify needs custom_ca, the authority that signs clients' certificates",
         ),
     ],
-    ids=["not a text protobuf", "not PEM", "no authority"],
+    ids=["not a text protobuf", "no certificate", "not PEM", "no authority"],
 )
 def test_an_invalid_tls_config_ends_the_start(half_plus_two: Path, tmp_path: Path, text: str, reason: str) -> None:
     path = tmp_path / "ssl"
