@@ -19,6 +19,7 @@ from click.shell_completion import CompletionItem
 from savedmodel_bakery import log
 from savedmodel_bakery.client.endpoints import DEFAULT_MODEL, MAX_TIMEOUT_S
 from savedmodel_bakery.client.exits import run_command
+from savedmodel_bakery.interrupts import exit_on_interrupt
 from savedmodel_bakery.serving.admission.limits import Limits
 from savedmodel_bakery.serving.amqp.broker_options import broker_options, naming_missing_extras, result_queue_option
 from savedmodel_bakery.serving.amqp.server_options import describe_server, server_options
@@ -323,4 +324,5 @@ def _run(broker: Broker, operation: Callable[[AbstractConnection], Awaitable[Res
             with broker.translate_errors():
                 return await operation(connection)
 
-    return asyncio.run(run())
+    with exit_on_interrupt():  # asyncio leaves half-made connections behind, which complain
+        return asyncio.run(run())
