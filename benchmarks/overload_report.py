@@ -20,7 +20,7 @@ def markdown(document: dict[str, Any]) -> str:
     parts = [
         f"{machine_line(document['machine'])} {document['rounds']} rounds of {document['seconds']:g} s per load, "
         f"medians. JPEG of {width}×{height} ({document['bytes'] / 1e6:.1f} MB), deadline {document['deadline_s']:g} s; "
-        "the load generator shares the machine."
+        f"CPUs of the server: {document['server_cpus']}; the load generator has others."
     ]
     for transport in names_of(document["rows"], "transport"):
         parts.append(table(select(document["rows"], transport=transport), transport))

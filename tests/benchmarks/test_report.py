@@ -65,6 +65,7 @@ def overload() -> dict[str, Any]:
         "size": [4000, 3000],
         "bytes": 1_300_000,
         "deadline_s": 2.0,
+        "server_cpus": 1,
         "rows": rows,
     }
 
