@@ -42,7 +42,7 @@ class Tls:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         if self.ca is not None:
             ca = os.fspath(self.ca)
-            _check(f"certificate authorities {ca}", lambda: context.load_verify_locations(ca))
+            _check(f"certificate authorities {ca}", "certificate", lambda: context.load_verify_locations(ca))
         if self.cert is not None:
             cert, key = os.fspath(self.cert), os.fspath(self.cert if self.key is None else self.key)
 
@@ -51,6 +51,7 @@ class Tls:
 
             _check(
                 f"certificate {cert} with private key {key}",
+                "certificate, or no private key,",
                 lambda: context.load_cert_chain(cert, key, password=refuse_password),
             )
         elif self.key is not None:
@@ -93,14 +94,14 @@ def read_token(token_file: str | PathLike[str] | None) -> str | None:
     return check_token(content.strip())
 
 
-def _check(files: str, load: Callable[[], None]) -> None:
+def _check(files: str, content: str, load: Callable[[], None]) -> None:
     import ssl
 
     try:
         load()
     except ssl.SSLError as exc:
         mismatch = exc.reason == "KEY_VALUES_MISMATCH"
-        reason = "the key belongs to another certificate" if mismatch else "not in PEM format"
+        reason = "the key belongs to another certificate" if mismatch else f"no {content} in PEM format"
         raise ValueError(f"invalid {files}: {reason}") from exc
     except OSError as exc:
         raise ValueError(f"{files} cannot be read: {exc.strerror}") from exc

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from google.protobuf.message import DecodeError
 
 from savedmodel_bakery.serving.admission import unpacking
-from savedmodel_bakery.serving.admission.limits import check_size
+from savedmodel_bakery.serving.admission.limits import OverloadError
 from savedmodel_bakery.serving.prediction_service import Handler
 from savedmodel_bakery.wire import messages, schema
 from savedmodel_bakery.wire.schema import METHODS
@@ -72,7 +72,8 @@ def unpack(message: bytes, limit: int, charge: Callable[[int], None]) -> bytes:
         )
     except zlib.error as error:
         raise DecodeError(str(error)) from error
-    check_size(len(unpacked), limit, "bytes after unpacking", "max_unpacked_bytes")
+    if len(unpacked) > limit:
+        raise OverloadError(f"after unpacking, the request has more than {limit} bytes (--max_unpacked_bytes)")
     return unpacked
 
 

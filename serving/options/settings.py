@@ -22,7 +22,7 @@ from savedmodel_bakery.serving.options.model_config import (
     single_model,
 )
 from savedmodel_bakery.serving.options.model_roots import ModelRoots, parse_model_roots
-from savedmodel_bakery.serving.options.text_format import read_message, unreadable
+from savedmodel_bakery.serving.options.text_format import read_message
 from savedmodel_bakery.serving.options.tls import Tls, read_ssl_context, read_tls
 from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.status import StatusError, invalid_argument
@@ -182,7 +182,7 @@ def _read_access(flags: CommandLine) -> Access:
     try:
         return Access(Path(path) if path else None)
     except OSError as error:
-        raise unreadable(Path(path), error) from error
+        raise invalid_argument(f"--auth_tokens_file={path} cannot be read: {error.strerror}") from error
     except TokensError as error:
         raise invalid_argument(str(error)) from error
 

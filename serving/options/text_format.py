@@ -26,11 +26,6 @@ class TextFormatError(StatusError):
         self.reason = reason
 
 
-def unreadable(path: Path, error: OSError) -> StatusError:
-    """Return the error for a file that can't be read."""
-    return StatusError(_CODES.get(type(error), Code.NOT_FOUND), f"{path}; {error.strerror}")
-
-
 def read_message(path: Path, message_class: Any, *, has_secrets: bool = False) -> Any:
     """Parse a file as a message of the class.
 
@@ -47,7 +42,7 @@ def read_message(path: Path, message_class: Any, *, has_secrets: bool = False) -
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise unreadable(path, error) from error
+        raise StatusError(_CODES.get(type(error), Code.NOT_FOUND), f"{path}; {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise TextFormatError(path, f"Error parsing text-format {name}: {path} is not valid UTF-8") from error
     if not text:

@@ -26,13 +26,14 @@ def test_invalid_tls_files_are_value_errors(tls_files: TlsFiles, tmp_path: Path)
         )
     )
     ca, cert, key, other = tls_files.ca, tls_files.cert, tls_files.key, tls_files.other_key
+    nothing = "no certificate, or no private key, in PEM format"
     cases: list[tuple[dict[str, Path], str]] = [
         ({"ca": missing}, f"certificate authorities {missing} cannot be read: No such file or directory"),
-        ({"ca": junk}, f"invalid certificate authorities {junk}: not in PEM format"),
+        ({"ca": junk}, f"invalid certificate authorities {junk}: no certificate in PEM format"),
         ({"ca": ca, "key": key}, "a private key needs its certificate: pass both"),
         ({"cert": cert, "key": encrypted}, f"the private key {encrypted} is encrypted: pass one that is not"),
-        ({"cert": cert}, f"invalid certificate {cert} with private key {cert}: not in PEM format"),
-        ({"cert": junk, "key": key}, f"invalid certificate {junk} with private key {key}: not in PEM format"),
+        ({"cert": cert}, f"invalid certificate {cert} with private key {cert}: {nothing}"),
+        ({"cert": junk, "key": key}, f"invalid certificate {junk} with private key {key}: {nothing}"),
         (
             {"cert": cert, "key": other},
             f"invalid certificate {cert} with private key {other}: the key belongs to another certificate",

@@ -21,7 +21,7 @@ def test_messages_are_unpacked(packed: bytes) -> None:
 
 def test_the_unpacked_size_is_limited_and_charged_meanwhile() -> None:
     charged: list[int] = []
-    reason = r"RESOURCE_EXHAUSTED: .* at most 1500000 are allowed \(--max_unpacked_bytes\)"
+    reason = r"RESOURCE_EXHAUSTED: .* more than 1500000 bytes \(--max_unpacked_bytes\)"
     with pytest.raises(StatusError, match=reason):
         unpack(gzip.compress(CONTENT), 1_500_000, charged.append)
     assert 1_500_000 < sum(charged) < 10_000_000

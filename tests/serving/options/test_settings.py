@@ -140,7 +140,7 @@ def test_the_private_key_is_not_in_the_repr() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "NOT_FOUND: {path}; No such file or directory"),
+        (None, "INVALID_ARGUMENT: --auth_tokens_file={path} cannot be read: No such file or directory"),
         ("[[tokens]]", "INVALID_ARGUMENT: {path}: token 1: name is missing"),
     ],
     ids=["missing", "invalid"],
