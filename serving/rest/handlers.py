@@ -14,6 +14,7 @@ from savedmodel_bakery.serving.access.identity import Identity
 from savedmodel_bakery.serving.access.required_roles import LIVE_PATH, PUBLIC_PATHS, rest_role
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving.admission.documents import Documents
 from savedmodel_bakery.serving.inference import metadata
 from savedmodel_bakery.serving.inference.examples import ExamplesCall, classify, regress
 from savedmodel_bakery.serving.inference.predict import (
@@ -25,7 +26,6 @@ from savedmodel_bakery.serving.inference.predict import (
 )
 from savedmodel_bakery.serving.models.registry import ModelChoice, Registry
 from savedmodel_bakery.serving.rest.codec import Request, Response, decode_body
-from savedmodel_bakery.serving.rest.documents import Documents
 from savedmodel_bakery.serving.rest.errors import error_response, page
 from savedmodel_bakery.wire import messages
 from savedmodel_bakery.wire.json import examples as examples_json
