@@ -16,5 +16,8 @@ def parse_toml(text: str) -> dict[str, Any]:
         import tomllib
     else:
         import tomli as tomllib
-    content: dict[str, Any] = tomllib.loads(text)
+    try:
+        content: dict[str, Any] = tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     return content

@@ -42,7 +42,8 @@ FLAG_NOTES = {
     "gRPC, which a large number restores",
     "max_header_bytes": "extension, 64 KiB by default; the real server accepts 8 to 16 KiB over gRPC and any number "
     "over REST, which a large number restores",
-    "header_timeout_seconds": "extension, 10 by default; the real server waits for ever, as a large number does",
+    "header_timeout_seconds": "extension, 10 by default; the real server waits for ever, as a large number does. gRPC "
+    "also pings each connection as often, and closes it if there is no answer in as long again",
     "body_timeout_seconds": "extension, 120 by default; the real server waits for ever, as a large number does",
     "max_json_nesting": "extension, 1,000,000 by default; the real server crashes at some depth",
     "max_rows_per_request": "extension, 10,000 by default, of strings and examples; the real server has no limit, "

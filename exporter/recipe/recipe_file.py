@@ -37,8 +37,6 @@ def read_recipe_file(path: Path) -> RecipeFile:
     """
     try:
         content = parse_toml(path.read_text(encoding="utf-8"))
-    except RecursionError as error:
-        raise RecipeError(f"cannot read the recipe file {path}: it is nested too deeply") from error
     except (OSError, ValueError) as error:
         raise RecipeError(f"cannot read the recipe file {path}: {error}") from error
     try:

@@ -106,10 +106,12 @@ class Admission:
                 max(RETRY_AFTER_S, self._wait_s(len(self._queue))),
             )
 
-    def leave(self) -> None:
-        """Return the place of a call that has ended."""
+    def leave(self, context: RequestContext | None = None) -> None:
+        """Return the place of a call that has ended; `context` is that of a call that may still count as arriving."""
         with self._lock:
             self._taken -= 1
+            if context:
+                self._arriving.pop(context, None)
 
     def context(self, *, timeout_s: float | None, identity: Identity | None = None) -> RequestContext:
         """Return the context of a call with the limits of this port. Close it at the call's end."""

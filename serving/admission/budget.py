@@ -132,7 +132,10 @@ class MemoryBudget:
         if self._is_trimming:
             trimming = threading.Timer(_TRIM_DELAY_S, self._trim)
             trimming.daemon = True
-            trimming.start()
+            try:
+                trimming.start()
+            except RuntimeError:  # the system allows no more threads; a later request tries again
+                self._is_trimming = False
 
     def _trim(self) -> None:
         memory.trim()

@@ -180,6 +180,14 @@ Examples:
     help="Strings in one input, or examples, of a message, with --model-base-path.",
 )
 @click.option(
+    "--max-json-nesting",
+    "json_nesting",
+    type=click.IntRange(1),
+    default=Limits.json_nesting,
+    show_default=True,
+    help="JSON arrays and objects inside each other in a message.",
+)
+@click.option(
     "--memory-budget-bytes",
     type=click.IntRange(0),
     default=0,
@@ -206,6 +214,7 @@ def work(
     result_queues: tuple[str, ...],
     max_message_bytes: int,
     max_rows: int,
+    json_nesting: int,
     memory_budget_bytes: int,
     verbose: bool,
     **credentials: Any,
@@ -231,7 +240,7 @@ def work(
     with naming_missing_extras(context):
         backend = _make_backend(model_name, model_base_path, model_server)
     prefetch, memory = divide_memory(memory_budget_bytes, prefetch=prefetch, max_message_bytes=max_message_bytes)
-    limits = CallLimits(timeout_s, memory, max_rows)
+    limits = CallLimits(timeout_s, memory, max_rows, json_nesting)
     options = WorkerOptions(
         queue=queue,
         prefetch=prefetch,

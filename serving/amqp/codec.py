@@ -14,6 +14,7 @@ from savedmodel_bakery.serving.prediction_service import require_spec
 from savedmodel_bakery.wire import amqp
 from savedmodel_bakery.wire.dtypes import STRING, DType
 from savedmodel_bakery.wire.json import predict as predict_json
+from savedmodel_bakery.wire.json.limits import NO_LIMITS, ParseLimits
 from savedmodel_bakery.wire.messages import ModelSpec, make_predict_response, parse_predict_request
 from savedmodel_bakery.wire.schema import METHODS
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
@@ -114,23 +115,27 @@ InputDTypes = Callable[[ModelSpec], Mapping[str, DType]]
 """Returns the element types of a signature's inputs, by alias; raises StatusError."""
 
 
-def decode(message: Message, input_dtypes: InputDTypes, model_name: str) -> Predict | OtherCall:
+def decode(
+    message: Message, input_dtypes: InputDTypes, model_name: str, limits: ParseLimits = NO_LIMITS
+) -> Predict | OtherCall:
     """Decode a message.
 
     Args:
         message: as delivered.
         input_dtypes: types the values of a JSON body.
         model_name: model of messages that name none.
+        limits: of parsing a JSON body.
 
     Raises:
         UndecodableError: no worker could decode the message.
-        StatusError: the message names an unknown model, version or signature, or its values don't fit the signature.
+        StatusError: the message names an unknown model, version or signature, its values don't fit the signature, or a
+            JSON body exceeds the limits.
     """
     media_type = amqp.media_type(message.content_type)
     if media_type == amqp.PROTOBUF:
         return _decode_protobuf(message)
     if media_type == amqp.JSON:
-        return _decode_json(message, input_dtypes, model_name)
+        return _decode_json(message, input_dtypes, model_name, limits)
     if media_type.startswith(amqp.IMAGE_PREFIX):
         return _decode_image(message, model_name)
     raise UndecodableError(
@@ -152,10 +157,12 @@ def _decode_protobuf(message: Message) -> Predict | OtherCall:
         raise UndecodableError(f"the body ({len(message.body)} bytes) is not a valid {type_name}") from None
 
 
-def _decode_json(message: Message, input_dtypes: InputDTypes, model_name: str) -> Predict:
+def _decode_json(message: Message, input_dtypes: InputDTypes, model_name: str, limits: ParseLimits) -> Predict:
     try:
-        body = predict_json.decode_request(message.body)
+        body = predict_json.decode_request(message.body, limits)
     except StatusError as error:
+        if error.code is not Code.INVALID_ARGUMENT:  # a limit
+            raise
         raise UndecodableError(error.message) from error
     spec = _read_spec(message.headers, model_name, signature_name=body.signature_name)
     try:

@@ -36,11 +36,16 @@ def delivery_limit_reached(count: int) -> StatusError:
 
 
 def attempts_used_up(count: int, error: StatusError) -> StatusError:
-    """Return the error for a message for which the model server was unavailable `count` times; `error` is the last."""
+    """Return the error for a message for which the model server was unavailable or overloaded `count` times.
+
+    Args:
+        count: of the attempts.
+        error: of the last one.
+    """
     return StatusError(
         Code.ABORTED,
-        f"the model server was unavailable in {count} attempts (--retry-attempts), perhaps because of the message, "
-        f"which was moved to the dead-letter queue; last error: {error}",
+        f"the model server was unavailable or overloaded in {count} attempts (--retry-attempts), perhaps because of "
+        f"the message, which was moved to the dead-letter queue; last error: {error}",
     )
 
 

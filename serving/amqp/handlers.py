@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import partial
 from typing import Any, TypeVar
 
 from savedmodel_bakery.serving import incident
+from savedmodel_bakery.serving.admission.documents import Documents
 from savedmodel_bakery.serving.amqp import batching, codec
 from savedmodel_bakery.serving.amqp.backends import Backend
 from savedmodel_bakery.serving.amqp.codec import Message, OtherCall, Predict, Prediction, Response, UndecodableError
 from savedmodel_bakery.serving.amqp.errors import encode_failure, is_temporary, response_too_large
-from savedmodel_bakery.serving.amqp.limits import CallLimits, decoding_bytes
+from savedmodel_bakery.serving.amqp.limits import CallLimits
 from savedmodel_bakery.wire import amqp
 from savedmodel_bakery.wire.status import StatusError
 
@@ -35,6 +37,7 @@ class Handlers:
         self._backend = backend
         self._model_name = model_name
         self._limits = limits
+        self._documents = Documents(limits.json_nesting)
 
     def handle(self, messages: Sequence[Message]) -> list[Response]:
         """Return one response per message, in their order; see `errors.is_temporary` for those to try again.
@@ -52,9 +55,11 @@ class Handlers:
         return self._backend.check()
 
     def _decode(self, message: Message) -> Predict | OtherCall:
-        with closing(self._limits.context()) as context:
-            context.charge(decoding_bytes(message.body, message.content_type))
-            return codec.decode(message, lambda spec: self._backend.input_dtypes(spec, context), self._model_name)
+        with closing(self._limits.context()) as context, self._documents.parsing(context) as limits:
+            if amqp.media_type(message.content_type) != amqp.JSON:  # parsing is charged for JSON
+                context.charge(len(message.body))
+            input_dtypes = partial(self._backend.input_dtypes, context=context)
+            return codec.decode(message, input_dtypes, self._model_name, limits)
 
     def _run(self, call: _Call) -> Any:
         """Return the result of one call, or its error."""

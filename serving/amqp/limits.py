@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.wire import amqp
-from savedmodel_bakery.wire.json.limits import survey
+from savedmodel_bakery.serving.admission.limits import Limits
 
 logger = logging.getLogger(__name__)
 
@@ -21,11 +20,13 @@ class CallLimits:
         timeout_s: time limit.
         memory: of all calls together.
         max_rows: strings in one input, or examples.
+        json_nesting: arrays and objects inside each other.
     """
 
     timeout_s: float
     memory: MemoryBudget | None = None
     max_rows: int | None = None
+    json_nesting: int = Limits.json_nesting
 
     def context(self) -> RequestContext:
         """Return the context of a new call; close it at the call's end."""
@@ -54,10 +55,3 @@ def divide_memory(budget_bytes: int, *, prefetch: int, max_message_bytes: int) -
             "half of %d bytes (--memory-budget-bytes)", reduced, prefetch, max_message_bytes, total_bytes,
         )  # fmt: skip
     return reduced, MemoryBudget(max(total_bytes - (reduced + 1) * max_message_bytes, total_bytes // 2))
-
-
-def decoding_bytes(body: bytes, content_type: str) -> int:
-    """Estimate the memory that decoding a message takes beside its body."""
-    if amqp.media_type(content_type) != amqp.JSON:
-        return len(body)
-    return survey(body).size

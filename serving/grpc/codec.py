@@ -16,10 +16,11 @@ from savedmodel_bakery.wire import messages, schema
 from savedmodel_bakery.wire.schema import METHODS
 
 _COMPRESSED = (b"\x1f\x8b", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
-
-
 _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 _UNPACKING_COPIES = 3  # in pieces, joined, and parsed
+
+PUBLIC_BYTES = 2**16
+"""Size of a message that callers without a token may send, which is the name of a service."""
 
 
 class Rpc(NamedTuple):
@@ -47,6 +48,16 @@ def rpcs(handlers: Mapping[str, Handler]) -> dict[str, Rpc]:
         METHODS[name].path: Rpc(partial(messages.parse_request, name), handle, name in _RUN_MODELS)
         for name, handle in handlers.items()
     }
+
+
+def check_public_size(message: bytes) -> None:
+    """Check the size of a message that callers without a token may send.
+
+    Raises:
+        OverloadError: it is too large.
+    """
+    if len(message) > PUBLIC_BYTES:
+        raise OverloadError(f"the request has {len(message)} bytes; at most {PUBLIC_BYTES} are allowed for this call")
 
 
 def unpack(message: bytes, limit: int, charge: Callable[[int], None]) -> bytes:

@@ -13,10 +13,12 @@ from functools import partial
 from typing import Any
 
 import grpc
+from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2
 
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.grpc.codec import Rpc
+from savedmodel_bakery.serving.grpc.codec import PUBLIC_BYTES, Rpc, check_public_size, unpack
+from savedmodel_bakery.serving.grpc.errors import STATUS_CODES
 from savedmodel_bakery.serving.threads import CallThreads
 from savedmodel_bakery.wire.status import Code, StatusError
 
@@ -37,7 +39,7 @@ class HealthService:
         receive: returns the message of a call, or None if it ends without one, from its messages and gRPC's context.
     """
 
-    def __init__(self, receive: Callable[[Iterator[Any], Any], Any]) -> None:
+    def __init__(self, receive: Callable[[Iterator[bytes], Any], bytes | None]) -> None:
         self._receive = receive
         self._threads = CallThreads(_MAX_WATCHERS + _REJECTING_THREADS, "watch")
         self._watchers: dict[Any, threading.Event] = {}  # by call; the event ends its wait
@@ -51,11 +53,7 @@ class HealthService:
         """Return gRPC's handler of the call that streams."""
         behaviour: Any = partial(self.watch)
         behaviour.experimental_thread_pool = self._threads
-        watch = grpc.stream_stream_rpc_method_handler(
-            behaviour,
-            request_deserializer=health_pb2.HealthCheckRequest.FromString,
-            response_serializer=_State.SerializeToString,
-        )
+        watch = grpc.stream_stream_rpc_method_handler(behaviour, response_serializer=_State.SerializeToString)
         return grpc.method_handlers_generic_handler(_SERVICE, {"Watch": watch})
 
     def check(self, request: Any, _: RequestContext) -> Any:
@@ -64,7 +62,7 @@ class HealthService:
             raise StatusError(Code.NOT_FOUND, "service name unknown")
         return self._state(request.service)
 
-    def watch(self, messages: Iterator[Any], call: Any) -> Iterator[Any]:
+    def watch(self, messages: Iterator[bytes], call: Any) -> Iterator[Any]:
         """Yield the state of a service, and when the server stops, its new state. Ends with the call."""
         if len(self._watchers) >= _MAX_WATCHERS:
             call.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{_MAX_WATCHERS} calls watch already")
@@ -72,13 +70,15 @@ class HealthService:
         self._watchers[call] = is_over
         try:
             call.add_callback(is_over.set)
-            request = self._receive(messages, call)
-            if request is None:
+            message = self._receive(messages, call)
+            if message is None:
                 return
-            yield self._state(request.service)
+            service = _service(message, call)
+            del message  # a call may last for days
+            yield self._state(service)
             if not self._is_stopping:
                 is_over.wait()
-                yield self._state(request.service)
+                yield self._state(service)
         finally:
             del self._watchers[call]
 
@@ -97,3 +97,15 @@ class HealthService:
         if service not in _SERVICES:
             return _State(status=_State.SERVICE_UNKNOWN)
         return _State(status=_State.NOT_SERVING if self._is_stopping else _State.SERVING)
+
+
+def _service(message: bytes, call: Any) -> str:
+    """Return the name of the service that a message asks for; end the call if it can't be read."""
+    try:
+        check_public_size(message)
+        name = health_pb2.HealthCheckRequest.FromString(unpack(message, PUBLIC_BYTES, lambda _: None)).service
+    except StatusError as error:
+        call.abort(STATUS_CODES[error.code], error.message)
+    except DecodeError:
+        call.abort(grpc.StatusCode.INTERNAL, "")
+    return str(name)

@@ -24,7 +24,7 @@ from savedmodel_bakery.serving.access.tokens import Role
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.grpc.codec import Rpc, unpack
+from savedmodel_bakery.serving.grpc.codec import PUBLIC_BYTES, Rpc, check_public_size, unpack
 from savedmodel_bakery.serving.grpc.credentials import server_credentials
 from savedmodel_bakery.serving.grpc.errors import STATUS_CODES
 from savedmodel_bakery.serving.grpc.handlers import Handlers
@@ -195,7 +195,7 @@ class _Calls(grpc.GenericRpcHandler):
         except Exception:
             _abort(call, incident.report(logger, path))
         finally:
-            lane.admission.leave()
+            lane.admission.leave(context)
             if context:
                 lane.transfers.send(call, context)
         raise AssertionError  # abort raises
@@ -270,9 +270,13 @@ def _answer(rpc: Rpc, lane: _Lane, messages: Iterator[bytes], call: Any, context
     message = lane.transfers.receive(messages, call)
     if message is None:
         raise StatusError(Code.INTERNAL, "")
+    max_unpacked = lane.admission.limits.unpacked_bytes
+    if rpc.is_public:
+        check_public_size(message)
+        max_unpacked = PUBLIC_BYTES
     context.charge(_MESSAGE_COPIES * len(message))
     with lane.admission.turn(context) if rpc.runs_model else nullcontext():
-        unpacked = unpack(message, lane.admission.limits.unpacked_bytes, context.charge)
+        unpacked = unpack(message, max_unpacked, context.charge)
         del message
         request = rpc.decode(unpacked)
         del unpacked

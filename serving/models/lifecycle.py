@@ -93,6 +93,7 @@ class Lifecycle:
             StatusError: all wanted versions of a model failed to load, or the configuration is invalid.
         """
         self._thread.start()
+        self._check_base_paths(models)
         with self._registry.changed:
             self._replace(models)
             self._registry.changed.wait_for(lambda: self._stopping.is_set() or not self._pending(self._models))
@@ -112,6 +113,7 @@ class Lifecycle:
         Raises:
             StatusError: the configuration is invalid.
         """
+        self._check_base_paths(models)
         with self._registry.changed:
             is_changed = models != self._models
             self._replace(models)
@@ -134,6 +136,7 @@ class Lifecycle:
                 DEADLINE_EXCEEDED or CANCELLED if the call ends before a new model is available; ABORTED if another
                 configuration replaces this one meanwhile; UNAVAILABLE if `stop` is called.
         """
+        self._check_base_paths(models)
         changed = self._registry.changed
         with context.on_cancel(self._notify), changed:
             noun = "model(s)" if self._is_configured else "servable(s)"
@@ -168,12 +171,15 @@ class Lifecycle:
         with self._registry.changed:
             self._registry.changed.notify_all()
 
+    def _check_base_paths(self, models: Mapping[str, ModelConfig] | None) -> None:
+        """Check that base paths are allowed; without the registry's lock, as a disk may not answer."""
+        self._options.model_roots.check_base_paths(models or {})
+
     def _replace(self, models: Mapping[str, ModelConfig] | None) -> None:
         """Check a configuration and put it into effect; the caller holds the registry's lock."""
         if models is None:
             self._check_unconfigured()
             return
-        self._options.model_roots.check_base_paths(models)
         check_models(
             models,
             self._models,

@@ -93,7 +93,7 @@ class Handlers:
         standard, "CORS-preflight fetch").
         """
         path = request.path
-        is_preflight = self._cors and request.method == "OPTIONS"
+        is_preflight = self._cors and request.method == "OPTIONS" and path != self._metrics_path
         if path in PUBLIC_PATHS or is_preflight:
             return ANYONE
         try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+import select
+import socket
 from collections.abc import Callable, Iterable, MutableMapping
 from http import HTTPStatus
 from typing import Any
@@ -19,7 +21,6 @@ from savedmodel_bakery.wire.status import StatusError
 
 _LINGER_S = 2.0
 _HEAD_BYTES = 2**16
-_FIRST_WINDOW = 2**18  # asyncio reads as much at a time
 _UPGRADE_HEADER = re.compile(rb"^upgrade:[^\r\n]*\r\n", re.IGNORECASE | re.MULTILINE)
 _REQUEST_LINE = re.compile(rb"(\S+) \S+ HTTP/1\.[01]\r?\n")
 
@@ -36,7 +37,6 @@ class Protocol(HttpToolsProtocol):
 
     Attributes:
         is_received: whether the current request has been received as a whole.
-        body_window: bytes of the body to receive before the application has read them.
         on_disconnect: is called when the connection is lost.
     """
 
@@ -50,7 +50,7 @@ class Protocol(HttpToolsProtocol):
         self._receives_since: float | None = None
         self._is_closing = False
         self.is_received = False
-        self.body_window: float = _FIRST_WINDOW
+        self._take_body: Callable[[int], bool] | None = None
         self.on_disconnect: Callable[[], None] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
@@ -113,13 +113,22 @@ class Protocol(HttpToolsProtocol):
         self._header_bytes = 0
         self._receives_headers, self._receives_since = False, self.loop.time()
         self.is_received = False
-        self.body_window = _FIRST_WINDOW
+        self._take_body = None
         scope: MutableMapping[str, Any] = self.scope
         scope["target"] = self.url
         scope["connection"] = self
         super().on_headers_complete()
         self.cycle.keep_alive = self.parser.should_keep_alive()
         scope["is_http10_keep_alive"] = self.cycle.keep_alive and self.parser.get_http_version() == "1.0"
+
+    def receive_body(self, take: Callable[[int], bool]) -> None:
+        """Pass the size of each part of the body, as it arrives, to `take`, which returns whether to go on receiving.
+
+        If not, the application is woken with what has arrived, and reading goes on when it waits for more.
+        """
+        self._take_body = take
+        if not self.pipeline and not take(len(self.cycle.body)):
+            self._wake_with_body()
 
     def on_body(self, body: bytes) -> None:
         """Collect the body. It is only used as a whole, so do not wake the application before its end or a limit."""
@@ -129,9 +138,12 @@ class Protocol(HttpToolsProtocol):
         if self.pipeline:  # a pipelined request, whose turn has not come
             if len(self.cycle.body) > HIGH_WATER_LIMIT:
                 self.flow.pause_reading()
-        elif len(self.cycle.body) > self.body_window:
-            self.flow.pause_reading()
-            self.cycle.message_event.set()
+        elif self._take_body and not self._take_body(len(body)):
+            self._wake_with_body()
+
+    def _wake_with_body(self) -> None:
+        self.flow.pause_reading()
+        self.cycle.message_event.set()
 
     def on_message_complete(self) -> None:
         """End to receive a request."""
@@ -141,7 +153,7 @@ class Protocol(HttpToolsProtocol):
         self._receives_headers, self._receives_since = True, None
         super().on_message_complete()
         if not self.pipeline:
-            self.flow.resume_reading()  # the end of the body may exceed the window; asyncio must notice a disconnect
+            self.flow.resume_reading()  # asyncio must notice a disconnect
 
     def on_response_complete(self) -> None:
         """Go on with the next request, or wait for it."""
@@ -151,9 +163,13 @@ class Protocol(HttpToolsProtocol):
             self._receives_since = self.loop.time()  # what was sent early may have waited
         elif not self.transport.is_closing() and (self.cycle is None or self.cycle.response_complete):
             self._idle[self] = None
+            self._received = b""
 
     def check_time(self, now: float) -> None:
-        """Close the connection if a request takes too long to arrive."""
+        """Close the connection if a request takes too long to arrive, or if the client has closed it."""
+        if self.flow.read_paused and _is_closed_by_peer(self.transport.get_extra_info("socket")):
+            self.transport.abort()
+            return
         is_busy = self._receives_headers and self.cycle is not None and not self.cycle.response_complete
         if self._receives_since is None or self._is_closing or is_busy or self.pipeline:
             return
@@ -213,10 +229,17 @@ class Protocol(HttpToolsProtocol):
         )
         if self.cycle is not None and not self.cycle.response_complete:  # an earlier request is answered first
             self._is_closing = True
-            self.transport.close()
+            self.cycle.keep_alive = False
         else:
             self.refuse(error_response(error, {}))
         return False
+
+
+def _is_closed_by_peer(connection: socket.socket) -> bool:
+    """Return whether the peer has closed the connection, even if what it has sent before is not read yet."""
+    poll = select.poll()
+    poll.register(connection.fileno(), getattr(select, "POLLRDHUP", 0))  # Linux; elsewhere only after errors
+    return bool(poll.poll(0))
 
 
 def close_longest_idle(idle: dict[Protocol, None]) -> bool:

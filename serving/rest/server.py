@@ -16,7 +16,7 @@ import uvicorn
 
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.admission.limits import RETRY_AFTER_S, Limits, OverloadError, check_size
+from savedmodel_bakery.serving.admission.limits import RETRY_AFTER_S, OverloadError, check_size
 from savedmodel_bakery.serving.rest.codec import Request, Response
 from savedmodel_bakery.serving.rest.errors import page
 from savedmodel_bakery.serving.rest.handlers import Handlers
@@ -31,7 +31,8 @@ _Message = MutableMapping[str, Any]
 _KEEP_ALIVE_S = 3600
 _CONTROL_THREADS = 8
 _BODY_COPIES = 2  # as it is received, and as it is used
-_WINDOW_BYTES = 2**20  # of a body, for which the request is charged at a time
+_UNCHARGED_BYTES = 2**16  # of a body that has arrived
+_CONTROL_BODY_BYTES = 2**16  # requests that run no model need none
 _ORIGIN = re.compile(rb"(?:[A-Za-z][A-Za-z0-9+.-]*:)?//[^/?#]*")  # with or without a scheme (RFC 3986, 4.2)
 
 
@@ -161,11 +162,11 @@ class RestServer:
         Raises:
             StatusError: the request can't be received: there is no place or memory for it, or it is too large.
         """
-        if lane is self._runs:
-            lane.admission.expect(context, self._timeout_s)
         if not lane.admission.try_enter():
             raise lane.admission.full()
         try:
+            if lane is self._runs:
+                lane.admission.expect(context, self._timeout_s)
             body = await self._read_body(request, context, lane, connection, receive)
             if body is None:
                 return None
@@ -175,7 +176,7 @@ class RestServer:
                 lane.threads, self._handlers.respond, request, context
             )
         finally:
-            lane.admission.leave()
+            lane.admission.leave(context)
 
     async def _read_body(
         self,
@@ -185,30 +186,50 @@ class RestServer:
         connection: Protocol,
         receive: Callable[[], Awaitable[_Message]],
     ) -> bytes | None:
-        """Return the whole body, for which the request is charged while it is received; None after a disconnect."""
+        """Return the whole body, for which the request is charged while it arrives; None after a disconnect."""
+        max_bytes = self._limits.message_bytes if lane is self._runs else _CONTROL_BODY_BYTES
         length = int(request.headers.get("content-length", 0))
-        _check_length(length, self._limits)
+        self._check_length(length, lane)
         lane.admission.memory.check_possible(_BODY_COPIES * length)
-        pieces = []
-        size = 0
+        pieces: list[bytes] = []
+        size = arrived = charged = 0
+
+        def take(count: int) -> bool:
+            nonlocal arrived, charged
+            arrived += count
+            if arrived > max_bytes:
+                return False
+            if arrived - charged > _UNCHARGED_BYTES:
+                if not context.try_charge(_BODY_COPIES * (arrived - charged)):
+                    return False
+                charged = arrived
+            return True
+
+        connection.receive_body(take)
         while True:
-            connection.body_window = min(_WINDOW_BYTES, self._limits.message_bytes - size)
             message = await receive()
             if message["type"] == "http.disconnect":
                 return None
-            piece = message.get("body", b"")
-            size += len(piece)
-            _check_length(size, self._limits)
-            await self._charge(context, _BODY_COPIES * len(piece), lane)
-            pieces.append(piece)
+            pieces.append(message.get("body", b""))
+            size += len(pieces[-1])
+            self._check_length(size, lane)
+            await self._charge(context, _BODY_COPIES * (size - charged), lane)
+            charged = size
             if not message.get("more_body", False):
                 return b"".join(pieces)
+
+    def _check_length(self, size: int, lane: _Lane) -> None:
+        check_size(size, self._limits.message_bytes, "bytes", "max_message_bytes")
+        if lane is self._control and size > _CONTROL_BODY_BYTES:
+            raise OverloadError(
+                f"the request has {size} bytes; at most {_CONTROL_BODY_BYTES} are allowed for one that runs no model"
+            )
 
     async def _charge(self, context: RequestContext, size: int, lane: _Lane) -> None:
         """Charge a request; a run of a model waits on a thread if there is not enough memory now."""
         if context.try_charge(size):
             return
-        if lane is self._control:  # has few threads, and its requests need no body
+        if lane is self._control:  # has few threads
             raise OverloadError("there is not enough memory for the body now (--memory_budget_bytes)", RETRY_AFTER_S)
         await asyncio.get_running_loop().run_in_executor(lane.threads, context.charge, size)
 
@@ -218,10 +239,6 @@ class RestServer:
         for connection in list(self._server.server_state.connections):
             if isinstance(connection, Protocol):
                 connection.check_time(now)
-
-
-def _check_length(size: int, limits: Limits) -> None:
-    check_size(size, limits.message_bytes, "bytes", "max_message_bytes")
 
 
 async def _send(send: Callable[[_Message], Awaitable[None]], response: Response, *headers: tuple[bytes, bytes]) -> None:

@@ -64,6 +64,10 @@ class Interrupter:
         session.extend()
         names = session.run({}, [session.handle(tensor) for tensor in kept], _IN_CALLERS_THREAD)
         self._idle = [np.array(name, object) for name in names]
+        # TensorFlow prepares operations when they first run, which takes long in a large graph: the thread that tells
+        # of a cancellation, which others need too, can't wait for that.
+        self._interrupt(self._idle[0])
+        self._empty(self._idle[0])
 
     def run(
         self, feeds: Mapping[Any, np.ndarray], fetches: Sequence[Any], options: Any, context: RequestContext

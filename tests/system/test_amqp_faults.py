@@ -124,8 +124,8 @@ def test_a_message_that_crashes_the_server_is_dead_lettered_and_all_others_are_a
     assert [Code.OK] * 20 == [reply.headers[amqp.STATUS] for reply in replies]
     assert Code.ABORTED == dead.headers[amqp.STATUS]
     assert dead.headers[amqp.MESSAGE].startswith(
-        "the model server was unavailable in 2 attempts (--retry-attempts), perhaps because of the message, which was "
-        "moved to the dead-letter queue; last error: UNAVAILABLE: "
+        "the model server was unavailable or overloaded in 2 attempts (--retry-attempts), perhaps because of the "
+        "message, which was moved to the dead-letter queue; last error: UNAVAILABLE: "
     )
     assert {f"ABORTED: {dead.headers[amqp.MESSAGE]}": 1} == status(broker.url(), "--reasons")["reasons"]
 

@@ -123,6 +123,7 @@ def test_the_hash_is_not_in_the_repr() -> None:
             'token "shop": invalid requests_per_second nan: must be a finite number greater than 0',
             id="limit is nan",
         ),
+        pytest.param("x = " + "[" * 2000 + "]" * 2000, "not valid TOML: it is nested too deeply", id="nested"),
     ],
 )
 def test_a_mistake_is_explained_in_one_line(text: str, message: str) -> None:

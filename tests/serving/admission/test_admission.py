@@ -150,3 +150,14 @@ def test_calls_count_while_they_arrive_but_not_for_long() -> None:
 
     assert not is_accepted()
     wait_until(is_accepted, timeout_s=5)
+
+
+def test_a_call_that_ends_without_a_turn_counts_no_more() -> None:
+    admission = make(turns=1)
+    with admission.turn(RequestContext()):
+        time.sleep(0.02)
+    for _ in range(5):
+        rejected = RequestContext()
+        assert admission.try_enter()
+        admission.expect(rejected, 0.0001)
+        admission.leave(rejected)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from unittest.mock import Mock
 
 import pytest
 from waiting import wait_until
@@ -14,7 +15,7 @@ from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.wire.status import StatusError
 
-MIB = 2**20
+GIB, MIB = 2**30, 2**20
 
 
 def in_thread(function: Callable[[], None]) -> Future[None]:
@@ -172,3 +173,20 @@ def test_many_requests_share_a_budget_without_exceeding_it() -> None:
         list(threads.map(request, [1 + number % 7 for number in range(400)]))
     assert max(highest) <= 10 * MIB
     assert (0, 0) == (budget.held, budget.queued)
+
+
+def test_memory_is_returned_to_the_system_later_if_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A control group may limit the number of threads."""
+    trimmed: list[bool] = []
+    resident = iter(range(0, 100 * GIB, GIB))
+    monkeypatch.setattr(memory, "resident_bytes", lambda: next(resident))
+    monkeypatch.setattr(memory, "trim", lambda: trimmed.append(True))
+    budget = MemoryBudget(GIB)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", Mock(side_effect=RuntimeError("can't start new thread")))
+        for _ in range(2):
+            assert budget.try_take(MIB)
+            budget.give_back(MIB)
+    assert budget.try_take(MIB)
+    budget.give_back(MIB)
+    wait_until(lambda: trimmed == [True])

@@ -13,7 +13,7 @@ import pytest
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.amqp.codec import Message, Response
 from savedmodel_bakery.serving.amqp.handlers import Handlers
-from savedmodel_bakery.serving.amqp.limits import CallLimits, decoding_bytes, divide_memory
+from savedmodel_bakery.serving.amqp.limits import CallLimits, divide_memory
 from savedmodel_bakery.serving.amqp.local_model import LocalModel
 from savedmodel_bakery.wire import amqp, schema
 from savedmodel_bakery.wire.status import Code, StatusError
@@ -37,11 +37,6 @@ def test_delivered_messages_fit_into_half_of_the_memory(
 
 def test_smaller_messages_need_no_smaller_prefetch() -> None:
     assert 16 == divide_memory(64 * MIB, prefetch=16, max_message_bytes=MIB)[0]
-
-
-def test_json_of_many_values_needs_more_memory_than_its_text() -> None:
-    assert 4 * 10 + 128 * 4 + 72 * 3 == decoding_bytes(b"[[],[],[]]", amqp.JSON)
-    assert 10 == decoding_bytes(b"[[],[],[]]", amqp.PROTOBUF)
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +67,30 @@ def test_rows_are_limited_for_each_message_and_not_for_those_that_are_joined(hal
     assert error is not None
     expected = "the request has 5 rows; at most 4 are allowed (--max_rows_per_request)"
     assert (Code.RESOURCE_EXHAUSTED, expected) == (error.code, error.message)
+
+
+def nested(levels: int) -> Message:
+    return Message(b'{"instances": [1.0], "ignored": %s%s}' % (b"[" * levels, b"]" * levels), amqp.JSON)
+
+
+def test_json_beyond_the_nesting_limit_is_rejected_and_no_dead_letter(half_plus_two: Path) -> None:
+    limits = CallLimits(30, MemoryBudget(GIB), json_nesting=50)
+    accepted, rejected = handle(half_plus_two, limits, nested(49), nested(50))
+    assert accepted.error is None
+    assert rejected.error is not None
+    expected = "the request nests more than 50 JSON arrays and objects (--max_json_nesting)"
+    assert (Code.RESOURCE_EXHAUSTED, expected) == (rejected.error.code, rejected.error.message)
+    assert not rejected.dead_letter
+
+
+def test_json_is_charged_for_what_parsing_it_takes(half_plus_two: Path) -> None:
+    body = json.dumps({"instances": [1.0] * 100_000}).encode()
+    assert len(body) < MIB
+    for size, is_accepted in ((100 * MIB, True), (2 * MIB, False)):
+        (response,) = handle(half_plus_two, CallLimits(30, MemoryBudget(size)), Message(body, amqp.JSON))
+        assert is_accepted == (response.error is None)
+    assert response.error is not None
+    assert Code.RESOURCE_EXHAUSTED is response.error.code
 
 
 def declared(size: int) -> Message:

@@ -8,7 +8,7 @@ import zlib
 import pytest
 from google.protobuf.message import DecodeError
 
-from savedmodel_bakery.serving.grpc.codec import unpack
+from savedmodel_bakery.serving.grpc.codec import check_public_size, unpack
 from savedmodel_bakery.wire.status import StatusError
 
 CONTENT = b"\n" + bytes(3_000_000)
@@ -31,3 +31,9 @@ def test_the_unpacked_size_is_limited_and_charged_meanwhile() -> None:
 def test_damaged_messages(damaged: bytes) -> None:
     with pytest.raises(DecodeError):
         unpack(damaged, 10**9, lambda _: None)
+
+
+def test_messages_of_callers_without_a_token_are_small() -> None:
+    check_public_size(bytes(65536))
+    with pytest.raises(StatusError, match="the request has 65537 bytes; at most 65536 are allowed for this call"):
+        check_public_size(bytes(65537))

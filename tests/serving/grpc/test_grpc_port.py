@@ -42,11 +42,17 @@ class Secured(NamedTuple):
     client_key: bytes
     client_certificate: bytes
 
-    def channel(self, target: str, *, with_certificate: bool = True) -> grpc.Channel:
+    def channel(
+        self,
+        target: str,
+        *,
+        with_certificate: bool = True,
+        compression: grpc.Compression = grpc.Compression.NoCompression,
+    ) -> grpc.Channel:
         pair = (self.client_key, self.client_certificate) if with_certificate else (None, None)
         credentials = grpc.ssl_channel_credentials(self.authority, *pair)
         options = [("grpc.ssl_target_name_override", "localhost"), ("grpc.enable_retries", 0)]
-        return grpc.secure_channel(target, credentials, options)
+        return grpc.secure_channel(target, credentials, options, compression)
 
 
 def ssl_config(**fields: object) -> str:
@@ -160,6 +166,24 @@ def test_watchers_that_come_and_go_do_not_stop_the_server(secured: Secured) -> N
             watch.cancel()
         response = stub.Check(health_pb2.HealthCheckRequest(), timeout=10)
         assert health_pb2.HealthCheckResponse.SERVING == response.status
+
+
+@pytest.mark.parametrize("compression", [grpc.Compression.NoCompression, grpc.Compression.Gzip])
+def test_health_knows_names_and_rejects_large_messages(
+    secured: Secured, compression: grpc.Compression, subtests: pytest.Subtests
+) -> None:
+    """A watcher may stay for days, and needs no token."""
+    known = health_pb2.HealthCheckRequest(service="ModelService")
+    unknown = health_pb2.HealthCheckRequest(service="x" * 5000)
+    large = health_pb2.HealthCheckRequest(service="x" * 70_000)
+    with secured.channel(secured.server.target, compression=compression) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        assert 1 == next(stub.Watch(known, timeout=30)).status
+        assert health_pb2.HealthCheckResponse.SERVICE_UNKNOWN == next(stub.Watch(unknown, timeout=30)).status
+        for call in (lambda: stub.Check(large, timeout=30), lambda: next(stub.Watch(large, timeout=30))):
+            with subtests.test(), pytest.raises(grpc.RpcError) as error:
+                call()
+            assert grpc.StatusCode.RESOURCE_EXHAUSTED is error.value.code()
 
 
 def test_a_health_watcher_does_not_delay_the_shutdown(half_plus_two: Path, tmp_path: Path) -> None:

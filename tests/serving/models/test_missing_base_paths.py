@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +17,7 @@ from savedmodel_bakery.serving.models.lifecycle import Lifecycle, LifecycleOptio
 from savedmodel_bakery.serving.models.registry import Registry
 from savedmodel_bakery.serving.models.servable import Servable
 from savedmodel_bakery.serving.options.model_config import ModelConfig
+from savedmodel_bakery.serving.options.model_roots import ModelRoots
 from savedmodel_bakery.wire.status import Code, StatusError
 
 
@@ -183,3 +184,21 @@ def test_a_failed_model_is_reported_once(models: Models) -> None:
         models.reload("a", "broken")
     assert Code.UNKNOWN is caught.value.code
     models.reload("a", "broken")
+
+
+def test_a_disk_that_does_not_answer_while_base_paths_are_checked_delays_no_other_call(
+    models: Models, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models.reload("a")
+    is_checked, answers = threading.Event(), threading.Event()
+
+    def check(*_: object) -> None:
+        is_checked.set()
+        answers.wait(30)
+
+    monkeypatch.setattr(ModelRoots, "check_base_paths", check)
+    applied = [pool.submit(models.reload, "a", "b"), pool.submit(models.lifecycle.apply, models.config("a", "c"))]
+    assert is_checked.wait(30)
+    assert {1} == pool.submit(models.registry.available, "a").result(5)
+    answers.set()
+    wait(applied, timeout=30)

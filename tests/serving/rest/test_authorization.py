@@ -37,6 +37,17 @@ def test_a_browser_may_ask_without_a_token_whether_it_may_send_one(access: Acces
     assert (200, "Content-Type, Authorization") == (response.status, response.headers["Access-Control-Allow-Headers"])
 
 
+def test_the_metrics_page_needs_a_token_whatever_the_method(access: Access) -> None:
+    admission = Admission(Limits(), MemoryBudget(), turns=1)
+    path = "/v1/metrics"
+    options = {"access": access, "admission": admission, "check_method_names": False, "metrics_path": path}
+    serving = Handlers(Registry(), cors=True, **options)
+    for method in ("GET", "OPTIONS"):
+        response = serving.authorize(Request(method, path, {"origin": "https://shop.example"}))
+        assert isinstance(response, Response)
+        assert 401 == response.status
+
+
 def test_a_rejected_request_of_a_browser_has_cors_headers(access: Access) -> None:
     response = handlers(access, cors=True).authorize(Request("GET", "/v1/models/m", {}))
     assert isinstance(response, Response)

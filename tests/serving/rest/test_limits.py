@@ -240,6 +240,39 @@ def test_a_body_is_asked_for_if_the_client_expects_that(limited: ServerProcess) 
         assert 200 == read(connection)[0]
 
 
+HEALTH = "POST /v2/health/live HTTP/1.1\r\nHost: x\r\n"
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [f"{HEALTH}Content-Length: 70000\r\n\r\n".encode()],
+        [f"{HEALTH}Transfer-Encoding: chunked\r\n\r\n".encode(), *[b"2710\r\n" + b" " * 10_000 + b"\r\n"] * 7],
+    ],
+    ids=["length", "chunks"],
+)
+def test_a_request_that_runs_no_model_may_have_a_small_body_only(limited: ServerProcess, parts: list[bytes]) -> None:
+    status, error, _ = send(limited, *parts)
+    assert (429, "at most 65536 are allowed for one that runs no model") == (status, error.partition("; ")[2])
+
+
+def test_a_body_is_charged_while_it_arrives() -> None:
+    memory = MemoryBudget(1_000_000)
+    admission = Admission(Limits(), memory, turns=1)
+    handlers = Handlers(Registry(), access=Access(), admission=admission, cors=False, check_method_names=False)
+    number = free_port()
+    server = RestServer(handlers, "127.0.0.1", number, admission, timeout_s=None)
+    server.start()
+    with ExitStack() as stack:
+        for count in (1, 2, 3):
+            connection = stack.enter_context(socket.create_connection(("127.0.0.1", number), 30))
+            connection.sendall(f"{POST}Transfer-Encoding: chunked\r\n\r\n".encode())
+            connection.sendall(b"186a0\r\n" + b" " * 100_000)
+            wait_until(lambda expected=count: 130_000 * expected < memory.held <= 200_000 * expected)
+    wait_until(lambda: memory.held == 0)
+    server.stop(5)
+
+
 def test_a_chunked_body_larger_than_a_window_arrives_as_a_whole(server: ServerProcess) -> None:
     body = BODY.ljust(5_000_000)
     pieces = (body[start : start + 70_000] for start in range(0, len(body), 70_000))
@@ -247,10 +280,11 @@ def test_a_chunked_body_larger_than_a_window_arrives_as_a_whole(server: ServerPr
     assert {"predictions": [5.0]} == response.json()
 
 
-def test_a_run_ends_when_its_client_disconnects(server: ServerProcess) -> None:
+@pytest.mark.parametrize("after", [b"", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"], ids=["alone", "another follows"])
+def test_a_run_ends_when_its_client_disconnects(server: ServerProcess, after: bytes) -> None:
     steps = server.slow_steps("half_plus_two", 1.0) * 100
     body = json.dumps({"signature_name": "slow", "inputs": steps}).encode()
     with connect(server) as connection:
-        connection.sendall(f"{POST}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        connection.sendall(f"{POST}Content-Length: {len(body)}\r\n\r\n".encode() + body + after)
         server.wait_until_busy()
     server.wait_until_idle()
