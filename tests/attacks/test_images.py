@@ -27,12 +27,18 @@ DECODING_LIMIT_S = 10.0
 """Within which the operations that were running when their calls were cancelled must have ended."""
 
 
-def test_eight_large_images_at_once(classifier: AttackedServer) -> None:
+def after_a_line_break(image: bytes) -> bytes:
+    """Return base64 whose size is not found in its first bytes."""
+    return b" " * 9000 + b"\n" + base64.b64encode(image)
+
+
+@pytest.mark.parametrize("form", [bytes, after_a_line_break])
+def test_eight_large_images_at_once(classifier: AttackedServer, form: Callable[[bytes], bytes]) -> None:
     """Sent: 8 calls with an RGBA PNG of 100 megapixels each, and 2 more.
 
     Allowed: the memory of the budget, and answers or rejections. Afterwards the memory returns to the system.
     """
-    message = request("top_k", model=CLASSIFIER, image=np.array([png(SIDE, RGBA, SIDE)], object))
+    message = request("top_k", model=CLASSIFIER, image=np.array([form(png(SIDE, RGBA, SIDE))], object))
 
     def send(_: int) -> str:
         with grpc.insecure_channel(classifier.target, options=NO_LIMIT) as channel:
