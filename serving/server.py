@@ -215,7 +215,7 @@ def _start_rest(flags: CommandLine, settings: Settings, registry: Registry, admi
     handlers = RestHandlers(
         registry,
         access=settings.access,
-        admission=admission,
+        limits=admission.limits,
         cors=flags.on("rest_api_enable_cors_support"),
         metrics_path=settings.metrics_path,
         check_method_names=flags.on("enable_signature_method_name_check"),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager, suppress
+from typing import TypeVar
 
 from savedmodel_bakery.serving.access.identity import Identity
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
@@ -21,14 +23,48 @@ _MARGIN = 1.6
 _ARRIVAL_S = 0.3
 
 
-class _Waiter:
+class _ThreadWaiter:
+    """A call that waits on its thread."""
+
     def __init__(self) -> None:
         self.has_turn = False
-        self.woken = threading.Event()
+        self._woken = threading.Event()
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    def wait(self, timeout_s: float | None) -> None:
+        self._woken.wait(timeout_s)
+
+
+class _LoopWaiter:
+    """A call that waits in the running event loop."""
+
+    def __init__(self) -> None:
+        self.has_turn = False
+        self._loop = asyncio.get_running_loop()
+        self._woken: asyncio.Future[None] = self._loop.create_future()
+
+    def wake(self) -> None:
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._wake)
+
+    async def wait(self, timeout_s: float | None) -> None:
+        timer = None if timeout_s is None else self._loop.call_later(timeout_s, self._wake)
+        await self._woken
+        if timer:
+            timer.cancel()
+
+    def _wake(self) -> None:
+        if not self._woken.done():
+            self._woken.set_result(None)
+
+
+_Waiter = TypeVar("_Waiter", _ThreadWaiter, _LoopWaiter)
 
 
 class _Turn:
-    """A call's turn; see `context.Turn`. It lasts as long as the `with` block."""
+    """A call's turn; see `context.Turn`. It lasts as long as the `with` or `async with` block."""
 
     def __init__(self, admission: Admission, context: RequestContext) -> None:
         self._admission = admission
@@ -42,6 +78,20 @@ class _Turn:
     def __exit__(self, *_: object) -> None:
         self._context.turn = None
         self._admission._end(self)
+
+    async def __aenter__(self) -> None:
+        waiter = self._admission._join(self._context, self, _LoopWaiter)
+        if waiter:
+            try:
+                with self._context.on_cancel(waiter.wake):
+                    await waiter.wait(self._context.remaining_s())
+            except asyncio.CancelledError:  # the server stops
+                self._context.cancel()
+            self._admission._begin(self._context, self, waiter)
+        self._context.turn = self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.__exit__()
 
     @contextmanager
     def passed_on(self) -> Iterator[None]:
@@ -75,7 +125,7 @@ class Admission:
         self._lock = threading.Lock()
         self._taken = 0
         self._running = 0
-        self._queue: deque[_Waiter] = deque()
+        self._queue: deque[_ThreadWaiter | _LoopWaiter] = deque()
         self._arriving: dict[RequestContext, float] = {}  # when their messages began to arrive, in this order
         self._run_s: float | None = None
         self._started: dict[_Turn, float] = {}
@@ -131,8 +181,10 @@ class Admission:
                 self._check_time(timeout_s, self._wait_s(len(self._queue) + len(self._arriving)))
             self._arriving[context] = now
 
-    def turn(self, context: RequestContext) -> AbstractContextManager[None]:
-        """Return a context manager that waits for a turn, in the order of arrival, and ends it at its exit.
+    def turn(self, context: RequestContext) -> _Turn:
+        """Return a context manager, also an asynchronous one, that waits for a turn and ends it at its exit.
+
+        Turns are given in the order of arrival.
 
         Entering it raises StatusError: RESOURCE_EXHAUSTED if the call's deadline would pass before its answer, or
         CANCELLED.
@@ -141,21 +193,33 @@ class Admission:
 
     def _wait(self, context: RequestContext, turn: _Turn, *, first: bool = False) -> None:
         """Wait for a turn; `first` before those who wait already."""
+        waiter = self._join(context, turn, _ThreadWaiter, first=first)
+        if waiter:
+            with context.on_cancel(waiter.wake):
+                waiter.wait(context.remaining_s())
+            self._begin(context, turn, waiter)
+
+    def _join(
+        self, context: RequestContext, turn: _Turn, waiter_type: type[_Waiter], *, first: bool = False
+    ) -> _Waiter | None:
+        """Begin a turn and return None, or if there is none, join the queue, whose waiters are woken for their turn."""
         context.check()
         with self._lock:
             self._arriving.pop(context, None)
             if self._running < self._turns:
                 self._running += 1
                 self._started[turn] = time.monotonic()
-                return
-            waiter = _Waiter()
+                return None
+            waiter = waiter_type()
             if first:
                 self._queue.appendleft(waiter)
             else:
                 self._check_time(context.remaining_s(), self._wait_s(len(self._queue)))
                 self._queue.append(waiter)
-        with context.on_cancel(waiter.woken.set):
-            waiter.woken.wait(context.remaining_s())
+            return waiter
+
+    def _begin(self, context: RequestContext, turn: _Turn, waiter: _ThreadWaiter | _LoopWaiter) -> None:
+        """Begin the turn of a waiter that was woken; fail if it was woken for another reason, or too late."""
         with self._lock:
             try:
                 context.check()
@@ -188,7 +252,7 @@ class Admission:
         if self._queue:
             waiter = self._queue.popleft()
             waiter.has_turn = True
-            waiter.woken.set()
+            waiter.wake()
         else:
             self._running -= 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
 from savedmodel_bakery.serving.admission.context import RequestContext
@@ -20,33 +20,25 @@ class Documents:
 
     Args:
         nesting: lists and objects inside each other that a document may have.
+
+    Attributes:
+        nesting: see above.
     """
 
     def __init__(self, nesting: int) -> None:
-        self._nesting = nesting
+        self.nesting = nesting
         self._large = threading.Lock()
 
-    @contextmanager
-    def parsing(self, context: RequestContext) -> Iterator[ParseLimits]:
-        """Yield the limits for the parse of one document, which may be used until the end of the `with` block.
+    def parsing(self, context: RequestContext) -> AbstractContextManager[ParseLimits]:
+        """Return a context manager for the parse of one document; its limits may be used until the end of the block.
 
-        Raises:
-            StatusError: CANCELLED or DEADLINE_EXCEEDED while the request waits; RESOURCE_EXHAUSTED: the document is
-                nested too deep, or there is not enough memory for it.
+        The parse raises StatusError: CANCELLED or DEADLINE_EXCEEDED while the request waits; RESOURCE_EXHAUSTED: the
+        document is nested too deep, or there is not enough memory for it.
         """
-        containers: list[Any] = []
-        with ExitStack() as stack:
-
-            def prepare(content: Survey) -> None:
-                context.charge(content.size)
-                if content.is_large:
-                    stack.enter_context(self._turn(context))
-                    stack.callback(discard, containers)
-
-            yield ParseLimits(self._nesting, context.check, prepare, containers.append)
+        return _Parse(self, context)
 
     @contextmanager
-    def _turn(self, context: RequestContext) -> Iterator[None]:
+    def turn(self, context: RequestContext) -> Iterator[None]:
         """Wait for the documents before this one, and let other requests run meanwhile."""
         with ExitStack() as stack:
             if not self._large.acquire(blocking=False):
@@ -60,3 +52,27 @@ class Documents:
             gc.disable()
             stack.callback(gc.enable)
             yield
+
+
+class _Parse:
+    """The parse of one document. For a small one, nothing is prepared."""
+
+    def __init__(self, documents: Documents, context: RequestContext) -> None:
+        self._documents = documents
+        self._context = context
+        self._large: ExitStack | None = None
+
+    def __enter__(self) -> ParseLimits:
+        self._containers: list[Any] = []
+        return ParseLimits(self._documents.nesting, self._context.check, self._prepare, self._containers.append)
+
+    def __exit__(self, *_: object) -> None:
+        if self._large:
+            self._large.close()
+
+    def _prepare(self, content: Survey) -> None:
+        self._context.charge(content.size)
+        if content.is_large:
+            self._large = ExitStack()
+            self._large.enter_context(self._documents.turn(self._context))
+            self._large.callback(discard, self._containers)

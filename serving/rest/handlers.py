@@ -12,9 +12,9 @@ from savedmodel_bakery.serving import incident, metrics
 from savedmodel_bakery.serving.access.access import ANYONE, Access
 from savedmodel_bakery.serving.access.identity import Identity
 from savedmodel_bakery.serving.access.required_roles import LIVE_PATH, PUBLIC_PATHS, rest_role
-from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.documents import Documents
+from savedmodel_bakery.serving.admission.limits import Limits
 from savedmodel_bakery.serving.inference import metadata
 from savedmodel_bakery.serving.inference.examples import ExamplesCall, classify, regress
 from savedmodel_bakery.serving.inference.predict import (
@@ -59,7 +59,7 @@ class Handlers:
     Args:
         registry: the loaded models.
         access: which callers may send which requests.
-        admission: decides which calls run.
+        limits: of each request.
         cors: add CORS headers to responses.
         check_method_names: reject signatures that were exported for another method.
         metrics_path: path of the Prometheus page; None to not serve it.
@@ -70,15 +70,15 @@ class Handlers:
         registry: Registry,
         *,
         access: Access,
-        admission: Admission,
+        limits: Limits,
         cors: bool,
         check_method_names: bool,
         metrics_path: str | None = None,
     ) -> None:
         self._registry = registry
         self._check_method_names = check_method_names
-        self._admission = admission
-        self._documents = Documents(admission.limits.json_nesting)
+        self._limits = limits
+        self._documents = Documents(limits.json_nesting)
         self._metrics_path = metrics_path
         self._access = access
         self._cors = cors
@@ -165,10 +165,9 @@ class Handlers:
         if request.method == "GET":
             # Like the real server, match /METADATA too, but return the status for it.
             return self._metadata(choice) if match[4] == "/metadata" else self._status(choice)
-        with self._admission.turn(context):
-            if match[4] == "predict":
-                return self._predict(choice, request, context)
-            return self._examples(choice, request, match[4], context)
+        if match[4] == "predict":
+            return self._predict(choice, request, context)
+        return self._examples(choice, request, match[4], context)
 
     def _predict(self, choice: ModelChoice, request: Request, context: RequestContext) -> bytes:
         with ExitStack() as stack:
@@ -196,7 +195,7 @@ class Handlers:
             return examples_json.encode_regressions(regress(servable, call, context))
 
     def _body(self, request: Request, context: RequestContext) -> bytes:
-        return decode_body(request, context, self._admission.limits.unpacked_bytes)
+        return decode_body(request, context, self._limits.unpacked_bytes)
 
     def _status(self, choice: ModelChoice) -> bytes:
         response = messages.make_status_response(metadata.status(self._registry, choice))

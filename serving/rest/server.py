@@ -9,6 +9,7 @@ import ssl
 import threading
 from collections.abc import Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -172,9 +173,11 @@ class RestServer:
                 return None
             request.body = body
             context.restart(self._timeout_s)
-            return await asyncio.get_running_loop().run_in_executor(
-                lane.threads, self._handlers.respond, request, context
-            )
+            # Here and not on its thread, because two threads that wake up per request cost more than one.
+            async with lane.admission.turn(context) if lane is self._runs else nullcontext():
+                return await asyncio.get_running_loop().run_in_executor(
+                    lane.threads, self._handlers.respond, request, context
+                )
         finally:
             lane.admission.leave(context)
 

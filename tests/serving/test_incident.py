@@ -58,7 +58,7 @@ def test_an_incident_is_logged_and_becomes_an_internal_error(caplog: pytest.LogC
 
 def test_rest_returns_500_and_the_request_id(caplog: pytest.LogCaptureFixture) -> None:
     registry: Any = SimpleNamespace(statuses=fail, known_name=str)
-    handlers = Handlers(registry, access=Access(), admission=ADMISSION, cors=False, check_method_names=False)
+    handlers = Handlers(registry, access=Access(), limits=ADMISSION.limits, cors=False, check_method_names=False)
     response = handlers.respond(Request("GET", "/v1/models/m", {}), RequestContext())
     assert 500 == response.status
     check_log(caplog, json.loads(response.body)["error"])

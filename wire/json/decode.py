@@ -10,7 +10,7 @@ import binascii
 import contextlib
 import string
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -101,12 +101,10 @@ def decode_regular(value: JsonValue, dtype: DType, name: str) -> np.ndarray | No
         return None
 
 
-def _slices(elements: Sequence[JsonValue]) -> Iterator[Sequence[JsonValue]]:
+def _slices(elements: Sequence[JsonValue]) -> Iterable[Sequence[JsonValue]]:
     if len(elements) <= _SLICE:
-        yield elements
-    else:
-        for start in range(0, len(elements), _SLICE):
-            yield elements[start : start + _SLICE]
+        return (elements,)
+    return (elements[start : start + _SLICE] for start in range(0, len(elements), _SLICE))
 
 
 def _types(elements: Sequence[JsonValue]) -> set[type]:

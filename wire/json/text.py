@@ -34,6 +34,7 @@ _LARGE_EXPONENT = re.compile(rb"e\+?000")
 # With an exponent of two digits, a number needs more digits than this to become infinite.
 _HUGE_INTEGER = b"0" * 200
 _FEW_STRINGS = 256
+_SHORT_BYTES = 1024  # not worth a survey: parsing takes 100 kB at most
 
 
 def parse_json(text: bytes, limits: ParseLimits = NO_LIMITS) -> JsonValue:
@@ -50,13 +51,14 @@ def parse_json(text: bytes, limits: ParseLimits = NO_LIMITS) -> JsonValue:
     """
     if not text:
         raise invalid_argument("JSON Parse error: The document is empty")
-    content = survey(text)
-    if content.containers > limits.nesting:
-        check_nesting(text, limits)
-    limits.prepare(content)
     start = len(_BOM) if text.startswith(_BOM) else 0
-    if content.is_large:
-        return parse_exact(text, start, limits, _RunReader(text).read)
+    if len(text) > min(_SHORT_BYTES, limits.nesting):
+        content = survey(text)
+        if content.containers > limits.nesting:
+            check_nesting(text, limits)
+        limits.prepare(content)
+        if content.is_large:
+            return parse_exact(text, start, limits, _RunReader(text).read)
     if not _has_lone_surrogate(text):
         try:
             value = _parse_fast(text, start)

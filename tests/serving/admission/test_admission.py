@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,7 @@ from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import Limits
-from savedmodel_bakery.wire.status import StatusError
+from savedmodel_bakery.wire.status import Code, StatusError
 
 
 def make(*, turns: int, waiting: int = 100) -> Admission:
@@ -161,3 +162,45 @@ def test_a_call_that_ends_without_a_turn_counts_no_more() -> None:
         assert admission.try_enter()
         admission.expect(rejected, 0.0001)
         admission.leave(rejected)
+
+
+class TestInAnEventLoop:
+    """Calls that wait for their turn in an event loop, beside those that wait on threads."""
+
+    def test_turns_are_given_in_the_order_of_arrival(self) -> None:
+        admission, order = make(turns=1), list[int]()
+
+        async def call(number: int) -> None:
+            async with admission.turn(RequestContext(timeout_s=30)):
+                order.append(number)
+
+        async def run() -> None:
+            first = admission.turn(RequestContext())
+            await first.__aenter__()
+            calls = [asyncio.create_task(call(number)) for number in range(3)]
+            while admission.queued < len(calls):
+                await asyncio.sleep(0.001)
+            await asyncio.to_thread(first.__exit__)  # as a thread that runs the call ends its turn
+            await asyncio.gather(*calls)
+
+        asyncio.run(run())
+        assert [0, 1, 2] == order
+
+    @pytest.mark.parametrize("is_cancelled", [True, False])
+    def test_a_call_that_is_cancelled_or_late_leaves_the_queue(self, is_cancelled: bool) -> None:
+        admission = make(turns=1)
+        context = RequestContext(timeout_s=30 if is_cancelled else 0.05)
+
+        async def run() -> None:
+            async with admission.turn(RequestContext()):
+                if is_cancelled:
+                    asyncio.get_running_loop().call_later(0.05, context.cancel)
+                with pytest.raises(StatusError) as error:
+                    async with admission.turn(context):
+                        pass
+                assert (Code.CANCELLED if is_cancelled else Code.DEADLINE_EXCEEDED) is error.value.code
+                assert 0 == admission.queued
+            async with admission.turn(RequestContext()):
+                pass
+
+        asyncio.run(run())

@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 
 from savedmodel_bakery.serving.access.access import ANYONE, Access
-from savedmodel_bakery.serving.admission.admission import Admission
-from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import Limits
 from savedmodel_bakery.serving.models.registry import Registry
@@ -26,8 +24,7 @@ def access(tmp_path: Path) -> Access:
 
 
 def handlers(access: Access, *, cors: bool) -> Handlers:
-    admission = Admission(Limits(), MemoryBudget(), turns=1)
-    return Handlers(Registry(), access=access, admission=admission, cors=cors, check_method_names=False)
+    return Handlers(Registry(), access=access, limits=Limits(), cors=cors, check_method_names=False)
 
 
 def test_a_browser_may_ask_without_a_token_whether_it_may_send_one(access: Access) -> None:
@@ -38,10 +35,10 @@ def test_a_browser_may_ask_without_a_token_whether_it_may_send_one(access: Acces
 
 
 def test_the_metrics_page_needs_a_token_whatever_the_method(access: Access) -> None:
-    admission = Admission(Limits(), MemoryBudget(), turns=1)
     path = "/v1/metrics"
-    options = {"access": access, "admission": admission, "check_method_names": False, "metrics_path": path}
-    serving = Handlers(Registry(), cors=True, **options)
+    serving = Handlers(
+        Registry(), access=access, limits=Limits(), cors=True, check_method_names=False, metrics_path=path
+    )
     for method in ("GET", "OPTIONS"):
         response = serving.authorize(Request(method, path, {"origin": "https://shop.example"}))
         assert isinstance(response, Response)

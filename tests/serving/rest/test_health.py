@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 
 from savedmodel_bakery.serving.access.access import Access
-from savedmodel_bakery.serving.admission.admission import Admission
-from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import Limits
 from savedmodel_bakery.serving.models.registry import Registry, State
@@ -20,8 +18,7 @@ from savedmodel_bakery.serving.rest.handlers import Handlers
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 def test_a_server_is_ready_while_every_configured_model_has_an_available_version(method: str) -> None:
     registry = Registry()
-    admission = Admission(Limits(), MemoryBudget(), turns=1)
-    handlers = Handlers(registry, access=Access(), admission=admission, cors=False, check_method_names=False)
+    handlers = Handlers(registry, access=Access(), limits=Limits(), cors=False, check_method_names=False)
 
     def statuses() -> tuple[int, int]:
         paths = ("/v2/health/live", "/v2/health/ready")

@@ -164,7 +164,9 @@ class LargeResponses(Handlers):
 def test_a_response_holds_memory_until_it_has_been_read_or_took_too_long() -> None:
     memory = MemoryBudget(2 * LargeResponses.SIZE)
     admission = Admission(Limits(body_timeout_s=2.0), memory, turns=1)
-    handlers = LargeResponses(Registry(), access=Access(), admission=admission, cors=False, check_method_names=False)
+    handlers = LargeResponses(
+        Registry(), access=Access(), limits=admission.limits, cors=False, check_method_names=False
+    )
     number = free_port()
     server = RestServer(handlers, "127.0.0.1", number, admission, timeout_s=None)
     server.start()
@@ -259,7 +261,7 @@ def test_a_request_that_runs_no_model_may_have_a_small_body_only(limited: Server
 def test_a_body_is_charged_while_it_arrives() -> None:
     memory = MemoryBudget(1_000_000)
     admission = Admission(Limits(), memory, turns=1)
-    handlers = Handlers(Registry(), access=Access(), admission=admission, cors=False, check_method_names=False)
+    handlers = Handlers(Registry(), access=Access(), limits=admission.limits, cors=False, check_method_names=False)
     number = free_port()
     server = RestServer(handlers, "127.0.0.1", number, admission, timeout_s=None)
     server.start()

@@ -57,7 +57,7 @@ def port() -> Iterator[Port]:
     authority.configure_trust(client)
     limits = Limits(connections=MAX_CONNECTIONS, header_timeout_s=1.0)
     admission = Admission(limits, MemoryBudget(), turns=1)
-    handlers = Handlers(Registry(), access=Access(), admission=admission, cors=False, check_method_names=False)
+    handlers = Handlers(Registry(), access=Access(), limits=admission.limits, cors=False, check_method_names=False)
     number = free_port()
     server = RestServer(handlers, "127.0.0.1", number, admission, timeout_s=None, tls=context)
     server.start()
