@@ -98,11 +98,11 @@ def bake(
     progress(f"loading {model}")
     network = sources.read_network(values)
     complete = complete_recipe(network.recipe, values)
-    class_names = labels.read_labels(complete.source.labels)
+    class_names = labels.read_labels(complete.answers.labels)
     progress("building the servable")
     servable = ServableModule(network.call, complete, class_names)
     progress(f"writing it for task {servable.task.name}")
-    complete = replace(complete, source=replace(complete.source, task=servable.task.name))
+    complete = replace(complete, answers=replace(complete.answers, task=servable.task.name))
     photo_files = [Path(photo) for photo in photos] if photos else resources.example_photos()
 
     def validate(version_folder: Path) -> tuple[Agreement, ParityReport]:

@@ -94,9 +94,9 @@ class ServableModule(tf.Module):
         # tensorflow_model_server doesn't restore variables that are tracked through a Keras 3 model only. So those
         # that inference reads are tracked here, and the others, such as optimizer state, are not saved.
         self._inference_variables = variables
-        self._task = choose_task(recipe.source, int(self._network.structured_outputs.shape[-1]), class_names)
+        self._task = choose_task(recipe.answers, int(self._network.structured_outputs.shape[-1]), class_names)
         self._class_names = tf.constant(class_names)
-        self._k = min(recipe.source.top_k, len(class_names))
+        self._k = min(recipe.answers.top_k, len(class_names))
 
     @property
     def task(self) -> Task:

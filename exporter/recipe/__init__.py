@@ -1,5 +1,6 @@
 """The recipe of a bake; options, TOML and documentation are generated from its fields. Doesn't import TensorFlow."""
 
+from savedmodel_bakery.exporter.recipe.answers import Answers
 from savedmodel_bakery.exporter.recipe.batching import Batching
 from savedmodel_bakery.exporter.recipe.optimisation import OPTIMISATIONS, Optimisation
 from savedmodel_bakery.exporter.recipe.preprocessing import LETTERBOX, RESIZE_METHODS, SCALES, Preprocessing
@@ -12,6 +13,7 @@ __all__ = [
     "OPTIMISATIONS",
     "RESIZE_METHODS",
     "SCALES",
+    "Answers",
     "Batching",
     "Optimisation",
     "Preprocessing",

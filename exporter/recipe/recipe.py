@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from savedmodel_bakery.exporter.errors import RecipeError
+from savedmodel_bakery.exporter.recipe.answers import Answers
 from savedmodel_bakery.exporter.recipe.batching import Batching
 from savedmodel_bakery.exporter.recipe.fields import Field, FieldGroup, fields_of
 from savedmodel_bakery.exporter.recipe.optimisation import Optimisation
@@ -15,6 +16,7 @@ from savedmodel_bakery.exporter.recipe.source import Source
 
 GROUPS: dict[str, type[FieldGroup]] = {
     "source": Source,
+    "answers": Answers,
     "preprocessing": Preprocessing,
     "optimisation": Optimisation,
     "batching": Batching,
@@ -26,13 +28,15 @@ class Recipe:
     """A complete recipe; docs/reference/recipe.md lists its fields.
 
     Attributes:
-        source: which model is baked, and how its outputs become class labels.
+        source: which model is baked.
+        answers: what the network's outputs mean, and what the servable answers.
         preprocessing: how the bytes of a photo become the network's input.
         optimisation: how the network is made faster.
         batching: whether concurrent requests share runs of the network.
     """
 
     source: Source
+    answers: Answers
     preprocessing: Preprocessing
     optimisation: Optimisation = field(default_factory=Optimisation)
     batching: Batching = field(default_factory=Batching)

@@ -53,7 +53,7 @@ def probabilities(
     outputs = np.asarray(tf.reshape(tf.cast(network(tf.constant(normalised)), tf.float32), [len(normalised), -1]))
     if not np.isfinite(outputs).all():
         raise VerificationError("the network returns values that are not finite (NaN or infinity) for a photo")
-    task = choose_task(recipe.source, outputs.shape[1], class_names)
+    task = choose_task(recipe.answers, outputs.shape[1], class_names)
     return task, task.expected_scores(outputs)
 
 

@@ -134,7 +134,7 @@ def compare_with_source(
     Raises:
         BakeError: the source or labels are missing, or a photo can't be read.
     """
-    class_names = labels.read_labels(recipe.source.labels)
+    class_names = labels.read_labels(recipe.answers.labels)
     progress(f"loading {recipe.source.model}")
     network = sources.read_network(recipe.to_values())
     progress(f"comparing {len(photos)} photos")

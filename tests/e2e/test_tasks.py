@@ -46,7 +46,7 @@ def binary(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     recipe = {**RECIPE, "labels": str(folder / "names.txt"), "outputs": request.param.split()[0], "threshold": 0.8}
     result = bake(model=str(folder / "red.keras"), out=folder, recipe=recipe)
     assert result.parity.is_within
-    assert "binary" == result.recipe.source.task
+    assert "binary" == result.recipe.answers.task
     return result.path.parent
 
 

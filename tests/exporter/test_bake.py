@@ -206,7 +206,7 @@ class TestFromPython:
         steps: list[str] = []
         result = bake(model="tiny:build", out=here / "models", recipe=RECIPE, progress=steps.append)
         assert here / "models" / "build" / "1" == result.path
-        assert ("rgb.txt", (8, 8)) == (result.recipe.source.labels, result.recipe.preprocessing.size)
+        assert ("rgb.txt", (8, 8)) == (result.recipe.answers.labels, result.recipe.preprocessing.size)
         assert 3 == result.agreement.photos == len(result.parity.photos)
         assert result.parity.is_within
         assert [

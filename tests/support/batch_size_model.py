@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.recipe import Batching, Preprocessing, Recipe, Source
+from savedmodel_bakery.exporter.recipe import Answers, Batching, Preprocessing, Recipe, Source
 from savedmodel_bakery.exporter.servable_module import ServableModule
 
 SIDE = 8
@@ -30,7 +30,8 @@ class Network(tf.Module):
 def save(path: Path, *, weight: float = 1.0, **batching: Any) -> Path:
     """Write the model to `path`, which must not exist; keywords are fields of its `Batching`."""
     recipe = Recipe(
-        Source(model="batch_size_model", labels="names.txt", outputs="probabilities"),
+        Source(model="batch_size_model"),
+        Answers(labels="names.txt", outputs="probabilities"),
         Preprocessing(size=(SIDE, SIDE), crop="none", resize="bilinear", antialias=False, scale="0..1", channels="RGB"),
         batching=Batching(**batching),
     )

@@ -10,6 +10,7 @@ import pytest
 
 from savedmodel_bakery.exporter.errors import RecipeError
 from savedmodel_bakery.exporter.recipe import (
+    Answers,
     Batching,
     Optimisation,
     Preprocessing,
@@ -158,7 +159,8 @@ def test_the_users_values_override_the_sources(values: dict[str, Any], expected:
 
 def test_it_can_be_composed_from_its_parts(recipe_of: Callable[..., Recipe]) -> None:
     composed = Recipe(
-        Source(model="tiny", labels="names.txt", outputs="probabilities", top_k=3),
+        Source(model="tiny"),
+        Answers(labels="names.txt", outputs="probabilities", top_k=3),
         Preprocessing(size="24x32", crop="none", resize="bilinear", antialias=False, scale="0..1", channels="RGB"),
         Optimisation(optimise="none"),
         Batching(batch_max=4),

@@ -30,7 +30,7 @@ RecipeOf = Callable[..., Recipe]
 def test_a_network_with_one_output_is_binary(
     recipe_of: RecipeOf, units: int, names: str, values: dict[str, Any], task: object
 ) -> None:
-    assert task == choose_task(recipe_of(**values).source, units, names)
+    assert task == choose_task(recipe_of(**values).answers, units, names)
 
 
 @pytest.mark.parametrize(
@@ -48,4 +48,4 @@ def test_what_does_not_fit_is_explained(
     recipe_of: RecipeOf, units: int, names: str, values: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(BakeError, match=re.escape(message)):
-        choose_task(recipe_of(**values).source, units, names)
+        choose_task(recipe_of(**values).answers, units, names)
