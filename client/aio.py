@@ -12,7 +12,7 @@ from savedmodel_bakery.client.credentials import Tls
 from savedmodel_bakery.client.endpoints import DEFAULT_MODEL, check_timeout
 from savedmodel_bakery.client.errors import ClientError
 from savedmodel_bakery.client.flows import Flow, Flows, Result, run_flow_async
-from savedmodel_bakery.client.images import CLASSIFY_SIGNATURE, DEFAULT_SIGNATURE
+from savedmodel_bakery.client.images import CLASSIFY_SIGNATURE, DEFAULT_SIGNATURE, REGRESS_SIGNATURE
 from savedmodel_bakery.client.results import Classification, Prediction, VersionStatus
 from savedmodel_bakery.client.servers import parse_server
 from savedmodel_bakery.client.transports.factory import create_async_amqp_transport
@@ -85,6 +85,10 @@ class BaseAsyncClient:
     ) -> list[list[ScoredClass]]:
         """Run a Classify signature on examples; see `Client.classify_examples`."""
         return await self._run(self._flows.classify_examples(examples, signature=signature))
+
+    async def regress_examples(self, examples: Sequence[Example], *, signature: str = REGRESS_SIGNATURE) -> list[float]:
+        """Run a Regress signature on examples; see `Client.regress_examples`."""
+        return await self._run(self._flows.regress_examples(examples, signature=signature))
 
     async def metadata(self) -> dict[str, Any]:
         """Return the model's signatures as protobuf JSON; see `Client.metadata`."""

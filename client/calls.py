@@ -75,6 +75,15 @@ class Classify:
 
 
 @dataclass(frozen=True)
+class Regress:
+    """Run a Regress signature on examples; the result has a number for each."""
+
+    spec: ModelSpec
+    signature: str
+    examples: Sequence[Example]
+
+
+@dataclass(frozen=True)
 class Metadata:
     """Get the model's signatures; the result is GetModelMetadataResponse as protobuf JSON, as the REST API sends it."""
 
@@ -88,4 +97,4 @@ class Status:
     spec: ModelSpec
 
 
-Call = Predict | Classify | Metadata | Status
+Call = Predict | Classify | Regress | Metadata | Status

@@ -12,7 +12,7 @@ from savedmodel_bakery.client.credentials import Tls
 from savedmodel_bakery.client.endpoints import DEFAULT_MODEL, check_timeout
 from savedmodel_bakery.client.errors import ClientError
 from savedmodel_bakery.client.flows import Flow, Flows, Result, run_flow
-from savedmodel_bakery.client.images import CLASSIFY_SIGNATURE, DEFAULT_SIGNATURE
+from savedmodel_bakery.client.images import CLASSIFY_SIGNATURE, DEFAULT_SIGNATURE, REGRESS_SIGNATURE
 from savedmodel_bakery.client.results import Classification, Prediction, VersionStatus
 from savedmodel_bakery.client.servers import parse_server
 from savedmodel_bakery.client.transports.factory import create_amqp_transport, create_transport
@@ -123,6 +123,10 @@ class BaseClient:
             ClientError: the call failed.
         """
         return self._run(self._flows.classify_examples(examples, signature=signature))
+
+    def regress_examples(self, examples: Sequence[Example], *, signature: str = REGRESS_SIGNATURE) -> list[float]:
+        """Run a Regress signature on examples, and return a number for each; see `classify_examples`."""
+        return self._run(self._flows.regress_examples(examples, signature=signature))
 
     def metadata(self) -> dict[str, Any]:
         """Return the model's signatures as protobuf JSON, the same over every transport.

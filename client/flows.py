@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from os import PathLike
 from typing import Any, TypeVar
 
-from savedmodel_bakery.client.calls import Call, Classify, Metadata, ModelSpec, Predict, Status
+from savedmodel_bakery.client.calls import Call, Classify, Metadata, ModelSpec, Predict, Regress, Status
 from savedmodel_bakery.client.errors import ClientError, InvalidResponseError, RequestRefusedError
 from savedmodel_bakery.client.images import DEFAULT_SIGNATURE, choose_signature, encode_images, read_classifications
 from savedmodel_bakery.client.results import Classification, Prediction, VersionStatus
@@ -78,6 +78,11 @@ class Flows:
         """See `Client.classify_examples`."""
         rows: list[list[ScoredClass]] = yield Classify(self._spec, signature, examples)
         return rows
+
+    def regress_examples(self, examples: Sequence[Example], *, signature: str) -> Flow[list[float]]:
+        """See `Client.regress_examples`."""
+        values: list[float] = yield Regress(self._spec, signature, examples)
+        return values
 
     def metadata(self) -> Flow[dict[str, Any]]:
         """See `Client.metadata`."""

@@ -34,8 +34,8 @@ class Golden:
     Attributes:
         signature: name of the signature.
         number: position among the requests of that signature, from 1.
-        request: a PredictRequest or a ClassificationRequest.
-        expected: alias to array; for Classify `classes` and `scores`, both [examples, classes].
+        request: a PredictRequest, a ClassificationRequest or a RegressionRequest.
+        expected: alias to array; for Classify `classes` and `scores`, both [examples, classes], for Regress `outputs`.
     """
 
     signature: str
@@ -87,6 +87,10 @@ def _golden(signature: str, number: int, exchange: Mapping[str, Any]) -> Golden:
         request = _parse(exchange["request"], schema.PredictRequest())
         outputs = _parse(exchange["response"], schema.PredictResponse()).outputs
         return Golden(signature, number, request, {alias: decode_array(outputs[alias]) for alias in outputs})
+    if "regressions" in exchange["response"]["result"]:
+        request = _parse(exchange["request"], schema.RegressionRequest())
+        result = _parse(exchange["response"], schema.RegressionResponse()).result
+        return Golden(signature, number, request, _values([row.value for row in result.regressions]))
     request = _parse(exchange["request"], schema.ClassificationRequest())
     result = _parse(exchange["response"], schema.ClassificationResponse()).result
     rows = [[(scored.label, scored.score) for scored in row.classes] for row in result.classifications]
@@ -119,6 +123,8 @@ def _send(golden: Golden, client: BaseClient) -> Mapping[str, np.ndarray]:
         {name: feature.bytes_list.value[0] for name, feature in example.features.feature.items()}
         for example in golden.request.input.example_list.examples
     ]
+    if isinstance(golden.request, schema.RegressionRequest):
+        return _values(client.regress_examples(examples, signature=golden.signature))
     return _columns(client.classify_examples(examples, signature=golden.signature))
 
 
@@ -127,6 +133,10 @@ def _columns(rows: Sequence[Sequence[tuple[str, float]]]) -> dict[str, np.ndarra
         "classes": np.array([[label for label, _ in row] for row in rows], object),
         "scores": np.array([[score for _, score in row] for row in rows], np.float32),
     }
+
+
+def _values(values: Sequence[float]) -> dict[str, np.ndarray]:
+    return {"outputs": np.array(values, np.float32)}
 
 
 def _parse(document: Any, message: Any) -> Any:

@@ -18,6 +18,7 @@ from savedmodel_bakery.wire.status import Code
 DEFAULT_SIGNATURE = "serving_default"
 TOP_K_SIGNATURE = "top_k"
 CLASSIFY_SIGNATURE = "classify"
+REGRESS_SIGNATURE = "regress"
 _TOP_K_OUTPUTS = ("labels", "scores", "class_ids", "ok", "error")
 
 

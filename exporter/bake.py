@@ -1,4 +1,4 @@
-"""Bakes an image classifier: a model and a recipe become one validated, published version.
+"""Bakes a vision model: a model and a recipe become one validated, published version.
 
 source ─► network ┐
 recipe, labels ───┴─► servable module ─► staged SavedModel ─► validation ─► <out>/<name>/<version>
@@ -17,7 +17,7 @@ from savedmodel_bakery.exporter.recipe import Recipe, RecipeFile, complete_recip
 from savedmodel_bakery.exporter.servable_module import ServableModule
 from savedmodel_bakery.exporter.validation.agreement import Agreement
 from savedmodel_bakery.exporter.validation.html_page import check_writable, write_html_page
-from savedmodel_bakery.exporter.validation.report import DEFAULT_TOLERANCE, ParityReport, Tolerance
+from savedmodel_bakery.exporter.validation.report import ParityReport
 from savedmodel_bakery.exporter.validation.validate import validate_and_record
 
 
@@ -28,7 +28,7 @@ class BakeResult:
     Attributes:
         path: its folder.
         recipe: the complete recipe.
-        agreement: how its scores compare with those of the network on the same pixels.
+        agreement: how its answers compare with those of the network on the same pixels.
         parity: how it compares with the reference pipeline, photo by photo.
     """
 
@@ -46,13 +46,13 @@ def bake(
     version: int | None = None,
     recipe: Recipe | Mapping[str, Any] | str | Path | None = None,
     photos: Sequence[str | Path] | None = None,
-    atol: float = DEFAULT_TOLERANCE.atol,
-    rtol: float = DEFAULT_TOLERANCE.rtol,
+    atol: float | None = None,
+    rtol: float | None = None,
     require_parity: bool = True,
     parity_html: str | Path | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> BakeResult:
-    """Bake an image classifier into a SavedModel, validate it and publish it as `<out>/<name>/<version>`.
+    """Bake a vision model into a SavedModel, validate it and publish it as `<out>/<name>/<version>`.
 
     Args:
         model: `efficientnet-lite0`, `keras:NAME`, a TF Hub URL, a file, a folder or `package.module:callable`; None
@@ -65,8 +65,10 @@ def bake(
             omit fields that the model determines. Relative paths in a file refer to its folder.
         photos: files to validate it on; None uses the example photos that come with the package. The first 8 become
             golden requests in the version.
-        atol: allowed difference of a probability from the reference pipeline's, 0..1; 0.01 by default.
-        rtol: allowed in addition, as a part of the reference's probability, 0..1; 0 by default.
+        atol: allowed difference of an answer from the reference pipeline's; None is the task's default: 0.01 for
+            probabilities, 0.001 for the cosine distance of embeddings, 0 for numbers of task regress.
+        rtol: allowed in addition, as a part of the reference's answer; None is the task's default: 0.01 for numbers of
+            task regress, 0 for others.
         require_parity: whether to reject a version beyond that tolerance; False publishes it with its report.
         parity_html: file for an HTML page of the comparison, which is written even if the version is rejected.
         progress: called with each step, in a few words.
@@ -98,11 +100,12 @@ def bake(
     progress(f"loading {model}")
     network = sources.read_network(values)
     complete = complete_recipe(network.recipe, values)
-    class_names = labels.read_labels(complete.answers.labels)
+    class_names = labels.read_labels(complete.answers.labels) if complete.answers.labels else []
     progress("building the servable")
     servable = ServableModule(network.call, complete, class_names)
-    progress(f"writing it for task {servable.task.name}")
-    complete = replace(complete, answers=replace(complete.answers, task=servable.task.name))
+    task = servable.task
+    progress(f"writing it for task {task.name}")
+    complete = replace(complete, answers=replace(complete.answers, task=task.name))
     photo_files = [Path(photo) for photo in photos] if photos else resources.example_photos()
 
     def validate(version_folder: Path) -> tuple[Agreement, ParityReport]:
@@ -111,10 +114,10 @@ def bake(
             version_folder,
             network,
             complete,
-            class_names,
+            task,
             model_name=base_path.name,
             photos=photo_files,
-            tolerance=Tolerance(atol=atol, rtol=rtol),
+            tolerance=task.tolerance.replaced(atol, rtol),
         )
         report = check.report()
         if parity_html is not None:

@@ -17,7 +17,6 @@ from savedmodel_bakery.exporter.errors import BakeError, PublishError
 from savedmodel_bakery.exporter.publish import check_free, check_name, default_name, published_versions
 from savedmodel_bakery.exporter.recipe import Recipe, RecipeFile, convert_values, read_recipe_file
 from savedmodel_bakery.exporter.recipe.options import recipe_options
-from savedmodel_bakery.exporter.validation.report import DEFAULT_TOLERANCE, Tolerance
 from savedmodel_bakery.extras import MissingPackageError, naming_extras
 from savedmodel_bakery.interrupts import (
     INTERRUPTED,
@@ -57,12 +56,14 @@ _VERBOSE = click.option("-v", "--verbose", is_flag=True, help="Show the log of T
 
 def _tolerance_options(command: F) -> F:
     for name, default, text in (
-        ("rtol", DEFAULT_TOLERANCE.rtol, "… plus this part of the reference's probability."),
-        ("atol", DEFAULT_TOLERANCE.atol, "Allowed difference of a probability from the reference pipeline's …"),
+        ("rtol", "0; task regress 0.01", "… plus this part of the reference's answer."),
+        (
+            "atol",
+            "0.01; task embed 0.001; regress 0",
+            "Allowed difference of an answer from the reference pipeline's …",
+        ),
     ):
-        command = click.option(
-            f"--parity-{name}", type=click.FloatRange(0, 1), default=default, show_default=True, help=text
-        )(command)
+        command = click.option(f"--parity-{name}", type=click.FloatRange(0), show_default=default, help=text)(command)
     return command
 
 
@@ -89,7 +90,7 @@ def _errors() -> Iterator[None]:
 
 @click.group(context_settings={**CONTEXT, "auto_envvar_prefix": "BAKERY"})
 def main() -> None:
-    """Bake an image classifier or a function into a signed SavedModel for any tensorflow_model_server."""
+    """Bake a vision model or a function into a signed SavedModel for any tensorflow_model_server."""
 
 
 _BAKE_EXAMPLES = """\b
@@ -133,8 +134,8 @@ def bake(
     out: Path,
     version: int | None,
     photos_folder: Path | None,
-    parity_atol: float,
-    parity_rtol: float,
+    parity_atol: float | None,
+    parity_rtol: float | None,
     require_parity: bool,
     parity_html: Path | None,
     verbose: bool,
@@ -169,8 +170,8 @@ def bake(
             progress=_print_progress,
         )
     click.echo(
-        f"verified on {result.agreement.photos} photos: scores within {result.agreement.max_difference:.1g} of the "
-        f"network's, {result.parity.worst.probability:.1g} of the reference pipeline's",
+        f"verified on {result.agreement.photos} photos: answers within {result.agreement.max_difference:.1g} of the "
+        f"network's, {result.parity.worst.difference:.1g} of the reference pipeline's",
         err=True,
     )
     click.echo(result.path)
@@ -260,8 +261,8 @@ _MOVED = "Use this instead of the recipe's {}, whose path is relative to the wor
 def parity(
     saved_model: Path,
     photos_folder: Path | None,
-    parity_atol: float,
-    parity_rtol: float,
+    parity_atol: float | None,
+    parity_rtol: float | None,
     parity_html: Path | None,
     model: str | None,
     labels: str | None,
@@ -289,7 +290,7 @@ def parity(
             saved_model,
             recipe,
             resources.photos_in(photos_folder) if photos_folder else resources.example_photos(),
-            Tolerance(atol=parity_atol, rtol=parity_rtol),
+            lambda task: task.tolerance.replaced(parity_atol, parity_rtol),
             _print_progress,
         )
         report = check.report()

@@ -1,7 +1,7 @@
 """The exported module: a tf.Module whose functions become the signatures of the SavedModel.
 
-images ─► read_images ─► normalise ─► network ─► task ─► scores, class ids ─► labels
-          per image      ──────────────── per run ─────────────────            per request
+images ─► read_images ─► normalise ─► network ─► task ─► answers, errors
+          per image      ─────────── per run ──────────  per request
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from savedmodel_bakery.exporter import batching, lazy_functions, optimisation
@@ -19,7 +20,7 @@ from savedmodel_bakery.exporter.image.per_image import EMPTY, read_images
 from savedmodel_bakery.exporter.image.pixels import normalise
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.runs import compute_in_runs
-from savedmodel_bakery.exporter.tasks import Task, choose_task
+from savedmodel_bakery.exporter.tasks import Signature, choose_task
 from savedmodel_bakery.exporter.tensor_types import (
     ConcreteFunction,
     EncodedImages,
@@ -37,9 +38,9 @@ from savedmodel_bakery.exporter.tensor_types import (
 )
 from savedmodel_bakery.wire import schema
 
-CLASSIFY_METHOD = "tensorflow/serving/classify"
 ENCODED_FEATURE = "image/encoded"
 
+_METHODS = {"classify", "regress"}  # signatures that are called by the methods of their names
 _IMAGES = tf.TensorSpec([None], tf.string, name="image")
 
 # AutoGraph is off: these functions contain no Python control flow over tensors, and AutoGraph would double the time of
@@ -47,24 +48,16 @@ _IMAGES = tf.TensorSpec([None], tf.string, name="image")
 _function = functools.partial(tf.function, autograph=False)
 
 
-class _Answer(NamedTuple):
-    """What a signature computes from the scores of all labels.
+class ServableModule(tf.Module):
+    """A network with its preprocessing and its task, from the bytes of an image to answers.
 
     Attributes:
-        compute: returns tensors [images, …].
-        specs: of these, see `compute_in_runs`.
-    """
-
-    compute: Callable[[Scores], Sequence[Tensor]]
-    specs: Sequence[tf.TensorSpec]
-
-
-class ServableModule(tf.Module):
-    """A network with its preprocessing and labels, from the bytes of an image to labels and scores.
+        task: what the network's outputs mean.
+        functions: the signatures' functions by name.
 
     Args:
         network: takes a normalised batch.
-        recipe: preprocessing, optimisation and batching.
+        recipe: of the bake.
         class_names: in the order of class ids.
 
     Raises:
@@ -83,6 +76,7 @@ class ServableModule(tf.Module):
         self._network, variables = optimisation.optimise(
             _trace(network, recipe), recipe.optimisation.steps, recipe.optimisation.precision
         )
+        ends_in_sigmoid = _ends_in_sigmoid(self._network)
         if recipe.batching.batch_max:
             self._network = batching.batch(self._network, variables, recipe)
         # Traced once. Traced in each signature, it would be in the file five times.
@@ -94,64 +88,65 @@ class ServableModule(tf.Module):
         # tensorflow_model_server doesn't restore variables that are tracked through a Keras 3 model only. So those
         # that inference reads are tracked here, and the others, such as optimizer state, are not saved.
         self._inference_variables = variables
-        self._task = choose_task(recipe.answers, int(self._network.structured_outputs.shape[-1]), class_names)
-        self._class_names = tf.constant(class_names)
-        self._k = min(recipe.answers.top_k, len(class_names))
+        units = int(self._network.structured_outputs.shape[-1])
+        self.task = choose_task(recipe.answers, units, class_names, ends_in_sigmoid=ends_in_sigmoid)
+        answers = {name: self._function_of(signature) for name, signature in self.task.signatures().items()}
+        self.functions = {**answers, "preprocess": self.preprocess, "preview": self.preview}
 
-    @property
-    def task(self) -> Task:
-        """What the network's outputs mean."""
-        return self._task
+    def _function_of(self, signature: Signature) -> Any:
+        """Return the function of a signature; its argument's name is that of the input."""
+        answer = self._answer_all if signature.rejects_bad_images else self._answer
 
-    @_function(input_signature=[_IMAGES])
-    def serving_default(self, image: EncodedImages) -> Outputs:
-        """Return the label of each image as the only output."""
-        label = _Answer(lambda scores: [self._task.default_ids(scores)], [tf.TensorSpec([], tf.int32)])
-        (class_ids,) = self._predict_all(image, label)
-        return {"output_0": tf.gather(self._class_names, class_ids)}
+        def answer_images(image: EncodedImages) -> Outputs:
+            return answer(image, signature)
 
-    @_function(input_signature=[_IMAGES])
-    def top_k(self, image: EncodedImages) -> Outputs:
-        """Return the best labels of each image with their scores; a bad image has an error instead."""
-        rows = _rows_with_bytes(image)
-        errors, (scores, class_ids) = self._predict(
-            rows, lambda rows: self._read_images(image, rows, self._per_run), self._best
-        )
-        ok, error = _ok_and_error(image, rows, errors)
-        class_ids = _place(class_ids, ok, default=-1)
-        labels = tf.gather(self._class_names, tf.maximum(class_ids, 0))
-        return {
-            "labels": tf.where(ok[:, tf.newaxis], labels, ""),
-            "scores": _place(scores, ok, default=0.0),
-            "class_ids": class_ids,
-            "ok": ok,
-            "error": error,
-        }
+        def answer_examples(inputs: Texts) -> Outputs:
+            features = tf.io.parse_example(inputs, {ENCODED_FEATURE: tf.io.FixedLenFeature([], tf.string)})
+            return answer(features[ENCODED_FEATURE], signature)
 
-    @_function(input_signature=[tf.TensorSpec([None], tf.string, name="inputs")])
-    def classify(self, inputs: Texts) -> Outputs:
-        """Return the best labels of each serialized tf.Example, which must contain an image file."""
-        features = tf.io.parse_example(inputs, {ENCODED_FEATURE: tf.io.FixedLenFeature([], tf.string)})
-        scores, class_ids = self._predict_all(features[ENCODED_FEATURE], self._best)
-        return {"classes": tf.gather(self._class_names, class_ids), "scores": scores}
+        def answer_pixels(pixels: PixelBatch) -> Outputs:
+            return self._answer_pixels(pixels, signature)
 
-    @_function
-    def pixels(self, pixels: PixelBatch) -> Outputs:
-        """Return the best labels of images that are arrays of the network's input size."""
+        match signature.takes:
+            case "images":
+                return _function(answer_images, input_signature=[_IMAGES])
+            case "examples":
+                return _function(answer_examples, input_signature=[tf.TensorSpec([None], tf.string, name="inputs")])
+            case "pixels":
+                spec = tf.TensorSpec([None, *self._preprocessing.size, 3], tf.uint8, name="pixels")
+                return _function(answer_pixels, input_signature=[spec])
+
+    def _answer(self, images: EncodedImages, signature: Signature) -> Outputs:
+        """Return the answers for images; a bad image has an error instead."""
+        rows = _rows_with_bytes(images)
+        errors, answers = self._predict(rows, lambda rows: self._read_images(images, rows, self._per_run), signature)
+        ok, error = _ok_and_error(images, rows, errors)
+        blanks = (column.blank for column in signature.columns.values())
+        placed = (_place(answer, ok, blank=blank) for answer, blank in zip(answers, blanks, strict=True))
+        return {**dict(zip(signature.columns, placed, strict=True)), "ok": ok, "error": error}
+
+    def _answer_all(self, images: EncodedImages, signature: Signature) -> Outputs:
+        """Return the answers for images; fail on a bad image."""
+
+        def read(rows: Rows) -> tuple[PixelBatch, Texts]:
+            rows = rows[: self._per_run]  # no further, as the first bad image ends the request
+            pixels, errors = self._read_images(images, rows, self._per_run)
+            with tf.control_dependencies([_fail_on_bad_image(rows, errors)]):
+                return tf.identity(pixels), errors
+
+        _, answers = self._predict(tf.range(tf.size(images)), read, signature)
+        return dict(zip(signature.columns, answers, strict=True))
+
+    def _answer_pixels(self, pixels: PixelBatch, signature: Signature) -> Outputs:
+        """Return the answers for images that are arrays of the network's input size."""
         batch = tf.shape(pixels)[0]
 
         def read(rows: Rows) -> tuple[PixelBatch, Texts]:
             rows = rows[: self._per_run]
             return tf.cast(tf.gather(pixels, rows), tf.float32), tf.fill(tf.shape(rows), "")
 
-        error, (scores, class_ids) = self._predict(tf.range(batch), read, self._best)
-        return {
-            "labels": tf.gather(self._class_names, class_ids),
-            "scores": scores,
-            "class_ids": class_ids,
-            "ok": tf.fill([batch], True),
-            "error": error,
-        }
+        error, answers = self._predict(tf.range(batch), read, signature)
+        return {**dict(zip(signature.columns, answers, strict=True)), "ok": tf.fill([batch], True), "error": error}
 
     @_function(input_signature=[_IMAGES])
     def preprocess(self, image: EncodedImages) -> Outputs:
@@ -165,7 +160,7 @@ class ServableModule(tf.Module):
                 [tf.TensorSpec([*self._preprocessing.size, 3], tf.float32)],
             )
         ok, error = _ok_and_error(image, rows, errors)
-        return {"pixels": _place(pixels, ok, default=0.0), "ok": ok, "error": error}
+        return {"pixels": _place(pixels, ok, blank=np.float32(0)), "ok": ok, "error": error}
 
     @_function(input_signature=[_IMAGES])
     def preview(self, image: EncodedImages) -> Outputs:
@@ -180,7 +175,7 @@ class ServableModule(tf.Module):
             rows, lambda rows: self._read_images(image, rows, self._per_run), encode, [tf.TensorSpec([], tf.string)]
         )
         ok, error = _ok_and_error(image, rows, errors)
-        return {"png_bytes": _place(files, ok, default=""), "ok": ok, "error": error}
+        return {"png_bytes": _place(files, ok, blank=b""), "ok": ok, "error": error}
 
     def save(self, path: Path) -> None:
         """Write the SavedModel with all its signatures to `path`, which must not exist.
@@ -188,18 +183,8 @@ class ServableModule(tf.Module):
         Raises:
             PublishError: it can't be written, for example on a full disk.
         """
-        signatures = {
-            "serving_default": self.serving_default,
-            "top_k": self.top_k,
-            "classify": self.classify,
-            "pixels": self.pixels.get_concrete_function(
-                tf.TensorSpec([None, *self._preprocessing.size, 3], tf.uint8, name="pixels")
-            ),
-            "preprocess": self.preprocess,
-            "preview": self.preview,
-        }
         try:
-            tf.saved_model.save(self, str(path), signatures=signatures)
+            tf.saved_model.save(self, str(path), signatures=self.functions)
         except tf.errors.OpError as error:
             raise PublishError(f"cannot write the SavedModel: {error.message}") from error
         _complete_meta_graph(path / "saved_model.pb")
@@ -211,34 +196,16 @@ class ServableModule(tf.Module):
             min_images = 0 if self._recipe.batching.batch_max else 1
             return read_images(images, rows, max_readable, self._preprocessing, min_images=min_images)
 
-    @property
-    def _best(self) -> _Answer:
-        """The best scores of each image and their class ids."""
-        specs = [tf.TensorSpec([self._k], tf.float32), tf.TensorSpec([self._k], tf.int32)]
-        return _Answer(lambda scores: tf.math.top_k(scores, self._k), specs)
-
-    def _predict_all(self, images: EncodedImages, answer: _Answer) -> Sequence[Tensor]:
-        """Return the answers for all images; fail on a bad image."""
-
-        def read(rows: Rows) -> tuple[PixelBatch, Texts]:
-            rows = rows[: self._per_run]  # no further, as the first bad image ends the request
-            pixels, errors = self._read_images(images, rows, self._per_run)
-            with tf.control_dependencies([_fail_on_bad_image(rows, errors)]):
-                return tf.identity(pixels), errors
-
-        _, answers = self._predict(tf.range(tf.size(images)), read, answer)
-        return answers
-
     def _predict(
-        self, rows: Rows, read: Callable[[Rows], tuple[PixelBatch, Texts]], answer: _Answer
+        self, rows: Rows, read: Callable[[Rows], tuple[PixelBatch, Texts]], signature: Signature
     ) -> tuple[Texts, Sequence[Tensor]]:
         """Return the errors of rows, and the answers for the readable ones; see `compute_in_runs`."""
+        specs = [tf.TensorSpec(column.shape, tf.constant(column.blank).dtype) for column in signature.columns.values()]
 
         def compute(pixels: PixelBatch) -> Sequence[Tensor]:
-            outputs = self._network(normalise(pixels, self._preprocessing))
-            return answer.compute(self._task.scores(outputs))
+            return signature.compute(self._network(normalise(pixels, self._preprocessing)))
 
-        return compute_in_runs(rows, read, compute, answer.specs)
+        return compute_in_runs(rows, read, compute, specs)
 
     def _fail_on_large_output(self, images: EncodedImages) -> Tensor:
         """Return an operation that fails with INVALID_ARGUMENT if the pixels of a batch would take too much memory."""
@@ -260,18 +227,18 @@ def _ok_and_error(images: EncodedImages, rows: Rows, errors: Texts) -> tuple[Fla
     return tf.equal(error, ""), error
 
 
-def _place(values: Tensor, ok: Flags, *, default: float | str) -> Tensor:
-    """Return the values of the images that are ok in the rows of the whole batch, and `default` in the others."""
-    shape = tf.concat([tf.shape(ok), tf.shape(values)[1:]], axis=0)
-    blank = tf.fill(shape, tf.constant(default, values.dtype))
-    return tf.ensure_shape(tf.tensor_scatter_nd_update(blank, tf.where(ok), values), [None, *values.shape[1:]])
+def _place(values: Tensor, ok: Flags, *, blank: np.generic | bytes) -> Tensor:
+    """Return the values of the images that are ok in the rows of the whole batch, and `blank` in the others."""
+    blanks = tf.fill(tf.concat([tf.shape(ok), tf.shape(values)[1:]], axis=0), blank)
+    return tf.ensure_shape(tf.tensor_scatter_nd_update(blanks, tf.where(ok), values), [None, *values.shape[1:]])
 
 
 def _complete_meta_graph(path: Path) -> None:
-    """Set what tf.saved_model.save can't: the method name of `classify`, and lazy functions."""
+    """Set what tf.saved_model.save can't: the method names of `classify` and `regress`, and lazy functions."""
     saved_model = schema.SavedModel.FromString(path.read_bytes())
     (meta_graph,) = saved_model.meta_graphs
-    meta_graph.signature_def["classify"].method_name = CLASSIFY_METHOD
+    for name in _METHODS & meta_graph.signature_def.keys():
+        meta_graph.signature_def[name].method_name = f"tensorflow/serving/{name}"
     lazy_functions.propagate_lazy(meta_graph.graph_def)
     path.write_bytes(saved_model.SerializeToString(deterministic=True))
 
@@ -286,7 +253,10 @@ def _trace(network: Callable[[NormalisedBatch], NetworkOutput], recipe: Recipe) 
         outputs = tf.cast(network(normalised), tf.float32)
         if outputs.shape.rank == 1:  # one output per image
             return outputs[:, tf.newaxis]
-        return tf.squeeze(outputs, [1, 2]) if outputs.shape.rank == 4 else outputs
+        if outputs.shape.rank == 4:
+            is_map = recipe.answers.task == "embed"
+            return tf.reduce_mean(outputs, [1, 2]) if is_map else tf.squeeze(outputs, [1, 2])
+        return outputs
 
     try:
         traced = tf.function(call_network).get_concrete_function(spec)
@@ -296,6 +266,13 @@ def _trace(network: Callable[[NormalisedBatch], NetworkOutput], recipe: Recipe) 
     if shape.rank != 2 or shape[-1] is None:
         raise SourceError(f"the network of {model} returns shape {shape}: it must return one row of scores per image")
     return traced
+
+
+def _ends_in_sigmoid(network: ConcreteFunction) -> bool:
+    operation = network.outputs[0].op
+    while operation.type in ("Identity", "Reshape", "Squeeze", "Cast"):
+        operation = operation.inputs[0].op
+    return bool(operation.type == "Sigmoid")
 
 
 def _fail_on_bad_image(rows: Rows, errors: Texts) -> Tensor:

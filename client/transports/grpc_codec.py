@@ -10,7 +10,7 @@ import numpy as np
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import DecodeError
 
-from savedmodel_bakery.client.calls import Call, Classify, Metadata, Predict
+from savedmodel_bakery.client.calls import Call, Classify, Metadata, Predict, Regress, Status
 from savedmodel_bakery.client.errors import InvalidResponseError
 from savedmodel_bakery.client.results import Prediction, VersionStatus, read_status
 from savedmodel_bakery.client.transports.transport import decoding_response, encoding_request
@@ -19,14 +19,18 @@ from savedmodel_bakery.wire.attachments import TensorMessage, parse_message
 from savedmodel_bakery.wire.examples import encode_example
 from savedmodel_bakery.wire.schema import METHODS, Method
 
+_METHODS = {
+    Predict: "Predict",
+    Classify: "Classify",
+    Regress: "Regress",
+    Metadata: "GetModelMetadata",
+    Status: "GetModelStatus",
+}
+
 
 def method_of(call: Call) -> Method:
     """Return the method of the gRPC API for a call."""
-    if isinstance(call, Predict):
-        return METHODS["Predict"]
-    if isinstance(call, Classify):
-        return METHODS["Classify"]
-    return METHODS["GetModelMetadata" if isinstance(call, Metadata) else "GetModelStatus"]
+    return METHODS[_METHODS[type(call)]]
 
 
 def encode_request(call: Call) -> bytes:
@@ -38,11 +42,11 @@ def encode_request(call: Call) -> bytes:
     request = method_of(call).request()
     with encoding_request():
         name, version, label = call.spec.name, call.spec.version, call.spec.label
-        signature_name = call.signature if isinstance(call, Predict | Classify) else ""
+        signature_name = call.signature if isinstance(call, Predict | Classify | Regress) else ""
         messages.write_spec(request.model_spec, messages.ModelSpec(name, version, label, signature_name))
         if isinstance(call, Metadata):
             request.metadata_field.append(messages.SIGNATURE_FIELD)
-        elif isinstance(call, Classify):
+        elif isinstance(call, Classify | Regress):
             request.input.example_list.examples.extend(encode_example(example) for example in call.examples)
         elif isinstance(call, Predict):
             request = _predict_request(request, call)
@@ -64,6 +68,8 @@ def decode_response(call: Call, content: bytes) -> Any:
     if isinstance(call, Classify):
         rows = response.result.classifications
         return [[(scored.label, scored.score) for scored in row.classes] for row in rows]
+    if isinstance(call, Regress):
+        return [regression.value for regression in response.result.regressions]
     return _metadata(response) if isinstance(call, Metadata) else _status(response)
 
 

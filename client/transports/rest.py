@@ -15,7 +15,7 @@ from requests.auth import AuthBase
 from urllib3.exceptions import InvalidHeader, NameResolutionError, ReadTimeoutError
 from urllib3.util import Retry
 
-from savedmodel_bakery.client.calls import Call, Classify, Metadata, ModelSpec, Predict, Status
+from savedmodel_bakery.client.calls import Call, Classify, Metadata, ModelSpec, Predict, Regress, Status
 from savedmodel_bakery.client.errors import (
     ClientError,
     ConnectionFailedError,
@@ -54,7 +54,7 @@ _CODES = {
     504: Code.DEADLINE_EXCEEDED,
 }
 
-_SUFFIXES = {Predict: ":predict", Classify: ":classify", Metadata: "/metadata", Status: ""}
+_SUFFIXES = {Predict: ":predict", Classify: ":classify", Regress: ":regress", Metadata: "/metadata", Status: ""}
 
 _PIECE_BYTES = 2**20
 _MAX_BODY_BYTES = 2**31 - 1  # as over gRPC
@@ -105,7 +105,7 @@ class RestTransport:
         with encoding_request():
             if isinstance(call, Predict):
                 return self._prepare("POST", call, predict_json.encode_request(call.inputs, call.signature))
-            if isinstance(call, Classify):
+            if isinstance(call, Classify | Regress):
                 return self._prepare("POST", call, examples_json.encode_request(call.examples, call.signature))
         return self._prepare("GET", call)
 
@@ -115,7 +115,10 @@ class RestTransport:
             return _prediction(call, content)
         if isinstance(call, Classify):
             with decoding_response():
-                return examples_json.decode_response(content)
+                return examples_json.decode_classifications(content)
+        if isinstance(call, Regress):
+            with decoding_response():
+                return examples_json.decode_regressions(content)
         document = _document(content)
         if document is None:
             raise InvalidResponseError(f"the response of {self._url(call)}, {len(content)} bytes, is not a JSON object")

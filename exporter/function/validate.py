@@ -68,7 +68,7 @@ def validate_function(
                 largest = float(np.max(np.abs(np.nan_to_num(outputs[alias].astype(np.complex128))), initial=0.0))
                 tolerances[alias] = max(_ATOL + rtol * largest, tolerances.get(alias, 0.0))
     with publish.writing(version):
-        write_goldens(version, model_name, logs, tolerances=tolerances)
+        write_goldens(version, model_name, logs, tolerances)
 
 
 def _compare(alias: str, expected: np.ndarray, output: np.ndarray) -> None:

@@ -2,53 +2,156 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
-from savedmodel_bakery.exporter.recipe.fields import Choice, FieldGroup, Number, PathOrName, WholeNumber
+from savedmodel_bakery.exporter.errors import RecipeError
+from savedmodel_bakery.exporter.recipe.fields import Choice, FieldGroup, Parsed, PathOrName, WholeNumber
+
+LABELLED_TASKS = ("classify", "binary", "multilabel")
+TASKS_WITHOUT_LABELS = ("embed", "regress")
+
+_TASKS_WITH = {
+    "labels": LABELLED_TASKS,
+    "outputs": LABELLED_TASKS,
+    "threshold": ("binary", "multilabel"),
+    "normalise": ("embed",),
+    "output_names": ("regress",),
+    "units": ("regress",),
+}
+"""The tasks that a field is for; others reject it."""
+
+
+def parse_thresholds(text: str) -> tuple[float, ...]:
+    """Parse one probability, or several with commas.
+
+    Raises:
+        ValueError: with the allowed values.
+    """
+    try:
+        thresholds = tuple(map(float, text.split(",")))
+    except ValueError:
+        thresholds = (-1.0,)
+    if not all(0 <= threshold <= 1 for threshold in thresholds):
+        raise ValueError("must be a number from 0 to 1, or one per label with commas")
+    return thresholds
+
+
+def parse_names(text: str) -> tuple[str, ...]:
+    """Parse different names with commas.
+
+    Raises:
+        ValueError: with the allowed values.
+    """
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names) or len(set(names)) < len(names) or {"ok", "error"} & set(names):
+        raise ValueError("must be different names with commas, such as width,height, other than ok and error")
+    return names
+
+
+def parse_units(text: str) -> tuple[str, ...]:
+    """Parse units with commas; any text is one."""
+    return tuple(unit.strip() for unit in text.split(","))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answers(FieldGroup):
     """What the network's outputs mean, and what the servable answers."""
 
+    task: Annotated[
+        str | None,
+        Choice(
+            choices=(*LABELLED_TASKS, *TASKS_WITHOUT_LABELS),
+            when_unset="inferred: with one output binary, or without labels regress; otherwise multilabel after a "
+            "sigmoid, else classify",
+            help="What the outputs mean: classify is one of several labels; binary is one of two, with one output for "
+            "the second; multilabel is any number of labels; embed is a vector; regress is one number or several.",
+        ),
+    ] = None
     labels: Annotated[
-        str,
+        str | None,
         PathOrName(
             names="imagenet|imagenet1001",
             metavar="SET|FILE",
+            when_unset="required for tasks with labels",
             help="A label set that comes with the exporter (imagenet, imagenet1001) or a file.",
         ),
-    ]
+    ] = None
     outputs: Annotated[
-        str,
+        str | None,
         Choice(
             choices=("probabilities", "logits"),
-            help="Values that the network returns; a softmax is added to logits, or for task binary a sigmoid.",
+            when_unset="required for tasks with labels",
+            help="Values that the network returns; a softmax is added to logits, or for tasks binary and multilabel a "
+            "sigmoid.",
         ),
-    ]
+    ] = None
     top_k: Annotated[
         int,
         WholeNumber(
             minimum=1, metavar="K", help="Number of labels in a response, or all classes if there are fewer than that."
         ),
     ] = 5
-    task: Annotated[
-        str | None,
-        Choice(
-            choices=("classify", "binary"),
-            when_unset="binary if the network has one output, else classify",
-            help="What the outputs mean: classify has one output per label; binary has one, for the second of two "
-            "labels.",
-        ),
-    ] = None
     threshold: Annotated[
-        float | None,
-        Number(
-            minimum=0,
-            maximum=1,
+        str | None,
+        Parsed(
+            parse=parse_thresholds,
             metavar="PROBABILITY",
             when_unset="0.5",
-            help="With task binary, the probability from which on serving_default answers the second label.",
+            help="The probability from which on serving_default answers the second label of task binary, or a label of "
+            "task multilabel; for the latter also one per label, with commas.",
         ),
     ] = None
+    normalise: Annotated[
+        str | None,
+        Choice(
+            choices=("none", "l2"),
+            when_unset="none",
+            help="With task embed, l2 divides each vector by its length.",
+        ),
+    ] = None
+    output_names: Annotated[
+        str | None,
+        Parsed(
+            parse=parse_names,
+            metavar="NAME,…",
+            when_unset="value for a single number",
+            help="With task regress, the names of the numbers.",
+        ),
+    ] = None
+    units: Annotated[
+        str | None,
+        Parsed(
+            parse=parse_units,
+            metavar="UNIT,…",
+            when_unset="none",
+            help="With task regress, the units of the numbers, for people who read the recipe.",
+        ),
+    ] = None
+
+    def _check_combination(self) -> None:
+        self.check_task(self.task)
+
+    def check_task(self, task: str | None) -> None:
+        """Check that every stated value is for the task; None allows all.
+
+        Raises:
+            RecipeError: such as `invalid threshold '0.5': only for tasks binary and multilabel`.
+        """
+        for name, tasks in _TASKS_WITH.items():
+            value = getattr(self, name)
+            if task is not None and value is not None and task not in tasks:
+                raise RecipeError(f"invalid {name} {value!r}: task {task} has none, only {', '.join(tasks)}")
+
+
+def missing_values(values: Mapping[str, Any]) -> tuple[list[str], bool]:
+    """Return the names of fields that a task with labels needs and that are not stated, and whether it is such a task.
+
+    That is open if neither the task nor labels are stated: a network with one output may be for task regress, which
+    shows when it is loaded.
+    """
+    if values.get("task") in TASKS_WITHOUT_LABELS:
+        return [], True
+    missing = [name for name in ("labels", "outputs") if name not in values]
+    return missing, "task" in values or "labels" in values

@@ -164,25 +164,6 @@ class WholeNumber(Field):
         return f"whole number from {self.minimum}" + ("" if self.maximum is None else f" to {self.maximum}")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Number(Field):
-    """A number from `minimum` to `maximum`, both inclusive."""
-
-    minimum: float
-    maximum: float
-
-    def parse_value(self, value: object) -> float:
-        """Check the type and the range."""
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not self.minimum <= value <= self.maximum:
-            raise ValueError(f"must be a {self.allowed}")
-        return float(value)
-
-    @property
-    def allowed(self) -> str:
-        """The range."""
-        return f"number from {self.minimum:g} to {self.maximum:g}"
-
-
 class FieldGroup:
     """Base of the dataclasses that make up a recipe: converts and checks every field on construction.
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from savedmodel_bakery.exporter.errors import RecipeError
-from savedmodel_bakery.exporter.recipe.fields import Choice, Field, Number, Switch, WholeNumber
+from savedmodel_bakery.exporter.recipe.fields import Choice, Field, Switch, WholeNumber
 from savedmodel_bakery.exporter.recipe.recipe import Recipe
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -49,6 +49,4 @@ def _type(field: Field) -> click.ParamType[Any]:
         return click.Choice(field.choices, case_sensitive=False)
     if isinstance(field, WholeNumber):
         return click.IntRange(field.minimum, field.maximum)
-    if isinstance(field, Number):
-        return click.FloatRange(field.minimum, field.maximum)
     return _FieldType(field)

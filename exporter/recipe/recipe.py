@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from savedmodel_bakery.exporter.errors import RecipeError
-from savedmodel_bakery.exporter.recipe.answers import Answers
+from savedmodel_bakery.exporter.recipe.answers import TASKS_WITHOUT_LABELS, Answers, missing_values
 from savedmodel_bakery.exporter.recipe.batching import Batching
 from savedmodel_bakery.exporter.recipe.fields import Field, FieldGroup, fields_of
 from savedmodel_bakery.exporter.recipe.optimisation import Optimisation
@@ -56,8 +56,10 @@ class Recipe:
             RecipeError: a required value is missing, a name is unknown, or a value is not allowed.
         """
         values = convert_values(values)
-        missing = [field.option for name, field in cls.FIELDS.items() if field.is_required and name not in values]
-        if missing:
+        required = [name for name, field in cls.FIELDS.items() if field.is_required and name not in values]
+        for_labels, is_sure = missing_values(values)
+        missing = [field.option for name, field in cls.FIELDS.items() if name in (*required, *for_labels)]
+        if required or (for_labels and is_sure):
             they, them = ("they", "them as options") if len(missing) > 1 else ("it", "it as an option")
             raise RecipeError(
                 f"{values.get('model', 'the model')} needs {_listed(missing)}: {they} cannot be inferred from the "
@@ -104,7 +106,10 @@ def complete_recipe(known: Mapping[str, Any], values: Mapping[str, Any]) -> Reci
     Raises:
         RecipeError: a value is missing, not allowed, or contradicts the network.
     """
-    recipe = Recipe.from_values({**known, **convert_values(values)})
+    values = convert_values(values)
+    if values.get("task") in TASKS_WITHOUT_LABELS:
+        known = {name: value for name, value in known.items() if name not in ("labels", "outputs")}
+    recipe = Recipe.from_values({**known, **values})
     model, preprocessing = recipe.source.model, recipe.preprocessing
     size = known.get("size", preprocessing.size)
     if preprocessing.size != size:

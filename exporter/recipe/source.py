@@ -42,3 +42,11 @@ class Source(FieldGroup):
     source_output: Annotated[
         str | None, Field(metavar="NAME", when_unset="its only one", help="Output of that signature.")
     ] = None
+    layer: Annotated[
+        str | None,
+        Field(
+            metavar="NAME",
+            when_unset="the last one",
+            help="Layer of a Keras model whose output is used, such as the one before its classifier for task embed.",
+        ),
+    ] = None

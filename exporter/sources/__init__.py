@@ -32,7 +32,7 @@ class Source(Protocol):
 
 _SOURCES: tuple[Source, ...] = (built_in, keras_application, hub, keras_file, saved_model, function)
 # Fields of a recipe that are for some sources only.
-_OPTIONS = ("weights", "source_signature", "source_input", "source_output")
+_OPTIONS = ("weights", "source_signature", "source_input", "source_output", "layer")
 
 
 def read_network(values: Mapping[str, Any]) -> Network:

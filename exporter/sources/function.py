@@ -20,7 +20,7 @@ def matches(model: str) -> bool:
     return re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", model) is not None
 
 
-def read(model: str) -> Network:
+def read(model: str, *, layer: str | None = None) -> Network:
     """Import the module, also from the working directory, and call the callable without arguments.
 
     Raises:
@@ -35,8 +35,10 @@ def read(model: str) -> Network:
 
     # With some backends a Keras model is a tf.Module too.
     if isinstance(network, tf.Module) and callable(network) and not hasattr(network, "input_shape"):
+        if layer is not None:
+            raise SourceError(f"--layer cannot be used with {model}: it returns a tf.Module, which has no layers")
         return Network(network)
-    return from_keras_model(network, model)
+    return from_keras_model(network, model, layer)
 
 
 def import_callable(name: str) -> Callable[..., Any]:

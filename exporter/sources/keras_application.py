@@ -55,7 +55,7 @@ def applications() -> dict[str, Callable[..., Any]]:
     }
 
 
-def read(model: str, *, weights: str = "imagenet") -> Network:
+def read(model: str, *, weights: str = "imagenet", layer: str | None = None) -> Network:
     """Build the network for the 1000 classes of ImageNet.
 
     Raises:
@@ -76,7 +76,7 @@ def read(model: str, *, weights: str = "imagenet") -> Network:
     except Exception as error:  # Keras raises all types of errors
         hint = "; download them elsewhere and pass their path with --weights" if weights == "imagenet" else ""
         raise SourceError(f"cannot load the weights {weights!r} of {model}: {error}{hint}") from error
-    network = from_keras_model(built, model)
+    network = from_keras_model(built, model, layer)
     imagenet = {
         "labels": "imagenet",
         "crop": "none",

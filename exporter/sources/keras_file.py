@@ -17,7 +17,7 @@ def matches(model: str) -> bool:
     return Path(model).suffix.lower() in (".keras", ".h5")
 
 
-def read(model: str) -> Network:
+def read(model: str, *, layer: str | None = None) -> Network:
     """Load the file without its optimizer, and without running code it may contain.
 
     Raises:
@@ -39,7 +39,7 @@ def read(model: str) -> Network:
                 'tf_keras.models.load_model(…).export("FOLDER"), and bake --model FOLDER'
             )
         raise SourceError(f"Keras {keras.__version__} cannot load {model}: {error}{advice}") from error
-    return from_keras_model(loaded, model)
+    return from_keras_model(loaded, model, layer)
 
 
 def _check_container(path: Path) -> None:

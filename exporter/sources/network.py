@@ -9,6 +9,8 @@ from typing import Any
 from savedmodel_bakery.exporter.errors import SourceError
 from savedmodel_bakery.exporter.tensor_types import NetworkOutput, NormalisedBatch
 
+_SHOWN_LAYERS = 5
+
 
 @dataclass(frozen=True)
 class Network:
@@ -23,11 +25,16 @@ class Network:
     recipe: Mapping[str, Any] = field(default_factory=dict)
 
 
-def from_keras_model(model: Any, name: str) -> Network:
+def from_keras_model(model: Any, name: str, layer: str | None = None) -> Network:
     """Return the network of a Keras model; its recipe has the input size, if that is fixed.
 
+    Args:
+        model: built.
+        name: for messages.
+        layer: the layer whose output is used; None for the model's own output.
+
     Raises:
-        SourceError: it doesn't map one batch of images to one row of scores per image.
+        SourceError: it doesn't map one batch of images to one output, or has no such layer.
     """
     import keras
 
@@ -35,10 +42,25 @@ def from_keras_model(model: Any, name: str) -> Network:
         raise SourceError(f"{name} returned a {type(model).__name__}: must be a Keras model or a callable tf.Module")
     if not model.built:
         raise SourceError(f"the Keras model of {name} has no input shape yet: build it or call it once")
+    if layer is not None:
+        model = _up_to(model, layer, name)
     if isinstance(model.output_shape, (list, dict)):
         raise SourceError(f"the Keras model of {name} has several outputs: must have one, [batch, classes]")
     recipe = recipe_from_shape(model.input_shape, name)
     return Network(lambda pixels: model(pixels, training=False), recipe)
+
+
+def _up_to(model: Any, layer: str, name: str) -> Any:
+    """Return the part of a Keras model that ends with a layer."""
+    import keras
+
+    names = [each.name for each in model.layers]
+    if layer not in names:
+        raise SourceError(f"{name} has no layer {layer!r}; its last ones are {', '.join(names[-_SHOWN_LAYERS:])}")
+    try:
+        return keras.Model(model.inputs, model.get_layer(layer).output)
+    except (AttributeError, ValueError) as error:  # a subclass of Model has no graph of layers
+        raise SourceError(f"cannot use layer {layer!r} of {name}: {error}") from error
 
 
 def recipe_from_shape(shape: object, name: str) -> dict[str, Any]:

@@ -7,27 +7,23 @@ from typing import ClassVar
 
 import numpy as np
 
-from savedmodel_bakery.exporter.errors import VerificationError
+from savedmodel_bakery.exporter.tasks.classify import Classify
 from savedmodel_bakery.exporter.tensor_types import ClassIds, NetworkOutput, Scores
-
-DEFAULT_THRESHOLD = 0.5
 
 
 @dataclass(frozen=True)
-class Binary:
-    """See `Task`.
+class Binary(Classify):
+    """See `Task`. The answers are those of `Classify`.
 
     Attributes:
-        outputs: what the network returns: `probabilities` (of a sigmoid) or `logits`.
         threshold: from this probability on, `serving_default` answers the second label; 0..1.
     """
 
     name: ClassVar[str] = "binary"
-    outputs: str
     threshold: float
 
     def scores(self, outputs: NetworkOutput) -> Scores:
-        """See `Task.scores`."""
+        """See `Labelled.scores`."""
         import tensorflow as tf
 
         positive = tf.sigmoid(outputs) if self.outputs == "logits" else outputs
@@ -40,15 +36,9 @@ class Binary:
         return tf.cast(scores[:, 1] >= self.threshold, tf.int32)
 
     def expected_scores(self, outputs: np.ndarray) -> np.ndarray:
-        """See `Task.expected_scores`."""
-        lowest, highest = float(outputs.min()), float(outputs.max())
-        if self.outputs == "probabilities" and (lowest < 0 or highest > 1):
-            raise VerificationError(
-                f"outputs is probabilities, but the network returns {lowest if lowest < 0 else highest:.3g} for a "
-                "photo; bake with --outputs logits"
-            )
-        positive = outputs if self.outputs == "probabilities" else 1 / (1 + np.exp(-outputs))
-        return np.concatenate([1 - positive, positive], axis=1)
+        """See `Labelled.expected_scores`."""
+        positive = self.sigmoid(outputs)
+        return np.concatenate([1 - positive, positive])
 
     def expected_default_id(self, class_ids: np.ndarray, scores: np.ndarray) -> int:
         """Return 1 if the probability of the second label reaches the threshold."""

@@ -2,53 +2,77 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from savedmodel_bakery.exporter.errors import VerificationError
-from savedmodel_bakery.exporter.tensor_types import ClassIds, NetworkOutput, Scores
+from savedmodel_bakery.exporter.tasks.labelled import Labelled
+from savedmodel_bakery.exporter.tasks.task import Answers, Column, Comparison, Signature, Tolerance
+from savedmodel_bakery.exporter.tensor_types import ClassIds, NetworkOutput, Scores, Tensor
 
 
 @dataclass(frozen=True)
-class Classify:
-    """See `Task`.
-
-    Attributes:
-        outputs: what the network returns: `probabilities` or `logits`.
-    """
+class Classify(Labelled):
+    """See `Task`."""
 
     name: ClassVar[str] = "classify"
-    outputs: str
+
+    def signatures(self) -> Mapping[str, Signature]:
+        """See `Task.signatures`."""
+
+        def compute(outputs: NetworkOutput) -> Sequence[Tensor]:
+            return [self.names(self.default_ids(self.scores(outputs)))]
+
+        return {
+            "top_k": self.best_signature("images"),
+            "serving_default": Signature("images", {"output_0": Column((), b"")}, compute, rejects_bad_images=True),
+            "classify": self.classify_signature(),
+            "pixels": self.best_signature("pixels"),
+        }
+
+    def compare(self, answers: Answers, outputs: np.ndarray, tolerance: Tolerance) -> Comparison:
+        """See `Task.compare`."""
+        comparison = self.compare_best(answers, self.expected_scores(outputs), tolerance)
+        if "serving_default" in answers:
+            best = answers["top_k"]
+            default = self.class_names[self.expected_default_id(best["class_ids"], best["scores"])]
+            if answers["serving_default"]["output_0"].decode() != default:
+                raise VerificationError("the SavedModel's serving_default answers another label than its top_k")
+        return comparison
 
     def scores(self, outputs: NetworkOutput) -> Scores:
-        """See `Task.scores`."""
+        """See `Labelled.scores`."""
         import tensorflow as tf
 
         return tf.nn.softmax(outputs) if self.outputs == "logits" else outputs
 
     def default_ids(self, scores: Scores) -> ClassIds:
-        """Return the best class id of each image."""
+        """Return the class id that `serving_default` answers for each image, in the graph: int32 [images]."""
         import tensorflow as tf
 
         return tf.math.top_k(scores, 1).indices[:, 0]
 
     def expected_scores(self, outputs: np.ndarray) -> np.ndarray:
-        """See `Task.expected_scores`."""
-        sums = outputs.sum(axis=1)
-        are_probabilities = bool(np.all(outputs >= 0)) and np.allclose(sums, 1, atol=1e-3)
+        """See `Labelled.expected_scores`."""
+        total = float(outputs.sum())
+        are_probabilities = bool(np.all(outputs >= 0)) and np.isclose(total, 1, atol=1e-3)
         if are_probabilities != (self.outputs == "probabilities"):
             actual = "probabilities" if are_probabilities else "logits"
+            advice = ""
+            if self.outputs == "probabilities" and np.all((outputs >= 0) & (outputs <= 1)):
+                advice = ", or with --task multilabel if an image can have several labels"
             raise VerificationError(
                 f"outputs is {self.outputs}, but the network's outputs for a photo look like {actual}: they add up to "
-                f"{sums.tolist()}, and the smallest is {float(outputs.min()):.3g}; bake with --outputs {actual}"
+                f"{total:.6g}, and the smallest is {float(outputs.min()):.3g}; bake with --outputs {actual}{advice}"
             )
         if are_probabilities:
             return outputs
-        powers = np.exp(outputs - outputs.max(axis=1, keepdims=True))
-        return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+        powers = np.exp(outputs - outputs.max())
+        return np.asarray(powers / powers.sum())
 
-    def expected_default_id(self, class_ids: np.ndarray, scores: np.ndarray) -> int:  # noqa: ARG002 - not needed
-        """Return the best class id."""
+    def expected_default_id(self, class_ids: np.ndarray, scores: np.ndarray) -> int:  # noqa: ARG002 - for subclasses
+        """Return the class id that `serving_default` must answer, from the best ones and their scores."""
         return int(class_ids[0])

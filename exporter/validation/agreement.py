@@ -1,4 +1,4 @@
-"""Compares the outputs of a SavedModel with those of its network on the same pixels."""
+"""Compares the answers of a SavedModel with those of its network on the same pixels."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import numpy as np
 
 from savedmodel_bakery.exporter.errors import VerificationError
 from savedmodel_bakery.exporter.recipe import Recipe
-from savedmodel_bakery.exporter.tasks import Task, choose_task
+from savedmodel_bakery.exporter.tasks import Task, Tolerance
 from savedmodel_bakery.exporter.tensor_types import NetworkOutput, NormalisedBatch
-from savedmodel_bakery.exporter.validation.report import Tolerance
 from savedmodel_bakery.exporter.validation.requests import PhotoResponse
 
 ROUNDING = Tolerance(atol=1e-5, rtol=1e-4)
@@ -20,11 +19,11 @@ ROUNDING = Tolerance(atol=1e-5, rtol=1e-4)
 
 @dataclass(frozen=True)
 class Agreement:
-    """How the SavedModel's scores compare with the network's.
+    """How the SavedModel's answers compare with the network's.
 
     Attributes:
         photos: number of photos compared.
-        max_difference: the largest difference of a score, 0..1.
+        max_difference: the largest difference of an answer, in the measure of the task.
     """
 
     photos: int
@@ -34,47 +33,39 @@ class Agreement:
         return Agreement(self.photos + other.photos, max(self.max_difference, other.max_difference))
 
 
-def probabilities(
-    network: Callable[[NormalisedBatch], NetworkOutput],
-    recipe: Recipe,
-    class_names: Sequence[str],
-    normalised: np.ndarray,
-) -> tuple[Task, np.ndarray]:
-    """Run the network on `normalised` float32 [batch, height, width, channels].
+def run_network(network: Callable[[NormalisedBatch], NetworkOutput], normalised: np.ndarray) -> np.ndarray:
+    """Run the network on one image, `normalised` float32 [height, width, channels].
 
     Returns:
-        The task, and the probability of every label: float32 [batch, labels].
+        Its outputs: float32 [units]; those of maps are averaged over height and width.
 
     Raises:
-        VerificationError: the outputs are not finite, or contradict the recipe's `outputs`.
+        VerificationError: the outputs are not finite.
     """
     import tensorflow as tf
 
-    outputs = np.asarray(tf.reshape(tf.cast(network(tf.constant(normalised)), tf.float32), [len(normalised), -1]))
+    (outputs,) = np.asarray(tf.cast(network(tf.constant(normalised[np.newaxis])), tf.float32))
+    outputs = outputs.mean(axis=(0, 1)) if outputs.ndim == 3 else outputs.reshape(-1)
     if not np.isfinite(outputs).all():
         raise VerificationError("the network returns values that are not finite (NaN or infinity) for a photo")
-    task = choose_task(recipe.answers, outputs.shape[1], class_names)
-    return task, task.expected_scores(outputs)
+    return np.asarray(outputs)
 
 
 def check_agreement(
     responses: Sequence[PhotoResponse],
-    default_labels: Sequence[str],
     network: Callable[[NormalisedBatch], NetworkOutput],
     recipe: Recipe,
-    class_names: Sequence[str],
+    task: Task,
     tolerance: Tolerance = ROUNDING,
 ) -> Agreement:
     """Compare the SavedModel's responses to photos with the outputs of `network` for the same pixels.
 
     Args:
-        responses: responses of `top_k` and `preprocess` to photos that could be read.
-        default_labels: the labels that `serving_default` returned.
-        network: the source's own, without optimisation: from float32 [batch, height, width, channels], normalised, to
-            [batch, classes].
+        responses: to photos that could be read.
+        network: the source's own, without optimisation.
         recipe: the recipe that was baked.
-        class_names: in the order of class ids.
-        tolerance: how far scores may differ.
+        task: of the recipe.
+        tolerance: how far answers may differ.
 
     Raises:
         VerificationError: the responses differ; the message names the photo.
@@ -87,23 +78,13 @@ def check_agreement(
     else:
         advice = "; --optimise none bakes the network unchanged" if recipe.optimisation.steps else ""
     differences = []
-    for response, default_label in zip(responses, default_labels, strict=True):
-        normalised = np.asarray(normalise(response.pixels[np.newaxis], recipe.preprocessing))
-        task, (expected,) = probabilities(network, recipe, class_names, normalised)
-        differences.append(_max_difference(response, expected, tolerance, advice=advice))
-        labels = [class_names[class_id] for class_id in response.class_ids]
-        default_id = task.expected_default_id(response.class_ids, response.scores)
-        if labels != response.labels or class_names[default_id] != default_label:
-            raise VerificationError(f"on {response.photo.name} the SavedModel's labels do not match its class ids")
-    return Agreement(len(responses), max(differences))
-
-
-def _max_difference(response: PhotoResponse, expected: np.ndarray, tolerance: Tolerance, *, advice: str) -> float:
-    best = -np.sort(-expected)[: len(response.scores)]
-    for scores in (best, expected[response.class_ids]):
-        if not np.allclose(scores, response.scores, rtol=tolerance.rtol, atol=tolerance.atol):
+    for response in responses:
+        (normalised,) = np.asarray(normalise(response.pixels[np.newaxis], recipe.preprocessing))
+        comparison = task.compare(response.answers, run_network(network, normalised), tolerance)
+        if not comparison.is_within:
             raise VerificationError(
-                f"on {response.photo.name} the SavedModel's scores are {response.scores.tolist()}, the network's "
-                f"{scores.tolist()}; they may differ by {tolerance.atol} + {tolerance.rtol} of the score{advice}"
+                f"on {response.photo.name} the SavedModel answers {comparison.answer}, the network "
+                f"{comparison.expected}: {task.measure} {comparison.difference:.3g} (allowed: {tolerance}){advice}"
             )
-    return float(np.abs(best - response.scores).max())
+        differences.append(comparison.difference)
+    return Agreement(len(responses), max(differences))

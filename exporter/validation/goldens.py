@@ -7,6 +7,7 @@ tf_serving_warmup_requests      the same requests as TFRecords of PredictionLog,
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,40 +16,81 @@ from typing import Any
 import numpy as np
 from google.protobuf.json_format import MessageToDict
 
-from savedmodel_bakery.exporter.validation.requests import PredictionLog, classify_request, image_input, predict_request
+from savedmodel_bakery.exporter.tasks import Task
+from savedmodel_bakery.exporter.validation.requests import (
+    PredictionLog,
+    decode_outputs,
+    example_request,
+    image_input,
+    predict_request,
+)
 from savedmodel_bakery.exporter.validation.session import write_records
 from savedmodel_bakery.wire import schema, version_folder
 
 MAX_PHOTOS = 8
 NOT_AN_IMAGE = b"<html>"
 
-# Absolute differences that another processor or another build of TensorFlow may cause; all else must be equal.
-TOLERANCES = {"scores": 1e-3, "pixels": 0.5}
+_PIXEL_TOLERANCE = 0.5
+# Differences that another processor or another build of TensorFlow may cause in other numbers, relative to the largest
+# number of the output, or to 1 if that is more.
+_TOLERANCE = 1e-3
 
 
-def golden_requests(photos: Sequence[bytes], pixels: np.ndarray) -> list[PredictionLog]:
+def golden_requests(task: Task, photos: Sequence[bytes], pixels: np.ndarray) -> list[PredictionLog]:
     """Build a request to each signature with the smallest photo, and one with each of the other photos.
 
     Args:
+        task: of the servable.
         photos: the bytes of image files, `MAX_PHOTOS` at most.
         pixels: uint8 [height, width, 3], a picture of the network's input size.
     """
     smallest, *others = sorted(photos, key=len)
     image = image_input(smallest)
+    single, several = [], []
+    for name, signature in task.signatures().items():
+        match signature.takes:
+            case "pixels":
+                single.append(predict_request(name, {"pixels": pixels[np.newaxis]}))
+            case "examples":
+                single.append(example_request(name, smallest))
+            case "images" if signature.rejects_bad_images:
+                single.append(predict_request(name, image))
+            case "images":
+                several.append(predict_request(name, image_input(smallest, NOT_AN_IMAGE)))
+                several += (predict_request(name, image_input(photo)) for photo in (smallest, *others))
     return [
-        predict_request("serving_default", image),
-        classify_request(smallest),
-        predict_request("pixels", {"pixels": pixels[np.newaxis]}),
+        *single,
         predict_request("preprocess", image),
         # Without the picture, because other builds of libpng may encode the same picture in other bytes.
         predict_request("preview", image, outputs=["ok", "error"]),
-        predict_request("top_k", image_input(smallest, NOT_AN_IMAGE)),
-        *(predict_request("top_k", image_input(photo)) for photo in (smallest, *others)),
+        *several,
     ]
 
 
+def golden_tolerances(logs: Sequence[PredictionLog]) -> dict[str, float]:
+    """Return the allowed absolute differences by output, for the responses in `logs`; other outputs must be equal."""
+    largest: dict[str, float] = {}
+    for alias, array in itertools.chain.from_iterable(_outputs(log).items() for log in logs):
+        if array.dtype.kind == "f":
+            largest[alias] = float(np.abs(array).max(initial=largest.get(alias, 1.0)))
+    return {alias: _PIXEL_TOLERANCE if alias == "pixels" else _TOLERANCE * value for alias, value in largest.items()}
+
+
+def _outputs(log: PredictionLog) -> Mapping[str, np.ndarray]:
+    """Decode the outputs of a response; the scores of Classify and the values of Regress as if of Predict."""
+    match log.WhichOneof("log_type"):
+        case "classify_log":
+            rows = log.classify_log.response.result.classifications
+            return {"scores": np.array([[scored.score for scored in row.classes] for row in rows], np.float32)}
+        case "regress_log":
+            rows = log.regress_log.response.result.regressions
+            return {"outputs": np.array([row.value for row in rows], np.float32)}
+        case _:
+            return decode_outputs(log)
+
+
 def write_goldens(
-    version: Path, model_name: str, logs: Sequence[PredictionLog], *, tolerances: Mapping[str, float] = TOLERANCES
+    version: Path, model_name: str, logs: Sequence[PredictionLog], tolerances: Mapping[str, float]
 ) -> None:
     """Write goldens and warm-up requests into a staged version.
 

@@ -13,9 +13,10 @@ from PIL import Image
 
 from savedmodel_bakery.exporter.recipe import Preprocessing, Recipe
 from savedmodel_bakery.exporter.sources.network import Network
+from savedmodel_bakery.exporter.tasks import Task, Tolerance
 from savedmodel_bakery.exporter.validation import reference
-from savedmodel_bakery.exporter.validation.agreement import probabilities
-from savedmodel_bakery.exporter.validation.report import ParityReport, PhotoParity, Tolerance
+from savedmodel_bakery.exporter.validation.agreement import run_network
+from savedmodel_bakery.exporter.validation.report import ParityReport, PhotoParity
 from savedmodel_bakery.exporter.validation.requests import PhotoResponse
 
 # Mean difference of pixels by the recipe's `decode`. Rounding and another build of libjpeg stay far below 0.5, a wrong
@@ -72,12 +73,12 @@ class ParityCheck:
     Args:
         network: the source's.
         recipe: the recipe that was baked.
-        class_names: in the order of class ids.
-        tolerance: how far probabilities may differ.
+        task: of the recipe.
+        tolerance: how far answers may differ.
     """
 
-    def __init__(self, network: Network, recipe: Recipe, class_names: Sequence[str], tolerance: Tolerance) -> None:
-        self._network, self._recipe, self._names, self._tolerance = network.call, recipe, class_names, tolerance
+    def __init__(self, network: Network, recipe: Recipe, task: Task, tolerance: Tolerance) -> None:
+        self._network, self._recipe, self._task, self._tolerance = network.call, recipe, task, tolerance
         self._preprocessing, self._departures = reference_preprocessing(recipe.preprocessing, network.recipe)
         self._pixel_limit = _PIXEL_LIMITS[recipe.preprocessing.decode]
         self._photos: list[PhotoParity] = []
@@ -100,7 +101,12 @@ class ParityCheck:
     def report(self) -> ParityReport:
         """Return the report on all photos so far."""
         return ParityReport(
-            self._recipe.source.model, self._departures, self._tolerance, self._pixel_limit, self._photos
+            self._recipe.source.model,
+            self._departures,
+            self._task.measure,
+            self._tolerance,
+            self._pixel_limit,
+            self._photos,
         )
 
     def _compare(self, response: PhotoResponse) -> PhotoPictures:
@@ -110,31 +116,18 @@ class ParityCheck:
         if response.error:
             parity = PhotoParity(response.photo.name, error=response.error)
         else:
-            normalised = reference.normalise(pixels[np.newaxis], self._preprocessing)
-            _, (expected,) = probabilities(self._network, self._recipe, self._names, normalised)
-            parity = self._photo_parity(response, pixels, expected)
+            (normalised,) = reference.normalise(pixels[np.newaxis], self._preprocessing)
+            outputs = run_network(self._network, normalised)
+            comparison = self._task.compare(response.answers, outputs, self._tolerance)
+            levels = np.abs(response.pixels - pixels)
+            mean = float(levels.mean())
+            parity = PhotoParity(
+                response.photo.name,
+                pixels_mean=mean,
+                pixels_max=float(levels.max()),
+                difference=comparison.difference,
+                answer=comparison.answer,
+                reference_answer=comparison.expected,
+                is_within=comparison.is_within and mean <= self._pixel_limit,
+            )
         return PhotoPictures(parity, original, response.pixels, pixels)
-
-    def _photo_parity(self, response: PhotoResponse, pixels: np.ndarray, expected: np.ndarray) -> PhotoParity:
-        k = len(response.class_ids)
-        best = np.argsort(-expected, kind="stable")[:k]
-        # Compared by rank and by the graph's classes, so that a class that only one of the two lists counts too.
-        pairs = [(response.scores, expected[best]), (response.scores, expected[response.class_ids])]
-        differences = [np.abs(scores - reference_scores) for scores, reference_scores in pairs]
-        allowed = [self._tolerance.atol + self._tolerance.rtol * reference_scores for _, reference_scores in pairs]
-        levels = np.abs(response.pixels - pixels)
-        five = min(k, 5)
-        return PhotoParity(
-            photo=response.photo.name,
-            pixels_mean=float(levels.mean()),
-            pixels_max=float(levels.max()),
-            probability=float(np.max(differences)),
-            label=response.labels[0],
-            score=float(response.scores[0]),
-            reference_label=self._names[best[0]],
-            reference_score=float(expected[best[0]]),
-            top_1=bool(best[0] == response.class_ids[0]),
-            top_5=len({*best[:five].tolist()} & {*response.class_ids[:five].tolist()}),
-            top_5_of=five,
-            is_within=bool(np.all(np.less_equal(differences, allowed))) and float(levels.mean()) <= self._pixel_limit,
-        )

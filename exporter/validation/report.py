@@ -8,19 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from savedmodel_bakery.exporter.errors import ParityError
-
-_HEADER = ("photo", "pixels mean", "max", "probability", "baked graph", "reference", "top 5", "")
-
-
-@dataclass(frozen=True)
-class Tolerance:
-    """Allowed difference of a probability: `atol` + `rtol` · the expected value, 0..1."""
-
-    atol: float
-    rtol: float
-
-
-DEFAULT_TOLERANCE = Tolerance(atol=0.01, rtol=0.0)
+from savedmodel_bakery.exporter.tasks import Tolerance
 
 
 @dataclass(frozen=True)
@@ -31,14 +19,9 @@ class PhotoParity:
         photo: its file name.
         pixels_mean: mean absolute difference of the network's input before normalising, in levels of 0..255.
         pixels_max: the largest such difference.
-        probability: the largest absolute difference of a class's probability, 0..1, among the best classes of either.
-        label: the graph's best label.
-        score: its probability in the graph, 0..1.
-        reference_label: the reference's best label.
-        reference_score: its probability in the reference, 0..1.
-        top_1: whether both have the same best class.
-        top_5: how many of the graph's best classes, at most 5, are among as many of the reference's.
-        top_5_of: how many classes that counts.
+        difference: of the answers, in the measure of the task.
+        answer: of the graph, in a few words.
+        reference_answer: of the reference pipeline, in a few words.
         error: why the graph can't read the photo; if it is not empty, the other values mean nothing.
         is_within: whether the photo is within tolerance.
     """
@@ -46,20 +29,15 @@ class PhotoParity:
     photo: str
     pixels_mean: float = 0.0
     pixels_max: float = 0.0
-    probability: float = 0.0
-    label: str = ""
-    score: float = 0.0
-    reference_label: str = ""
-    reference_score: float = 0.0
-    top_1: bool = False
-    top_5: int = 0
-    top_5_of: int = 0
+    difference: float = 0.0
+    answer: str = ""
+    reference_answer: str = ""
     error: str = ""
     is_within: bool = False
 
     def distance(self) -> tuple[bool, float, float]:
-        """Return the sort key of photos: unreadable ones are farthest, then probabilities count, then pixels."""
-        return bool(self.error), self.probability, self.pixels_mean
+        """Return the sort key of photos: unreadable ones are farthest, then answers count, then pixels."""
+        return bool(self.error), self.difference, self.pixels_mean
 
 
 @dataclass(frozen=True)
@@ -69,13 +47,15 @@ class ParityReport:
     Attributes:
         model: the source.
         departures: fields of the recipe that differ from the reference's: name to (baked, reference).
-        tolerance: how far probabilities may differ.
+        measure: what the difference of two answers is, such as `cosine distance`.
+        tolerance: how far answers may differ.
         pixel_limit: how far pixels may differ in the mean, in levels of 0..255.
         photos: one entry per photo.
     """
 
     model: str
     departures: Mapping[str, tuple[Any, Any]]
+    measure: str
     tolerance: Tolerance
     pixel_limit: float
     photos: Sequence[PhotoParity]
@@ -95,6 +75,7 @@ class ParityReport:
         return {
             "model": self.model,
             "is_within": self.is_within,
+            "measure": self.measure,
             "atol": self.tolerance.atol,
             "rtol": self.tolerance.rtol,
             "pixels_mean_limit": self.pixel_limit,
@@ -106,7 +87,8 @@ class ParityReport:
 
     def to_table(self) -> str:
         """Return the report as aligned columns, one line per photo."""
-        rows = [_HEADER, *map(_row, self.photos)]
+        header = ("photo", "pixels mean", "max", self.measure, "baked graph", "reference", "")
+        rows = [header, *map(_row, self.photos)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
@@ -128,23 +110,22 @@ class ParityReport:
             f"; {name} is {baked}, the source uses {expected}" for name, (baked, expected) in self.departures.items()
         ]
         raise ParityError(
-            f"on {worst.photo} the baked graph returns {worst.label} {worst.score:.4f}, the reference pipeline "
-            f"{worst.reference_label} {worst.reference_score:.4f}: a probability differs by {worst.probability:.4f} "
-            f"(allowed: {self.tolerance.atol:g} + {self.tolerance.rtol:g} of the reference's), pixels by "
-            f"{worst.pixels_mean:.2f} levels in the mean (allowed: {self.pixel_limit:g}){''.join(causes)}{advice}"
+            f"on {worst.photo} the baked graph answers {worst.answer}, the reference pipeline "
+            f"{worst.reference_answer}: {self.measure} {worst.difference:.4f} (allowed: {self.tolerance}), pixels "
+            f"differ by {worst.pixels_mean:.2f} levels in the mean (allowed: {self.pixel_limit:g})"
+            f"{''.join(causes)}{advice}"
         )
 
 
 def _row(photo: PhotoParity) -> tuple[str, ...]:
     if photo.error:
-        return (photo.photo, *[""] * 6, f"cannot be read: {photo.error}")
+        return (photo.photo, *[""] * 5, f"cannot be read: {photo.error}")
     return (
         photo.photo,
         f"{photo.pixels_mean:.3f}",
         f"{photo.pixels_max:.1f}",
-        f"{photo.probability:.4f}",
-        f"{photo.label} {photo.score:.4f}",
-        f"{photo.reference_label} {photo.reference_score:.4f}",
-        f"{photo.top_5}/{photo.top_5_of}",
+        f"{photo.difference:.4f}",
+        photo.answer,
+        photo.reference_answer,
         "within" if photo.is_within else "BEYOND",
     )

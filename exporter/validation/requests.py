@@ -11,6 +11,7 @@ import numpy as np
 
 from savedmodel_bakery.exporter.errors import ParityError
 from savedmodel_bakery.exporter.servable_module import ENCODED_FEATURE
+from savedmodel_bakery.exporter.tasks import Answers
 from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.examples import encode_example
 from savedmodel_bakery.wire.tensors import decode_array, encode_tensor
@@ -26,17 +27,13 @@ class PhotoResponse:
     Attributes:
         photo: the file.
         error: why the photo can't be read; if it is not empty, the other values mean nothing.
-        labels: from `top_k`, best first.
-        scores: float32 [k], of these labels.
-        class_ids: int32 [k], of these labels.
+        answers: of the signatures of the task.
         pixels: float32 [height, width, 3], 0..255, from `preprocess`.
     """
 
     photo: Path
     error: str
-    labels: list[str]
-    scores: np.ndarray
-    class_ids: np.ndarray
+    answers: Answers
     pixels: np.ndarray
 
 
@@ -50,17 +47,17 @@ def predict_request(signature: str, inputs: dict[str, np.ndarray], outputs: Sequ
     return log
 
 
-def classify_request(photo: bytes) -> PredictionLog:
-    """Build a Classify request with one image."""
+def example_request(signature: str, photo: bytes) -> PredictionLog:
+    """Build a request with one image to the signature `classify` or `regress`, which the method of that name calls."""
     log = schema.PredictionLog()
-    request = log.classify_log.request
-    request.model_spec.signature_name = "classify"
+    request = getattr(log, f"{signature}_log").request
+    request.model_spec.signature_name = signature
     request.input.example_list.examples.append(encode_example({ENCODED_FEATURE: photo}))
     return log
 
 
 def image_input(*images: bytes) -> dict[str, np.ndarray]:
-    """Return the input `image` of a baked classifier: object [batch]."""
+    """Return the input `image` of a servable: object [batch]."""
     return {"image": np.array(images, object)}
 
 
@@ -87,22 +84,17 @@ def read_photo(photo: Path) -> bytes:
 
 
 def decode_photo_responses(
-    photos: Sequence[Path], top_k: Sequence[PredictionLog], preprocess: Sequence[PredictionLog]
+    photos: Sequence[Path], signatures: Sequence[str], logs: Sequence[PredictionLog]
 ) -> list[PhotoResponse]:
-    """Decode the responses of the signatures `top_k` and `preprocess` to each photo."""
+    """Decode the responses to `photo_requests`; the first of the signatures has an output `error`."""
     responses = []
-    for photo, top_k_log, preprocess_log in zip(photos, top_k, preprocess, strict=True):
-        best = decode_outputs(top_k_log)
-        responses.append(
-            PhotoResponse(
-                photo=photo,
-                error=best["error"][0].decode(),
-                labels=[label.decode() for label in best["labels"][0]],
-                scores=best["scores"][0],
-                class_ids=best["class_ids"][0],
-                pixels=decode_outputs(preprocess_log)["pixels"][0],
-            )
-        )
+    for photo, start in zip(photos, range(0, len(logs), len(signatures)), strict=True):
+        outputs = dict(zip(signatures, map(decode_outputs, logs[start : start + len(signatures)]), strict=True))
+        answers = {
+            signature: {alias: array[0] for alias, array in arrays.items()} for signature, arrays in outputs.items()
+        }
+        pixels = answers.pop("preprocess")["pixels"]
+        responses.append(PhotoResponse(photo, answers[signatures[0]]["error"].decode(), answers, pixels))
     return responses
 
 

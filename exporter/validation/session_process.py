@@ -35,6 +35,8 @@ class Session:
         """Run the request of a PredictionLog, and add its response."""
         if log.HasField("classify_log"):
             self._classify(log.classify_log)
+        elif log.HasField("regress_log"):
+            self._regress(log.regress_log)
         else:
             self._predict(log.predict_log)
 
@@ -50,13 +52,20 @@ class Session:
             log.response.outputs[alias].CopyFrom(encode_tensor(array))
 
     def _classify(self, log: Any) -> None:
-        examples = [example.SerializeToString() for example in log.request.input.example_list.examples]
-        outputs = self._run(log.request.model_spec.signature_name, {"inputs": np.array(examples, object)}, [])
-        log.response.model_spec.CopyFrom(log.request.model_spec)
+        outputs = self._run_examples(log)
         for labels, scores in zip(outputs["classes"], outputs["scores"], strict=True):
             classes = log.response.result.classifications.add().classes
             for label, score in zip(labels, scores, strict=True):
                 classes.add(label=label, score=score)
+
+    def _regress(self, log: Any) -> None:
+        for value in self._run_examples(log)["outputs"]:
+            log.response.result.regressions.add(value=value)
+
+    def _run_examples(self, log: Any) -> dict[str, np.ndarray]:
+        examples = [example.SerializeToString() for example in log.request.input.example_list.examples]
+        log.response.model_spec.CopyFrom(log.request.model_spec)
+        return self._run(log.request.model_spec.signature_name, {"inputs": np.array(examples, object)}, [])
 
     def _run(self, name: str, inputs: dict[str, np.ndarray], output_filter: list[str]) -> dict[str, np.ndarray]:
         signature = self._signatures[name]

@@ -58,6 +58,7 @@ def both(peer: Any, send: Callable[[Any], Any], **options: Any) -> tuple[Any, An
         pytest.param(lambda c: c.predict(X, signature="none"), {"model": "half_plus_two"}, id="no signature"),
         pytest.param(lambda c: c.predict(X, version=-1), {"model": "half_plus_two"}, id="no version"),
         pytest.param(lambda c: c.classify_examples([{}]), {}, id="not served"),
+        pytest.param(lambda c: c.regress_examples([{"x": 3.0}]), {}, id="regress"),
     ],
 )
 def test_the_outcome_is_that_of_client(peer: Any, send: Callable[[Any], Any], options: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from savedmodel_bakery.client.endpoints import MAX_TIMEOUT_S
 from savedmodel_bakery.client.transports import retries
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.recipe.preprocessing import MAX_SIZE
-from savedmodel_bakery.exporter.validation.report import DEFAULT_TOLERANCE
+from savedmodel_bakery.exporter.tasks.classify import Classify
 from savedmodel_bakery.serving.amqp import batching as amqp_batching
 from savedmodel_bakery.serving.amqp import cli as amqp_cli
 from savedmodel_bakery.serving.amqp import queues
@@ -38,7 +38,7 @@ VALUES = {
     "images per request to `preprocess`": Recipe.FIELDS["max_pixels"].default,
     "images of a request per run": Recipe.FIELDS["rows_per_run"].default,
     "labels in a response": Recipe.FIELDS["top_k"].default,
-    "difference of a probability": DEFAULT_TOLERANCE.atol,
+    "difference of a probability": Classify.tolerance.atol,
     "run of a model for REST": FLAGS["rest_api_timeout_in_ms"].default,
     "gRPC port": FLAGS["port"].default,
     "attempts to load a version": FLAGS["max_num_load_retries"].default,

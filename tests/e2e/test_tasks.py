@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,12 @@ from PIL import Image
 from server_process import ServerProcess
 
 from savedmodel_bakery.client import Client
-from savedmodel_bakery.exporter.bake import bake
+from savedmodel_bakery.client.goldens import read_goldens, replay
+from savedmodel_bakery.exporter.bake import BakeResult, bake
+from savedmodel_bakery.serving.amqp.codec import Message
+from savedmodel_bakery.serving.amqp.handlers import Handlers
+from savedmodel_bakery.serving.amqp.limits import CallLimits
+from savedmodel_bakery.serving.amqp.local_model import LocalModel
 
 # Keras saves its variables in a way that NumPy 2 warns about.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
@@ -70,3 +76,129 @@ def test_one_output_decides_between_two_labels(binary: Path, tmp_path: Path, tra
         assert {"predictions": ["green"]} == requests.post(
             f"{server.url}/v1/models/red:predict", json=body, timeout=30
         ).json()
+
+
+COLOURS = {"red": "#f00", "cyan": "#0ff", "black": "#000", "gray": "#808080"}
+MEANS = {"red": [1, 0, 0], "cyan": [0, 1, 1], "black": [0, 0, 0], "gray": [128 / 255] * 3}
+
+
+def save_network(path: Path, weights: list[list[float]], bias: list[float], activation: str | None = None) -> None:
+    """Write a Keras model that computes `weights` times the mean colour, 0..1, plus `bias`."""
+    import keras
+
+    images = keras.Input((8, 8, 3))
+    dense = keras.layers.Dense(len(bias), activation=activation)
+    outputs = dense(keras.layers.GlobalAveragePooling2D(name="mean")(images))
+    dense.set_weights([np.float32(weights).T, np.float32(bias)])
+    keras.Model(images, outputs).save(path)
+
+
+def bake_network(folder: Path, **recipe: object) -> BakeResult:
+    (folder / "names.txt").write_text("red\ngreen\nblue\n")
+    result = bake(model=str(folder / "network.keras"), name="network", out=folder, recipe={**RECIPE, **recipe})
+    assert result.parity.is_within
+    return result
+
+
+def check_goldens(result: BakeResult, client: Client) -> None:
+    goldens = read_goldens(result.path)
+    signatures = {golden.signature for golden in goldens.requests}
+    assert {"serving_default", "pixels", "preprocess", "preview"} <= signatures
+    for golden in goldens.requests:
+        assert [] == replay(golden, client, goldens.tolerances), golden.signature
+
+
+def ask(result: BakeResult, log: Path, signature: str = "serving_default") -> dict[str, np.ndarray]:
+    """Send the pictures in COLOURS and one that is none, and replay the goldens; return the outputs.
+
+    Over REST the same is done, and the same returned.
+    """
+    images = np.array([*map(picture, COLOURS.values()), b"?"], object)
+    flags = ("--model_name=network", f"--model_base_path={result.path.parent}")
+    answers: list[dict[str, np.ndarray]] = []
+    with ServerProcess(*flags, log=log) as server:
+        for target, transport in ((server.target, "grpc"), (server.url, "rest")):
+            with Client(target, model="network", transport=transport) as client:
+                check_goldens(result, client)
+                answers.append(dict(client.predict({"image": images}, signature=signature).outputs))
+                if "value" in answers[-1]:
+                    examples = [{"image/encoded": image} for image in images[:-1]]
+                    assert answers[-1]["value"][:-1].tolist() == pytest.approx(client.regress_examples(examples))
+    over_grpc, over_rest = answers
+    for alias, array in over_grpc.items():
+        np.testing.assert_array_equal(array, over_rest[alias])
+    assert [True] * len(COLOURS) + [False] == over_grpc.pop("ok").tolist()
+    assert over_grpc.pop("error")[-1].startswith(b"neither base64 nor a supported image format")
+    return over_grpc
+
+
+def ask_amqp(result: BakeResult, colour: str) -> dict[str, object]:
+    """Send a picture as a message to a worker's handlers; return the row of the JSON response."""
+    local = LocalModel("network", result.path.parent)
+    try:
+        handlers = Handlers(local, model_name="network", limits=CallLimits(60))
+        (response,) = handlers.handle([Message(picture(colour), "image/png")])
+    finally:
+        local.close()
+    assert response.error is None
+    (row,) = json.loads(response.body)["predictions"]
+    assert row.pop("ok")
+    assert "" == row.pop("error")
+    return dict(row)
+
+
+@pytest.fixture(scope="module")
+def tagger(tmp_path_factory: pytest.TempPathFactory) -> BakeResult:
+    """A network with a sigmoid per colour; the task is inferred from it. Green needs more than the others."""
+    folder = tmp_path_factory.mktemp("tagger")
+    save_network(folder / "network.keras", np.eye(3) * 8, [-4] * 3, "sigmoid")
+    options = {"labels": str(folder / "names.txt"), "outputs": "probabilities", "threshold": "0.5,0.6,0.5"}
+    result = bake_network(folder, **options)
+    assert "multilabel" == result.recipe.answers.task
+    return result
+
+
+def test_an_image_has_any_number_of_labels(tagger: BakeResult, tmp_path: Path) -> None:
+    outputs = ask(tagger, tmp_path / "log")
+    red, cyan, black, gray, bad = outputs["labels"].tolist()
+    assert ([b"red", b"", b""], [b"green", b"blue", b""]) == (red, cyan)
+    assert ([b"", b"", b""], [b"red", b"blue", b""], [b"", b"", b""]) == (black, gray, bad)
+    assert [1, 2, 0, 2, 0] == outputs["count"].tolist()
+    high, middle = 1 / (1 + np.exp(-4)), 1 / (1 + np.exp(4 - 8 * 128 / 255))
+    expected = [[high, 0, 0], [high, high, 0], [0, 0, 0], [middle, middle, 0], [0, 0, 0]]
+    np.testing.assert_allclose(expected, outputs["scores"], atol=0.001)
+    best = ask(tagger, tmp_path / "log", signature="top_k")
+    assert [b"red", b"green", b"blue"] == best["labels"][3].tolist()
+
+
+def test_labels_over_amqp(tagger: BakeResult) -> None:
+    row = ask_amqp(tagger, "cyan")
+    assert (["green", "blue", ""], 2) == (row["labels"], row["count"])
+
+
+def test_the_output_of_a_layer_is_an_embedding(tagger: BakeResult, tmp_path: Path) -> None:
+    options = {"task": "embed", "layer": "mean", "normalise": "l2"}
+    model = tagger.path.parents[1] / "network.keras"
+    result = bake(model=str(model), name="network", out=tmp_path, recipe={**RECIPE, **options})
+    assert result.parity.is_within
+    vectors = ask(result, tmp_path / "log")["embedding"]
+    lengths = np.linalg.norm([*MEANS.values(), [0, 0, 0]], axis=1, keepdims=True)
+    np.testing.assert_allclose([*MEANS.values(), [0, 0, 0]] / np.maximum(lengths, 1e-9), vectors, atol=1e-3)
+    assert pytest.approx([0, 0.7071, 0.7071], abs=1e-3) == ask_amqp(result, "cyan")["embedding"]
+
+
+def test_one_output_without_labels_is_a_number(tmp_path: Path) -> None:
+    save_network(tmp_path / "network.keras", [[100, 10, 1]], [1000])
+    result = bake_network(tmp_path, units="lumen")
+    assert "regress" == result.recipe.answers.task
+    values = ask(result, tmp_path / "log")["value"]
+    assert [1100, 1011, 1000, 1000 + 111 * 128 / 255, 0] == pytest.approx(values.tolist(), abs=0.01)
+    assert {"value": pytest.approx(1011)} == ask_amqp(result, "cyan")
+
+
+def test_several_numbers_have_names(tmp_path: Path) -> None:
+    save_network(tmp_path / "network.keras", [[1, 0, 0], [0, 2, 0]], [0.5, -1])
+    result = bake_network(tmp_path, task="regress", output_names="width,height", units="m,m")
+    outputs = ask(result, tmp_path / "log")
+    assert [1.5, 0.5, 0.5, 0.5 + 128 / 255, 0] == pytest.approx(outputs["width"].tolist(), abs=1e-3)
+    assert [-1, 1, -1, 2 * 128 / 255 - 1, 0] == pytest.approx(outputs["height"].tolist(), abs=1e-3)

@@ -254,9 +254,9 @@ def test_an_empty_batch_has_empty_outputs(run: Loaded, name: str) -> None:
     }
 
 
-def scores_by_id(servable: ServableModule, colour: tuple[float, float, float]) -> list[float]:
+def scores_by_id(servable: ServableModule, colour: tuple[int, int, int]) -> list[float]:
     """Return the scores of an image of one colour, in the order of class ids."""
-    outputs = servable.pixels(tf.constant(np.full((1, SIDE, SIDE, 3), colour, np.float32)))
+    outputs = servable.functions["pixels"](tf.constant(np.full((1, SIDE, SIDE, 3), colour, np.uint8)))
     order = np.argsort(outputs["class_ids"].numpy()[0])
     scores: list[float] = outputs["scores"].numpy()[0][order].tolist()
     return scores
@@ -284,7 +284,7 @@ def test_the_network_receives_pixels_normalised_by_the_recipe(
 @pytest.mark.parametrize("top_k", [1, 2, 3, 4])
 def test_top_k_is_limited_to_the_number_of_classes(servable_with: Callable[..., ServableModule], top_k: int) -> None:
     servable = servable_with(top_k=top_k)
-    outputs = servable.pixels(tf.zeros([1, SIDE, SIDE, 3]))
+    outputs = servable.functions["pixels"](tf.zeros([1, SIDE, SIDE, 3], tf.uint8))
     assert (1, min(top_k, 3)) == outputs["labels"].shape
 
 
@@ -292,7 +292,7 @@ def test_scores_are_float32_for_any_precision_of_the_network(recipe_of: RecipeOf
     """A network with mixed precision may return float16; the signature states float32."""
     model = network()
     servable = ServableModule(lambda pixels: tf.cast(model(pixels), tf.float16), recipe_of(size=(SIDE, SIDE)), NAMES)
-    outputs = servable.pixels(tf.fill([1, SIDE, SIDE, 3], 255.0))
+    outputs = servable.functions["pixels"](tf.fill([1, SIDE, SIDE, 3], tf.constant(255, tf.uint8)))
     assert tf.float32 == outputs["scores"].dtype
     assert [1.0, 1.0, 1.0] == outputs["scores"].numpy()[0].tolist()
 

@@ -50,6 +50,7 @@ def test_a_worker_runs_its_own_model(broker: RabbitMQ, half_plus_two: Path, conn
         assert ([2.5, 3.0, 4.5], MODEL, 1) == (prediction.arrays["y"].tolist(), prediction.model, prediction.version)
         assert "AVAILABLE" == client.status()[0].state
         assert [[("half", 3.5)]] == client.classify_examples([{"x": 3.0}])
+        assert [3.5] == client.regress_examples([{"x": 3.0}])
         large = np.arange(10_000_000, dtype=np.float32)
         assert np.array_equal(large / 2 + 2, client.predict({"x": large}).arrays["y"])
         with pytest.raises(

@@ -37,7 +37,7 @@ def _feature_document(name: str, feature: Feature) -> list[Any]:
     return [{"b64": pybase64.b64encode_as_string(value)} if isinstance(value, bytes) else value for value in values]
 
 
-def decode_response(body: bytes) -> list[list[ScoredClass]]:
+def decode_classifications(body: bytes) -> list[list[ScoredClass]]:
     """Read the classes of each example from the body of a Classify response (client role).
 
     Raises:
@@ -48,6 +48,18 @@ def decode_response(body: bytes) -> list[list[ScoredClass]]:
         return [[(str(label), float(score)) for label, score in row] for row in results]
     except (ValueError, RecursionError, TypeError, KeyError) as error:
         raise invalid_argument(f'the response has no "results" of labels with scores: {error!r}') from error
+
+
+def decode_regressions(body: bytes) -> list[float]:
+    """Read the number of each example from the body of a Regress response (client role).
+
+    Raises:
+        StatusError: INVALID_ARGUMENT if the body is not such a response.
+    """
+    try:
+        return [float(value) for value in json.loads(body.decode("utf-8", "surrogateescape"))["results"]]
+    except (ValueError, RecursionError, TypeError, KeyError) as error:
+        raise invalid_argument(f'the response has no "results" of numbers: {error!r}') from error
 
 
 def decode_request(body: bytes, limits: ParseLimits = NO_LIMITS) -> tuple[str, Sequence[bytes]]:

@@ -116,7 +116,7 @@ def test_scales_that_differ_by_colour_are_rejected_for_gray(recipe_of: Callable[
     ) == str(rejected.value)
 
 
-@pytest.mark.parametrize("missing", KNOWN)
+@pytest.mark.parametrize("missing", [name for name in KNOWN if name != "labels"])
 def test_a_missing_value_is_requested_by_its_option(missing: str) -> None:
     values = {name: value for name, value in KNOWN.items() if name != missing}
     with pytest.raises(RecipeError) as rejected:
@@ -125,6 +125,18 @@ def test_a_missing_value_is_requested_by_its_option(missing: str) -> None:
         f"pets.keras needs --{missing}: it cannot be inferred from the model. Pass it as an option or in a --recipe "
         "file"
     ) == str(rejected.value)
+
+
+def test_labels_may_be_missing_until_the_number_of_outputs_is_known() -> None:
+    values = {name: value for name, value in KNOWN.items() if name not in ("labels", "outputs")}
+    assert complete_recipe(values, {"model": "age.keras"}).answers.labels is None
+    with pytest.raises(RecipeError, match=r"age\.keras needs --labels and --outputs: they cannot be inferred"):
+        complete_recipe(values, {"model": "age.keras", "task": "multilabel"})
+
+
+def test_labels_that_a_source_knows_are_not_for_tasks_without_labels() -> None:
+    answers = complete_recipe(KNOWN, {"model": "keras:MobileNetV2", "task": "embed"}).answers
+    assert (None, None) == (answers.labels, answers.outputs)
 
 
 def test_all_missing_values_are_requested_at_once() -> None:
@@ -138,7 +150,7 @@ def test_all_missing_values_are_requested_at_once() -> None:
 
 
 def test_an_unknown_field_is_rejected() -> None:
-    with pytest.raises(RecipeError, match="unknown recipe field crops; a recipe has model, labels, outputs, top_k,"):
+    with pytest.raises(RecipeError, match="unknown recipe field crops; a recipe has model, weights, source_signature,"):
         Recipe.from_values({**KNOWN, "crops": "none"})
 
 

@@ -91,7 +91,7 @@ def true_scores_with(labelled: tuple[list[bytes], np.ndarray]) -> Callable[..., 
         recipe = complete_recipe(network.recipe, {"model": "efficientnet-lite0", "top_k": 1000, **changes})
         servable = ServableModule(network.call, recipe, labels.read_labels(recipe.answers.labels))
         images, class_ids = labelled
-        return true_scores(servable.top_k(tf.constant(images)), class_ids)
+        return true_scores(servable.functions["top_k"](tf.constant(images)), class_ids)
 
     return true_scores_with
 

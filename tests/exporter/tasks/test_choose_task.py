@@ -13,24 +13,46 @@ from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.tasks import choose_task
 from savedmodel_bakery.exporter.tasks.binary import Binary
 from savedmodel_bakery.exporter.tasks.classify import Classify
+from savedmodel_bakery.exporter.tasks.embed import Embed
+from savedmodel_bakery.exporter.tasks.multilabel import Multilabel
+from savedmodel_bakery.exporter.tasks.regress import Regress
 
 RecipeOf = Callable[..., Recipe]
+AB, ABC = ("a", "b"), ("a", "b", "c")
+NO_LABELS = {"labels": None, "outputs": None}
 
 
 @pytest.mark.parametrize(
     ("units", "names", "values", "task"),
     [
-        (3, "abc", {}, Classify("probabilities")),
-        (2, "ab", {}, Classify("probabilities")),
-        (1, "ab", {}, Binary("probabilities", 0.5)),
-        (1, "ab", {"task": "binary", "threshold": 0.8, "outputs": "logits"}, Binary("logits", 0.8)),
-        (1, "ab", {"threshold": 0}, Binary("probabilities", 0.0)),
+        (3, ABC, {}, Classify(ABC, "probabilities", 5)),
+        (2, AB, {}, Classify(AB, "probabilities", 5)),
+        (1, AB, {}, Binary(AB, "probabilities", 5, 0.5)),
+        (1, AB, {"task": "binary", "threshold": 0.8, "outputs": "logits"}, Binary(AB, "logits", 5, 0.8)),
+        (1, AB, {"threshold": 0}, Binary(AB, "probabilities", 5, 0.0)),
+        (3, ABC, {"task": "multilabel"}, Multilabel(ABC, "probabilities", 5, (0.5, 0.5, 0.5))),
+        (
+            3,
+            ABC,
+            {"task": "multilabel", "threshold": "0.1,0.2,0.3"},
+            Multilabel(ABC, "probabilities", 5, (0.1, 0.2, 0.3)),
+        ),
+        (8, (), {**NO_LABELS, "task": "embed", "normalise": "l2"}, Embed(8, "l2")),
+        (1, (), {**NO_LABELS, "task": "embed"}, Embed(1, "none")),
+        (1, (), NO_LABELS, Regress(("value",))),
+        (2, (), {**NO_LABELS, "task": "regress", "output_names": "width, height"}, Regress(("width", "height"))),
+        (1, (), {**NO_LABELS, "task": "regress", "output_names": "age", "units": "years"}, Regress(("age",))),
     ],
 )
-def test_a_network_with_one_output_is_binary(
-    recipe_of: RecipeOf, units: int, names: str, values: dict[str, Any], task: object
+def test_a_task_is_stated_or_follows_from_the_number_of_outputs(
+    recipe_of: RecipeOf, units: int, names: tuple[str, ...], values: dict[str, Any], task: object
 ) -> None:
     assert task == choose_task(recipe_of(**values).answers, units, names)
+
+
+def test_a_network_that_ends_in_a_sigmoid_per_label_is_multilabel(recipe_of: RecipeOf) -> None:
+    assert isinstance(choose_task(recipe_of().answers, 3, ABC, ends_in_sigmoid=True), Multilabel)
+    assert isinstance(choose_task(recipe_of(task="classify").answers, 3, ABC, ends_in_sigmoid=True), Classify)
 
 
 @pytest.mark.parametrize(
@@ -39,9 +61,26 @@ def test_a_network_with_one_output_is_binary(
         (1, "abc", {}, "the network has one output, which decides between two labels, but labels 'names.txt' have 3"),
         (2, "ab", {"task": "binary"}, "task binary needs a network with one output; this one has 2"),
         (1, "a", {"task": "classify"}, "task classify needs a network with one output per label; this one has 1"),
-        (3, "abc", {"threshold": 0.5}, "invalid threshold 0.5: task classify has no threshold, only binary has"),
+        (1, "a", {"task": "multilabel"}, "task multilabel needs a network with one output per label; this one has 1"),
+        (2, "abc", {"task": "multilabel"}, "the network has 2 classes, but labels 'names.txt' have 3"),
+        (3, "abc", {"threshold": 0.5}, "invalid threshold '0.5': task classify has none, only binary, multilabel"),
+        (1, "ab", {"threshold": "0.5,0.6"}, "invalid threshold '0.5,0.6': 2 numbers; must be one"),
+        (3, "abc", {"task": "multilabel", "threshold": "0,1"}, "invalid threshold '0,1': 2 numbers; must be one, or 3"),
         (1, "ab", {"threshold": 1.5}, "invalid threshold 1.5: must be a number from 0 to 1"),
         (1, "ab", {"threshold": True}, "invalid threshold True: must be a number from 0 to 1"),
+        (3, "", NO_LABELS, "the network has 3 outputs: pass --labels and --outputs if each belongs to a label"),
+        (
+            8,
+            "",
+            {"task": "embed"},
+            "invalid labels 'names.txt': task embed has none, only classify, binary, multilabel",
+        ),
+        (1, "", {**NO_LABELS, "normalise": "l2"}, "invalid normalise 'l2': task regress has none, only embed"),
+        (2, "", {**NO_LABELS, "task": "regress"}, "the network has 2 outputs: pass as many names with --output-names"),
+        (1, "", {**NO_LABELS, "output_names": "a,b"}, "invalid output_names 'a,b': 2 names; must be 1"),
+        (1, "", {**NO_LABELS, "output_names": "ok"}, "invalid output_names 'ok': must be different names with commas"),
+        (1, "", {**NO_LABELS, "units": "m,kg"}, "invalid units 'm,kg': must be 1, one per output"),
+        (1, "", {"task": "classify", "labels": None}, "tiny needs --labels: it cannot be inferred from the model"),
     ],
 )
 def test_what_does_not_fit_is_explained(

@@ -9,8 +9,9 @@ import pytest
 
 from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.json.examples import (
+    decode_classifications,
+    decode_regressions,
     decode_request,
-    decode_response,
     encode_classifications,
     encode_regressions,
 )
@@ -147,15 +148,22 @@ def test_regressions_are_numbers(shape: tuple[int, ...]) -> None:
 
 def test_a_response_is_read_as_labels_with_scores() -> None:
     body = b'{ "results": [[["cat", 0.75], ["dog", 0.25]], []] }'
-    assert [[("cat", 0.75), ("dog", 0.25)], []] == decode_response(body)
+    assert [[("cat", 0.75), ("dog", 0.25)], []] == decode_classifications(body)
 
 
 def test_the_client_reads_what_the_server_writes() -> None:
     body = encode_classifications(np.array([[b"cat", "hünd".encode()]], object), np.array([[0.75, 0.25]], np.float32))
-    assert [[("cat", 0.75), ("hünd", 0.25)]] == decode_response(body)
+    assert [[("cat", 0.75), ("hünd", 0.25)]] == decode_classifications(body)
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"results": [[1]]}', b'{"results": [[["cat", "x"]]]}'])
 def test_other_responses_are_rejected(body: bytes) -> None:
     with pytest.raises(StatusError, match='the response has no "results" of labels with scores'):
-        decode_response(body)
+        decode_classifications(body)
+
+
+def test_the_numbers_of_a_regress_response() -> None:
+    assert [1.5, -2.0] == decode_regressions(b'{"results": [1.5, -2]}')
+    for body in (b"", b"{}", b'{"results": ["x"]}', b'{"results": [[1]]}', b'{"results": 1}'):
+        with pytest.raises(StatusError, match='the response has no "results" of numbers'):
+            decode_regressions(body)

@@ -1,0 +1,122 @@
+"""What the tasks with labels have in common: probabilities of labels, and the best of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from savedmodel_bakery.exporter.errors import VerificationError
+from savedmodel_bakery.exporter.tasks.task import Answers, Column, Comparison, Signature, Tolerance
+from savedmodel_bakery.exporter.tensor_types import ClassIds, NetworkOutput, Scores, Tensor, Texts
+
+
+@dataclass(frozen=True)
+class Labelled(ABC):
+    """See `Task`.
+
+    Attributes:
+        class_names: in the order of class ids.
+        outputs: what the network returns: `probabilities` or `logits`.
+        top_k: the number of labels in an answer, or all if there are fewer.
+    """
+
+    measure: ClassVar[str] = "score difference"
+    tolerance: ClassVar[Tolerance] = Tolerance(atol=0.01, rtol=0.0)
+    class_names: tuple[str, ...]
+    outputs: str
+    top_k: int
+
+    @abstractmethod
+    def scores(self, outputs: NetworkOutput) -> Scores:
+        """Return the probability of every label in the graph: float32 [images, labels]."""
+
+    @abstractmethod
+    def expected_scores(self, outputs: np.ndarray) -> np.ndarray:
+        """Return the probability of every label: float32 [labels].
+
+        Raises:
+            VerificationError: the outputs contradict the recipe's `outputs`.
+        """
+
+    @property
+    def _k(self) -> int:
+        return min(self.top_k, len(self.class_names))
+
+    def best_signature(self, takes: Literal["images", "pixels"]) -> Signature:
+        """Return the signature with the best labels."""
+        columns: Mapping[str, Column] = {
+            "labels": Column((self._k,), b""),
+            "scores": Column((self._k,), np.float32(0)),
+            "class_ids": Column((self._k,), np.int32(-1)),
+        }
+
+        def compute(outputs: NetworkOutput) -> Sequence[Tensor]:
+            scores, class_ids = self._best(outputs)
+            return self.names(class_ids), scores, class_ids
+
+        return Signature(takes, columns, compute)
+
+    def classify_signature(self) -> Signature:
+        """Return the signature with the best labels, for calls of Classify."""
+        columns = {"classes": Column((self._k,), b""), "scores": Column((self._k,), np.float32(0))}
+
+        def compute(outputs: NetworkOutput) -> Sequence[Tensor]:
+            scores, class_ids = self._best(outputs)
+            return self.names(class_ids), scores
+
+        return Signature("examples", columns, compute, rejects_bad_images=True)
+
+    def names(self, class_ids: ClassIds) -> Texts:
+        """Return the labels of class ids in the graph."""
+        import tensorflow as tf
+
+        return tf.gather(tf.constant(self.class_names), class_ids)
+
+    def _best(self, outputs: NetworkOutput) -> tuple[Scores, ClassIds]:
+        import tensorflow as tf
+
+        best = tf.math.top_k(self.scores(outputs), self._k)
+        return best.values, best.indices
+
+    def compare_best(self, answers: Answers, expected: np.ndarray, tolerance: Tolerance) -> Comparison:
+        """Compare the best labels with the expected probability of every label, [labels].
+
+        Compared by rank and by class, so that a class that only one of the two lists has counts too.
+
+        Raises:
+            VerificationError: the labels of the answer aren't those of its class ids.
+        """
+        best = answers["top_k"]
+        class_ids, scores = best["class_ids"], best["scores"]
+        labels = [label.decode() for label in best["labels"]]
+        if labels != [self.class_names[class_id] for class_id in class_ids]:
+            raise VerificationError("the SavedModel's labels do not match its class ids")
+        by_rank = np.argsort(-expected, kind="stable")[: len(class_ids)]
+        wanted = np.stack([expected[by_rank], expected[class_ids]])
+        differences = np.abs(wanted - scores)
+        return Comparison(
+            float(differences.max()),
+            tolerance.allows(differences, wanted),
+            f"{labels[0]} {scores[0]:.4f}",
+            f"{self.class_names[by_rank[0]]} {expected[by_rank[0]]:.4f}",
+        )
+
+    def sigmoid(self, outputs: np.ndarray) -> np.ndarray:
+        """Return the probability of each output, whatever the others are.
+
+        Raises:
+            VerificationError: the recipe calls the outputs probabilities, but one of them isn't.
+        """
+        if self.outputs == "logits":
+            return np.asarray(1 / (1 + np.exp(-outputs)))
+        wrong = outputs[(outputs < 0) | (outputs > 1)]
+        if len(wrong):
+            raise VerificationError(
+                f"outputs is probabilities, but the network returns {wrong[0]:.3g} for a photo; bake with --outputs "
+                "logits"
+            )
+        return outputs

@@ -1,0 +1,92 @@
+"""Task: any number of labels; the network has one output per label, each with a probability of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from savedmodel_bakery.exporter.tasks.labelled import Labelled
+from savedmodel_bakery.exporter.tasks.task import Answers, Column, Comparison, Signature, Tolerance
+from savedmodel_bakery.exporter.tensor_types import NetworkOutput, Scores, Tensor
+
+
+@dataclass(frozen=True)
+class Multilabel(Labelled):
+    """See `Task`.
+
+    Attributes:
+        thresholds: per label, the probability from which on an image has it; 0..1.
+    """
+
+    name: ClassVar[str] = "multilabel"
+    thresholds: tuple[float, ...]
+
+    def signatures(self) -> Mapping[str, Signature]:
+        """See `Task.signatures`."""
+        return {
+            "serving_default": self._tags("images"),
+            "top_k": self.best_signature("images"),
+            "classify": self.classify_signature(),
+            "pixels": self._tags("pixels"),
+        }
+
+    def compare(self, answers: Answers, outputs: np.ndarray, tolerance: Tolerance) -> Comparison:
+        """See `Task.compare`. A label that is missing or too many differs by the distance from its threshold."""
+        expected, thresholds = self.expected_scores(outputs), np.array(self.thresholds, np.float32)
+        best = self.compare_best(answers, expected, tolerance)
+        default = answers["serving_default"]
+        count = int(default["count"])
+        labels = [label.decode() for label in default["labels"][:count]]
+        tags = dict(zip(labels, default["scores"][:count], strict=True))
+        has_tag = np.array([name in tags for name in self.class_names])
+        scores = np.array([tags.get(name, 0.0) for name in self.class_names], np.float32)
+        is_expected = expected >= thresholds
+        differences = np.where(has_tag, np.abs(scores - expected), 0.0)
+        differences = np.where(has_tag == is_expected, differences, np.abs(expected - thresholds))
+        return Comparison(
+            max(best.difference, float(differences.max())),
+            best.is_within and tolerance.allows(differences, expected),
+            _describe(labels),
+            _describe([self.class_names[class_id] for class_id in np.argsort(-expected) if is_expected[class_id]]),
+        )
+
+    def scores(self, outputs: NetworkOutput) -> Scores:
+        """See `Labelled.scores`."""
+        import tensorflow as tf
+
+        return tf.sigmoid(outputs) if self.outputs == "logits" else outputs
+
+    def expected_scores(self, outputs: np.ndarray) -> np.ndarray:
+        """See `Labelled.expected_scores`."""
+        return self.sigmoid(outputs)
+
+    def _tags(self, takes: Literal["images", "pixels"]) -> Signature:
+        """Return the signature with the labels that an image has, best first."""
+        import tensorflow as tf
+
+        labels = len(self.class_names)
+        columns: Mapping[str, Column] = {
+            "labels": Column((labels,), b""),
+            "scores": Column((labels,), np.float32(0)),
+            "count": Column((), np.int32(0)),
+        }
+
+        def compute(outputs: NetworkOutput) -> Sequence[Tensor]:
+            scores = self.scores(outputs)
+            # Below all others, so that those that the image has come first.
+            best = tf.math.top_k(tf.where(scores >= tf.constant(self.thresholds), scores, -1.0), labels)
+            has_label = best.values >= 0
+            return (
+                tf.where(has_label, self.names(best.indices), ""),
+                tf.where(has_label, best.values, 0.0),
+                tf.math.count_nonzero(has_label, axis=1, dtype=tf.int32),
+            )
+
+        return Signature(takes, columns, compute)
+
+
+def _describe(labels: Sequence[str]) -> str:
+    return ", ".join(labels) or "no label"

@@ -1,0 +1,60 @@
+"""Task: one number per image, or several with names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from savedmodel_bakery.exporter.tasks.task import Answers, Column, Comparison, Signature, Tolerance
+from savedmodel_bakery.exporter.tensor_types import NetworkOutput, Tensor
+
+
+@dataclass(frozen=True)
+class Regress:
+    """See `Task`.
+
+    Attributes:
+        names: of the network's outputs.
+    """
+
+    name: ClassVar[str] = "regress"
+    measure: ClassVar[str] = "relative difference"
+    tolerance: ClassVar[Tolerance] = Tolerance(atol=0.0, rtol=0.01)
+    names: tuple[str, ...]
+
+    def signatures(self) -> Mapping[str, Signature]:
+        """See `Task.signatures`."""
+        columns = {name: Column((), np.float32(0)) for name in self.names}
+
+        def compute(outputs: NetworkOutput) -> Sequence[Tensor]:
+            import tensorflow as tf
+
+            return list(tf.unstack(outputs, axis=1))
+
+        signatures = {
+            "serving_default": Signature("images", columns, compute),
+            "pixels": Signature("pixels", columns, compute),
+        }
+        if len(self.names) == 1:
+            value = {"outputs": Column((), np.float32(0))}
+            signatures["regress"] = Signature("examples", value, compute, rejects_bad_images=True)
+        return signatures
+
+    def compare(self, answers: Answers, outputs: np.ndarray, tolerance: Tolerance) -> Comparison:
+        """See `Task.compare`."""
+        values = np.array([answers["serving_default"][name] for name in self.names], np.float64)
+        differences = np.abs(values - outputs)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            relative = np.where(differences == 0, 0.0, differences / np.abs(outputs))
+        return Comparison(
+            float(relative.max()),
+            tolerance.allows(differences, outputs),
+            self._describe(values),
+            self._describe(outputs),
+        )
+
+    def _describe(self, values: np.ndarray) -> str:
+        return ", ".join(f"{name} {value:.6g}" for name, value in zip(self.names, values, strict=True))

@@ -1,0 +1,71 @@
+"""Tasks embed and regress: what the graph computes, and which differences are noticed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from savedmodel_bakery.exporter.tasks.embed import Embed
+from savedmodel_bakery.exporter.tasks.regress import Regress
+from savedmodel_bakery.exporter.tasks.task import Answers
+
+VECTORS = np.array([[3.0, 4.0], [0.0, 0.0], [-1.0, 0.0]], np.float32)
+
+
+def embedding(vector: tuple[float, ...]) -> Answers:
+    return {"serving_default": {"embedding": np.array(vector, np.float32)}}
+
+
+def test_vectors_are_divided_by_their_length() -> None:
+    for name, expected in (("l2", [[0.6, 0.8], [0, 0], [-1, 0]]), ("none", VECTORS)):
+        for signature in Embed(2, name).signatures().values():
+            (vectors,) = signature.compute(tf.constant(VECTORS))
+            np.testing.assert_allclose(vectors.numpy(), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("vector", "normalise", "is_within", "distance"),
+    [
+        ((3, 4), "none", True, 0),
+        ((3.01, 4), "none", True, 0),
+        ((4, 3), "none", False, 0.04),
+        ((-3, -4), "none", False, 2),
+        ((0, 0), "none", False, 1),
+        ((0.6, 0.8), "none", False, 0),  # another length
+        ((0.6, 0.8), "l2", True, 0),
+        ((3, 4), "l2", False, 0),
+    ],
+)
+def test_angles_and_lengths_of_vectors_are_compared(
+    vector: tuple[float, ...], normalise: str, is_within: bool, distance: float
+) -> None:
+    task = Embed(2, normalise)
+    comparison = task.compare(embedding(vector), VECTORS[0], task.tolerance)
+    assert (is_within, pytest.approx(distance, abs=1e-4)) == (comparison.is_within, comparison.difference)
+
+
+def test_blank_vectors_are_equal() -> None:
+    assert Embed(2, "l2").compare(embedding((0, 0)), VECTORS[1], Embed.tolerance).is_within
+
+
+def test_each_number_has_an_output_of_its_name() -> None:
+    signatures = Regress(("width", "height")).signatures()
+    assert ["serving_default", "pixels"] == list(signatures)
+    assert ["width", "height"] == list(signatures["pixels"].columns)
+    width, height = signatures["serving_default"].compute(tf.constant(VECTORS))
+    assert ([3, 0, -1], [4, 0, 0]) == (width.numpy().tolist(), height.numpy().tolist())
+    assert "regress" in Regress(("value",)).signatures()
+
+
+@pytest.mark.parametrize(
+    ("values", "is_within", "difference"),
+    [((3, 4), True, 0), ((3.02, 4), True, 0.02 / 3), ((3, 4.1), False, 0.025), ((0, 4), False, 1)],
+)
+def test_numbers_are_compared_relatively(values: tuple[float, float], is_within: bool, difference: float) -> None:
+    task = Regress(("width", "height"))
+    answers = {"serving_default": dict(zip(task.names, np.array(values, np.float32), strict=True))}
+    comparison = task.compare(answers, VECTORS[0], task.tolerance)
+    assert (is_within, pytest.approx(difference, abs=1e-6)) == (comparison.is_within, comparison.difference)
+    assert comparison.answer.startswith("width ")
+    assert not task.compare(answers, np.array([0.0, 4.0], np.float32), task.tolerance).is_within or not values[0]
