@@ -66,7 +66,7 @@ def bake(
         photos: files to validate it on; None uses the example photos that come with the package. The first 8 become
             golden requests in the version.
         atol: allowed difference of an answer from the reference pipeline's; None is the task's default: 0.01 for
-            probabilities, 0.001 for the cosine distance of embeddings, 0 for numbers of task regress.
+            probabilities, 0.001 for the cosine distance of embeddings, 0.0001 for numbers of task regress.
         rtol: allowed in addition, as a part of the reference's answer; None is the task's default: 0.01 for numbers of
             task regress, 0 for others.
         require_parity: whether to reject a version beyond that tolerance; False publishes it with its report.

@@ -59,7 +59,7 @@ def _tolerance_options(command: F) -> F:
         ("rtol", "0; task regress 0.01", "… plus this part of the reference's answer."),
         (
             "atol",
-            "0.01; task embed 0.001; regress 0",
+            "0.01; task embed 0.001; regress 0.0001",
             "Allowed difference of an answer from the reference pipeline's …",
         ),
     ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -11,6 +12,7 @@ from savedmodel_bakery.exporter.recipe.fields import Choice, FieldGroup, Parsed,
 
 LABELLED_TASKS = ("classify", "binary", "multilabel")
 TASKS_WITHOUT_LABELS = ("embed", "regress")
+_NAME = re.compile(r"[^\W\d][\w.-]*")
 
 _TASKS_WITH = {
     "labels": LABELLED_TASKS,
@@ -45,14 +47,21 @@ def parse_names(text: str) -> tuple[str, ...]:
         ValueError: with the allowed values.
     """
     names = tuple(name.strip() for name in text.split(","))
-    if not all(names) or len(set(names)) < len(names) or {"ok", "error"} & set(names):
+    if not all(map(_NAME.fullmatch, names)) or len(set(names)) < len(names) or {"ok", "error"} & set(names):
         raise ValueError("must be different names with commas, such as width,height, other than ok and error")
     return names
 
 
 def parse_units(text: str) -> tuple[str, ...]:
-    """Parse units with commas; any text is one."""
-    return tuple(unit.strip() for unit in text.split(","))
+    """Parse units with commas.
+
+    Raises:
+        ValueError: with the allowed values.
+    """
+    units = tuple(unit.strip() for unit in text.split(","))
+    if not all(units) or set(text) & set("[]'\""):
+        raise ValueError("must be text with a comma between units, such as m,kg")
+    return units
 
 
 @dataclass(frozen=True, kw_only=True)

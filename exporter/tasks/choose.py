@@ -57,6 +57,9 @@ def choose_task(answers: Answers, units: int, class_names: Sequence[str], *, end
         raise SourceError(f"task {name} needs a network with one output per label; this one has 1: use --task binary")
     labels.check_width(class_names, answers.labels, units)
     if name == "multilabel":
+        twice = next((label for number, label in enumerate(class_names) if label in class_names[:number]), None)
+        if twice is not None:
+            raise LabelError(f"labels {answers.labels!r} have {twice!r} twice: task multilabel needs different names")
         return Multilabel(tuple(class_names), answers.outputs, answers.top_k, _thresholds(answers, units))
     return Classify(tuple(class_names), answers.outputs, answers.top_k)
 

@@ -34,7 +34,7 @@ class Embed:
         return {"serving_default": self._signature("images"), "pixels": self._signature("pixels")}
 
     def compare(self, answers: Answers, outputs: np.ndarray, tolerance: Tolerance) -> Comparison:
-        """See `Task.compare`. Lengths may differ as far as the ends of vectors at the largest allowed angle do."""
+        """See `Task.compare`. A difference in length counts like that of the ends of vectors at a cosine distance."""
         vector = answers["serving_default"]["embedding"].astype(np.float64)
         expected = outputs.astype(np.float64)
         length, expected_length = np.linalg.norm(vector), np.linalg.norm(expected)
@@ -42,10 +42,10 @@ class Embed:
             expected, expected_length = expected / expected_length, np.float64(1)
         distance = 0.0 if length == expected_length else 1.0
         if length and expected_length:
-            distance = max(0.0, 1 - float(vector @ expected) / float(length * expected_length))
-        allowed = tolerance.atol + tolerance.rtol
-        has_length = abs(length - expected_length) <= np.sqrt(2 * allowed) * expected_length
-        return Comparison(distance, distance <= allowed and bool(has_length), _describe(vector), _describe(expected))
+            angle = 1 - float(vector @ expected) / float(length * expected_length)
+            distance = max(angle, float(length / expected_length - 1) ** 2 / 2, 0.0)
+        is_within = distance <= tolerance.atol + tolerance.rtol
+        return Comparison(distance, is_within, _describe(vector), _describe(expected))
 
     def _signature(self, takes: Literal["images", "pixels"]) -> Signature:
         import tensorflow as tf

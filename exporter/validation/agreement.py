@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from savedmodel_bakery.exporter.errors import VerificationError
-from savedmodel_bakery.exporter.recipe import Recipe
+from savedmodel_bakery.exporter.recipe import Preprocessing, Recipe
 from savedmodel_bakery.exporter.tasks import Task, Tolerance
 from savedmodel_bakery.exporter.tensor_types import NetworkOutput, NormalisedBatch
 from savedmodel_bakery.exporter.validation.requests import PhotoResponse
@@ -49,6 +49,15 @@ def run_network(network: Callable[[NormalisedBatch], NetworkOutput], normalised:
     if not np.isfinite(outputs).all():
         raise VerificationError("the network returns values that are not finite (NaN or infinity) for a photo")
     return np.asarray(outputs)
+
+
+def count_outputs(network: Callable[[NormalisedBatch], NetworkOutput], preprocessing: Preprocessing) -> int:
+    """Return the number of the network's outputs per image."""
+    import tensorflow as tf
+
+    channels = 1 if preprocessing.channels == "GRAY" else 3
+    shape = network(tf.zeros([1, *preprocessing.size, channels])).shape
+    return 1 if len(shape) == 1 else int(shape[-1])
 
 
 def check_agreement(

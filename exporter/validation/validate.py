@@ -14,7 +14,7 @@ from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.sources.network import Network
 from savedmodel_bakery.exporter.tasks import Task, Tolerance, choose_task
 from savedmodel_bakery.exporter.validation import reference
-from savedmodel_bakery.exporter.validation.agreement import ROUNDING, Agreement, check_agreement, run_network
+from savedmodel_bakery.exporter.validation.agreement import ROUNDING, Agreement, check_agreement, count_outputs
 from savedmodel_bakery.exporter.validation.goldens import (
     MAX_PHOTOS,
     golden_requests,
@@ -77,6 +77,9 @@ def validate_and_record(
     agreement = Agreement(0, 0.0)
     for batch in _batches(photos):
         responses, logs = _run(version, task, batch, golden)
+        for response in responses:
+            if response.error:
+                raise ParityError(f"the baked graph cannot read {response.photo}: {response.error}")
         agreement += check_agreement(responses, network.call, recipe, task, rounding)
         check.add(responses)
         if golden:
@@ -150,8 +153,7 @@ def compare_with_source(
     progress(f"loading {recipe.source.model}")
     network = sources.read_network(recipe.to_values())
     progress(f"comparing {len(photos)} photos")
-    blank = reference.normalise(np.zeros([1, *recipe.preprocessing.size, 3], np.float32), recipe.preprocessing)[0]
-    task = choose_task(recipe.answers, len(run_network(network.call, blank)), class_names)
+    task = choose_task(recipe.answers, count_outputs(network.call, recipe.preprocessing), class_names)
     check = ParityCheck(network, recipe, task, tolerance_of(task))
     signatures = [*_lenient_signatures(task), "preprocess"]
     for batch in _batches(photos):

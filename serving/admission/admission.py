@@ -14,6 +14,7 @@ from savedmodel_bakery.serving.access.identity import Identity
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import RETRY_AFTER_S, Limits, OverloadError
+from savedmodel_bakery.wire.status import Code, StatusError
 
 _NEWEST_SHARE = 0.2  # of the last run in the estimate of a run's duration
 # A call is admitted if its deadline leaves this many times the estimate: durations vary, and a shorter queue answers as
@@ -224,6 +225,8 @@ class Admission:
             try:
                 context.check()
                 self._check_time(context.remaining_s(), 0.0)
+                if not waiter.has_turn:  # a timer may fire a little early
+                    raise StatusError(Code.DEADLINE_EXCEEDED, "Timed out waiting for notification")
             except BaseException:
                 if waiter.has_turn:
                     self._pass_on()

@@ -92,12 +92,13 @@ def _gif(data: bytes) -> int:
     sub_blocks = 0
     while data[offset] == _EXTENSION:
         offset += 2
-        while data[offset]:
+        is_last = False
+        while not is_last:  # the last sub-block of an extension is empty
+            is_last = data[offset] == 0
             offset += 1 + data[offset]
             sub_blocks += 1
             if sub_blocks > _MAX_SUB_BLOCKS:
                 return _LARGEST_GIF_PIXELS
-        offset += 1
     if data[offset] != _IMAGE:
         return 0
     left, top, frame_width, frame_height = struct.unpack_from("<4H", data, offset + 1)

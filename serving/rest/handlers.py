@@ -105,9 +105,16 @@ class Handlers:
         except StatusError as error:
             return self.reject(error)
 
-    def reject(self, error: StatusError) -> Response:
-        """Return the response to a request that is rejected before it is handled, and count it."""
-        metrics.count_request("", "", "REST", error.code, 0.0)
+    def reject(self, error: StatusError, request: Request | None = None) -> Response:
+        """Return the response to a request that is rejected before it is handled, and count it.
+
+        Args:
+            error: the reason.
+            request: of a known caller; its model is counted.
+        """
+        call = request.call if request else None
+        model_name = self._registry.known_name(_model_name(call))
+        metrics.count_request(model_name, call[4] if call else "", "REST", error.code, 0.0)
         return error_response(error, self._headers)
 
     def runs_model(self, request: Request) -> bool:

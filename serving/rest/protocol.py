@@ -36,7 +36,6 @@ class Protocol(HttpToolsProtocol):
         idle: the connections of the server that wait for a request after an earlier one, the longest first.
 
     Attributes:
-        is_received: whether the current request has been received as a whole.
         on_disconnect: is called when the connection is lost.
     """
 
@@ -49,9 +48,14 @@ class Protocol(HttpToolsProtocol):
         self._receives_headers = True
         self._receives_since: float | None = None
         self._is_closing = False
-        self.is_received = False
+        self._is_received = False
         self._take_body: Callable[[int], bool] | None = None
         self.on_disconnect: Callable[[], None] | None = None
+
+    @property
+    def is_received(self) -> bool:
+        """Whether the request that is being answered has been received as a whole; another one may follow it."""
+        return self._is_received or bool(self.pipeline)
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Begin to receive; close the connection if there are too many."""
@@ -112,7 +116,7 @@ class Protocol(HttpToolsProtocol):
             return
         self._header_bytes = 0
         self._receives_headers, self._receives_since = False, self.loop.time()
-        self.is_received = False
+        self._is_received = False
         self._take_body = None
         scope: MutableMapping[str, Any] = self.scope
         scope["target"] = self.url
@@ -149,7 +153,7 @@ class Protocol(HttpToolsProtocol):
         """End to receive a request."""
         if self._is_closing:
             return
-        self.is_received = True
+        self._is_received = True
         self._receives_headers, self._receives_since = True, None
         super().on_message_complete()
         if not self.pipeline:
@@ -158,6 +162,7 @@ class Protocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Go on with the next request, or wait for it."""
         self.on_disconnect = None
+        self._take_body = None  # what arrives next is not this request's
         super().on_response_complete()
         if self._receives_since is not None:
             self._receives_since = self.loop.time()  # what was sent early may have waited
@@ -235,8 +240,10 @@ class Protocol(HttpToolsProtocol):
         return False
 
 
-def _is_closed_by_peer(connection: socket.socket) -> bool:
+def _is_closed_by_peer(connection: socket.socket | None) -> bool:
     """Return whether the peer has closed the connection, even if what it has sent before is not read yet."""
+    if connection is None or connection.fileno() < 0:  # it is lost already
+        return False
     poll = select.poll()
     poll.register(connection.fileno(), getattr(select, "POLLRDHUP", 0))  # Linux; elsewhere only after errors
     return bool(poll.poll(0))

@@ -142,7 +142,7 @@ class RestServer:
                 await _send(send, response, *headers)
                 await connection.wait_until_sent()
         except StatusError as error:
-            response = self._handlers.reject(error)
+            response = self._handlers.reject(error, request)
             if connection.is_received:
                 await _send(send, response, *headers)
             else:
@@ -216,8 +216,8 @@ class RestServer:
             pieces.append(message.get("body", b""))
             size += len(pieces[-1])
             self._check_length(size, lane)
-            await self._charge(context, _BODY_COPIES * (size - charged), lane)
-            charged = size
+            due, charged = size - charged, size  # more may arrive while this waits
+            await self._charge(context, _BODY_COPIES * due, lane)
             if not message.get("more_body", False):
                 return b"".join(pieces)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -17,11 +19,20 @@ from waiting import wait_until
 START_TIMEOUT_S = 90
 
 
+# Each process of pytest-xdist has ports of its own, below those that systems give to connections, so that nobody else
+# takes a port between this choice and the start of a server.
+_PORTS = 2000
+_FIRST_PORT = 20_000 + _PORTS * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+_candidates = itertools.cycle(range(_FIRST_PORT, _FIRST_PORT + _PORTS))
+
+
 def free_port() -> int:
-    """Return a free TCP port of the loopback address."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a free TCP port of the loopback address, another one than the last times."""
+    for port in itertools.islice(_candidates, _PORTS):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError(f"none of the ports from {_FIRST_PORT} on is free")
 
 
 class ServerProcess:

@@ -94,7 +94,9 @@ def test_damaged_files_claim_at_least_what_the_graph_decodes(file: bytes) -> Non
 
 def test_a_gif_with_too_many_blocks_claims_the_most() -> None:
     file = FILES["GIF"]
-    assert claimed_pixels(file[: file.index(b"\x2c\0\0")] + b"\x21\xfe" + b"\1x" * 100_000) > 10**9
+    start = file[: file.index(b"\x2c\0\0")]
+    assert claimed_pixels(start + b"\x21\xfe" + b"\1x" * 100_000) > 10**9
+    assert claimed_pixels(start + b"\x21\xfe\0" * 100_000) > 10**9
 
 
 @pytest.mark.parametrize(

@@ -275,6 +275,23 @@ def test_a_body_is_charged_while_it_arrives() -> None:
     server.stop(5)
 
 
+def test_pipelined_bodies_leave_no_memory_charged() -> None:
+    memory = MemoryBudget(50_000_000)
+    admission = Admission(Limits(), memory, turns=4)
+    handlers = Handlers(Registry(), access=Access(), limits=admission.limits, cors=False, check_method_names=False)
+    number = free_port()
+    server = RestServer(handlers, "127.0.0.1", number, admission, timeout_s=None)
+    server.start()
+    small = f"{POST}Content-Length: {len(BODY)}\r\n\r\n".encode() + BODY
+    large = f"{POST}Content-Length: 2000000\r\n\r\n".encode() + bytes(1_000_000)
+    for _ in range(20):
+        with socket.create_connection(("127.0.0.1", number), 30) as connection:
+            connection.sendall(small + small + large)
+            assert connection.recv(1)
+    wait_until(lambda: memory.held == 0)
+    server.stop(5)
+
+
 def test_a_chunked_body_larger_than_a_window_arrives_as_a_whole(server: ServerProcess) -> None:
     body = BODY.ljust(5_000_000)
     pieces = (body[start : start + 70_000] for start in range(0, len(body), 70_000))

@@ -84,7 +84,9 @@ def test_operations_have_one_thread_per_two_cpus_by_default(half_plus_two: Path,
         return sum("python" in name for name in names)
 
     automatic = max(1, (os.cpu_count() or 1) // 2)
-    assert 2 == threads(f"--tensorflow_intra_op_parallelism={automatic + 2}") - threads()
+    more = f"--tensorflow_intra_op_parallelism={automatic + 2}"
+    # Now and then a thread more has begun, to serve the first request.
+    assert 2 == min(threads(more) for _ in range(2)) - min(threads() for _ in range(2))
 
 
 class ThreadReporter(tf.Module):
