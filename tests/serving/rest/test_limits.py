@@ -283,11 +283,12 @@ def test_pipelined_bodies_leave_no_memory_charged() -> None:
     server = RestServer(handlers, "127.0.0.1", number, admission, timeout_s=None)
     server.start()
     small = f"{POST}Content-Length: {len(BODY)}\r\n\r\n".encode() + BODY
-    large = f"{POST}Content-Length: 2000000\r\n\r\n".encode() + bytes(1_000_000)
+    large = f"{POST}Content-Length: 2000000\r\n\r\n".encode() + bytes(1_900_000)
     for _ in range(20):
         with socket.create_connection(("127.0.0.1", number), 30) as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_000_000)
             connection.sendall(small + small + large)
-            assert connection.recv(1)
+            wait_until(lambda: memory.held > 3_000_000)
     wait_until(lambda: memory.held == 0)
     server.stop(5)
 
