@@ -121,9 +121,8 @@ class ServableModule(tf.Module):
         rows = _rows_with_bytes(images)
         errors, answers = self._predict(rows, lambda rows: self._read_images(images, rows, self._per_run), signature)
         ok, error = _ok_and_error(images, rows, errors)
-        blanks = (column.blank for column in signature.columns.values())
-        placed = (_place(answer, ok, blank=blank) for answer, blank in zip(answers, blanks, strict=True))
-        return {**dict(zip(signature.columns, placed, strict=True)), "ok": ok, "error": error}
+        placed = {alias: _place(answers[alias], ok, blank=column.blank) for alias, column in signature.columns.items()}
+        return {**placed, "ok": ok, "error": error}
 
     def _answer_all(self, images: EncodedImages, signature: Signature) -> Outputs:
         """Return the answers for images; fail on a bad image."""
@@ -135,7 +134,7 @@ class ServableModule(tf.Module):
                 return tf.identity(pixels), errors
 
         _, answers = self._predict(tf.range(tf.size(images)), read, signature)
-        return dict(zip(signature.columns, answers, strict=True))
+        return answers
 
     def _answer_pixels(self, pixels: PixelBatch, signature: Signature) -> Outputs:
         """Return the answers for images that are arrays of the network's input size."""
@@ -146,7 +145,7 @@ class ServableModule(tf.Module):
             return tf.cast(tf.gather(pixels, rows), tf.float32), tf.fill(tf.shape(rows), "")
 
         error, answers = self._predict(tf.range(batch), read, signature)
-        return {**dict(zip(signature.columns, answers, strict=True)), "ok": tf.fill([batch], True), "error": error}
+        return {**answers, "ok": tf.fill([batch], True), "error": error}
 
     @_function(input_signature=[_IMAGES])
     def preprocess(self, image: EncodedImages) -> Outputs:
@@ -198,14 +197,15 @@ class ServableModule(tf.Module):
 
     def _predict(
         self, rows: Rows, read: Callable[[Rows], tuple[PixelBatch, Texts]], signature: Signature
-    ) -> tuple[Texts, Sequence[Tensor]]:
-        """Return the errors of rows, and the answers for the readable ones; see `compute_in_runs`."""
+    ) -> tuple[Texts, Outputs]:
+        """Return the errors of rows, and the answers for the readable ones by alias; see `compute_in_runs`."""
         specs = [tf.TensorSpec(column.shape, tf.constant(column.blank).dtype) for column in signature.columns.values()]
 
         def compute(pixels: PixelBatch) -> Sequence[Tensor]:
             return signature.compute(self._network(normalise(pixels, self._preprocessing)))
 
-        return compute_in_runs(rows, read, compute, specs)
+        errors, answers = compute_in_runs(rows, read, compute, specs)
+        return errors, dict(zip(signature.columns, answers, strict=True))
 
     def _fail_on_large_output(self, images: EncodedImages) -> Tensor:
         """Return an operation that fails with INVALID_ARGUMENT if the pixels of a batch would take too much memory."""

@@ -79,7 +79,7 @@ def validate_and_record(
         responses, logs = _run(version, task, batch, golden)
         for response in responses:
             if response.error:
-                raise ParityError(f"the baked graph cannot read {response.photo}: {response.error}")
+                raise _unreadable(response.photo, response.error)
         agreement += check_agreement(responses, network.call, recipe, task, rounding)
         check.add(responses)
         if golden:
@@ -95,13 +95,8 @@ def _run(
     version: Path, task: Task, photos: Sequence[Path], golden: Sequence[PredictionLog]
 ) -> tuple[list[PhotoResponse], list[PredictionLog]]:
     """Return the responses to photos, and the golden requests with their responses."""
-    lenient = _lenient_signatures(task)
-    strict = [
-        name
-        for name, signature in task.signatures().items()
-        if signature.takes == "images" and signature.rejects_bad_images
-    ]
-    signatures = [*lenient, "preprocess", *strict]
+    strict = _image_signatures(task, rejecting=True)
+    signatures = [*_image_signatures(task, rejecting=False), "preprocess", *strict]
     requests = photo_requests(photos, signatures)
     try:
         logs = run_requests(version, [*requests, *golden])
@@ -111,18 +106,22 @@ def _run(
             # It fails if the image can't be read; the first response for the photo has the reason.
             (error,) = decode_outputs(failure.completed[photo * len(signatures)])["error"]
             if error:
-                raise ParityError(f"the baked graph cannot read {photos[photo]}: {error.decode()}") from failure
+                raise _unreadable(photos[photo], error.decode()) from failure
         raise
     return decode_photo_responses(photos, signatures, logs[: len(requests)]), logs[len(requests) :]
 
 
-def _lenient_signatures(task: Task) -> list[str]:
-    """Return the task's signatures that take images and report a bad one in its row."""
+def _image_signatures(task: Task, *, rejecting: bool) -> list[str]:
+    """Return the task's signatures that take images and reject a bad one, or those that report it in its row."""
     return [
         name
         for name, signature in task.signatures().items()
-        if signature.takes == "images" and not signature.rejects_bad_images
+        if signature.takes == "images" and signature.rejects_bad_images == rejecting
     ]
+
+
+def _unreadable(photo: Path, reason: str) -> ParityError:
+    return ParityError(f"the baked graph cannot read {photo}: {reason}")
 
 
 def _batches(photos: Sequence[Path]) -> Iterator[Sequence[Path]]:
@@ -155,7 +154,7 @@ def compare_with_source(
     progress(f"comparing {len(photos)} photos")
     task = choose_task(recipe.answers, count_outputs(network.call, recipe.preprocessing), class_names)
     check = ParityCheck(network, recipe, task, tolerance_of(task))
-    signatures = [*_lenient_signatures(task), "preprocess"]
+    signatures = [*_image_signatures(task, rejecting=False), "preprocess"]
     for batch in _batches(photos):
         check.add(decode_photo_responses(batch, signatures, run_requests(version, photo_requests(batch, signatures))))
     return check

@@ -9,6 +9,9 @@ from savedmodel_bakery.wire.status import Code, StatusError
 RETRY_AFTER_S = 1.0
 """Seconds after which a caller may try again, at least, if a request is rejected because of others."""
 
+SMALL_BYTES = 2**16
+"""Size of a message that callers without a token may send, and of the body of a request that needs none."""
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -44,11 +47,11 @@ class OverloadError(StatusError):
         super().__init__(Code.RESOURCE_EXHAUSTED, message, retry_after_s=retry_after_s)
 
 
-def check_size(size: int, limit: int, unit: str, flag: str) -> None:
-    """Check a size of a request against a limit.
+def check_size(size: int, limit: int, unit: str, condition: str) -> None:
+    """Check a size of a request against a limit, which holds under a condition: a flag in parentheses, or a clause.
 
     Raises:
         OverloadError: such as `the request has 2000 bytes; at most 1000 are allowed (--max_message_bytes)`.
     """
     if size > limit:
-        raise OverloadError(f"the request has {size} {unit}; at most {limit} are allowed (--{flag})")
+        raise OverloadError(f"the request has {size} {unit}; at most {limit} are allowed {condition}")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from google.protobuf.message import DecodeError
 
 from savedmodel_bakery.serving.admission import unpacking
-from savedmodel_bakery.serving.admission.limits import OverloadError
+from savedmodel_bakery.serving.admission.limits import SMALL_BYTES, OverloadError, check_size
 from savedmodel_bakery.serving.prediction_service import Handler
 from savedmodel_bakery.wire import messages, schema
 from savedmodel_bakery.wire.schema import METHODS
@@ -18,9 +18,6 @@ from savedmodel_bakery.wire.schema import METHODS
 _COMPRESSED = (b"\x1f\x8b", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
 _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 _UNPACKING_COPIES = 3  # in pieces, joined, and parsed
-
-PUBLIC_BYTES = 2**16
-"""Size of a message that callers without a token may send, which is the name of a service."""
 
 
 class Rpc(NamedTuple):
@@ -56,8 +53,7 @@ def check_public_size(message: bytes) -> None:
     Raises:
         OverloadError: it is too large.
     """
-    if len(message) > PUBLIC_BYTES:
-        raise OverloadError(f"the request has {len(message)} bytes; at most {PUBLIC_BYTES} are allowed for this call")
+    check_size(len(message), SMALL_BYTES, "bytes", "for this call")
 
 
 def unpack(message: bytes, limit: int, charge: Callable[[int], None]) -> bytes:

@@ -17,7 +17,8 @@ from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2
 
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.grpc.codec import PUBLIC_BYTES, Rpc, check_public_size, unpack
+from savedmodel_bakery.serving.admission.limits import SMALL_BYTES
+from savedmodel_bakery.serving.grpc.codec import Rpc, check_public_size, unpack
 from savedmodel_bakery.serving.grpc.errors import STATUS_CODES
 from savedmodel_bakery.serving.threads import CallThreads
 from savedmodel_bakery.wire.status import Code, StatusError
@@ -103,7 +104,7 @@ def _service(message: bytes, call: Any) -> str:
     """Return the name of the service that a message asks for; end the call if it can't be read."""
     try:
         check_public_size(message)
-        name = health_pb2.HealthCheckRequest.FromString(unpack(message, PUBLIC_BYTES, lambda _: None)).service
+        name = health_pb2.HealthCheckRequest.FromString(unpack(message, SMALL_BYTES, lambda _: None)).service
     except StatusError as error:
         call.abort(STATUS_CODES[error.code], error.message)
     except DecodeError:

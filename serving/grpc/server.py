@@ -24,7 +24,8 @@ from savedmodel_bakery.serving.access.tokens import Role
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.grpc.codec import PUBLIC_BYTES, Rpc, check_public_size, unpack
+from savedmodel_bakery.serving.admission.limits import SMALL_BYTES
+from savedmodel_bakery.serving.grpc.codec import Rpc, check_public_size, unpack
 from savedmodel_bakery.serving.grpc.credentials import server_credentials
 from savedmodel_bakery.serving.grpc.errors import STATUS_CODES
 from savedmodel_bakery.serving.grpc.handlers import Handlers
@@ -274,7 +275,7 @@ def _answer(rpc: Rpc, lane: _Lane, messages: Iterator[bytes], call: Any, context
     max_unpacked = lane.admission.limits.unpacked_bytes
     if rpc.is_public:
         check_public_size(message)
-        max_unpacked = PUBLIC_BYTES
+        max_unpacked = SMALL_BYTES
     context.charge(_MESSAGE_COPIES * len(message))
     with lane.admission.turn(context) if rpc.runs_model else nullcontext():
         unpacked = unpack(message, max_unpacked, context.charge)

@@ -17,7 +17,7 @@ import uvicorn
 
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.admission.limits import RETRY_AFTER_S, OverloadError, check_size
+from savedmodel_bakery.serving.admission.limits import RETRY_AFTER_S, SMALL_BYTES, OverloadError, check_size
 from savedmodel_bakery.serving.rest.codec import Request, Response
 from savedmodel_bakery.serving.rest.errors import page
 from savedmodel_bakery.serving.rest.handlers import Handlers
@@ -33,7 +33,6 @@ _KEEP_ALIVE_S = 3600
 _CONTROL_THREADS = 8
 _BODY_COPIES = 2  # as it is received, and as it is used
 _UNCHARGED_BYTES = 2**16  # of a body that has arrived
-_CONTROL_BODY_BYTES = 2**16  # requests that run no model need none
 _ORIGIN = re.compile(rb"(?:[A-Za-z][A-Za-z0-9+.-]*:)?//[^/?#]*")  # with or without a scheme (RFC 3986, 4.2)
 
 
@@ -190,7 +189,7 @@ class RestServer:
         receive: Callable[[], Awaitable[_Message]],
     ) -> bytes | None:
         """Return the whole body, for which the request is charged while it arrives; None after a disconnect."""
-        max_bytes = self._limits.message_bytes if lane is self._runs else _CONTROL_BODY_BYTES
+        max_bytes = self._limits.message_bytes if lane is self._runs else SMALL_BYTES
         length = int(request.headers.get("content-length", 0))
         self._check_length(length, lane)
         lane.admission.memory.check_possible(_BODY_COPIES * length)
@@ -222,11 +221,9 @@ class RestServer:
                 return b"".join(pieces)
 
     def _check_length(self, size: int, lane: _Lane) -> None:
-        check_size(size, self._limits.message_bytes, "bytes", "max_message_bytes")
-        if lane is self._control and size > _CONTROL_BODY_BYTES:
-            raise OverloadError(
-                f"the request has {size} bytes; at most {_CONTROL_BODY_BYTES} are allowed for one that runs no model"
-            )
+        check_size(size, self._limits.message_bytes, "bytes", "(--max_message_bytes)")
+        if lane is self._control:  # its requests need no body
+            check_size(size, SMALL_BYTES, "bytes", "for one that runs no model")
 
     async def _charge(self, context: RequestContext, size: int, lane: _Lane) -> None:
         """Charge a request; a run of a model waits on a thread if there is not enough memory now."""

@@ -151,6 +151,15 @@ def test_a_body_that_does_not_arrive_holds_no_memory(limited: ServerProcess) -> 
         assert (200, {"predictions": [4.0]}) == predict(limited, BODY.ljust(90_000))
 
 
+def start(admission: Admission, handlers: type[Handlers]) -> tuple[int, RestServer]:
+    """Start a server without models; return its port and itself."""
+    number = free_port()
+    served = handlers(Registry(), access=Access(), limits=admission.limits, cors=False, check_method_names=False)
+    server = RestServer(served, "127.0.0.1", number, admission, timeout_s=None)
+    server.start()
+    return number, server
+
+
 class LargeResponses(Handlers):
     """Answers with more bytes than the system keeps for a connection."""
 
@@ -164,12 +173,7 @@ class LargeResponses(Handlers):
 def test_a_response_holds_memory_until_it_has_been_read_or_took_too_long() -> None:
     memory = MemoryBudget(2 * LargeResponses.SIZE)
     admission = Admission(Limits(body_timeout_s=2.0), memory, turns=1)
-    handlers = LargeResponses(
-        Registry(), access=Access(), limits=admission.limits, cors=False, check_method_names=False
-    )
-    number = free_port()
-    server = RestServer(handlers, "127.0.0.1", number, admission, timeout_s=None)
-    server.start()
+    number, server = start(admission, LargeResponses)
     with socket.create_connection(("127.0.0.1", number), 30) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         assert connection.recv(1, socket.MSG_PEEK)
@@ -261,10 +265,7 @@ def test_a_request_that_runs_no_model_may_have_a_small_body_only(limited: Server
 def test_a_body_is_charged_while_it_arrives() -> None:
     memory = MemoryBudget(1_000_000)
     admission = Admission(Limits(), memory, turns=1)
-    handlers = Handlers(Registry(), access=Access(), limits=admission.limits, cors=False, check_method_names=False)
-    number = free_port()
-    server = RestServer(handlers, "127.0.0.1", number, admission, timeout_s=None)
-    server.start()
+    number, server = start(admission, Handlers)
     with ExitStack() as stack:
         for count in (1, 2, 3):
             connection = stack.enter_context(socket.create_connection(("127.0.0.1", number), 30))
@@ -278,10 +279,7 @@ def test_a_body_is_charged_while_it_arrives() -> None:
 def test_pipelined_bodies_leave_no_memory_charged() -> None:
     memory = MemoryBudget(50_000_000)
     admission = Admission(Limits(), memory, turns=4)
-    handlers = Handlers(Registry(), access=Access(), limits=admission.limits, cors=False, check_method_names=False)
-    number = free_port()
-    server = RestServer(handlers, "127.0.0.1", number, admission, timeout_s=None)
-    server.start()
+    number, server = start(admission, Handlers)
     small = f"{POST}Content-Length: {len(BODY)}\r\n\r\n".encode() + BODY
     large = f"{POST}Content-Length: 2000000\r\n\r\n".encode() + bytes(1_900_000)
     for _ in range(20):
