@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from savedmodel_bakery.exporter.errors import RecipeError
-from savedmodel_bakery.exporter.recipe.answers import TASKS_WITHOUT_LABELS, Answers, missing_values
+from savedmodel_bakery.exporter.recipe.answers import TASKS_WITHOUT_LABELS, Answers
 from savedmodel_bakery.exporter.recipe.batching import Batching
+from savedmodel_bakery.exporter.recipe.boxes import OBJECT_DETECTION_API, Boxes
 from savedmodel_bakery.exporter.recipe.fields import Field, FieldGroup, fields_of
 from savedmodel_bakery.exporter.recipe.optimisation import Optimisation
 from savedmodel_bakery.exporter.recipe.preprocessing import Preprocessing
@@ -17,6 +18,7 @@ from savedmodel_bakery.exporter.recipe.source import Source
 GROUPS: dict[str, type[FieldGroup]] = {
     "source": Source,
     "answers": Answers,
+    "boxes": Boxes,
     "preprocessing": Preprocessing,
     "optimisation": Optimisation,
     "batching": Batching,
@@ -30,14 +32,19 @@ class Recipe:
     Attributes:
         source: which model is baked.
         answers: what the network's outputs mean, and what the servable answers.
+        boxes: how a detector states its boxes, and which of them the servable answers.
         preprocessing: how the bytes of a photo become the network's input.
         optimisation: how the network is made faster.
         batching: whether concurrent requests share runs of the network.
+
+    Raises:
+        RecipeError: a value is not for the task.
     """
 
     source: Source
     answers: Answers
     preprocessing: Preprocessing
+    boxes: Boxes = field(default_factory=Boxes)
     optimisation: Optimisation = field(default_factory=Optimisation)
     batching: Batching = field(default_factory=Batching)
 
@@ -57,7 +64,7 @@ class Recipe:
         """
         values = convert_values(values)
         required = [name for name, field in cls.FIELDS.items() if field.is_required and name not in values]
-        for_labels, is_sure = missing_values(values)
+        for_labels, is_sure = _missing_values(values)
         missing = [field.option for name, field in cls.FIELDS.items() if name in (*required, *for_labels)]
         if required or (for_labels and is_sure):
             they, them = ("they", "them as options") if len(missing) > 1 else ("it", "it as an option")
@@ -118,6 +125,27 @@ def complete_recipe(known: Mapping[str, Any], values: Mapping[str, Any]) -> Reci
     if known.get("channels") == "GRAY" != preprocessing.channels:
         raise RecipeError(f"invalid channels {preprocessing.channels}: {model} requires GRAY")
     return recipe
+
+
+def _missing_values(values: Mapping[str, Any]) -> tuple[list[str], bool]:
+    """Return the names of fields that a task needs and that are not stated, and whether it is such a task.
+
+    That is open if neither the task nor labels are stated: a network with one output may be for task regress, which
+    shows when it is loaded.
+    """
+    task = values.get("task")
+    match task:
+        case "embed" | "regress":
+            needed: tuple[str, ...] = ()
+        case "segment":
+            needed = ("labels",)
+        case "detect" if values.get("boxes") in (None, OBJECT_DETECTION_API):  # None shows when the model is loaded
+            needed = ("labels",)
+        case "detect":
+            needed = ("labels", "outputs", "boxes", "box_unit")
+        case _:
+            needed = ("labels", "outputs")
+    return [name for name in needed if name not in values], "task" in values or "labels" in values
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -6,8 +6,6 @@ not know TensorFlow.
 
 from __future__ import annotations
 
-from fractions import Fraction
-from math import floor
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +13,7 @@ from PIL import Image, ImageOps
 
 from savedmodel_bakery.exporter.errors import ParityError
 from savedmodel_bakery.exporter.recipe import LETTERBOX, Preprocessing
+from savedmodel_bakery.exporter.tasks.placement import placement_of
 from savedmodel_bakery.exporter.validation import resampling
 
 
@@ -50,13 +49,9 @@ def fit(picture: Image.Image, preprocessing: Preprocessing) -> np.ndarray:
         levels = levels[top : top + side, left : left + side]
     if preprocessing.crop != LETTERBOX:
         return _resize(levels, preprocessing.size, preprocessing)
-    max_height, max_width = preprocessing.size
-    zoom = min(Fraction(max_height, height), Fraction(max_width, width))
-    fitted_height, fitted_width = (max(floor(side * zoom + Fraction(1, 2)), 1) for side in (height, width))
-    top, left = (max_height - fitted_height) // 2, (max_width - fitted_width) // 2
+    _, (top, left), fitted = placement_of((height, width), preprocessing)
     canvas = np.full((*preprocessing.size, 3), preprocessing.padding_colour, np.float32)
-    fitted = _resize(levels, (fitted_height, fitted_width), preprocessing)
-    canvas[top : top + fitted_height, left : left + fitted_width] = fitted
+    canvas[top : top + fitted[0], left : left + fitted[1]] = _resize(levels, fitted, preprocessing)
     return canvas
 
 
