@@ -84,7 +84,8 @@ class Answers(FieldGroup):
             names="imagenet|imagenet1001",
             metavar="SET|FILE",
             when_unset="required for tasks with labels",
-            help="A label set that comes with the exporter (imagenet, imagenet1001) or a file.",
+            help="A label set that comes with the exporter (imagenet, imagenet1001) or a .txt, .json, .csv or .pbtxt "
+            "file.",
         ),
     ] = None
     outputs: Annotated[

@@ -1,0 +1,164 @@
+"""Reads label files: the name, the id and, if stated, the colour of each label.
+
+Uses neither TensorFlow nor NumPy, because the client reads label files too.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
+
+Colour = tuple[int, int, int]
+
+
+class LabelFileError(Exception):
+    """The content of a label file is not valid; the message names the file."""
+
+
+class Label(NamedTuple):
+    """A label.
+
+    Attributes:
+        name: its display name if the file states one, otherwise its name; not blank.
+        id: 0 or more.
+        colour: R, G, B, 0..255; None if the file states none.
+    """
+
+    name: str
+    id: int
+    colour: Colour | None = None
+
+
+def read_label_file(path: str | Path) -> tuple[Label, ...]:
+    """Read at least one label, ordered by id. Ids differ, may start above 0, and may have gaps.
+
+    The format depends on the suffix:
+
+    - `.json`: a list of names, an object from id to name, or a list of objects `{"id": 0, "name": "tench"}`, which may
+      also have `display_name` and `colour` (`"#rrggbb"`).
+    - `.csv`: a header with the column `name`, and rows in the order of ids unless there is a column `id`; the columns
+      `display_name` and `colour` are optional.
+    - `.pbtxt`: the label map of TensorFlow's Object Detection API,
+      `item { id: 1 name: "/m/01g317" display_name: "person" }`.
+    - any other: one name per line; ids count from 0.
+
+    Raises:
+        LabelFileError: the content is not valid.
+        OSError: the file can't be read.
+        ValueError: the path contains a NUL character.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8-sig")  # a byte order mark is not part of the first name
+    except UnicodeDecodeError as error:
+        raise LabelFileError(f"labels {str(path)!r} are not valid UTF-8") from error
+    entries = _PARSERS.get(path.suffix, _parse_lines)(path, text)
+    labels = sorted((_label(path, entry) for entry in entries), key=lambda label: label.id)
+    if not labels:
+        raise LabelFileError(f"labels {str(path)!r} are empty: at least one name is required")
+    different = len({label.id for label in labels})
+    if different != len(labels):
+        raise LabelFileError(f"{path} has {len(labels)} entries but only {different} different class ids")
+    return tuple(labels)
+
+
+def _label(path: Path, entry: Mapping[str, Any]) -> Label:
+    """Check an entry of a file: a mapping with `id`, `name`, `display_name` and `colour`, or some of them."""
+    name, colour = entry.get("display_name") or entry.get("name"), entry.get("colour")
+    try:
+        label_id = int(str(entry.get("id")))  # through str, because int() truncates 1.5
+    except ValueError as error:
+        raise LabelFileError(f"{path} has the id {entry.get('id')!r}: must be a whole number") from error
+    if label_id < 0:
+        raise LabelFileError(f"{path} has the id {label_id}: must be 0 or more")
+    if not isinstance(name, str):
+        raise LabelFileError(f"{path} has the name {name!r} for class id {label_id}: must be text")
+    if not name.strip():
+        raise LabelFileError(f"labels {str(path)!r} have a blank name for class id {label_id}")
+    return Label(name, label_id, _parse_colour(path, colour) if colour else None)
+
+
+def _parse_colour(path: Path, colour: object) -> Colour:
+    if not isinstance(colour, str) or not re.fullmatch("#[0-9a-fA-F]{6}", colour):
+        raise LabelFileError(f"{path} has the colour {colour!r}: must be #rrggbb, such as #ff8000")
+    red, green, blue = bytes.fromhex(colour[1:])
+    return red, green, blue
+
+
+def _parse_lines(_: Path, text: str) -> Iterable[Mapping[str, Any]]:
+    return [{"id": number, "name": line} for number, line in enumerate(text.splitlines())]
+
+
+def _parse_csv(path: Path, text: str) -> Iterable[Mapping[str, Any]]:
+    try:
+        rows = list(csv.DictReader(text.splitlines()))
+    except csv.Error as error:
+        raise LabelFileError(f"{path} is not a label file: {error}") from error
+    if not rows or not isinstance(rows[0].get("name"), str):
+        raise LabelFileError(
+            f"{path} is not a label file: the CSV header must have the column name, and may have id, display_name and "
+            "colour"
+        )
+    return [{"id": number, **row} for number, row in enumerate(rows)]
+
+
+def _parse_json(path: Path, text: str) -> Iterable[Mapping[str, Any]]:
+    try:
+        content = json.loads(text)
+        if not isinstance(content, (list, dict)):
+            raise TypeError(f"it contains a {type(content).__name__}")
+        if isinstance(content, dict):
+            return [{"id": key, "name": value} for key, value in content.items()]
+        if content and isinstance(content[0], dict):
+            return [{**entry, "id": entry["id"]} for entry in content]
+    except RecursionError as error:
+        raise LabelFileError(f"{path} is not a label file: its JSON is nested too deeply") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise LabelFileError(
+            f"{path} is not a label file ({error}): must be a list of names, a list of objects with id and name, or an "
+            "object from id to name"
+        ) from error
+    return [{"id": number, "name": name} for number, name in enumerate(content)]
+
+
+def _parse_label_map(path: Path, text: str) -> Iterable[Mapping[str, Any]]:
+    try:
+        items = text_format.Parse(text, _LabelMap(), allow_unknown_field=True).item
+    except (text_format.ParseError, RecursionError) as error:
+        raise LabelFileError(
+            f"{path} is not a label map ({error}): must consist of items such as item {{ id: 1 name: 'cat' }}"
+        ) from error
+    return [{field.name: value for field, value in item.ListFields()} for item in items]
+
+
+def _label_map_class() -> Any:
+    """Return the class of object_detection/protos/string_int_label_map.proto, with the fields that are read here."""
+    field = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="label_map.proto", package="object_detection.protos")
+    item = file.message_type.add(name="StringIntLabelMapItem")
+    for name, number, value_type in (
+        ("name", 1, field.TYPE_STRING),
+        ("id", 2, field.TYPE_INT32),
+        ("display_name", 3, field.TYPE_STRING),
+    ):
+        item.field.add(name=name, number=number, type=value_type, label=field.LABEL_OPTIONAL)
+    file.message_type.add(name="StringIntLabelMap").field.add(
+        name="item",
+        number=1,
+        type=field.TYPE_MESSAGE,
+        type_name=".object_detection.protos.StringIntLabelMapItem",
+        label=field.LABEL_REPEATED,
+    )
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("object_detection.protos.StringIntLabelMap"))
+
+
+_LabelMap = _label_map_class()
+_PARSERS = {".csv": _parse_csv, ".json": _parse_json, ".pbtxt": _parse_label_map}
