@@ -128,7 +128,7 @@ class ServableModule(tf.Module):
 
         def read(rows: Rows) -> ReadImages:
             rows = rows[: self._per_run]  # no further, as the first bad image ends the request
-            read = self._read_images(images, rows, self._per_run)
+            read: ReadImages = self._read_images(images, rows, self._per_run)
             with tf.control_dependencies([_fail_on_bad_image(rows, read.errors)]):
                 return read._replace(pixels=tf.identity(read.pixels))
 

@@ -177,7 +177,8 @@ class FlatGraph:
             outputs = self._import({self._input: normalised}, self.outputs, self._side_effects())
             for output, spec in zip(outputs, tf.nest.flatten(self._structured_outputs), strict=True):
                 output.set_shape(spec.shape)
-            return tf.nest.pack_sequence_as(self._structured_outputs, outputs)
+            packed: NetworkOutputs = tf.nest.pack_sequence_as(self._structured_outputs, outputs)
+            return packed
 
         network = tf.function(call, autograph=False).get_concrete_function(self._input_spec())
         return network, list(network.graph.variables)

@@ -53,7 +53,7 @@ class Boxes(FieldGroup):
             parse=parse_fraction,
             metavar="IOU",
             when_unset="0.5",
-            help="Of two boxes with the same label that overlap by more (intersection over union), the better one is kept.",
+            help="Drops the worse of two boxes with the same label that overlap by more (intersection over union).",
         ),
     ] = None
     max_boxes: Annotated[

@@ -32,10 +32,10 @@ class Recipe:
     Attributes:
         source: which model is baked.
         answers: what the network's outputs mean, and what the servable answers.
-        boxes: how a detector states its boxes, and which of them the servable answers.
         preprocessing: how the bytes of a photo become the network's input.
         optimisation: how the network is made faster.
         batching: whether concurrent requests share runs of the network.
+        boxes: how a detector states its boxes, and which of them the servable answers.
 
     Raises:
         RecipeError: a value is not for the task.
@@ -44,9 +44,9 @@ class Recipe:
     source: Source
     answers: Answers
     preprocessing: Preprocessing
-    boxes: Boxes = field(default_factory=Boxes)
     optimisation: Optimisation = field(default_factory=Optimisation)
     batching: Batching = field(default_factory=Batching)
+    boxes: Boxes = field(default_factory=Boxes)
 
     FIELDS: ClassVar[dict[str, Field]] = {
         name: declared for group in GROUPS.values() for name, declared in fields_of(group).items()
@@ -116,6 +116,8 @@ def complete_recipe(known: Mapping[str, Any], values: Mapping[str, Any]) -> Reci
     values = convert_values(values)
     if values.get("task") in TASKS_WITHOUT_LABELS:
         known = {name: value for name, value in known.items() if name not in ("labels", "outputs")}
+    if values.get("task") not in (None, known.get("task")):
+        known = {name: value for name, value in known.items() if name not in ("task", "boxes")}
     recipe = Recipe.from_values({**known, **values})
     model, preprocessing = recipe.source.model, recipe.preprocessing
     size = known.get("size", preprocessing.size)

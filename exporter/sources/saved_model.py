@@ -77,24 +77,26 @@ def from_signature(loaded: Any, model: str, name: str, input_alias: str | None, 
     if spec.dtype.name == "uint8":
         recipe["scale"] = "0..255"
 
-    def call(pixels: NormalisedBatch) -> dict[str, NetworkOutput]:
+    def run(images: NormalisedBatch) -> dict[str, NetworkOutput]:
+        # Through `loaded`, which keeps the variables alive; a signature alone doesn't.
+        answers = loaded.signatures[name](**{alias: images})
+        return {output: answers[output] for output in outputs}
+
+    def call(pixels: NormalisedBatch) -> NetworkOutput:
         import tensorflow as tf
 
         images = tf.saturate_cast(tf.round(pixels), tf.uint8) if spec.dtype == tf.uint8 else pixels
-
-        def run(images: NormalisedBatch) -> dict[str, NetworkOutput]:
-            # Through `loaded`, which keeps the variables alive; a signature alone doesn't.
-            answers = loaded.signatures[name](**{alias: images})
-            return {output: answers[output] for output in outputs}
-
-        if spec.shape.rank is None or spec.shape[0] != 1:
-            return run(images)
-        rows = {output: tf.TensorSpec(value.shape[1:], value.dtype) for output, value in outputs.items()}
-        return tf.map_fn(  # type: ignore[no-any-return]
-            lambda image: {output: row[0] for output, row in run(image[tf.newaxis]).items()},
-            images,
-            fn_output_signature=rows,
-        )
+        if spec.shape.rank == 4 and spec.shape[0] == 1:
+            answers = tf.map_fn(
+                lambda image: {output: row[0] for output, row in run(image[tf.newaxis]).items()},
+                images,
+                fn_output_signature={
+                    output: tf.TensorSpec(value.shape[1:], value.dtype) for output, value in outputs.items()
+                },
+            )
+        else:
+            answers = run(images)
+        return answers if len(answers) > 1 else next(iter(answers.values()))
 
     return Network(call, {**recipe, **recipe_from_outputs(outputs)})
 

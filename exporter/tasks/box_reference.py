@@ -9,7 +9,7 @@ import numpy as np
 
 from savedmodel_bakery.exporter.recipe.boxes import OBJECT_DETECTION_API
 from savedmodel_bakery.exporter.tasks.placement import placement_of
-from savedmodel_bakery.exporter.tasks.task import NetworkResult, Tolerance
+from savedmodel_bakery.exporter.tasks.task import NetworkResult, Tolerance, check_probabilities
 
 if TYPE_CHECKING:
     from savedmodel_bakery.exporter.tasks.detect import Detect
@@ -54,7 +54,9 @@ def _candidates(task: Detect, result: NetworkResult) -> tuple[np.ndarray, np.nda
     outputs = result.outputs
     boxes = _edges(task, outputs["boxes"].astype(np.float64))
     scores = outputs["scores"].astype(np.float64)
-    if task.outputs == "logits":
+    if task.outputs == "probabilities":
+        check_probabilities(scores)
+    else:
         if task.background_class == "none":
             scores = 1 / (1 + np.exp(-scores))
         else:

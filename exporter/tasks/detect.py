@@ -8,7 +8,6 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from savedmodel_bakery.exporter.errors import VerificationError
 from savedmodel_bakery.exporter.recipe import Preprocessing
 from savedmodel_bakery.exporter.recipe.boxes import OBJECT_DETECTION_API
 from savedmodel_bakery.exporter.tasks import box_reference
@@ -154,7 +153,7 @@ class Detect:
 
         from savedmodel_bakery.exporter.image import framing
 
-        height, width, window = (framing.place(sizes, self.preprocessing))
+        height, width, window = framing.place(sizes, self.preprocessing)
         corner, fitted, whole = (
             tf.cast(tf.stack([*sides, *sides], axis=1), tf.float32)[:, tf.newaxis]
             for sides in ((window.top, window.left), (window.height, window.width), (height, width))
@@ -189,16 +188,3 @@ class Detect:
 def _describe(detections: Sequence[Detection]) -> str:
     shown = [f"{detection.label} {detection.score:.2f}" for detection in detections[:_SHOWN]]
     return ", ".join([*shown, "…"] if len(detections) > _SHOWN else shown) or "no box"
-
-
-def check_probabilities(outputs: str, scores: np.ndarray) -> None:
-    """Check the recipe's `outputs` against scores of a network.
-
-    Raises:
-        VerificationError: they are called probabilities, but one of them isn't.
-    """
-    wrong = scores[(scores < 0) | (scores > 1)]
-    if outputs == "probabilities" and wrong.size:
-        raise VerificationError(
-            f"outputs is probabilities, but the network returns {wrong[0]:.3g} for a photo; bake with --outputs logits"
-        )

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from savedmodel_bakery.exporter.errors import VerificationError
-from savedmodel_bakery.exporter.tasks.task import Answers, Column, Comparison, Signature, Tolerance
+from savedmodel_bakery.exporter.tasks.task import Answers, Column, Comparison, Signature, Tolerance, check_probabilities
 from savedmodel_bakery.exporter.tensor_types import ClassIds, NetworkOutputs, Scores, Tensor, Texts
 
 
@@ -113,10 +113,5 @@ class Labelled(ABC):
         """
         if self.outputs == "logits":
             return np.asarray(1 / (1 + np.exp(-outputs)))
-        wrong = outputs[(outputs < 0) | (outputs > 1)]
-        if len(wrong):
-            raise VerificationError(
-                f"outputs is probabilities, but the network returns {wrong[0]:.3g} for a photo; bake with --outputs "
-                "logits"
-            )
+        check_probabilities(outputs)
         return outputs

@@ -26,7 +26,9 @@ class Placement(NamedTuple):
 
     def to_photo(self, box: np.ndarray) -> np.ndarray:
         """Convert a box [4] from the network's input to the photo, and clip it."""
-        corner, fitted, size = (np.tile(np.array(sides, np.float64), 2) for sides in (self.corner, self.fitted, self.size))
+        corner, fitted, size = (
+            np.tile(np.array(sides, np.float64), 2) for sides in (self.corner, self.fitted, self.size)
+        )
         return np.clip((box - corner) / fitted * size, 0, size)
 
 

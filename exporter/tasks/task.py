@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
+from savedmodel_bakery.exporter.errors import VerificationError
 from savedmodel_bakery.exporter.tensor_types import NetworkOutputs, Tensor
 
 Answers: TypeAlias = Mapping[str, Mapping[str, Any]]
@@ -138,3 +139,16 @@ class Task(Protocol):
             VerificationError: the outputs contradict the recipe's `outputs`, or the answers contradict each other.
         """
         ...
+
+
+def check_probabilities(outputs: np.ndarray) -> None:
+    """Check that outputs which the recipe calls probabilities are from 0 to 1.
+
+    Raises:
+        VerificationError: one of them isn't.
+    """
+    wrong = outputs[(outputs < 0) | (outputs > 1)]
+    if wrong.size:
+        raise VerificationError(
+            f"outputs is probabilities, but the network returns {wrong[0]:.3g} for a photo; bake with --outputs logits"
+        )

@@ -6,15 +6,19 @@ not know TensorFlow.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import ExifTags, Image, ImageOps
 
 from savedmodel_bakery.exporter.errors import ParityError
 from savedmodel_bakery.exporter.recipe import LETTERBOX, Preprocessing
 from savedmodel_bakery.exporter.tasks.placement import placement_of
 from savedmodel_bakery.exporter.validation import resampling
+
+_TRANSPOSED = (5, 6, 7, 8)  # EXIF orientations that swap height and width
 
 
 def read_upright(photo: Path, preprocessing: Preprocessing) -> Image.Image:
@@ -23,18 +27,36 @@ def read_upright(photo: Path, preprocessing: Preprocessing) -> Image.Image:
     Raises:
         ParityError: Pillow can't read the photo.
     """
+    with _reading(photo), Image.open(photo) as opened:
+        picture = ImageOps.exif_transpose(opened)
+        if picture.mode.startswith("I"):  # 16 bits of gray, which Pillow would clip at 255
+            gray = np.asarray(picture)
+            levels = (gray >> 8).astype(np.uint8)
+            alpha = np.where(gray == picture.info.get("transparency"), 0, 255).astype(np.uint8)
+            picture = Image.merge("LA", [Image.fromarray(levels), Image.fromarray(alpha)])
+        if not picture.has_transparency_data:
+            return picture.convert("RGB")
+        canvas = Image.new("RGBA", picture.size, (*preprocessing.background_colour, 255))
+        return Image.alpha_composite(canvas, picture.convert("RGBA")).convert("RGB")
+
+
+def upright_size(photo: Path, preprocessing: Preprocessing) -> tuple[int, int]:
+    """Return the height and width of a photo as the recipe turns it, from its header.
+
+    Raises:
+        ParityError: Pillow can't read the photo.
+    """
+    with _reading(photo), Image.open(photo) as opened:
+        orientation = opened.getexif().get(ExifTags.Base.Orientation, 1)
+        is_swapped = preprocessing.orientation == "exif" and orientation in _TRANSPOSED
+        return opened.size if is_swapped else (opened.height, opened.width)
+
+
+@contextmanager
+def _reading(photo: Path) -> Iterator[None]:
+    """Name the photo that Pillow can't read."""
     try:
-        with Image.open(photo) as opened:
-            picture = ImageOps.exif_transpose(opened)
-            if picture.mode.startswith("I"):  # 16 bits of gray, which Pillow would clip at 255
-                gray = np.asarray(picture)
-                levels = (gray >> 8).astype(np.uint8)
-                alpha = np.where(gray == picture.info.get("transparency"), 0, 255).astype(np.uint8)
-                picture = Image.merge("LA", [Image.fromarray(levels), Image.fromarray(alpha)])
-            if not picture.has_transparency_data:
-                return picture.convert("RGB")
-            canvas = Image.new("RGBA", picture.size, (*preprocessing.background_colour, 255))
-            return Image.alpha_composite(canvas, picture.convert("RGBA")).convert("RGB")
+        yield
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise ParityError(f"cannot read the photo {photo}: {error}") from error
 
