@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 import tensorflow as tf
 
+from savedmodel_bakery.exporter.errors import SourceError
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.tensor_types import ConcreteFunction, NetworkOutputs, NormalisedBatch, Tensor, Variable
 
@@ -25,12 +26,21 @@ def batch(network: ConcreteFunction, variables: Iterable[Variable], recipe: Reci
     request that joined the batch last; that deadline ends loops only, for all requests in the batch.
 
     Args:
-        network: from float32 [batch, …] to one output or a dict of them, float32 [batch, …] of known sizes; each row
-            depends on its own input only.
+        network: from float32 [batch, …] to one output or a dict of them, float32 [batch, …]; each row depends on its
+            own input only.
         variables: the variables it reads.
         recipe: with `batch_max` of at least 1.
+
+    Raises:
+        SourceError: an output has any number of boxes, so that those of several requests can't be joined.
     """
     images, specs = network.inputs[0], network.structured_outputs
+    for output in network.outputs:
+        if None in output.shape[1:]:
+            raise SourceError(
+                f"{recipe.source.model} returns any number of boxes, {output.shape}: batching needs a fixed one; bake "
+                "with --batch-max 0"
+            )
     spec = tf.TensorSpec(images.shape, images.dtype, name="normalised")
     # BatchFunction doesn't optimise its function, but does optimise calls in it that aren't inlined.
     not_inlined = tf.function(
@@ -54,12 +64,8 @@ def batch(network: ConcreteFunction, variables: Iterable[Variable], recipe: Reci
             enable_large_batch_splitting=True,
             shared_name=shared_name,
         )
-        # BatchFunction returns vectors for an empty batch.
-        return tf.nest.map_structure(
-            lambda spec, output: tf.reshape(output, [-1, *spec.shape[1:]]),
-            specs,
-            tf.nest.pack_sequence_as(specs, batched),
-        )
+        shaped: NetworkOutputs = tf.nest.map_structure(_shaped, specs, tf.nest.pack_sequence_as(specs, batched))
+        return shaped
 
     return tf.function(run_batched, autograph=False).get_concrete_function(spec)
 

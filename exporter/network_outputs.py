@@ -56,15 +56,20 @@ def trace(network: Callable[[NormalisedBatch], NetworkOutput], recipe: Recipe) -
     channels = 1 if preprocessing.channels == "GRAY" else 3
     spec = tf.TensorSpec([None, *preprocessing.size, channels], tf.float32, name="normalised")
 
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+    def by_role(outputs: NetworkOutput) -> NetworkOutputs:
+        roles = assign_roles(outputs, recipe)
+        return {role: _shaped(role, tf.cast(output, tf.float32), recipe) for role, output in roles.items()}
+
     def call_network(normalised: NormalisedBatch) -> NetworkOutputs:
-        outputs = assign_roles(network(normalised), recipe)
-        return {role: _shaped(role, tf.cast(output, tf.float32), recipe) for role, output in outputs.items()}
+        outputs: NetworkOutputs = by_role(network(normalised))
+        return outputs
 
     try:
         return tf.function(call_network).get_concrete_function(spec)
-    except SourceError:
-        raise
     except Exception as error:  # the network's own code runs here
+        if isinstance(error.__context__, SourceError):  # AutoGraph raises its own error instead
+            raise error.__context__ from None
         raise SourceError(f"the network of {model} does not accept images {spec.shape}: {error}") from error
 
 

@@ -6,12 +6,12 @@ graph optimiser, and the public API runs Grappler only inside a session, which r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import tensorflow as tf
 from tensorflow.python.grappler import tf_optimizer
 
-from savedmodel_bakery.exporter.tensor_types import ConcreteFunction, GraphDef, NodeDef
+from savedmodel_bakery.exporter.tensor_types import ConcreteFunction, FunctionDef, GraphDef, NodeDef
 
 
 def inline(network: ConcreteFunction) -> GraphDef:
@@ -32,9 +32,23 @@ def inline(network: ConcreteFunction) -> GraphDef:
     inlined = tf_optimizer.OptimizeGraph(config, meta_graph)
     # Functions that are still called keep their names, so their content must not change.
     originals = {function.signature.name: function for function in network.graph.as_graph_def().library.function}
-    for function in inlined.library.function:
-        function.CopyFrom(originals.get(function.signature.name, function))
+    functions = {function.signature.name: function for function in inlined.library.function} | originals
+    called = _called_functions(inlined.node, functions)
+    del inlined.library.function[:]
+    inlined.library.function.extend(functions[name] for name in functions if name in called)
     return inlined
+
+
+def _called_functions(nodes: Iterable[NodeDef], functions: Mapping[str, FunctionDef]) -> set[str]:
+    """Return the names of the functions that nodes call, and of those that these call."""
+    pending, called = list(nodes), set[str]()
+    while pending:
+        node = pending.pop()
+        values = [value for attr in node.attr.values() for value in (attr.func, *attr.list.func)]
+        for name in ({node.op, *(value.name for value in values)} & functions.keys()) - called:
+            called.add(name)
+            pending.extend(functions[name].node_def)
+    return called
 
 
 def _all_nodes(graph_def: GraphDef) -> Iterator[NodeDef]:

@@ -116,6 +116,8 @@ def complete_recipe(known: Mapping[str, Any], values: Mapping[str, Any]) -> Reci
     values = convert_values(values)
     if values.get("task") in TASKS_WITHOUT_LABELS:
         known = {name: value for name, value in known.items() if name not in ("labels", "outputs")}
+    if values.get("boxes") or values.get("source_outputs"):
+        values = {"task": "detect", **values}
     if values.get("task") not in (None, known.get("task")):
         known = {name: value for name, value in known.items() if name not in ("task", "boxes")}
     recipe = Recipe.from_values({**known, **values})

@@ -174,8 +174,9 @@ class Segment:
         if network_map.shape[-1] < len(self.class_names):
             first_class = np.zeros_like(network_map) if self.outputs == "logits" else 1 - network_map
             network_map = np.concatenate([first_class, network_map], axis=-1)
-        across = _lerp(network_map.swapaxes(0, 1), columns).swapaxes(0, 1)
-        return np.concatenate([_lerp(across, rows[[row]]).argmax(-1) for row in range(len(rows))]).astype(np.uint8)
+        return np.stack([_lerp(_lerp(network_map, row[np.newaxis])[0], columns).argmax(-1) for row in rows]).astype(
+            np.uint8
+        )
 
     def _shares(self, class_map: np.ndarray) -> np.ndarray:
         classes = len(self.class_names)

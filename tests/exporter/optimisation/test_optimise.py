@@ -385,3 +385,11 @@ def test_each_step_can_be_applied_alone(steps: tuple[str, ...], expected: dict[s
     stack = network_of(conv(), norm(), layers.ReLU(), norm(), layers.Conv2D(4, 1, use_bias=False))
     optimised = optimise_and_compare(lambda images: tf.nn.relu(tf.identity(stack(images))), steps)
     assert expected == {name: optimised.operations()[name] for name in expected}
+
+
+def test_functions_that_loops_call_are_kept() -> None:
+    """The body of a loop isn't inlined, so what it calls must stay too."""
+    scale = tf.function(lambda image: image * 2, input_signature=[tf.TensorSpec([1, SIDE, SIDE, 3])])
+    optimise_and_compare(
+        lambda images: tf.reduce_mean(tf.map_fn(lambda image: scale(image[tf.newaxis])[0], images), [1, 2])
+    )

@@ -24,7 +24,13 @@ def result(outputs: Sequence[float] | np.ndarray) -> NetworkResult:
 def answers_of(task: Multilabel, outputs: np.ndarray) -> list[Answers]:
     """Compute the answers of both signatures in the graph, image by image."""
     arrays = {
-        name: dict(zip(signature.columns, signature.compute({"vector": tf.constant(outputs)}, tf.ones([len(outputs), 2])), strict=True))
+        name: dict(
+            zip(
+                signature.columns,
+                signature.compute({"vector": tf.constant(outputs)}, tf.ones([len(outputs), 2])),
+                strict=True,
+            )
+        )
         for name, signature in task.signatures().items()
         if signature.takes == "images"
     }
@@ -54,7 +60,9 @@ def test_right_answers_are_within_tolerance() -> None:
     for answers, outputs in zip(answers_of(TASK, OUTPUTS), OUTPUTS, strict=True):
         comparison = TASK.compare(answers, result(outputs), TASK.tolerance)
         assert (True, 0.0) == (comparison.is_within, comparison.difference)
-    assert ("sea, dog", "sea, dog") == TASK.compare(answers_of(TASK, OUTPUTS)[0], result(OUTPUTS[0]), TASK.tolerance)[2:]
+    assert ("sea, dog", "sea, dog") == TASK.compare(answers_of(TASK, OUTPUTS)[0], result(OUTPUTS[0]), TASK.tolerance)[
+        2:
+    ]
 
 
 @pytest.mark.parametrize(

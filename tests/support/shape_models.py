@@ -1,0 +1,90 @@
+"""Networks that find plain red, green and blue shapes: constructed, so that their answers are known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import tensorflow as tf
+from PIL import Image, ImageDraw
+
+LABELS = ("red", "green", "blue")
+BACKGROUND = "#303030"
+
+
+def draw(size: tuple[int, int], shapes: dict[str, tuple[float, float, float, float]]) -> Image.Image:
+    """Draw rectangles by colour: ymin, xmin, ymax, xmax as parts of the height and width in `size`."""
+    height, width = size
+    picture = Image.new("RGB", (width, height), BACKGROUND)
+    for colour, (top, left, bottom, right) in shapes.items():
+        box = [left * width, top * height, right * width - 1, bottom * height - 1]
+        ImageDraw.Draw(picture).rectangle(box, fill={"red": "#f00", "green": "#0f0", "blue": "#00f"}[colour])
+    return picture
+
+
+def colour_scores(pixels: tf.Tensor) -> tf.Tensor:
+    """Return how red, green and blue pixels are, -1..1, from pixels 0..1."""
+    others = tf.stack([tf.reduce_max(tf.gather(pixels, pair, axis=-1), -1) for pair in ((1, 2), (0, 2), (0, 1))], -1)
+    return pixels - others
+
+
+class Detector(tf.Module):
+    """Returns a box per colour, and a worse one that overlaps it; scores are 0 for a colour that is missing."""
+
+    def boxes_and_scores(self, pixels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return boxes [n, 6, 4] as ymin, xmin, ymax, xmax in fractions of the input, and scores [n, 6, 3]."""
+        mask = colour_scores(pixels) > 0.5
+        edges = []
+        for axis in (2, 1):
+            is_covered = tf.cast(tf.reduce_any(mask, axis), tf.int32)
+            size = tf.shape(is_covered)[1]
+            first = tf.argmax(is_covered, 1, output_type=tf.int32)
+            end = size - tf.argmax(is_covered[:, ::-1], 1, output_type=tf.int32)
+            edges.append([tf.cast(edge / size, tf.float32) for edge in (first, end)])
+        (top, bottom), (left, right) = edges
+        boxes = tf.stack([top, left, bottom, right], axis=-1)
+        is_found = tf.cast(tf.reduce_any(mask, [1, 2]), tf.float32)
+        scores = 0.9 * is_found[..., tf.newaxis] * tf.eye(3)
+        return tf.concat([boxes + 0.02, boxes], 1), tf.concat([0.7 * scores, scores], 1)
+
+    def __call__(self, pixels: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Return the outputs by name."""
+        boxes, scores = self.boxes_and_scores(pixels)
+        return {"boxes": boxes, "scores": scores}
+
+
+def save_like_object_detection_api(path: Path) -> None:
+    """Write a SavedModel as TensorFlow's Object Detection API exports it: one uint8 image, ids from 1, without NMS."""
+    detector = Detector()
+
+    @tf.function(input_signature=[tf.TensorSpec([1, None, None, 3], tf.uint8, name="input_tensor")])
+    def detect(input_tensor: tf.Tensor) -> dict[str, tf.Tensor]:
+        boxes, scores = detector.boxes_and_scores(tf.cast(input_tensor, tf.float32) / 255)
+        boxes, scores = boxes[:, 3:], tf.linalg.diag_part(scores[:, 3:])
+        return {
+            "detection_boxes": tf.ensure_shape(boxes, [1, 3, 4]),
+            "detection_scores": tf.ensure_shape(scores, [1, 3]),
+            "detection_classes": tf.constant([[1.0, 2.0, 4.0]]),
+            "num_detections": tf.constant([3.0]),
+            "raw_detection_boxes": boxes,
+        }
+
+    tf.saved_model.save(detector, str(path), signatures=detect)
+
+
+class Segmenter(tf.Module):
+    """Returns scores for the background, red, green and blue, [n, height / 2, width / 2, 4]."""
+
+    def __call__(self, pixels: tf.Tensor) -> tf.Tensor:
+        """Return logits."""
+        scores = colour_scores(tf.nn.avg_pool2d(pixels, 2, 2, "VALID"))
+        return tf.concat([tf.fill(tf.shape(scores[..., :1]), 0.5), scores], -1)
+
+
+def detector() -> tf.Module:
+    """Return a detector, for `--model shape_models:detector`."""
+    return Detector()
+
+
+def segmenter() -> tf.Module:
+    """Return a segmenter, for `--model shape_models:segmenter`."""
+    return Segmenter()
