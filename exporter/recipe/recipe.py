@@ -52,6 +52,17 @@ class Recipe:
         name: declared for group in GROUPS.values() for name, declared in fields_of(group).items()
     }
 
+    def __post_init__(self) -> None:
+        task = self.answers.task
+        self.boxes.check_task(task)
+        if task not in (None, "detect") and self.source.source_outputs is not None:
+            raise RecipeError(f"invalid source_outputs {self.source.source_outputs!r}: task {task} has one output")
+        if task in ("detect", "segment") and self.preprocessing.crop_fraction is not None:
+            raise RecipeError(
+                f"invalid crop {self.preprocessing.crop!r}: task {task} answers for the whole photo; must be none or "
+                "letterbox"
+            )
+
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> Recipe:
         """Create a recipe from the values of its fields, all in one mapping.

@@ -1,0 +1,138 @@
+"""Which outputs of a network a task uses, and what it rejects."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from savedmodel_bakery.exporter.errors import BakeError
+from savedmodel_bakery.exporter.network_outputs import trace
+from savedmodel_bakery.exporter.recipe import Recipe, complete_recipe
+from savedmodel_bakery.exporter.tasks import choose_task
+
+RecipeOf = Callable[..., Recipe]
+AB = ("a", "b")
+BOXES: dict[str, Any] = {"task": "detect", "boxes": "yxyx", "box_unit": "pixels"}
+API: dict[str, Any] = {"task": "detect", "boxes": "tf-object-detection", "outputs": None}
+
+
+SCORED = {"boxes": (5, 4), "scores": (5, 2)}
+
+
+def network(shapes: Any) -> Callable[[tf.Tensor], Any]:
+    """Return a network with outputs of these shapes, without the batch axis."""
+
+    def zeros(images: tf.Tensor, shape: tuple[int, ...]) -> tf.Tensor:
+        return tf.zeros([tf.shape(images)[0], *shape])
+
+    def call(images: tf.Tensor) -> Any:
+        if isinstance(shapes, dict):
+            return {name: zeros(images, shape) for name, shape in shapes.items()}
+        return zeros(images, shapes)
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("shapes", "values", "roles"),
+    [
+        ((2,), {}, {"vector": (2,)}),
+        ((), {}, {"vector": (1,)}),
+        ((1, 1, 2), {}, {"vector": (2,)}),
+        ((3, 4, 2), {"task": "embed", "labels": None, "outputs": None}, {"vector": (2,)}),
+        ({"probabilities": (2,)}, {}, {"vector": (2,)}),
+        ((3, 4, 2), {"task": "segment"}, {"map": (3, 4, 2)}),
+        ((3, 4), {"task": "segment", "outputs": None}, {"map": (3, 4)}),
+        ({"bboxes": (5, 4), "confidence": (5, 2), "x": (7,)}, BOXES, {"boxes": (5, 4), "scores": (5, 2)}),
+        (
+            {"a": (5, 4), "b": (5, 2)},
+            BOXES | {"source_outputs": "boxes=a, scores=b"},
+            {"boxes": (5, 4), "scores": (5, 2)},
+        ),
+        (
+            {"detection_boxes": (5, 4), "detection_scores": (5,), "detection_classes": (5,), "num_detections": ()},
+            API,
+            {"boxes": (5, 4), "scores": (5,), "classes": (5,), "count": ()},
+        ),
+    ],
+)
+def test_outputs_are_assigned_by_task_and_name(
+    recipe_of: RecipeOf, shapes: Any, values: dict[str, Any], roles: dict[str, tuple[int, ...]]
+) -> None:
+    outputs = trace(network(shapes), recipe_of(**values)).structured_outputs
+    assert {role: (None, *shape) for role, shape in roles.items()} == {
+        role: tuple(output.shape) for role, output in outputs.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("shapes", "values", "message"),
+    [
+        ((3, 4, 2), {}, "it must return one row of scores per image; for a label per pixel pass --task segment"),
+        ((2,), {"task": "segment"}, "for the map: it must return [images, height, width, classes]"),
+        (
+            {"x": (2,), "y": (2,)},
+            {},
+            'several outputs, "x", "y": select one with --source-output, or use --task detect',
+        ),
+        ((5, 4), BOXES, "task detect needs a network with an output for boxes and one for scores; that of tiny has a"),
+        ({"x": (5, 4), "y": (5, 2)}, BOXES, 'the network has "x", "y"; pass --source-outputs boxes=NAME,scores=NAME'),
+        (
+            {"boxes": (5, 4), "y": (5, 2)},
+            BOXES | {"source_outputs": "boxes=boxes,scores=z"},
+            "invalid source_outputs 'boxes=boxes,scores=z': the network has no output 'z' for the scores; it has",
+        ),
+        ({"boxes": (5, 4), "y": (5, 2)}, BOXES | {"source_outputs": "boxes=boxes"}, "cannot infer which outputs are"),
+        ({"boxes": (5, 3), "scores": (5, 2)}, BOXES, "returns shape (None, 5, 3) for the boxes: it must return (None"),
+        ({"boxes": (5, 4), "scores": (5, 3)}, BOXES, "the network has 3 classes, but labels 'names.txt' have 2"),
+        (
+            {"boxes": (5, 4), "scores": (5, 2)},
+            BOXES | {"background_class": "first"},
+            "the network has 1 classes, but labels 'names.txt' have 2",
+        ),
+        ({"boxes": (5, 4), "scores": (5,)}, BOXES, "assign it with --source-outputs classes=NAME"),
+        ({"boxes": (5, 4), "scores": (5, 2)}, API, "the network's scores have 3 axes"),
+        ((3, 4, 1), {"task": "segment", "outputs": None}, "needs --outputs for a network with one score per pixel"),
+        ((3, 4), {"task": "segment"}, "invalid outputs 'probabilities': the network returns the class of each pixel"),
+        ((3, 4, 3), {"task": "segment"}, "the network has 3 classes, but labels 'names.txt' have 2"),
+        ((3, 4, 2), {"task": "segment", "crop": "7/8"}, "invalid crop '7/8': task segment answers for the whole photo"),
+        ((2,), {"boxes": "yxyx", "task": "classify"}, "invalid boxes 'yxyx': task classify has none, only detect"),
+        ((2,), {"source_outputs": "boxes=a", "task": "classify"}, "task classify has one output"),
+        ((2,), BOXES | {"box_unit": None}, "tiny needs --box-unit: it cannot be inferred from the model"),
+        (SCORED, BOXES | {"threshold": "0.1,0.2"}, "invalid threshold '0.1,0.2': 2 numbers; must be one"),
+        ((2,), API | {"iou_threshold": 0.3}, "invalid iou_threshold '0.3': boxes tf-object-detection need none"),
+        (
+            (2,),
+            {"source_outputs": "box=a"},
+            "must be ROLE=NAME with commas, where ROLE is boxes, scores, classes, count",
+        ),
+        ((2,), {"source_outputs": "boxes=a,boxes=b"}, "must be ROLE=NAME with commas"),
+        ((2,), {"iou_threshold": 2}, "invalid iou_threshold 2: must be a number from 0 to 1"),
+    ],
+)
+def test_what_does_not_fit_is_explained(recipe_of: RecipeOf, shapes: Any, values: dict[str, Any], message: str) -> None:
+    def choose() -> None:
+        recipe = recipe_of(**values)
+        outputs = trace(network(shapes), recipe).structured_outputs
+        choose_task(recipe, {role: tuple(output.shape) for role, output in outputs.items()}, AB)
+
+    with pytest.raises(BakeError, match=re.escape(message)):
+        choose()
+
+
+def test_boxes_say_that_the_task_is_detect(recipe_of: RecipeOf) -> None:
+    values = recipe_of().to_values() | {"boxes": "xyxy", "box_unit": "fractions"}
+    assert "detect" == complete_recipe({}, values).answers.task
+
+
+def test_a_detector_may_be_used_for_another_task(recipe_of: RecipeOf) -> None:
+    """What the source infers from the names of its outputs doesn't contradict the user."""
+    known = {"task": "detect", "boxes": "tf-object-detection"}
+    values = {name: value for name, value in recipe_of().to_values().items() if value is not None}
+    assert "detect" == complete_recipe(known, values | {"outputs": None}).answers.task
+    recipe = complete_recipe(known, values | {"task": "classify"})
+    assert ("classify", None) == (recipe.answers.task, recipe.boxes.boxes)
