@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from savedmodel_bakery.client.results import Classification
+from savedmodel_bakery.client.image_results import Classification
 
 Row = dict[str, Any]
 

@@ -21,7 +21,7 @@ from savedmodel_bakery.client.exits import FAILED, print_error, refusal_text
 
 if TYPE_CHECKING:
     from savedmodel_bakery.client.client import BaseClient
-    from savedmodel_bakery.client.results import Classification
+    from savedmodel_bakery.client.image_results import Classification
 
 EXAMPLES = """
 \b
@@ -91,41 +91,44 @@ def _classify(
 ) -> bool:
     """Classify a photo and print the result; return whether it could be classified."""
     from savedmodel_bakery.client.bulk.rows import make_row, row_json
-    from savedmodel_bakery.client.images import choose_signature, encode_images, read_classifications
-    from savedmodel_bakery.client.results import Classification
+    from savedmodel_bakery.client.images import encode_images
+    from savedmodel_bakery.client.signatures import DEFAULT_SIGNATURE, TOP_K_SIGNATURE
+    from savedmodel_bakery.client.tasks import CLASSIFY, keep_top
 
-    signature, version = choose_signature(options["signature"], top_k), options["version"]
+    signature, version = options["signature"], options["version"]
+    signature = TOP_K_SIGNATURE if signature == DEFAULT_SIGNATURE else signature
     inputs, name = encode_images([read_file(path, "photo")]), click.format_filename(path)
     try:
         prediction = client.predict(inputs, signature=signature)
         signature, version = prediction.signature, prediction.version
-        [classification] = read_classifications(prediction, batch=1, top_k=top_k)
+        [classification] = CLASSIFY.read(prediction, batch=1)
+        classification = keep_top(classification, top_k)
     except (AccessDeniedError, ConnectionFailedError):
         raise  # the next photo would fail too
     except ClientError as exc:
-        classification = Classification(ok=False, error=refusal_text(str(exc)), label=None)
+        classification = CLASSIFY.failed(refusal_text(str(exc)))
     if as_json:
         row = make_row(name, classification, model=options["model"], version=version, signature=signature)
         click.echo(row_json(row))
     elif classification.ok:
-        for line in _lines(classification):
+        for line in _lines(classification, top_k):
             click.echo(f"{name}\t{line}" if several else line)
     if not classification.ok:
         print_error(f"{name}: {classification.error}")
     return classification.ok
 
 
-def _lines(classification: Classification) -> list[str]:
-    if not classification.top:
-        return [classification.label or ""]
-    return [f"{row.label}\t{row.score:.3f}\t{row.class_id}" for row in classification.top]
+def _lines(classification: Classification, top_k: int | None) -> list[str]:
+    return [f"{row.label}\t{row.score:.3f}\t{row.class_id}" for row in classification.top[: top_k or 1]]
 
 
 def _submit(context: click.Context, paths: tuple[str, ...], top_k: int | None, result_queue: str) -> None:
     """Publish one request per photo and print their ids."""
-    from savedmodel_bakery.client.images import choose_signature, encode_images
+    from savedmodel_bakery.client.images import encode_images
+    from savedmodel_bakery.client.signatures import DEFAULT_SIGNATURE, TOP_K_SIGNATURE
 
-    signature = choose_signature(context.obj["signature"], top_k)
+    signature = context.obj["signature"]
+    signature = TOP_K_SIGNATURE if top_k is not None and signature == DEFAULT_SIGNATURE else signature
     with open_amqp_client(context) as client:
         for path in paths:
             inputs = encode_images([read_file(path, "photo")])
