@@ -160,7 +160,7 @@ class Regression(ImageResult):
     Attributes:
         ok: whether the image could be read.
         error: the reason if it could not; None if `ok`.
-        values: name to number; a single number without a name is called `value`. Empty if not `ok`.
+        values: name to number, sorted by name; a single number without a name is called `value`. Empty if not `ok`.
     """
 
     values: Mapping[str, float] = field(default_factory=dict)

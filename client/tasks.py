@@ -163,7 +163,7 @@ def _read_segmentation(row: Row) -> Segmentation:
 
 
 def _read_regression(row: Row) -> Regression:
-    values = {alias: float(value) for alias, value in row.items() if alias not in _ROW_OUTPUTS}
+    values = {alias: float(row[alias]) for alias in sorted(row.keys() - _ROW_OUTPUTS.keys())}
     return Regression(ok=True, error=None, values=values)
 
 

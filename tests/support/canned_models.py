@@ -118,7 +118,8 @@ def run_types(_: str, __: Outputs) -> Outputs:
 ROW = {"ok": "DT_BOOL", "error": "DT_STRING"}
 TOP_K = {"labels": "DT_STRING", "scores": "DT_FLOAT", "class_ids": "DT_INT32", **ROW}
 # A grey PNG file with the pixels 0 and 2.
-MAP = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAIAAAABCAAAAADRSSBWAAAAC0lEQVR4nGNgYAIAAAUAAx/mhvYAAAAASUVORK5CYII=")
+MAP_BASE64 = "iVBORw0KGgoAAAANSUhEUgAAAAIAAAABCAAAAADRSSBWAAAAC0lEQVR4nGNgYAIAAAUAAx/mhvYAAAAASUVORK5CYII="
+MAP = base64.b64decode(MAP_BASE64)
 TYPE_NAMES = {
     "b": "DT_BOOL",
     "d": "DT_DOUBLE",
