@@ -2,7 +2,8 @@
 
 The public names are those in `__all__`; they are imported on first use, so that `--help` does not import numpy.
 `serving` may also use the modules `bulk` (all but `job` and `progress`), `credentials`, `endpoints`, `errors`,
-`images`, `results`, `servers`, `transports.amqp_broker`, `transports.grpc_channel` and `transports.retries`.
+`images`, `results`, `servers`, `signatures`, `tasks`, `transports.amqp_broker`, `transports.grpc_channel` and
+`transports.retries`.
 """
 
 from __future__ import annotations
@@ -23,22 +24,40 @@ if TYPE_CHECKING:
         RequestRefusedError,
         TlsHandshakeError,
     )
-    from savedmodel_bakery.client.results import Classification, Prediction, ScoredLabel, VersionStatus
+    from savedmodel_bakery.client.image_results import (
+        Box,
+        Classification,
+        Detections,
+        Embedding,
+        Regression,
+        ScoredLabel,
+        Segmentation,
+        Tag,
+        Tags,
+    )
+    from savedmodel_bakery.client.results import Prediction, VersionStatus
 
 __all__ = [
     "AccessDeniedError",
     "AmqpClient",
     "AsyncAmqpClient",
     "AsyncClient",
+    "Box",
     "Classification",
     "Client",
     "ClientError",
     "ConnectionFailedError",
     "DeadlineExceededError",
+    "Detections",
+    "Embedding",
     "InvalidResponseError",
     "Prediction",
+    "Regression",
     "RequestRefusedError",
     "ScoredLabel",
+    "Segmentation",
+    "Tag",
+    "Tags",
     "Tls",
     "TlsHandshakeError",
     "VersionStatus",
@@ -49,15 +68,22 @@ _MODULES = {
     "AmqpClient": "client",
     "AsyncAmqpClient": "aio",
     "AsyncClient": "aio",
-    "Classification": "results",
+    "Box": "image_results",
+    "Classification": "image_results",
     "Client": "client",
     "ClientError": "errors",
     "ConnectionFailedError": "errors",
     "DeadlineExceededError": "errors",
+    "Detections": "image_results",
+    "Embedding": "image_results",
     "InvalidResponseError": "errors",
     "Prediction": "results",
+    "Regression": "image_results",
     "RequestRefusedError": "errors",
-    "ScoredLabel": "results",
+    "ScoredLabel": "image_results",
+    "Segmentation": "image_results",
+    "Tag": "image_results",
+    "Tags": "image_results",
     "Tls": "credentials",
     "TlsHandshakeError": "errors",
     "VersionStatus": "results",

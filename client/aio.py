@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from os import PathLike
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
@@ -12,9 +11,10 @@ from savedmodel_bakery.client.credentials import Tls
 from savedmodel_bakery.client.endpoints import DEFAULT_MODEL, check_timeout
 from savedmodel_bakery.client.errors import ClientError
 from savedmodel_bakery.client.flows import Flow, Flows, Result, run_flow_async
-from savedmodel_bakery.client.images import CLASSIFY_SIGNATURE, DEFAULT_SIGNATURE, REGRESS_SIGNATURE
-from savedmodel_bakery.client.results import Classification, Prediction, VersionStatus
+from savedmodel_bakery.client.image_methods_aio import AsyncImageMethods
+from savedmodel_bakery.client.results import Prediction, VersionStatus
 from savedmodel_bakery.client.servers import parse_server
+from savedmodel_bakery.client.signatures import CLASSIFY_SIGNATURE, DEFAULT_SIGNATURE, REGRESS_SIGNATURE
 from savedmodel_bakery.client.transports.factory import create_async_amqp_transport
 from savedmodel_bakery.wire.amqp import DEFAULT_QUEUE
 from savedmodel_bakery.wire.features import Example, ScoredClass
@@ -32,7 +32,7 @@ class AsyncTransport(Protocol):
         """Close the connection."""
 
 
-class BaseAsyncClient:
+class BaseAsyncClient(AsyncImageMethods):
     """The methods that `AsyncClient` and `AsyncAmqpClient` share."""
 
     def __init__(self, spec: ModelSpec, transport: AsyncTransport) -> None:
@@ -69,16 +69,6 @@ class BaseAsyncClient:
                 inputs, signature=signature, output_filter=output_filter, model=model, version=version, label=label
             )
         )
-
-    async def classify_images(
-        self,
-        images: Sequence[bytes | str | PathLike[str]],
-        *,
-        signature: str = DEFAULT_SIGNATURE,
-        top_k: int | None = None,
-    ) -> list[Classification]:
-        """Classify images in one request; see `Client.classify_images`."""
-        return await self._run(self._flows.classify_images(images, signature=signature, top_k=top_k))
 
     async def classify_examples(
         self, examples: Sequence[Example], *, signature: str = CLASSIFY_SIGNATURE

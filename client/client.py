@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from os import PathLike
 from types import TracebackType
 from typing import Any, Literal, TypeVar
 
@@ -12,9 +11,10 @@ from savedmodel_bakery.client.credentials import Tls
 from savedmodel_bakery.client.endpoints import DEFAULT_MODEL, check_timeout
 from savedmodel_bakery.client.errors import ClientError
 from savedmodel_bakery.client.flows import Flow, Flows, Result, run_flow
-from savedmodel_bakery.client.images import CLASSIFY_SIGNATURE, DEFAULT_SIGNATURE, REGRESS_SIGNATURE
-from savedmodel_bakery.client.results import Classification, Prediction, VersionStatus
+from savedmodel_bakery.client.image_methods import ImageMethods
+from savedmodel_bakery.client.results import Prediction, VersionStatus
 from savedmodel_bakery.client.servers import parse_server
+from savedmodel_bakery.client.signatures import CLASSIFY_SIGNATURE, DEFAULT_SIGNATURE, REGRESS_SIGNATURE
 from savedmodel_bakery.client.transports.factory import create_amqp_transport, create_transport
 from savedmodel_bakery.client.transports.transport import Transport
 from savedmodel_bakery.wire.amqp import DEFAULT_QUEUE
@@ -23,7 +23,7 @@ from savedmodel_bakery.wire.features import Example, ScoredClass
 _Self = TypeVar("_Self", bound="BaseClient")
 
 
-class BaseClient:
+class BaseClient(ImageMethods):
     """The methods that `Client` and `AmqpClient` share."""
 
     def __init__(self, spec: ModelSpec, transport: Transport) -> None:
@@ -83,29 +83,6 @@ class BaseClient:
                 inputs, signature=signature, output_filter=output_filter, model=model, version=version, label=label
             )
         )
-
-    def classify_images(
-        self,
-        images: Sequence[bytes | str | PathLike[str]],
-        *,
-        signature: str = DEFAULT_SIGNATURE,
-        top_k: int | None = None,
-    ) -> list[Classification]:
-        """Classify images in one request, and return one Classification per image in the same order.
-
-        Args:
-            images: encoded images (JPEG, PNG, …) or base64 of them, as bytes; or paths, as str or Path.
-            signature: `serving_default` for the label only, `top_k` for labels with scores.
-            top_k: number of classes to return per image, at least 1; selects the signature `top_k`.
-
-        Raises:
-            ClientError: the call failed. With `serving_default` one bad image fails the request; with
-                `top_k` only its own Classification has `ok=False`.
-            OSError: a file cannot be read.
-            ValueError: `top_k` is below 1.
-            TypeError: `images` is a single image, or an image is neither bytes nor a path.
-        """
-        return self._run(self._flows.classify_images(images, signature=signature, top_k=top_k))
 
     def classify_examples(
         self, examples: Sequence[Example], *, signature: str = CLASSIFY_SIGNATURE

@@ -7,14 +7,12 @@ call raised), and returns the method's result.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from os import PathLike
 from typing import Any, TypeVar
 
 from savedmodel_bakery.client.calls import Call, Classify, Metadata, ModelSpec, Predict, Regress, Status
 from savedmodel_bakery.client.errors import ClientError, InvalidResponseError, RequestRefusedError
-from savedmodel_bakery.client.images import DEFAULT_SIGNATURE, choose_signature, encode_images, read_classifications
-from savedmodel_bakery.client.results import Classification, Prediction, VersionStatus
-from savedmodel_bakery.client.signatures import Signature, Signatures, as_array, read_signatures
+from savedmodel_bakery.client.results import Prediction, VersionStatus
+from savedmodel_bakery.client.signatures import DEFAULT_SIGNATURE, Signature, Signatures, as_array, read_signatures
 from savedmodel_bakery.wire import trees
 from savedmodel_bakery.wire.features import Example, ScoredClass
 from savedmodel_bakery.wire.status import Code
@@ -62,18 +60,6 @@ class Flows:
         """Return a Predict call that is not checked against the model's metadata; see `AmqpClient.submit`."""
         return _predict_call(self._spec, None, inputs, signature or DEFAULT_SIGNATURE, output_filter)
 
-    def classify_images(
-        self, images: Sequence[bytes | str | PathLike[str]], *, signature: str, top_k: int | None
-    ) -> Flow[list[Classification]]:
-        """See `Client.classify_images`."""
-        signature = choose_signature(signature, top_k)
-        if isinstance(images, (str, bytes)):
-            raise TypeError(f"images must be a list of bytes or paths, not {type(images).__name__}")
-        if not images:
-            return []  # a server with batching may keep an empty request waiting
-        prediction = yield from self.predict(encode_images(images), signature=signature, output_filter=())
-        return read_classifications(prediction, batch=len(images), top_k=top_k)
-
     def classify_examples(self, examples: Sequence[Example], *, signature: str) -> Flow[list[list[ScoredClass]]]:
         """See `Client.classify_examples`."""
         rows: list[list[ScoredClass]] = yield Classify(self._spec, signature, examples)
@@ -93,6 +79,17 @@ class Flows:
         """See `Client.status`."""
         versions: list[VersionStatus] = yield Status(self._spec)
         return versions
+
+    def signatures(self, *, is_current: Callable[[Signatures], bool]) -> Flow[Signatures | None]:
+        """Return the signatures of the client's model; None if the server does not implement metadata.
+
+        Args:
+            is_current: whether the cached ones may be current; otherwise they are fetched again.
+        """
+        cached = self._cache.get(self._spec)
+        if cached is not None and is_current(cached):
+            return cached
+        return (yield from self._fetch_signatures(self._spec))
 
     def _fetch_signatures(self, spec: ModelSpec) -> Flow[Signatures | None]:
         """Fetch the current signatures; None if the server does not implement metadata."""

@@ -1,118 +1,95 @@
-"""Encodes images as the inputs of a baked classifier, and reads classifications from its outputs. Sends nothing.
-
-Of the signatures of a baked classifier, `serving_default` returns labels only and `top_k` returns labels with scores.
-"""
+"""Encodes images as the inputs of a baked model: from paths, bytes, files, Pillow images and arrays. Sends nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import io
+import re
+import sys
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 import numpy as np
 
-from savedmodel_bakery.client.errors import InvalidResponseError, RequestRefusedError
-from savedmodel_bakery.client.results import Classification, Prediction, ScoredLabel
-from savedmodel_bakery.wire.status import Code
+from savedmodel_bakery.extras import naming_extras
 
-DEFAULT_SIGNATURE = "serving_default"
-TOP_K_SIGNATURE = "top_k"
-CLASSIFY_SIGNATURE = "classify"
-REGRESS_SIGNATURE = "regress"
-_TOP_K_OUTPUTS = ("labels", "scores", "class_ids", "ok", "error")
+if TYPE_CHECKING:
+    from PIL.Image import Image as PilImage
 
+Image: TypeAlias = "str | PathLike[str] | bytes | BinaryIO | np.ndarray | PilImage"
+"""An image: the path, content or binary file object of an image file; a Pillow image; or uint8 [height, width, 3]."""
 
-def choose_signature(signature: str, top_k: int | None) -> str:
-    """Return the signature to run: `top_k` if scores are requested from the default signature.
-
-    Raises:
-        ValueError: `top_k` is below 1.
-    """
-    if top_k is not None and top_k < 1:
-        raise ValueError(f"invalid top_k {top_k}: must be at least 1")
-    return TOP_K_SIGNATURE if top_k is not None and signature == DEFAULT_SIGNATURE else signature
+_URL = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)  # C:// is a path on Windows
+_PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
 
 
-def encode_images(images: Sequence[bytes | str | PathLike[str]]) -> dict[str, np.ndarray]:
-    """Return the input of these signatures: `image`, object [batch] of encoded images.
-
-    Args:
-        images: image files as bytes; or their paths, as str or Path.
-
-    Raises:
-        OSError: a file cannot be read.
-        TypeError: an image is neither bytes nor a path.
-    """
+def encode_images(images: Sequence[bytes]) -> dict[str, np.ndarray]:
+    """Return the input of the signatures for encoded images: `image`, object [batch]."""
     column = np.empty(len(images), object)
-    column[:] = [_image_bytes(image) for image in images]
+    column[:] = images
     return {"image": column}
 
 
-def read_classifications(prediction: Prediction, *, batch: int, top_k: int | None) -> list[Classification]:
-    """Read the outputs of either signature for `batch` images.
-
-    Args:
-        prediction: outputs `output_0` string [batch] alone; or `labels` string, `scores` float32 and `class_ids`
-            int32, each [batch, k], with `ok` bool [batch] and `error` string [batch].
-        batch: number of images in the request.
-        top_k: number of classes to keep per image, at most k; None for all.
+def read_image(image: Image) -> bytes | np.ndarray:
+    """Return an image as an encoded image file, or as the array that it is.
 
     Raises:
-        InvalidResponseError: the outputs have other names or shapes.
-        RequestRefusedError: `top_k` is larger than k.
+        OSError: the file cannot be read.
+        TypeError: it is of another type.
+        ValueError: it is a URL, or an array of another dtype or shape.
     """
-    outputs = prediction.arrays
-    if outputs.keys() == {"output_0"}:
-        _check_shapes(prediction, {"output_0": (batch,)})
-        return [Classification(ok=True, error=None, label=_text(item)) for item in outputs["output_0"]]
-    if not outputs.keys() >= set(_TOP_K_OUTPUTS):
-        raise InvalidResponseError(
-            f"{_describe(prediction)} does not classify images: it has the outputs {_join(outputs)}; "
-            f'expected "output_0" alone, or {_join(_TOP_K_OUTPUTS)}'
-        )
-    k = outputs["labels"].shape[-1] if outputs["labels"].ndim else 0
-    matrix, column = (batch, k), (batch,)
-    shapes = {"labels": matrix, "scores": matrix, "class_ids": matrix, "ok": column, "error": column}
-    _check_shapes(prediction, shapes)
-    if top_k is not None and top_k > k:
-        raise RequestRefusedError(
-            Code.INVALID_ARGUMENT, f"top_k {top_k} is too large: {_describe(prediction)} returns {k} classes"
-        )
-    return [_read_row(outputs, row, top_k) for row in range(batch)]
-
-
-def _read_row(outputs: dict[str, np.ndarray], row: int, top_k: int | None) -> Classification:
-    if not outputs["ok"][row]:
-        return Classification(ok=False, error=_text(outputs["error"][row]), label=None)
-    columns = (outputs[alias][row][:top_k].tolist() for alias in ("labels", "scores", "class_ids"))
-    top = tuple(ScoredLabel(_text(label), score, class_id) for label, score, class_id in zip(*columns, strict=True))
-    return Classification(ok=True, error=None, label=top[0].label if top else None, top=top)
-
-
-def _check_shapes(prediction: Prediction, expected: dict[str, tuple[int, ...]]) -> None:
-    for alias, shape in expected.items():
-        actual = prediction.arrays[alias].shape
-        if actual != shape:
-            raise InvalidResponseError(
-                f'output "{alias}" of {_describe(prediction)} has shape {list(actual)}; expected {list(shape)}'
-            )
-
-
-def _describe(prediction: Prediction) -> str:
-    return f'signature "{prediction.signature}" of model "{prediction.model}"'
-
-
-def _image_bytes(image: bytes | str | PathLike[str]) -> bytes:
     if isinstance(image, bytes):
         return image
-    if isinstance(image, (str, PathLike)):
-        return Path(image).read_bytes()
-    raise TypeError(f"an image must be bytes or a path, not {type(image).__name__}")
+    if isinstance(image, str | PathLike):
+        return _read_path(image)
+    if isinstance(image, np.ndarray):
+        if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.size:
+            raise ValueError(
+                f"invalid image: an array of {image.dtype} {list(image.shape)}; must be uint8 [height, width, 3]"
+            )
+        return image
+    if _is_pillow_image(image):
+        return _encode_pillow(image)
+    if callable(read := getattr(image, "read", None)):
+        content = read()
+        if isinstance(content, bytes):
+            return content
+        raise TypeError(f"an image file must be opened in binary mode; read() returned {type(content).__name__}")
+    raise TypeError(
+        "an image must be a path, bytes, a binary file object, a Pillow image or a uint8 array, "
+        f"not {type(image).__name__}"
+    )
 
 
-def _text(label: object) -> str:
-    return label.decode("utf-8", "replace") if isinstance(label, bytes) else str(label)
+def encode_png(array: np.ndarray) -> bytes:
+    """Return an array, uint8 [height, width, 3], as a PNG file.
+
+    Raises:
+        MissingPackageError: the extra `draw` is not installed.
+    """
+    with naming_extras("an image as an array", "draw"):
+        from PIL import Image
+    return _encode_pillow(Image.fromarray(np.ascontiguousarray(array)))
 
 
-def _join(names: Iterable[str]) -> str:
-    return ", ".join(f'"{name}"' for name in names)
+def _read_path(image: str | PathLike[str]) -> bytes:
+    if isinstance(image, str) and _URL.match(image):
+        raise ValueError(f'invalid image "{image}": URLs are not fetched; pass a path, or the bytes of the image file')
+    return Path(image).read_bytes()
+
+
+def _is_pillow_image(image: object) -> bool:
+    """Return whether it is a Pillow image; without importing Pillow, which the caller has imported if it is."""
+    module = sys.modules.get("PIL.Image")
+    return module is not None and isinstance(image, module.Image)
+
+
+def _encode_pillow(image: Any) -> bytes:
+    """Return a Pillow image as a PNG file, upright: models do not apply the orientation of a PNG file."""
+    from PIL import ImageOps
+
+    image = ImageOps.exif_transpose(image)
+    file = io.BytesIO()
+    (image if image.mode in _PNG_MODES else image.convert("RGB")).save(file, "PNG", compress_level=1)
+    return file.getvalue()

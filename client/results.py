@@ -1,4 +1,4 @@
-"""The results of calls. Imports numpy for type checking only, so that importing this module is fast."""
+"""The results of calls that do not depend on a task. Imports numpy for type checking only, to be imported fast."""
 
 from __future__ import annotations
 
@@ -37,32 +37,6 @@ class Prediction:
         from savedmodel_bakery.wire.trees import restore
 
         return restore(self.arrays)
-
-
-@dataclass(frozen=True)
-class ScoredLabel:
-    """One class of an image: its label, its score (a probability, 0 to 1) and its index in the model's classes."""
-
-    label: str
-    score: float
-    class_id: int
-
-
-@dataclass(frozen=True)
-class Classification:
-    """The classification of one image.
-
-    Attributes:
-        ok: whether the image could be classified.
-        error: the reason if it could not; None if `ok`.
-        label: the best class; None if not `ok`.
-        top: the best classes, best first; empty if the signature returns labels only, and if not `ok`.
-    """
-
-    ok: bool
-    error: str | None
-    label: str | None
-    top: tuple[ScoredLabel, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,11 @@ from savedmodel_bakery.wire import dtypes, trees
 from savedmodel_bakery.wire.dtypes import DType
 from savedmodel_bakery.wire.status import Code, StatusError
 
+DEFAULT_SIGNATURE = "serving_default"
+TOP_K_SIGNATURE = "top_k"
+CLASSIFY_SIGNATURE = "classify"
+REGRESS_SIGNATURE = "regress"
+
 
 @dataclass(frozen=True)
 class TensorSpec:

@@ -8,8 +8,9 @@ from savedmodel_bakery.client.bulk.photos import Photo, UnreadablePhotoError
 from savedmodel_bakery.client.bulk.rows import Row, make_row
 from savedmodel_bakery.client.error_text import image_error, one_line
 from savedmodel_bakery.client.errors import ClientError, RequestRefusedError
-from savedmodel_bakery.client.images import read_classifications
-from savedmodel_bakery.client.results import Classification, Prediction
+from savedmodel_bakery.client.image_results import Classification
+from savedmodel_bakery.client.results import Prediction
+from savedmodel_bakery.client.tasks import CLASSIFY
 from savedmodel_bakery.wire.status import Code
 
 # These may be caused by an image or by the size of a request, unless the server asks to try again later. Any other code
@@ -69,9 +70,9 @@ def _classify(images: list[bytes], predict: Predict) -> list[_Versioned]:
         if len(images) == 1:
             return [(_failed(image_error(str(exc))), None)]
         return [versioned for image in images for versioned in _classify([image], predict)]
-    classifications = read_classifications(prediction, batch=len(images), top_k=None)
+    classifications = CLASSIFY.read(prediction, batch=len(images))
     return [(classification, prediction.version) for classification in classifications]
 
 
 def _failed(reason: str) -> Classification:
-    return Classification(ok=False, error=one_line(reason), label=None)
+    return CLASSIFY.failed(one_line(reason))

@@ -27,8 +27,9 @@ from savedmodel_bakery.client.errors import (
     RequestRefusedError,
     TlsHandshakeError,
 )
-from savedmodel_bakery.client.images import encode_images, read_classifications
+from savedmodel_bakery.client.images import encode_images
 from savedmodel_bakery.client.results import Prediction
+from savedmodel_bakery.client.tasks import CLASSIFY
 from savedmodel_bakery.client.transports.retries import stated_pause_s
 from savedmodel_bakery.wire.status import Code
 
@@ -78,7 +79,7 @@ class Job:
         """
         client = self._idle.get()
         try:
-            read_classifications(self._predict(client, [b""]), batch=1, top_k=None)
+            CLASSIFY.read(self._predict(client, [b""]), batch=1)
         finally:
             self._idle.put(client)
 

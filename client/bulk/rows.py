@@ -7,10 +7,20 @@ so it has the score and class id of the best class instead.
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
-from savedmodel_bakery.client.results import Classification
+from savedmodel_bakery.client.image_results import (
+    Classification,
+    Detections,
+    Embedding,
+    ImageResult,
+    Regression,
+    Segmentation,
+    Tags,
+)
 
 Row = dict[str, Any]
 
@@ -19,23 +29,38 @@ _COLUMNS = ("image", "ok", "label", "error", "top", "model", "version", "signatu
 CSV_COLUMNS = ("image", "ok", "label", "score", "class_id", "error", "model", "version", "signature")
 
 
-def make_row(image: str, classification: Classification, *, model: str, version: int | None, signature: str) -> Row:
+def make_row(image: str, result: ImageResult, *, model: str, version: int | None, signature: str) -> Row:
     """Return the row of an image."""
     return {
         "image": image,
-        "ok": classification.ok,
-        "label": classification.label,
-        "error": classification.error,
-        "top": [{"label": row.label, "score": row.score, "class_id": row.class_id} for row in classification.top],
+        "ok": result.ok,
+        **_task_cells(result),
         "model": model,
         "version": version,
         "signature": signature,
     }
 
 
+def _task_cells(result: ImageResult) -> Row:
+    match result:
+        case Classification():
+            return {"label": result.label, "error": result.error, "top": [asdict(scored) for scored in result.top]}
+        case Tags():
+            return {"error": result.error, "tags": [asdict(tag) for tag in result.tags]}
+        case Embedding():
+            return {"error": result.error, "embedding": [] if result.vector is None else result.vector.tolist()}
+        case Detections():
+            return {"error": result.error, "boxes": [asdict(box) for box in result.boxes]}
+        case Segmentation():
+            return {"error": result.error, "shares": dict(result.shares), "map_png": result.map_png or None}
+        case Regression():
+            return {"error": result.error, "values": dict(result.values)}
+    raise TypeError(f"no row for {type(result).__name__}")
+
+
 def row_json(row: Mapping[str, Any]) -> str:
-    """Return a row as a JSON object on one line."""
-    return json.dumps(row, ensure_ascii=False)
+    """Return a row as a JSON object on one line; bytes are `{"b64": …}`, as in the REST API."""
+    return json.dumps(row, ensure_ascii=False, default=lambda content: {"b64": b64encode(content).decode()})
 
 
 def csv_cells(row: Row) -> list[Any]:

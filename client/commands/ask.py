@@ -1,7 +1,12 @@
-"""The command `ask`: classify photos, one request per photo."""
+"""The command `ask`: send photos to a model, one request per photo, and print what it returns.
+
+`ask_options` and `run_ask` let another program build a command that also has other clients.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,117 +20,173 @@ from savedmodel_bakery.client.commands.options import (
     image_option,
     open_amqp_client,
     open_client,
+    option_group,
 )
 from savedmodel_bakery.client.errors import AccessDeniedError, ClientError, ConnectionFailedError
 from savedmodel_bakery.client.exits import FAILED, print_error, refusal_text
 
 if TYPE_CHECKING:
     from savedmodel_bakery.client.client import BaseClient
-    from savedmodel_bakery.client.results import Classification
+    from savedmodel_bakery.client.commands.answers import Output
+    from savedmodel_bakery.client.tasks import Task
+
+HELP = """Send photos to a model and print what it returns.
+
+PHOTO is an image file, or - for stdin. The lines for a photo depend on the model's task:
+
+\b
+  classify, binary  label, score and class id of the best class, or of several with --top-k
+  multilabel        label and score of each label
+  detect            ymin, xmin, ymax, xmax, label and score of each box, in pixels
+  segment           each label and its share of the pixels
+  embed             the vector as JSON
+  regress           the name and value of each number
+
+With several photos, each line starts with the photo's path.
+"""
 
 EXAMPLES = """
 \b
 Examples:
   bakery ask horse.jpg cat.png
   bakery ask --format REST -t models.example:8501 --top-k 3 horse.jpg
+  bakery ask -m detector --draw boxes.png street.jpg
+  bakery ask -m embedder --out vector.npy horse.jpg
   curl -s https://photos.example/horse.jpg | bakery ask --json -
   bakery ask --format AMQP -t amqp://user:password@broker.example --result-queue results horse.jpg
 
 \b
-Exit codes: 0 all classified, 1 refused or failed, 2 wrong usage, 3 cannot connect, 130 interrupted.
+Exit codes: 0 all photos have a result, 1 refused or failed, 2 wrong usage, 3 cannot connect, 130 interrupted.
 """
 
+ask_options = option_group(
+    click.argument("photos", nargs=-1, metavar="[PHOTO]...", type=PhotoPath()),
+    image_option("A photo, as an alternative to PHOTO; repeatable."),
+    click.option(
+        "--top-k",
+        type=click.IntRange(min=1),
+        envvar="BAKERY_CLIENT_TOP_K",
+        show_envvar=True,
+        show_default="1; with --json all",
+        help="Print this number of classes per photo.",
+    ),
+    click.option("--json", "as_json", is_flag=True, help="Print one JSON object per photo."),
+    click.option(
+        "--out",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="File for the vector of an embedder, .npy, or for the map of a segmenter, .png.",
+    ),
+    click.option(
+        "--draw",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="File for the photo with the boxes of a detector or the map of a segmenter, .png. Needs the extra draw.",
+    ),
+    click.option(
+        "--result-queue",
+        metavar="QUEUE",
+        help="With --format AMQP: send the replies to this queue instead of waiting for them, and print the id of each "
+        "request. Fetch the replies with `results`. Workers allow names that start with `results`, unless their own "
+        "--result-queue says otherwise.",
+    ),
+    click.option("--metadata", "show_metadata", is_flag=True, help="Print the model's signatures, as `metadata` does."),
+    connection_options,
+)
+"""Gives a command the arguments and options of `run_ask`."""
 
-@click.command(cls=Command, epilog=EXAMPLES)
-@click.argument("photos", nargs=-1, metavar="[PHOTO]...", type=PhotoPath())
-@image_option("A photo, as an alternative to PHOTO; repeatable.")
-@click.option(
-    "--top-k",
-    type=click.IntRange(min=1),
-    envvar="BAKERY_CLIENT_TOP_K",
-    show_envvar=True,
-    help="Print this number of classes per photo, with scores.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per photo.")
-@click.option(
-    "--result-queue",
-    metavar="QUEUE",
-    help="With --format AMQP: send the replies to this queue instead of waiting for them, and print the id of each "
-    "request. Fetch the replies with `results`. Workers allow names that start with `results`, unless their own "
-    "--result-queue says otherwise.",
-)
-@click.option("--metadata", "show_metadata", is_flag=True, help="Print the model's signatures, as `metadata` does.")
-@connection_options
+
+@click.command(cls=Command, help=HELP, epilog=EXAMPLES)
+@ask_options
 @click.pass_context
-def ask(
+def ask(context: click.Context, /, **options: Any) -> None:
+    """Run `ask` on the server of the connection options."""
+    context.exit(run_ask(context, open_client, **options))
+
+
+def run_ask(
     context: click.Context,
+    connect: Callable[[click.Context], BaseClient],
+    *,
     photos: tuple[str, ...],
     images: tuple[str, ...],
     top_k: int | None,
     as_json: bool,
+    out: Path | None,
+    draw: Path | None,
     result_queue: str | None,
     show_metadata: bool,
-) -> None:
-    """Classify photos.
+) -> int:
+    """Send photos with the client that `connect` returns, print the results, and return the exit code.
 
-    PHOTO is an image file, or - for stdin. For each photo, prints its label on one line. With --top-k, prints one line
-    per class: label, score and class id. With several photos, each line starts with the photo's path.
+    Raises:
+        click.UsageError: an option is invalid.
+        ClientError: every photo would fail.
     """
     paths = (*images, *photos)
     if not paths and not show_metadata:
         raise click.UsageError("no photo: pass one or more as arguments (- is stdin), or see --help")
     if result_queue is not None:
         _submit(context, paths, top_k, result_queue)
-        return
-    with open_client(context) as client:
+        return 0
+    with connect(context) as client:
         if show_metadata:
             print_metadata(client)
-        is_classified = [
-            _classify(client, context.obj, path, top_k, several=len(paths) > 1, as_json=as_json) for path in paths
-        ]
-    context.exit(0 if all(is_classified) else FAILED)
+        if not paths:
+            return 0
+        from savedmodel_bakery.client.commands.answers import Output
+
+        task, signature = _find_task(client, context.obj["signature"], top_k)
+        output = Output(task, photos=len(paths), top_k=top_k, as_json=as_json, out=out, draw=draw)
+        are_ok = [_ask(client, context.obj, path, task, signature, output) for path in paths]
+    return 0 if all(are_ok) else FAILED
 
 
-def _classify(
-    client: BaseClient, options: dict[str, Any], path: str, top_k: int | None, *, several: bool, as_json: bool
+def _find_task(client: BaseClient, signature: str, top_k: int | None) -> tuple[Task[Any], str]:
+    """Return the model's task and the signature to run; with `top_k` a tagger is run as a classifier."""
+    from savedmodel_bakery.client.signatures import DEFAULT_SIGNATURE, TOP_K_SIGNATURE, read_signatures
+    from savedmodel_bakery.client.tasks import CLASSIFY, find_task
+
+    signatures = read_signatures(client.metadata())
+    if top_k is not None and signature == DEFAULT_SIGNATURE and TOP_K_SIGNATURE in signatures.by_name:
+        signature = TOP_K_SIGNATURE
+    task, signature = find_task(signatures, signature)
+    if top_k is not None and task is not CLASSIFY:
+        raise click.UsageError(f"--top-k does not apply to a model whose task is {task.name}")
+    return task, signature
+
+
+def _ask(
+    client: BaseClient, options: dict[str, Any], path: str, task: Task[Any], signature: str, output: Output
 ) -> bool:
-    """Classify a photo and print the result; return whether it could be classified."""
-    from savedmodel_bakery.client.bulk.rows import make_row, row_json
-    from savedmodel_bakery.client.images import choose_signature, encode_images, read_classifications
-    from savedmodel_bakery.client.results import Classification
+    """Send a photo and print the result; return whether there is one."""
+    from savedmodel_bakery.client.bulk.rows import make_row
+    from savedmodel_bakery.client.images import encode_images
+    from savedmodel_bakery.client.tasks import CLASSIFY, keep_top
 
-    signature, version = choose_signature(options["signature"], top_k), options["version"]
-    inputs, name = encode_images([read_file(path, "photo")]), click.format_filename(path)
+    photo, name, version = read_file(path, "photo"), click.format_filename(path), options["version"]
     try:
-        prediction = client.predict(inputs, signature=signature)
-        signature, version = prediction.signature, prediction.version
-        [classification] = read_classifications(prediction, batch=1, top_k=top_k)
+        prediction = client.predict(encode_images([photo]), signature=signature)
+        version = prediction.version
+        [result] = task.read(prediction, batch=1)
+        if task is CLASSIFY:
+            result = keep_top(result, output.top_k)
     except (AccessDeniedError, ConnectionFailedError):
         raise  # the next photo would fail too
     except ClientError as exc:
-        classification = Classification(ok=False, error=refusal_text(str(exc)), label=None)
-    if as_json:
-        row = make_row(name, classification, model=options["model"], version=version, signature=signature)
-        click.echo(row_json(row))
-    elif classification.ok:
-        for line in _lines(classification):
-            click.echo(f"{name}\t{line}" if several else line)
-    if not classification.ok:
-        print_error(f"{name}: {classification.error}")
-    return classification.ok
-
-
-def _lines(classification: Classification) -> list[str]:
-    if not classification.top:
-        return [classification.label or ""]
-    return [f"{row.label}\t{row.score:.3f}\t{row.class_id}" for row in classification.top]
+        result = task.failed(refusal_text(str(exc)))
+    row = make_row(name, result, model=options["model"], version=version, signature=signature)
+    output.write(photo, result, row)
+    if not result.ok:
+        print_error(f"{name}: {result.error}")
+    return bool(result.ok)
 
 
 def _submit(context: click.Context, paths: tuple[str, ...], top_k: int | None, result_queue: str) -> None:
     """Publish one request per photo and print their ids."""
-    from savedmodel_bakery.client.images import choose_signature, encode_images
+    from savedmodel_bakery.client.images import encode_images
+    from savedmodel_bakery.client.signatures import DEFAULT_SIGNATURE, TOP_K_SIGNATURE
 
-    signature = choose_signature(context.obj["signature"], top_k)
+    signature = context.obj["signature"]
+    signature = TOP_K_SIGNATURE if top_k is not None and signature == DEFAULT_SIGNATURE else signature
     with open_amqp_client(context) as client:
         for path in paths:
             inputs = encode_images([read_file(path, "photo")])

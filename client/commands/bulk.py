@@ -104,7 +104,7 @@ def run_on_server(
     from savedmodel_bakery.client.bulk.progress import Progress
     from savedmodel_bakery.client.bulk.results import Results, ResultsError
     from savedmodel_bakery.client.bulk.sources import check_parquet_files, open_file
-    from savedmodel_bakery.client.images import DEFAULT_SIGNATURE, TOP_K_SIGNATURE
+    from savedmodel_bakery.client.signatures import DEFAULT_SIGNATURE, TOP_K_SIGNATURE
 
     model, signature = context.obj["model"], context.obj["signature"]
     signature = TOP_K_SIGNATURE if signature == DEFAULT_SIGNATURE else signature

@@ -20,7 +20,6 @@ from savedmodel_bakery.client.errors import (
     TlsHandshakeError,
 )
 from savedmodel_bakery.client.flows import Flows, run_flow
-from savedmodel_bakery.client.images import read_classifications
 from savedmodel_bakery.client.load.generator import CallFailedError, SendCall
 from savedmodel_bakery.client.results import Prediction
 from savedmodel_bakery.client.transports.transport import PreparedTransport
@@ -111,15 +110,15 @@ class Target:
             ClientError: the request failed, or an image cannot be classified.
             CallFailedError: an image has another label.
         """
-        prediction = self.add(inputs)
-        classifications = read_classifications(prediction, batch=len(inputs["image"]), top_k=None)
-        for number, classification in enumerate(classifications):
-            if not classification.ok:
-                raise RequestRefusedError(Code.INVALID_ARGUMENT, f"photo {number}: {classification.error}")
-            if expected is not None and classification.label != expected[number]:
-                raise CallFailedError(
-                    WRONG, f'photo {number} is "{classification.label}"; expected "{expected[number]}"'
-                )
+        outputs = self.add(inputs).arrays
+        for number, ok in enumerate(outputs.get("ok", ())):
+            if not ok:
+                reason = outputs["error"][number].decode("utf-8", "replace")
+                raise RequestRefusedError(Code.INVALID_ARGUMENT, f"photo {number}: {reason}")
+        for number, label in enumerate(expected or ()):
+            actual = _label(outputs, number)
+            if actual != label:
+                raise CallFailedError(WRONG, f'photo {number} is "{actual}"; expected "{label}"')
 
     @contextmanager
     def open_caller(self) -> Iterator[SendCall]:
@@ -147,6 +146,16 @@ class Target:
         differences = compare(exchange.expected, prediction.arrays, lambda _: self._atol)
         if differences:
             raise CallFailedError(WRONG, "; ".join(differences))
+
+
+def _label(outputs: Mapping[str, np.ndarray], number: int) -> str:
+    """Return the label of an image, or the best one of several."""
+    labels = outputs.get("output_0", outputs.get("labels"))
+    if labels is None:
+        names = ", ".join(f'"{alias}"' for alias in outputs)
+        raise CallFailedError(WRONG, f"the response has no labels to compare; it has {names}")
+    label: bytes = labels[number].ravel()[0] if isinstance(labels[number], np.ndarray) else labels[number]
+    return label.decode("utf-8", "replace")
 
 
 def _convert(expected: Mapping[str, Any], outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

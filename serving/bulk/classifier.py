@@ -10,8 +10,10 @@ from savedmodel_bakery.client.bulk import parquet
 from savedmodel_bakery.client.bulk.classify import classify_photos
 from savedmodel_bakery.client.bulk.photos import Photo, unreadable_photo
 from savedmodel_bakery.client.errors import RequestRefusedError
-from savedmodel_bakery.client.images import TOP_K_SIGNATURE, encode_images, read_classifications
+from savedmodel_bakery.client.images import encode_images
 from savedmodel_bakery.client.results import Prediction
+from savedmodel_bakery.client.signatures import TOP_K_SIGNATURE
+from savedmodel_bakery.client.tasks import CLASSIFY
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.inference.predict import PredictCall, predict
 from savedmodel_bakery.serving.runtimes.tensorflow_import import import_tensorflow
@@ -42,7 +44,7 @@ class Classifier:
         from savedmodel_bakery.serving.models.loading import LoadOptions, load
 
         self._servable = load(model, version, Path(path), LoadOptions(warm_up=warmup.replay))
-        read_classifications(self._predict([b""]), batch=1, top_k=None)
+        CLASSIFY.read(self._predict([b""]), batch=1)
 
     def __call__(self, table: pa.Table) -> pa.Table:
         """Classify a table with the columns `PHOTOS`; return one with the columns `client.bulk.parquet.SCHEMA`."""

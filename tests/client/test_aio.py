@@ -48,9 +48,14 @@ def both(peer: Any, send: Callable[[Any], Any], **options: Any) -> tuple[Any, An
 @pytest.mark.parametrize(
     ("send", "options"),
     [
-        pytest.param(lambda c: c.classify_images([b"horse", b"bad"], top_k=2), {}, id="images"),
-        pytest.param(lambda c: c.classify_images([]), {}, id="no images"),
-        pytest.param(lambda c: c.classify_images([b"bad"]), {}, id="bad image"),
+        pytest.param(lambda c: c.classify([b"horse", b"bad"], top_k=2), {}, id="images"),
+        pytest.param(lambda c: c.classify([]), {}, id="no images"),
+        pytest.param(lambda c: c.classify(b"bad"), {}, id="bad image"),
+        pytest.param(lambda c: c.tags([b"horse", b"bad"]), {"model": "tagger"}, id="tags"),
+        pytest.param(lambda c: c.detect(b"horse"), {"model": "detector"}, id="boxes"),
+        pytest.param(lambda c: c.segment((b"horse",)), {"model": "segmenter"}, id="map"),
+        pytest.param(lambda c: c.regress(b"horse"), {"model": "meter"}, id="numbers"),
+        pytest.param(lambda c: c.detect(b"horse"), {"model": "tagger"}, id="other task"),
         pytest.param(lambda c: c.metadata(), {}, id="metadata"),
         pytest.param(lambda c: c.status(), {}, id="status"),
         pytest.param(lambda c: c.status(), {"model": "pets"}, id="no model"),
@@ -64,6 +69,11 @@ def both(peer: Any, send: Callable[[Any], Any], **options: Any) -> tuple[Any, An
 def test_the_outcome_is_that_of_client(peer: Any, send: Callable[[Any], Any], options: dict[str, Any]) -> None:
     expected, actual = both(peer, send, **options)
     assert expected == actual
+
+
+def test_embeddings_are_those_of_client(peer: Any) -> None:
+    expected, actual = both(peer, lambda c: c.embed(b"horse"), model="embedder")
+    np.testing.assert_array_equal(expected.vector, actual.vector, strict=True)
 
 
 def test_predictions_are_those_of_client(peer: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 HEAVY = (
+    "PIL",
     "aio_pika",
     "google.protobuf",
     "grpc",
@@ -27,7 +28,7 @@ ASK = """
 import sys
 from savedmodel_bakery import Client
 with Client(transport={transport!r}, port={grpc_port}, rest_api_port={rest_port}) as client:
-    print(client.classify_images([b"horse"], top_k=1)[0].label)
+    print(client.classify(b"horse").label)
     client.metadata(), client.status()
 print(*sorted(sys.modules.keys() & {heavy!r}))
 """

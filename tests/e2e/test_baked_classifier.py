@@ -127,7 +127,7 @@ class TestOurClient:
         self, server: ServerProcess, coffee: Path, chelsea: Path, transport: str
     ) -> None:
         with Client(transport=transport, port=server.port, rest_api_port=server.rest_api_port, model=NAME) as client:
-            first, bad, last = client.classify_images([coffee, b"no, image", chelsea.read_bytes()], top_k=1)
+            first, bad, last = client.classify([coffee, b"no, image", chelsea.read_bytes()], top_k=1)
         assert ("espresso", "tiger cat") == (first.label, last.label)
         assert [967, 282] == [first.top[0].class_id, last.top[0].class_id]
         assert (False, "neither base64 nor a supported image format: it starts with 6e 6f 2c 20 69 6d 61 67") == (

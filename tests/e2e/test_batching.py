@@ -46,7 +46,7 @@ def test_callers_share_runs_and_each_gets_its_own_result(
         ThreadPoolExecutor(CALLERS) as pool,
     ):
         predictions = [
-            prediction for (prediction,) in pool.map(lambda image: client.classify_images([image], top_k=2), images)
+            prediction for (prediction,) in pool.map(lambda image: client.classify([image], top_k=2), images)
         ]
     assert [True, True, True, False] * ROUNDS == [prediction.ok for prediction in predictions]
     good = [prediction.top for prediction in predictions if prediction.ok]

@@ -35,7 +35,7 @@ def test_bfloat16_halves_the_weights_and_keeps_the_labels(lite0: Path, tmp_path:
     for path in (lite0, base_path):
         flags = ("--model_name=m", f"--model_base_path={path}")
         with ServerProcess(*flags, log=tmp_path / "log") as server, Client(server.target, model="m") as client:
-            best.append([result.top[0] for result in client.classify_images(photos, top_k=1)])
+            best.append([result.top[0] for result in client.classify(photos)])
     assert [row.class_id for row in best[0]] == [row.class_id for row in best[1]]
     distances = [abs(full.score - half.score) for full, half in zip(*best, strict=True)]
     assert 1e-5 < max(distances) < 0.1

@@ -179,7 +179,7 @@ def picture(colour: str) -> bytes:
 
 def labels(server: ServerProcess, model: str, *colours: str) -> list[str | None]:
     with Client(port=server.port, model=model) as client:
-        return [result.label for result in client.classify_images([picture(colour) for colour in colours])]
+        return [result.label for result in client.classify([picture(colour) for colour in colours])]
 
 
 @pytest.mark.timeout(600)
@@ -202,7 +202,7 @@ def test_a_network_with_one_channel_gets_gray_images(server: ServerProcess) -> N
 @pytest.mark.timeout(600)
 def test_a_keras_application_returns_its_classes(server: ServerProcess) -> None:
     with Client(port=server.port, model="application") as client:
-        (result,) = client.classify_images([picture("#888")], top_k=5)
+        result = client.classify(picture("#888"), top_k=5)
     assert 5 == len({row.class_id for row in result.top})
 
 

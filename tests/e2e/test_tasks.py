@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import io
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 import requests
+import task_models
 from PIL import Image
 from server_process import ServerProcess
 
-from savedmodel_bakery.client import Client
+from savedmodel_bakery.client import AsyncClient, Box, Client, Detections, RequestRefusedError, Tags
 from savedmodel_bakery.client.goldens import read_goldens, replay
 from savedmodel_bakery.exporter.bake import BakeResult, bake
 from savedmodel_bakery.serving.amqp.codec import Message
@@ -64,7 +68,7 @@ def test_one_output_decides_between_two_labels(binary: Path, tmp_path: Path, tra
     with ServerProcess(*flags, log=tmp_path / "log") as server:
         target = server.target if transport == "grpc" else server.url
         with Client(target, model="red", transport=transport) as client:
-            *results, bad = client.classify_images(images, top_k=2)
+            *results, bad = client.classify(images)
             assert ["red", "green", "red"] == [result.top[0].label for result in results]
             for result, expected in zip(results, (probability, probability, 0.7177), strict=True):
                 assert expected == pytest.approx(result.top[0].score, abs=0.002)
@@ -132,6 +136,23 @@ def ask(result: BakeResult, log: Path, signature: str = "serving_default") -> di
     return over_grpc
 
 
+@contextmanager
+def each_client(base_path: Path, log: Path) -> Iterator[list[Client]]:
+    """Serve a model and connect a client per transport."""
+    flags = ("--model_name=network", f"--model_base_path={base_path}")
+    with (
+        ServerProcess(*flags, log=log) as server,
+        Client(server.target, model="network") as grpc_client,
+        Client(server.url, model="network") as rest_client,
+    ):
+        yield [grpc_client, rest_client]
+
+
+def plain(colour: str) -> np.ndarray:
+    """An array of the networks' input size."""
+    return np.array(Image.new("RGB", (8, 8), colour))
+
+
 def ask_amqp(result: BakeResult, colour: str) -> dict[str, object]:
     """Send a picture as a message to a worker's handlers; return the row of the JSON response."""
     local = LocalModel("network", result.path.parent)
@@ -171,6 +192,27 @@ def test_an_image_has_any_number_of_labels(tagger: BakeResult, tmp_path: Path) -
     assert [b"red", b"green", b"blue"] == best["labels"][3].tolist()
 
 
+def test_tags_of_images_of_every_type(tagger: BakeResult, tmp_path: Path) -> None:
+    cyan = picture("cyan")
+    (tmp_path / "cyan.png").write_bytes(cyan)
+    photo = Image.open(io.BytesIO(cyan))
+    images = [cyan, tmp_path / "cyan.png", str(tmp_path / "cyan.png"), photo, np.array(photo), plain("cyan")]
+    score = pytest.approx(1 / (1 + np.exp(-4)), abs=0.001)
+    with each_client(tagger.path.parent, tmp_path / "log") as clients:
+        for client in clients:
+            *results, black, bad = client.tags([io.BytesIO(cyan), *images, plain("black"), b"?"])
+            assert [("green", score), ("blue", score)] == [(tag.label, tag.score) for tag in results[0].tags]
+            labels = [[tag.label for tag in result.tags] for result in results]
+            assert [["green", "blue"]] * (1 + len(images)) == labels
+            assert Tags(True, None, ()) == black
+            assert (False, ()) == (bad.ok, bad.tags)
+            assert bad.error is not None
+            assert bad.error.startswith("neither base64 nor a supported image format")
+            assert results[0] == client.tags(images[0])
+            with pytest.raises(RequestRefusedError, match=r'the task of model "network" .* is multilabel: use .* tags'):
+                client.detect(cyan)
+
+
 def test_labels_over_amqp(tagger: BakeResult) -> None:
     row = ask_amqp(tagger, "cyan")
     assert (["green", "blue", ""], 2) == (row["labels"], row["count"])
@@ -182,6 +224,12 @@ def test_the_output_of_a_layer_is_an_embedding(tagger: BakeResult, tmp_path: Pat
     result = bake(model=str(model), name="network", out=tmp_path, recipe={**RECIPE, **options})
     assert result.parity.is_within
     vectors = ask(result, tmp_path / "log")["embedding"]
+    with each_client(result.path.parent, tmp_path / "log") as clients:
+        for client in clients:
+            embeddings = client.embed([*map(picture, COLOURS.values()), b"?"])
+            assert embeddings[-1].vector is None
+            np.testing.assert_array_equal(vectors[:-1], [embedding.vector for embedding in embeddings[:-1]])
+            np.testing.assert_allclose(vectors[1], client.embed(plain("cyan")).vector, atol=1e-3)
     lengths = np.linalg.norm([*MEANS.values(), [0, 0, 0]], axis=1, keepdims=True)
     np.testing.assert_allclose([*MEANS.values(), [0, 0, 0]] / np.maximum(lengths, 1e-9), vectors, atol=1e-3)
     assert pytest.approx([0, 0.7071, 0.7071], abs=1e-3) == ask_amqp(result, "cyan")["embedding"]
@@ -199,6 +247,43 @@ def test_one_output_without_labels_is_a_number(tmp_path: Path) -> None:
 def test_several_numbers_have_names(tmp_path: Path) -> None:
     save_network(tmp_path / "network.keras", [[1, 0, 0], [0, 2, 0]], [0.5, -1])
     result = bake_network(tmp_path, task="regress", output_names="width,height", units="m,m")
+    with each_client(result.path.parent, tmp_path / "log") as clients:
+        for client in clients:
+            cyan, bad = client.regress([picture("cyan"), b"?"])
+            assert {"width": 0.5, "height": 1} == pytest.approx(dict(cyan.values), abs=1e-3)
+            assert ({}, False) == (bad.values, bad.ok)
     outputs = ask(result, tmp_path / "log")
     assert [1.5, 0.5, 0.5, 0.5 + 128 / 255, 0] == pytest.approx(outputs["width"].tolist(), abs=1e-3)
     assert [-1, 1, -1, 2 * 128 / 255 - 1, 0] == pytest.approx(outputs["height"].tolist(), abs=1e-3)
+
+
+def test_boxes_are_objects(tmp_path: Path) -> None:
+    task_models.detector(tmp_path / "detector")
+    expected = Detections(True, None, (Box("cat", 0.75, 1, 2, 30, 14), Box("dog", 0.5, 0, 0.5, 10, 19)))
+    with each_client(tmp_path / "detector", tmp_path / "log") as clients:
+        for client in clients:
+            assert [expected, Detections(False, "no image"), expected] == client.detect([b"?", b"bad", plain("red")])
+
+
+def test_a_map_has_the_class_of_each_pixel(tmp_path: Path) -> None:
+    task_models.segmenter(tmp_path / "segmenter")
+    with each_client(tmp_path / "segmenter", tmp_path / "log") as clients:
+        for client in clients:
+            good, bad = client.segment((b"?", b"bad"))
+            np.testing.assert_array_equal(task_models.MAP, good.map, strict=True)
+            assert {"road": 1 / 2, "tree": 1 / 6, "car": 1 / 3} == pytest.approx(good.shares)
+            assert ("road", "tree", "car") == good.labels
+            assert (False, "no image", {}) == (bad.ok, bad.error, bad.shares)
+
+
+def test_the_asynchronous_client_has_the_same_methods(tagger: BakeResult, tmp_path: Path) -> None:
+    async def run(target: str) -> tuple[Tags, list[Tags]]:
+        async with AsyncClient(target, model="network") as client:
+            return await client.tags(plain("red")), await client.tags([plain("red"), plain("black")])
+
+    with ServerProcess(
+        "--model_name=network", f"--model_base_path={tagger.path.parent}", log=tmp_path / "log"
+    ) as server:
+        one, several = asyncio.run(run(server.target))
+    assert [one, Tags(True, None)] == several
+    assert ["red"] == [tag.label for tag in one.tags]

@@ -360,7 +360,7 @@ def test_serve_prints_its_urls_and_ends_with_ctrl_c(tmp_path: Path) -> None:
         (status,) = requests.get(rest_line.split()[1], timeout=30).json()["model_version_status"]
         assert ("1", "AVAILABLE") == (status["version"], status["state"])
         with Client(grpc_line.split()[1], model="animals") as client:
-            assert "sorrel" == client.classify_images([b"horse"])[0].label
+            assert [b"sorrel"] == client.predict({"image": [b"horse"]}).outputs["output_0"].tolist()
         process.send_signal(signal.SIGINT)
         assert 0 == process.wait(60)
     assert "Traceback" not in (tmp_path / "log").read_text()

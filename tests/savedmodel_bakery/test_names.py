@@ -15,11 +15,11 @@ import savedmodel_bakery
 
 def test_the_public_names_are_exactly_these() -> None:
     expected = [
-        "AccessDeniedError", "AmqpClient", "AsyncAmqpClient", "AsyncClient", "BakeError", "Classification", "Client",
-        "ClientError", "ConnectionFailedError",
-        "DeadlineExceededError", "InvalidResponseError", "LabelError", "ParityError", "Prediction", "PublishError",
-        "Recipe", "RecipeError", "RequestRefusedError", "ScoredLabel", "SourceError", "Tls",
-        "TlsHandshakeError", "VerificationError",
+        "AccessDeniedError", "AmqpClient", "AsyncAmqpClient", "AsyncClient", "BakeError", "Box", "Classification",
+        "Client", "ClientError", "ConnectionFailedError",
+        "DeadlineExceededError", "Detections", "Embedding", "InvalidResponseError", "LabelError", "ParityError",
+        "Prediction", "PublishError", "Recipe", "RecipeError", "Regression", "RequestRefusedError", "ScoredLabel",
+        "Segmentation", "SourceError", "Tag", "Tags", "Tls", "TlsHandshakeError", "VerificationError",
         "VersionStatus", "__version__", "bake",
     ]  # fmt: skip
     assert expected == sorted(savedmodel_bakery.__all__)

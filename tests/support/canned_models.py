@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import base64
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,11 +29,12 @@ TYPES = {
 Outputs = dict[str, np.ndarray]
 
 
-def signature_of(inputs: Mapping[str, str], outputs: Mapping[str, str]) -> dict[str, Any]:
-    """A SignatureDef as REST's metadata spell it; alias to DT_ name."""
+def signature_of(inputs: Mapping[str, str], outputs: Mapping[str, str], sizes: Sequence[int] = ()) -> dict[str, Any]:
+    """A SignatureDef as REST's metadata spell it; alias to DT_ name. `sizes` are the axes after the batch."""
 
     def tensors(names: Mapping[str, str]) -> dict[str, Any]:
-        shape = {"dim": [{"size": "-1", "name": ""}], "unknown_rank": False}
+        dim = [{"size": str(size), "name": ""} for size in (-1, *sizes)]
+        shape = {"dim": dim, "unknown_rank": False}
         return {alias: {"dtype": dtype, "tensor_shape": shape, "name": f"{alias}:0"} for alias, dtype in names.items()}
 
     return {
@@ -73,17 +75,51 @@ def run_photos(signature: str, inputs: Outputs) -> Outputs:
     }
 
 
+def canned_task(answers: Mapping[str, Any]) -> Model:
+    """A model of a task: `answers` are the outputs for the image `horse` or a dark array; others cannot be read."""
+    columns = {alias: np.array(value, object if isinstance(value, bytes) else None) for alias, value in answers.items()}
+    columns = {
+        alias: column.astype(object if column.dtype.kind in "SO" else {"f": "f4", "i": "i4"}[column.dtype.kind])
+        for alias, column in columns.items()
+    }
+    names = {"O": "DT_STRING", "f": "DT_FLOAT", "i": "DT_INT32"}
+    outputs = {alias: names[column.dtype.kind] for alias, column in columns.items()} | ROW
+
+    def run(_: str, inputs: Outputs) -> Outputs:
+        (images,) = inputs.values()
+        ok = np.array([image == b"horse" if isinstance(image, bytes) else image.max() < 9 for image in images])
+        answers = {}
+        for alias, column in columns.items():
+            blank = np.full(column.shape, b"" if column.dtype == object else 0, column.dtype)
+            answers[alias] = np.stack([column if good else blank for good in ok])
+        error = np.array([b"" if good else b"no image" for good in ok], object)
+        return {**answers, "ok": ok, "error": error}
+
+    return Model(
+        {
+            "serving_default": signature_of({"image": "DT_STRING"}, outputs),
+            "pixels": signature_of({"pixels": "DT_UINT8"}, outputs, (2, 2, 3)),
+        },
+        run,
+    )
+
+
+def labelled(labels: Sequence[bytes]) -> Outputs:
+    """The outputs of `top_k` with one class per image."""
+    column, ones = np.array(labels, object), np.ones((len(labels), 1), np.float32)
+    rows = {"labels": column[:, None], "scores": ones, "class_ids": ones.astype(np.int32)}
+    return {**rows, "ok": np.ones(len(labels), bool), "error": np.full(len(labels), b"", object)}
+
+
 def run_types(_: str, __: Outputs) -> Outputs:
     return TYPES
 
 
-TOP_K = {
-    "labels": "DT_STRING",
-    "scores": "DT_FLOAT",
-    "class_ids": "DT_INT32",
-    "ok": "DT_BOOL",
-    "error": "DT_STRING",
-}
+ROW = {"ok": "DT_BOOL", "error": "DT_STRING"}
+TOP_K = {"labels": "DT_STRING", "scores": "DT_FLOAT", "class_ids": "DT_INT32", **ROW}
+# A grey PNG file with the pixels 0 and 2.
+MAP_BASE64 = "iVBORw0KGgoAAAANSUhEUgAAAAIAAAABCAAAAADRSSBWAAAAC0lEQVR4nGNgYAIAAAUAAx/mhvYAAAAASUVORK5CYII="
+MAP = base64.b64decode(MAP_BASE64)
 TYPE_NAMES = {
     "b": "DT_BOOL",
     "d": "DT_DOUBLE",
@@ -109,6 +145,20 @@ MODELS = {
         },
         run_photos,
     ),
+    "tagger": canned_task({"labels": [b"sky", b"sea", b""], "scores": [0.75, 0.5, 0], "count": 2}),
+    "embedder": canned_task({"embedding": [0.5, -1.0]}),
+    "detector": canned_task(
+        {
+            "boxes": [[1.0, 2.0, 3.0, 4.0], [0.0, 0.5, 1.0, 1.5], [0.0, 0.0, 0.0, 0.0]],
+            "labels": [b"cat", b"dog", b""],
+            "scores": [0.75, 0.5, 0],
+            "count": 2,
+        }
+    ),
+    "segmenter": canned_task(
+        {"map_png_bytes": MAP, "shares": [0.5, 0.25, 0.25], "labels": [b"road", b"tree", b"road"]}
+    ),
+    "meter": canned_task({"width": 1.5, "height": -1.0}),
     "types": Model({"serving_default": signature_of({"x": "DT_FLOAT"}, TYPE_NAMES)}, run_types),
 }
 VERSIONS = (3, 2)

@@ -210,7 +210,7 @@ def json_of(array: np.ndarray, alias: str) -> Any:
 def array_of(value: Any, dtype: str) -> np.ndarray:
     if dtype == "DT_STRING":
         return np.array([base64.b64decode(item["b64"]) for item in value] + [None], object)[:-1]
-    return np.array(value, np.float32)
+    return np.array(value, np.uint8 if dtype == "DT_UINT8" else np.float32)
 
 
 def rest_handler(peer: Peer) -> type[BaseHTTPRequestHandler]:

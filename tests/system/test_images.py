@@ -69,7 +69,7 @@ def test_embedded_answers_and_stops(clone: Path, images: Images, tmp_path: Path)
         running.wait_until_healthy()
         for transport in ("grpc", "rest"):
             with Client(transport=transport, port=ports["PORT"], rest_api_port=ports["REST_API_PORT"]) as client:
-                (classification,) = client.classify_images([clone / "examples" / "coffee.png"], top_k=1)
+                classification = client.classify(clone / "examples" / "coffee.png")
             assert "espresso" == classification.label
         url = f"http://127.0.0.1:{ports['REST_API_PORT']}/v1/models/efficientnet_lite0"
         (version,) = requests.get(url, timeout=30).json()["model_version_status"]

@@ -70,6 +70,6 @@ def test_a_model_of_2_5_gb(clone: Path, tmp_path: Path) -> None:
             "pixels"
         ]
         with Client(model="large", port=server.port) as client:
-            (answer,) = client.classify_images([photo], top_k=1)
+            answer = client.classify(photo)
         assert round(int(np.mean(shown)) * 999 / 255) == answer.top[0].class_id
         assert psutil.Process(server.process.pid).memory_info().rss < 1.5 * model_bytes

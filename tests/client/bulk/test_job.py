@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
+import canned_models
 import pytest
 from bulk_files import read_labels, read_rows, write_photos
 
@@ -64,7 +64,7 @@ def test_a_request_waits_as_long_as_an_overloaded_server_asks(monkeypatch: pytes
     def predict(inputs: Any, *, signature: str) -> Prediction:
         for retry_after_s in refusals:
             raise RequestRefusedError(Code.RESOURCE_EXHAUSTED, "overloaded", retry_after_s=retry_after_s)
-        return Prediction({"output_0": np.array(["cat"] * len(inputs["image"]), object)}, "m", 1, signature)
+        return Prediction(canned_models.labelled([b"cat"] * len(inputs["image"])), "m", 1, signature)
 
     client = SimpleNamespace(predict=predict)
     job = Job([client], model="m", signature="s", batch_size=2, retry_s=100)

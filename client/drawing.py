@@ -1,0 +1,102 @@
+"""Draws boxes and maps on photos. Needs the extra `draw`; does no I/O."""
+
+from __future__ import annotations
+
+import colorsys
+import io
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont, ImageOps
+
+from savedmodel_bakery.client.image_results import Detections, Segmentation
+
+Colour = tuple[int, int, int]
+
+_GOLDEN_RATIO = 0.618034  # hues at this distance differ well, however many there are
+_OPACITY = 0.5
+_MIN_FONT_SIZE, _MAX_FONT_SIZE = 12, 40
+_FONT_SHARE = 1 / 30  # of the photo's shorter side
+
+
+def draw_detections(photo: bytes, detections: Detections) -> bytes:
+    """Return a PNG file of the upright photo with its boxes, labels and scores; each label has its colour.
+
+    Raises:
+        ValueError: Pillow cannot read the photo.
+    """
+    image = _open_upright(photo)
+    canvas, font = ImageDraw.Draw(image), _font(image)
+    labels = list(dict.fromkeys(box.label for box in detections.boxes))
+    for box in reversed(detections.boxes):  # the best is drawn last, above the others
+        colour = palette_colour(labels.index(box.label))
+        edges = (min(box.xmin, box.xmax), min(box.ymin, box.ymax), max(box.xmin, box.xmax), max(box.ymin, box.ymax))
+        canvas.rectangle(edges, outline=colour, width=max(2, int(font.size) // 8))
+        text = f"{box.label} {box.score:.2f}"
+        place = (edges[0], max(0.0, edges[1] - font.size * 1.2))
+        canvas.rectangle(canvas.textbbox(place, text, font=font), fill=colour)
+        canvas.text(place, text, fill=(0, 0, 0), font=font)
+    return _as_png(image)
+
+
+def draw_segmentation(photo: bytes, segmentation: Segmentation) -> bytes:
+    """Return a PNG file of the upright photo under its translucent map, with a legend of its classes below.
+
+    Raises:
+        InvalidResponseError: the map is not a valid PNG file.
+        ValueError: Pillow cannot read the photo, or the map has another size.
+    """
+    image, class_ids = _open_upright(photo), segmentation.map
+    if class_ids.shape != (image.height, image.width):
+        raise ValueError(
+            f"the map has {class_ids.shape[1]}×{class_ids.shape[0]} pixels, but the photo {image.width}×{image.height}"
+        )
+    palette = np.array([palette_colour(class_id) for class_id in range(256)], np.float32)
+    pixels = np.asarray(image, np.float32) * (1 - _OPACITY) + palette[class_ids] * _OPACITY
+    drawn = Image.fromarray(pixels.round().astype(np.uint8))
+    present = np.unique(class_ids).tolist()
+    names = [segmentation.labels[number] if number < len(segmentation.labels) else str(number) for number in present]
+    return _as_png(_add_legend(drawn, names, [palette_colour(number) for number in present], segmentation.shares))
+
+
+def palette_colour(index: int) -> Colour:
+    """Return a bright colour, RGB 0 to 255; those of small indices differ well."""
+    red, green, blue = colorsys.hsv_to_rgb(index * _GOLDEN_RATIO % 1, 0.75, 1.0)
+    return round(red * 255), round(green * 255), round(blue * 255)
+
+
+def _add_legend(
+    image: Image.Image, names: Sequence[str], colours: Sequence[Colour], shares: Mapping[str, float]
+) -> Image.Image:
+    font = _font(image)
+    line = int(font.size * 1.5)
+    extended = Image.new("RGB", (image.width, image.height + line * len(names)), "white")
+    extended.paste(image)
+    canvas = ImageDraw.Draw(extended)
+    for number, (name, colour) in enumerate(zip(names, colours, strict=True)):
+        top = image.height + line * number
+        canvas.rectangle((0, top, line, top + line), fill=colour)
+        share = f" {shares[name]:.1%}" if name in shares else ""
+        canvas.text((line * 1.3, top + line * 0.1), f"{name}{share}", fill=(0, 0, 0), font=font)
+    return extended
+
+
+def _open_upright(photo: bytes) -> Image.Image:
+    try:
+        with Image.open(io.BytesIO(photo)) as image:
+            return ImageOps.exif_transpose(image).convert("RGB")
+    except (OSError, Image.DecompressionBombError) as exc:
+        raise ValueError(f"Pillow cannot read the photo: {exc}") from exc
+
+
+def _font(image: Image.Image) -> ImageFont.FreeTypeFont:
+    size = min(max(_MIN_FONT_SIZE, min(image.size) * _FONT_SHARE), _MAX_FONT_SIZE)
+    font = ImageFont.load_default(size)
+    assert isinstance(font, ImageFont.FreeTypeFont)  # Pillow's wheels contain FreeType
+    return font
+
+
+def _as_png(image: Image.Image) -> bytes:
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    return file.getvalue()

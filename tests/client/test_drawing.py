@@ -1,0 +1,71 @@
+"""Boxes and maps on photos."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from savedmodel_bakery.client import Box, Detections, Segmentation
+from savedmodel_bakery.client.drawing import draw_detections, draw_segmentation, palette_colour
+
+
+def png(array: np.ndarray, exif: Image.Exif | None = None) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(array).save(file, "PNG", exif=exif)
+    return file.getvalue()
+
+
+def pixels(content: bytes) -> np.ndarray:
+    return np.array(Image.open(io.BytesIO(content)))
+
+
+def test_each_label_has_its_colour() -> None:
+    boxes = (Box("cat", 0.9, 50, 10, 90, 60), Box("dog", 0.8, 50, 110, 90, 160), Box("cat", 0.7, 50, 210, 90, 260))
+    drawn = pixels(draw_detections(png(np.zeros((100, 300, 3), np.uint8)), Detections(True, None, boxes)))
+    assert (100, 300, 3) == drawn.shape
+    cat, dog = palette_colour(0), palette_colour(1)
+    assert cat != dog
+    for edge in ((90, 40), (70, 10), (70, 60), (90, 230)):
+        assert cat == tuple(drawn[edge])
+    assert dog == tuple(drawn[90, 130])
+    assert (0, 0, 0) == tuple(drawn[75, 40]) == tuple(drawn[75, 80])
+
+
+def test_a_box_beyond_the_photo_is_drawn_as_far_as_it_is_visible() -> None:
+    boxes = (Box("cat", 0.9, -5.5, -3, 200, 50), Box("odd", 0.1, 9, 9, 2, 2))
+    drawn = pixels(draw_detections(png(np.zeros((40, 60, 3), np.uint8)), Detections(True, None, boxes)))
+    assert palette_colour(0) == tuple(drawn[30, 50])
+
+
+def test_boxes_are_drawn_on_the_upright_photo() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6  # rotate by 90 degrees clockwise
+    drawn = pixels(draw_detections(png(np.zeros((20, 50, 3), np.uint8), exif), Detections(True, None)))
+    assert (50, 20, 3) == drawn.shape
+
+
+def test_a_map_is_translucent_above_a_legend_of_its_classes() -> None:
+    class_ids = np.zeros((30, 40), np.uint8)
+    class_ids[:, 20:] = 2
+    segmentation = Segmentation(True, None, png(class_ids), ("road", "tree", "car"), {"road": 0.5, "car": 0.5})
+    drawn = pixels(draw_segmentation(png(np.full((30, 40, 3), 100, np.uint8)), segmentation))
+    road, car = np.array(palette_colour(0)), np.array(palette_colour(2))
+    np.testing.assert_allclose((road + 100) / 2, drawn[10, 10], atol=1)
+    np.testing.assert_allclose((car + 100) / 2, drawn[10, 30], atol=1)
+    line = (len(drawn) - 30) // 2
+    assert tuple(road) == tuple(drawn[30 + line // 2, 2])
+    assert tuple(car) == tuple(drawn[30 + line + line // 2, 2])
+
+
+def test_a_map_of_another_size_is_a_value_error() -> None:
+    segmentation = Segmentation(True, None, png(np.zeros((3, 4), np.uint8)), ("road",), {"road": 1.0})
+    with pytest.raises(ValueError, match="the map has 4×3 pixels, but the photo 5×3"):
+        draw_segmentation(png(np.zeros((3, 5, 3), np.uint8)), segmentation)
+
+
+def test_a_photo_that_pillow_cannot_read_is_a_value_error() -> None:
+    with pytest.raises(ValueError, match="Pillow cannot read the photo: cannot identify image file"):
+        draw_detections(b"<html>", Detections(True, None))

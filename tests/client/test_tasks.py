@@ -1,0 +1,187 @@
+"""The results of each task, and the recognition of tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import canned_models
+import numpy as np
+import pytest
+
+from savedmodel_bakery.client import (
+    Box,
+    Classification,
+    Client,
+    Detections,
+    InvalidResponseError,
+    Prediction,
+    Regression,
+    RequestRefusedError,
+    ScoredLabel,
+    Segmentation,
+    Tag,
+    Tags,
+)
+from savedmodel_bakery.client.signatures import read_signatures
+from savedmodel_bakery.client.tasks import CLASSIFY, DETECT, find_task
+from savedmodel_bakery.wire.status import Code
+
+Connect = Callable[..., Client]
+
+SORREL = ScoredLabel("sorrel", 0.75, 339)
+ZEBRA = ScoredLabel("zebra", 0.125, 340)
+OX = ScoredLabel("ox", 0.0625, 345)
+RESULTS = {
+    "classify": ("efficientnet_lite0", Classification(True, None, "sorrel", (SORREL, ZEBRA, OX))),
+    "tags": ("tagger", Tags(True, None, (Tag("sky", 0.75), Tag("sea", 0.5)))),
+    "detect": ("detector", Detections(True, None, (Box("cat", 0.75, 1, 2, 3, 4), Box("dog", 0.5, 0, 0.5, 1, 1.5)))),
+    "segment": (
+        "segmenter",
+        Segmentation(True, None, canned_models.MAP, ("road", "tree", "road"), {"road": 0.75, "tree": 0.25}),
+    ),
+    "regress": ("meter", Regression(True, None, {"width": 1.5, "height": -1.0})),
+}
+
+
+@pytest.mark.parametrize("method", RESULTS)
+def test_one_image_has_a_result_and_a_list_or_tuple_has_a_list(connect: Connect, method: str) -> None:
+    """A bad image has an error in its own result only."""
+    model, expected = RESULTS[method]
+    call = getattr(connect(model), method)
+    bad = type(expected)(ok=False, error="no image")
+    assert expected == call(b"horse")
+    assert bad == call(b"bad")
+    assert [expected] == call([b"horse"])
+    assert [bad, expected, bad] == call((b"bad", b"horse", b"?"))
+
+
+def test_an_embedding_is_a_vector(connect: Connect) -> None:
+    good, bad = connect("embedder").embed([b"horse", b"bad"])
+    assert good.vector is not None
+    assert ([0.5, -1.0], np.float32, None) == (good.vector.tolist(), good.vector.dtype, good.error)
+    assert (False, "no image", None) == (bad.ok, bad.error, bad.vector)
+
+
+def test_a_map_is_decoded_on_demand(connect: Connect) -> None:
+    good, bad = connect("segmenter").segment([b"horse", b"bad"])
+    assert ([[0, 2]], np.uint8) == (good.map.tolist(), good.map.dtype)
+    with pytest.raises(ValueError, match="the image has no map, because it could not be read: no image"):
+        _ = bad.map
+    with pytest.raises(InvalidResponseError, match=r"the map \(4 bytes\) is not a valid PNG file"):
+        _ = Segmentation(True, None, b"\x89PNG").map
+
+
+@pytest.mark.parametrize("top_k", [1, 3])
+def test_top_k_keeps_the_best_classes(connect: Connect, top_k: int) -> None:
+    client = connect("efficientnet_lite0")
+    expected = Classification(True, None, "sorrel", (SORREL, ZEBRA, OX)[:top_k])
+    assert expected == client.classify(b"horse", top_k=top_k)
+    assert [Classification(False, "no image"), expected] == client.classify([b"bad", b"horse"], top_k=top_k)
+
+
+def test_more_classes_than_the_model_returns_are_refused_with_both_numbers(connect: Connect) -> None:
+    with pytest.raises(RequestRefusedError) as caught:
+        connect("efficientnet_lite0").classify(b"horse", top_k=4)
+    expected = "top_k 4 is too large: the model returns 3 classes"
+    assert (Code.INVALID_ARGUMENT, expected) == (caught.value.code, caught.value.message)
+
+
+def test_top_k_below_one_is_a_value_error(connect: Connect) -> None:
+    with pytest.raises(ValueError, match="invalid top_k 0: must be at least 1"):
+        connect().classify(b"horse", top_k=0)
+
+
+def test_an_empty_list_of_images_sends_nothing(connect: Connect, peer: Any) -> None:
+    before = peer.requests
+    assert [] == connect("efficientnet_lite0").classify([])
+    assert before == peer.requests
+
+
+@pytest.mark.parametrize(
+    ("model", "method", "message"),
+    [
+        (
+            "efficientnet_lite0",
+            "detect",
+            'the task of model "efficientnet_lite0" version 3 is classify: use the method classify() '
+            "instead of detect()",
+        ),
+        (
+            "tagger",
+            "classify",
+            'the task of model "tagger" version 3 is multilabel: use the method tags() instead of classify()',
+        ),
+        (
+            "half_plus_two",
+            "regress",
+            'the outputs of signature "serving_default" of model "half_plus_two" version 3 fit no task; it has "y". '
+            "The tasks are classify, multilabel, embed, detect, segment, regress; any other signature can be run with "
+            "predict",
+        ),
+    ],
+    ids=["classifier", "tagger", "no task"],
+)
+def test_a_method_of_another_task_names_the_models_task(
+    connect: Connect, model: str, method: str, message: str
+) -> None:
+    with pytest.raises(RequestRefusedError) as caught:
+        getattr(connect(model), method)(b"horse")
+    assert (Code.FAILED_PRECONDITION, message) == (caught.value.code, caught.value.message)
+
+
+def test_a_model_whose_new_version_has_another_task_is_recognised_again(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = connect("tagger")
+    client.tags(b"horse")
+    monkeypatch.setitem(canned_models.MODELS, "tagger", canned_models.MODELS["meter"])
+    assert RESULTS["regress"][1] == client.regress(b"horse")
+
+
+def test_a_signature_can_be_named() -> None:
+    """A tagger's `top_k` has the outputs of a classifier."""
+    model = canned_models.MODELS["tagger"].signatures | {
+        "top_k": canned_models.MODELS["efficientnet_lite0"].signatures["top_k"]
+    }
+    document = {"model_spec": {"name": "m"}, "metadata": {"signature_def": {"signature_def": model}}}
+    signatures = read_signatures(document)
+    assert ("multilabel", "serving_default") == (find_task(signatures)[0].name, find_task(signatures)[1])
+    assert (CLASSIFY, "top_k") == find_task(signatures, "top_k")
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        (
+            {"y": np.zeros(1), "z": np.zeros(1)},
+            'signature "s" of model "m" has the outputs "y", "z"; task detect has "labels", "scores", "boxes", '
+            '"count", "ok", "error"',
+        ),
+        ({"count": np.zeros(1)}, 'output "count" of signature "s" of model "m" has shape [1]; expected [2]'),
+        (
+            {"boxes": np.zeros((2, 3, 5))},
+            'output "boxes" of signature "s" of model "m" has shape [2, 3, 5]; expected [2, 3, 4]',
+        ),
+        (
+            {"scores": np.zeros((2, 2))},
+            'output "scores" of signature "s" of model "m" has shape [2, 2]; expected [2, 3]',
+        ),
+        ({"labels": np.zeros(2)}, 'output "labels" of signature "s" of model "m" has shape [2]; expected [2, ?]'),
+    ],
+    ids=["other outputs", "batch", "edges", "sizes that differ", "rank"],
+)
+def test_outputs_of_another_shape_are_an_invalid_response(arrays: dict[str, np.ndarray], message: str) -> None:
+    valid = {
+        "labels": np.full((2, 3), b"", object),
+        "scores": np.zeros((2, 3)),
+        "boxes": np.zeros((2, 3, 4)),
+        "count": np.zeros(2, np.int32),
+        "ok": np.ones(2, bool),
+        "error": np.full(2, b"", object),
+    }
+    assert [Detections(True, None)] * 2 == DETECT.read(Prediction(valid, "m", 1, "s"), batch=2)
+    outputs = arrays if "y" in arrays else valid | arrays
+    with pytest.raises(InvalidResponseError) as caught:
+        DETECT.read(Prediction(outputs, "m", 1, "s"), batch=2)
+    assert message == str(caught.value)
