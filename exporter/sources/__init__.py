@@ -25,6 +25,8 @@ class Source(Protocol):
     read: Callable[..., Network]
     """Load the network `model`; keyword parameters are the recipe's fields that the source supports as options.
 
+    A source whose networks are built differently by task has the parameter `task` too: what the user states, or None.
+
     Raises:
         SourceError: it can't be loaded or used.
     """
@@ -51,6 +53,8 @@ def read_network(values: Mapping[str, Any]) -> Network:
     unsupported = [Recipe.FIELDS[name].option for name in options if name not in supported]
     if unsupported:
         raise SourceError(f"{', '.join(unsupported)} cannot be used with model {model}")
+    if "task" in supported:
+        options["task"] = values.get("task")
     return source.read(model, **options)
 
 

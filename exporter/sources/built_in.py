@@ -16,8 +16,8 @@ def matches(model: str) -> bool:
     return model.startswith("efficientnet-lite")
 
 
-def read(model: str) -> Network:
-    """Build the network and load its ImageNet weights.
+def read(model: str, *, task: str | None = None) -> Network:
+    """Build the network and load its ImageNet weights; for task embed, up to the features before the classifier.
 
     Raises:
         SourceError: there is no such variant, or its weights are missing or damaged.
@@ -25,7 +25,7 @@ def read(model: str) -> Network:
     recipe = {"labels": "imagenet", "outputs": "probabilities", **preprocessing(model)}
     from savedmodel_bakery.exporter.sources import efficientnet_lite
 
-    network = efficientnet_lite.load(_VARIANTS[model])
+    network = efficientnet_lite.load(_VARIANTS[model], with_classifier=task != "embed")
     return Network(lambda pixels: network(pixels, training=False), recipe)
 
 

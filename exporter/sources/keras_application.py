@@ -95,8 +95,11 @@ def preprocessing(model: str) -> dict[str, Any]:
     }
 
 
-def read(model: str, *, weights: str = "imagenet", layer: str | None = None) -> Network:
-    """Build the network for the 1000 classes of ImageNet.
+def read(model: str, *, weights: str = "imagenet", layer: str | None = None, task: str | None = None) -> Network:
+    """Build the network for the 1000 classes of ImageNet, or for task embed without its classifier.
+
+    Without it, and unless a layer is stated, the network returns the mean of its last feature map, as with
+    `include_top=False, pooling="avg"`; a file of weights must be for that.
 
     Raises:
         SourceError: there is no such network, or its weights can't be loaded.
@@ -108,8 +111,11 @@ def read(model: str, *, weights: str = "imagenet", layer: str | None = None) -> 
 
     keras.config.disable_interactive_logging()  # a download would report its progress on stdout
     build = applications()[model.removeprefix(_PREFIX)]
+    options: dict[str, Any] = {"weights": None if weights == "none" else weights, "input_shape": (*recipe["size"], 3)}
+    if task == "embed" and layer is None:
+        options |= {"include_top": False, "pooling": "avg"}
     try:
-        built = build(weights=None if weights == "none" else weights, input_shape=(*recipe["size"], 3))
+        built = build(**options)
     except Exception as error:  # Keras raises all types of errors
         hint = "; download them elsewhere and pass their path with --weights" if weights == "imagenet" else ""
         raise SourceError(f"cannot load the weights {weights!r} of {model}: {error}{hint}") from error

@@ -77,6 +77,20 @@ def test_the_size_is_the_one_that_keras_builds_by_default(name: str, monkeypatch
     assert (*stopped.value.args, *stopped.value.args) == read_preprocessing(f"keras:{name}")["size"]
 
 
+@pytest.mark.parametrize("name", ["MobileNetV3Small", "VGG16"])
+def test_an_embedder_has_no_classifier(name: str) -> None:
+    """Its vectors are the means of the last feature map; VGG's own classifier has none."""
+    import keras
+
+    values = {"model": f"keras:{name}", "weights": "none", "task": "embed"}
+    width = {"MobileNetV3Small": 576, "VGG16": 512}[name]
+    images = tf.zeros((1, 224, 224, 3))
+    assert (1, width) == read_network(values).call(images).shape
+    last = "predictions" if name == "VGG16" else "global_average_pooling2d"
+    keras.utils.clear_session()  # so that names of layers aren't numbered
+    assert (1, width) != read_network({**values, "layer": last}).call(images).shape
+
+
 def test_the_preprocessing_of_a_known_network_is_that_of_its_source() -> None:
     values = read_preprocessing("keras:ResNet50")
     assert {"size": (224, 224), "resize": "bilinear", "antialias": False, "crop": "none"} | RESNET == values
