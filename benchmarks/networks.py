@@ -86,13 +86,13 @@ def read_description(folder: Path) -> Description:
 
 def write(name: str, folder: Path) -> None:
     """Write a network's folder."""
-    from savedmodel_bakery.exporter.labels import read_labels
+    from savedmodel_bakery.exporter.labels import read_class_names
 
     network = CHOICES[name].build()
     folder.mkdir(parents=True, exist_ok=True)
     network.save(folder / KERAS_FILE)
     network.save_weights(folder / WEIGHTS_FILE)
-    values = asdict(CHOICES[name].description) | {"labels": read_labels("imagenet")}
+    values = asdict(CHOICES[name].description) | {"labels": read_class_names("imagenet")}
     (folder / DESCRIPTION_FILE).write_text(json.dumps(values))
 
 

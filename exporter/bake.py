@@ -48,6 +48,8 @@ def bake(
     photos: Sequence[str | Path] | None = None,
     atol: float | None = None,
     rtol: float | None = None,
+    share: float | None = None,
+    iou: float | None = None,
     require_parity: bool = True,
     parity_html: str | Path | None = None,
     progress: Callable[[str], None] = lambda _: None,
@@ -69,6 +71,9 @@ def bake(
             probabilities, 0.001 for the cosine distance of embeddings, 0.0001 for numbers of task regress.
         rtol: allowed in addition, as a part of the reference's answer; None is the task's default: 0.01 for numbers of
             task regress, 0 for others.
+        share: part of the pixels that must have the class of the reference's, for task segment, or part of the boxes
+            that must agree with one of the reference's, for task detect; None is 0.99.
+        iou: for task detect, the intersection over union from which on two boxes agree; None is 0.9.
         require_parity: whether to reject a version beyond that tolerance; False publishes it with its report.
         parity_html: file for an HTML page of the comparison, which is written even if the version is rejected.
         progress: called with each step, in a few words.
@@ -102,7 +107,7 @@ def bake(
     network = sources.read_network(values)
     known = {**network.defaults, **network.recipe}
     complete = complete_recipe(known, values, like=like, scaling_layer=network.scaling_layer)
-    class_names = labels.read_labels(complete.answers.labels) if complete.answers.labels else []
+    class_names = labels.read_class_names(complete.answers.labels) if complete.answers.labels else []
     progress("building the servable")
     servable = ServableModule(network.call, complete, class_names)
     task = servable.task
@@ -119,7 +124,7 @@ def bake(
             task,
             model_name=base_path.name,
             photos=photo_files,
-            tolerance=task.tolerance.replaced(atol, rtol),
+            tolerance=task.tolerance.replaced(atol=atol, rtol=rtol, share=share, iou=iou),
         )
         report = check.report()
         if parity_html is not None:

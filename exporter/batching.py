@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import tensorflow as tf
 
 from savedmodel_bakery.exporter.recipe import Recipe
-from savedmodel_bakery.exporter.tensor_types import ConcreteFunction, NormalisedBatch, Scores, Variable
+from savedmodel_bakery.exporter.tensor_types import ConcreteFunction, NetworkOutputs, NormalisedBatch, Tensor, Variable
 
 # No limit: servers limit the requests they accept, and no others should be rejected here. The attributes are int32.
 _UNLIMITED = 2**20
@@ -25,23 +25,26 @@ def batch(network: ConcreteFunction, variables: Iterable[Variable], recipe: Reci
     request that joined the batch last; that deadline ends loops only, for all requests in the batch.
 
     Args:
-        network: from float32 [batch, …] to float32 [batch, classes], where each row depends on its own input only.
+        network: from float32 [batch, …] to one output or a dict of them, float32 [batch, …] of known sizes; each row
+            depends on its own input only.
         variables: the variables it reads.
         recipe: with `batch_max` of at least 1.
     """
-    images, classes = network.inputs[0], network.outputs[0].shape[-1]
+    images, specs = network.inputs[0], network.structured_outputs
     spec = tf.TensorSpec(images.shape, images.dtype, name="normalised")
     # BatchFunction doesn't optimise its function, but does optimise calls in it that aren't inlined.
-    not_inlined = tf.function(lambda rows: network(rows), autograph=False, experimental_attributes={"_noinline": True})
+    not_inlined = tf.function(
+        lambda rows: tf.nest.flatten(network(rows)), autograph=False, experimental_attributes={"_noinline": True}
+    )
     body = tf.function(lambda rows: not_inlined(rows), autograph=False).get_concrete_function(spec)
     shared_name = f"batch_{_digest(network, variables, recipe)}"
 
-    def run_batched(rows: NormalisedBatch) -> Scores:
-        (scores,) = tf.raw_ops.BatchFunction(
+    def run_batched(rows: NormalisedBatch) -> NetworkOutputs:
+        batched = tf.raw_ops.BatchFunction(
             in_tensors=[rows],
             captured_tensors=body.captured_inputs,
             f=body,
-            Tout=[tf.float32],
+            Tout=[tf.float32] * len(network.outputs),
             num_batch_threads=recipe.batching.batch_threads,
             batch_timeout_micros=recipe.batching.batch_timeout_us,
             max_enqueued_batches=_UNLIMITED,
@@ -51,9 +54,19 @@ def batch(network: ConcreteFunction, variables: Iterable[Variable], recipe: Reci
             enable_large_batch_splitting=True,
             shared_name=shared_name,
         )
-        return tf.reshape(scores, [-1, classes])  # BatchFunction returns a vector for an empty batch
+        # BatchFunction returns vectors for an empty batch.
+        return tf.nest.map_structure(
+            lambda spec, output: tf.reshape(output, [-1, *spec.shape[1:]]),
+            specs,
+            tf.nest.pack_sequence_as(specs, batched),
+        )
 
     return tf.function(run_batched, autograph=False).get_concrete_function(spec)
+
+
+def _shaped(spec: tf.TensorSpec, output: Tensor) -> Tensor:
+    """Return an output in its shape; BatchFunction returns a vector for an empty batch."""
+    return tf.reshape(output, [-1, *spec.shape[1:]])
 
 
 def _digest(network: ConcreteFunction, variables: Iterable[Variable], recipe: Recipe) -> str:

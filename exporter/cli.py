@@ -64,6 +64,13 @@ def _tolerance_options(command: F) -> F:
         ),
     ):
         command = click.option(f"--parity-{name}", type=click.FloatRange(0), show_default=default, help=text)(command)
+    for name, default, text in (
+        ("iou", "0.9", "Intersection over union from which on two boxes of task detect agree."),
+        ("share", "0.99", "Part of the pixels of task segment, or of the boxes of task detect, that must agree."),
+    ):
+        command = click.option(f"--parity-{name}", type=click.FloatRange(0, 1), show_default=default, help=text)(
+            command
+        )
     return command
 
 
@@ -137,6 +144,8 @@ def bake(
     photos_folder: Path | None,
     parity_atol: float | None,
     parity_rtol: float | None,
+    parity_share: float | None,
+    parity_iou: float | None,
     require_parity: bool,
     parity_html: Path | None,
     verbose: bool,
@@ -166,6 +175,8 @@ def bake(
             photos=resources.photos_in(photos_folder) if photos_folder else None,
             atol=parity_atol,
             rtol=parity_rtol,
+            share=parity_share,
+            iou=parity_iou,
             require_parity=require_parity,
             parity_html=parity_html,
             progress=_print_progress,
@@ -264,6 +275,8 @@ def parity(
     photos_folder: Path | None,
     parity_atol: float | None,
     parity_rtol: float | None,
+    parity_share: float | None,
+    parity_iou: float | None,
     parity_html: Path | None,
     model: str | None,
     labels: str | None,
@@ -291,7 +304,9 @@ def parity(
             saved_model,
             recipe,
             resources.photos_in(photos_folder) if photos_folder else resources.example_photos(),
-            lambda task: task.tolerance.replaced(parity_atol, parity_rtol),
+            lambda task: task.tolerance.replaced(
+                atol=parity_atol, rtol=parity_rtol, share=parity_share, iou=parity_iou
+            ),
             _print_progress,
         )
         report = check.report()

@@ -9,6 +9,8 @@ from savedmodel_bakery.exporter import resources
 from savedmodel_bakery.exporter.errors import LabelError
 from savedmodel_bakery.label_files import Label, LabelFileError, read_label_file
 
+_MAX_ID = 2**16 - 1
+
 
 def known_sets() -> list[str]:
     """Return the names of the label sets that come with the exporter."""
@@ -35,20 +37,33 @@ def read_label_table(name_or_path: str) -> tuple[Label, ...]:
         ) from error
 
 
-def read_labels(name_or_path: str) -> list[str]:
-    """Read the names of labels whose ids are 0, 1, 2 …, in that order.
+def read_class_names(name_or_path: str) -> list[str]:
+    """Read the names of labels in the order of their ids; an id without a label has an empty name.
 
     Raises:
-        LabelError: there is no such set or file, it isn't valid, or it has other ids.
+        LabelError: there is no such set or file, it isn't valid, or it has an id above 65,535.
     """
     table = read_label_table(name_or_path)
-    missing = [class_id for class_id, label in enumerate(table) if class_id != label.id]
-    if missing:
+    if table[-1].id > _MAX_ID:
+        raise LabelError(f"labels {name_or_path!r} have the class id {table[-1].id}: the highest allowed is {_MAX_ID}")
+    names = [""] * (table[-1].id + 1)
+    for label in table:
+        names[label.id] = label.name
+    return names
+
+
+def check_ids(class_names: Sequence[str], name_or_path: str) -> None:
+    """Reject labels of which an id is missing.
+
+    Raises:
+        LabelError: an id has no name.
+    """
+    if "" in class_names:
+        count = len(class_names) - class_names.count("")
         raise LabelError(
-            f"{name_or_path} has {len(table)} names but none for class id {missing[0]}: ids must count from 0 without "
-            "gaps"
+            f"{name_or_path} has {count} names but none for class id {class_names.index('')}: ids must count from 0 "
+            "without gaps"
         )
-    return [label.name for label in table]
 
 
 def check_width(names: Sequence[str], name_or_path: str, width: int) -> None:

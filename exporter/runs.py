@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
+from savedmodel_bakery.exporter.image.per_image import ReadImages
 from savedmodel_bakery.exporter.tensor_types import Integer, PixelBatch, Rows, Tensor, Texts
 
 # Bounds the time and memory of one read if most rows are bad.
@@ -22,18 +23,17 @@ _CONCURRENT_RUNS = 2
 
 def compute_in_runs(
     rows: Rows,
-    read: Callable[[Rows], tuple[PixelBatch, Texts]],
-    compute: Callable[[PixelBatch], Sequence[Tensor]],
+    read: Callable[[Rows], ReadImages],
+    compute: Callable[[PixelBatch, Tensor], Sequence[Tensor]],
     specs: Sequence[tf.TensorSpec],
 ) -> tuple[Texts, Sequence[Tensor]]:
     """Compute the outputs of all readable rows.
 
     Args:
         rows: the rows to read.
-        read: reads as many of the rows that it is given as one run can take, from the first. It returns the pixels of
-            the readable ones, which others may follow, and an error for each that it has read, empty if the row is
-            readable.
-        compute: returns outputs [images, …] for the pixels of a run.
+        read: reads as many of the rows that it is given as one run can take, from the first. It returns the pixels and
+            sizes of the readable ones, which others may follow, and an error for each row that it has read.
+        compute: returns outputs [images, …] for the pixels and sizes of a run.
         specs: dtypes of the outputs, and their shapes without the first dimension.
 
     Returns:
@@ -46,9 +46,9 @@ def compute_in_runs(
     ]
 
     def run_next(start: Integer, run: Integer, arrays: list[Tensor]) -> tuple[Integer, Integer, list[Tensor]]:
-        pixels, errors = read(rows[start : start + _MAX_ROWS_PER_READ])
+        pixels, sizes, errors = read(rows[start : start + _MAX_ROWS_PER_READ])
         readable = tf.math.count_nonzero(tf.equal(errors, ""), dtype=tf.int32)
-        outputs = (output[:readable] for output in compute(pixels))
+        outputs = (output[:readable] for output in compute(pixels, sizes))
         written = [array.write(run, value) for array, value in zip(arrays, (errors, *outputs), strict=True)]
         # The start of the next run depends on this read, so two reads never run at the same time.
         return start + tf.size(errors), run + 1, written

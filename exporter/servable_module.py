@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from savedmodel_bakery.exporter import batching, lazy_functions, optimisation
-from savedmodel_bakery.exporter.errors import PublishError, SourceError
-from savedmodel_bakery.exporter.image.per_image import EMPTY, read_images
+from savedmodel_bakery.exporter import batching, lazy_functions, network_outputs, optimisation
+from savedmodel_bakery.exporter.errors import PublishError
+from savedmodel_bakery.exporter.image.per_image import EMPTY, ReadImages, read_images
 from savedmodel_bakery.exporter.image.pixels import normalise
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.runs import compute_in_runs
@@ -31,7 +31,6 @@ from savedmodel_bakery.exporter.tensor_types import (
     Outputs,
     PixelBatch,
     Rows,
-    Scores,
     Tensor,
     Text,
     Texts,
@@ -56,9 +55,9 @@ class ServableModule(tf.Module):
         functions: the signatures' functions by name.
 
     Args:
-        network: takes a normalised batch.
+        network: takes a normalised batch; returns a tensor, or a dict of them by name.
         recipe: of the bake.
-        class_names: in the order of class ids.
+        class_names: in the order of class ids; empty for an id without a name.
 
     Raises:
         SourceError: the network rejects such a batch or returns another shape.
@@ -67,16 +66,18 @@ class ServableModule(tf.Module):
     """
 
     def __init__(
-        self, network: Callable[[NormalisedBatch], NetworkOutput], recipe: Recipe, class_names: list[str]
+        self, network: Callable[[NormalisedBatch], NetworkOutput], recipe: Recipe, class_names: Sequence[str]
     ) -> None:
         super().__init__()
         self._recipe = recipe
         self._preprocessing = recipe.preprocessing
         self._per_run = recipe.batching.rows_per_read
         self._network, variables = optimisation.optimise(
-            _trace(network, recipe), recipe.optimisation.steps, recipe.optimisation.precision
+            network_outputs.trace(network, recipe), recipe.optimisation.steps, recipe.optimisation.precision
         )
         ends_in_sigmoid = _ends_in_sigmoid(self._network)
+        shapes = {role: tuple(output.shape) for role, output in self._network.structured_outputs.items()}
+        self.task = choose_task(recipe, shapes, class_names, ends_in_sigmoid=ends_in_sigmoid)
         if recipe.batching.batch_max:
             self._network = batching.batch(self._network, variables, recipe)
         # Traced once. Traced in each signature, it would be in the file five times.
@@ -88,8 +89,6 @@ class ServableModule(tf.Module):
         # tensorflow_model_server doesn't restore variables that are tracked through a Keras 3 model only. So those
         # that inference reads are tracked here, and the others, such as optimizer state, are not saved.
         self._inference_variables = variables
-        units = int(self._network.structured_outputs.shape[-1])
-        self.task = choose_task(recipe.answers, units, class_names, ends_in_sigmoid=ends_in_sigmoid)
         answers = {name: self._function_of(signature) for name, signature in self.task.signatures().items()}
         self.functions = {**answers, "preprocess": self.preprocess, "preview": self.preview}
 
@@ -127,11 +126,11 @@ class ServableModule(tf.Module):
     def _answer_all(self, images: EncodedImages, signature: Signature) -> Outputs:
         """Return the answers for images; fail on a bad image."""
 
-        def read(rows: Rows) -> tuple[PixelBatch, Texts]:
+        def read(rows: Rows) -> ReadImages:
             rows = rows[: self._per_run]  # no further, as the first bad image ends the request
-            pixels, errors = self._read_images(images, rows, self._per_run)
-            with tf.control_dependencies([_fail_on_bad_image(rows, errors)]):
-                return tf.identity(pixels), errors
+            read: ReadImages = self._read_images(images, rows, self._per_run)
+            with tf.control_dependencies([_fail_on_bad_image(rows, read.errors)]):
+                return read._replace(pixels=tf.identity(read.pixels))
 
         _, answers = self._predict(tf.range(tf.size(images)), read, signature)
         return answers
@@ -140,9 +139,10 @@ class ServableModule(tf.Module):
         """Return the answers for images that are arrays of the network's input size."""
         batch = tf.shape(pixels)[0]
 
-        def read(rows: Rows) -> tuple[PixelBatch, Texts]:
+        def read(rows: Rows) -> ReadImages:
             rows = rows[: self._per_run]
-            return tf.cast(tf.gather(pixels, rows), tf.float32), tf.fill(tf.shape(rows), "")
+            sizes = tf.tile(tf.constant([self._preprocessing.size], tf.int64), [tf.size(rows), 1])
+            return ReadImages(tf.cast(tf.gather(pixels, rows), tf.float32), sizes, tf.fill(tf.shape(rows), ""))
 
         error, answers = self._predict(tf.range(batch), read, signature)
         return {**answers, "ok": tf.fill([batch], True), "error": error}
@@ -155,7 +155,7 @@ class ServableModule(tf.Module):
             errors, (pixels,) = compute_in_runs(
                 rows,
                 lambda rows: self._read_images(image, rows, tf.size(rows)),
-                lambda pixels: [pixels],
+                lambda pixels, _sizes: [pixels],
                 [tf.TensorSpec([*self._preprocessing.size, 3], tf.float32)],
             )
         ok, error = _ok_and_error(image, rows, errors)
@@ -165,7 +165,7 @@ class ServableModule(tf.Module):
     def preview(self, image: EncodedImages) -> Outputs:
         """Return the network's input before normalising as PNG files."""
 
-        def encode(pixels: PixelBatch) -> list[Tensor]:
+        def encode(pixels: PixelBatch, _sizes: Tensor) -> list[Tensor]:
             levels = tf.cast(tf.clip_by_value(tf.round(pixels), 0, 255), tf.uint8)
             return [tf.map_fn(tf.io.encode_png, levels, fn_output_signature=tf.TensorSpec([], tf.string))]
 
@@ -188,21 +188,19 @@ class ServableModule(tf.Module):
             raise PublishError(f"cannot write the SavedModel: {error.message}") from error
         _complete_meta_graph(path / "saved_model.pb")
 
-    def _read_images_on_cpu(self, images: EncodedImages, rows: Rows, max_readable: Integer) -> tuple[PixelBatch, Texts]:
+    def _read_images_on_cpu(self, images: EncodedImages, rows: Rows, max_readable: Integer) -> ReadImages:
         """Read images on the CPU, where decoders run; resizing elsewhere would transfer each image separately."""
         with tf.device("CPU"):
             # Some kernels reject an empty batch; BatchFunction doesn't.
             min_images = 0 if self._recipe.batching.batch_max else 1
             return read_images(images, rows, max_readable, self._preprocessing, min_images=min_images)
 
-    def _predict(
-        self, rows: Rows, read: Callable[[Rows], tuple[PixelBatch, Texts]], signature: Signature
-    ) -> tuple[Texts, Outputs]:
+    def _predict(self, rows: Rows, read: Callable[[Rows], ReadImages], signature: Signature) -> tuple[Texts, Outputs]:
         """Return the errors of rows, and the answers for the readable ones by alias; see `compute_in_runs`."""
         specs = [tf.TensorSpec(column.shape, tf.constant(column.blank).dtype) for column in signature.columns.values()]
 
-        def compute(pixels: PixelBatch) -> Sequence[Tensor]:
-            return signature.compute(self._network(normalise(pixels, self._preprocessing)))
+        def compute(pixels: PixelBatch, sizes: Tensor) -> Sequence[Tensor]:
+            return signature.compute(self._network(normalise(pixels, self._preprocessing)), sizes)
 
         errors, answers = compute_in_runs(rows, read, compute, specs)
         return errors, dict(zip(signature.columns, answers, strict=True))
@@ -241,31 +239,6 @@ def _complete_meta_graph(path: Path) -> None:
         meta_graph.signature_def[name].method_name = f"tensorflow/serving/{name}"
     lazy_functions.propagate_lazy(meta_graph.graph_def)
     path.write_bytes(saved_model.SerializeToString(deterministic=True))
-
-
-def _trace(network: Callable[[NormalisedBatch], NetworkOutput], recipe: Recipe) -> ConcreteFunction:
-    """Trace the network as a function that returns one row of scores per image."""
-    model, preprocessing = recipe.source.model, recipe.preprocessing
-    channels = 1 if preprocessing.channels == "GRAY" else 3
-    spec = tf.TensorSpec([None, *preprocessing.size, channels], tf.float32, name="normalised")
-
-    def call_network(normalised: NormalisedBatch) -> Scores:
-        outputs = tf.cast(network(normalised), tf.float32)
-        if outputs.shape.rank == 1:  # one output per image
-            return outputs[:, tf.newaxis]
-        if outputs.shape.rank == 4:
-            is_map = recipe.answers.task == "embed"
-            return tf.reduce_mean(outputs, [1, 2]) if is_map else tf.squeeze(outputs, [1, 2])
-        return outputs
-
-    try:
-        traced = tf.function(call_network).get_concrete_function(spec)
-    except Exception as error:  # the network's own code runs here
-        raise SourceError(f"the network of {model} does not accept images {spec.shape}: {error}") from error
-    shape = traced.structured_outputs.shape
-    if shape.rank != 2 or shape[-1] is None:
-        raise SourceError(f"the network of {model} returns shape {shape}: it must return one row of scores per image")
-    return traced
 
 
 def _ends_in_sigmoid(network: ConcreteFunction) -> bool:

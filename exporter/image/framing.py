@@ -7,7 +7,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from savedmodel_bakery.exporter.recipe import LETTERBOX, Preprocessing
-from savedmodel_bakery.exporter.tensor_types import Flag, Integer, Orientation, Pixels, Side, Size, Tensor
+from savedmodel_bakery.exporter.tensor_types import Flag, Integer, Orientation, Pixels, Side, Sides, Size, Tensor
 
 # Exif 2.3, section 4.6.4, Orientation: to turn an image of orientation 1..8 upright, transpose it or not, then reverse
 # its rows or not and its columns or not.
@@ -35,6 +35,37 @@ class Window(NamedTuple):
             for edge in (self.top, self.left, self.top + self.height, self.left + self.width)
         )
         return Window(top, left, bottom - top, right - left)
+
+
+class Placement(NamedTuple):
+    """Where the upright photo lies in the network's input, per image of a batch.
+
+    Attributes:
+        height: of the photo, in pixels.
+        width: likewise.
+        window: where the photo lies, in pixels of the network's input.
+    """
+
+    height: Sides
+    width: Sides
+    window: Window
+
+
+def place(sizes: Tensor, preprocessing: Preprocessing) -> Placement:
+    """Return the placements of upright photos, int64 [batch, 2]: their heights and widths.
+
+    Not for recipes that crop a fraction.
+    """
+    height, width = tf.unstack(sizes, axis=1)
+    fitted = resized_size(height, width, preprocessing)
+    top, left = ((whole - part) // 2 for whole, part in zip(preprocessing.size, fitted, strict=True))
+    return Placement(height, width, Window(top, left, *fitted))
+
+
+def upright_size(height: Side, width: Side, orientation: Orientation) -> Size:
+    """Return the size of an image that is turned upright, from its size as it is stored."""
+    swap = is_transposed(orientation)
+    return tf.where(swap, width, height), tf.where(swap, height, width)
 
 
 def kept_window(height: Side, width: Side, preprocessing: Preprocessing) -> Window:
@@ -87,7 +118,7 @@ def resized_size(height: Side, width: Side, preprocessing: Preprocessing) -> Siz
 
     The shorter side of a letterboxed image is rounded to the nearest pixel, halves up, and is at least 1.
     """
-    max_height, max_width = (tf.constant(side, tf.int64) for side in preprocessing.size)
+    max_height, max_width = (tf.fill(tf.shape(height), tf.constant(side, tf.int64)) for side in preprocessing.size)
     if preprocessing.crop != LETTERBOX:
         return max_height, max_width
 

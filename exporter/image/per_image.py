@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.image import encodings, pixels
+from savedmodel_bakery.exporter.image import encodings, framing, pixels
 from savedmodel_bakery.exporter.image.header import Header, read_header
 from savedmodel_bakery.exporter.recipe import Preprocessing
 from savedmodel_bakery.exporter.tensor_types import (
@@ -16,6 +18,7 @@ from savedmodel_bakery.exporter.tensor_types import (
     NetworkPixels,
     PixelBatch,
     Rows,
+    Size,
     Tensor,
     Text,
     Texts,
@@ -25,9 +28,23 @@ EMPTY = "empty: no bytes were sent"
 """The error of an image without bytes."""
 
 
+class ReadImages(NamedTuple):
+    """Images of a batch.
+
+    Attributes:
+        pixels: of those that could be read, at the size of the network's input.
+        sizes: int64 [images, 2], their heights and widths upright, in pixels of the file.
+        errors: of each row that was read, why it could not be; empty if it could.
+    """
+
+    pixels: PixelBatch
+    sizes: Tensor
+    errors: Texts
+
+
 def read_images(
     images: EncodedImages, rows: Rows, max_readable: Integer, preprocessing: Preprocessing, *, min_images: int = 0
-) -> tuple[PixelBatch, Texts]:
+) -> ReadImages:
     """Read images of a batch, one after the other, until `max_readable` could be read.
 
     Args:
@@ -35,39 +52,42 @@ def read_images(
         rows: the numbers of the images to read.
         max_readable: 1 or more.
         preprocessing: of the recipe.
-        min_images: 1 to return one blank image if none can be read.
-
-    Returns:
-        pixels: of `preprocessing.size`, of the images that could be read.
-        errors: why an image could not be read, empty if it could, for each of `rows` up to the last that was read.
+        min_images: 1 to return one blank image, of size 1 by 1, if none can be read.
     """
     rows_count = tf.size(rows)
     size = [*preprocessing.size, 3]
 
-    def has_more(index: Integer, readable: Integer, _pixels: Tensor, _errors: Tensor) -> Flag:
+    def has_more(index: Integer, readable: Integer, *_arrays: Tensor) -> Flag:
         return (index < rows_count) & (readable < max_readable)
 
     def read_next(
-        index: Integer, readable: Integer, pixels: Tensor, errors: Tensor
-    ) -> tuple[Integer, Integer, Tensor, Tensor]:
-        network_pixels, error = _read_image(images[rows[index]], preprocessing)
+        index: Integer, readable: Integer, pixels: Tensor, sizes: Tensor, errors: Tensor
+    ) -> tuple[Integer, Integer, Tensor, Tensor, Tensor]:
+        network_pixels, upright_size, error = _read_image(images[rows[index]], preprocessing)
         ok = tf.size(network_pixels) > 0
-        pixels = tf.cond(ok, lambda: pixels.write(readable, network_pixels), lambda: pixels)
-        return index + 1, readable + tf.cast(ok, tf.int32), pixels, errors.write(index, error)
+        pixels, sizes = tf.cond(
+            ok,
+            lambda: (pixels.write(readable, network_pixels), sizes.write(readable, upright_size)),
+            lambda: (pixels, sizes),
+        )
+        return index + 1, readable + tf.cast(ok, tf.int32), pixels, sizes, errors.write(index, error)
 
+    capacity = tf.clip_by_value(rows_count, 1, max_readable)
     state = (
         tf.constant(0),
         tf.constant(0),
-        tf.TensorArray(tf.float32, size=tf.clip_by_value(rows_count, 1, max_readable), element_shape=size),
+        tf.TensorArray(tf.float32, size=capacity, element_shape=size),
+        tf.TensorArray(tf.int64, size=capacity, element_shape=[2]),
         tf.TensorArray(tf.string, size=rows_count, element_shape=[]),
     )
-    index, readable, pixels, errors = tf.while_loop(has_more, read_next, state)
+    index, readable, pixels, sizes, errors = tf.while_loop(has_more, read_next, state)
+    returned = tf.range(tf.maximum(readable, min_images))
     # An element that was not written is zeros.
-    return pixels.gather(tf.range(tf.maximum(readable, min_images))), errors.gather(tf.range(index))
+    return ReadImages(pixels.gather(returned), tf.maximum(sizes.gather(returned), 1), errors.gather(tf.range(index)))
 
 
-def _read_image(image: EncodedImage, preprocessing: Preprocessing) -> tuple[NetworkPixels, Text]:
-    """Return the pixels of an image, and why it can't be read; one of them is empty."""
+def _read_image(image: EncodedImage, preprocessing: Preprocessing) -> tuple[NetworkPixels, Size, Text]:
+    """Return the pixels of an image, empty if it can't be read, its upright size in the file, and why not."""
     data = encodings.decode(image)
     header = read_header(data)
     pixel_count = header.height * header.width
@@ -79,7 +99,8 @@ def _read_image(image: EncodedImage, preprocessing: Preprocessing) -> tuple[Netw
     error = tf.cond(
         tf.size(network_pixels) > 0, lambda: b"", lambda: _describe_error(image, data, header, preprocessing)
     )
-    return network_pixels, error
+    orientation = pixels.shown_orientation(header, preprocessing)
+    return network_pixels, framing.upright_size(header.height, header.width, orientation), error
 
 
 def _describe_error(image: EncodedImage, data: ImageBytes, header: Header, preprocessing: Preprocessing) -> Text:

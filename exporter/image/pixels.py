@@ -18,6 +18,7 @@ from savedmodel_bakery.exporter.tensor_types import (
     Integer,
     NetworkPixels,
     NormalisedBatch,
+    Orientation,
     PixelBatch,
     Pixels,
     Size,
@@ -66,10 +67,8 @@ def decode_file(data: ImageBytes, header: Header, preprocessing: Preprocessing) 
     levels off. An animation is represented by its first frame, gray becomes three equal channels, and transparent
     pixels show the recipe's background. With `decode` fast, a JPEG photo may be decoded at a smaller size.
     """
-    orientation = header.orientation if preprocessing.orientation == "exif" else tf.constant(1)
-    swap = framing.is_transposed(orientation)
-    height = tf.where(swap, header.width, header.height)
-    width = tf.where(swap, header.height, header.width)
+    orientation = shown_orientation(header, preprocessing)
+    height, width = framing.upright_size(header.height, header.width, orientation)
     window = framing.kept_window(height, width, preprocessing)
     resized_size = framing.resized_size(window.height, window.width, preprocessing)
     stored_window = framing.to_stored(window, height, width, orientation)
@@ -97,6 +96,11 @@ def decode_file(data: ImageBytes, header: Header, preprocessing: Preprocessing) 
         is_complete, lambda: _make_opaque(pixels, header.has_alpha, preprocessing), lambda: tf.constant(_NO_PIXELS)
     )
     return DecodedImage(framing.turn_upright(pixels, orientation), resized_size)
+
+
+def shown_orientation(header: Header, preprocessing: Preprocessing) -> Orientation:
+    """Return the orientation from which a file is turned upright: its own, or 1 if the recipe ignores that."""
+    return header.orientation if preprocessing.orientation == "exif" else tf.constant(1)
 
 
 def _ratio_index(header: Header, window: framing.Window, resized_size: Size, preprocessing: Preprocessing) -> Integer:

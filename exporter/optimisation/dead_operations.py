@@ -11,4 +11,4 @@ def drop_dead_operations(graph: FlatGraph) -> None:
         for position, name in enumerate(node.input):
             if not name.startswith("^"):
                 node.input[position] = graph.origin(name)
-    graph.output = graph.origin(graph.output)
+    graph.outputs = [graph.origin(output) for output in graph.outputs]

@@ -1,6 +1,6 @@
 """A network as one flat graph: function calls are inlined, and weights are inputs of the graph.
 
-An optimisation step changes `nodes`, `weights` and `output`; nodes that are no longer needed are dropped later.
+An optimisation step changes `nodes`, `weights` and `outputs`; nodes that are no longer needed are dropped later.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from savedmodel_bakery.exporter.optimisation.inlining import inline
 from savedmodel_bakery.exporter.tensor_types import (
     ConcreteFunction,
     GraphDef,
+    NetworkOutputs,
     NodeDef,
     NormalisedBatch,
     OpDef,
-    Scores,
     Tensor,
     Variable,
 )
@@ -52,7 +52,7 @@ class FlatGraph:
     Attributes:
         nodes: by name.
         weights: variables, by the name of the placeholder that stands for the variable's value.
-        output: name of the network's output tensor.
+        outputs: names of the network's output tensors.
     """
 
     def __init__(
@@ -64,9 +64,9 @@ class FlatGraph:
     ) -> None:
         self.nodes: dict[str, NodeDef] = {node.name: node for node in graph_def.node}
         self.weights = weights
-        self.output: str = network.outputs[0].name
+        self.outputs: list[str] = [output.name for output in network.outputs]
         self._input: str = network.inputs[0].op.name
-        self._output_shape = network.outputs[0].shape
+        self._structured_outputs = network.structured_outputs
         self._captures = captures
         self._library, self._versions = graph_def.library, graph_def.versions
 
@@ -79,18 +79,19 @@ class FlatGraph:
         return tensor.removesuffix(":0")
 
     def uses(self) -> Mapping[str, list[Use]]:
-        """Return the uses of each node's outputs, by its name; the network's output counts as a use without node."""
+        """Return the uses of each node's outputs, by its name; the network's outputs count as uses without node."""
         uses: dict[str, list[Use]] = defaultdict(list)
         for node in self.nodes.values():
             for index, name in enumerate(node.input):
                 position = None if name.startswith("^") else index
                 uses[node_name(name)].append(Use(node.name, position, _output_index(name)))
-        uses[node_name(self.output)].append(Use("", None, _output_index(self.output)))
+        for output in self.outputs:
+            uses[node_name(output)].append(Use("", None, _output_index(output)))
         return uses
 
     def prune(self) -> None:
-        """Drop nodes that neither the network's output nor a side effect depends on."""
-        needed = self.dependencies([self._input, self.output, *self._side_effects()])
+        """Drop nodes that neither an output of the network nor a side effect depends on."""
+        needed = self.dependencies([self._input, *self.outputs, *self._side_effects()])
         self.nodes = {name: node for name, node in self.nodes.items() if name in needed}
 
     def dependencies(self, tensors: Iterable[str]) -> set[str]:
@@ -172,10 +173,12 @@ class FlatGraph:
     def trace(self) -> tuple[ConcreteFunction, list[Variable]]:
         """Trace the network as a function, and return it with the variables it reads, which it doesn't keep alive."""
 
-        def call(normalised: NormalisedBatch) -> Scores:
-            (output,) = self._import({self._input: normalised}, [self.output], self._side_effects())
-            output.set_shape(self._output_shape)
-            return output
+        def call(normalised: NormalisedBatch) -> NetworkOutputs:
+            outputs = self._import({self._input: normalised}, self.outputs, self._side_effects())
+            for output, spec in zip(outputs, tf.nest.flatten(self._structured_outputs), strict=True):
+                output.set_shape(spec.shape)
+            packed: NetworkOutputs = tf.nest.pack_sequence_as(self._structured_outputs, outputs)
+            return packed
 
         network = tf.function(call, autograph=False).get_concrete_function(self._input_spec())
         return network, list(network.graph.variables)
@@ -216,7 +219,7 @@ class FlatGraph:
 
 
 def flatten(network: ConcreteFunction) -> FlatGraph | None:
-    """Inline a network with one input and one output; None if that isn't safe.
+    """Inline a network with one input; None if that isn't safe.
 
     It isn't for a network with control flow of TensorFlow 1, or one that does more with its variables than read them.
     """

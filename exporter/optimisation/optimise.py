@@ -28,10 +28,10 @@ _STEPS: Mapping[str, Callable[[FlatGraph], None]] = {
 def optimise(
     network: ConcreteFunction, steps: Collection[str], precision: str = "float32"
 ) -> tuple[ConcreteFunction, list[Variable]]:
-    """Optimise a network with one input and one output.
+    """Optimise a network with one input.
 
     Args:
-        network: from float32 [batch, …] to float32 [batch, classes].
+        network: from float32 [batch, …] to one output or a dict of them, float32 [batch, …].
         steps: names of the steps to apply.
         precision: the dtype most of the network is computed in, one that `recipe.optimisation.precision` allows.
 

@@ -24,7 +24,7 @@ _BETWEEN = PASS_THROUGH | {
 
 
 def lower_precision(graph: FlatGraph, dtype: tf.DType) -> int:
-    """Lower suitable operations to `dtype`, bfloat16 or float16; the network's input and output stay float32.
+    """Lower suitable operations to `dtype`, bfloat16 or float16; the network's input and outputs stay float32.
 
     Returns:
         The number of operations lowered.
@@ -50,8 +50,7 @@ def lower_precision(graph: FlatGraph, dtype: tf.DType) -> int:
             is_lowered = position in lowered_positions
             if not source.startswith("^") and is_lowered != (node_name(source) in lowered):
                 node.input[position] = cast(source, dtype if is_lowered else tf.float32)
-    if node_name(graph.output) in lowered:
-        graph.output = cast(graph.output, tf.float32)
+    graph.outputs = [cast(output, tf.float32) if node_name(output) in lowered else output for output in graph.outputs]
     return len(lowered)
 
 

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from savedmodel_bakery.exporter.errors import RecipeError
 from savedmodel_bakery.exporter.recipe.fields import Choice, FieldGroup, Parsed, PathOrName, WholeNumber
 
-LABELLED_TASKS = ("classify", "binary", "multilabel")
+LABELLED_TASKS = ("classify", "binary", "multilabel", "detect", "segment")
 TASKS_WITHOUT_LABELS = ("embed", "regress")
 _NAME = re.compile(r"[^\W\d][\w.-]*")
 
 _TASKS_WITH = {
     "labels": LABELLED_TASKS,
     "outputs": LABELLED_TASKS,
-    "threshold": ("binary", "multilabel"),
+    "threshold": ("binary", "multilabel", "detect"),
     "normalise": ("embed",),
     "output_names": ("regress",),
     "units": ("regress",),
@@ -73,9 +72,10 @@ class Answers(FieldGroup):
         Choice(
             choices=(*LABELLED_TASKS, *TASKS_WITHOUT_LABELS),
             when_unset="inferred: with one output binary, or without labels regress; otherwise multilabel after a "
-            "sigmoid, else classify",
+            "sigmoid, else classify; detect if the outputs have the names of boxes and scores",
             help="What the outputs mean: classify is one of several labels; binary is one of two, with one output for "
-            "the second; multilabel is any number of labels; embed is a vector; regress is one number or several.",
+            "the second; multilabel is any number of labels; detect is boxes with labels; segment is a label per "
+            "pixel; embed is a vector; regress is one number or several.",
         ),
     ] = None
     labels: Annotated[
@@ -92,7 +92,7 @@ class Answers(FieldGroup):
         str | None,
         Choice(
             choices=("probabilities", "logits"),
-            when_unset="required for tasks with labels",
+            when_unset="required for tasks with labels, other than segment",
             help="Values that the network returns; a softmax is added to logits, or for tasks binary and multilabel a "
             "sigmoid.",
         ),
@@ -109,8 +109,8 @@ class Answers(FieldGroup):
             parse=parse_thresholds,
             metavar="PROBABILITY",
             when_unset="0.5",
-            help="The probability from which on serving_default answers the second label of task binary, or a label of "
-            "task multilabel; for the latter also one per label, with commas.",
+            help="The probability from which on serving_default answers the second label of task binary, a label of "
+            "task multilabel, or a box of task detect; for multilabel also one per label, with commas.",
         ),
     ] = None
     normalise: Annotated[
@@ -153,15 +153,3 @@ class Answers(FieldGroup):
             value = getattr(self, name)
             if task is not None and value is not None and task not in tasks:
                 raise RecipeError(f"invalid {name} {value!r}: task {task} has none, only {', '.join(tasks)}")
-
-
-def missing_values(values: Mapping[str, Any]) -> tuple[list[str], bool]:
-    """Return the names of fields that a task with labels needs and that are not stated, and whether it is such a task.
-
-    That is open if neither the task nor labels are stated: a network with one output may be for task regress, which
-    shows when it is loaded.
-    """
-    if values.get("task") in TASKS_WITHOUT_LABELS:
-        return [], True
-    missing = [name for name in ("labels", "outputs") if name not in values]
-    return missing, "task" in values or "labels" in values

@@ -8,8 +8,9 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from savedmodel_bakery.exporter.errors import RecipeError
-from savedmodel_bakery.exporter.recipe.answers import TASKS_WITHOUT_LABELS, Answers, missing_values
+from savedmodel_bakery.exporter.recipe.answers import TASKS_WITHOUT_LABELS, Answers
 from savedmodel_bakery.exporter.recipe.batching import Batching
+from savedmodel_bakery.exporter.recipe.boxes import OBJECT_DETECTION_API, Boxes
 from savedmodel_bakery.exporter.recipe.fields import Field, FieldGroup, fields_of
 from savedmodel_bakery.exporter.recipe.optimisation import Optimisation
 from savedmodel_bakery.exporter.recipe.preprocessing import PIXELS, SCALES, Preprocessing
@@ -18,6 +19,7 @@ from savedmodel_bakery.exporter.recipe.source import Source
 GROUPS: dict[str, type[FieldGroup]] = {
     "source": Source,
     "answers": Answers,
+    "boxes": Boxes,
     "preprocessing": Preprocessing,
     "optimisation": Optimisation,
     "batching": Batching,
@@ -34,6 +36,10 @@ class Recipe:
         preprocessing: how the bytes of a photo become the network's input.
         optimisation: how the network is made faster.
         batching: whether concurrent requests share runs of the network.
+        boxes: how a detector states its boxes, and which of them the servable answers.
+
+    Raises:
+        RecipeError: a value is not for the task.
     """
 
     source: Source
@@ -41,6 +47,7 @@ class Recipe:
     preprocessing: Preprocessing
     optimisation: Optimisation = field(default_factory=Optimisation)
     batching: Batching = field(default_factory=Batching)
+    boxes: Boxes = field(default_factory=Boxes)
 
     FIELDS: ClassVar[dict[str, Field]] = {
         name: declared for group in GROUPS.values() for name, declared in fields_of(group).items()
@@ -58,7 +65,7 @@ class Recipe:
         """
         values = convert_values(values)
         required = [name for name, field in cls.FIELDS.items() if field.is_required and name not in values]
-        for_labels, is_sure = missing_values(values)
+        for_labels, is_sure = _missing_values(values)
         missing = [field.option for name, field in cls.FIELDS.items() if name in (*required, *for_labels)]
         if required or (for_labels and is_sure):
             they, them = ("they", "them as options") if len(missing) > 1 else ("it", "it as an option")
@@ -118,6 +125,8 @@ def complete_recipe(
     values = convert_values(values)
     if values.get("task") in TASKS_WITHOUT_LABELS:
         known = {name: value for name, value in known.items() if name not in ("labels", "outputs")}
+    if values.get("task") not in (None, known.get("task")):
+        known = {name: value for name, value in known.items() if name not in ("task", "boxes")}
     like = {name: value for name, value in like.items() if name != "size" or name not in known}
     recipe = Recipe.from_values({**known, **like, **values})
     model, preprocessing = recipe.source.model, recipe.preprocessing
@@ -134,6 +143,27 @@ def complete_recipe(
             f"pixels, so the scale must be {PIXELS}"
         )
     return recipe
+
+
+def _missing_values(values: Mapping[str, Any]) -> tuple[list[str], bool]:
+    """Return the names of fields that a task needs and that are not stated, and whether it is such a task.
+
+    That is open if neither the task nor labels are stated: a network with one output may be for task regress, which
+    shows when it is loaded.
+    """
+    task = values.get("task")
+    match task:
+        case "embed" | "regress":
+            needed: tuple[str, ...] = ()
+        case "segment":
+            needed = ("labels",)
+        case "detect" if values.get("boxes") in (None, OBJECT_DETECTION_API):  # None shows when the model is loaded
+            needed = ("labels",)
+        case "detect":
+            needed = ("labels", "outputs", "boxes", "box_unit")
+        case _:
+            needed = ("labels", "outputs")
+    return [name for name in needed if name not in values], "task" in values or "labels" in values
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -5,7 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from savedmodel_bakery.exporter.recipe.fields import Field, FieldGroup, PathOrName
+from savedmodel_bakery.exporter.recipe.fields import Field, FieldGroup, Parsed, PathOrName
+
+_ROLES = ("boxes", "scores", "classes", "count")
+
+
+def parse_outputs(text: str) -> dict[str, str]:
+    """Parse names of outputs by role, such as `boxes=NAME,scores=NAME`.
+
+    Raises:
+        ValueError: with the allowed values.
+    """
+    pairs = [pair.partition("=") for pair in text.split(",")]
+    names = {role.strip(): name.strip() for role, _, name in pairs}
+    if not all(names.values()) or not names.keys() <= set(_ROLES) or len(names) < len(pairs):
+        raise ValueError(f"must be ROLE=NAME with commas, where ROLE is {', '.join(_ROLES)}")
+    return names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +56,15 @@ class Source(FieldGroup):
     ] = None
     source_output: Annotated[
         str | None, Field(metavar="NAME", when_unset="its only one", help="Output of that signature.")
+    ] = None
+    source_outputs: Annotated[
+        str | None,
+        Parsed(
+            parse=parse_outputs,
+            metavar="ROLE=NAME,…",
+            when_unset="those with the usual names",
+            help="With task detect, the network's outputs: boxes and scores, and where it has them, classes and count.",
+        ),
     ] = None
     layer: Annotated[
         str | None,

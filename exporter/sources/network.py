@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from savedmodel_bakery.exporter.errors import SourceError
+from savedmodel_bakery.exporter.recipe.boxes import OBJECT_DETECTION_API
 from savedmodel_bakery.exporter.sources.keras_scaling import find_scaling_layer
 from savedmodel_bakery.exporter.tensor_types import NetworkOutput, NormalisedBatch
 
 _SHOWN_LAYERS = 5
+
+# Names that detectors give their outputs. The first of each are those of TensorFlow's Object Detection API
+# (github.com/tensorflow/models, research/object_detection/core/standard_fields.py, DetectionResultFields).
+_USUAL_NAMES = {
+    "boxes": ("detection_boxes", "boxes", "bboxes", "pred_boxes"),
+    "scores": ("detection_scores", "scores", "confidence"),
+    "classes": ("detection_classes", "classes"),
+    "count": ("num_detections", "count"),
+}
 
 
 @dataclass(frozen=True)
@@ -18,7 +28,7 @@ class Network:
     """A trained network.
 
     Attributes:
-        call: run the network on a normalised batch.
+        call: run the network on a normalised batch; returns a tensor, or a dict of them by name.
         recipe: the values of the recipe that the source knows for certain.
         defaults: values of the recipe that are usual for such a network.
         scaling_layer: the name of the layer with which the network itself scales pixels 0..255, if it does.
@@ -39,7 +49,7 @@ def from_keras_model(model: Any, name: str, layer: str | None = None) -> Network
         layer: the layer whose output is used; None for the model's own output.
 
     Raises:
-        SourceError: it doesn't map one batch of images to one output, or has no such layer.
+        SourceError: it doesn't map one batch of images to outputs with names, or has no such layer.
     """
     import keras
 
@@ -51,14 +61,42 @@ def from_keras_model(model: Any, name: str, layer: str | None = None) -> Network
         model = _up_to(model, layer, name)
     if not hasattr(model, "input_shape"):  # a subclass of Model with a `call` of its own
         return Network(lambda pixels: model(pixels, training=False))
-    if isinstance(model.output_shape, (list, dict)):
-        raise SourceError(f"the Keras model of {name} has several outputs: must have one, [batch, classes]")
-    recipe, defaults = recipe_from_shape(model.input_shape, name), {}
+    recipe = recipe_from_shape(model.input_shape, name)
+
+    def call(pixels: NormalisedBatch) -> NetworkOutput:
+        outputs = model(pixels, training=False)
+        if isinstance(outputs, (list, tuple)):
+            return dict(zip(model.output_names, outputs, strict=True))
+        return outputs
+
+    names = model.output_shape if isinstance(model.output_shape, dict) else getattr(model, "output_names", ())
+    recipe |= recipe_from_outputs(names)
     scaling_layer = find_scaling_layer(model)
-    if scaling_layer is not None:
-        recipe["scale"] = "0..255"
-        defaults["channels"] = "RGB"
-    return Network(lambda pixels: model(pixels, training=False), recipe, defaults, scaling_layer)
+    if scaling_layer is None:
+        return Network(call, recipe)
+    return Network(call, {**recipe, "scale": "0..255"}, {"channels": "RGB"}, scaling_layer)
+
+
+def recipe_from_outputs(names: Collection[str]) -> dict[str, Any]:
+    """Return the values of a recipe that follow from the names of a network's outputs: whether it is a detector."""
+    roles = usual_roles(names)
+    if not {"boxes", "scores"} <= roles.keys():
+        return {}
+    return {"task": "detect"} | ({"boxes": OBJECT_DETECTION_API} if roles["boxes"] == "detection_boxes" else {})
+
+
+def usual_roles(names: Collection[str]) -> dict[str, str]:
+    """Return the outputs of a detector that have a usual name, by role."""
+    return {
+        role: next(name for name in usual if name in names)
+        for role, usual in _USUAL_NAMES.items()
+        if not set(usual).isdisjoint(names)
+    }
+
+
+def listed(names: Collection[str]) -> str:
+    """Return names in quotes, for messages."""
+    return ", ".join(f'"{name}"' for name in sorted(names))
 
 
 def _up_to(model: Any, layer: str, name: str) -> Any:

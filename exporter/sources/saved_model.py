@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from savedmodel_bakery.exporter.errors import SourceError
-from savedmodel_bakery.exporter.sources.network import Network, recipe_from_shape
+from savedmodel_bakery.exporter.sources.network import Network, listed, recipe_from_outputs, recipe_from_shape
 from savedmodel_bakery.exporter.tensor_types import NetworkOutput, NormalisedBatch
 
 FORM = "the folder of a SavedModel"
@@ -62,27 +62,47 @@ def from_signature(loaded: Any, model: str, name: str, input_alias: str | None, 
     """
     if name not in loaded.signatures:
         raise SourceError(
-            f'{model} has no signature "{name}"; it has {_quoted(loaded.signatures)}: select one with '
-            "--source-signature"
+            f'{model} has no signature "{name}"; it has {listed(loaded.signatures)}: select one with --source-signature'
         )
     signature = loaded.signatures[name]
     inputs = signature.structured_input_signature[1]
     owner = f'signature "{name}" of {model}'
     alias = _select("input", input_alias, inputs, owner)
-    output = _select("output", output_alias, signature.structured_outputs, owner)
+    outputs: Mapping[str, Any] = signature.structured_outputs
+    if output_alias is not None:
+        outputs = {output_alias: outputs[_select("output", output_alias, outputs, owner)]}
     spec = inputs[alias]
-    if spec.dtype.name != "float32":
+    if spec.dtype.name not in ("float32", "uint8"):
         raise SourceError(
-            f'input "{alias}" of {owner} has dtype {spec.dtype.name}: must be float32, as the bakery decodes images '
-            "before the network"
+            f'input "{alias}" of {owner} has dtype {spec.dtype.name}: must be float32 or uint8, as the bakery decodes '
+            "images before the network"
         )
     recipe = recipe_from_shape(spec.shape.as_list() if spec.shape.rank is not None else None, model)
+    if spec.dtype.name == "uint8":
+        recipe["scale"] = "0..255"
+
+    def run(images: NormalisedBatch) -> dict[str, NetworkOutput]:
+        # Through `loaded`, which keeps the variables alive; a signature alone doesn't.
+        answers = loaded.signatures[name](**{alias: images})
+        return {output: answers[output] for output in outputs}
 
     def call(pixels: NormalisedBatch) -> NetworkOutput:
-        # Through `loaded`, which keeps the variables alive; a signature alone doesn't.
-        return loaded.signatures[name](**{alias: pixels})[output]
+        import tensorflow as tf
 
-    return Network(call, recipe)
+        images = tf.saturate_cast(tf.round(pixels), tf.uint8) if spec.dtype == tf.uint8 else pixels
+        if spec.shape.rank == 4 and spec.shape[0] == 1:
+            answers = tf.map_fn(
+                lambda image: {output: row[0] for output, row in run(image[tf.newaxis]).items()},
+                images,
+                fn_output_signature={
+                    output: tf.TensorSpec(value.shape[1:], value.dtype) for output, value in outputs.items()
+                },
+            )
+        else:
+            answers = run(images)
+        return answers if len(answers) > 1 else next(iter(answers.values()))
+
+    return Network(call, {**recipe, **recipe_from_outputs(outputs)})
 
 
 def _select(kind: str, alias: str | None, choices: Mapping[str, Any], owner: str) -> str:
@@ -90,13 +110,7 @@ def _select(kind: str, alias: str | None, choices: Mapping[str, Any], owner: str
     if alias is None and len(choices) == 1:
         return str(next(iter(choices)))
     if alias is None:
-        raise SourceError(f"{owner} has several {kind}s, {_quoted(choices)}: select one with --source-{kind}")
+        raise SourceError(f"{owner} has several {kind}s, {listed(choices)}: select one with --source-{kind}")
     if alias not in choices:
-        raise SourceError(
-            f'{owner} has no {kind} "{alias}"; it has {_quoted(choices)}: select one with --source-{kind}'
-        )
+        raise SourceError(f'{owner} has no {kind} "{alias}"; it has {listed(choices)}: select one with --source-{kind}')
     return alias
-
-
-def _quoted(names: Iterable[str]) -> str:
-    return ", ".join(f'"{name}"' for name in sorted(names))

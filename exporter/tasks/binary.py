@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from savedmodel_bakery.exporter.tasks.classify import Classify
-from savedmodel_bakery.exporter.tensor_types import ClassIds, NetworkOutput, Scores
+from savedmodel_bakery.exporter.tensor_types import ClassIds, Scores
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,11 @@ class Binary(Classify):
     name: ClassVar[str] = "binary"
     threshold: float
 
-    def scores(self, outputs: NetworkOutput) -> Scores:
+    def scores(self, vectors: Scores) -> Scores:
         """See `Labelled.scores`."""
         import tensorflow as tf
 
-        positive = tf.sigmoid(outputs) if self.outputs == "logits" else outputs
+        positive = tf.sigmoid(vectors) if self.outputs == "logits" else vectors
         return tf.concat([1 - positive, positive], axis=1)
 
     def default_ids(self, scores: Scores) -> ClassIds:

@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from savedmodel_bakery.exporter import labels
 from savedmodel_bakery.exporter.errors import LabelError, RecipeError, SourceError
-from savedmodel_bakery.exporter.recipe import Answers
+from savedmodel_bakery.exporter.recipe import Answers, Recipe
 from savedmodel_bakery.exporter.recipe.answers import parse_names, parse_thresholds, parse_units
+from savedmodel_bakery.exporter.recipe.boxes import OBJECT_DETECTION_API, parse_fraction
 from savedmodel_bakery.exporter.tasks.binary import Binary
 from savedmodel_bakery.exporter.tasks.classify import Classify
+from savedmodel_bakery.exporter.tasks.detect import Detect
 from savedmodel_bakery.exporter.tasks.embed import Embed
 from savedmodel_bakery.exporter.tasks.multilabel import Multilabel
 from savedmodel_bakery.exporter.tasks.regress import Regress
+from savedmodel_bakery.exporter.tasks.segment import Segment
 from savedmodel_bakery.exporter.tasks.task import Task
 
+Shape: TypeAlias = tuple[int | None, ...]
+
 _DEFAULT_THRESHOLD = "0.5"
+_DEFAULT_MAX_BOXES = 100
 _DEFAULT_OUTPUT_NAME = "value"
+_MAX_MAP_CLASSES = 256
 
 
-def choose_task(answers: Answers, units: int, class_names: Sequence[str], *, ends_in_sigmoid: bool = False) -> Task:
+def choose_task(
+    recipe: Recipe, shapes: Mapping[str, Shape], class_names: Sequence[str], *, ends_in_sigmoid: bool = False
+) -> Task:
     """Return the task of a network.
 
     Args:
-        answers: of the recipe; states the task, or doesn't.
-        units: the number of the network's outputs per image.
-        class_names: in the order of class ids; empty without labels.
+        recipe: states the task, or doesn't.
+        shapes: of the network's outputs by role, with the batch axis; None is any size.
+        class_names: in the order of class ids, empty for an id without a name; empty without labels.
         ends_in_sigmoid: whether a sigmoid is the network's last operation.
 
     Raises:
@@ -33,8 +43,17 @@ def choose_task(answers: Answers, units: int, class_names: Sequence[str], *, end
         LabelError: the labels don't fit the task.
         RecipeError: the recipe lacks a value, or states one that the task doesn't have.
     """
+    answers = recipe.answers
+    if "map" in shapes:
+        return _segment(recipe, shapes["map"], class_names)
+    if "boxes" in shapes:
+        return _detect(recipe, shapes, class_names)
+    units = shapes["vector"][-1]
+    if units is None:
+        raise SourceError(f"the network of {recipe.source.model} returns any number of scores: it must be fixed")
     name = answers.task or _infer(units, class_names, ends_in_sigmoid=ends_in_sigmoid)
     answers.check_task(name)
+    recipe.boxes.check_task(name)
     if name == "embed":
         return Embed(units, answers.normalise or "none")
     if name == "regress":
@@ -43,6 +62,7 @@ def choose_task(answers: Answers, units: int, class_names: Sequence[str], *, end
         return Regress(_output_names(answers, units))
     if answers.labels is None or answers.outputs is None:
         raise RecipeError(f"task {name} needs --labels and --outputs; tasks embed and regress need none")
+    labels.check_ids(class_names, answers.labels)
     if name == "binary":
         if units != 1:
             raise SourceError(f"task binary needs a network with one output; this one has {units}: use --task classify")
@@ -62,6 +82,66 @@ def choose_task(answers: Answers, units: int, class_names: Sequence[str], *, end
             raise LabelError(f"labels {answers.labels!r} have {twice!r} twice: task multilabel needs different names")
         return Multilabel(tuple(class_names), answers.outputs, answers.top_k, _thresholds(answers, units))
     return Classify(tuple(class_names), answers.outputs, answers.top_k)
+
+
+def _segment(recipe: Recipe, shape: Shape, class_names: Sequence[str]) -> Segment:
+    answers = recipe.answers
+    assert answers.labels
+    if len(class_names) > _MAX_MAP_CLASSES:
+        raise LabelError(
+            f"labels {answers.labels!r} have {len(class_names)} ids; a map of 8 bits has at most {_MAX_MAP_CLASSES}"
+        )
+    if len(shape) == 3:
+        if answers.outputs is not None:
+            raise RecipeError(f"invalid outputs {answers.outputs!r}: the network returns the class of each pixel")
+        return Segment(tuple(class_names), "ids", recipe.preprocessing)
+    labels.check_ids(class_names, answers.labels)
+    channels = shape[-1]
+    if channels == 1:
+        if answers.outputs is None:
+            raise RecipeError("task segment needs --outputs for a network with one score per pixel")
+        if len(class_names) != 2:
+            raise LabelError(
+                "the network has one score per pixel, which decides between two labels, but labels "
+                f"{answers.labels!r} have {len(class_names)}"
+            )
+    else:
+        labels.check_width(class_names, answers.labels, channels or 0)
+    return Segment(tuple(class_names), answers.outputs or "logits", recipe.preprocessing)
+
+
+def _detect(recipe: Recipe, shapes: Mapping[str, Shape], class_names: Sequence[str]) -> Detect:
+    answers, boxes = recipe.answers, recipe.boxes
+    if answers.labels is None:
+        raise RecipeError("task detect needs --labels")
+    is_api = boxes.boxes == OBJECT_DETECTION_API
+    stated = {"--boxes": boxes.boxes, "--box-unit": is_api or boxes.box_unit, "--outputs": is_api or answers.outputs}
+    missing = [option for option, value in stated.items() if not value]
+    if missing:
+        raise RecipeError(f"task detect needs {' and '.join(missing)}: they cannot be inferred from the model")
+    if is_api and answers.outputs == "logits":
+        raise RecipeError(f"invalid outputs 'logits': the scores of {OBJECT_DETECTION_API} are probabilities")
+    if ("classes" in shapes) != (len(shapes["scores"]) == 2) or (is_api and "classes" not in shapes):
+        raise SourceError(
+            f"the network's scores have {len(shapes['scores'])} axes: must be [images, boxes, classes], or beside an "
+            "output for the classes [images, boxes]; assign it with --source-outputs classes=NAME"
+        )
+    if "classes" not in shapes:
+        labels.check_ids(class_names, answers.labels)
+        width = shapes["scores"][-1] or 0
+        labels.check_width(class_names, answers.labels, width - (boxes.background_class in ("first", "last")))
+    (threshold,) = _thresholds(answers, 1)
+    return Detect(
+        tuple(class_names),
+        outputs=answers.outputs or "probabilities",
+        threshold=threshold,
+        boxes=str(boxes.boxes),
+        box_unit=boxes.box_unit or "fractions",
+        iou_threshold=parse_fraction(boxes.iou_threshold or _DEFAULT_THRESHOLD),
+        max_boxes=boxes.max_boxes or _DEFAULT_MAX_BOXES,
+        background_class=boxes.background_class or "none",
+        preprocessing=recipe.preprocessing,
+    )
 
 
 def _infer(units: int, class_names: Sequence[str], *, ends_in_sigmoid: bool) -> str:

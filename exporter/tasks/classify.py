@@ -10,8 +10,8 @@ import numpy as np
 
 from savedmodel_bakery.exporter.errors import VerificationError
 from savedmodel_bakery.exporter.tasks.labelled import Labelled
-from savedmodel_bakery.exporter.tasks.task import Answers, Column, Comparison, Signature, Tolerance
-from savedmodel_bakery.exporter.tensor_types import ClassIds, NetworkOutput, Scores, Tensor
+from savedmodel_bakery.exporter.tasks.task import Answers, Column, Comparison, NetworkResult, Signature, Tolerance
+from savedmodel_bakery.exporter.tensor_types import ClassIds, NetworkOutputs, Scores, Tensor
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class Classify(Labelled):
     def signatures(self) -> Mapping[str, Signature]:
         """See `Task.signatures`."""
 
-        def compute(outputs: NetworkOutput) -> Sequence[Tensor]:
-            return [self.names(self.default_ids(self.scores(outputs)))]
+        def compute(outputs: NetworkOutputs, _sizes: Tensor) -> Sequence[Tensor]:
+            return [self.names(self.default_ids(self.scores(outputs["vector"])))]
 
         return {
             "top_k": self.best_signature("images"),
@@ -33,9 +33,9 @@ class Classify(Labelled):
             "pixels": self.best_signature("pixels"),
         }
 
-    def compare(self, answers: Answers, outputs: np.ndarray, tolerance: Tolerance) -> Comparison:
+    def compare(self, answers: Answers, result: NetworkResult, tolerance: Tolerance) -> Comparison:
         """See `Task.compare`."""
-        comparison = self.compare_best(answers, self.expected_scores(outputs), tolerance)
+        comparison = self.compare_best(answers, self.expected_scores(result.outputs["vector"]), tolerance)
         if "serving_default" in answers:
             best = answers["top_k"]
             default = self.class_names[self.expected_default_id(best["class_ids"], best["scores"])]
@@ -43,11 +43,11 @@ class Classify(Labelled):
                 raise VerificationError("the SavedModel's serving_default answers another label than its top_k")
         return comparison
 
-    def scores(self, outputs: NetworkOutput) -> Scores:
+    def scores(self, vectors: Scores) -> Scores:
         """See `Labelled.scores`."""
         import tensorflow as tf
 
-        return tf.nn.softmax(outputs) if self.outputs == "logits" else outputs
+        return tf.nn.softmax(vectors) if self.outputs == "logits" else vectors
 
     def default_ids(self, scores: Scores) -> ClassIds:
         """Return the class id that `serving_default` answers for each image, in the graph: int32 [images]."""

@@ -8,8 +8,8 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from savedmodel_bakery.exporter.tasks.task import Answers, Column, Comparison, Signature, Tolerance
-from savedmodel_bakery.exporter.tensor_types import NetworkOutput, Tensor
+from savedmodel_bakery.exporter.tasks.task import Answers, Column, Comparison, NetworkResult, Signature, Tolerance
+from savedmodel_bakery.exporter.tensor_types import NetworkOutputs, Tensor
 
 _SHOWN = 3
 
@@ -25,7 +25,7 @@ class Embed:
 
     name: ClassVar[str] = "embed"
     measure: ClassVar[str] = "cosine distance"
-    tolerance: ClassVar[Tolerance] = Tolerance(atol=0.001, rtol=0.0)
+    tolerance: ClassVar[Tolerance] = Tolerance(atol=0.001)
     size: int
     normalise: str
 
@@ -33,10 +33,10 @@ class Embed:
         """See `Task.signatures`."""
         return {"serving_default": self._signature("images"), "pixels": self._signature("pixels")}
 
-    def compare(self, answers: Answers, outputs: np.ndarray, tolerance: Tolerance) -> Comparison:
+    def compare(self, answers: Answers, result: NetworkResult, tolerance: Tolerance) -> Comparison:
         """See `Task.compare`. A difference in length counts like that of the ends of vectors at a cosine distance."""
         vector = answers["serving_default"]["embedding"].astype(np.float64)
-        expected = outputs.astype(np.float64)
+        expected = result.outputs["vector"].astype(np.float64)
         length, expected_length = np.linalg.norm(vector), np.linalg.norm(expected)
         if self.normalise == "l2" and expected_length:
             expected, expected_length = expected / expected_length, np.float64(1)
@@ -50,8 +50,8 @@ class Embed:
     def _signature(self, takes: Literal["images", "pixels"]) -> Signature:
         import tensorflow as tf
 
-        def compute(outputs: NetworkOutput) -> Sequence[Tensor]:
-            return [tf.math.l2_normalize(outputs, axis=1) if self.normalise == "l2" else outputs]
+        def compute(outputs: NetworkOutputs, _sizes: Tensor) -> Sequence[Tensor]:
+            return [tf.math.l2_normalize(outputs["vector"], axis=1) if self.normalise == "l2" else outputs["vector"]]
 
         return Signature(takes, {"embedding": Column((self.size,), np.float32(0))}, compute)
 

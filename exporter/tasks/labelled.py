@@ -10,8 +10,8 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from savedmodel_bakery.exporter.errors import VerificationError
-from savedmodel_bakery.exporter.tasks.task import Answers, Column, Comparison, Signature, Tolerance
-from savedmodel_bakery.exporter.tensor_types import ClassIds, NetworkOutput, Scores, Tensor, Texts
+from savedmodel_bakery.exporter.tasks.task import Answers, Column, Comparison, Signature, Tolerance, check_probabilities
+from savedmodel_bakery.exporter.tensor_types import ClassIds, NetworkOutputs, Scores, Tensor, Texts
 
 
 @dataclass(frozen=True)
@@ -25,13 +25,13 @@ class Labelled(ABC):
     """
 
     measure: ClassVar[str] = "score difference"
-    tolerance: ClassVar[Tolerance] = Tolerance(atol=0.01, rtol=0.0)
+    tolerance: ClassVar[Tolerance] = Tolerance(atol=0.01)
     class_names: tuple[str, ...]
     outputs: str
     top_k: int
 
     @abstractmethod
-    def scores(self, outputs: NetworkOutput) -> Scores:
+    def scores(self, vectors: Scores) -> Scores:
         """Return the probability of every label in the graph: float32 [images, labels]."""
 
     @abstractmethod
@@ -54,8 +54,8 @@ class Labelled(ABC):
             "class_ids": Column((self._k,), np.int32(-1)),
         }
 
-        def compute(outputs: NetworkOutput) -> Sequence[Tensor]:
-            scores, class_ids = self._best(outputs)
+        def compute(outputs: NetworkOutputs, _sizes: Tensor) -> Sequence[Tensor]:
+            scores, class_ids = self._best(outputs["vector"])
             return self.names(class_ids), scores, class_ids
 
         return Signature(takes, columns, compute)
@@ -64,8 +64,8 @@ class Labelled(ABC):
         """Return the signature with the best labels, for calls of Classify."""
         columns = {"classes": Column((self._k,), b""), "scores": Column((self._k,), np.float32(0))}
 
-        def compute(outputs: NetworkOutput) -> Sequence[Tensor]:
-            scores, class_ids = self._best(outputs)
+        def compute(outputs: NetworkOutputs, _sizes: Tensor) -> Sequence[Tensor]:
+            scores, class_ids = self._best(outputs["vector"])
             return self.names(class_ids), scores
 
         return Signature("examples", columns, compute, rejects_bad_images=True)
@@ -76,10 +76,10 @@ class Labelled(ABC):
 
         return tf.gather(tf.constant(self.class_names), class_ids)
 
-    def _best(self, outputs: NetworkOutput) -> tuple[Scores, ClassIds]:
+    def _best(self, vectors: Scores) -> tuple[Scores, ClassIds]:
         import tensorflow as tf
 
-        best = tf.math.top_k(self.scores(outputs), self._k)
+        best = tf.math.top_k(self.scores(vectors), self._k)
         return best.values, best.indices
 
     def compare_best(self, answers: Answers, expected: np.ndarray, tolerance: Tolerance) -> Comparison:
@@ -113,10 +113,5 @@ class Labelled(ABC):
         """
         if self.outputs == "logits":
             return np.asarray(1 / (1 + np.exp(-outputs)))
-        wrong = outputs[(outputs < 0) | (outputs > 1)]
-        if len(wrong):
-            raise VerificationError(
-                f"outputs is probabilities, but the network returns {wrong[0]:.3g} for a photo; bake with --outputs "
-                "logits"
-            )
+        check_probabilities(outputs)
         return outputs

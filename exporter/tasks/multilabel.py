@@ -9,8 +9,8 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from savedmodel_bakery.exporter.tasks.labelled import Labelled
-from savedmodel_bakery.exporter.tasks.task import Answers, Column, Comparison, Signature, Tolerance
-from savedmodel_bakery.exporter.tensor_types import NetworkOutput, Scores, Tensor
+from savedmodel_bakery.exporter.tasks.task import Answers, Column, Comparison, NetworkResult, Signature, Tolerance
+from savedmodel_bakery.exporter.tensor_types import NetworkOutputs, Scores, Tensor
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class Multilabel(Labelled):
             "pixels": self._tags("pixels"),
         }
 
-    def compare(self, answers: Answers, outputs: np.ndarray, tolerance: Tolerance) -> Comparison:
+    def compare(self, answers: Answers, result: NetworkResult, tolerance: Tolerance) -> Comparison:
         """See `Task.compare`. A label that is missing or too many differs by the distance from its threshold."""
-        expected, thresholds = self.expected_scores(outputs), np.array(self.thresholds, np.float32)
+        expected, thresholds = self.expected_scores(result.outputs["vector"]), np.array(self.thresholds, np.float32)
         best = self.compare_best(answers, expected, tolerance)
         default = answers["serving_default"]
         count = int(default["count"])
@@ -53,11 +53,11 @@ class Multilabel(Labelled):
             _describe([self.class_names[class_id] for class_id in np.argsort(-expected) if is_expected[class_id]]),
         )
 
-    def scores(self, outputs: NetworkOutput) -> Scores:
+    def scores(self, vectors: Scores) -> Scores:
         """See `Labelled.scores`."""
         import tensorflow as tf
 
-        return tf.sigmoid(outputs) if self.outputs == "logits" else outputs
+        return tf.sigmoid(vectors) if self.outputs == "logits" else vectors
 
     def expected_scores(self, outputs: np.ndarray) -> np.ndarray:
         """See `Labelled.expected_scores`."""
@@ -74,8 +74,8 @@ class Multilabel(Labelled):
             "count": Column((), np.int32(0)),
         }
 
-        def compute(outputs: NetworkOutput) -> Sequence[Tensor]:
-            scores = self.scores(outputs)
+        def compute(outputs: NetworkOutputs, _sizes: Tensor) -> Sequence[Tensor]:
+            scores = self.scores(outputs["vector"])
             # Below all others, so that those that the image has come first.
             best = tf.math.top_k(tf.where(scores >= tf.constant(self.thresholds), scores, -1.0), labels)
             has_label = best.values >= 0

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from savedmodel_bakery.exporter.tasks.task import Answers, Column, Comparison, Signature, Tolerance
-from savedmodel_bakery.exporter.tensor_types import NetworkOutput, Tensor
+from savedmodel_bakery.exporter.tasks.task import Answers, Column, Comparison, NetworkResult, Signature, Tolerance
+from savedmodel_bakery.exporter.tensor_types import NetworkOutputs, Tensor
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,10 @@ class Regress:
         """See `Task.signatures`."""
         columns = {name: Column((), np.float32(0)) for name in self.names}
 
-        def compute(outputs: NetworkOutput) -> Sequence[Tensor]:
+        def compute(outputs: NetworkOutputs, _sizes: Tensor) -> Sequence[Tensor]:
             import tensorflow as tf
 
-            return list(tf.unstack(outputs, axis=1))
+            return list(tf.unstack(outputs["vector"], axis=1))
 
         signatures = {
             "serving_default": Signature("images", columns, compute),
@@ -43,12 +43,13 @@ class Regress:
             signatures["regress"] = Signature("examples", value, compute, rejects_bad_images=True)
         return signatures
 
-    def compare(self, answers: Answers, outputs: np.ndarray, tolerance: Tolerance) -> Comparison:
+    def compare(self, answers: Answers, result: NetworkResult, tolerance: Tolerance) -> Comparison:
         """See `Task.compare`."""
         values = np.array([answers["serving_default"][name] for name in self.names], np.float64)
-        differences = np.abs(values - outputs)
-        is_within = tolerance.allows(differences, outputs)
-        return Comparison(float(differences.max()), is_within, self._describe(values), self._describe(outputs))
+        expected = result.outputs["vector"]
+        differences = np.abs(values - expected)
+        is_within = tolerance.allows(differences, expected)
+        return Comparison(float(differences.max()), is_within, self._describe(values), self._describe(expected))
 
     def _describe(self, values: np.ndarray) -> str:
         return ", ".join(f"{name} {value:.6g}" for name, value in zip(self.names, values, strict=True))

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from savedmodel_bakery.exporter.tensor_types import NetworkOutput, Tensor
+from savedmodel_bakery.exporter.errors import VerificationError
+from savedmodel_bakery.exporter.tensor_types import NetworkOutputs, Tensor
 
 Answers: TypeAlias = Mapping[str, Mapping[str, Any]]
 """The outputs of a servable's signatures for one image: by signature, then by alias, arrays without the batch axis."""
+
+
+class NetworkResult(NamedTuple):
+    """What a network returns for one image.
+
+    Attributes:
+        outputs: by role (see `network_outputs`), float32, finite, without the batch axis; `vector` is [units].
+        size: height and width of the upright image in pixels.
+    """
+
+    outputs: Mapping[str, np.ndarray]
+    size: tuple[int, int]
 
 
 class Column(NamedTuple):
@@ -33,34 +47,51 @@ class Signature:
     Attributes:
         takes: `images`, files; `examples`, each with an image file; or `pixels`, arrays of the network's input size.
         columns: its outputs by alias.
-        compute: computes them in the graph, in the order of `columns`, each [images, …], from the network's output.
+        compute: computes them in the graph, in the order of `columns`, each [images, …], from the network's outputs by
+            role and the sizes of the images, int64 [images, 2]: upright heights and widths in pixels.
         rejects_bad_images: whether an image that can't be read fails the request; otherwise its row is blank, and the
             outputs `ok` and `error` tell so.
     """
 
     takes: Literal["images", "examples", "pixels"]
     columns: Mapping[str, Column]
-    compute: Callable[[NetworkOutput], Sequence[Tensor]]
+    compute: Callable[[NetworkOutputs, Tensor], Sequence[Tensor]]
     rejects_bad_images: bool = False
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """Allowed difference of a number: `atol` + `rtol` · the expected value."""
+    """Allowed differences.
 
-    atol: float
-    rtol: float
+    Attributes:
+        atol: absolute, of a number.
+        rtol: in addition, as a part of the expected value.
+        share: part of the pixels of a map, or of the boxes of an image, that must agree; 0..1.
+        iou: intersection over union from which on two boxes agree; 0..1.
+    """
 
-    def replaced(self, atol: float | None, rtol: float | None) -> Tolerance:
+    atol: float = 0.0
+    rtol: float = 0.0
+    share: float = 1.0
+    iou: float = 1.0
+
+    def replaced(self, **parts: float | None) -> Tolerance:
         """Return a tolerance with other parts; None keeps a part."""
-        return Tolerance(self.atol if atol is None else atol, self.rtol if rtol is None else rtol)
+        return dataclasses.replace(self, **{name: value for name, value in parts.items() if value is not None})
 
     def allows(self, differences: np.ndarray, expected: np.ndarray) -> bool:
         """Return whether all absolute differences from the expected values are allowed."""
         return bool(np.all(differences <= self.atol + self.rtol * np.abs(expected)))
 
+    def allows_share(self, difference: float) -> bool:
+        """Return whether a share of 0..1 may disagree."""
+        return difference <= 1 - self.share + 1e-9  # 1 - 0.99 is a little less than 0.01
+
     def __str__(self) -> str:
-        return f"{self.atol:g} + {self.rtol:g} of the expected value"
+        parts = [f"{self.atol:g} + {self.rtol:g} of the expected value"] if self.atol or self.rtol else []
+        parts += [f"an IoU of {self.iou:g}"] if self.iou < 1 else []
+        parts += [f"{1 - self.share:.3g} in all"] if self.share < 1 else []
+        return ", ".join(parts)
 
 
 class Comparison(NamedTuple):
@@ -96,15 +127,28 @@ class Task(Protocol):
         """Return the signatures by name; the first that takes images is the one that says most."""
         ...
 
-    def compare(self, answers: Answers, outputs: np.ndarray, tolerance: Tolerance) -> Comparison:
+    def compare(self, answers: Answers, result: NetworkResult, tolerance: Tolerance) -> Comparison:
         """Compare the answers for an image with those that follow from the network's outputs for it.
 
         Args:
             answers: of all signatures that take images, or of those that don't reject bad ones.
-            outputs: float32 [units], finite.
+            result: of the network.
             tolerance: allowed difference.
 
         Raises:
             VerificationError: the outputs contradict the recipe's `outputs`, or the answers contradict each other.
         """
         ...
+
+
+def check_probabilities(outputs: np.ndarray) -> None:
+    """Check that outputs which the recipe calls probabilities are from 0 to 1.
+
+    Raises:
+        VerificationError: one of them isn't.
+    """
+    wrong = outputs[(outputs < 0) | (outputs > 1)]
+    if wrong.size:
+        raise VerificationError(
+            f"outputs is probabilities, but the network returns {wrong[0]:.3g} for a photo; bake with --outputs logits"
+        )

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from savedmodel_bakery.exporter.errors import VerificationError
-from savedmodel_bakery.exporter.recipe import Preprocessing, Recipe
-from savedmodel_bakery.exporter.tasks import Task, Tolerance
+from savedmodel_bakery.exporter.network_outputs import assign_roles
+from savedmodel_bakery.exporter.recipe import Recipe
+from savedmodel_bakery.exporter.tasks import NetworkResult, Task, Tolerance
 from savedmodel_bakery.exporter.tensor_types import NetworkOutput, NormalisedBatch
+from savedmodel_bakery.exporter.validation import reference
 from savedmodel_bakery.exporter.validation.requests import PhotoResponse
 
-ROUNDING = Tolerance(atol=1e-5, rtol=1e-4)
+ROUNDING = Tolerance(atol=1e-5, rtol=1e-4, share=0.999, iou=0.99)
 """Two runs of the same network differ in the order of additions; a wrong network differs by far more."""
 
 
@@ -33,31 +35,28 @@ class Agreement:
         return Agreement(self.photos + other.photos, max(self.max_difference, other.max_difference))
 
 
-def run_network(network: Callable[[NormalisedBatch], NetworkOutput], normalised: np.ndarray) -> np.ndarray:
+def run_network(
+    network: Callable[[NormalisedBatch], NetworkOutput], normalised: np.ndarray, recipe: Recipe
+) -> dict[str, np.ndarray]:
     """Run the network on one image, `normalised` float32 [height, width, channels].
 
     Returns:
-        Its outputs: float32 [units]; those of maps are averaged over height and width.
+        Its outputs by role; see `NetworkResult`.
 
     Raises:
         VerificationError: the outputs are not finite.
     """
     import tensorflow as tf
 
-    (outputs,) = np.asarray(tf.cast(network(tf.constant(normalised[np.newaxis])), tf.float32))
-    outputs = outputs.mean(axis=(0, 1)) if outputs.ndim == 3 else outputs.reshape(-1)
-    if not np.isfinite(outputs).all():
-        raise VerificationError("the network returns values that are not finite (NaN or infinity) for a photo")
-    return np.asarray(outputs)
-
-
-def count_outputs(network: Callable[[NormalisedBatch], NetworkOutput], preprocessing: Preprocessing) -> int:
-    """Return the number of the network's outputs per image."""
-    import tensorflow as tf
-
-    channels = 1 if preprocessing.channels == "GRAY" else 3
-    shape = network(tf.zeros([1, *preprocessing.size, channels])).shape
-    return 1 if len(shape) == 1 else int(shape[-1])
+    outputs = {}
+    for role, output in assign_roles(network(tf.constant(normalised[np.newaxis])), recipe).items():
+        (array,) = np.asarray(tf.cast(output, tf.float32))
+        if role == "vector":
+            array = array.mean(axis=(0, 1)) if array.ndim == 3 else array.reshape(-1)
+        if not np.isfinite(array).all():
+            raise VerificationError("the network returns values that are not finite (NaN or infinity) for a photo")
+        outputs[role] = np.asarray(array)
+    return outputs
 
 
 def check_agreement(
@@ -78,6 +77,7 @@ def check_agreement(
 
     Raises:
         VerificationError: the responses differ; the message names the photo.
+        ParityError: Pillow can't read a photo.
     """
     from savedmodel_bakery.exporter.image.pixels import normalise
 
@@ -89,7 +89,9 @@ def check_agreement(
     differences = []
     for response in responses:
         (normalised,) = np.asarray(normalise(response.pixels[np.newaxis], recipe.preprocessing))
-        comparison = task.compare(response.answers, run_network(network, normalised), tolerance)
+        size = reference.upright_size(response.photo, recipe.preprocessing)
+        result = NetworkResult(run_network(network, normalised, recipe), size)
+        comparison = task.compare(response.answers, result, tolerance)
         if not comparison.is_within:
             raise VerificationError(
                 f"on {response.photo.name} the SavedModel answers {comparison.answer}, the network "

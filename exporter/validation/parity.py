@@ -13,7 +13,7 @@ from PIL import Image
 
 from savedmodel_bakery.exporter.recipe import Preprocessing, Recipe
 from savedmodel_bakery.exporter.sources.network import Network
-from savedmodel_bakery.exporter.tasks import Task, Tolerance
+from savedmodel_bakery.exporter.tasks import NetworkResult, Task, Tolerance
 from savedmodel_bakery.exporter.validation import reference
 from savedmodel_bakery.exporter.validation.agreement import run_network
 from savedmodel_bakery.exporter.validation.report import ParityReport, PhotoParity
@@ -111,14 +111,15 @@ class ParityCheck:
 
     def _compare(self, response: PhotoResponse) -> PhotoPictures:
         original = reference.read_upright(response.photo, self._preprocessing)
+        size = original.height, original.width
         pixels = reference.fit(original, self._preprocessing)
         original.thumbnail(_THUMBNAIL)
         if response.error:
             parity = PhotoParity(response.photo.name, error=response.error)
         else:
             (normalised,) = reference.normalise(pixels[np.newaxis], self._preprocessing)
-            outputs = run_network(self._network, normalised)
-            comparison = self._task.compare(response.answers, outputs, self._tolerance)
+            result = NetworkResult(run_network(self._network, normalised, self._recipe), size)
+            comparison = self._task.compare(response.answers, result, self._tolerance)
             levels = np.abs(response.pixels - pixels)
             mean = float(levels.mean())
             parity = PhotoParity(

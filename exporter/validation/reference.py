@@ -6,16 +6,19 @@ not know TensorFlow.
 
 from __future__ import annotations
 
-from fractions import Fraction
-from math import floor
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import ExifTags, Image, ImageOps
 
 from savedmodel_bakery.exporter.errors import ParityError
 from savedmodel_bakery.exporter.recipe import LETTERBOX, Preprocessing
+from savedmodel_bakery.exporter.tasks.placement import placement_of
 from savedmodel_bakery.exporter.validation import resampling
+
+_TRANSPOSED = (5, 6, 7, 8)  # EXIF orientations that swap height and width
 
 
 def read_upright(photo: Path, preprocessing: Preprocessing) -> Image.Image:
@@ -24,18 +27,36 @@ def read_upright(photo: Path, preprocessing: Preprocessing) -> Image.Image:
     Raises:
         ParityError: Pillow can't read the photo.
     """
+    with _reading(photo), Image.open(photo) as opened:
+        picture = ImageOps.exif_transpose(opened)
+        if picture.mode.startswith("I"):  # 16 bits of gray, which Pillow would clip at 255
+            gray = np.asarray(picture)
+            levels = (gray >> 8).astype(np.uint8)
+            alpha = np.where(gray == picture.info.get("transparency"), 0, 255).astype(np.uint8)
+            picture = Image.merge("LA", [Image.fromarray(levels), Image.fromarray(alpha)])
+        if not picture.has_transparency_data:
+            return picture.convert("RGB")
+        canvas = Image.new("RGBA", picture.size, (*preprocessing.background_colour, 255))
+        return Image.alpha_composite(canvas, picture.convert("RGBA")).convert("RGB")
+
+
+def upright_size(photo: Path, preprocessing: Preprocessing) -> tuple[int, int]:
+    """Return the height and width of a photo as the recipe turns it, from its header.
+
+    Raises:
+        ParityError: Pillow can't read the photo.
+    """
+    with _reading(photo), Image.open(photo) as opened:
+        orientation = opened.getexif().get(ExifTags.Base.Orientation, 1)
+        is_swapped = preprocessing.orientation == "exif" and orientation in _TRANSPOSED
+        return opened.size if is_swapped else (opened.height, opened.width)
+
+
+@contextmanager
+def _reading(photo: Path) -> Iterator[None]:
+    """Name the photo that Pillow can't read."""
     try:
-        with Image.open(photo) as opened:
-            picture = ImageOps.exif_transpose(opened)
-            if picture.mode.startswith("I"):  # 16 bits of gray, which Pillow would clip at 255
-                gray = np.asarray(picture)
-                levels = (gray >> 8).astype(np.uint8)
-                alpha = np.where(gray == picture.info.get("transparency"), 0, 255).astype(np.uint8)
-                picture = Image.merge("LA", [Image.fromarray(levels), Image.fromarray(alpha)])
-            if not picture.has_transparency_data:
-                return picture.convert("RGB")
-            canvas = Image.new("RGBA", picture.size, (*preprocessing.background_colour, 255))
-            return Image.alpha_composite(canvas, picture.convert("RGBA")).convert("RGB")
+        yield
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise ParityError(f"cannot read the photo {photo}: {error}") from error
 
@@ -50,13 +71,9 @@ def fit(picture: Image.Image, preprocessing: Preprocessing) -> np.ndarray:
         levels = levels[top : top + side, left : left + side]
     if preprocessing.crop != LETTERBOX:
         return _resize(levels, preprocessing.size, preprocessing)
-    max_height, max_width = preprocessing.size
-    zoom = min(Fraction(max_height, height), Fraction(max_width, width))
-    fitted_height, fitted_width = (max(floor(side * zoom + Fraction(1, 2)), 1) for side in (height, width))
-    top, left = (max_height - fitted_height) // 2, (max_width - fitted_width) // 2
+    _, (top, left), fitted = placement_of((height, width), preprocessing)
     canvas = np.full((*preprocessing.size, 3), preprocessing.padding_colour, np.float32)
-    fitted = _resize(levels, (fitted_height, fitted_width), preprocessing)
-    canvas[top : top + fitted_height, left : left + fitted_width] = fitted
+    canvas[top : top + fitted[0], left : left + fitted[1]] = _resize(levels, fitted, preprocessing)
     return canvas
 
 

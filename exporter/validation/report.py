@@ -76,8 +76,7 @@ class ParityReport:
             "model": self.model,
             "is_within": self.is_within,
             "measure": self.measure,
-            "atol": self.tolerance.atol,
-            "rtol": self.tolerance.rtol,
+            **dataclasses.asdict(self.tolerance),
             "pixels_mean_limit": self.pixel_limit,
             "departures": {
                 name: {"baked": baked, "reference": expected} for name, (baked, expected) in self.departures.items()

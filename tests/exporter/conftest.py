@@ -70,7 +70,7 @@ def read(recipe_of: Callable[..., Recipe]) -> Callable[..., ReadImages]:
         )
 
     def read(images: list[bytes], **changes: Any) -> ReadImages:
-        pixels, errors = traced(**changes)(tf.constant(images, tf.string))
+        pixels, _, errors = traced(**changes)(tf.constant(images, tf.string))
         ok = [error == b"" for error in errors.numpy()]
         return ReadImages(pixels.numpy()[: sum(ok)], ok, [error.decode() for error in errors.numpy()])
 

@@ -14,7 +14,7 @@ from savedmodel_bakery.label_files import Label
 def test_the_names_of_a_file_are_read_in_the_order_of_ids(tmp_path: Path) -> None:
     path = tmp_path / "n.csv"
     path.write_text("id,name\n1,grün\n0,red\n")
-    assert ["red", "grün"] == labels.read_labels(str(path))
+    assert ["red", "grün"] == labels.read_class_names(str(path))
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def test_the_names_of_a_file_are_read_in_the_order_of_ids(tmp_path: Path) -> Non
     ids=["plain", "with background"],
 )
 def test_included_sets_are_read_by_name(name: str, count: int, class_id: int, espresso: str) -> None:
-    names = labels.read_labels(name)
+    names = labels.read_class_names(name)
     assert count == len(names)
     assert espresso == names[class_id]
 
@@ -41,7 +41,7 @@ def test_names_need_ids_from_zero_without_gaps(tmp_path: Path, content: str, mes
     path = tmp_path / "n.json"
     path.write_text(content)
     with pytest.raises(LabelError) as rejected:
-        labels.read_labels(str(path))
+        labels.check_ids(labels.read_class_names(str(path)), str(path))
     assert message in str(rejected.value)
     assert str(path) in str(rejected.value)
 
@@ -51,6 +51,14 @@ def test_a_table_has_any_ids(tmp_path: Path) -> None:
     path.write_text('{"7": "c", "1": "a"}')
     assert (Label("a", 1), Label("c", 7)) == labels.read_label_table(str(path))
     assert Label("tench", 0) == labels.read_label_table("imagenet")[0]
+    assert ["", "a", "", "", "", "", "", "c"] == labels.read_class_names(str(path))
+
+
+def test_ids_have_a_limit(tmp_path: Path) -> None:
+    path = tmp_path / "n.json"
+    path.write_text('{"1000000000": "c"}')
+    with pytest.raises(LabelError, match="have the class id 1000000000: the highest allowed is 65535"):
+        labels.read_class_names(str(path))
 
 
 @pytest.mark.parametrize(
@@ -58,7 +66,7 @@ def test_a_table_has_any_ids(tmp_path: Path) -> None:
 )
 def test_an_unreadable_file_is_rejected_with_the_included_sets(name: str) -> None:
     with pytest.raises(LabelError) as rejected:
-        labels.read_labels(name)
+        labels.read_class_names(name)
     assert f"cannot read labels {name!r}" in str(rejected.value)
     assert "must be imagenet, imagenet1001 or the path of a file" in str(rejected.value)
 

@@ -89,7 +89,7 @@ def true_scores_with(labelled: tuple[list[bytes], np.ndarray]) -> Callable[..., 
 
     def true_scores_with(**changes: Any) -> np.ndarray:
         recipe = complete_recipe(network.recipe, {"model": "efficientnet-lite0", "top_k": 1000, **changes})
-        servable = ServableModule(network.call, recipe, labels.read_labels(recipe.answers.labels))
+        servable = ServableModule(network.call, recipe, labels.read_class_names(recipe.answers.labels))
         images, class_ids = labelled
         return true_scores(servable.functions["top_k"](tf.constant(images)), class_ids)
 

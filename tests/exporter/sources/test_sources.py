@@ -144,11 +144,6 @@ def test_a_fixed_size_of_a_saved_model_is_known(tmp_path: Path) -> None:
             id="no default signature",
         ),
         pytest.param(
-            {"source_signature": "classify"},
-            'has several outputs, "a", "b": select one with --source-output',
-            id="several outputs",
-        ),
-        pytest.param(
             {"source_signature": "classify", "source_output": "c"},
             'has no output "c"; it has "a", "b": select one with --source-output',
             id="unknown output",

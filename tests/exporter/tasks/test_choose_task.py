@@ -47,12 +47,13 @@ NO_LABELS = {"labels": None, "outputs": None}
 def test_a_task_is_stated_or_follows_from_the_number_of_outputs(
     recipe_of: RecipeOf, units: int, names: tuple[str, ...], values: dict[str, Any], task: object
 ) -> None:
-    assert task == choose_task(recipe_of(**values).answers, units, names)
+    assert task == choose_task(recipe_of(**values), {"vector": (None, units)}, names)
 
 
 def test_a_network_that_ends_in_a_sigmoid_per_label_is_multilabel(recipe_of: RecipeOf) -> None:
-    assert isinstance(choose_task(recipe_of().answers, 3, ABC, ends_in_sigmoid=True), Multilabel)
-    assert isinstance(choose_task(recipe_of(task="classify").answers, 3, ABC, ends_in_sigmoid=True), Classify)
+    stated = recipe_of(task="classify")
+    assert isinstance(choose_task(recipe_of(), {"vector": (None, 3)}, ABC, ends_in_sigmoid=True), Multilabel)
+    assert isinstance(choose_task(stated, {"vector": (None, 3)}, ABC, ends_in_sigmoid=True), Classify)
 
 
 @pytest.mark.parametrize(
@@ -90,4 +91,4 @@ def test_what_does_not_fit_is_explained(
     recipe_of: RecipeOf, units: int, names: str, values: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(BakeError, match=re.escape(message)):
-        choose_task(recipe_of(**values).answers, units, names)
+        choose_task(recipe_of(**values), {"vector": (None, units)}, list(names))

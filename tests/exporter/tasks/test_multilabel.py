@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from savedmodel_bakery.exporter.errors import VerificationError
 from savedmodel_bakery.exporter.tasks.multilabel import Multilabel
-from savedmodel_bakery.exporter.tasks.task import Answers
+from savedmodel_bakery.exporter.tasks.task import Answers, NetworkResult
 
 NAMES = ("sea", "sky", "dog")
 TASK = Multilabel(NAMES, "probabilities", 2, (0.5, 0.9, 0.2))
 OUTPUTS = np.array([[0.6, 0.8, 0.3], [0.1, 0.1, 0.1], [0.5, 0.95, 0.2]], np.float32)
 
 
+def result(outputs: Sequence[float] | np.ndarray) -> NetworkResult:
+    return NetworkResult({"vector": np.array(outputs, np.float32)}, (1, 1))
+
+
 def answers_of(task: Multilabel, outputs: np.ndarray) -> list[Answers]:
     """Compute the answers of both signatures in the graph, image by image."""
     arrays = {
-        name: dict(zip(signature.columns, signature.compute(tf.constant(outputs)), strict=True))
+        name: dict(zip(signature.columns, signature.compute({"vector": tf.constant(outputs)}, tf.ones([len(outputs), 2])), strict=True))
         for name, signature in task.signatures().items()
         if signature.takes == "images"
     }
@@ -41,14 +47,14 @@ def test_logits_have_sigmoids() -> None:
     (answers,) = answers_of(task, np.array([[0.0, -1.0, 2.0]], np.float32))
     assert [b"dog", b"sea", b""] == answers["serving_default"]["labels"].tolist()
     assert [0.880797, 0.5, 0.268941] == pytest.approx(answers["top_k"]["scores"].tolist(), abs=1e-6)
-    assert task.compare(answers, np.array([0.0, -1.0, 2.0], np.float32), task.tolerance).is_within
+    assert task.compare(answers, result([0.0, -1.0, 2.0]), task.tolerance).is_within
 
 
 def test_right_answers_are_within_tolerance() -> None:
     for answers, outputs in zip(answers_of(TASK, OUTPUTS), OUTPUTS, strict=True):
-        comparison = TASK.compare(answers, outputs, TASK.tolerance)
+        comparison = TASK.compare(answers, result(outputs), TASK.tolerance)
         assert (True, 0.0) == (comparison.is_within, comparison.difference)
-    assert ("sea, dog", "sea, dog") == TASK.compare(answers_of(TASK, OUTPUTS)[0], OUTPUTS[0], TASK.tolerance)[2:]
+    assert ("sea, dog", "sea, dog") == TASK.compare(answers_of(TASK, OUTPUTS)[0], result(OUTPUTS[0]), TASK.tolerance)[2:]
 
 
 @pytest.mark.parametrize(
@@ -57,14 +63,14 @@ def test_right_answers_are_within_tolerance() -> None:
     ids=["another score", "a label too many", "a missing label"],
 )
 def test_wrong_answers_are_noticed(outputs: tuple[float, ...], difference: float) -> None:
-    comparison = TASK.compare(answers_of(TASK, OUTPUTS)[0], np.array(outputs, np.float32), TASK.tolerance)
+    comparison = TASK.compare(answers_of(TASK, OUTPUTS)[0], result(outputs), TASK.tolerance)
     assert (False, pytest.approx(difference, abs=1e-6)) == (comparison.is_within, comparison.difference)
 
 
 def test_a_label_at_its_threshold_may_be_missing() -> None:
     """Rounding decides."""
     (answers,) = answers_of(TASK, np.array([[0.4999, 0.8, 0.3]], np.float32))
-    assert TASK.compare(answers, np.array([0.5001, 0.8, 0.3], np.float32), TASK.tolerance).is_within
+    assert TASK.compare(answers, result([0.5001, 0.8, 0.3]), TASK.tolerance).is_within
 
 
 def test_logits_declared_as_probabilities_are_noticed() -> None:

@@ -8,9 +8,13 @@ import tensorflow as tf
 
 from savedmodel_bakery.exporter.tasks.embed import Embed
 from savedmodel_bakery.exporter.tasks.regress import Regress
-from savedmodel_bakery.exporter.tasks.task import Answers
+from savedmodel_bakery.exporter.tasks.task import Answers, NetworkResult
 
 VECTORS = np.array([[3.0, 4.0], [0.0, 0.0], [-1.0, 0.0]], np.float32)
+
+
+def result(vector: np.ndarray) -> NetworkResult:
+    return NetworkResult({"vector": vector}, (1, 1))
 
 
 def embedding(vector: tuple[float, ...]) -> Answers:
@@ -20,7 +24,7 @@ def embedding(vector: tuple[float, ...]) -> Answers:
 def test_vectors_are_divided_by_their_length() -> None:
     for name, expected in (("l2", [[0.6, 0.8], [0, 0], [-1, 0]]), ("none", VECTORS)):
         for signature in Embed(2, name).signatures().values():
-            (vectors,) = signature.compute(tf.constant(VECTORS))
+            (vectors,) = signature.compute({"vector": tf.constant(VECTORS)}, tf.ones([3, 2]))
             np.testing.assert_allclose(vectors.numpy(), expected, rtol=1e-6)
 
 
@@ -41,19 +45,19 @@ def test_angles_and_lengths_of_vectors_are_compared(
     vector: tuple[float, ...], normalise: str, is_within: bool, distance: float
 ) -> None:
     task = Embed(2, normalise)
-    comparison = task.compare(embedding(vector), VECTORS[0], task.tolerance)
+    comparison = task.compare(embedding(vector), result(VECTORS[0]), task.tolerance)
     assert (is_within, pytest.approx(distance, abs=1e-4)) == (comparison.is_within, comparison.difference)
 
 
 def test_blank_vectors_are_equal() -> None:
-    assert Embed(2, "l2").compare(embedding((0, 0)), VECTORS[1], Embed.tolerance).is_within
+    assert Embed(2, "l2").compare(embedding((0, 0)), result(VECTORS[1]), Embed.tolerance).is_within
 
 
 def test_each_number_has_an_output_of_its_name() -> None:
     signatures = Regress(("width", "height")).signatures()
     assert ["serving_default", "pixels"] == list(signatures)
     assert ["width", "height"] == list(signatures["pixels"].columns)
-    width, height = signatures["serving_default"].compute(tf.constant(VECTORS))
+    width, height = signatures["serving_default"].compute({"vector": tf.constant(VECTORS)}, tf.ones([3, 2]))
     assert ([3, 0, -1], [4, 0, 0]) == (width.numpy().tolist(), height.numpy().tolist())
     assert "regress" in Regress(("value",)).signatures()
 
@@ -67,7 +71,7 @@ def test_numbers_may_differ_by_a_part_of_those_expected(
 ) -> None:
     task = Regress(("width", "height"))
     answers = {"serving_default": dict(zip(task.names, np.array(values, np.float32), strict=True))}
-    comparison = task.compare(answers, VECTORS[0], task.tolerance)
+    comparison = task.compare(answers, result(VECTORS[0]), task.tolerance)
     assert (is_within, pytest.approx(difference, abs=1e-6)) == (comparison.is_within, comparison.difference)
     assert comparison.answer.startswith("width ")
 
@@ -76,5 +80,5 @@ def test_a_number_near_zero_may_differ_by_rounding() -> None:
     task = Regress(("value",))
     for value, is_within in ((1e-6, True), (1e-3, False)):
         answers = {"serving_default": {"value": np.float32(value)}}
-        comparison = task.compare(answers, np.zeros(1, np.float32), task.tolerance)
+        comparison = task.compare(answers, result(np.zeros(1, np.float32)), task.tolerance)
         assert (is_within, pytest.approx(value)) == (comparison.is_within, comparison.difference)

@@ -40,7 +40,7 @@ def network() -> Network:
 
 @pytest.fixture(scope="module")
 def names() -> list[str]:
-    return labels.read_labels("imagenet")
+    return labels.read_class_names("imagenet")
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,8 @@ def test_the_probability_of_the_true_class(network: Network, names: list[str], l
     baked = complete_recipe(network.recipe, OWN)
 
     def direct(pixels: np.ndarray) -> np.ndarray:
-        return run_network(network.call, reference.normalise(pixels[np.newaxis], baked.preprocessing)[0])
+        normalised = reference.normalise(pixels[np.newaxis], baked.preprocessing)[0]
+        return run_network(network.call, normalised, baked)["vector"]
 
     servable = ServableModule(network.call, baked, names)
     true = [int(photo.stem.split("_")[2]) for photo in labelled]

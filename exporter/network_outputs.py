@@ -1,0 +1,119 @@
+"""Assigns the outputs of a network to the roles that tasks know.
+
+vector    [images, units]: one number per class, or an embedding
+map       [images, height, width, classes] or [images, height, width]
+boxes     [images, boxes, 4]
+scores    [images, boxes, classes], or [images, boxes] beside `classes`
+classes   [images, boxes], the class id of each box
+count     [images], the number of boxes that are valid
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import tensorflow as tf
+
+from savedmodel_bakery.exporter.errors import SourceError
+from savedmodel_bakery.exporter.recipe import Recipe
+from savedmodel_bakery.exporter.recipe.source import parse_outputs
+from savedmodel_bakery.exporter.sources.network import listed, usual_roles
+from savedmodel_bakery.exporter.tensor_types import ConcreteFunction, NetworkOutput, NetworkOutputs, NormalisedBatch
+
+# Without the number of images; None is any size.
+_BOX_SHAPES = {"boxes": (None, 4), "classes": (None,), "count": ()}
+
+
+def assign_roles(outputs: NetworkOutput, recipe: Recipe) -> NetworkOutputs:
+    """Return the outputs that the task of a recipe uses, by role.
+
+    Args:
+        outputs: of the network: a tensor, or a dict of them by name.
+        recipe: with its task, unless that is to be inferred from a single output.
+
+    Raises:
+        SourceError: the network doesn't have the outputs that the task needs, or has several where it needs one.
+    """
+    if recipe.answers.task == "detect":
+        return _assign_boxes(outputs, recipe)
+    if isinstance(outputs, Mapping):
+        if len(outputs) > 1:
+            raise SourceError(
+                f"the network has several outputs, {listed(outputs)}: select one with --source-output, or use --task "
+                "detect with --source-outputs boxes=NAME,scores=NAME"
+            )
+        (outputs,) = outputs.values()
+    return {"map" if recipe.answers.task == "segment" else "vector": outputs}
+
+
+def trace(network: Callable[[NormalisedBatch], NetworkOutput], recipe: Recipe) -> ConcreteFunction:
+    """Trace a network as a function that returns its outputs by role, float32, of known ranks.
+
+    Raises:
+        SourceError: the network rejects a batch of the recipe's size, or returns outputs that don't fit the task.
+    """
+    model, preprocessing = recipe.source.model, recipe.preprocessing
+    channels = 1 if preprocessing.channels == "GRAY" else 3
+    spec = tf.TensorSpec([None, *preprocessing.size, channels], tf.float32, name="normalised")
+
+    def call_network(normalised: NormalisedBatch) -> NetworkOutputs:
+        outputs = assign_roles(network(normalised), recipe)
+        return {role: _shaped(role, tf.cast(output, tf.float32), recipe) for role, output in outputs.items()}
+
+    try:
+        return tf.function(call_network).get_concrete_function(spec)
+    except SourceError:
+        raise
+    except Exception as error:  # the network's own code runs here
+        raise SourceError(f"the network of {model} does not accept images {spec.shape}: {error}") from error
+
+
+def _shaped(role: str, output: NetworkOutput, recipe: Recipe) -> NetworkOutput:
+    """Return an output in the shape that its role has."""
+    shape = output.shape
+    match role:
+        case "vector":
+            if shape.rank == 1:  # one output per image
+                return output[:, tf.newaxis]
+            if shape.rank == 4 and recipe.answers.task == "embed":
+                return tf.reduce_mean(output, [1, 2])
+            if shape.rank == 4 and shape[1:3] == [1, 1]:
+                return tf.squeeze(output, [1, 2])
+            is_allowed, allowed = shape.rank == 2 and shape[1] is not None, "one row of scores per image"
+        case "map":
+            is_allowed, allowed = None not in shape[1:] and shape.rank in (3, 4), "[images, height, width, classes]"
+        case "scores":
+            is_allowed, allowed = shape.rank in (2, 3), "[images, boxes, classes]"
+        case _:
+            like = tf.TensorShape([None, *_BOX_SHAPES[role]])
+            is_allowed, allowed = shape.is_compatible_with(like), str(like)
+            output = tf.ensure_shape(output, like) if is_allowed else output
+    if not is_allowed:
+        output_name = "" if role == "vector" else f" for the {role}"
+        advice = "; for a label per pixel pass --task segment" if role == "vector" and shape.rank == 4 else ""
+        raise SourceError(
+            f"the network of {recipe.source.model} returns shape {shape}{output_name}: it must return {allowed}{advice}"
+        )
+    return output
+
+
+def _assign_boxes(outputs: NetworkOutput, recipe: Recipe) -> NetworkOutputs:
+    if not isinstance(outputs, Mapping):
+        raise SourceError(
+            f"task detect needs a network with an output for boxes and one for scores; that of {recipe.source.model} "
+            "has a single one"
+        )
+    stated = recipe.source.source_outputs
+    names = parse_outputs(stated) if stated else usual_roles(outputs)
+    for role, name in names.items():
+        if name not in outputs:
+            raise SourceError(
+                f"invalid source_outputs {stated!r}: the network has no output {name!r} for the {role}; it has "
+                f"{listed(outputs)}"
+            )
+    if not {"boxes", "scores"} <= names.keys():
+        raise SourceError(
+            f"cannot infer which outputs are the boxes and the scores: the network has {listed(outputs)}; pass "
+            "--source-outputs boxes=NAME,scores=NAME"
+        )
+    return {role: outputs[name] for role, name in names.items()}

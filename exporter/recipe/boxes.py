@@ -1,0 +1,88 @@
+"""Boxes: how a detector states its boxes, and which of them the servable answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from savedmodel_bakery.exporter.errors import RecipeError
+from savedmodel_bakery.exporter.recipe.fields import Choice, FieldGroup, Parsed, WholeNumber
+
+OBJECT_DETECTION_API = "tf-object-detection"
+
+
+def parse_fraction(text: str) -> float:
+    """Parse a number from 0 to 1.
+
+    Raises:
+        ValueError: with the allowed values.
+    """
+    try:
+        fraction = float(text)
+    except ValueError:
+        fraction = -1.0
+    if not 0 <= fraction <= 1:
+        raise ValueError("must be a number from 0 to 1")
+    return fraction
+
+
+@dataclass(frozen=True, kw_only=True)
+class Boxes(FieldGroup):
+    """How a detector states its boxes, and which of them the servable answers. For task detect only."""
+
+    boxes: Annotated[
+        str | None,
+        Choice(
+            choices=("yxyx", "xyxy", "cxcywh", OBJECT_DETECTION_API),
+            when_unset=f"{OBJECT_DETECTION_API} if an output is named detection_boxes, else required for task detect",
+            help="How task detect's network states a box: by its edges, top left first, or by its centre and size; "
+            f"{OBJECT_DETECTION_API} has the outputs of TensorFlow's Object Detection API, without duplicates.",
+        ),
+    ] = None
+    box_unit: Annotated[
+        str | None,
+        Choice(
+            choices=("fractions", "pixels"),
+            when_unset=f"fractions with {OBJECT_DETECTION_API}, else required for task detect",
+            help="Unit of the boxes: fractions of the network's input, or its pixels.",
+        ),
+    ] = None
+    iou_threshold: Annotated[
+        str | None,
+        Parsed(
+            parse=parse_fraction,
+            metavar="IOU",
+            when_unset="0.5",
+            help="Drops the worse of two boxes with the same label that overlap by more (intersection over union).",
+        ),
+    ] = None
+    max_boxes: Annotated[
+        int | None,
+        WholeNumber(minimum=1, maximum=10_000, metavar="N", when_unset="100", help="Number of boxes in an answer."),
+    ] = None
+    background_class: Annotated[
+        str | None,
+        Choice(
+            choices=("none", "first", "last"),
+            when_unset="none",
+            help="Which of the network's classes means no object. Logits become probabilities by a softmax if there "
+            "is one, else by a sigmoid.",
+        ),
+    ] = None
+
+    def check_task(self, task: str | None) -> None:
+        """Check that no value is stated unless the task is detect; None allows all.
+
+        Raises:
+            RecipeError: such as `invalid boxes 'yxyx': task classify has none, only detect`.
+        """
+        for name, value in vars(self).items():
+            if task not in (None, "detect") and value is not None:
+                raise RecipeError(f"invalid {name} {value!r}: task {task} has none, only detect")
+
+    def _check_combination(self) -> None:
+        if self.boxes == OBJECT_DETECTION_API:
+            for name in ("box_unit", "iou_threshold", "background_class"):
+                value = getattr(self, name)
+                if value is not None:
+                    raise RecipeError(f"invalid {name} {value!r}: boxes {OBJECT_DETECTION_API} need none")

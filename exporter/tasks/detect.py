@@ -1,0 +1,190 @@
+"""Task: any number of objects, each with a box, a label and a score."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from savedmodel_bakery.exporter.recipe import Preprocessing
+from savedmodel_bakery.exporter.recipe.boxes import OBJECT_DETECTION_API
+from savedmodel_bakery.exporter.tasks import box_reference
+from savedmodel_bakery.exporter.tasks.box_reference import Detection
+from savedmodel_bakery.exporter.tasks.task import Answers, Column, Comparison, NetworkResult, Signature, Tolerance
+from savedmodel_bakery.exporter.tensor_types import Boxes, ClassIds, NetworkOutputs, Scores, Tensor
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Detect:
+    """See `Task`.
+
+    Attributes:
+        class_names: in the order of class ids; empty for an id without a name, whose boxes get the number as a label.
+        outputs: what the network returns as scores: `probabilities` or `logits`.
+        threshold: of the score, from which on a box is answered; 0..1.
+        boxes: how the network states a box; see the recipe.
+        box_unit: `fractions` or `pixels` of the network's input.
+        iou_threshold: overlap beyond which the worse of two boxes with the same label is dropped; 0..1.
+        max_boxes: number of boxes in an answer.
+        background_class: `none`, `first` or `last` of the network's classes.
+        preprocessing: of the recipe.
+    """
+
+    name: ClassVar[str] = "detect"
+    measure: ClassVar[str] = "share of boxes without a partner"
+    tolerance: ClassVar[Tolerance] = Tolerance(atol=0.01, share=0.99, iou=0.9)
+    class_names: tuple[str, ...]
+    outputs: str
+    threshold: float
+    boxes: str
+    box_unit: str
+    iou_threshold: float
+    max_boxes: int
+    background_class: str
+    preprocessing: Preprocessing
+
+    def signatures(self) -> Mapping[str, Signature]:
+        """See `Task.signatures`."""
+        return {"serving_default": self._signature("images"), "pixels": self._signature("pixels")}
+
+    def compare(self, answers: Answers, result: NetworkResult, tolerance: Tolerance) -> Comparison:
+        """See `Task.compare`. A box that may be on either side of the threshold needs no partner."""
+        answer = answers["serving_default"]
+        actual = [
+            Detection(label.decode(), float(score), box)
+            for label, score, box in zip(
+                *(answer[alias][: answer["count"]] for alias in ("labels", "scores", "boxes")), strict=True
+            )
+        ]
+        expected = box_reference.detect(self, result)
+        share = box_reference.share_without_partner(actual, expected, tolerance, self.threshold)
+        return Comparison(share, tolerance.allows_share(share), _describe(actual), _describe(expected))
+
+    def _signature(self, takes: Literal["images", "pixels"]) -> Signature:
+        import tensorflow as tf
+
+        columns: Mapping[str, Column] = {
+            "boxes": Column((self.max_boxes, 4), np.float32(0)),
+            "labels": Column((self.max_boxes,), b""),
+            "scores": Column((self.max_boxes,), np.float32(0)),
+            "count": Column((), np.int32(0)),
+        }
+
+        def compute(outputs: NetworkOutputs, sizes: Tensor) -> Sequence[Tensor]:
+            find = self._read_found if self.boxes == OBJECT_DETECTION_API else self._suppress_overlapping
+            boxes, scores, class_ids, count = find(outputs)
+            is_box = tf.sequence_mask(count, self.max_boxes)
+            return (
+                tf.where(is_box[..., tf.newaxis], self._to_photo(boxes, sizes), 0.0),
+                tf.where(is_box, self._names(class_ids), ""),
+                tf.where(is_box, scores, 0.0),
+                count,
+            )
+
+        return Signature(takes, columns, compute)
+
+    def _suppress_overlapping(self, outputs: NetworkOutputs) -> tuple[Boxes, Scores, ClassIds, Tensor]:
+        """Return the boxes that remain after non-maximum suppression per class, best first, and their number."""
+        import tensorflow as tf
+
+        scores = outputs["scores"]
+        if "classes" in outputs:  # one score per box
+            classes = tf.one_hot(tf.cast(outputs["classes"], tf.int32), len(self.class_names))
+            scores = classes * self._probabilities(scores)[..., tf.newaxis]
+        else:
+            scores = self._without_background(self._probabilities(scores))
+        found = tf.image.combined_non_max_suppression(
+            self._edges(outputs["boxes"])[:, :, tf.newaxis],
+            scores,
+            max_output_size_per_class=self.max_boxes,
+            max_total_size=self.max_boxes,
+            iou_threshold=self.iou_threshold,
+            score_threshold=np.nextafter(np.float32(self.threshold), np.float32(-1)),  # it must be exceeded
+            clip_boxes=False,
+        )
+        return (
+            found.nmsed_boxes,
+            found.nmsed_scores,
+            tf.cast(found.nmsed_classes, tf.int32),
+            found.valid_detections,
+        )
+
+    def _read_found(self, outputs: NetworkOutputs) -> tuple[Boxes, Scores, ClassIds, Tensor]:
+        """Return the boxes of a network that has suppressed overlapping ones itself, best first, and their number."""
+        import tensorflow as tf
+
+        scores, class_ids = outputs["scores"], tf.cast(outputs["classes"], tf.int32)
+        is_box = scores >= self.threshold
+        if "count" in outputs:
+            is_box &= tf.range(tf.shape(scores)[1]) < tf.cast(outputs["count"], tf.int32)[:, tf.newaxis]
+        missing = tf.maximum(self.max_boxes - tf.shape(scores)[1], 0)
+        scores = tf.pad(tf.where(is_box, scores, -1.0), [[0, 0], [0, missing]], constant_values=-1.0)
+        best = tf.math.top_k(scores, self.max_boxes)
+        boxes = tf.pad(self._edges(outputs["boxes"]), [[0, 0], [0, missing], [0, 0]])
+        return (
+            tf.gather(boxes, best.indices, batch_dims=1),
+            best.values,
+            tf.gather(tf.pad(class_ids, [[0, 0], [0, missing]]), best.indices, batch_dims=1),
+            tf.math.count_nonzero(best.values >= 0, axis=1, dtype=tf.int32),
+        )
+
+    def _edges(self, boxes: Boxes) -> Boxes:
+        """Return boxes as ymin, xmin, ymax, xmax in pixels of the network's input."""
+        import tensorflow as tf
+
+        first, second, third, fourth = tf.unstack(boxes, axis=-1)
+        match self.boxes:
+            case "xyxy":
+                edges = second, first, fourth, third
+            case "cxcywh":
+                edges = second - fourth / 2, first - third / 2, second + fourth / 2, first + third / 2
+            case _:
+                edges = first, second, third, fourth
+        height, width = self.preprocessing.size if self.box_unit == "fractions" else (1, 1)
+        return tf.stack(edges, axis=-1) * tf.constant([height, width, height, width], tf.float32)
+
+    def _to_photo(self, boxes: Boxes, sizes: Tensor) -> Boxes:
+        """Return boxes in pixels of the photos, of which they cover no more than there is."""
+        import tensorflow as tf
+
+        from savedmodel_bakery.exporter.image import framing
+
+        height, width, window = framing.place(sizes, self.preprocessing)
+        corner, fitted, whole = (
+            tf.cast(tf.stack([*sides, *sides], axis=1), tf.float32)[:, tf.newaxis]
+            for sides in ((window.top, window.left), (window.height, window.width), (height, width))
+        )
+        return tf.clip_by_value((boxes - corner) / fitted * whole, 0.0, whole)
+
+    def _probabilities(self, scores: Scores) -> Scores:
+        import tensorflow as tf
+
+        if self.outputs == "probabilities":
+            return scores
+        return tf.sigmoid(scores) if self.background_class == "none" else tf.nn.softmax(scores)
+
+    def _without_background(self, scores: Scores) -> Scores:
+        match self.background_class:
+            case "first":
+                return scores[..., 1:]
+            case "last":
+                return scores[..., :-1]
+            case _:
+                return scores
+
+    def _names(self, class_ids: ClassIds) -> Tensor:
+        """Return the labels of class ids, and the number of an id that has none."""
+        import tensorflow as tf
+
+        is_known = (class_ids >= 0) & (class_ids < len(self.class_names))
+        names = tf.gather(tf.constant(self.class_names), tf.where(is_known, class_ids, 0))
+        return tf.where(is_known & tf.not_equal(names, ""), names, tf.strings.as_string(class_ids))
+
+
+def _describe(detections: Sequence[Detection]) -> str:
+    shown = [f"{detection.label} {detection.score:.2f}" for detection in detections[:_SHOWN]]
+    return ", ".join([*shown, "…"] if len(detections) > _SHOWN else shown) or "no box"

@@ -1,0 +1,247 @@
+"""Task: a label for each pixel of the photo."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from savedmodel_bakery.exporter.errors import VerificationError
+from savedmodel_bakery.exporter.recipe import Preprocessing
+from savedmodel_bakery.exporter.tasks.placement import placement_of
+from savedmodel_bakery.exporter.tasks.task import (
+    Answers,
+    Column,
+    Comparison,
+    NetworkResult,
+    Signature,
+    Tolerance,
+    check_probabilities,
+)
+from savedmodel_bakery.exporter.tensor_types import NetworkOutputs, Side, Tensor
+
+# Scores that are interpolated at one time. A photo's scores can take gigabytes, its map takes a byte per pixel.
+_BAND_SCORES = 2**22
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Segment:
+    """See `Task`.
+
+    Attributes:
+        class_names: in the order of class ids; empty for an id without a name.
+        outputs: `probabilities`, `logits`, or `ids` if the network returns the class of each pixel.
+        preprocessing: of the recipe.
+    """
+
+    name: ClassVar[str] = "segment"
+    measure: ClassVar[str] = "share of different pixels"
+    tolerance: ClassVar[Tolerance] = Tolerance(share=0.99)
+    class_names: tuple[str, ...]
+    outputs: str
+    preprocessing: Preprocessing
+
+    def signatures(self) -> Mapping[str, Signature]:
+        """See `Task.signatures`."""
+        return {"serving_default": self._signature("images"), "pixels": self._signature("pixels")}
+
+    def compare(self, answers: Answers, result: NetworkResult, tolerance: Tolerance) -> Comparison:
+        """See `Task.compare`."""
+        answer = answers["serving_default"]
+        actual = np.asarray(Image.open(io.BytesIO(answer["map_png_bytes"])))
+        expected = self._expected_map(result)
+        if actual.shape != expected.shape:
+            raise VerificationError(f"the SavedModel's map has the shape {actual.shape}, the photo {expected.shape}")
+        shares, expected_shares = self._shares(actual), self._shares(expected)
+        if not np.allclose(shares, answer["shares"], atol=1e-5):
+            raise VerificationError("the SavedModel's shares do not match its map")
+        difference = float(np.mean(actual != expected))
+        return Comparison(
+            difference, tolerance.allows_share(difference), self._describe(shares), self._describe(expected_shares)
+        )
+
+    def _signature(self, takes: Literal["images", "pixels"]) -> Signature:
+        import tensorflow as tf
+
+        from savedmodel_bakery.exporter.image import framing
+
+        classes = len(self.class_names)
+        columns: Mapping[str, Column] = {
+            "map_png_bytes": Column((), b""),
+            "shares": Column((classes,), np.float32(0)),
+            "labels": Column((classes,), b""),
+        }
+
+        def compute(outputs: NetworkOutputs, sizes: Tensor) -> Sequence[Tensor]:
+            placement = framing.place(sizes, self.preprocessing)
+            maps, shares = tf.map_fn(
+                lambda image: self._segment(*image),
+                (outputs["map"], placement),
+                fn_output_signature=(tf.TensorSpec([], tf.string), tf.TensorSpec([classes], tf.float32)),
+                parallel_iterations=1,
+            )
+            return maps, shares, tf.tile(tf.constant([self.class_names]), [tf.shape(sizes)[0], 1])
+
+        return Signature(takes, columns, compute)
+
+    def _segment(self, network_map: Tensor, placement: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the map of one photo as a PNG file, and the share of each class.
+
+        Args:
+            network_map: scores [height, width, classes], or class ids [height, width].
+            placement: of the photo, an `image.framing.Placement`.
+        """
+        import tensorflow as tf
+
+        classes, rows_at_once = len(self.class_names), tf.constant(2**16, tf.int64)
+        window = placement.window
+        rows, columns = (
+            _resampled(*sides)
+            for sides in zip(
+                (placement.height, placement.width),
+                (window.top, window.left),
+                (window.height, window.width),
+                self.preprocessing.size,
+                network_map.shape[:2],
+                strict=True,
+            )
+        )
+        photo_map = network_map[rows.first : rows.end, columns.first : columns.end]
+        if self.outputs == "ids":
+            nearest = tf.gather(photo_map, _nearest(columns.positions, columns), axis=1)
+
+            def ids_of(first: Side, end: Side) -> Tensor:
+                return tf.cast(tf.gather(nearest, _nearest(rows.positions[first:end], rows)), tf.uint8)
+        else:
+            # By one pixel at each edge, beyond which scores stay the same.
+            scores = tf.pad(self._class_scores(photo_map), [[1, 1], [1, 1], [0, 0]], "SYMMETRIC")
+            rows_at_once = tf.maximum(_BAND_SCORES // (placement.width * classes), 1)
+
+            def ids_of(first: Side, end: Side) -> Tensor:
+                resized = _interpolate(scores, rows.positions[first:end] + 1, columns.positions + 1)
+                return tf.cast(tf.argmax(resized, axis=-1, output_type=tf.int32), tf.uint8)
+
+        def add_band(first: Side, number: Tensor, bands: Tensor, counts: Tensor) -> tuple[Side, Tensor, Tensor, Tensor]:
+            end = tf.minimum(first + rows_at_once, placement.height)
+            ids = ids_of(first, end)
+            flat = tf.cast(tf.reshape(ids, [-1]), tf.int32)
+            counts += tf.math.bincount(flat, minlength=classes, maxlength=classes, dtype=tf.int64)
+            return end, number + 1, bands.write(number, ids), counts
+
+        bands = tf.TensorArray(tf.uint8, size=0, dynamic_size=True, infer_shape=False, element_shape=[None, None])
+        _, _, bands, counts = tf.while_loop(
+            lambda first, *_: first < placement.height,
+            add_band,
+            (tf.constant(0, tf.int64), tf.constant(0), bands, tf.zeros([classes], tf.int64)),
+            parallel_iterations=1,
+        )
+        pixel_count = tf.cast(placement.height * placement.width, tf.float64)
+        shares = tf.cast(tf.cast(counts, tf.float64) / pixel_count, tf.float32)
+        return tf.io.encode_png(bands.concat()[..., tf.newaxis]), shares
+
+    def _class_scores(self, scores: Tensor) -> Tensor:
+        """Return scores with one channel per class; a network for two classes may have one for the second."""
+        import tensorflow as tf
+
+        if scores.shape[-1] == len(self.class_names):
+            return scores
+        return tf.concat([tf.zeros_like(scores) if self.outputs == "logits" else 1 - scores, scores], axis=-1)
+
+    def _expected_map(self, result: NetworkResult) -> np.ndarray:
+        """Return the class id of each pixel of the photo: uint8 [height, width]."""
+        network_map = result.outputs["map"]
+        place = placement_of(result.size, self.preprocessing)
+        parts = []
+        for axis, (length, start, fitted, whole) in enumerate(zip(*place, self.preprocessing.size, strict=True)):
+            size = network_map.shape[axis]
+            first, end = start * size // whole, -(-(start + fitted) * size // whole)
+            network_map = network_map.take(range(first, end), axis)
+            parts.append((start + (np.arange(length) + 0.5) * fitted / length) * size / whole - 0.5 - first)
+        rows, columns = parts
+        if self.outputs == "ids":
+            nearest = (
+                np.clip(np.floor(positions + 0.5).astype(int), 0, size - 1)
+                for positions, size in zip(parts, network_map.shape, strict=True)
+            )
+            return network_map[np.ix_(*nearest)].astype(np.uint8)
+        if self.outputs == "probabilities":
+            check_probabilities(network_map)
+        if network_map.shape[-1] < len(self.class_names):
+            first_class = np.zeros_like(network_map) if self.outputs == "logits" else 1 - network_map
+            network_map = np.concatenate([first_class, network_map], axis=-1)
+        across = _lerp(network_map.swapaxes(0, 1), columns).swapaxes(0, 1)
+        return np.concatenate([_lerp(across, rows[[row]]).argmax(-1) for row in range(len(rows))]).astype(np.uint8)
+
+    def _shares(self, class_map: np.ndarray) -> np.ndarray:
+        classes = len(self.class_names)
+        return np.bincount(class_map.reshape(-1), minlength=256)[:classes] / class_map.size
+
+    def _describe(self, shares: np.ndarray) -> str:
+        best = [class_id for class_id in np.argsort(-shares, kind="stable")[:_SHOWN] if shares[class_id]]
+        return ", ".join(f"{self.class_names[class_id]} {shares[class_id]:.2f}" for class_id in best)
+
+
+class _Resampled(NamedTuple):
+    """A side of a photo's part of a map.
+
+    Attributes:
+        first: its first pixel in the map.
+        end: the one after its last.
+        positions: of the photo's pixels in that part, float64; 0 is the centre of its first pixel.
+    """
+
+    first: Side
+    end: Side
+    positions: Tensor
+
+
+def _resampled(length: Side, start: Side, fitted: Side, whole: int, size: int) -> _Resampled:
+    """Return which part of a side of a map belongs to the photo, and where the photo's pixels lie there.
+
+    Args:
+        length: of the photo's side.
+        start: where it begins in the network's input.
+        fitted: its length there.
+        whole: length of the input's side.
+        size: length of the map's side.
+    """
+    import tensorflow as tf
+
+    first, end = start * size // whole, -(-(start + fitted) * size // whole)
+    zoom = tf.cast(fitted, tf.float64) / tf.cast(length, tf.float64)
+    in_input = tf.cast(start, tf.float64) + (tf.range(tf.cast(length, tf.float64), dtype=tf.float64) + 0.5) * zoom
+    return _Resampled(first, end, in_input * (size / whole) - 0.5 - tf.cast(first, tf.float64))
+
+
+def _nearest(positions: Tensor, part: _Resampled) -> Tensor:
+    import tensorflow as tf
+
+    return tf.clip_by_value(tf.cast(tf.floor(positions + 0.5), tf.int64), 0, part.end - part.first - 1)
+
+
+def _interpolate(scores: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """Interpolate scores [height, width, classes] bilinearly at evenly spaced rows and columns."""
+    import tensorflow as tf
+
+    # crop_and_resize states the first and the last position as parts of the distance between the outer pixels.
+    top, bottom, left, right = (
+        position / tf.cast(size - 1, tf.float64)
+        for positions, size in zip((rows, columns), tf.unstack(tf.shape(scores)[:2]), strict=True)
+        for position in (positions[0], positions[-1])
+    )
+    box = tf.cast(tf.stack([[top, left, bottom, right]]), tf.float32)
+    size = tf.stack([tf.size(rows), tf.size(columns)])
+    return tf.image.crop_and_resize(scores[tf.newaxis], box, [0], size)[0]
+
+
+def _lerp(values: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """Interpolate along the first axis."""
+    lower = np.floor(positions).astype(int)
+    weights = (positions - lower).reshape(-1, *[1] * (values.ndim - 1))
+    first, second = (values[np.clip(index, 0, len(values) - 1)] for index in (lower, lower + 1))
+    return np.asarray(first * (1 - weights) + second * weights)
