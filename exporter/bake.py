@@ -102,9 +102,11 @@ def bake(
     sources.find_source(model)  # an unknown model is reported as such, before other problems
     if name is None:
         _check_same_model(base_path, model)
+    like = sources.read_preprocessing(values["like"]) if "like" in values else {}
     progress(f"loading {model}")
     network = sources.read_network(values)
-    complete = complete_recipe(network.recipe, values)
+    known = {**network.defaults, **network.recipe}
+    complete = complete_recipe(known, values, like=like, scaling_layer=network.scaling_layer)
     class_names = labels.read_class_names(complete.answers.labels) if complete.answers.labels else []
     progress("building the servable")
     servable = ServableModule(network.call, complete, class_names)

@@ -105,6 +105,7 @@ Examples:
   bakery bake --model efficientnet-lite0
   bakery bake --model flowers.keras --labels flowers.txt --crop none --resize bilinear --no-antialias \\
       --scale 0..1 --channels RGB --outputs probabilities
+  bakery bake --model pets.keras --labels pets.txt --outputs probabilities --like keras:MobileNetV2
   bakery bake --model keras:InceptionV3 --weights inception_v3.weights.h5 --name inception_v3
   bakery bake --model https://tfhub.dev/google/imagenet/inception_v3/classification/4 --size 299 --name inception_v3
   bakery bake --model mypackage.models:build --recipe recipe.toml

@@ -13,6 +13,7 @@ from savedmodel_bakery.exporter.recipe.fields import Choice, Field, FieldGroup, 
 
 RESIZE_METHODS = ("bilinear", "bicubic", "area", "lanczos3", "lanczos5", "gaussian", "mitchellcubic", "nearest")
 STRETCH, LETTERBOX = "none", "letterbox"
+PIXELS = "0..255"
 MAX_SIZE = 4096
 
 Number = TypeVar("Number", int, float)
@@ -22,7 +23,7 @@ Colour = tuple[int, int, int]
 # Mean and standard deviation for R, G, B on pixels 0..255. imagenet and caffe are the modes `torch` and `caffe` of
 # keras.applications.imagenet_utils.preprocess_input; networks trained with caffe also need channels BGR.
 SCALES: dict[str, tuple[Triple, Triple]] = {
-    "0..255": ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0)),
+    PIXELS: ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0)),
     "0..1": ((0.0, 0.0, 0.0), (255.0, 255.0, 255.0)),
     "-1..1": ((127.5, 127.5, 127.5), (127.5, 127.5, 127.5)),
     "imagenet": ((123.675, 116.28, 103.53), (58.395, 57.12, 57.375)),
@@ -128,6 +129,15 @@ class Preprocessing(FieldGroup):
         RecipeError: a value is not allowed, or `scale` differs by colour although `channels` is GRAY.
     """
 
+    like: Annotated[
+        str | None,
+        Field(
+            metavar="MODEL",
+            when_unset="none",
+            help="Known network whose size, crop, resize, antialias, scale and channels are used unless stated, such "
+            "as keras:MobileNetV2 for a network that was fine-tuned from it. A size that the model fixes remains.",
+        ),
+    ] = None
     size: Annotated[
         tuple[int, int],
         _Size(help="Height and width of the network's input in pixels, each from 1 to 4096."),

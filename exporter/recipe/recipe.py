@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from savedmodel_bakery.exporter.errors import RecipeError
@@ -12,7 +13,7 @@ from savedmodel_bakery.exporter.recipe.batching import Batching
 from savedmodel_bakery.exporter.recipe.boxes import OBJECT_DETECTION_API, Boxes
 from savedmodel_bakery.exporter.recipe.fields import Field, FieldGroup, fields_of
 from savedmodel_bakery.exporter.recipe.optimisation import Optimisation
-from savedmodel_bakery.exporter.recipe.preprocessing import Preprocessing
+from savedmodel_bakery.exporter.recipe.preprocessing import PIXELS, SCALES, Preprocessing
 from savedmodel_bakery.exporter.recipe.source import Source
 
 GROUPS: dict[str, type[FieldGroup]] = {
@@ -114,12 +115,20 @@ def convert_values(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: Recipe.FIELDS[name].convert(value) for name, value in values.items() if value is not None}
 
 
-def complete_recipe(known: Mapping[str, Any], values: Mapping[str, Any]) -> Recipe:
+def complete_recipe(
+    known: Mapping[str, Any],
+    values: Mapping[str, Any],
+    *,
+    like: Mapping[str, Any] = MappingProxyType({}),
+    scaling_layer: str | None = None,
+) -> Recipe:
     """Combine what a source knows about its model with the values that a user states.
 
     Args:
         known: the source's values. Its size, and channels GRAY, are properties of the network and can't be changed.
         values: the user's values; they override the source's. None counts as not stated.
+        like: the preprocessing of the network that the user names as `like`. It overrides the source's, but the size.
+        scaling_layer: the layer with which the network itself scales pixels; its input must be 0..255.
 
     Raises:
         RecipeError: a value is missing, not allowed, or contradicts the network.
@@ -131,7 +140,8 @@ def complete_recipe(known: Mapping[str, Any], values: Mapping[str, Any]) -> Reci
         values = {"task": "detect", **values}
     if values.get("task") not in (None, known.get("task")):
         known = {name: value for name, value in known.items() if name not in ("task", "boxes")}
-    recipe = Recipe.from_values({**known, **values})
+    like = {name: value for name, value in like.items() if name != "size" or name not in known}
+    recipe = Recipe.from_values({**known, **like, **values})
     model, preprocessing = recipe.source.model, recipe.preprocessing
     size = known.get("size", preprocessing.size)
     if preprocessing.size != size:
@@ -139,6 +149,12 @@ def complete_recipe(known: Mapping[str, Any], values: Mapping[str, Any]) -> Reci
         raise RecipeError(f"invalid size {stated}: {model} requires {required}")
     if known.get("channels") == "GRAY" != preprocessing.channels:
         raise RecipeError(f"invalid channels {preprocessing.channels}: {model} requires GRAY")
+    if scaling_layer is not None and preprocessing.mean_and_std != SCALES[PIXELS]:
+        origin = "" if "scale" in values else f" of like {preprocessing.like!r}"
+        raise RecipeError(
+            f"invalid scale {preprocessing.scale!r}{origin}: the layer {scaling_layer!r} of {model} already scales "
+            f"pixels, so the scale must be {PIXELS}"
+        )
     return recipe
 
 

@@ -44,7 +44,7 @@ class Source(FieldGroup):
             names="none|imagenet",
             metavar="none|imagenet|FILE",
             when_unset="imagenet",
-            help="Weights of a keras:NAME model.",
+            help="Weights of a keras:NAME model; for task embed, those without its classifier (notop).",
         ),
     ] = None
     source_signature: Annotated[
@@ -70,7 +70,7 @@ class Source(FieldGroup):
         str | None,
         Field(
             metavar="NAME",
-            when_unset="the last one",
+            when_unset="the last one; for task embed, without the classifier of keras:NAME and efficientnet-lite",
             help="Layer of a Keras model whose output is used, such as the one before its classifier for task embed.",
         ),
     ] = None

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from savedmodel_bakery.exporter.errors import SourceError
+from savedmodel_bakery.exporter.errors import RecipeError, SourceError
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.sources import built_in, function, hub, keras_application, keras_file, saved_model
 from savedmodel_bakery.exporter.sources.network import Network
@@ -24,6 +24,8 @@ class Source(Protocol):
 
     read: Callable[..., Network]
     """Load the network `model`; keyword parameters are the recipe's fields that the source supports as options.
+
+    A source whose networks are built differently by task has the parameter `task` too: what the user states, or None.
 
     Raises:
         SourceError: it can't be loaded or used.
@@ -51,6 +53,8 @@ def read_network(values: Mapping[str, Any]) -> Network:
     unsupported = [Recipe.FIELDS[name].option for name in options if name not in supported]
     if unsupported:
         raise SourceError(f"{', '.join(unsupported)} cannot be used with model {model}")
+    if "task" in supported:
+        options["task"] = values.get("task")
     return source.read(model, **options)
 
 
@@ -66,4 +70,22 @@ def find_source(model: str) -> Source:
     raise SourceError(f"unknown model {model!r}: allowed are {'; '.join(source.FORM for source in _SOURCES)}")
 
 
-__all__ = ["Network", "Source", "find_source", "read_network"]
+def read_preprocessing(model: str) -> Mapping[str, Any]:
+    """Return the preprocessing that a known network was trained with, without loading it.
+
+    Args:
+        model: the name of a built-in network, or `keras:NAME`.
+
+    Raises:
+        RecipeError: another model.
+        SourceError: there is no network of that name.
+    """
+    for source in (built_in, keras_application):
+        if source.matches(model):
+            preprocessing: Mapping[str, Any] = source.preprocessing(model)
+            return preprocessing
+    names = ", ".join(sorted(keras_application.applications()))
+    raise RecipeError(f"invalid like {model!r}: must be {built_in.FORM}, or keras:NAME with one of the names {names}")
+
+
+__all__ = ["Network", "Source", "find_source", "read_network", "read_preprocessing"]

@@ -49,6 +49,7 @@ _STAGES = (
 )
 _STEM_FILTERS = 32
 _HEAD_FILTERS = 1280
+_POOL = "pool"  # the layer of the pooled features
 _NORM_EPSILON = 1e-3
 
 # Name of the torch module in the checkpoint, by the layer's name here, without `block<N>_`.
@@ -131,7 +132,7 @@ def build(variant: int, *, classes: int = 1000) -> keras.Model:
             number += 1
     tensor = layers.Conv2D(_HEAD_FILTERS, 1, use_bias=False, name="head_conv")(tensor)
     tensor = _batch_norm(tensor, "head")
-    tensor = layers.GlobalAveragePooling2D(name="pool")(tensor)
+    tensor = layers.GlobalAveragePooling2D(name=_POOL)(tensor)
     tensor = layers.Dense(classes, name="logits")(tensor)
     tensor = layers.Softmax(name="probabilities")(tensor)
     return keras.Model(image, tensor, name=f"efficientnet_lite{variant}")
@@ -205,8 +206,10 @@ def _checkpoint_path(variant: int) -> Path:
     return paths[0]
 
 
-def load(variant: int) -> keras.Model:
+def load(variant: int, *, with_classifier: bool = True) -> keras.Model:
     """Build a variant with its published weights: 1000 ImageNet classes, the first is tench, no background class.
+
+    Without its classifier it returns the pooled features, float32 [batch, 1280].
 
     Raises:
         SourceError: unknown variant, or its weights are not installed or damaged.
@@ -219,4 +222,4 @@ def load(variant: int) -> keras.Model:
         raise SourceError(f"cannot read {path.name}: {error}; install the package {_package(variant)} again") from error
     model = build(variant)
     load_weights(model, tensors)
-    return model
+    return model if with_classifier else keras.Model(model.input, model.get_layer(_POOL).output, name=model.name)

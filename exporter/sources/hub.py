@@ -1,13 +1,14 @@
 """Source: a TF Hub module, by handle (a URL of tfhub.dev, kaggle.com or another host) or as a local folder.
 
-Inputs and outputs follow TF Hub's convention for image classification (tensorflow.org/hub, "Common Signatures for
-Images"): RGB from 0 to 1, the whole image at the module's size, logits for 1001 classes including background.
+Inputs and outputs follow TF Hub's convention (tensorflow.org/hub, "Common Signatures for Images"): RGB from 0 to 1, the
+whole image at the module's size; logits for 1001 classes including background, or a feature vector.
 """
 
 from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,16 +22,23 @@ FORM = "the URL of a TF Hub or Kaggle module, or hub:FOLDER"
 _PREFIX = "hub:"
 _KAGGLE = re.compile(r"https://(?:www\.)?kaggle\.com/models/(.+)")
 _CONVENTION = {
-    "labels": "imagenet1001",
     "crop": "none",
     "resize": "bilinear",
     "antialias": False,
     "scale": "0..1",
     "channels": "RGB",
-    "outputs": "logits",
 }
-# Preferred first; the first two are those of modules of the TF 1 format.
-_SIGNATURES = ("image_classification", "default", "serving_default")
+_CLASSIFIER = {"labels": "imagenet1001", "outputs": "logits"}
+_EMBEDDER = {"task": "embed"}
+
+_FEATURES = "image_feature_vector"
+# Preferred first; all but the last are those of modules of the TF 1 format.
+_SIGNATURES = ("image_classification", _FEATURES, "default", "serving_default")
+_MAIN_OUTPUT = "default"  # of the TF 1 format; others are those of the network's layers
+# In URLs of modules that return feature vectors, at TF Hub and at Kaggle.
+_FEATURES_URL = re.compile(r"https?://.*feature[-_]vector")
+# The TF 1 format: one graph without tags, and often one for training.
+_TF1_MARKER = "tfhub_module.pb"
 
 
 def matches(model: str) -> bool:
@@ -44,19 +52,33 @@ def read(
     source_signature: str | None = None,
     source_input: str | None = None,
     source_output: str | None = None,
+    task: str | None = None,
 ) -> Network:
     """Download the module unless it is cached, and load it.
 
+    Its task is embed if its URL or the name of its signature says that it returns a feature vector.
+
     Raises:
-        SourceError: it can't be downloaded, or doesn't classify images.
+        SourceError: it can't be downloaded, or doesn't take images.
     """
-    loaded = saved_model.load(str(_resolve(model)))
+    folder = _resolve(model)
+    loaded = saved_model.load(str(folder), tags=[] if (folder / _TF1_MARKER).is_file() else None)
+    is_embedder = _FEATURES_URL.match(model) is not None
     if callable(loaded) and source_signature is None:
         network = _from_callable(loaded, model)
     else:
-        default = next((name for name in _SIGNATURES if name in loaded.signatures), _SIGNATURES[-1])
-        network = saved_model.from_signature(loaded, model, source_signature or default, source_input, source_output)
-    return Network(network.call, {**_CONVENTION, **network.recipe})
+        name = source_signature or _choose_signature(loaded.signatures, task)
+        is_embedder = is_embedder or name == _FEATURES
+        signature = loaded.signatures.get(name)
+        if source_output is None and signature is not None and _MAIN_OUTPUT in signature.structured_outputs:
+            source_output = _MAIN_OUTPUT
+        network = saved_model.from_signature(loaded, model, name, source_input, source_output)
+    return Network(network.call, {**_CONVENTION, **(_EMBEDDER if is_embedder else _CLASSIFIER), **network.recipe})
+
+
+def _choose_signature(names: Collection[str], task: str | None) -> str:
+    preferred = (_FEATURES, *_SIGNATURES) if task == "embed" else _SIGNATURES
+    return next((name for name in preferred if name in names), _SIGNATURES[-1])
 
 
 def _from_callable(loaded: Any, model: str) -> Network:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,27 @@ PREPARATION = {
     "xception": _RGB_MINUS_1_TO_1,
 }
 
-# For networks that accept any size: the size the weights were trained at.
-_SHAPES = {"mobilenet_v3": (224, 224, 3)}
+# Height and width that the weights were trained at, in pixels.
+_USUAL_SIZE = 224
+_SIZES = {
+    "EfficientNetB1": 240,
+    "EfficientNetB2": 260,
+    "EfficientNetB3": 300,
+    "EfficientNetB4": 380,
+    "EfficientNetB5": 456,
+    "EfficientNetB6": 528,
+    "EfficientNetB7": 600,
+    "EfficientNetV2B1": 240,
+    "EfficientNetV2B2": 260,
+    "EfficientNetV2B3": 300,
+    "EfficientNetV2L": 480,
+    "EfficientNetV2M": 480,
+    "EfficientNetV2S": 384,
+    "InceptionResNetV2": 299,
+    "InceptionV3": 299,
+    "NASNetLarge": 331,
+    "Xception": 299,
+}
 
 
 def matches(model: str) -> bool:
@@ -55,33 +75,48 @@ def applications() -> dict[str, Callable[..., Any]]:
     }
 
 
-def read(model: str, *, weights: str = "imagenet", layer: str | None = None) -> Network:
-    """Build the network for the 1000 classes of ImageNet.
+def preprocessing(model: str) -> dict[str, Any]:
+    """Return the preprocessing that the network was trained with.
 
     Raises:
-        SourceError: there is no such network, or its weights can't be loaded.
+        SourceError: there is no such network.
     """
     name = model.removeprefix(_PREFIX)
     builders = applications()
     if name not in builders:
         raise SourceError(f"keras.applications has no {name!r}: allowed are {', '.join(sorted(builders))}")
+    size = _SIZES.get(name, _USUAL_SIZE)
+    return {
+        "size": (size, size),
+        "crop": "none",
+        "resize": "bilinear",
+        "antialias": False,
+        **PREPARATION[builders[name].__module__.rpartition(".")[2]],
+    }
+
+
+def read(model: str, *, weights: str = "imagenet", layer: str | None = None, task: str | None = None) -> Network:
+    """Build the network for the 1000 classes of ImageNet, or for task embed without its classifier.
+
+    Without it, and unless a layer is stated, the network returns the mean of its last feature map, as with
+    `include_top=False, pooling="avg"`; a file of weights must be for that.
+
+    Raises:
+        SourceError: there is no such network, or its weights can't be loaded.
+    """
+    recipe = {"labels": "imagenet", "outputs": "probabilities", **preprocessing(model)}
     if weights not in ("none", "imagenet") and not Path(weights).is_file():
         raise SourceError(f"invalid weights {weights!r}: must be none, imagenet or the path of a weights file")
     import keras
 
     keras.config.disable_interactive_logging()  # a download would report its progress on stdout
-    module = builders[name].__module__.rpartition(".")[2]
+    build = applications()[model.removeprefix(_PREFIX)]
+    options: dict[str, Any] = {"weights": None if weights == "none" else weights, "input_shape": (*recipe["size"], 3)}
+    if task == "embed" and layer is None:
+        options |= {"include_top": False, "pooling": "avg"}
     try:
-        built = builders[name](weights=None if weights == "none" else weights, input_shape=_SHAPES.get(module))
+        built = build(**options)
     except Exception as error:  # Keras raises all types of errors
         hint = "; download them elsewhere and pass their path with --weights" if weights == "imagenet" else ""
         raise SourceError(f"cannot load the weights {weights!r} of {model}: {error}{hint}") from error
-    network = from_keras_model(built, model, layer)
-    imagenet = {
-        "labels": "imagenet",
-        "crop": "none",
-        "resize": "bilinear",
-        "antialias": False,
-        "outputs": "probabilities",
-    }
-    return Network(network.call, {**network.recipe, **imagenet, **PREPARATION[module]})
+    return replace(from_keras_model(built, model, layer), recipe=recipe)

@@ -8,6 +8,7 @@ from typing import Any
 
 from savedmodel_bakery.exporter.errors import SourceError
 from savedmodel_bakery.exporter.recipe.boxes import OBJECT_DETECTION_API
+from savedmodel_bakery.exporter.sources.keras_scaling import find_scaling_layer
 from savedmodel_bakery.exporter.tensor_types import NetworkOutput, NormalisedBatch
 
 _SHOWN_LAYERS = 5
@@ -29,14 +30,18 @@ class Network:
     Attributes:
         call: run the network on a normalised batch; returns a tensor, or a dict of them by name.
         recipe: the values of the recipe that the source knows for certain.
+        defaults: values of the recipe that are usual for such a network.
+        scaling_layer: the name of the layer with which the network itself scales pixels 0..255, if it does.
     """
 
     call: Callable[[NormalisedBatch], NetworkOutput]
     recipe: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    scaling_layer: str | None = None
 
 
 def from_keras_model(model: Any, name: str, layer: str | None = None) -> Network:
-    """Return the network of a Keras model; its recipe has the input size, if that is fixed.
+    """Return the network of a Keras model; its recipe has the input size, if that is fixed, and the scale, if known.
 
     Args:
         model: built.
@@ -54,6 +59,8 @@ def from_keras_model(model: Any, name: str, layer: str | None = None) -> Network
         raise SourceError(f"the Keras model of {name} has no input shape yet: build it or call it once")
     if layer is not None:
         model = _up_to(model, layer, name)
+    if not hasattr(model, "input_shape"):  # a subclass of Model with a `call` of its own
+        return Network(lambda pixels: model(pixels, training=False))
     recipe = recipe_from_shape(model.input_shape, name)
 
     def call(pixels: NormalisedBatch) -> NetworkOutput:
@@ -63,7 +70,11 @@ def from_keras_model(model: Any, name: str, layer: str | None = None) -> Network
         return outputs
 
     names = model.output_shape if isinstance(model.output_shape, dict) else getattr(model, "output_names", ())
-    return Network(call, {**recipe, **recipe_from_outputs(names)})
+    recipe |= recipe_from_outputs(names)
+    scaling_layer = find_scaling_layer(model)
+    if scaling_layer is None:
+        return Network(call, recipe)
+    return Network(call, {**recipe, "scale": "0..255"}, {"channels": "RGB"}, scaling_layer)
 
 
 def recipe_from_outputs(names: Collection[str]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,12 @@ def read(
     return from_signature(load(model), model, source_signature, source_input, source_output)
 
 
-def load(path: str) -> Any:
+def load(path: str, tags: Sequence[str] | None = None) -> Any:
     """Load the folder with tf.saved_model.load.
+
+    Args:
+        path: the folder.
+        tags: of the graph to load; None for the only one.
 
     Raises:
         SourceError: it contains no SavedModel, or a damaged one.
@@ -45,7 +49,7 @@ def load(path: str) -> Any:
     if not any((Path(path) / name).is_file() for name in ("saved_model.pb", "saved_model.pbtxt")):
         raise SourceError(f"{path} contains no saved_model.pb: pass the folder that does, such as MODEL/1")
     try:
-        return tf.saved_model.load(path)
+        return tf.saved_model.load(path, tags=tags)
     except Exception as error:  # its loader raises all types of errors
         raise SourceError(f"cannot load the SavedModel in {path}: {error}") from error
 

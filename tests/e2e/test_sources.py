@@ -18,6 +18,9 @@ from server_process import ServerProcess
 from savedmodel_bakery.client import Client
 from savedmodel_bakery.exporter.bake import bake
 
+# Keras saves its variables in a way that NumPy 2 warns about.
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+
 COLOURS = ["red", "green", "blue"]
 RECIPE = {"crop": "none", "resize": "bilinear", "antialias": False, "scale": "0..1", "channels": "RGB"}
 MODULE = '''
@@ -78,6 +81,19 @@ def gray_keras(folder: Path) -> str:
     both = keras.layers.Concatenate()([bright, keras.layers.Rescaling(-1.0, 1.0)(bright)])
     keras.Model(images, both).save(folder / "gray.keras")
     return str(folder / "gray.keras")
+
+
+def scaling_keras(folder: Path) -> str:
+    """Save a Keras model that scales pixels itself, and whose weights return the colours as they are."""
+    import keras
+    import numpy as np
+
+    images = keras.Input((8, 8, 3))
+    convolution = keras.layers.Conv2D(3, 1, use_bias=False)
+    colours = convolution(keras.layers.Rescaling(1 / 255)(images))
+    convolution.set_weights([np.eye(3, dtype=np.float32)[np.newaxis, np.newaxis]])
+    keras.Model(images, keras.layers.GlobalAveragePooling2D()(colours)).save(folder / "scaling.keras")
+    return str(folder / "scaling.keras")
 
 
 def tf1_saved_model(folder: Path) -> str:
@@ -141,6 +157,7 @@ CASES = {
     "h5": Case(keras_file(Path("colours.h5")), "colours.csv", **LOGITS),
     "bgr": Case(lambda _: "colour_models:as_keras", **LOGITS | {"channels": "BGR"}),
     "module": Case(lambda _: "colour_models:as_module", **LOGITS, size=(8, 16)),
+    "scaling": Case(scaling_keras, outputs="logits", like="keras:EfficientNetB0"),
     "gray": Case(gray_keras, "bright.json", **{**RECIPE, "channels": None, "outputs": "probabilities"}),
     "tf1": Case(tf1_saved_model, **LOGITS, source_signature="means_of", source_output="means"),
     "tf2": Case(tf2_saved_model, **LOGITS),
@@ -166,7 +183,7 @@ def server(baked: Path) -> Iterator[ServerProcess]:
     )
     config = baked / "models.config"
     config.write_text(f"model_config_list {{ {configs} }}")
-    flags = (f"--model_config_file={config}", "--enable_model_warmup=false")  # of all signatures of eleven models
+    flags = (f"--model_config_file={config}", "--enable_model_warmup=false")  # of all signatures of all models
     with ServerProcess(*flags, log=baked / "log") as running:
         yield running
 
@@ -183,7 +200,7 @@ def labels(server: ServerProcess, model: str, *colours: str) -> list[str | None]
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", ["keras", "h5", "module", "tf1", "tf2", "hub"])
+@pytest.mark.parametrize("name", ["keras", "h5", "module", "scaling", "tf1", "tf2", "hub"])
 def test_the_label_is_the_colour(server: ServerProcess, name: str) -> None:
     assert COLOURS == labels(server, name, "#f00", "#0f0", "#00f")
 

@@ -169,6 +169,48 @@ def test_the_users_values_override_the_sources(values: dict[str, Any], expected:
     assert values.get("antialias", True) == recipe.preprocessing.antialias
 
 
+LIKE = {"size": (96, 96), "crop": "none", "resize": "area", "antialias": True, "scale": "-1..1", "channels": "BGR"}
+
+
+@pytest.mark.parametrize(
+    ("known", "values", "expected"),
+    [
+        ({}, {}, LIKE),
+        ({"size": (64, 48)}, {}, {**LIKE, "size": (64, 48)}),
+        ({"scale": "0..1"}, {"crop": "7/8", "channels": "RGB"}, {**LIKE, "crop": "7/8", "channels": "RGB"}),
+    ],
+    ids=["all of it", "not its size if the model has one", "except what the user states"],
+)
+def test_the_preprocessing_is_like_that_of_a_known_network(
+    known: dict[str, Any], values: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    recipe = complete_recipe(
+        {"labels": "n.txt", "outputs": "logits", **known}, {"model": "m", "like": "keras:VGG16", **values}, like=LIKE
+    )
+    assert {"like": "keras:VGG16", **expected} == {
+        name: value for name, value in vars(recipe.preprocessing).items() if name in expected or name == "like"
+    }
+
+
+@pytest.mark.parametrize("scale", ["0..255", "0:1"])
+def test_pixels_are_for_networks_that_scale_them_themselves(scale: str) -> None:
+    recipe = complete_recipe(KNOWN, {"model": "m", "scale": scale}, scaling_layer="rescaling")
+    assert scale == recipe.preprocessing.scale
+
+
+@pytest.mark.parametrize(
+    ("values", "origin"),
+    [({"scale": "-1..1"}, ""), ({"like": "keras:MobileNetV2"}, " of like 'keras:MobileNetV2'")],
+    ids=["--scale", "--like"],
+)
+def test_scaling_twice_is_rejected_with_both_places(values: dict[str, Any], origin: str) -> None:
+    with pytest.raises(RecipeError) as rejected:
+        complete_recipe(KNOWN, {"model": "m", **values}, like=LIKE, scaling_layer="rescaling")
+    assert (
+        f"invalid scale '-1..1'{origin}: the layer 'rescaling' of m already scales pixels, so the scale must be 0..255"
+    ) == str(rejected.value)
+
+
 def test_it_can_be_composed_from_its_parts(recipe_of: Callable[..., Recipe]) -> None:
     composed = Recipe(
         Source(model="tiny"),

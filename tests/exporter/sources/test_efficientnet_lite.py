@@ -47,6 +47,14 @@ def lite0() -> Any:
     return efficientnet_lite.load(0)
 
 
+def test_without_its_classifier_it_returns_what_the_classifier_takes(lite0: Any) -> None:
+    features = efficientnet_lite.load(0, with_classifier=False)(preprocess("coffee.png", 224))
+    assert (1, 1280) == features.shape
+    kernel, bias = lite0.get_layer("logits").get_weights()
+    expected = tf.nn.softmax(features @ kernel + bias)[0]
+    np.testing.assert_allclose(expected, probabilities(lite0, "coffee.png"), atol=1e-5)
+
+
 @pytest.fixture(scope="module")
 def tensors() -> dict[str, np.ndarray]:
     return read_checkpoint(efficientnet_lite._checkpoint_path(0))

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.errors import SourceError
+from savedmodel_bakery.exporter.errors import BakeError, SourceError
 from savedmodel_bakery.exporter.image import pixels
 from savedmodel_bakery.exporter.recipe import Recipe
-from savedmodel_bakery.exporter.sources import keras_application, read_network
+from savedmodel_bakery.exporter.sources import keras_application, read_network, read_preprocessing
 
+RESNET = {"scale": "caffe", "channels": "BGR"}
 NAMES = sorted(keras_application.applications())
 
 
@@ -56,6 +57,61 @@ def test_the_size_is_that_of_the_network(name: str, size: tuple[int, int]) -> No
     network = read_network({"model": f"keras:{name}", "weights": "none"})
     assert size == network.recipe["size"]
     assert "imagenet" == network.recipe["labels"]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith("MobileNetV3")])
+def test_the_size_is_the_one_that_keras_builds_by_default(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Builders pass it to a function, which is replaced here, so that no network is built. MobileNetV3 has none."""
+
+    class BuilderStoppedError(Exception):
+        pass
+
+    def stop(*_: object, default_size: int, **__: object) -> None:
+        raise BuilderStoppedError(default_size)
+
+    build = keras_application.applications()[name]
+    # The decorated functions' module is `keras.src.applications.…`, which imports it as a module.
+    monkeypatch.setattr(sys.modules[build.__module__].imagenet_utils, "obtain_input_shape", stop)
+    with pytest.raises(BuilderStoppedError) as stopped:
+        build(weights=None)
+    assert (*stopped.value.args, *stopped.value.args) == read_preprocessing(f"keras:{name}")["size"]
+
+
+@pytest.mark.parametrize("name", ["MobileNetV3Small", "VGG16"])
+def test_an_embedder_has_no_classifier(name: str) -> None:
+    """Its vectors are the means of the last feature map; VGG's own classifier has none."""
+    import keras
+
+    values = {"model": f"keras:{name}", "weights": "none", "task": "embed"}
+    width = {"MobileNetV3Small": 576, "VGG16": 512}[name]
+    images = tf.zeros((1, 224, 224, 3))
+    assert (1, width) == read_network(values).call(images).shape
+    last = "predictions" if name == "VGG16" else "global_average_pooling2d"
+    keras.utils.clear_session()  # so that names of layers aren't numbered
+    assert (1, width) != read_network({**values, "layer": last}).call(images).shape
+
+
+def test_the_preprocessing_of_a_known_network_is_that_of_its_source() -> None:
+    values = read_preprocessing("keras:ResNet50")
+    assert {"size": (224, 224), "resize": "bilinear", "antialias": False, "crop": "none"} | RESNET == values
+    assert "224/256" == read_preprocessing("efficientnet-lite0")["crop"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (
+            "MobileNetV2",
+            "invalid like 'MobileNetV2': must be efficientnet-lite0, efficientnet-lite1, efficientnet-lite2, ",
+        ),
+        ("keras:mobilenet", "keras.applications has no 'mobilenet': allowed are ConvNeXtBase, "),
+        ("efficientnet-lite9", "unknown built-in model 'efficientnet-lite9': allowed are efficientnet-lite0, "),
+    ],
+)
+def test_an_unknown_network_is_rejected_with_the_known_ones(name: str, message: str) -> None:
+    with pytest.raises(BakeError) as error:
+        read_preprocessing(name)
+    assert str(error.value).startswith(message)
 
 
 def tiny_saved_model(path: Path) -> str:

@@ -1,0 +1,133 @@
+"""A Keras model that scales its input itself is recognised by what reaches its first layer with weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from savedmodel_bakery.exporter.sources import read_network
+from savedmodel_bakery.exporter.sources.keras_scaling import find_scaling_layer
+from savedmodel_bakery.exporter.sources.network import from_keras_model
+
+# Keras saves its variables in a way that NumPy 2 warns about.
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+
+SHAPE = (16, 12, 3)
+layers = keras.layers
+
+
+def base() -> keras.Model:
+    return keras.Sequential([layers.Input(SHAPE), layers.Conv2D(4, 3), layers.GlobalAveragePooling2D()], name="base")
+
+
+def sequential(*first: layers.Layer, shape: tuple[int | None, ...] = SHAPE) -> keras.Model:
+    return keras.Sequential(
+        [layers.Input(shape), *first, layers.Conv2D(4, 3), layers.GlobalAveragePooling2D(), layers.Dense(2)]
+    )
+
+
+def functional(prepare: Callable[[Any], Any]) -> keras.Model:
+    images = keras.Input(SHAPE)
+    return keras.Model(images, layers.Dense(2)(base()(prepare(images))))
+
+
+def adapted() -> layers.Layer:
+    levels = np.random.default_rng(0).integers(0, 256, (8, *SHAPE)).astype("float32")
+    layer = layers.Normalization(name="norm")
+    layer.adapt(levels)
+    return layer
+
+
+def augmentation() -> keras.Model:
+    return keras.Sequential([layers.RandomFlip("horizontal"), layers.RandomContrast(0.2)], name="augmentation")
+
+
+def shared() -> keras.Model:
+    """A model whose Rescaling layer is part of another model too."""
+    layer = layers.Rescaling(1 / 255)
+    layer(keras.Input(SHAPE))
+    return functional(layer)
+
+
+class Subclass(keras.Model):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rescaling, self.dense = layers.Rescaling(1 / 255), layers.Dense(2)
+
+    def call(self, images: Any) -> Any:
+        return self.dense(keras.ops.mean(self.rescaling(images), axis=(1, 2)))
+
+
+def subclass() -> keras.Model:
+    model = Subclass()
+    model(np.zeros((1, *SHAPE), np.float32))
+    return model
+
+
+SCALING = {
+    "Rescaling": (lambda: sequential(layers.Rescaling(1 / 255, name="scale")), "scale"),
+    "to -1..1": (lambda: sequential(layers.Rescaling(1 / 127.5, -1.0, name="scale")), "scale"),
+    "Normalization with constants": (
+        lambda: sequential(layers.Normalization(mean=[124, 116, 104], variance=[3364] * 3, name="norm")),
+        "norm",
+    ),
+    "adapted Normalization": (lambda: sequential(adapted()), "norm"),
+    "both": (lambda: sequential(layers.Rescaling(1 / 255, name="scale"), adapted()), None),
+    "after augmentation": (lambda: sequential(augmentation(), layers.Rescaling(1 / 255, name="scale")), "scale"),
+    "in a nested model": (lambda: functional(keras.Sequential([layers.Rescaling(1 / 255, name="scale")])), "scale"),
+    "after padding": (lambda: sequential(layers.Rescaling(1 / 255, name="scale"), layers.ZeroPadding2D(1)), "scale"),
+    "any size": (lambda: sequential(layers.Rescaling(1 / 255, name="scale"), shape=(None, None, 3)), "scale"),
+    "one channel": (lambda: sequential(layers.Rescaling(1 / 255, name="scale"), shape=(8, 8, 1)), "scale"),
+    "flattened": (
+        lambda: keras.Sequential(
+            [layers.Input(SHAPE), layers.Rescaling(1 / 255, name="scale"), layers.Flatten(), layers.Dense(2)]
+        ),
+        "scale",
+    ),
+    "division": (lambda: functional(lambda images: images / 255), "true_divide"),
+    "EfficientNet": (lambda: keras.applications.EfficientNetB0(weights=None, name="e"), "rescaling"),
+    "MobileNetV3": (lambda: keras.applications.MobileNetV3Small(weights=None), "rescaling"),
+    "ConvNeXt": (lambda: keras.applications.ConvNeXtTiny(weights=None), "convnext_tiny_prestem_normalization"),
+    "augmentation only": (lambda: sequential(augmentation()), None),
+    "input 0..1 for a network that takes -1..1": (lambda: sequential(layers.Rescaling(2.0, -1.0)), None),
+    "input 0..1 for a network that takes 0..255": (
+        lambda: sequential(layers.Rescaling(255.0), layers.Rescaling(1 / 255)),
+        None,
+    ),
+    "after the first weights": (lambda: functional(layers.Conv2D(3, 1)), None),
+    "without weights": (
+        lambda: keras.Sequential([layers.Input(SHAPE), layers.Rescaling(1 / 255), layers.GlobalMaxPooling2D()]),
+        None,
+    ),
+    "shared layer": (shared, None),
+    "subclass": (lambda: keras.Sequential([layers.Input(SHAPE), subclass()]), None),
+}
+
+
+@pytest.mark.parametrize(("make", "expected"), SCALING.values(), ids=SCALING)
+def test_the_first_layer_that_scales_pixels_is_named(make: Callable[[], Any], expected: str | None) -> None:
+    keras.utils.clear_session()  # so that names of layers aren't numbered
+    assert expected == find_scaling_layer(make())
+
+
+@pytest.mark.parametrize("module", ["densenet", "inception_v3", "mobilenet_v2", "resnet"])
+def test_preprocess_input_is_recognised_in_a_file(module: str, tmp_path: Path) -> None:
+    prepare = getattr(keras.applications, module).preprocess_input
+    functional(prepare).save(tmp_path / "m.keras")
+    network = read_network({"model": str(tmp_path / "m.keras")})
+    assert {"size": (16, 12), "scale": "0..255"} == network.recipe
+    assert {"channels": "RGB"} == network.defaults
+    assert network.scaling_layer is not None
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"), [(base, {"size": (16, 12)}), (subclass, {})], ids=["layers", "a subclass of Model"]
+)
+def test_the_scale_of_other_models_is_not_known(make: Callable[[], keras.Model], expected: dict[str, Any]) -> None:
+    network = from_keras_model(make(), "m")
+    assert (expected, {}, None) == (network.recipe, network.defaults, network.scaling_layer)
