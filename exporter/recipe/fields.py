@@ -83,16 +83,16 @@ class PathOrName(Field):
 
     Attributes:
         names: regular expression of the names.
-        path_prefix: text that may precede a path.
+        path_prefixes: texts of which one may precede a path.
     """
 
     names: str
-    path_prefix: str = ""
+    path_prefixes: tuple[str, ...] = ()
 
     def resolve(self, value: str, folder: Path) -> str:
         """Return a name, or the path relative to the working directory; absolute paths don't change."""
-        path = value.removeprefix(self.path_prefix)
-        prefix = value.removesuffix(path)
+        prefix = next((prefix for prefix in self.path_prefixes if value.startswith(prefix)), "")
+        path = value.removeprefix(prefix)
         if Path(path).is_absolute() or (not prefix and re.fullmatch(self.names, value)):
             return value
         return prefix + os.path.relpath(folder / path)

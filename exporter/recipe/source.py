@@ -31,11 +31,11 @@ class Source(FieldGroup):
         str,
         PathOrName(
             names=r"efficientnet-lite.*|keras:.*|https?://.*|[A-Za-z_][\w.]*:[A-Za-z_][\w.]*",
-            path_prefix="hub:",
+            path_prefixes=("hub:", "keras-hub:"),
             metavar="MODEL",
             when_unset="required",
-            help="efficientnet-lite0, -lite1 or -lite2; keras:NAME; a TF Hub or Kaggle URL, or hub:FOLDER; a .keras or "
-            ".h5 file; a SavedModel's folder; package.module:callable.",
+            help="efficientnet-lite0, -lite1 or -lite2; keras:NAME; a TF Hub or Kaggle URL, or hub:FOLDER; "
+            "keras-hub:FOLDER; a .keras or .h5 file; a SavedModel's folder; package.module:callable.",
         ),
     ]
     weights: Annotated[

@@ -8,7 +8,15 @@ from typing import Any, Protocol
 
 from savedmodel_bakery.exporter.errors import RecipeError, SourceError
 from savedmodel_bakery.exporter.recipe import Recipe
-from savedmodel_bakery.exporter.sources import built_in, function, hub, keras_application, keras_file, saved_model
+from savedmodel_bakery.exporter.sources import (
+    built_in,
+    function,
+    hub,
+    keras_application,
+    keras_file,
+    keras_hub_preset,
+    saved_model,
+)
 from savedmodel_bakery.exporter.sources.network import Network
 
 
@@ -32,7 +40,15 @@ class Source(Protocol):
     """
 
 
-_SOURCES: tuple[Source, ...] = (built_in, keras_application, hub, keras_file, saved_model, function)
+_SOURCES: tuple[Source, ...] = (
+    built_in,
+    keras_application,
+    keras_hub_preset,
+    hub,
+    keras_file,
+    saved_model,
+    function,
+)
 # Fields of a recipe that are for some sources only.
 _OPTIONS = ("weights", "source_signature", "source_input", "source_output", "layer")
 
