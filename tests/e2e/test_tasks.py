@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import requests
+import shape_models
 import task_models
 from PIL import Image
 from server_process import ServerProcess
@@ -88,13 +89,7 @@ MEANS = {"red": [1, 0, 0], "cyan": [0, 1, 1], "black": [0, 0, 0], "gray": [128 /
 
 def save_network(path: Path, weights: list[list[float]], bias: list[float], activation: str | None = None) -> None:
     """Write a Keras model that computes `weights` times the mean colour, 0..1, plus `bias`."""
-    import keras
-
-    images = keras.Input((8, 8, 3))
-    dense = keras.layers.Dense(len(bias), activation=activation)
-    outputs = dense(keras.layers.GlobalAveragePooling2D(name="mean")(images))
-    dense.set_weights([np.float32(weights).T, np.float32(bias)])
-    keras.Model(images, outputs).save(path)
+    shape_models.colour_network(weights, bias, activation).save(path)
 
 
 def bake_network(folder: Path, **recipe: object) -> BakeResult:
@@ -172,7 +167,7 @@ def ask_amqp(result: BakeResult, colour: str) -> dict[str, object]:
 def tagger(tmp_path_factory: pytest.TempPathFactory) -> BakeResult:
     """A network with a sigmoid per colour; the task is inferred from it. Green needs more than the others."""
     folder = tmp_path_factory.mktemp("tagger")
-    save_network(folder / "network.keras", np.eye(3) * 8, [-4] * 3, "sigmoid")
+    save_network(folder / "network.keras", (8 * np.eye(3)).tolist(), [-4] * 3, "sigmoid")
     options = {"labels": str(folder / "names.txt"), "outputs": "probabilities", "threshold": "0.5,0.6,0.5"}
     result = bake_network(folder, **options)
     assert "multilabel" == result.recipe.answers.task
