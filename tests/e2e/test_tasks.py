@@ -18,6 +18,7 @@ import task_models
 from PIL import Image
 from server_process import ServerProcess
 
+from savedmodel_bakery import LocalTransport
 from savedmodel_bakery.client import AsyncClient, Box, Client, Detections, RequestRefusedError, Tags
 from savedmodel_bakery.client.goldens import read_goldens, replay
 from savedmodel_bakery.exporter.bake import BakeResult, bake
@@ -133,14 +134,15 @@ def ask(result: BakeResult, log: Path, signature: str = "serving_default") -> di
 
 @contextmanager
 def each_client(base_path: Path, log: Path) -> Iterator[list[Client]]:
-    """Serve a model and connect a client per transport."""
+    """Serve a model and connect a client per transport; the last one runs the model itself, without the server."""
     flags = ("--model_name=network", f"--model_base_path={base_path}")
     with (
         ServerProcess(*flags, log=log) as server,
         Client(server.target, model="network") as grpc_client,
         Client(server.url, model="network") as rest_client,
+        Client(transport=LocalTransport(base_path)) as local_client,
     ):
-        yield [grpc_client, rest_client]
+        yield [grpc_client, rest_client, local_client]
 
 
 def plain(colour: str) -> np.ndarray:
@@ -204,7 +206,7 @@ def test_tags_of_images_of_every_type(tagger: BakeResult, tmp_path: Path) -> Non
             assert bad.error is not None
             assert bad.error.startswith("neither base64 nor a supported image format")
             assert results[0] == client.tags(images[0])
-            with pytest.raises(RequestRefusedError, match=r'the task of model "network" .* is multilabel: use .* tags'):
+            with pytest.raises(RequestRefusedError, match=r"the task of model .* is multilabel: use the method tags"):
                 client.detect(cyan)
 
 
