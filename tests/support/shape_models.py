@@ -70,7 +70,9 @@ def save_like_object_detection_api(path: Path) -> None:
             "raw_detection_boxes": boxes,
         }
 
-    tf.saved_model.save(detector, str(path), signatures=detect)
+    exported = tf.Module()
+    exported.__call__ = detect
+    tf.saved_model.save(exported, str(path), signatures=detect)
 
 
 class Segmenter(tf.Module):
