@@ -1,9 +1,9 @@
 """Calls a TensorFlow Serving endpoint over gRPC, REST or AMQP, without TensorFlow.
 
 The public names are those in `__all__`; they are imported on first use, so that `--help` does not import numpy.
-`serving` may also use the modules `bulk` (all but `job` and `progress`), `credentials`, `endpoints`, `errors`,
-`images`, `results`, `servers`, `signatures`, `tasks`, `transports.amqp_broker`, `transports.grpc_channel` and
-`transports.retries`.
+`serving` may also use the modules `bulk` (all but `job` and `progress`), `calls`, `credentials`, `endpoints`, `errors`,
+`images`, `results`, `servers`, `signatures`, `tasks`, and of `transports` `amqp_broker`, `grpc_channel`, `grpc_codec`,
+`retries` and `transport`.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from savedmodel_bakery.client.results import Prediction, VersionStatus
 from savedmodel_bakery.client.servers import parse_server
 from savedmodel_bakery.client.signatures import CLASSIFY_SIGNATURE, DEFAULT_SIGNATURE, REGRESS_SIGNATURE
 from savedmodel_bakery.client.transports.factory import create_amqp_transport, create_transport
-from savedmodel_bakery.client.transports.transport import Transport
+from savedmodel_bakery.client.transports.transport import ModelTransport, Transport
 from savedmodel_bakery.wire.amqp import DEFAULT_QUEUE
 from savedmodel_bakery.wire.features import Example, ScoredClass
 
@@ -141,13 +141,15 @@ class Client(BaseClient):
         target: HOST or HOST:PORT, whose port overrides the two below. A scheme selects transport and TLS: `grpc://`,
             `grpcs://`, `http://` or `https://`. For gRPC without TLS also a list of targets. gRPC balances calls over
             the list, and over the addresses to which a name resolves.
-        transport: `grpc` or `rest`; by default that of the target, or `grpc`. For AMQP use `AmqpClient`.
+        transport: `grpc` or `rest`; by default that of the target, or `grpc`. For AMQP use `AmqpClient`. Or a
+            `LocalTransport`, which needs no server: then the target, its ports, `tls`, `token` and `timeout_s` do not
+            apply.
         port: gRPC port; 8500 by default.
         rest_api_port: REST port; 8501 by default.
         tls: encrypt the connection; `Tls()` by default if the target begins with `grpcs://` or `https://`.
         token: bearer token to send with each call. Use TLS, or others may read it.
         timeout_s: time limit of a call in seconds, above 0 and at most a day.
-        model: name of the model; by default `efficientnet_lite0`, the demo's.
+        model: name of the model; by default that of a `LocalTransport`, or `efficientnet_lite0`, the demo's.
         version: version number; the newest by default.
         label: version label.
 
@@ -159,19 +161,23 @@ class Client(BaseClient):
         self,
         target: str | Sequence[str] = "127.0.0.1",
         *,
-        transport: Literal["grpc", "rest"] | None = None,
+        transport: Literal["grpc", "rest"] | ModelTransport | None = None,
         port: int | None = None,
         rest_api_port: int | None = None,
         tls: Tls | None = None,
         token: str | None = None,
         timeout_s: float = 30.0,
-        model: str = DEFAULT_MODEL,
+        model: str | None = None,
         version: int | None = None,
         label: str | None = None,
     ) -> None:
         check_timeout(timeout_s)
+        if transport is not None and not isinstance(transport, str):
+            super().__init__(ModelSpec(transport.model if model is None else model, version, label), transport)
+            return
+        spec = ModelSpec(DEFAULT_MODEL if model is None else model, version, label)
         server = parse_server(target, transport=transport, port=port, rest_api_port=rest_api_port, tls=tls, token=token)
-        super().__init__(ModelSpec(model, version, label), create_transport(server, timeout_s=timeout_s))
+        super().__init__(spec, create_transport(server, timeout_s=timeout_s))
 
 
 class AmqpClient(BaseClient):

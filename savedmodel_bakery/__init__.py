@@ -23,12 +23,14 @@ if TYPE_CHECKING:
         VerificationError,
     )
     from savedmodel_bakery.exporter.recipe import Recipe
+    from savedmodel_bakery.serving.local_transport import LocalTransport
 
     __version__: str
 
 __all__ = [
     "BakeError",
     "LabelError",
+    "LocalTransport",
     "ParityError",
     "PublishError",
     "Recipe",
@@ -40,16 +42,17 @@ __all__ = [
 ]
 __all__ += client.__all__
 
-_EXPORTER_MODULES = {
-    "BakeError": "errors",
-    "LabelError": "errors",
-    "ParityError": "errors",
-    "PublishError": "errors",
-    "Recipe": "recipe",
-    "RecipeError": "errors",
-    "SourceError": "errors",
-    "VerificationError": "errors",
-    "bake": "bake",
+_MODULES = {
+    "BakeError": "exporter.errors",
+    "LabelError": "exporter.errors",
+    "LocalTransport": "serving.local_transport",
+    "ParityError": "exporter.errors",
+    "PublishError": "exporter.errors",
+    "Recipe": "exporter.recipe",
+    "RecipeError": "exporter.errors",
+    "SourceError": "exporter.errors",
+    "VerificationError": "exporter.errors",
+    "bake": "exporter.bake",
 }
 
 
@@ -60,8 +63,8 @@ if not TYPE_CHECKING:  # or type checkers would accept every name
             from importlib.metadata import version
 
             value: Any = version("savedmodel-bakery")
-        elif name in _EXPORTER_MODULES:
-            value = getattr(import_module(f"savedmodel_bakery.exporter.{_EXPORTER_MODULES[name]}"), name)
+        elif name in _MODULES:
+            value = getattr(import_module(f"savedmodel_bakery.{_MODULES[name]}"), name)
         elif name in client.__all__:
             value = getattr(client, name)
         else:

@@ -35,7 +35,7 @@ SECTIONS = {
         "token": LazyCommand("serving.access.cli:cli", "Make tokens for the callers of a server."),
     },
     "Call": {
-        "ask": LazyCommand("client.commands.ask:ask", "Send photos to a model and print what it returns."),
+        "ask": LazyCommand("ask:ask", "Send photos to a model and print what it returns."),
         "bulk": LazyCommand("bulk:bulk", "Classify many photos into one file."),
         "predict": LazyCommand("client.commands.predict:predict", "Run a signature on arrays."),
         "metadata": LazyCommand("client.commands.metadata:metadata", "Print a model's signatures as JSON."),

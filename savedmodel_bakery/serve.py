@@ -13,6 +13,7 @@ import click
 
 from savedmodel_bakery import log
 from savedmodel_bakery.client.commands.groups import Option
+from savedmodel_bakery.client.exits import as_usage_error
 from savedmodel_bakery.tensorflow_log import show_log
 from savedmodel_bakery.wire.status import StatusError
 
@@ -47,7 +48,10 @@ def serve(folder: Path, name: str | None, port: int, rest_api_port: int, verbose
     FOLDER contains the model's numbered versions. The server listens on 127.0.0.1 only and prints its URLs when it is
     ready. New versions are loaded as they are published. For other settings use `bakery model-server`.
     """
-    _check_folder(folder)
+    from savedmodel_bakery.serving.models.storage import check_base_path
+
+    with as_usage_error(ValueError):
+        check_base_path(folder)
     if port == rest_api_port:
         raise click.UsageError(f"--port and --rest-api-port are both {port}: choose two different ports")
     _check_ports(port, rest_api_port)
@@ -73,13 +77,6 @@ def serve(folder: Path, name: str | None, port: int, rest_api_port: int, verbose
     except StatusError:
         _check_ports(port, rest_api_port)  # another process may have taken one while TensorFlow was loading
         raise
-
-
-def _check_folder(folder: Path) -> None:
-    if (folder / "saved_model.pb").exists():
-        raise click.UsageError(f"{folder} is a version; pass the folder that contains it: {folder.resolve().parent}")
-    if not any(path.is_dir() and path.name.isdecimal() for path in folder.iterdir()):
-        raise click.UsageError(f"{folder} contains no version; versions are folders named 1, 2, 3, …")
 
 
 def _check_ports(port: int, rest_api_port: int) -> None:

@@ -23,6 +23,16 @@ class Transport(Protocol):
         """Close the connection."""
 
 
+class ModelTransport(Transport, Protocol):
+    """A transport to a single model.
+
+    Attributes:
+        model: name of the model.
+    """
+
+    model: str
+
+
 class PreparedTransport(Transport, Protocol):
     """A transport that can send the same call many times but encodes it once; used by load tests."""
 

@@ -170,7 +170,7 @@ def _missing_values(values: Mapping[str, Any]) -> tuple[list[str], bool]:
             needed: tuple[str, ...] = ()
         case "segment":
             needed = ("labels",)
-        case "detect" if values.get("boxes") in (None, OBJECT_DETECTION_API):  # None shows when the model is loaded
+        case "detect" if values.get("boxes") == OBJECT_DETECTION_API:
             needed = ("labels",)
         case "detect":
             needed = ("labels", "outputs", "boxes", "box_unit")

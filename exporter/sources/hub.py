@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from savedmodel_bakery.exporter.errors import SourceError
 from savedmodel_bakery.exporter.sources import saved_model
-from savedmodel_bakery.exporter.sources.network import Network, recipe_from_shape
+from savedmodel_bakery.exporter.sources.network import Network, recipe_from_outputs, recipe_from_shape
 from savedmodel_bakery.exporter.tensor_types import NetworkOutput, NormalisedBatch
 
 FORM = "the URL of a TF Hub or Kaggle module, or hub:FOLDER"
@@ -56,7 +56,8 @@ def read(
 ) -> Network:
     """Download the module unless it is cached, and load it.
 
-    Its task is embed if its URL or the name of its signature says that it returns a feature vector.
+    Its task is embed if its URL or the name of its signature says that it returns a feature vector, and detect if its
+    outputs have the names of TensorFlow's Object Detection API.
 
     Raises:
         SourceError: it can't be downloaded, or doesn't take images.
@@ -64,7 +65,7 @@ def read(
     folder = _resolve(model)
     loaded = saved_model.load(str(folder), tags=[] if (folder / _TF1_MARKER).is_file() else None)
     is_embedder = _FEATURES_URL.match(model) is not None
-    if callable(loaded) and source_signature is None:
+    if callable(loaded) and source_signature is None and not _is_detector(loaded):
         network = _from_callable(loaded, model)
     else:
         name = source_signature or _choose_signature(loaded.signatures, task)
@@ -73,7 +74,15 @@ def read(
         if source_output is None and signature is not None and _MAIN_OUTPUT in signature.structured_outputs:
             source_output = _MAIN_OUTPUT
         network = saved_model.from_signature(loaded, model, name, source_input, source_output)
+    if "task" in network.recipe:  # the convention is for classification and feature vectors
+        return network
     return Network(network.call, {**_CONVENTION, **(_EMBEDDER if is_embedder else _CLASSIFIER), **network.recipe})
+
+
+def _is_detector(loaded: Any) -> bool:
+    """Return whether a module is one of TensorFlow's Object Detection API, whose signature is complete."""
+    signature = loaded.signatures.get(_SIGNATURES[-1])
+    return signature is not None and bool(recipe_from_outputs(signature.structured_outputs))
 
 
 def _choose_signature(names: Collection[str], task: str | None) -> str:

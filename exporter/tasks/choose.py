@@ -112,13 +112,9 @@ def _segment(recipe: Recipe, shape: Shape, class_names: Sequence[str]) -> Segmen
 
 def _detect(recipe: Recipe, shapes: Mapping[str, Shape], class_names: Sequence[str]) -> Detect:
     answers, boxes = recipe.answers, recipe.boxes
-    if answers.labels is None:
-        raise RecipeError("task detect needs --labels")
+    assert answers.labels
+    assert boxes.boxes
     is_api = boxes.boxes == OBJECT_DETECTION_API
-    stated = {"--boxes": boxes.boxes, "--box-unit": is_api or boxes.box_unit, "--outputs": is_api or answers.outputs}
-    missing = [option for option, value in stated.items() if not value]
-    if missing:
-        raise RecipeError(f"task detect needs {' and '.join(missing)}: they cannot be inferred from the model")
     if is_api and answers.outputs == "logits":
         raise RecipeError(f"invalid outputs 'logits': the scores of {OBJECT_DETECTION_API} are probabilities")
     if ("classes" in shapes) != (len(shapes["scores"]) == 2) or (is_api and "classes" not in shapes):
@@ -135,7 +131,7 @@ def _detect(recipe: Recipe, shapes: Mapping[str, Shape], class_names: Sequence[s
         tuple(class_names),
         outputs=answers.outputs or "probabilities",
         threshold=threshold,
-        boxes=str(boxes.boxes),
+        boxes=boxes.boxes,
         box_unit=boxes.box_unit or "fractions",
         iou_threshold=parse_fraction(boxes.iou_threshold or _DEFAULT_THRESHOLD),
         max_boxes=boxes.max_boxes or _DEFAULT_MAX_BOXES,

@@ -6,16 +6,12 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from savedmodel_bakery.serving import warmup
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.amqp.codec import OtherCall, Predict, Prediction
 from savedmodel_bakery.serving.inference import claims, predict
 from savedmodel_bakery.serving.inference.predict import PredictCall
-from savedmodel_bakery.serving.models.lifecycle import Lifecycle, LifecycleOptions
-from savedmodel_bakery.serving.models.loading import LoadOptions, load
-from savedmodel_bakery.serving.models.registry import Registry
-from savedmodel_bakery.serving.options.model_config import single_model
-from savedmodel_bakery.serving.prediction_service import PredictionService, model_choice, response_spec
+from savedmodel_bakery.serving.loaded_model import LoadedModel
+from savedmodel_bakery.serving.prediction_service import model_choice, response_spec
 from savedmodel_bakery.wire.dtypes import DType
 from savedmodel_bakery.wire.messages import ModelSpec, TensorMap, read_request
 from savedmodel_bakery.wire.status import StatusError
@@ -33,14 +29,8 @@ class LocalModel:
     """
 
     def __init__(self, name: str, base_path: Path) -> None:
-        self._registry = Registry()
-        self._lifecycle = Lifecycle(
-            self._registry,
-            partial(load, options=LoadOptions(warm_up=warmup.replay)),
-            LifecycleOptions(max_load_retries=0),
-        )
-        self._lifecycle.start(single_model(name, str(base_path.absolute())))
-        self._handlers = PredictionService(self._registry).handlers()
+        self._loaded = LoadedModel(name, base_path)
+        self._registry = self._loaded.registry
 
     def predict(self, call: Predict, context: RequestContext) -> Prediction:
         """Run a signature on tensors."""
@@ -64,7 +54,7 @@ class LocalModel:
     def call(self, call: OtherCall, context: RequestContext) -> bytes:
         """Run another method and return its serialized response."""
         request = read_request(call.method, call.message)
-        response: bytes = self._handlers[call.method](request, context).SerializeToString()
+        response: bytes = self._loaded.handlers[call.method](request, context).SerializeToString()
         return response
 
     def check(self) -> StatusError | None:
@@ -73,4 +63,4 @@ class LocalModel:
 
     def close(self) -> None:
         """Unload the model."""
-        self._lifecycle.stop()
+        self._loaded.close()

@@ -51,6 +51,20 @@ class Scanner:
         return wanted
 
 
+def check_base_path(folder: Path) -> None:
+    """Check that a folder contains versions.
+
+    Raises:
+        ValueError: it does not exist, contains no version, or is a version itself.
+    """
+    if not folder.is_dir():
+        raise ValueError(f"folder not found: {folder}")
+    if (folder / "saved_model.pb").exists():
+        raise ValueError(f"{folder} is a version; pass the folder that contains it: {folder.resolve().parent}")
+    if not any(path.is_dir() and path.name.isdecimal() for path in folder.iterdir()):
+        raise ValueError(f"{folder} contains no version; versions are folders named 1, 2, 3, …")
+
+
 def wanted_versions(config: ModelConfig) -> dict[int, Path]:
     """Return the versions on disk that should be served: their folders by version number.
 

@@ -139,14 +139,15 @@ def test_detectors_have_the_options_of_classifiers(photos: list[Path], tmp_path:
     check_boxes(ask(result, photos, tmp_path / "log"))
 
 
-def test_a_model_of_the_object_detection_api(photos: list[Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize("source", ["", "hub:"], ids=["SavedModel", "TF Hub"])
+def test_a_model_of_the_object_detection_api(photos: list[Path], tmp_path: Path, source: str) -> None:
     """It takes one image of uint8. Its ids start at 1 and have a gap."""
     shape_models.save_like_object_detection_api(tmp_path / "saved")
     (tmp_path / "map.pbtxt").write_text(
         "".join(f"item {{ id: {number} name: '{name}' }}\n" for number, name in ((1, "red"), (2, "green"), (4, "blue")))
     )
-    labels = {"model": str(tmp_path / "saved"), "labels": str(tmp_path / "map.pbtxt")}
-    result = bake_shapes(tmp_path, photos, **labels, crop="letterbox", scale="0..255")
+    labels = {"model": f"{source}{tmp_path / 'saved'}", "labels": str(tmp_path / "map.pbtxt")}
+    result = bake_shapes(tmp_path, photos, **labels, crop="letterbox", scale=None)
     answers, boxes = result.recipe.answers, result.recipe.boxes
     assert ("detect", "tf-object-detection") == (answers.task, boxes.boxes)
     outputs = ask(result, photos, tmp_path / "log")

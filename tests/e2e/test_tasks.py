@@ -13,10 +13,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import requests
+import shape_models
 import task_models
 from PIL import Image
 from server_process import ServerProcess
 
+from savedmodel_bakery import LocalTransport
 from savedmodel_bakery.client import AsyncClient, Box, Client, Detections, RequestRefusedError, Tags
 from savedmodel_bakery.client.goldens import read_goldens, replay
 from savedmodel_bakery.exporter.bake import BakeResult, bake
@@ -88,13 +90,7 @@ MEANS = {"red": [1, 0, 0], "cyan": [0, 1, 1], "black": [0, 0, 0], "gray": [128 /
 
 def save_network(path: Path, weights: list[list[float]], bias: list[float], activation: str | None = None) -> None:
     """Write a Keras model that computes `weights` times the mean colour, 0..1, plus `bias`."""
-    import keras
-
-    images = keras.Input((8, 8, 3))
-    dense = keras.layers.Dense(len(bias), activation=activation)
-    outputs = dense(keras.layers.GlobalAveragePooling2D(name="mean")(images))
-    dense.set_weights([np.float32(weights).T, np.float32(bias)])
-    keras.Model(images, outputs).save(path)
+    shape_models.colour_network(weights, bias, activation).save(path)
 
 
 def bake_network(folder: Path, **recipe: object) -> BakeResult:
@@ -138,14 +134,15 @@ def ask(result: BakeResult, log: Path, signature: str = "serving_default") -> di
 
 @contextmanager
 def each_client(base_path: Path, log: Path) -> Iterator[list[Client]]:
-    """Serve a model and connect a client per transport."""
+    """Serve a model and connect a client per transport; the last one runs the model itself, without the server."""
     flags = ("--model_name=network", f"--model_base_path={base_path}")
     with (
         ServerProcess(*flags, log=log) as server,
         Client(server.target, model="network") as grpc_client,
         Client(server.url, model="network") as rest_client,
+        Client(transport=LocalTransport(base_path)) as local_client,
     ):
-        yield [grpc_client, rest_client]
+        yield [grpc_client, rest_client, local_client]
 
 
 def plain(colour: str) -> np.ndarray:
@@ -172,7 +169,7 @@ def ask_amqp(result: BakeResult, colour: str) -> dict[str, object]:
 def tagger(tmp_path_factory: pytest.TempPathFactory) -> BakeResult:
     """A network with a sigmoid per colour; the task is inferred from it. Green needs more than the others."""
     folder = tmp_path_factory.mktemp("tagger")
-    save_network(folder / "network.keras", np.eye(3) * 8, [-4] * 3, "sigmoid")
+    save_network(folder / "network.keras", (8 * np.eye(3)).tolist(), [-4] * 3, "sigmoid")
     options = {"labels": str(folder / "names.txt"), "outputs": "probabilities", "threshold": "0.5,0.6,0.5"}
     result = bake_network(folder, **options)
     assert "multilabel" == result.recipe.answers.task
@@ -209,7 +206,7 @@ def test_tags_of_images_of_every_type(tagger: BakeResult, tmp_path: Path) -> Non
             assert bad.error is not None
             assert bad.error.startswith("neither base64 nor a supported image format")
             assert results[0] == client.tags(images[0])
-            with pytest.raises(RequestRefusedError, match=r'the task of model "network" .* is multilabel: use .* tags'):
+            with pytest.raises(RequestRefusedError, match=r"the task of model .* is multilabel: use the method tags"):
                 client.detect(cyan)
 
 

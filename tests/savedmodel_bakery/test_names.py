@@ -17,7 +17,8 @@ def test_the_public_names_are_exactly_these() -> None:
     expected = [
         "AccessDeniedError", "AmqpClient", "AsyncAmqpClient", "AsyncClient", "BakeError", "Box", "Classification",
         "Client", "ClientError", "ConnectionFailedError",
-        "DeadlineExceededError", "Detections", "Embedding", "InvalidResponseError", "LabelError", "ParityError",
+        "DeadlineExceededError", "Detections", "Embedding", "InvalidResponseError", "LabelError",
+        "LocalTransport", "ParityError",
         "Prediction", "PublishError", "Recipe", "RecipeError", "Regression", "RequestRefusedError", "ScoredLabel",
         "Segmentation", "SourceError", "Tag", "Tags", "Tls", "TlsHandshakeError", "VerificationError",
         "VersionStatus", "__version__", "bake",

@@ -121,7 +121,7 @@ def test_the_base_install_is_the_client_without_tensorflow(wheel: Path) -> None:
 def test_modules_with_our_folders_names_do_not_get_in_the_way(installed: Path, tmp_path: Path) -> None:
     """In the working directory and in site-packages."""
     write_decoys(tmp_path)
-    model_makers.labelling(tmp_path / "labels")
+    model_makers.sizing(tmp_path / "labels")
     (tmp_path / "photo.jpg").write_bytes(b"a photo")
     bakery, python = str(installed / "bakery"), str(installed / "python")
     program = "from savedmodel_bakery import Client; print(Client.__module__)"
@@ -131,7 +131,7 @@ def test_modules_with_our_folders_names_do_not_get_in_the_way(installed: Path, t
     assert "Usage: python -m " in run([python, "-m", "savedmodel_bakery.client", "--help"], tmp_path)
     with ServerProcess("--model_name=m", f"--model_base_path={tmp_path / 'labels'}", log=tmp_path / "log") as server:
         ask = [bakery, "ask", "-m", "m", "--port", str(server.port), "photo.jpg"]
-        assert "ox\n" == run(ask, tmp_path)
+        assert "7\t0.500\t7\n" == run(ask, tmp_path)
 
 
 @pytest.mark.timeout(300)

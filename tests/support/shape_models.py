@@ -1,9 +1,11 @@
-"""Networks that find plain red, green and blue shapes: constructed, so that their answers are known."""
+"""Networks that look for red, green and blue: constructed, so that their answers are known."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from PIL import Image, ImageDraw
 
@@ -68,7 +70,9 @@ def save_like_object_detection_api(path: Path) -> None:
             "raw_detection_boxes": boxes,
         }
 
-    tf.saved_model.save(detector, str(path), signatures=detect)
+    exported = tf.Module()
+    exported.__call__ = detect
+    tf.saved_model.save(exported, str(path), signatures=detect)
 
 
 class Segmenter(tf.Module):
@@ -88,3 +92,34 @@ def detector() -> tf.Module:
 def segmenter() -> tf.Module:
     """Return a segmenter, for `--model shape_models:segmenter`."""
     return Segmenter()
+
+
+def colour_network(weights: list[list[float]], bias: list[float], activation: str | None = None) -> Any:
+    """Return a Keras model that computes `weights` times the mean colour, 0..1, plus `bias`."""
+    import keras
+
+    images = keras.Input((8, 8, 3))
+    dense = keras.layers.Dense(len(bias), activation=activation)
+    outputs = dense(keras.layers.GlobalAveragePooling2D(name="mean")(images))
+    dense.set_weights([np.float32(weights).T, np.float32(bias)])
+    return keras.Model(images, outputs)
+
+
+def classifier() -> Any:
+    """Return a classifier of the mean colour."""
+    return colour_network((8 * np.eye(3)).tolist(), [0.0] * 3, "softmax")
+
+
+def tagger() -> Any:
+    """Return a network that says how much red, green and blue there is, each with a sigmoid."""
+    return colour_network((8 * np.eye(3)).tolist(), [-4.0] * 3, "sigmoid")
+
+
+def decider() -> Any:
+    """Return a network that says whether an image is green rather than red."""
+    return colour_network([[-4, 4, 0]], [0.0], "sigmoid")
+
+
+def meter() -> Any:
+    """Return a network that measures red and green, 0..255."""
+    return colour_network([[255, 0, 0], [0, 255, 0]], [0.0, 0.0])

@@ -1,0 +1,60 @@
+"""`bakery ask`: sends photos to a running server, or runs the model itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from savedmodel_bakery.client.commands.ask import EXAMPLES, HELP, ask_options, run_ask
+from savedmodel_bakery.client.commands.groups import Command
+from savedmodel_bakery.client.commands.options import open_client
+from savedmodel_bakery.client.exits import as_usage_error
+
+if TYPE_CHECKING:
+    from savedmodel_bakery.client.client import BaseClient
+
+_LOCAL_EXAMPLE = "  bakery ask --local saved_model/flowers tulip.jpg\n"
+_FOR_LOCAL = {"signature", "version", "label", "help"}
+"""The common options that apply to --local."""
+
+
+@click.command(cls=Command, help=HELP, epilog=EXAMPLES.replace("\n\n", f"\n{_LOCAL_EXAMPLE}\n", 1))
+@ask_options
+@click.option(
+    "--local",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Run the newest version of the model in FOLDER in this process, without a server. Needs the extra serve.",
+)
+@click.pass_context
+def ask(context: click.Context, /, local: Path | None, **options: Any) -> None:
+    """Run `ask` on the server of the connection options, or on the model in a folder."""
+
+    def connect(context: click.Context) -> BaseClient:
+        return open_client(context) if local is None else _open_local(context, local)
+
+    if local is not None:
+        _check_options(context)
+    context.exit(run_ask(context, connect, **options))
+
+
+def _open_local(context: click.Context, folder: Path) -> BaseClient:
+    from savedmodel_bakery.client.client import Client
+    from savedmodel_bakery.serving.local_transport import LocalTransport
+
+    with as_usage_error(ValueError):
+        transport = LocalTransport(folder)
+        context.obj["model"] = transport.model
+        return Client(transport=transport, version=context.obj["version"], label=context.obj["label"])
+
+
+def _check_options(context: click.Context) -> None:
+    """Reject the options of servers on the command line; in the environment they may be for other commands."""
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        is_set = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if is_set and (getattr(parameter, "is_common", False) or name == "result_queue") and name not in _FOR_LOCAL:
+            raise click.UsageError(f"{parameter.opts[-1]} does not apply to --local")

@@ -1,0 +1,70 @@
+"""A transport that runs a model in this process. Imports TensorFlow and the server's modules on demand."""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from savedmodel_bakery.extras import naming_extras
+
+if TYPE_CHECKING:
+    from savedmodel_bakery.client.calls import Call
+
+
+class LocalTransport:
+    """Runs a model in this process, for `Client(transport=LocalTransport(PATH))`; results are those of a server.
+
+    Needs the extra `serve`. Loads the newest version, and new versions as they appear. The model's name is that of the
+    folder.
+
+    Args:
+        path: the folder with the model's numbered versions, such as `saved_model/flowers`.
+
+    Attributes:
+        model: name of the model.
+
+    Raises:
+        ClientError: the model cannot be loaded.
+        MissingPackageError: the extra is not installed.
+        ValueError: the folder does not exist, or contains no version.
+    """
+
+    def __init__(self, path: str | PathLike[str]) -> None:
+        from savedmodel_bakery.client.transports.transport import refused
+        from savedmodel_bakery.wire.status import StatusError
+
+        with naming_extras("LocalTransport", "serve"):
+            from savedmodel_bakery.serving.models.storage import check_base_path
+            from savedmodel_bakery.serving.runtimes.tensorflow_import import import_tensorflow
+
+            folder = Path(path)
+            check_base_path(folder)
+            self.model = folder.resolve().name
+            import_tensorflow()
+            from savedmodel_bakery.serving.loaded_model import LoadedModel
+
+        try:
+            self._loaded = LoadedModel(self.model, folder)
+        except StatusError as error:
+            raise refused(error.code, error.text) from error
+
+    def send(self, call: Call) -> Any:
+        """Run a call and return its result, as the gRPC transport does; see `Transport.send`."""
+        from savedmodel_bakery.client.transports import grpc_codec
+        from savedmodel_bakery.client.transports.transport import refused
+        from savedmodel_bakery.serving.admission.context import RequestContext
+        from savedmodel_bakery.wire.messages import parse_request
+        from savedmodel_bakery.wire.status import StatusError
+
+        method = grpc_codec.method_of(call).path.rpartition("/")[2]
+        request = parse_request(method, grpc_codec.encode_request(call))
+        try:
+            content = self._loaded.handlers[method](request, RequestContext()).SerializeToString()
+        except StatusError as error:
+            raise refused(error.code, error.text) from error
+        return grpc_codec.decode_response(call, content)
+
+    def close(self) -> None:
+        """Unload the model."""
+        self._loaded.close()
