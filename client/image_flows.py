@@ -43,8 +43,7 @@ def _run_task(flows: Flows, task: Task[ResultT], images: Sequence[Any]) -> Flow[
     if not contents:
         return []  # a server with batching may keep an empty request waiting
     signatures = yield from flows.signatures(is_current=lambda signatures: _has_task(signatures, task))
-    if signatures is not None:
-        _check_task(signatures, task)
+    signature = _find_signature(signatures, task) if signatures else task.signature
     size = find_pixels_size(signatures, task) if signatures else None
     pixels, files = {}, {}
     for place, content in enumerate(contents):
@@ -57,7 +56,7 @@ def _run_task(flows: Flows, task: Task[ResultT], images: Sequence[Any]) -> Flow[
     results: dict[int, ResultT] = {}
     if files:
         inputs: dict[str, np.ndarray] = encode_images(list(files.values()))
-        prediction = yield from flows.predict(inputs, signature=task.signature, output_filter=())
+        prediction = yield from flows.predict(inputs, signature=signature, output_filter=())
         results |= zip(files, task.read(prediction, batch=len(files)), strict=True)
     if pixels:
         inputs = {"pixels": np.stack(list(pixels.values()))}
@@ -68,17 +67,19 @@ def _run_task(flows: Flows, task: Task[ResultT], images: Sequence[Any]) -> Flow[
 
 def _has_task(signatures: Signatures, task: Task[Any]) -> bool:
     try:
-        _check_task(signatures, task)
+        _find_signature(signatures, task)
     except RequestRefusedError:
         return False
     return True
 
 
-def _check_task(signatures: Signatures, task: Task[Any]) -> None:
-    actual, _ = find_task(signatures)
+def _find_signature(signatures: Signatures, task: Task[Any]) -> str:
+    """Return the signature to run for a task, which the model must have."""
+    actual, signature = find_task(signatures)
     if actual is not task:
         raise RequestRefusedError(
             Code.FAILED_PRECONDITION,
             f"the task of {signatures.title} is {actual.name}: use the method {actual.method}() "
             f"instead of {task.method}()",
         )
+    return signature

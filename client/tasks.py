@@ -39,7 +39,7 @@ class Task(Generic[ResultT]):
     Attributes:
         name: as in a recipe.
         method: the method of `Client` that returns its results.
-        signature: the signature of a baked model that isolates bad images.
+        signature: the signature to run on a baked model whose signatures are unknown.
         outputs: alias to the names of the axes, apart from `ok` and `error`: `n` is the batch, a digit a fixed size.
             Empty if any output is a number per image.
         result: class of the results.

@@ -22,8 +22,8 @@ Examples:
   bakery bulk photos/ --engine ray --model-base-path saved_model/flowers --out rows/
 
 \b
-Exit codes: 0 all photos classified, 1 refused or failed, 2 wrong usage, 3 cannot connect, 4 finished but some photos
-could not be classified (their rows have the reason), 130 interrupted.
+Exit codes: 0 all photos have a result, 1 refused or failed, 2 wrong usage, 3 cannot connect, 4 finished but some
+photos failed (their rows have the reason), 130 interrupted.
 """
 _ALL_ENGINES = {"paths", "engine", "out", "batch_size", "all_files"}
 _RAY = {"model_base_path", "model_name", "ray_address", "actors"}

@@ -44,12 +44,12 @@ class Results:
     Attributes:
         files: the files that it writes.
         rows: number of rows.
-        failed: number of rows of photos that could not be classified.
+        failed: number of rows of photos that failed.
 
     Args:
         out: file to write; its suffix, one of `FORMATS`, selects the format.
         model: name of the model.
-        retry_failed: remove the rows of photos that could not be classified, so that these are classified again.
+        retry_failed: remove the rows of photos that failed, so that these are sent again.
 
     Raises:
         ResultsError: `out` has another suffix, is locked by another job, or has other content.

@@ -11,7 +11,6 @@ from typing import Any
 import click
 
 from savedmodel_bakery.client.bulk.rows import Row, row_json
-from savedmodel_bakery.client.exits import as_usage_error
 from savedmodel_bakery.client.image_results import (
     Classification,
     Detections,
@@ -127,11 +126,13 @@ def _file_content(result: ImageResult) -> bytes:
 def _drawing(photo: bytes, result: ImageResult) -> bytes:
     from savedmodel_bakery.client.drawing import draw_detections, draw_segmentation
 
-    with as_usage_error(ValueError):
+    try:
         if isinstance(result, Segmentation):
             return draw_segmentation(photo, result)
         assert isinstance(result, Detections)
         return draw_detections(photo, result)
+    except ValueError as exc:
+        raise click.ClickException(f"cannot draw the result: {exc}") from exc
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -24,8 +24,8 @@ Examples:
   find / -name '*.jpg' | bakery bulk - --out results.csv
 
 \b
-Exit codes: 0 all photos classified, 1 refused or failed, 2 wrong usage, 3 cannot connect, 4 finished, but some photos
-could not be classified (their rows have the reason), 130 interrupted.
+Exit codes: 0 all photos have a result, 1 refused or failed, 2 wrong usage, 3 cannot connect, 4 finished, but some
+photos failed (their rows have the reason), 130 interrupted.
 """
 
 
@@ -60,9 +60,7 @@ server_options = option_group(
         show_default=True,
         help="How long to retry a request if the server is away, overloaded or too slow.",
     ),
-    click.option(
-        "--retry-failed", is_flag=True, help="Classify the photos again that an earlier run could not classify."
-    ),
+    click.option("--retry-failed", is_flag=True, help="Send the photos again that failed in an earlier run."),
 )
 """Gives a command the options of the engine `server`: `jobs`, `retry_s` and `retry_failed`."""
 
@@ -145,5 +143,5 @@ def run_on_server(
         results.finish()
     if not results.failed:
         return 0
-    print_error(f"{results.failed} of {results.rows} photos could not be classified; their rows have the reason")
+    print_error(f"{results.failed} of {results.rows} photos failed; their rows have the reason")
     return PHOTOS_FAILED

@@ -30,8 +30,8 @@ Examples:
       --ray-address 10.0.0.1:6379 --actors 8
 
 \b
-Exit codes: 0 all photos classified, 1 refused, 2 wrong usage, 3 cannot connect to Ray, 4 finished, but some photos
-could not be classified; their rows contain the reason, 130 interrupted.
+Exit codes: 0 all photos have a result, 1 refused, 2 wrong usage, 3 cannot connect to Ray, 4 finished, but some photos
+failed; their rows contain the reason, 130 interrupted.
 """
 
 
@@ -159,7 +159,7 @@ def run_on_ray(
                 raise click.ClickException(
                     f"{missing} and possibly other photos have no row; run the job again to classify them"
                 )
-    click.echo(f"{len(done.keys)} photos, {done.failed} of them could not be classified", err=True)
+    click.echo(f"{len(done.keys)} photos, {done.failed} of them failed", err=True)
     return PHOTOS_FAILED if done.failed else 0
 
 

@@ -25,7 +25,7 @@ from savedmodel_bakery.client import (
 )
 from savedmodel_bakery.client.signatures import read_signatures
 from savedmodel_bakery.client.tasks import CLASSIFY, DETECT, find_task
-from savedmodel_bakery.wire.status import Code
+from savedmodel_bakery.wire.status import Code, StatusError
 
 Connect = Callable[..., Client]
 
@@ -137,6 +137,26 @@ def test_a_model_whose_new_version_has_another_task_is_recognised_again(
     client.tags(b"horse")
     monkeypatch.setitem(canned_models.MODELS, "tagger", canned_models.MODELS["meter"])
     assert RESULTS["regress"][1] == client.regress(b"horse")
+
+
+def test_without_metadata_the_task_is_that_of_the_method(peer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise StatusError(Code.UNIMPLEMENTED, "no metadata")
+
+    monkeypatch.setattr(peer, "metadata", refuse)
+    with Client(port=peer.grpc_port) as client:
+        assert [RESULTS["classify"][1]] == client.classify([b"horse"])
+
+
+def test_a_classifier_whose_default_signature_isolates_bad_images_needs_no_other(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signatures = canned_models.MODELS["efficientnet_lite0"].signatures
+    model = canned_models.MODELS["tagger"]
+    monkeypatch.setattr(model, "signatures", {"serving_default": signatures["top_k"]})
+    run = canned_models.MODELS["efficientnet_lite0"].run
+    monkeypatch.setattr(model, "run", lambda _, inputs: run("top_k", inputs))
+    assert RESULTS["classify"][1] == connect("tagger").classify(b"horse")
 
 
 def test_a_signature_can_be_named() -> None:

@@ -146,7 +146,7 @@ def test_a_killed_job_continues_where_it_stopped(
     assert before == {path: path.read_bytes() for path in before}
     assert local_rows.equals(by_image(pq.read_table(tmp_path / "out")))
     last = (tmp_path / "log").read_text().splitlines()[-1]
-    assert f"{local_rows.num_rows} photos, 2 of them could not be classified" == last
+    assert f"{local_rows.num_rows} photos, 2 of them failed" == last
 
 
 def test_a_lost_part_is_detected(job: subprocess.Popen[bytes], tmp_path: Path) -> None:

@@ -153,4 +153,4 @@ def test_the_progress_bar_and_the_summary_count_failed_photos(
     *_, bar, end = capsys.readouterr().err.splitlines()
     assert "3/3 [" in bar
     assert "photos/s, failed=1]" in bar
-    assert "1 of 3 photos could not be classified; their rows have the reason" == end
+    assert "1 of 3 photos failed; their rows have the reason" == end

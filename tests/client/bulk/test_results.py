@@ -104,9 +104,7 @@ def test_retry_failed_classifies_failed_photos_again(run: Run, tmp_path: Path, r
     refuse_runs(lambda _, __: None)
     none = "" if name == "rows.csv" else None
     assert {"a/cat.jpg": "tabby", "a/horse.jpg": none, "a/odd.jpg": none} == dict(read_image_labels(name))
-    assert (4, "1 of 3 photos could not be classified; their rows have the reason") == run(
-        "a", "--retry-failed", "--out", name
-    )
+    assert (4, "1 of 3 photos failed; their rows have the reason") == run("a", "--retry-failed", "--out", name)
     assert [("a/cat.jpg", "tabby"), ("a/horse.jpg", "sorrel"), ("a/odd.jpg", none)] == sorted(read_image_labels(name))
     assert {"a", name} == {path.name for path in tmp_path.iterdir()}
 

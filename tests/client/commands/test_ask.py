@@ -151,7 +151,7 @@ def test_draw_writes_the_photo_with_the_result(run: Run, photo: bytes, model: st
 
 def test_a_photo_that_pillow_cannot_read_is_not_drawn(run: Run) -> None:
     code, _, err = run("detector", "--draw", "drawn.png", "horse")
-    assert (2, True) == (code, "Error: Pillow cannot read the photo: " in err)
+    assert (1, True) == (code, err.startswith("error: cannot draw the result: Pillow cannot read the photo: "))
 
 
 def test_draw_needs_the_extra(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
