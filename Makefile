@@ -18,8 +18,8 @@ BENCH_OPTIONS ?=
 # Triton's wheel has no Python of its own: it uses this one's library.
 TRITON_PYTHON ?= /usr/bin/python3.11
 
-# Packages of optional features (KerasHub, ONNX), for the system tests; needs Python 3.11.
-OPTIONAL := .cache/optional
+# Packages of the tests of KerasHub, which needs Python 3.11.
+KERAS_HUB := .cache/keras-hub
 
 # Debian packages for the system tests.
 SYSTEM_PACKAGES := buildah debootstrap openssl rabbitmq-server
@@ -78,12 +78,12 @@ system-deps: ## Install the Debian packages that test-system needs, as root.
 	DEBIAN_FRONTEND=noninteractive apt-get install --quiet --yes --no-install-recommends $(SYSTEM_PACKAGES) || exit; \
 	if [ "$$rabbitmq" != installed ]; then invoke-rc.d rabbitmq-server stop; update-rc.d rabbitmq-server disable; fi
 
-# Not in .venv, so that the other tests run without them, as it is for most users.
-$(OPTIONAL)/.installed: tests/system/requirements-optional.txt $(VENV)/.installed-dev
+# Not in .venv, so that the other tests run without KerasHub, as it is for most users.
+$(KERAS_HUB)/.installed: tests/system/requirements-keras-hub.txt $(VENV)/.installed-dev
 	$(BIN)/python -m pip install --quiet --upgrade --no-deps --target $(@D) --requirement $<
 	@touch $@
 
-test-system: $(VENV)/.installed-dev $(OPTIONAL)/.installed ## All tests that need Debian packages, much memory or minutes; run as root.
+test-system: $(VENV)/.installed-dev $(KERAS_HUB)/.installed ## All tests that need Debian packages, much memory or minutes; run as root.
 	$(BIN)/python -m pytest -m system
 
 image-test: $(VENV)/.installed-dev ## Only the system tests that build and run both images.

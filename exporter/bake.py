@@ -17,7 +17,6 @@ from savedmodel_bakery.exporter.recipe import Recipe, RecipeFile, complete_recip
 from savedmodel_bakery.exporter.servable_module import ServableModule
 from savedmodel_bakery.exporter.validation.agreement import Agreement
 from savedmodel_bakery.exporter.validation.html_page import check_writable, write_html_page
-from savedmodel_bakery.exporter.validation.onnx_model import load_onnx
 from savedmodel_bakery.exporter.validation.report import ParityReport
 from savedmodel_bakery.exporter.validation.validate import validate_and_record
 
@@ -47,7 +46,6 @@ def bake(
     version: int | None = None,
     recipe: Recipe | Mapping[str, Any] | str | Path | None = None,
     photos: Sequence[str | Path] | None = None,
-    reference: str | Path | None = None,
     atol: float | None = None,
     rtol: float | None = None,
     share: float | None = None,
@@ -69,8 +67,6 @@ def bake(
             omit fields that the model determines. Relative paths in a file refer to its folder.
         photos: files to validate it on; None uses the example photos that come with the package. The first 8 become
             golden requests in the version.
-        reference: the model in ONNX that `model` was converted from; a version whose answers differ from its is
-            rejected.
         atol: allowed difference of an answer from the reference pipeline's; None is the task's default: 0.01 for
             probabilities, 0.001 for the cosine distance of embeddings, 0.0001 for numbers of task regress.
         rtol: allowed in addition, as a part of the reference's answer; None is the task's default: 0.01 for numbers of
@@ -89,7 +85,7 @@ def bake(
         RecipeError: a value is missing or not allowed.
         SourceError: the model can't be loaded or used.
         LabelError: the label set can't be read, or doesn't fit the network.
-        VerificationError: the SavedModel's outputs differ from the network's, or from those of `reference`.
+        VerificationError: the SavedModel's outputs differ from the network's.
         ParityError: its outputs differ from the reference pipeline's, or a photo can't be read.
         PublishError: the name is not allowed, or the version exists or can't be written.
     """
@@ -106,7 +102,6 @@ def bake(
     sources.find_source(model)  # an unknown model is reported as such, before other problems
     if name is None:
         _check_same_model(base_path, model)
-    original = load_onnx(Path(reference)) if reference is not None else None
     like = sources.read_preprocessing(values["like"]) if "like" in values else {}
     progress(f"loading {model}")
     network = sources.read_network(values)
@@ -121,7 +116,7 @@ def bake(
     photo_files = [Path(photo) for photo in photos] if photos else resources.example_photos()
 
     def validate(version_folder: Path) -> tuple[Agreement, ParityReport]:
-        progress("verifying it in a fresh process" + (f", and against {original.name}" if original else ""))
+        progress("verifying it in a fresh process")
         agreement, check = validate_and_record(
             version_folder,
             network,
@@ -130,7 +125,6 @@ def bake(
             model_name=base_path.name,
             photos=photo_files,
             tolerance=task.tolerance.replaced(atol=atol, rtol=rtol, share=share, iou=iou),
-            original=original,
         )
         report = check.report()
         if parity_html is not None:

@@ -125,13 +125,6 @@ Examples:
 @_OUT
 @_VERSION
 @_PHOTOS
-@click.option(
-    "--reference",
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    metavar="FILE.onnx",
-    help="Model in ONNX that --model was converted from. A version is rejected if its answers differ from those of "
-    "this model for the same pixels, by the tolerance below.",
-)
 @_tolerance_options
 @click.option(
     "--parity/--no-parity",
@@ -149,7 +142,6 @@ def bake(
     out: Path,
     version: int | None,
     photos_folder: Path | None,
-    reference: Path | None,
     parity_atol: float | None,
     parity_rtol: float | None,
     parity_share: float | None,
@@ -181,7 +173,6 @@ def bake(
             version=version,
             recipe=recipe,
             photos=resources.photos_in(photos_folder) if photos_folder else None,
-            reference=reference,
             atol=parity_atol,
             rtol=parity_rtol,
             share=parity_share,

@@ -65,20 +65,15 @@ def check_agreement(
     recipe: Recipe,
     task: Task,
     tolerance: Tolerance = ROUNDING,
-    *,
-    name: str = "the network",
-    advice: str = "",
 ) -> Agreement:
     """Compare the SavedModel's responses to photos with the outputs of `network` for the same pixels.
 
     Args:
         responses: to photos that could be read.
-        network: the source's own, without optimisation, or another one that must agree with it.
+        network: the source's own, without optimisation.
         recipe: the recipe that was baked.
         task: of the recipe.
         tolerance: how far answers may differ.
-        name: of the network, for the message.
-        advice: for the end of the message.
 
     Raises:
         VerificationError: the responses differ; the message names the photo.
@@ -86,6 +81,11 @@ def check_agreement(
     """
     from savedmodel_bakery.exporter.image.pixels import normalise
 
+    precision = recipe.optimisation.precision
+    if precision != "float32":
+        advice = f"; allow more with --parity-atol, or bake with --precision float32 instead of {precision}"
+    else:
+        advice = "; --optimise none bakes the network unchanged" if recipe.optimisation.steps else ""
     differences = []
     for response in responses:
         (normalised,) = np.asarray(normalise(response.pixels[np.newaxis], recipe.preprocessing))
@@ -94,7 +94,7 @@ def check_agreement(
         comparison = task.compare(response.answers, result, tolerance)
         if not comparison.is_within:
             raise VerificationError(
-                f"on {response.photo.name} the SavedModel answers {comparison.answer}, {name} "
+                f"on {response.photo.name} the SavedModel answers {comparison.answer}, the network "
                 f"{comparison.expected}: {task.measure} {comparison.difference:.3g} (allowed: {tolerance}){advice}"
             )
         differences.append(comparison.difference)

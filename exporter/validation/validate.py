@@ -11,7 +11,7 @@ import numpy as np
 from savedmodel_bakery.exporter import labels, publish, sources
 from savedmodel_bakery.exporter.errors import ParityError
 from savedmodel_bakery.exporter.network_outputs import trace
-from savedmodel_bakery.exporter.recipe import Optimisation, Recipe
+from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.sources.network import Network
 from savedmodel_bakery.exporter.tasks import Task, Tolerance, choose_task
 from savedmodel_bakery.exporter.validation import reference
@@ -22,7 +22,6 @@ from savedmodel_bakery.exporter.validation.goldens import (
     golden_tolerances,
     write_goldens,
 )
-from savedmodel_bakery.exporter.validation.onnx_model import OnnxModel
 from savedmodel_bakery.exporter.validation.parity import ParityCheck
 from savedmodel_bakery.exporter.validation.requests import (
     PhotoResponse,
@@ -39,8 +38,6 @@ PARITY_FILE = Path("assets.extra") / "parity.json"
 # Photos per process, which limits the memory that their files take.
 _BATCH = 100
 
-_CONVERSION_ADVICE = "; on the same pixels, so the model was not converted correctly, or they have other weights"
-
 
 def validate_and_record(
     version: Path,
@@ -51,7 +48,6 @@ def validate_and_record(
     model_name: str,
     photos: Sequence[Path],
     tolerance: Tolerance,
-    original: OnnxModel | None = None,
 ) -> tuple[Agreement, ParityCheck]:
     """Run photos through a staged version, compare, and write goldens, warm-up requests and the report into it.
 
@@ -64,15 +60,12 @@ def validate_and_record(
         photos: one or more files.
         tolerance: of the comparison with the reference; of that with the network too, if the recipe's precision is
             below float32.
-        original: the model that the source was converted from.
 
     Returns:
         How the SavedModel's responses compare with the network on the same pixels, and with the reference pipeline.
 
     Raises:
-        VerificationError: the SavedModel can't be loaded or run, or its responses differ from the network's or
-            the original's.
-        SourceError: the original can't be run.
+        VerificationError: the SavedModel can't be loaded or run, or its responses differ from the network's.
         PublishError: a file can't be written into the version.
         ParityError: a photo can't be read. A report beyond tolerance doesn't raise: see `ParityReport.check`.
     """
@@ -82,18 +75,13 @@ def validate_and_record(
     )
     check = ParityCheck(network, recipe, task, tolerance)
     rounding = ROUNDING if recipe.optimisation.precision == "float32" else tolerance
-    advice = _advice(recipe.optimisation)
     agreement = Agreement(0, 0.0)
     for batch in _batches(photos):
         responses, logs = _run(version, task, batch, golden)
         for response in responses:
             if response.error:
                 raise _unreadable(response.photo, response.error)
-        agreement += check_agreement(responses, network.call, recipe, task, rounding, advice=advice)
-        if original is not None:
-            check_agreement(
-                responses, original.call, recipe, task, tolerance, name=original.name, advice=_CONVERSION_ADVICE
-            )
+        agreement += check_agreement(responses, network.call, recipe, task, rounding)
         check.add(responses)
         if golden:
             with publish.writing(version):
@@ -102,12 +90,6 @@ def validate_and_record(
     with publish.writing(version):
         (version / PARITY_FILE).write_text(json.dumps(check.report().to_json(), indent=2) + "\n")
     return agreement, check
-
-
-def _advice(optimisation: Optimisation) -> str:
-    if optimisation.precision != "float32":
-        return f"; allow more with --parity-atol, or bake with --precision float32 instead of {optimisation.precision}"
-    return "; --optimise none bakes the network unchanged" if optimisation.steps else ""
 
 
 def _run(

@@ -1,16 +1,18 @@
 """Presets of KerasHub are baked with their own preprocessing, and served without KerasHub.
 
-KerasHub is in `.cache/optional`, which `make test-system` makes.
+KerasHub is in a folder of its own, which `make test-system` makes.
 """
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from optional_packages import run_python
 from PIL import Image
 from server_process import ServerProcess
 
@@ -21,6 +23,16 @@ from savedmodel_bakery.exporter.recipe import read_recipe_file
 PHOTOS = resources.example_photos()
 IMAGES = np.array([photo.read_bytes() for photo in PHOTOS], object)
 SIDE = 96  # of the networks' inputs
+
+
+def run_python(clone: Path, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run Python in a folder, with KerasHub."""
+    path = [str(clone), str(clone / ".cache" / "keras-hub"), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=300,
+        check=False,
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
