@@ -86,7 +86,7 @@ def _is_pillow_image(image: object) -> bool:
 
 
 def _encode_pillow(image: Any) -> bytes:
-    """Return a Pillow image as a PNG file, upright: models do not apply the orientation of a PNG file."""
+    """Return a Pillow image as a PNG file, upright, because Pillow does not keep its orientation in the file."""
     from PIL import ImageOps
 
     image = ImageOps.exif_transpose(image)

@@ -15,10 +15,11 @@ from savedmodel_bakery.exporter import labels, publish, resources, sources
 from savedmodel_bakery.exporter.errors import PublishError, RecipeError
 from savedmodel_bakery.exporter.recipe import Recipe, RecipeFile, complete_recipe, convert_values, read_recipe_file
 from savedmodel_bakery.exporter.servable_module import ServableModule
-from savedmodel_bakery.exporter.validation.agreement import Agreement
+from savedmodel_bakery.exporter.validation.agreement import Agreement, onnx_network
 from savedmodel_bakery.exporter.validation.html_page import check_writable, write_html_page
+from savedmodel_bakery.exporter.validation.onnx_model import OnnxModel
 from savedmodel_bakery.exporter.validation.report import ParityReport
-from savedmodel_bakery.exporter.validation.validate import validate_and_record
+from savedmodel_bakery.exporter.validation.validate import Validation, validate_and_record
 
 
 @dataclass(frozen=True)
@@ -29,12 +30,14 @@ class BakeResult:
         path: its folder.
         recipe: the complete recipe.
         agreement: how its answers compare with those of the network on the same pixels.
+        onnx_agreement: how they compare with those of the ONNX model `reference`; None without one.
         parity: how it compares with the reference pipeline, photo by photo.
     """
 
     path: Path
     recipe: Recipe
     agreement: Agreement
+    onnx_agreement: Agreement | None
     parity: ParityReport
 
 
@@ -51,6 +54,7 @@ def bake(
     share: float | None = None,
     iou: float | None = None,
     require_parity: bool = True,
+    reference: str | Path | None = None,
     parity_html: str | Path | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> BakeResult:
@@ -75,6 +79,8 @@ def bake(
             that must agree with one of the reference's, for task detect; None is 0.99.
         iou: for task detect, the intersection over union from which on two boxes agree; None is 0.9.
         require_parity: whether to reject a version beyond that tolerance; False publishes it with its report.
+        reference: the ONNX model that `model` was converted from, to compare the answers with on the same pixels; the
+            tolerance is `agreement.CONVERSION`, except for the values of atol, rtol, share and iou that are given.
         parity_html: file for an HTML page of the comparison, which is written even if the version is rejected.
         progress: called with each step, in a few words.
 
@@ -83,9 +89,10 @@ def bake(
 
     Raises:
         RecipeError: a value is missing or not allowed.
-        SourceError: the model can't be loaded or used.
+        SourceError: the model or the reference can't be loaded or used.
         LabelError: the label set can't be read, or doesn't fit the network.
-        VerificationError: the SavedModel's outputs differ from the network's.
+        VerificationError: the SavedModel's outputs differ from the network's, or from those of the reference.
+        MissingPackageError: there is a reference, and onnxruntime is not installed.
         ParityError: its outputs differ from the reference pipeline's, or a photo can't be read.
         PublishError: the name is not allowed, or the version exists or can't be written.
     """
@@ -102,11 +109,13 @@ def bake(
     sources.find_source(model)  # an unknown model is reported as such, before other problems
     if name is None:
         _check_same_model(base_path, model)
+    onnx = None if reference is None else OnnxModel(Path(reference))
     like = sources.read_preprocessing(values["like"]) if "like" in values else {}
     progress(f"loading {model}")
     network = sources.read_network(values)
     known = {**network.defaults, **network.recipe}
     complete = complete_recipe(known, values, like=like, scaling_layer=network.scaling_layer)
+    onnx_call = None if onnx is None else onnx.network(complete)
     class_names = labels.read_class_names(complete.answers.labels) if complete.answers.labels else []
     progress("building the servable")
     servable = ServableModule(network.call, complete, class_names)
@@ -114,33 +123,35 @@ def bake(
     progress(f"writing it for task {task.name}")
     complete = replace(complete, answers=replace(complete.answers, task=task.name))
     photo_files = [Path(photo) for photo in photos] if photos else resources.example_photos()
+    stated = {"atol": atol, "rtol": rtol, "share": share, "iou": iou}
 
-    def validate(version_folder: Path) -> tuple[Agreement, ParityReport]:
+    def validate(version_folder: Path) -> tuple[Validation, ParityReport]:
         progress("verifying it in a fresh process")
-        agreement, check = validate_and_record(
+        validation = validate_and_record(
             version_folder,
             network,
             complete,
             task,
             model_name=base_path.name,
             photos=photo_files,
-            tolerance=task.tolerance.replaced(atol=atol, rtol=rtol, share=share, iou=iou),
+            tolerance=task.tolerance.replaced(**stated),
+            onnx=None if onnx_call is None else onnx_network(onnx_call, complete, task, stated),
         )
-        report = check.report()
+        report = validation.parity.report()
         if parity_html is not None:
-            write_html_page(Path(parity_html), report, check.pictures)
+            write_html_page(Path(parity_html), report, validation.parity.pictures)
         if require_parity:
             report.check(advice="; --parity-html shows it, --no-parity publishes it anyway")
-        return agreement, report
+        return validation, report
 
-    path, (agreement, parity) = publish.publish_version(
+    path, (validation, parity) = publish.publish_version(
         base_path,
         version,
         save=servable.save,
         description=(publish.RECIPE_FILE, complete.to_toml()),
         validate=validate,
     )
-    return BakeResult(path, complete, agreement, parity)
+    return BakeResult(path, complete, validation.agreement, validation.onnx_agreement, parity)
 
 
 def _read_recipe(recipe: Recipe | Mapping[str, Any] | str | Path | None) -> RecipeFile:

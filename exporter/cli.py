@@ -109,6 +109,7 @@ Examples:
   bakery bake --model keras:InceptionV3 --weights inception_v3.weights.h5 --name inception_v3
   bakery bake --model https://tfhub.dev/google/imagenet/inception_v3/classification/4 --size 299 --name inception_v3
   bakery bake --model mypackage.models:build --recipe recipe.toml
+  bakery bake --model converted --reference shapes.onnx --recipe shapes.toml
 """
 
 
@@ -133,6 +134,13 @@ Examples:
     show_default=True,
     help="Whether to reject a version beyond that tolerance.",
 )
+@click.option(
+    "--reference",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE.onnx",
+    help="ONNX model that the network was converted from; the version is rejected if its answers differ on the same "
+    "pixels. Needs the extra onnx.",
+)
 @_PARITY_HTML
 @_VERBOSE
 @_errors()
@@ -147,6 +155,7 @@ def bake(
     parity_share: float | None,
     parity_iou: float | None,
     require_parity: bool,
+    reference: Path | None,
     parity_html: Path | None,
     verbose: bool,
     **options: Any,
@@ -178,12 +187,15 @@ def bake(
             share=parity_share,
             iou=parity_iou,
             require_parity=require_parity,
+            reference=reference,
             parity_html=parity_html,
             progress=_print_progress,
         )
+    onnx = result.onnx_agreement
+    of_onnx = "" if onnx is None else f"{onnx.max_difference:.1g} of {reference}'s, "
     click.echo(
         f"verified on {result.agreement.photos} photos: answers within {result.agreement.max_difference:.1g} of the "
-        f"network's, {result.parity.worst.difference:.1g} of the reference pipeline's",
+        f"network's, {of_onnx}{result.parity.worst.difference:.1g} of the reference pipeline's",
         err=True,
     )
     click.echo(result.path)

@@ -1,4 +1,4 @@
-"""`bakery bulk`: classifies many photos on a running server or on Ray."""
+"""`bakery bulk`: runs a model on many photos, on a running server or on Ray."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Examples:
 Exit codes: 0 all photos classified, 1 refused or failed, 2 wrong usage, 3 cannot connect, 4 finished but some photos
 could not be classified (their rows have the reason), 130 interrupted.
 """
-_ALL_ENGINES = {"paths", "engine", "out", "batch_size"}
+_ALL_ENGINES = {"paths", "engine", "out", "batch_size", "all_files"}
 _RAY = {"model_base_path", "model_name", "ray_address", "actors"}
 
 
@@ -35,32 +35,33 @@ _RAY = {"model_base_path", "model_name", "ray_address", "actors"}
     "--out",
     required=True,
     type=click.Path(path_type=Path),
-    help="Engine server: file for the rows, .jsonl, .csv (best class only) or .parquet. Engine ray: folder for Parquet "
-    "files.",
+    help="Engine server: file for the rows, .jsonl, .csv (of a classifier the best class only) or .parquet. Engine "
+    "ray: folder for Parquet files.",
 )
 @click.option(
     "--engine",
     type=click.Choice(["server", "ray"]),
     default="server",
     show_default=True,
-    help="Classify on a running model server, or on Ray, whose workers load the model.",
+    help="Send photos to a running model server, or use Ray, whose workers load the model.",
 )
 @server_options
 @ray_options
 @connection_options
 @click.pass_context
 def bulk(context: click.Context, /, engine: str, paths: tuple[str, ...], out: Path, **options: Any) -> None:
-    """Classify many photos and write one row per photo.
+    """Run a model on many photos and write one row per photo.
 
     PATH is a photo, a folder of photos, a glob, a tar or zip archive, a Parquet file with the columns image and
-    content, or - for a list of paths on stdin. A row has the best classes, or the reason why the photo could not be
-    classified. If the command is interrupted, run it again: it continues with the photos that have no row yet.
+    content, or - for a list of paths on stdin. A row has the columns of the model's task, such as the best classes, or
+    the reason why the photo could not be read. If the command is interrupted, run it again: it continues with the
+    photos that have no row yet.
 
     The connection options, --jobs and the --retry options are for the engine server.
     """
     _check_options(context, engine)
     own = {
-        name: value for name, value in options.items() if name == "batch_size" or (name in _RAY) == (engine == "ray")
+        name: value for name, value in options.items() if name in _ALL_ENGINES or (name in _RAY) == (engine == "ray")
     }
     context.exit((run_on_ray if engine == "ray" else run_on_server)(context, paths, out, **own))
 

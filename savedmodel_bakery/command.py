@@ -36,7 +36,7 @@ SECTIONS = {
     },
     "Call": {
         "ask": LazyCommand("ask:ask", "Send photos to a model and print what it returns."),
-        "bulk": LazyCommand("bulk:bulk", "Classify many photos into one file."),
+        "bulk": LazyCommand("bulk:bulk", "Run a model on many photos and write one file."),
         "predict": LazyCommand("client.commands.predict:predict", "Run a signature on arrays."),
         "metadata": LazyCommand("client.commands.metadata:metadata", "Print a model's signatures as JSON."),
         "status": LazyCommand("client.commands.status:status", "Print the state of each version of a model."),

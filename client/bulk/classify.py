@@ -1,16 +1,17 @@
-"""Classifies photos and makes their rows; a bad photo affects its own row only. Does not import a transport."""
+"""Runs a model on photos and makes their rows; a bad photo affects its own row only. Does not import a transport."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from savedmodel_bakery.client.bulk.photos import Photo, UnreadablePhotoError
 from savedmodel_bakery.client.bulk.rows import Row, make_row
 from savedmodel_bakery.client.error_text import image_error, one_line
 from savedmodel_bakery.client.errors import ClientError, RequestRefusedError
-from savedmodel_bakery.client.image_results import Classification
+from savedmodel_bakery.client.image_results import ImageResult
 from savedmodel_bakery.client.results import Prediction
-from savedmodel_bakery.client.tasks import CLASSIFY
+from savedmodel_bakery.client.tasks import Task
 from savedmodel_bakery.wire.status import Code
 
 # These may be caused by an image or by the size of a request, unless the server asks to try again later. Any other code
@@ -26,40 +27,43 @@ _IMAGE_CODES = (
 )
 
 Predict = Callable[[list[bytes]], Prediction]
-_Versioned = tuple[Classification, int | None]
+_Versioned = tuple[ImageResult, int | None]
 
 
-def classify_photos(photos: Sequence[Photo], predict: Predict, *, model: str, signature: str) -> list[Row]:
-    """Read photos, classify them in one request, and return their rows.
+def classify_photos(
+    photos: Sequence[Photo], predict: Predict, *, task: Task[Any], model: str, signature: str
+) -> list[Row]:
+    """Read photos, send them in one request, and return their rows.
 
     If the request is refused, each photo is sent on its own; one that is refused again gets a row with the reason.
 
     Args:
         photos: at most as many as fit into one request.
-        predict: runs `signature`, which has the outputs of `top_k`, on images.
+        predict: runs `signature` on images.
+        task: reads its outputs.
         model: name of the model.
         signature: name of the signature.
 
     Raises:
         ClientError: `predict` raised an error that does not depend on the photos.
     """
-    contents = [_read(photo) for photo in photos]
-    classified = iter(_classify([content for content in contents if isinstance(content, bytes)], predict))
+    contents = [_read(photo, task) for photo in photos]
+    results = iter(_run([content for content in contents if isinstance(content, bytes)], predict, task))
     rows = []
     for photo, content in zip(photos, contents, strict=True):
-        classification, version = next(classified) if isinstance(content, bytes) else (content, None)
-        rows.append(make_row(photo.key, classification, model=model, version=version, signature=signature))
+        result, version = next(results) if isinstance(content, bytes) else (content, None)
+        rows.append(make_row(photo.key, result, model=model, version=version, signature=signature))
     return rows
 
 
-def _read(photo: Photo) -> bytes | Classification:
+def _read(photo: Photo, task: Task[Any]) -> bytes | ImageResult:
     try:
         return photo.read()
     except UnreadablePhotoError as exc:
-        return _failed(str(exc))
+        return _failed(task, str(exc))
 
 
-def _classify(images: list[bytes], predict: Predict) -> list[_Versioned]:
+def _run(images: list[bytes], predict: Predict, task: Task[Any]) -> list[_Versioned]:
     if not images:
         return []
     try:
@@ -68,11 +72,11 @@ def _classify(images: list[bytes], predict: Predict) -> list[_Versioned]:
         if not (isinstance(exc, RequestRefusedError) and exc.code in _IMAGE_CODES and exc.retry_after_s is None):
             raise
         if len(images) == 1:
-            return [(_failed(image_error(str(exc))), None)]
-        return [versioned for image in images for versioned in _classify([image], predict)]
-    classifications = CLASSIFY.read(prediction, batch=len(images))
-    return [(classification, prediction.version) for classification in classifications]
+            return [(_failed(task, image_error(str(exc))), None)]
+        return [versioned for image in images for versioned in _run([image], predict, task)]
+    return [(result, prediction.version) for result in task.read(prediction, batch=len(images))]
 
 
-def _failed(reason: str) -> Classification:
-    return CLASSIFY.failed(one_line(reason))
+def _failed(task: Task[Any], reason: str) -> ImageResult:
+    result: ImageResult = task.failed(one_line(reason))
+    return result

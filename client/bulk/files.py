@@ -11,6 +11,8 @@ from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
 
+from savedmodel_bakery.client.bulk.sources import has_photos
+
 
 @dataclass(frozen=True)
 class FileList:
@@ -20,17 +22,19 @@ class FileList:
         paths: files; folders, which are walked; and globs (`**` matches any number of folders), which match files.
         listed: more files and folders, one per line, as read from stdin.
         excluded: real paths of files and folders to leave out.
+        all_files: also take files in folders whose names are not those of photos, archives and Parquet files.
     """
 
     paths: tuple[str, ...]
     listed: bytes = b""
     excluded: frozenset[str] = frozenset()
+    all_files: bool = False
 
     @classmethod
-    def from_arguments(cls, arguments: Sequence[str]) -> FileList:
+    def from_arguments(cls, arguments: Sequence[str], *, all_files: bool) -> FileList:
         """Return the files that command-line arguments name; `-` reads the list on stdin."""
         paths = tuple(path for path in arguments if path != "-")
-        return cls(paths, sys.stdin.buffer.read() if "-" in arguments else b"")
+        return cls(paths, sys.stdin.buffer.read() if "-" in arguments else b"", all_files=all_files)
 
     def without(self, paths: Iterable[Path]) -> FileList:
         """Return the same files except these, and those in these folders, such as the job's own output."""
@@ -51,7 +55,7 @@ class FileList:
         for path in self.paths:
             if not os.path.lexists(path):
                 yield from _match(path)
-            elif not os.path.isdir(path):  # noqa: PTH112 - see `_expand`
+            elif not os.path.isdir(path):  # noqa: PTH112 - see `FileList._expand`
                 yield Path(path)
 
     def __iter__(self) -> Iterator[Path]:
@@ -66,36 +70,35 @@ class FileList:
 
     def _all(self) -> Iterator[Path]:
         for path in self.paths:
-            yield from _expand(path) if os.path.lexists(path) else _match(path)
+            yield from self._expand(path) if os.path.lexists(path) else _match(path)
         for line in BytesIO(self.listed):
             if name := line.rstrip(b"\r\n"):
-                yield from _expand(os.fsdecode(name))
+                yield from self._expand(os.fsdecode(name))
+
+    def _expand(self, path: str) -> Iterator[Path]:
+        """Yield the file itself, or the files in a folder except hidden ones; also folders that cannot be listed."""
+        if not os.path.isdir(path):  # noqa: PTH112 - no Path per file
+            yield Path(path)
+            return
+        pending = [path]
+        while pending:
+            folder = pending.pop()
+            try:
+                entries = os.scandir(folder)
+            except OSError:
+                yield Path(folder)
+                continue
+            with entries:
+                for entry in entries:
+                    if entry.name.startswith("."):
+                        continue
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(entry.path)
+                    elif (self.all_files or has_photos(entry.name)) and entry.is_file():
+                        yield Path(entry.path)
 
 
 _real_path = lru_cache(maxsize=64)(os.path.realpath)
-
-
-def _expand(path: str) -> Iterator[Path]:
-    """Yield the file itself, or the files in a folder except hidden ones; also folders that cannot be listed."""
-    if not os.path.isdir(path):  # noqa: PTH112 - no Path per file
-        yield Path(path)
-        return
-    pending = [path]
-    while pending:
-        folder = pending.pop()
-        try:
-            entries = os.scandir(folder)
-        except OSError:
-            yield Path(folder)
-            continue
-        with entries:
-            for entry in entries:
-                if entry.name.startswith("."):
-                    continue
-                if entry.is_dir(follow_symlinks=False):
-                    pending.append(entry.path)
-                elif entry.is_file():
-                    yield Path(entry.path)
 
 
 def _match(pattern: str) -> Iterator[Path]:

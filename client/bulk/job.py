@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, as_completed, wait
 from queue import SimpleQueue
 from threading import Event
+from typing import Any
 
 from tenacity import (
     RetryCallState,
@@ -29,7 +30,7 @@ from savedmodel_bakery.client.errors import (
 )
 from savedmodel_bakery.client.images import encode_images
 from savedmodel_bakery.client.results import Prediction
-from savedmodel_bakery.client.tasks import CLASSIFY
+from savedmodel_bakery.client.tasks import Task
 from savedmodel_bakery.client.transports.retries import stated_pause_s
 from savedmodel_bakery.wire.status import Code
 
@@ -41,7 +42,7 @@ _RESTARTING = (Code.UNAVAILABLE, Code.CANCELLED)
 
 
 class Job:
-    """Classifies photos with several clients at the same time.
+    """Runs a model on photos with several clients at the same time.
 
     A request that cannot reach the server, times out or gets UNAVAILABLE is retried with growing pauses, and so is one
     that an overloaded server asks to send later. If a request with several photos is refused for another reason, its
@@ -50,18 +51,27 @@ class Job:
     Args:
         clients: one per concurrent request.
         model: name of the model that they call.
-        signature: a signature with the outputs of `top_k`.
+        task: of the model.
+        signature: a signature with the outputs of the task.
         batch_size: maximum number of photos per request.
         retry_s: how long to retry a request.
     """
 
     def __init__(
-        self, clients: Sequence[BaseClient], *, model: str, signature: str, batch_size: int, retry_s: float
+        self,
+        clients: Sequence[BaseClient],
+        *,
+        model: str,
+        task: Task[Any],
+        signature: str,
+        batch_size: int,
+        retry_s: float,
     ) -> None:
         self._idle: SimpleQueue[BaseClient] = SimpleQueue()
         for client in clients:
             self._idle.put(client)
         self._model = model
+        self._task = task
         self._signature = signature
         self._batch_size = batch_size
         self._stopped = Event()
@@ -79,12 +89,12 @@ class Job:
         """
         client = self._idle.get()
         try:
-            CLASSIFY.read(self._predict(client, [b""]), batch=1)
+            self._task.read(self._predict(client, [b""]), batch=1)
         finally:
             self._idle.put(client)
 
     def run(self, photos: Iterable[Photo]) -> Iterator[list[Row]]:
-        """Classify photos and yield their rows in the order of the responses.
+        """Yield the rows of photos in the order of the responses.
 
         Raises:
             ClientError: the server cannot be reached any more, does not respond, or sends an error that does not
@@ -104,7 +114,9 @@ class Job:
             pool.shutdown(cancel_futures=True)
 
     def _classify(self, batch: Sequence[Photo]) -> list[Row]:
-        return classify_photos(batch, self._predict_with_retries, model=self._model, signature=self._signature)
+        return classify_photos(
+            batch, self._predict_with_retries, task=self._task, model=self._model, signature=self._signature
+        )
 
     def _predict_with_retries(self, images: list[bytes]) -> Prediction:
         """Predict with the next idle client."""

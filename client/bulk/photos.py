@@ -16,6 +16,13 @@ from stat import S_ISREG
 # Far larger than any image that a baked servable decodes, and small enough to keep in memory.
 MAX_PHOTO_BYTES = 256 << 20
 
+IMAGE_SUFFIXES = frozenset(
+    {".avif", ".bmp", ".dib", ".gif", ".heic", ".heif", ".jfif", ".jpe", ".jpeg", ".jpg", ".pbm", ".pgm", ".png"}
+    | {".pnm", ".ppm", ".tif", ".tiff", ".webp"}
+)
+"""Suffixes of the files that are taken from folders and archives. Models reject some of these formats, which is
+reported in the rows."""
+
 IsWanted = Callable[[str], bool]
 """Returns whether to read the photo with this key; is called once per photo."""
 
@@ -37,6 +44,11 @@ class Photo:
     key: str
     n_bytes: int
     read: Callable[[], bytes]
+
+
+def is_image_name(name: str) -> bool:
+    """Return whether the name of a file has the suffix of an image."""
+    return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES  # noqa: PTH122 - no Path per file
 
 
 def path_key(path: str | Path) -> str:

@@ -21,15 +21,17 @@ class Progress:
 
     Args:
         files: the files of the job, to be counted.
+        all_files: see `open_file`.
         done: number of photos that an earlier run has done.
     """
 
-    def __init__(self, files: Iterable[Path], *, done: int) -> None:
+    def __init__(self, files: Iterable[Path], *, all_files: bool, done: int) -> None:
         interval_s = _TERMINAL_INTERVAL_S if sys.stderr.isatty() else _LOG_INTERVAL_S
         self._bar: Any = tqdm(
             initial=done, unit=" photos", mininterval=interval_s, maxinterval=interval_s, file=sys.stderr
         )
         self._ended = False
+        self._all_files = all_files
         self._counted = 0
         # A daemon thread, because counting a large archive may take longer than the job.
         Thread(target=self._count, args=(files,), daemon=True).start()
@@ -54,7 +56,7 @@ class Progress:
     def _count(self, files: Iterable[Path]) -> None:
         try:
             for file in files:
-                for _ in open_file(file, self._count_photo):
+                for _ in open_file(file, self._count_photo, all_files=self._all_files):
                     pass  # `_count_photo` selects no photo
         except (_JobEndedError, ModuleNotFoundError):  # the job itself reports a missing module
             return

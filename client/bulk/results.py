@@ -17,7 +17,16 @@ from pathlib import Path
 from typing import IO
 
 from savedmodel_bakery.client.bulk.keys import Keys
-from savedmodel_bakery.client.bulk.rows import CSV_COLUMNS, Row, csv_cells, is_row, parse_csv_cells, row_json
+from savedmodel_bakery.client.bulk.rows import (
+    CSV_COLUMNS,
+    Row,
+    csv_cells,
+    find_task_name,
+    parse_csv_cells,
+    parse_row,
+    row_json,
+    task_of,
+)
 from savedmodel_bakery.extras import naming_extras
 
 FORMATS = (".jsonl", ".csv", ".parquet")
@@ -57,6 +66,7 @@ class Results:
         self._out = out
         self._journal = out if out.suffix == ".jsonl" else out.with_name(f"{out.name}.jsonl")
         self._model = model
+        self._task: str | None = None
         self.files = (self._out, self._journal)
         self.rows = self.failed = 0
         self._file = _open_locked(self._journal)
@@ -71,6 +81,16 @@ class Results:
             self.__exit__()
             raise
 
+    def check_task(self, task: str) -> None:
+        """Check that the rows to add are of the same task as the existing ones.
+
+        Raises:
+            ResultsError: they are not.
+        """
+        self._task = self._task or task
+        if task != self._task:
+            raise ResultsError(f"{self._out} has rows of task {self._task}, not {task}; pass another file")
+
     def is_new(self, key: str) -> bool:
         """Return whether a photo has no row yet and was not passed here before."""
         return self._keys.add(key)
@@ -83,18 +103,18 @@ class Results:
         self.failed += sum(not row["ok"] for row in rows)
 
     def finish(self) -> None:
-        """Write the result; all rows were added."""
-        if self._journal == self._out:
+        """Write the result; all rows were added. CSV and Parquet files without rows are not written."""
+        if self._journal == self._out or self._task is None:
             return
         staged = _staged(self._out)
         self._file.seek(0)
-        rows = map(json.loads, self._file)
+        rows = map(parse_row, self._file)
         if self._out.suffix == ".csv":
-            _write_csv(rows, staged)
+            _write_csv(rows, staged, self._task)
         else:
             from savedmodel_bakery.client.bulk.parquet import write_rows
 
-            write_rows(rows, staged)
+            write_rows(rows, staged, self._task)
         staged.replace(self._out)
         self._journal.unlink()
 
@@ -119,7 +139,7 @@ class Results:
                 self._file.truncate(valid_bytes)
                 break
             valid_bytes += len(line)
-            self._check_model(row, f"line {number} of {self._journal}")
+            self._check(row, f"line {number} of {self._journal}")
             if retry_failed and not row["ok"]:
                 removed += 1
                 continue
@@ -131,12 +151,13 @@ class Results:
     def _finished_lines(self) -> Iterator[bytes]:
         """Yield the journal lines of a finished result; CSV has the best class only."""
         for number, row in enumerate(_finished_rows(self._out), 1):
-            self._check_model(row, f"row {number} of {self._out}")
+            self._check(row, f"row {number} of {self._out}")
             yield _line(row)
 
-    def _check_model(self, row: Row, place: str) -> None:
+    def _check(self, row: Row, place: str) -> None:
         if row["model"] != self._model:
             raise ResultsError(f'{place} is from model "{row["model"]}", not "{self._model}"; pass another file')
+        self.check_task(task_of(row))
 
     def _rewrite(self, lines: Iterable[bytes]) -> None:
         """Replace the journal by one with these lines, atomically."""
@@ -162,10 +183,9 @@ def _line(row: Row) -> bytes:
 
 def _row(line: bytes) -> Row | None:
     try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
+        return parse_row(line)
+    except ValueError:
         return None
-    return row if is_row(row) else None
 
 
 def _staged(path: Path) -> Path:
@@ -180,10 +200,7 @@ def _finished_rows(path: Path) -> Iterator[Row]:
 
         rows = read_rows(path)
     try:
-        for row in rows:
-            if not is_row(row):
-                raise ValueError
-            yield row
+        yield from rows
     except ValueError:
         raise ResultsError(f"{path} does not contain the rows of a bulk job; pass another file") from None
 
@@ -192,17 +209,17 @@ def _read_csv(path: Path) -> Iterator[Row]:
     with path.open(newline="", encoding="utf-8") as file:
         cells = csv.reader(file, strict=True)
         try:
-            if next(cells, None) != list(CSV_COLUMNS):
-                raise ValueError
-            yield from map(parse_csv_cells, cells)
+            task = find_task_name(CSV_COLUMNS, next(cells, []))
+            for row in cells:
+                yield parse_csv_cells(task, row)
         except csv.Error as exc:
             raise ValueError(str(exc)) from exc
 
 
-def _write_csv(rows: Iterator[Row], path: Path) -> None:
+def _write_csv(rows: Iterator[Row], path: Path, task: str) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(CSV_COLUMNS)
+        writer.writerow(CSV_COLUMNS[task])
         writer.writerows(map(csv_cells, rows))
 
 

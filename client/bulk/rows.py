@@ -1,13 +1,14 @@
 """The row that a bulk job writes per photo; also the JSON of `bakery ask --json`. Does no I/O.
 
-Columns: image (the photo's key), ok, label, error, top, model, version, signature. CSV cannot represent the list `top`,
-so it has the score and class id of the best class instead.
+Columns: image (the photo's key), ok, those of the task, model, version, signature. In the row of a photo that could not
+be read, the columns of the task are empty, apart from `error`. CSV cannot represent lists: of a classifier it has the
+best class, and of other tasks the lists as JSON.
 """
 
 from __future__ import annotations
 
 import json
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -24,9 +25,23 @@ from savedmodel_bakery.client.image_results import (
 
 Row = dict[str, Any]
 
-_COLUMNS = ("image", "ok", "label", "error", "top", "model", "version", "signature")
+_TASK_COLUMNS = {
+    "classify": ("label", "error", "top"),
+    "multilabel": ("error", "tags"),
+    "embed": ("error", "embedding"),
+    "detect": ("error", "boxes"),
+    "segment": ("error", "shares", "map_png"),
+    "regress": ("error", "values"),
+}
+COLUMNS = {task: ("image", "ok", *own, "model", "version", "signature") for task, own in _TASK_COLUMNS.items()}
+"""The columns of the rows of each task, in their order."""
 
-CSV_COLUMNS = ("image", "ok", "label", "score", "class_id", "error", "model", "version", "signature")
+CSV_COLUMNS = COLUMNS | {
+    "classify": ("image", "ok", "label", "score", "class_id", "error", "model", "version", "signature")
+}
+"""The columns of the CSV files of each task."""
+
+_TEXT_COLUMNS = ("image", "label", "error", "model", "signature")
 
 
 def make_row(image: str, result: ImageResult, *, model: str, version: int | None, signature: str) -> Row:
@@ -60,32 +75,83 @@ def _task_cells(result: ImageResult) -> Row:
 
 def row_json(row: Mapping[str, Any]) -> str:
     """Return a row as a JSON object on one line; bytes are `{"b64": …}`, as in the REST API."""
-    return json.dumps(row, ensure_ascii=False, default=lambda content: {"b64": b64encode(content).decode()})
+    return _to_json(row)
+
+
+def parse_row(line: bytes) -> Row:
+    """Return the row in a JSON object of `row_json`.
+
+    Raises:
+        ValueError: it is not a row.
+    """
+    try:
+        row = _parse_json(line)
+    except RecursionError as exc:
+        raise ValueError(str(exc)) from exc
+    if not isinstance(row, dict) or not isinstance(row.get("image"), str):
+        raise ValueError("not a row")
+    task_of(row)
+    return row
+
+
+def task_of(row: Row) -> str:
+    """Return the task of a row.
+
+    Raises:
+        ValueError: it has the columns of no task.
+    """
+    return find_task_name(COLUMNS, list(row))
+
+
+def find_task_name(columns_by_task: Mapping[str, Sequence[str]], columns: Sequence[str]) -> str:
+    """Return the task that has exactly these columns in `COLUMNS` or `CSV_COLUMNS`.
+
+    Raises:
+        ValueError: no task has them.
+    """
+    for task, names in columns_by_task.items():
+        if list(names) == list(columns):
+            return task
+    raise ValueError(f"no task has the columns {', '.join(columns)}")
 
 
 def csv_cells(row: Row) -> list[Any]:
     """Return the CSV cells of a row; None is an empty cell."""
-    best = row["top"][0] if row["top"] else {}
-    return [best.get(name) if name in ("score", "class_id") else row[name] for name in CSV_COLUMNS]
+    best = row["top"][0] if row.get("top") else {}
+    cells = {"score": best.get("score"), "class_id": best.get("class_id"), **row}
+    values = (cells[name] for name in CSV_COLUMNS[task_of(row)])
+    return [_to_json(value) if isinstance(value, dict | list | bytes) else value for value in values]
 
 
-def parse_csv_cells(cells: Sequence[str]) -> Row:
-    """Return the row of CSV cells; its `top` has the best class only.
+def parse_csv_cells(task: str, cells: Sequence[str]) -> Row:
+    """Return the row of the CSV cells of a task; that of a classifier has the best class only.
 
     Raises:
         ValueError: the cells are not those of a row.
     """
-    row: Row = {name: cell or None for name, cell in zip(CSV_COLUMNS, cells, strict=True)}
-    row["ok"] = {"True": True, "False": False}.get(row["ok"])
-    score, class_id, version = row.pop("score"), row.pop("class_id"), row.pop("version")
-    if row["ok"] is None or row["image"] is None:
+    texts = {name: cell or None for name, cell in zip(CSV_COLUMNS[task], cells, strict=True)}
+    ok = {"True": True, "False": False}.get(texts.pop("ok") or "")
+    if ok is None or texts["image"] is None:
         raise ValueError("ok must be True or False, and image must not be empty")
-    has_best = score is not None and class_id is not None
-    row["top"] = [{"label": row["label"], "score": float(score), "class_id": int(class_id)}] if has_best else []
-    row["version"] = None if version is None else int(version)
-    return {name: row[name] for name in _COLUMNS}
+    row: Row = {
+        name: text if name in _TEXT_COLUMNS or text is None else _parse_json(text) for name, text in texts.items()
+    }
+    if task == "classify":
+        best = {"label": row["label"], "score": row.pop("score"), "class_id": row.pop("class_id")}
+        row["top"] = [] if best["score"] is None else [best]
+        if not all(isinstance(scored["class_id"], int) for scored in row["top"]):
+            raise ValueError("class_id must be an integer")
+    return {name: ok if name == "ok" else row[name] for name in COLUMNS[task]}
 
 
-def is_row(value: Any) -> bool:
-    """Return whether a value that was read from a file is a row."""
-    return isinstance(value, dict) and isinstance(value.get("image"), str) and {"ok", "model", "top"} <= value.keys()
+def _to_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=lambda content: {"b64": b64encode(content).decode()})
+
+
+def _parse_json(text: str | bytes) -> Any:
+    return json.loads(text, object_hook=_decode_bytes)
+
+
+def _decode_bytes(value: Row) -> Any:
+    is_bytes = value.keys() == {"b64"} and isinstance(value["b64"], str)
+    return b64decode(value["b64"], validate=True) if is_bytes else value

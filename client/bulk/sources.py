@@ -7,11 +7,19 @@ from pathlib import Path
 from types import ModuleType
 
 from savedmodel_bakery.client.bulk.archives import DAMAGE_ERRORS, TAR_SUFFIXES, read_tar, read_zip
-from savedmodel_bakery.client.bulk.photos import IsWanted, Photo, file_photo, path_key, reason_of, unreadable_photo
+from savedmodel_bakery.client.bulk.photos import (
+    IsWanted,
+    Photo,
+    file_photo,
+    is_image_name,
+    path_key,
+    reason_of,
+    unreadable_photo,
+)
 from savedmodel_bakery.extras import naming_extras
 
 
-def open_file(path: Path, is_wanted: IsWanted) -> Iterator[Photo]:
+def open_file(path: Path, is_wanted: IsWanted, *, all_files: bool) -> Iterator[Photo]:
     """Yield the photos in a file. An archive is read once, from beginning to end.
 
     A file that cannot be read yields an unreadable photo; a damaged archive yields one with the archive's key.
@@ -19,17 +27,22 @@ def open_file(path: Path, is_wanted: IsWanted) -> Iterator[Photo]:
     Args:
         path: a tar archive (also compressed), zip archive or Parquet file, recognised by its suffix; or a photo.
         is_wanted: selects the photos to read, by key.
+        all_files: also take members of archives whose names have no image suffix.
 
     Raises:
         ModuleNotFoundError: it is a Parquet file, and pyarrow is not installed.
     """
     name = path.name.lower()
+
+    def is_member_wanted(key: str) -> bool:
+        return (all_files or is_image_name(key)) and is_wanted(key)
+
     if name.endswith(TAR_SUFFIXES):
-        photos = read_tar(path, is_wanted)
+        photos = read_tar(path, is_member_wanted)
     elif name.endswith(".zip"):
-        photos = read_zip(path, is_wanted)
+        photos = read_zip(path, is_member_wanted)
     elif name.endswith(".parquet"):
-        photos = _read_parquet(path, is_wanted)
+        photos = _read_parquet(path, is_wanted, all_files=all_files)
     else:
         if is_wanted(key := path_key(path)):
             yield file_photo(key, path)
@@ -57,10 +70,15 @@ def check_parquet_files(files: Iterable[Path]) -> None:
                 raise ValueError(f"{path} contains no photos: {exc}") from exc
 
 
-def _read_parquet(path: Path, is_wanted: IsWanted) -> Iterator[Photo]:
+def has_photos(name: str) -> bool:
+    """Return whether a file of this name in a folder is a photo, an archive or a Parquet file."""
+    return is_image_name(name) or name.lower().endswith((*TAR_SUFFIXES, ".zip", ".parquet"))
+
+
+def _read_parquet(path: Path, is_wanted: IsWanted, *, all_files: bool) -> Iterator[Photo]:
     for photo in _import_parquet().read_photos(path, is_wanted):
         if isinstance(photo, Path):
-            yield from open_file(photo, is_wanted)
+            yield from open_file(photo, is_wanted, all_files=all_files)
         else:
             yield photo
 

@@ -1,4 +1,4 @@
-"""The command `bulk`: classify many photos on a running server.
+"""The command `bulk`: run a model on many photos, on a running server.
 
 `bulk_options`, `server_options` and `run_on_server` let another program build a command that also has other engines.
 """
@@ -38,8 +38,13 @@ bulk_options = option_group(
         show_default=True,
         help="Maximum number of photos per request.",
     ),
+    click.option(
+        "--all-files",
+        is_flag=True,
+        help="From folders and archives, also take files without an image suffix such as .jpg.",
+    ),
 )
-"""Gives a command the arguments and options of every engine except --out: `paths` and `batch_size`."""
+"""Gives a command the arguments and options of every engine except --out: `paths`, `batch_size` and `all_files`."""
 
 server_options = option_group(
     click.option(
@@ -68,17 +73,18 @@ server_options = option_group(
     "--out",
     required=True,
     type=click.Path(dir_okay=False, path_type=Path),
-    help="File for the results: .jsonl, .csv (best class only) or .parquet.",
+    help="File for the rows: .jsonl, .csv (of a classifier the best class only) or .parquet.",
 )
 @server_options
 @connection_options
 @click.pass_context
 def bulk(context: click.Context, /, **options: Any) -> None:
-    """Classify many photos and write one row per photo.
+    """Run a model on many photos and write one row per photo.
 
     PATH is a photo, a folder of photos, a glob, a tar or zip archive, a Parquet file with the columns image and
-    content, or - for a list of paths on stdin. A row has the best classes, or the reason why the photo could not be
-    classified. If the command is interrupted, run it again: it continues with the photos that have no row yet.
+    content, or - for a list of paths on stdin. A row has the columns of the model's task, such as the best classes, or
+    the reason why the photo could not be read. If the command is interrupted, run it again: it continues with the
+    photos that have no row yet.
     """
     context.exit(run_on_server(context, **options))
 
@@ -90,10 +96,11 @@ def run_on_server(
     *,
     jobs: int,
     batch_size: int,
+    all_files: bool,
     retry_s: float,
     retry_failed: bool,
 ) -> int:
-    """Classify photos on the server of the connection options, write the rows, and return the exit code.
+    """Send photos to the server of the connection options, write the rows, and return the exit code.
 
     Raises:
         click.UsageError: a path or `out` is invalid.
@@ -104,11 +111,11 @@ def run_on_server(
     from savedmodel_bakery.client.bulk.progress import Progress
     from savedmodel_bakery.client.bulk.results import Results, ResultsError
     from savedmodel_bakery.client.bulk.sources import check_parquet_files, open_file
-    from savedmodel_bakery.client.signatures import DEFAULT_SIGNATURE, TOP_K_SIGNATURE
+    from savedmodel_bakery.client.signatures import read_signatures
+    from savedmodel_bakery.client.tasks import find_task
 
-    model, signature = context.obj["model"], context.obj["signature"]
-    signature = TOP_K_SIGNATURE if signature == DEFAULT_SIGNATURE else signature
-    files = FileList.from_arguments(paths)
+    model = context.obj["model"]
+    files = FileList.from_arguments(paths, all_files=all_files)
     with resumable(context), ExitStack() as stack:
         try:
             with as_usage_error(ValueError, ResultsError):
@@ -118,15 +125,19 @@ def run_on_server(
         except OSError as exc:
             raise click.UsageError(f"{out} cannot be written: {exc.strerror}") from exc
         files = files.without(results.files)
-        photos = (photo for file in files for photo in open_file(file, results.is_new))
+        photos = (photo for file in files for photo in open_file(file, results.is_new, all_files=all_files))
         if (first := next(photos, None)) is None:
-            reason = f"all {results.rows} photos have a row" if results.rows else f"no photo in {' '.join(paths)}"
+            hint = "" if all_files else "; --all-files takes files without an image suffix too"
+            reason = f"all {results.rows} photos have a row" if results.rows else f"no photo in {' '.join(paths)}{hint}"
             print_error(f"nothing to do: {reason}")
         else:
             clients = [stack.enter_context(open_client(context)) for _ in range(jobs)]
-            job = Job(clients, model=model, signature=signature, batch_size=batch_size, retry_s=retry_s)
+            task, signature = find_task(read_signatures(clients[0].metadata()), context.obj["signature"])
+            with as_usage_error(ResultsError):
+                results.check_task(task.name)
+            job = Job(clients, model=model, task=task, signature=signature, batch_size=batch_size, retry_s=retry_s)
             job.check()
-            progress = stack.enter_context(Progress(files, done=results.rows))
+            progress = stack.enter_context(Progress(files, all_files=all_files, done=results.rows))
             for rows in job.run(chain([first], photos)):
                 results.add(rows)
                 progress.add(len(rows), failed=results.failed)

@@ -58,7 +58,7 @@ class Boxes(FieldGroup):
     ] = None
     max_boxes: Annotated[
         int | None,
-        WholeNumber(minimum=1, maximum=10_000, metavar="N", when_unset="100", help="Number of boxes in an answer."),
+        WholeNumber(minimum=1, maximum=1_000, metavar="N", when_unset="100", help="Number of boxes in an answer."),
     ] = None
     background_class: Annotated[
         str | None,

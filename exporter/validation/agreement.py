@@ -1,9 +1,13 @@
-"""Compares the answers of a SavedModel with those of its network on the same pixels."""
+"""Compares the answers of a SavedModel with those of a network on the same pixels.
+
+The network is the source's own, or the ONNX model that it was converted from.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,6 +21,50 @@ from savedmodel_bakery.exporter.validation.requests import PhotoResponse
 
 ROUNDING = Tolerance(atol=1e-5, rtol=1e-4, share=0.999, iou=0.99)
 """Two runs of the same network differ in the order of additions; a wrong network differs by far more."""
+
+CONVERSION = Tolerance(atol=1e-4, rtol=1e-3, share=0.99, iou=0.95)
+"""Two runtimes differ by about 0.00001 in a probability; a faulty conversion differs by far more."""
+
+
+class Original(NamedTuple):
+    """A network that a SavedModel must agree with.
+
+    Attributes:
+        name: for messages.
+        call: run it on a normalised batch of one image; returns a tensor or an array, or a dict of them by name.
+        tolerance: how far answers may differ.
+        advice: the end of the message about a larger difference.
+    """
+
+    name: str
+    call: Callable[[NormalisedBatch], NetworkOutput]
+    tolerance: Tolerance
+    advice: str
+
+
+def source_network(call: Callable[[NormalisedBatch], NetworkOutput], recipe: Recipe, parity: Tolerance) -> Original:
+    """Return the network of the source, without optimisation; with 16-bit precision, its tolerance is `parity`."""
+    precision = recipe.optimisation.precision
+    if precision != "float32":
+        advice = f"; allow more with --parity-atol, or bake with --precision float32 instead of {precision}"
+        return Original("the network", call, parity, advice)
+    advice = "; --optimise none bakes the network unchanged" if recipe.optimisation.steps else ""
+    return Original("the network", call, ROUNDING, advice)
+
+
+def onnx_network(
+    call: Callable[[NormalisedBatch], NetworkOutput],
+    recipe: Recipe,
+    task: Task,
+    stated: Mapping[str, float | None],
+) -> Original:
+    """Return the ONNX model that the network was converted from; `stated` has the stated parts of the tolerance."""
+    default = CONVERSION if recipe.optimisation.precision == "float32" else task.tolerance
+    advice = (
+        "; the network was converted incorrectly, or from another ONNX model. If the difference is intended, allow "
+        "more with --parity-atol, or for maps and boxes with --parity-share"
+    )
+    return Original("the ONNX model", call, default.replaced(**stated), advice)
 
 
 @dataclass(frozen=True)
@@ -59,21 +107,14 @@ def run_network(
     return outputs
 
 
-def check_agreement(
-    responses: Sequence[PhotoResponse],
-    network: Callable[[NormalisedBatch], NetworkOutput],
-    recipe: Recipe,
-    task: Task,
-    tolerance: Tolerance = ROUNDING,
-) -> Agreement:
-    """Compare the SavedModel's responses to photos with the outputs of `network` for the same pixels.
+def check_agreement(responses: Sequence[PhotoResponse], original: Original, recipe: Recipe, task: Task) -> Agreement:
+    """Compare the SavedModel's responses to photos with the outputs of a network for the same pixels.
 
     Args:
         responses: to photos that could be read.
-        network: the source's own, without optimisation.
+        original: the network.
         recipe: the recipe that was baked.
         task: of the recipe.
-        tolerance: how far answers may differ.
 
     Raises:
         VerificationError: the responses differ; the message names the photo.
@@ -81,21 +122,17 @@ def check_agreement(
     """
     from savedmodel_bakery.exporter.image.pixels import normalise
 
-    precision = recipe.optimisation.precision
-    if precision != "float32":
-        advice = f"; allow more with --parity-atol, or bake with --precision float32 instead of {precision}"
-    else:
-        advice = "; --optimise none bakes the network unchanged" if recipe.optimisation.steps else ""
     differences = []
     for response in responses:
         (normalised,) = np.asarray(normalise(response.pixels[np.newaxis], recipe.preprocessing))
         size = reference.upright_size(response.photo, recipe.preprocessing)
-        result = NetworkResult(run_network(network, normalised, recipe), size)
-        comparison = task.compare(response.answers, result, tolerance)
+        result = NetworkResult(run_network(original.call, normalised, recipe), size)
+        comparison = task.compare(response.answers, result, original.tolerance)
         if not comparison.is_within:
             raise VerificationError(
-                f"on {response.photo.name} the SavedModel answers {comparison.answer}, the network "
-                f"{comparison.expected}: {task.measure} {comparison.difference:.3g} (allowed: {tolerance}){advice}"
+                f"on {response.photo.name} the SavedModel answers {comparison.answer}, {original.name} "
+                f"{comparison.expected}: {task.measure} {comparison.difference:.3g} (allowed: {original.tolerance})"
+                f"{original.advice}"
             )
         differences.append(comparison.difference)
     return Agreement(len(responses), max(differences))

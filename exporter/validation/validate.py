@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from savedmodel_bakery.exporter import labels, publish, sources
-from savedmodel_bakery.exporter.errors import ParityError
+from savedmodel_bakery.exporter.errors import ParityError, VerificationError
 from savedmodel_bakery.exporter.network_outputs import trace
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.sources.network import Network
 from savedmodel_bakery.exporter.tasks import Task, Tolerance, choose_task
 from savedmodel_bakery.exporter.validation import reference
-from savedmodel_bakery.exporter.validation.agreement import ROUNDING, Agreement, check_agreement
+from savedmodel_bakery.exporter.validation.agreement import Agreement, Original, check_agreement, source_network
 from savedmodel_bakery.exporter.validation.goldens import (
     MAX_PHOTOS,
     golden_requests,
@@ -39,6 +40,20 @@ PARITY_FILE = Path("assets.extra") / "parity.json"
 _BATCH = 100
 
 
+class Validation(NamedTuple):
+    """How a SavedModel's responses compare.
+
+    Attributes:
+        agreement: with the network on the same pixels.
+        onnx_agreement: with the ONNX model that the network was converted from, on the same pixels; None without one.
+        parity: with the reference pipeline.
+    """
+
+    agreement: Agreement
+    onnx_agreement: Agreement | None
+    parity: ParityCheck
+
+
 def validate_and_record(
     version: Path,
     network: Network,
@@ -48,7 +63,8 @@ def validate_and_record(
     model_name: str,
     photos: Sequence[Path],
     tolerance: Tolerance,
-) -> tuple[Agreement, ParityCheck]:
+    onnx: Original | None = None,
+) -> Validation:
     """Run photos through a staged version, compare, and write goldens, warm-up requests and the report into it.
 
     Args:
@@ -60,12 +76,11 @@ def validate_and_record(
         photos: one or more files.
         tolerance: of the comparison with the reference; of that with the network too, if the recipe's precision is
             below float32.
-
-    Returns:
-        How the SavedModel's responses compare with the network on the same pixels, and with the reference pipeline.
+        onnx: the ONNX model that the network was converted from.
 
     Raises:
-        VerificationError: the SavedModel can't be loaded or run, or its responses differ from the network's.
+        VerificationError: the SavedModel can't be loaded or run, or its responses differ from the network's or from
+            those of `onnx`.
         PublishError: a file can't be written into the version.
         ParityError: a photo can't be read. A report beyond tolerance doesn't raise: see `ParityReport.check`.
     """
@@ -74,14 +89,16 @@ def validate_and_record(
         task, [read_photo(photo) for photo in photos[:MAX_PHOTOS]], pixels.round().clip(0, 255).astype(np.uint8)
     )
     check = ParityCheck(network, recipe, task, tolerance)
-    rounding = ROUNDING if recipe.optimisation.precision == "float32" else tolerance
-    agreement = Agreement(0, 0.0)
+    source = source_network(network.call, recipe, tolerance)
+    agreement = onnx_agreement = Agreement(0, 0.0)
     for batch in _batches(photos):
         responses, logs = _run(version, task, batch, golden)
         for response in responses:
             if response.error:
                 raise _unreadable(response.photo, response.error)
-        agreement += check_agreement(responses, network.call, recipe, task, rounding)
+        agreement += check_agreement(responses, source, recipe, task)
+        if onnx is not None:
+            onnx_agreement += _check_onnx(responses, onnx, recipe, task)
         check.add(responses)
         if golden:
             with publish.writing(version):
@@ -89,7 +106,14 @@ def validate_and_record(
             golden = []  # once is enough
     with publish.writing(version):
         (version / PARITY_FILE).write_text(json.dumps(check.report().to_json(), indent=2) + "\n")
-    return agreement, check
+    return Validation(agreement, None if onnx is None else onnx_agreement, check)
+
+
+def _check_onnx(responses: Sequence[PhotoResponse], onnx: Original, recipe: Recipe, task: Task) -> Agreement:
+    try:
+        return check_agreement(responses, onnx, recipe, task)
+    except VerificationError as error:
+        raise VerificationError(f"the comparison with --reference failed: {error}") from error
 
 
 def _run(

@@ -9,15 +9,19 @@ import pyarrow as pa
 from savedmodel_bakery.client.bulk import parquet
 from savedmodel_bakery.client.bulk.classify import classify_photos
 from savedmodel_bakery.client.bulk.photos import Photo, unreadable_photo
+from savedmodel_bakery.client.calls import Metadata, ModelSpec
 from savedmodel_bakery.client.errors import RequestRefusedError
 from savedmodel_bakery.client.images import encode_images
 from savedmodel_bakery.client.results import Prediction
-from savedmodel_bakery.client.signatures import TOP_K_SIGNATURE
-from savedmodel_bakery.client.tasks import CLASSIFY
+from savedmodel_bakery.client.signatures import read_signatures
+from savedmodel_bakery.client.tasks import find_task
+from savedmodel_bakery.client.transports import grpc_codec
 from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving.inference.metadata import metadata
 from savedmodel_bakery.serving.inference.predict import PredictCall, predict
 from savedmodel_bakery.serving.runtimes.tensorflow_import import import_tensorflow
 from savedmodel_bakery.wire import dtypes
+from savedmodel_bakery.wire.messages import make_metadata_response
 from savedmodel_bakery.wire.status import StatusError
 from savedmodel_bakery.wire.tensors import Tensor
 
@@ -26,16 +30,19 @@ PHOTOS = pa.schema([("image", pa.string()), ("content", pa.binary()), ("error", 
 
 
 class Classifier:
-    """Classifies photos with the signature `top_k` of a version that it loads.
+    """Runs a version that it loads on photos.
 
     Args:
         model: name of the model.
         version: version number.
         path: version folder.
 
+    Attributes:
+        task: name of the version's task.
+
     Raises:
-        StatusError: the version can't be loaded, or has no signature `top_k`.
-        ClientError: the outputs of `top_k` are not those of a classifier.
+        StatusError: the version can't be loaded.
+        ClientError: its signatures fit no task.
     """
 
     def __init__(self, model: str, version: int, path: str) -> None:
@@ -44,22 +51,27 @@ class Classifier:
         from savedmodel_bakery.serving.models.loading import LoadOptions, load
 
         self._servable = load(model, version, Path(path), LoadOptions(warm_up=warmup.replay))
-        CLASSIFY.read(self._predict([b""]), batch=1)
+        response = make_metadata_response(*metadata(self._servable)).SerializeToString()
+        document = grpc_codec.decode_response(Metadata(ModelSpec(model, version)), response)
+        self._task, self._signature = find_task(read_signatures(document))
+        self.task = self._task.name
+        self._task.read(self._predict([b""]), batch=1)
 
     def __call__(self, table: pa.Table) -> pa.Table:
-        """Classify a table with the columns `PHOTOS`; return one with the columns `client.bulk.parquet.SCHEMA`."""
+        """Return the rows of a table with the columns `PHOTOS`, with the columns `client.bulk.parquet.SCHEMAS`."""
         photos = [_photo(**row) for row in table.to_pylist()]
-        rows = classify_photos(photos, self._predict, model=self._servable.name, signature=TOP_K_SIGNATURE)
-        return pa.Table.from_pylist(rows, parquet.SCHEMA)
+        name = self._servable.name
+        rows = classify_photos(photos, self._predict, task=self._task, model=name, signature=self._signature)
+        return parquet.to_table(rows, self.task)
 
     def _predict(self, images: list[bytes]) -> Prediction:
         try:
             inputs = {alias: Tensor(array, dtypes.STRING) for alias, array in encode_images(images).items()}
-            outputs = predict(self._servable, PredictCall(TOP_K_SIGNATURE, inputs), RequestContext())
+            outputs = predict(self._servable, PredictCall(self._signature, inputs), RequestContext())
         except StatusError as error:
             raise RequestRefusedError(error.code, error.text) from error
         arrays = {alias: tensor.array for alias, tensor in outputs.items()}
-        return Prediction(arrays, self._servable.name, self._servable.version, TOP_K_SIGNATURE)
+        return Prediction(arrays, self._servable.name, self._servable.version, self._signature)
 
 
 def _photo(image: str, content: bytes | None, error: str | None) -> Photo:

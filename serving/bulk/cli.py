@@ -84,6 +84,7 @@ def ray_options(command: _Command) -> _Command:
 )
 @ray_options
 @click.option("--batch-size", type=click.IntRange(1), default=8, show_default=True, help="Maximum photos per run.")
+@click.option("--all-files", is_flag=True, help="From folders and archives, also take files without an image suffix.")
 @click.pass_context
 def bulk(context: click.Context, /, paths: tuple[str, ...], out: Path, **options: Any) -> None:
     """Classify many photos on Ray, without a server.
@@ -107,8 +108,9 @@ def run_on_ray(
     ray_address: str | None,
     actors: int,
     batch_size: int,
+    all_files: bool,
 ) -> int:
-    """Classify photos with a model that Ray's workers load, write the rows to a folder, and return the exit code.
+    """Run a model that Ray's workers load on photos, write the rows to a folder, and return the exit code.
 
     Raises:
         click.ClickException: an option is invalid, the model cannot be loaded, or photos have no row.
@@ -124,7 +126,7 @@ def run_on_ray(
     from savedmodel_bakery.client.bulk.sources import check_parquet_files
     from savedmodel_bakery.serving.bulk.parts import lock_folder, read_parts
 
-    files = FileList.from_arguments(paths)
+    files = FileList.from_arguments(paths, all_files=all_files)
     try:
         files.check()
         check_parquet_files(files.named())
@@ -139,11 +141,21 @@ def run_on_ray(
     if pending:
         version = _newest_version(model_name, model_base_path)
         with resumable(context), _ray_job(ray_address, actors=actors) as job:
-            if error := job.load_error(version):
-                raise click.ClickException(error)
-            job.run(pending, done.keys, version=version, actors=actors, batch_size=batch_size, out=out.resolve())
+            try:
+                done.check_task(out, job.load_task(version))
+            except ValueError as exc:
+                raise click.ClickException(str(exc)) from exc
+            job.run(
+                pending,
+                done.keys,
+                version=version,
+                all_files=all_files,
+                actors=actors,
+                batch_size=batch_size,
+                out=out.resolve(),
+            )
             done = read_parts(out, model=model_name)
-            if missing := job.find_missing(pending, done.keys):
+            if missing := job.find_missing(pending, done.keys, all_files=all_files):
                 raise click.ClickException(
                     f"{missing} and possibly other photos have no row; run the job again to classify them"
                 )

@@ -1,4 +1,4 @@
-"""The job as Ray Data runs it: starts Ray, reads photos in tasks, classifies them in actors, writes Parquet parts."""
+"""The job as Ray Data runs it: starts Ray, reads photos in tasks, runs the model in actors, writes Parquet parts."""
 
 from __future__ import annotations
 
@@ -60,10 +60,16 @@ def _probe(address: str) -> None:
         raise ConnectionError(f"cannot connect to {endpoint.address}: is it the head of a Ray cluster?") from exc
 
 
-def load_error(version: VersionFolder) -> str | None:
-    """Load a version in a Ray worker and return the error; None if it can be used."""
-    error: str | None = ray.get(ray.remote(max_calls=1)(_load_error).remote(version))
-    return error
+def load_task(version: VersionFolder) -> str:
+    """Load a version in a Ray worker and return the name of its task.
+
+    Raises:
+        ValueError: it cannot be loaded, or fits no task; the text is the reason.
+    """
+    task, error = ray.get(ray.remote(max_calls=1)(_load_task).remote(version))
+    if error is not None:
+        raise ValueError(error)
+    return str(task)
 
 
 def run(
@@ -71,16 +77,18 @@ def run(
     done: frozenset[str],
     *,
     version: VersionFolder,
+    all_files: bool,
     actors: int,
     batch_size: int,
     out: Path,
 ) -> None:
-    """Classify the photos in `files` and write their rows as Parquet parts.
+    """Run a model on the photos in `files` and write their rows as Parquet parts.
 
     Args:
         files: photos and archives; every node must find them under these paths.
         done: keys of photos to skip.
         version: the version that the actors load.
+        all_files: see `open_file`.
         actors: number of actors.
         batch_size: maximum number of photos per run.
         out: folder for the parts.
@@ -89,7 +97,8 @@ def run(
         ray.exceptions.RayError: the cluster failed, or all actors did.
     """
     DataContext.get_current().target_max_block_size = _BLOCK_BYTES
-    photos = _dataset(files).flat_map(functools.partial(_read_photos, done=ray.put(done), folder=str(Path.cwd())))
+    read_photos = functools.partial(_read_photos, all_files=all_files, done=ray.put(done), folder=str(Path.cwd()))
+    photos = _dataset(files).flat_map(read_photos)
     rows = photos.map_batches(
         Classifier,
         fn_constructor_args=version,
@@ -100,13 +109,13 @@ def run(
     rows.write_parquet(str(out), filename_provider=_PartNames())
 
 
-def find_missing(files: Sequence[str], done: frozenset[str]) -> str | None:
+def find_missing(files: Sequence[str], done: frozenset[str], *, all_files: bool) -> str | None:
     """Return the key of one photo in `files` that is not in `done`; None if all are.
 
     Raises:
         ray.exceptions.RayError: the cluster failed.
     """
-    find = functools.partial(_find_missing, done=ray.put(done), folder=str(Path.cwd()))
+    find = functools.partial(_find_missing, all_files=all_files, done=ray.put(done), folder=str(Path.cwd()))
     missing: list[dict[str, str]] = _dataset(files).flat_map(find).take(1)
     return missing[0]["image"] if missing else None
 
@@ -129,7 +138,7 @@ def _file(row: dict[str, str], folder: str) -> Path:
     return path
 
 
-def _find_missing(row: dict[str, str], *, done: Any, folder: str) -> list[dict[str, str]]:
+def _find_missing(row: dict[str, str], *, all_files: bool, done: Any, folder: str) -> list[dict[str, str]]:
     path, done_keys, missing = _file(row, folder), _fetch(done), []
 
     def check(key: str) -> bool:
@@ -138,12 +147,12 @@ def _find_missing(row: dict[str, str], *, done: Any, folder: str) -> list[dict[s
         return False
 
     if path_key(path) not in done_keys:  # a file with its own row is a photo or a damaged archive
-        for _ in open_file(path, check):
+        for _ in open_file(path, check, all_files=all_files):
             pass  # `check` selects no photo
     return missing
 
 
-def _read_photos(row: dict[str, str], *, done: Any, folder: str) -> Iterator[dict[str, Any]]:
+def _read_photos(row: dict[str, str], *, all_files: bool, done: Any, folder: str) -> Iterator[dict[str, Any]]:
     """Yield the photos of a file that are not done, with the columns `PHOTOS`."""
     done_keys, seen = _fetch(done), set()
 
@@ -153,7 +162,7 @@ def _read_photos(row: dict[str, str], *, done: Any, folder: str) -> Iterator[dic
         seen.add(key)
         return True
 
-    for photo in open_file(_file(row, folder), is_new):
+    for photo in open_file(_file(row, folder), is_new, all_files=all_files):
         try:
             content, error = photo.read(), None
         except UnreadablePhotoError as exc:
@@ -161,12 +170,12 @@ def _read_photos(row: dict[str, str], *, done: Any, folder: str) -> Iterator[dic
         yield dict(zip(PHOTOS.names, (photo.key, content, error), strict=True))
 
 
-def _load_error(version: VersionFolder) -> str | None:
+def _load_task(version: VersionFolder) -> tuple[str | None, str | None]:
+    """Return the name of the task, or the reason why there is none."""
     try:
-        Classifier(*version)
+        return Classifier(*version).task, None
     except (StatusError, ClientError) as exc:
-        return str(exc)
-    return None
+        return None, str(exc)
 
 
 @functools.lru_cache(maxsize=1)

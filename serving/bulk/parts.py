@@ -15,8 +15,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from savedmodel_bakery.client.bulk.parquet import SCHEMA
 from savedmodel_bakery.client.bulk.results import ResultsError, lock
+from savedmodel_bakery.client.bulk.rows import COLUMNS, find_task_name
 from savedmodel_bakery.wire.status import StatusError, invalid_argument
 
 _PART = re.compile(r"rows-[0-9a-f]{32}-[0-9]{6}-[0-9]+\.parquet")
@@ -49,11 +49,22 @@ class Done:
 
     Attributes:
         keys: keys of the photos.
-        failed: how many of them could not be classified.
+        failed: how many of them could not be read.
+        task: name of the task of the rows; None without rows.
     """
 
     keys: frozenset[str]
     failed: int
+    task: str | None
+
+    def check_task(self, folder: Path, task: str) -> None:
+        """Check that rows of a task can be added.
+
+        Raises:
+            StatusError: INVALID_ARGUMENT if the existing rows are of another task.
+        """
+        if self.task not in (None, task):
+            raise invalid_argument(f"{folder} contains rows of task {self.task}, not {task}; use another folder")
 
 
 def read_parts(folder: Path, *, model: str) -> Done:
@@ -65,7 +76,9 @@ def read_parts(folder: Path, *, model: str) -> Done:
     """
     keys: set[str] = set()
     failed = 0
-    for path in _complete_parts(folder):
+    done = Done(frozenset(), 0, None)
+    for path, task in _complete_parts(folder):
+        done.check_task(folder, task)
         try:
             table = pq.read_table(path, columns=["image", "ok", "model"])
         except (OSError, pa.ArrowException) as exc:
@@ -75,10 +88,12 @@ def read_parts(folder: Path, *, model: str) -> Done:
             raise invalid_argument(f'{path} contains rows of model "{others[0]}", not "{model}"; use another folder')
         keys.update(table["image"].to_pylist())
         failed += table["ok"].to_pylist().count(False)
-    return Done(frozenset(keys), failed)
+        done = Done(frozenset(), failed, task)
+    return Done(frozenset(keys), failed, done.task)
 
 
-def _complete_parts(folder: Path) -> Iterator[Path]:
+def _complete_parts(folder: Path) -> Iterator[tuple[Path, str]]:
+    """Yield each complete part and the task of its rows."""
     for path in sorted(folder.glob("*.parquet")):
         try:
             names = pq.read_schema(path).names
@@ -89,9 +104,11 @@ def _complete_parts(folder: Path) -> Iterator[Path]:
             names = []
         except (OSError, pa.ArrowException) as exc:
             raise _unreadable(path, exc) from exc
-        if names != SCHEMA.names:
-            raise invalid_argument(f"{path} was not written by this command; use another folder")
-        yield path
+        try:
+            task = find_task_name(COLUMNS, names)
+        except ValueError as exc:
+            raise invalid_argument(f"{path} was not written by this command; use another folder") from exc
+        yield path, task
 
 
 def _unreadable(path: Path, exc: Exception) -> StatusError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx_models
 import pytest
 import tiny_models
 from tiny_models import OPTIONS, RECIPE, TIMEOUT_S, Run
@@ -48,6 +50,7 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A working directory with a module of networks, label files, and models in files."""
     folder = tmp_path_factory.mktemp("workshop")
     tiny_models.write_workshop(folder)
+    onnx_models.means(folder / "means.onnx")
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
     subprocess.run([sys.executable, "-c", TRAIN], cwd=folder, check=True, capture_output=True, env=environment)
     return folder
@@ -88,6 +91,9 @@ def run_of(workshop: Path) -> Iterator[RunOf]:
         runs["again"] = pool.submit(after_first)
         runs["zero"] = pool.submit(run_bake, workshop, "plain", "--model", "plain.h5", "--version", "0", *OPTIONS)
         runs["existing"] = pool.submit(existing)
+        runs["reference"] = pool.submit(
+            run_bake, workshop, "referenced", "--model", "tiny:build", "--reference", "means.onnx", *OPTIONS
+        )
         runs["recipe"] = pool.submit(bake_recipe, workshop)
         yield lambda name: runs[name].result(TIMEOUT_S * 2)
         pool.shutdown(cancel_futures=True)
@@ -134,6 +140,12 @@ def test_version_0_is_published_on_request(run_of: RunOf) -> None:
 def test_a_keras_file_is_baked(run_of: RunOf) -> None:
     run = run_of("trained")
     assert (0, "trained/tiny/1\n") == (run.code, run.stdout), run.stderr
+
+
+def test_a_bake_that_agrees_with_its_onnx_model_is_published_and_says_so(run_of: RunOf) -> None:
+    run = run_of("reference")
+    assert (0, "referenced/tiny/1\n") == (run.code, run.stdout), run.stderr
+    assert re.search(r"verified on 3 photos: .*, \S+ of means\.onnx's, .* of the reference pipeline's$", run.stderr)
 
 
 def test_a_recipe_file_has_the_name_and_paths_relative_to_its_folder(run_of: RunOf) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import onnx_models
 import pytest
 import tiny_models
 from click.testing import CliRunner
@@ -21,6 +22,9 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("workshop")
     tiny_models.write_workshop(folder)
     (folder / "garbage.keras").write_bytes(b"PK\x03\x04 and then something else")
+    onnx_models.means(folder / "swapped.onnx", order=(2, 1, 0))
+    onnx_models.means(folder / "small.onnx", size=7)
+    (folder / "garbage.onnx").write_bytes(b"something else")
     (folder / "typo.py").write_text("def build(:\n")
     (folder / "typo.toml").write_text("crops = 'none'\n")
     return folder
@@ -74,6 +78,27 @@ REJECTED: dict[str, tuple[list[str], int, list[str]]] = {
         ["--model", "tiny:not_a_number", *OPTIONS],
         1,
         ["the network returns values that are not finite"],
+    ),
+    "other scores than the reference's": (
+        [*BUILD, *OPTIONS, "--reference", "swapped.onnx"],
+        1,
+        [
+            "on chelsea.png the SavedModel answers red 0.",
+            ", the ONNX model blue 0.",
+            ": score difference 0.",
+            "(allowed:",
+        ],
+    ),
+    "reference of another size": (
+        [*BUILD, *OPTIONS, "--reference", "small.onnx"],
+        1,
+        ["small.onnx takes tensor(float) ['batch', 3, 7, 7]: must take tensor(float) [1, 3, 8, 8] (NCHW) or"],
+    ),
+    "no reference": ([*BUILD, *OPTIONS, "--reference", "none.onnx"], 1, ["file not found: none.onnx"]),
+    "reference is not an ONNX model": (
+        [*BUILD, *OPTIONS, "--reference", "garbage.onnx"],
+        1,
+        ["cannot load garbage.onnx as an ONNX model: "],
     ),
     "recipe file with a typo": (
         [*BUILD, "--recipe", "typo.toml"],

@@ -24,9 +24,9 @@ from savedmodel_bakery.command import COMMANDS, SECTIONS
 
 # Packages that only extras install.
 EXTRAS = (
-    "aio_pika", "flatbuffers", "grpc_health", "httptools", "jinja2", "kagglehub", "keras", "matplotlib", "PIL",
-    "prometheus_client", "pyarrow", "ray", "tensorflow", "tensorflow_hub", "tensorflow_text", "tomli_w", "uvicorn",
-    "uvloop",
+    "aio_pika", "flatbuffers", "grpc_health", "httptools", "jinja2", "kagglehub", "keras", "matplotlib", "onnxruntime",
+    "PIL", "prometheus_client", "pyarrow", "ray", "tensorflow", "tensorflow_hub", "tensorflow_text", "tomli_w",
+    "uvicorn", "uvloop",
 )  # fmt: skip
 # Packages of the base install that take long to import.
 HEAVY = ("google.protobuf", "grpc", "ml_dtypes", "numpy", "requests", "tenacity", "tqdm")
@@ -101,6 +101,7 @@ def test_version_is_that_of_the_distribution() -> None:
     ("arguments", "missing", "extra"),
     [
         (["bake", "--model", "efficientnet-lite0"], "tensorflow", "export"),
+        (["bake", "--model", "efficientnet-lite0", "--reference", "photo.jpg"], "onnxruntime", "export,onnx"),
         (["function", "math:sqrt", "--input", "x:float32"], "tensorflow", "export"),
         (["serve", "model"], "tensorflow", "serve"),
         (["serve", "model"], "uvicorn", "serve"),

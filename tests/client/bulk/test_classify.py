@@ -9,6 +9,7 @@ from savedmodel_bakery.client.bulk.classify import classify_photos
 from savedmodel_bakery.client.bulk.photos import Photo, unreadable_photo
 from savedmodel_bakery.client.errors import RequestRefusedError
 from savedmodel_bakery.client.results import Prediction
+from savedmodel_bakery.client.tasks import CLASSIFY
 from savedmodel_bakery.wire.status import Code
 
 
@@ -19,7 +20,9 @@ def test_photos_with_the_same_key_have_their_own_rows() -> None:
     def predict(images: list[bytes]) -> Prediction:
         return Prediction(canned_models.labelled(images), "m", 1, "s")
 
-    assert ["1", None, "2"] == [row["label"] for row in classify_photos(same_key, predict, model="m", signature="s")]
+    assert ["1", None, "2"] == [
+        row["label"] for row in classify_photos(same_key, predict, task=CLASSIFY, model="m", signature="s")
+    ]
 
 
 def test_a_request_that_an_overloaded_server_refuses_is_not_split() -> None:
@@ -31,5 +34,5 @@ def test_a_request_that_an_overloaded_server_refuses_is_not_split() -> None:
 
     photos = [Photo("a", 1, lambda: b"1"), Photo("b", 1, lambda: b"2")]
     with pytest.raises(RequestRefusedError, match="overloaded"):
-        classify_photos(photos, predict, model="m", signature="s")
+        classify_photos(photos, predict, task=CLASSIFY, model="m", signature="s")
     assert [2] == sizes

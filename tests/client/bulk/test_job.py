@@ -18,6 +18,7 @@ from savedmodel_bakery.client.bulk import job as job_module
 from savedmodel_bakery.client.bulk.job import Job
 from savedmodel_bakery.client.bulk.photos import Photo
 from savedmodel_bakery.client.commands.cli import main
+from savedmodel_bakery.client.tasks import CLASSIFY
 from savedmodel_bakery.wire.status import Code
 
 Run = Callable[..., tuple[int, str]]
@@ -28,7 +29,7 @@ Run = Callable[..., tuple[int, str]]
     [
         (["-m", "pets"], 1, "NOT_FOUND: Servable not found for request: Latest(pets)"),
         (["-n", "none"], 1, 'FAILED_PRECONDITION: signature "none" not found in model "efficientnet_lite0"'),
-        (["-m", "half_plus_two"], 1, 'FAILED_PRECONDITION: signature "top_k" not found in model "half_plus_two"'),
+        (["-m", "half_plus_two"], 1, 'FAILED_PRECONDITION: the outputs of signature "serving_default" of model "half'),
         (["-t", "127.0.0.1:1"], 3, "cannot connect to 127.0.0.1:1 over gRPC; is a model server running there?"),
     ],
     ids=["model", "signature", "model of another kind", "no server"],
@@ -67,7 +68,7 @@ def test_a_request_waits_as_long_as_an_overloaded_server_asks(monkeypatch: pytes
         return Prediction(canned_models.labelled([b"cat"] * len(inputs["image"])), "m", 1, signature)
 
     client = SimpleNamespace(predict=predict)
-    job = Job([client], model="m", signature="s", batch_size=2, retry_s=100)
+    job = Job([client], model="m", task=CLASSIFY, signature="s", batch_size=2, retry_s=100)
     [rows] = job.run(Photo(name, 3, lambda: b"cat") for name in "ab")
     assert ([60, 90], 2) == (pauses, len(rows))
 
@@ -105,7 +106,9 @@ def peak_bytes(peer: Any, count: int) -> int:
     """Return the most memory in use while a job classifies photos of 1 MiB."""
     generated = (Photo(f"{at}.jpg", 1 << 20, lambda: bytes(1 << 20)) for at in range(count))
     with Client(port=peer.grpc_port) as client:
-        job = Job([client, client], model="efficientnet_lite0", signature="top_k", batch_size=1, retry_s=60)
+        job = Job(
+            [client, client], model="efficientnet_lite0", task=CLASSIFY, signature="top_k", batch_size=1, retry_s=60
+        )
         gc.disable()
         tracemalloc.start()
         try:
@@ -132,9 +135,9 @@ def test_photos_are_not_read_far_ahead(peer: Any) -> None:
             yield Photo(str(taken), 3, lambda: b"cat")
 
     with Client(port=peer.grpc_port) as first, Client(port=peer.grpc_port) as second:
-        rows = Job([first, second], model="efficientnet_lite0", signature="top_k", batch_size=3, retry_s=0).run(
-            endless()
-        )
+        rows = Job(
+            [first, second], model="efficientnet_lite0", task=CLASSIFY, signature="top_k", batch_size=3, retry_s=0
+        ).run(endless())
         assert ["tabby"] * 3 == [row["label"] for row in next(rows)]
         rows.close()
     assert taken <= 2 * 2 * 3 + 1

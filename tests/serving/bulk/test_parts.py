@@ -17,6 +17,7 @@ from savedmodel_bakery.serving.bulk.parts import part_name, read_parts
 
 PART = f"{part_name('0123456789abcdef' * 2, 7)}-0.parquet"
 ROW = {"image": "a", "ok": False, "top": [], "model": "pets", "signature": "top_k"}
+TAGS = {"image": "b", "ok": True, "tags": [], "model": "pets", "signature": "serving_default"}
 
 
 @pytest.fixture
@@ -35,10 +36,10 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 
 def test_an_unfinished_part_is_removed_and_a_complete_one_counts(tmp_path: Path) -> None:
-    write_rows([ROW], tmp_path / PART)
+    write_rows([ROW], tmp_path / PART, "classify")
     (tmp_path / PART.replace("-0.", "-1.")).write_bytes((tmp_path / PART).read_bytes()[:-9])
     done = read_parts(tmp_path, model="pets")
-    assert (frozenset("a"), 1) == (done.keys, done.failed)
+    assert (frozenset("a"), 1, "classify") == (done.keys, done.failed, done.task)
     assert [PART] == [path.name for path in tmp_path.iterdir()]
 
 
@@ -51,12 +52,18 @@ def test_an_unfinished_part_is_removed_and_a_complete_one_counts(tmp_path: Path)
             "{} was not written by this command; use another folder",
         ),
         (
-            lambda path: write_rows([{**ROW, "model": "cars"}], path),
+            lambda path: write_rows([{**ROW, "model": "cars"}], path, "classify"),
             '{} contains rows of model "cars", not "pets"; use another folder',
+        ),
+        (
+            lambda path: (
+                write_rows([TAGS], path, "multilabel") or write_rows([ROW], path.parent / "a.parquet", "classify")
+            ),
+            "rows contains rows of task classify, not multilabel; use another folder",
         ),
         (lambda path: path.mkdir(), "cannot read {}: "),
     ],
-    ids=["unfinished", "other columns", "another model", "unreadable"],
+    ids=["unfinished", "other columns", "another model", "another task", "unreadable"],
 )
 def test_other_files_are_rejected_and_kept(
     run: Callable[[], tuple[int, str]], make: Callable[[Path], object], error: str

@@ -1,0 +1,59 @@
+"""The rows that a worker makes have the columns of the model's task."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import model_makers
+import pyarrow as pa
+import pytest
+import task_models
+
+from savedmodel_bakery.client.bulk.parquet import SCHEMAS
+from savedmodel_bakery.client.errors import ClientError
+from savedmodel_bakery.serving.bulk.classifier import PHOTOS, Classifier
+
+TABLE = pa.table({"image": ["a", "b", "c"], "content": [b"?", b"bad", None], "error": [None, None, "torn"]}, PHOTOS)
+
+
+@pytest.mark.parametrize(
+    ("make", "task", "column", "cells"),
+    [
+        (
+            task_models.detector,
+            "detect",
+            "boxes",
+            [
+                {"label": "cat", "score": 0.75, "ymin": 1, "xmin": 2, "ymax": 30, "xmax": 14},
+                {"label": "dog", "score": 0.5, "ymin": 0, "xmin": 0.5, "ymax": 10, "xmax": 19},
+            ],
+        ),
+        (task_models.segmenter, "segment", "shares", [("road", 1 / 2), ("tree", 1 / 6), ("car", 1 / 3)]),
+        (
+            model_makers.sizing,
+            "classify",
+            "top",
+            [{"label": "1", "score": 0.5, "class_id": 1}, {"label": "other", "score": 0.25, "class_id": 0}],
+        ),
+    ],
+    ids=["detector", "segmenter", "classifier"],
+)
+def test_each_photo_has_a_row_of_the_task(tmp_path: Path, make: Any, task: str, column: str, cells: Any) -> None:
+    classifier = Classifier("m", 7, str(make(tmp_path)))
+    assert task == classifier.task
+    rows = classifier(TABLE)
+    assert SCHEMAS[task] == rows.schema
+    assert [(True, None), (False, "no image"), (False, "torn")] == list(
+        zip(rows["ok"].to_pylist(), rows["error"].to_pylist(), strict=True)
+    )
+    good, *others = rows[column].to_pylist()
+    assert [pytest.approx(cell) if isinstance(cell, dict) else (cell[0], pytest.approx(cell[1])) for cell in cells] == [
+        cell if isinstance(cell, dict) else tuple(cell) for cell in good
+    ]
+    assert [[], []] == others
+
+
+def test_a_model_without_a_task_is_a_client_error(tmp_path: Path) -> None:
+    with pytest.raises(ClientError, match="fit no task"):
+        Classifier("m", 1, str(model_makers.half_plus(tmp_path, 1)))
