@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import colorsys
 import io
+import zlib
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -14,22 +15,27 @@ from savedmodel_bakery.client.image_results import Detections, Segmentation
 Colour = tuple[int, int, int]
 
 _GOLDEN_RATIO = 0.618034  # hues at this distance differ well, however many there are
+_PALETTE_SIZE = 256
 _OPACITY = 0.5
 _MIN_FONT_SIZE, _MAX_FONT_SIZE = 12, 40
 _FONT_SHARE = 1 / 30  # of the photo's shorter side
 
 
-def draw_detections(photo: bytes, detections: Detections) -> bytes:
-    """Return a PNG file of the upright photo with its boxes, labels and scores; each label has its colour.
+def draw_detections(photo: bytes, detections: Detections, colours: Mapping[str, Colour] = {}) -> bytes:
+    """Return a PNG file of the upright photo with its boxes, labels and scores.
+
+    Args:
+        photo: an image file.
+        detections: in the photo.
+        colours: of labels; others have one that is the same in every photo.
 
     Raises:
         ValueError: Pillow cannot read the photo.
     """
     image = _open_upright(photo)
     canvas, font = ImageDraw.Draw(image), _font(image)
-    labels = list(dict.fromkeys(box.label for box in detections.boxes))
     for box in reversed(detections.boxes):  # the best is drawn last, above the others
-        colour = palette_colour(labels.index(box.label))
+        colour = colours.get(box.label) or label_colour(box.label)
         edges = (min(box.xmin, box.xmax), min(box.ymin, box.ymax), max(box.xmin, box.xmax), max(box.ymin, box.ymax))
         canvas.rectangle(edges, outline=colour, width=max(2, int(font.size) // 8))
         text = f"{box.label} {box.score:.2f}"
@@ -39,8 +45,13 @@ def draw_detections(photo: bytes, detections: Detections) -> bytes:
     return _as_png(image)
 
 
-def draw_segmentation(photo: bytes, segmentation: Segmentation) -> bytes:
+def draw_segmentation(photo: bytes, segmentation: Segmentation, colours: Mapping[str, Colour] = {}) -> bytes:
     """Return a PNG file of the upright photo under its translucent map, with a legend of its classes below.
+
+    Args:
+        photo: an image file.
+        segmentation: of the photo.
+        colours: of labels; others have one that depends on their class id.
 
     Raises:
         InvalidResponseError: the map is not a valid PNG file.
@@ -51,12 +62,18 @@ def draw_segmentation(photo: bytes, segmentation: Segmentation) -> bytes:
         raise ValueError(
             f"the map has {class_ids.shape[1]}×{class_ids.shape[0]} pixels, but the photo {image.width}×{image.height}"
         )
-    palette = np.array([palette_colour(class_id) for class_id in range(256)], np.float32)
-    pixels = np.asarray(image, np.float32) * (1 - _OPACITY) + palette[class_ids] * _OPACITY
+    names = [*segmentation.labels, *map(str, range(len(segmentation.labels), _PALETTE_SIZE))]
+    palette = [colours.get(name) or palette_colour(class_id) for class_id, name in enumerate(names)]
+    pixels = np.asarray(image, np.float32) * (1 - _OPACITY) + np.array(palette, np.float32)[class_ids] * _OPACITY
     drawn = Image.fromarray(pixels.round().astype(np.uint8))
     present = np.unique(class_ids).tolist()
-    names = [segmentation.labels[number] if number < len(segmentation.labels) else str(number) for number in present]
-    return _as_png(_add_legend(drawn, names, [palette_colour(number) for number in present], segmentation.shares))
+    legend = [names[number] for number in present], [palette[number] for number in present]
+    return _as_png(_add_legend(drawn, *legend, segmentation.shares))
+
+
+def label_colour(label: str) -> Colour:
+    """Return the colour of a label, RGB 0 to 255, the same in every photo."""
+    return palette_colour(zlib.crc32(label.encode()) % _PALETTE_SIZE)
 
 
 def palette_colour(index: int) -> Colour:

@@ -85,6 +85,20 @@ Each version contains its complete recipe in `assets.extra/recipe.toml`. Its rel
 directory of the bake; `bakery parity` has the options `--model`, `--labels` and `--weights` for files that were moved
 since. `Recipe` has the parts below as attributes: `result.recipe.preprocessing.crop`.
 
+## Label files
+
+The format of `labels` depends on the suffix of the file:
+
+- `.txt`, or any other: one name per line. Ids count from 0.
+- `.json`: a list of names, an object from id to name, or a list of objects with `id`, `name`, and optionally
+  `display_name` and `colour` (`"#2060c0"`).
+- `.csv`: the same columns below a header. Without `id`, rows are in the order of ids.
+- `.pbtxt`: a label map of TensorFlow's Object Detection API, `item { id: 1 name: "dog" display_name: "Dog" }`.
+
+Answers have the display name if there is one. `bakery ask --draw` uses the colours of a file that it gets with
+`--colours`. Ids count from 0 without gaps, in the order of the network's classes. They may have gaps if the network
+returns ids itself: a detector with an output for the classes, or a segmenter that returns a class for each pixel.
+
 """
 
 

@@ -22,6 +22,7 @@ from savedmodel_bakery.client.image_results import (
 )
 from savedmodel_bakery.client.tasks import DETECT, EMBED, SEGMENT, Task
 from savedmodel_bakery.extras import naming_extras
+from savedmodel_bakery.label_files import Colour, LabelFileError, read_label_file
 
 _OUT_SUFFIXES = {EMBED.name: ".npy", SEGMENT.name: ".png"}
 _DRAW_SUFFIXES = {DETECT.name: ".png", SEGMENT.name: ".png"}
@@ -37,17 +38,27 @@ class Output:
         as_json: print rows as JSON instead of lines.
         out: file for a vector or a map.
         draw: file for the photo with boxes or a map.
+        colours: label file with the colours of labels in `draw`.
 
     Attributes:
         top_k: as above.
 
     Raises:
-        click.UsageError: `out` or `draw` does not fit the task, or there are several photos.
+        click.UsageError: `out` or `draw` does not fit the task, or there are several photos; `colours` is not a label
+            file, or there is no drawing.
         MissingPackageError: drawing needs the extra `draw`, which is not installed.
     """
 
     def __init__(
-        self, task: Task[Any], *, photos: int, top_k: int | None, as_json: bool, out: Path | None, draw: Path | None
+        self,
+        task: Task[Any],
+        *,
+        photos: int,
+        top_k: int | None,
+        as_json: bool,
+        out: Path | None,
+        draw: Path | None,
+        colours: Path | None,
     ) -> None:
         _check_file("--out", out, task, _OUT_SUFFIXES, photos)
         _check_file("--draw", draw, task, _DRAW_SUFFIXES, photos)
@@ -59,6 +70,7 @@ class Output:
         self._as_json = as_json
         self._out = out
         self._draw = draw
+        self._colours = {} if colours is None else _read_colours(colours, draw)
 
     def write(self, photo: bytes, result: ImageResult, row: Row) -> None:
         """Print a photo's result and write its files.
@@ -76,7 +88,7 @@ class Output:
         if self._out is not None:
             _write(self._out, _file_content(result))
         if self._draw is not None:
-            _write(self._draw, _drawing(photo, result))
+            _write(self._draw, _drawing(photo, result, self._colours))
 
     def _lines(self, result: ImageResult) -> list[str]:
         """Return the lines of a result, with tabs between the columns."""
@@ -123,14 +135,26 @@ def _file_content(result: ImageResult) -> bytes:
     return file.getvalue()
 
 
-def _drawing(photo: bytes, result: ImageResult) -> bytes:
+def _read_colours(path: Path, draw: Path | None) -> dict[str, Colour]:
+    """Return the colours in a label file, by label."""
+    if draw is None:
+        raise click.UsageError("--colours is for --draw")
+    try:
+        return {label.name: label.colour for label in read_label_file(path) if label.colour}
+    except LabelFileError as exc:
+        raise click.UsageError(str(exc)) from exc
+    except OSError as exc:
+        raise click.UsageError(f"{path} cannot be read: {exc.strerror}") from exc
+
+
+def _drawing(photo: bytes, result: ImageResult, colours: dict[str, Colour]) -> bytes:
     from savedmodel_bakery.client.drawing import draw_detections, draw_segmentation
 
     try:
         if isinstance(result, Segmentation):
-            return draw_segmentation(photo, result)
+            return draw_segmentation(photo, result, colours)
         assert isinstance(result, Detections)
-        return draw_detections(photo, result)
+        return draw_detections(photo, result, colours)
     except ValueError as exc:
         raise click.ClickException(f"cannot draw the result: {exc}") from exc
 

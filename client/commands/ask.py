@@ -82,6 +82,11 @@ ask_options = option_group(
         help="File for the photo with the boxes of a detector or the map of a segmenter, .png. Needs the extra draw.",
     ),
     click.option(
+        "--colours",
+        type=click.Path(dir_okay=False, path_type=Path, exists=True),
+        help="Label file with the colours of --draw; see bake --labels.",
+    ),
+    click.option(
         "--result-queue",
         metavar="QUEUE",
         help="With --format AMQP: send the replies to this queue instead of waiting for them, and print the id of each "
@@ -112,6 +117,7 @@ def run_ask(
     as_json: bool,
     out: Path | None,
     draw: Path | None,
+    colours: Path | None,
     result_queue: str | None,
     show_metadata: bool,
 ) -> int:
@@ -135,7 +141,7 @@ def run_ask(
         from savedmodel_bakery.client.commands.answers import Output
 
         task, signature = _find_task(client, context.obj["signature"], top_k)
-        output = Output(task, photos=len(paths), top_k=top_k, as_json=as_json, out=out, draw=draw)
+        output = Output(task, photos=len(paths), top_k=top_k, as_json=as_json, out=out, draw=draw, colours=colours)
         are_ok = [_ask(client, context.obj, path, task, signature, output) for path in paths]
     return 0 if all(are_ok) else FAILED
 

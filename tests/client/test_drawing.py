@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from savedmodel_bakery.client import Box, Detections, Segmentation
-from savedmodel_bakery.client.drawing import draw_detections, draw_segmentation, palette_colour
+from savedmodel_bakery.client.drawing import draw_detections, draw_segmentation, label_colour, palette_colour
 
 
 def png(array: np.ndarray, exif: Image.Exif | None = None) -> bytes:
@@ -26,7 +26,7 @@ def test_each_label_has_its_colour() -> None:
     boxes = (Box("cat", 0.9, 50, 10, 90, 60), Box("dog", 0.8, 50, 110, 90, 160), Box("cat", 0.7, 50, 210, 90, 260))
     drawn = pixels(draw_detections(png(np.zeros((100, 300, 3), np.uint8)), Detections(True, None, boxes)))
     assert (100, 300, 3) == drawn.shape
-    cat, dog = palette_colour(0), palette_colour(1)
+    cat, dog = label_colour("cat"), label_colour("dog")
     assert cat != dog
     for edge in ((90, 40), (70, 10), (70, 60), (90, 230)):
         assert cat == tuple(drawn[edge])
@@ -37,7 +37,7 @@ def test_each_label_has_its_colour() -> None:
 def test_a_box_beyond_the_photo_is_drawn_as_far_as_it_is_visible() -> None:
     boxes = (Box("cat", 0.9, -5.5, -3, 200, 50), Box("odd", 0.1, 9, 9, 2, 2))
     drawn = pixels(draw_detections(png(np.zeros((40, 60, 3), np.uint8)), Detections(True, None, boxes)))
-    assert palette_colour(0) == tuple(drawn[30, 50])
+    assert label_colour("cat") == tuple(drawn[30, 50])
 
 
 def test_boxes_are_drawn_on_the_upright_photo() -> None:
@@ -58,6 +58,16 @@ def test_a_map_is_translucent_above_a_legend_of_its_classes() -> None:
     line = (len(drawn) - 30) // 2
     assert tuple(road) == tuple(drawn[30 + line // 2, 2])
     assert tuple(car) == tuple(drawn[30 + line + line // 2, 2])
+
+
+def test_stated_colours_are_used() -> None:
+    black, colours = png(np.zeros((30, 40, 3), np.uint8)), {"cat": (1, 2, 3)}
+    boxes = (Box("cat", 0.9, 5, 5, 25, 15), Box("dog", 0.8, 5, 20, 25, 35))
+    drawn = pixels(draw_detections(black, Detections(True, None, boxes), colours))
+    assert ((1, 2, 3), label_colour("dog")) == (tuple(drawn[25, 10]), tuple(drawn[25, 30]))
+    segmentation = Segmentation(True, None, png(np.ones((30, 40), np.uint8)), ("road", "cat"), {"cat": 1.0})
+    drawn = pixels(draw_segmentation(black, segmentation, {"cat": (200, 100, 50)}))
+    assert ((100, 50, 25), (200, 100, 50)) == (tuple(drawn[10, 10]), tuple(drawn[40, 2]))
 
 
 def test_a_map_of_another_size_is_a_value_error() -> None:

@@ -113,7 +113,15 @@ def test_out_is_a_vector_or_a_map(run: Run) -> None:
         ),
         (["embedder", "--out", "none/a.npy", "horse"], "none/a.npy cannot be written: No such file or directory"),
     ],
-    ids=["top-k", "task", "drawn task", "suffix", "drawn suffix", "several photos", "folder"],
+    ids=[
+        "top-k",
+        "task",
+        "drawn task",
+        "suffix",
+        "drawn suffix",
+        "several photos",
+        "folder",
+    ],
 )
 def test_options_that_do_not_fit_the_task_are_wrong_usage(run: Run, arguments: list[str], error: str) -> None:
     code, out, err = run(*arguments)
@@ -147,6 +155,20 @@ def test_draw_writes_the_photo_with_the_result(run: Run, photo: bytes, model: st
     assert (0, "") == (code, err)
     with Image.open("drawn.png") as drawn:
         assert (2, (2, 1) if model == "detector" else (2, 37)) == (drawn.width, drawn.size)
+
+
+def test_colours_come_from_a_label_file(run: Run, photo: bytes) -> None:
+    Path("photo.png").write_bytes(photo)
+    Path("labels.csv").write_text("name,colour\nroad,#0a141e\n")
+    assert 0 == run("segmenter", "--draw", "drawn.png", "--colours", "labels.csv", "photo.png")[0]
+    with Image.open("drawn.png") as drawn:
+        assert (10, 20, 30) in drawn.get_flattened_data()
+    for arguments, error in (
+        (["--colours", "labels.csv"], "--colours is for --draw"),
+        (["--draw", "drawn.png", "--colours", "photo.png"], "labels 'photo.png' are not valid UTF-8"),
+    ):
+        code, _, err = run("segmenter", *arguments, "photo.png")
+        assert (2, f"Error: {error}") == (code, err.splitlines()[-1])
 
 
 def test_a_photo_that_pillow_cannot_read_is_not_drawn(run: Run) -> None:
