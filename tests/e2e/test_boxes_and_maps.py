@@ -99,7 +99,7 @@ def check_boxes(outputs: dict[str, np.ndarray], pixels: float = 1.0) -> None:
             assert np.abs(box - expected).max() <= allowed + 1e-3
 
 
-@pytest.fixture(scope="module", params=["none", "letterbox"])
+@pytest.fixture(scope="module", params=[pytest.param("none", marks=pytest.mark.system), "letterbox"])
 def detector(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, photos: list[Path]
 ) -> BakeResult:
@@ -129,6 +129,7 @@ def test_boxes_of_arrays_are_in_pixels_of_the_network(detector: BakeResult, tmp_
         assert np.array(SHAPES[label.decode()]) * 96 == pytest.approx(box, abs=1)
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     "options",
     [{"batch_max": 4}, {"optimise": "none", "decode": "fast"}, {"rows_per_run": 2}],
@@ -139,7 +140,7 @@ def test_detectors_have_the_options_of_classifiers(photos: list[Path], tmp_path:
     check_boxes(ask(result, photos, tmp_path / "log"))
 
 
-@pytest.mark.parametrize("source", ["", "hub:"], ids=["SavedModel", "TF Hub"])
+@pytest.mark.parametrize("source", ["", pytest.param("hub:", marks=pytest.mark.system)], ids=["SavedModel", "TF Hub"])
 def test_a_model_of_the_object_detection_api(photos: list[Path], tmp_path: Path, source: str) -> None:
     """It takes one image of uint8. Its ids start at 1 and have a gap."""
     shape_models.save_like_object_detection_api(tmp_path / "saved")
@@ -155,7 +156,7 @@ def test_a_model_of_the_object_detection_api(photos: list[Path], tmp_path: Path,
     check_boxes(outputs)
 
 
-@pytest.fixture(scope="module", params=["none", "letterbox"])
+@pytest.fixture(scope="module", params=[pytest.param("none", marks=pytest.mark.system), "letterbox"])
 def segmenter(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, photos: list[Path]
 ) -> BakeResult:
