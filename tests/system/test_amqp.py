@@ -195,7 +195,7 @@ def test_commands_need_only_the_queue_of_the_callers(broker: RabbitMQ, start: St
 
 def test_a_purge_ends_a_bulk_job(broker: RabbitMQ, start: StartWorker, tmp_path: Path) -> None:
     start().stop()
-    job = ("classify", str(tmp_path), "--out", str(tmp_path / "rows.jsonl"))
+    job = ("classify", str(tmp_path), "--all-files", "--out", str(tmp_path / "rows.jsonl"))
     full = [sys.executable, "-m", "savedmodel_bakery.client", "--format", "AMQP", "-t", broker.url(), *job]
     with subprocess.Popen(full, stderr=subprocess.PIPE, text=True) as process:
         wait_for_status(broker.url(), ready=1)
