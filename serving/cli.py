@@ -111,6 +111,8 @@ def serve_embedded(
             from savedmodel_bakery.serving import server
 
         server.serve(command_line, settings, signals, require_rest=require_rest, on_ready=on_ready)
+    except BrokenPipeError:  # nobody reads what on_ready prints
+        _exit(FAILED)  # now, because the threads of the server may crash while Python ends
     except BaseException:
         signals.action = partial(_exit, FAILED)  # the threads of the server may keep the process from ending
         raise
