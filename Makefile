@@ -24,7 +24,11 @@ KERAS_HUB := .cache/keras-hub
 # Debian packages for the system tests.
 SYSTEM_PACKAGES := buildah debootstrap openssl rabbitmq-server
 
-.PHONY: help install demo bake serve check test docs fuzz bench bench-peers system-deps test-system image-test clean lock
+# Environments of other frameworks, which the pages on them use.
+GUIDES := .cache/guides
+GUIDE_PACKAGES := python3-pil python3-torch
+
+.PHONY: help install demo bake serve check test docs fuzz bench bench-peers system-deps test-system image-test guide-deps test-guides clean lock
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -89,6 +93,13 @@ test-system: $(VENV)/.installed-dev $(KERAS_HUB)/.installed ## All tests that ne
 image-test: $(VENV)/.installed-dev ## Only the system tests that build and run both images.
 	$(BIN)/python -m pytest -m system tests/system/test_images.py
 
+guide-deps: ## Install the Debian packages that test-guides needs, as root.
+	apt-get update --quiet
+	DEBIAN_FRONTEND=noninteractive apt-get install --quiet --yes --no-install-recommends $(GUIDE_PACKAGES)
+
+test-guides: $(VENV)/.installed-dev $(GUIDES)/torch-env/.installed $(GUIDES)/onnx2tf-env/.installed $(GUIDES)/jax-env/.installed ## Run the pages on PyTorch and JAX, in environments of 5 GB.
+	$(BIN)/python -m pytest -m guides tests/guides
+
 clean: ## Remove everything that make creates, except published models.
 	rm -rf $(VENV) .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 
@@ -110,6 +121,17 @@ $(VENV)/.installed: requirements/demo.lock pyproject.toml
 $(VENV)/.installed-dev: requirements/dev.lock $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements/dev.lock
 	$(BIN)/python -m pip install --quiet --no-deps foolbox==3.3.4
+	@touch $@
+
+# Debian's PyTorch, because the one of the package index needs gigabytes of CUDA.
+$(GUIDES)/torch-env/.installed:
+	/usr/bin/python3 -c "import PIL, torch" || { echo "run make guide-deps"; exit 1; }
+	/usr/bin/python3 -m venv --clear --without-pip --system-site-packages $(@D)
+	@touch $@
+
+$(GUIDES)/%-env/.installed: requirements/%.txt
+	$(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install --quiet --requirement $<
 	@touch $@
 
 $(BENCH)/web/.installed: benchmarks/requirements-web.txt

@@ -80,7 +80,7 @@ def bake(
         iou: for task detect, the intersection over union from which on two boxes agree; None is 0.9.
         require_parity: whether to reject a version beyond that tolerance; False publishes it with its report.
         reference: the ONNX model that `model` was converted from, to compare the answers with on the same pixels; the
-            tolerance is `agreement.CONVERSION`, except for the values of atol, rtol, share and iou that are given.
+            tolerance is `agreement.CONVERSION`, except for those of atol, rtol, share and iou that are not None.
         parity_html: file for an HTML page of the comparison, which is written even if the version is rejected.
         progress: called with each step, in a few words.
 

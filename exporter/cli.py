@@ -136,7 +136,7 @@ Examples:
 )
 @click.option(
     "--reference",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
     metavar="FILE.onnx",
     help="ONNX model that the network was converted from; the version is rejected if its answers differ on the same "
     "pixels. Needs the extra onnx.",

@@ -79,6 +79,12 @@ class Tolerance:
         """Return a tolerance with other parts; None keeps a part."""
         return dataclasses.replace(self, **{name: value for name, value in parts.items() if value is not None})
 
+    def limited_to(self, other: Tolerance) -> Tolerance:
+        """Return this tolerance with only those parts that `other` has."""
+        absent = Tolerance()
+        parts = {name: value for name, value in vars(self).items() if getattr(other, name) != getattr(absent, name)}
+        return Tolerance(**parts)
+
     def allows(self, differences: np.ndarray, expected: np.ndarray) -> bool:
         """Return whether all absolute differences from the expected values are allowed."""
         return bool(np.all(differences <= self.atol + self.rtol * np.abs(expected)))

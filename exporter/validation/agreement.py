@@ -23,7 +23,10 @@ ROUNDING = Tolerance(atol=1e-5, rtol=1e-4, share=0.999, iou=0.99)
 """Two runs of the same network differ in the order of additions; a wrong network differs by far more."""
 
 CONVERSION = Tolerance(atol=1e-4, rtol=1e-3, share=0.99, iou=0.95)
-"""Two runtimes differ by about 0.00001 in a probability; a faulty conversion differs by far more."""
+"""Two runtimes differ by about 0.00001 in a probability; a faulty conversion differs by far more.
+
+The parts that a task's own tolerance doesn't have are not used.
+"""
 
 
 class Original(NamedTuple):
@@ -59,7 +62,8 @@ def onnx_network(
     stated: Mapping[str, float | None],
 ) -> Original:
     """Return the ONNX model that the network was converted from; `stated` has the stated parts of the tolerance."""
-    default = CONVERSION if recipe.optimisation.precision == "float32" else task.tolerance
+    is_float32 = recipe.optimisation.precision == "float32"
+    default = CONVERSION.limited_to(task.tolerance) if is_float32 else task.tolerance
     advice = (
         "; the network was converted incorrectly, or from another ONNX model. If the difference is intended, allow "
         "more with --parity-atol, or for maps and boxes with --parity-share"

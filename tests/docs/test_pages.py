@@ -1,17 +1,20 @@
-"""Every page of the documentation prints what it shows, from an empty folder; see tests/system for the how-to pages."""
+"""Every page of the documentation prints what it shows, from an empty folder.
+
+tests/system and tests/guides run the how-to pages.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from pages import differences, is_for_system_tests, pages
+from pages import differences, pages, suite_of
 
 PAGES = pages(Path(__file__).parent.parent.parent / "docs")
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", [name for name, page in PAGES.items() if not is_for_system_tests(name, page)])
+@pytest.mark.parametrize("name", [name for name, page in PAGES.items() if suite_of(name, page) == "docs"])
 def test_the_page_shows_what_its_commands_print(clone: Path, tmp_path: Path, name: str) -> None:
     different = differences(PAGES[name], clone, tmp_path)
     assert not different, different

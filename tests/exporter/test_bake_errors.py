@@ -94,7 +94,7 @@ REJECTED: dict[str, tuple[list[str], int, list[str]]] = {
         1,
         ["small.onnx takes tensor(float) ['batch', 3, 7, 7]: must take tensor(float) [1, 3, 8, 8] (NCHW) or"],
     ),
-    "no reference": ([*BUILD, *OPTIONS, "--reference", "none.onnx"], 1, ["file not found: none.onnx"]),
+    "no reference": ([*BUILD, *OPTIONS, "--reference", "none.onnx"], 2, ["'none.onnx' does not exist"]),
     "reference is not an ONNX model": (
         [*BUILD, *OPTIONS, "--reference", "garbage.onnx"],
         1,

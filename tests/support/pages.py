@@ -6,6 +6,8 @@
   command shows no output, for output with lines that start with `$ `.
 - a block with a title: the content of the file of that name.
 - `<!-- needs: PACKAGE -->` anywhere: the page is run by the system tests, which have that Debian package.
+- `<!-- environments: NAME NAME -->` anywhere: the page is run by `make test-guides`, which makes these virtual
+  environments; the page finds them in its folder.
 - `<!-- not run: REASON -->` before a block: the block is not run.
 """
 
@@ -71,9 +73,20 @@ def packages(page: str) -> list[str]:
     return re.findall(r"^<!-- needs: (\S+) -->$", page, re.MULTILINE)
 
 
-def is_for_system_tests(name: str, page: str) -> bool:
-    """Return whether a page needs Debian packages, or minutes: most how-to pages bake and serve several times."""
-    return bool(packages(page)) or name.startswith("how-to/")
+def environments(page: str) -> list[str]:
+    """Return the virtual environments that a page needs besides the tests' own."""
+    return [name for line in re.findall(r"^<!-- environments: (.+) -->$", page, re.MULTILINE) for name in line.split()]
+
+
+def suite_of(name: str, page: str) -> str:
+    """Return which tests run a page: `guides`, `system` or `docs`.
+
+    Pages that need Debian packages, or minutes, are for the system tests: most how-to pages bake and serve several
+    times.
+    """
+    if environments(page):
+        return "guides"
+    return "system" if packages(page) or name.startswith("how-to/") else "docs"
 
 
 def commands(block: Block) -> list[tuple[str, str]]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pages import differences, is_for_system_tests, packages, pages
+from pages import differences, packages, pages, suite_of
 from rabbitmq import RabbitMQ
 
 PAGES = {
     name: page
     for name, page in pages(Path(__file__).parent.parent.parent / "docs").items()
-    if is_for_system_tests(name, page)
+    if suite_of(name, page) == "system"
 }
 
 

@@ -132,6 +132,11 @@ def test_a_model_that_does_not_fit_the_recipe_is_rejected(
     assert message in str(caught.value)
 
 
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"^file not found: .*none\.onnx$"):
+        OnnxModel(tmp_path / "none.onnx")
+
+
 def test_an_image_that_the_model_cannot_compute_is_reported(recipe_of: RecipeOf, tmp_path: Path) -> None:
     """Its input declares no sizes, but the network needs 5 pixels."""
     nodes: list[onnx_models.Node] = [
