@@ -39,8 +39,9 @@ def assign_roles(outputs: NetworkOutput, recipe: Recipe) -> NetworkOutputs:
     if isinstance(outputs, Mapping):
         if len(outputs) > 1:
             raise SourceError(
-                f"the network has several outputs, {listed(outputs)}: select one with --source-output, or use --task "
-                "detect with --source-outputs boxes=NAME,scores=NAME"
+                f"the network has several outputs, {listed(outputs)}: select one with --source-output of a "
+                "SavedModel or --layer of a Keras model, or use --task detect with --source-outputs "
+                "boxes=NAME,scores=NAME"
             )
         (outputs,) = outputs.values()
     return {"map" if recipe.answers.task == "segment" else "vector": outputs}

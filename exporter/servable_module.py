@@ -193,7 +193,8 @@ class ServableModule(tf.Module):
         with tf.device("CPU"):
             # Some kernels reject an empty batch; BatchFunction doesn't.
             min_images = 0 if self._recipe.batching.batch_max else 1
-            return read_images(images, rows, max_readable, self._preprocessing, min_images=min_images)
+            limit = {} if self.task.max_side is None else {"max_side": self.task.max_side}
+            return read_images(images, rows, max_readable, self._preprocessing, min_images=min_images, **limit)
 
     def _predict(self, rows: Rows, read: Callable[[Rows], ReadImages], signature: Signature) -> tuple[Texts, Outputs]:
         """Return the errors of rows, and the answers for the readable ones by alias; see `compute_in_runs`."""

@@ -6,8 +6,10 @@ Uses neither TensorFlow nor NumPy, because the client reads label files too.
 from __future__ import annotations
 
 import csv
+import io
 import json
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +17,8 @@ from typing import Any, NamedTuple
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
 Colour = tuple[int, int, int]
+
+_NOT_TEXT = ("Cc", "Cs")  # Unicode's categories of control characters and of surrogates
 
 
 class LabelFileError(Exception):
@@ -58,7 +62,7 @@ def read_label_file(path: str | Path) -> tuple[Label, ...]:
         text = path.read_text(encoding="utf-8-sig")  # a byte order mark is not part of the first name
     except UnicodeDecodeError as error:
         raise LabelFileError(f"labels {str(path)!r} are not valid UTF-8") from error
-    entries = _PARSERS.get(path.suffix, _parse_lines)(path, text)
+    entries = _PARSERS.get(path.suffix.lower(), _parse_lines)(path, text)
     labels = sorted((_label(path, entry) for entry in entries), key=lambda label: label.id)
     if not labels:
         raise LabelFileError(f"labels {str(path)!r} are empty: at least one name is required")
@@ -81,6 +85,8 @@ def _label(path: Path, entry: Mapping[str, Any]) -> Label:
         raise LabelFileError(f"{path} has the name {name!r} for class id {label_id}: must be text")
     if not name.strip():
         raise LabelFileError(f"labels {str(path)!r} have a blank name for class id {label_id}")
+    if any(unicodedata.category(character) in _NOT_TEXT for character in name):
+        raise LabelFileError(f"{path} has the name {name!r} for class id {label_id}: must have no control characters")
     return Label(name, label_id, _parse_colour(path, colour) if colour else None)
 
 
@@ -97,7 +103,7 @@ def _parse_lines(_: Path, text: str) -> Iterable[Mapping[str, Any]]:
 
 def _parse_csv(path: Path, text: str) -> Iterable[Mapping[str, Any]]:
     try:
-        rows = list(csv.DictReader(text.splitlines()))
+        rows = list(csv.DictReader(io.StringIO(text, newline="")))
     except csv.Error as error:
         raise LabelFileError(f"{path} is not a label file: {error}") from error
     if not rows or not isinstance(rows[0].get("name"), str):

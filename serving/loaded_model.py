@@ -12,6 +12,8 @@ from savedmodel_bakery.serving.models.registry import Registry
 from savedmodel_bakery.serving.options.model_config import single_model
 from savedmodel_bakery.serving.prediction_service import PredictionService
 
+_END_S = 10.0  # of a thread that may be loading a version
+
 
 class LoadedModel:
     """The newest version of a model, and new versions as they appear, as the model server loads them.
@@ -35,9 +37,14 @@ class LoadedModel:
             partial(load, options=LoadOptions(warm_up=warmup.replay)),
             LifecycleOptions(max_load_retries=0),
         )
-        self._lifecycle.start(single_model(name, str(base_path.absolute())))
+        try:
+            self._lifecycle.start(single_model(name, str(base_path.absolute())))
+        except BaseException:
+            self.close()
+            raise
         self.handlers = PredictionService(self.registry).handlers()
 
     def close(self) -> None:
-        """Unload the model; no call may be running."""
+        """Stop looking for new versions; no call may be running."""
         self._lifecycle.stop()
+        self._lifecycle.join(_END_S)

@@ -66,5 +66,5 @@ class LocalTransport:
         return grpc_codec.decode_response(call, content)
 
     def close(self) -> None:
-        """Unload the model."""
+        """Stop looking for new versions."""
         self._loaded.close()

@@ -131,6 +131,9 @@ def run_ask(
     if not paths and not show_metadata:
         raise click.UsageError("no photo: pass one or more as arguments (- is stdin), or see --help")
     if result_queue is not None:
+        for option, value in (("--out", out), ("--draw", draw), ("--colours", colours), ("--json", as_json)):
+            if value:
+                raise click.UsageError(f"{option} does not apply to --result-queue: the results are not printed")
         _submit(context, paths, top_k, result_queue)
         return 0
     with connect(context) as client:

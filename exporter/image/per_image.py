@@ -24,6 +24,8 @@ from savedmodel_bakery.exporter.tensor_types import (
     Texts,
 )
 
+_UNLIMITED = 2**62
+
 EMPTY = "empty: no bytes were sent"
 """The error of an image without bytes."""
 
@@ -43,7 +45,13 @@ class ReadImages(NamedTuple):
 
 
 def read_images(
-    images: EncodedImages, rows: Rows, max_readable: Integer, preprocessing: Preprocessing, *, min_images: int = 0
+    images: EncodedImages,
+    rows: Rows,
+    max_readable: Integer,
+    preprocessing: Preprocessing,
+    *,
+    min_images: int = 0,
+    max_side: int = _UNLIMITED,
 ) -> ReadImages:
     """Read images of a batch, one after the other, until `max_readable` could be read.
 
@@ -53,6 +61,7 @@ def read_images(
         max_readable: 1 or more.
         preprocessing: of the recipe.
         min_images: 1 to return one blank image, of size 1 by 1, if none can be read.
+        max_side: height and width of an image that can be read, in pixels.
     """
     rows_count = tf.size(rows)
     size = [*preprocessing.size, 3]
@@ -63,7 +72,7 @@ def read_images(
     def read_next(
         index: Integer, readable: Integer, pixels: Tensor, sizes: Tensor, errors: Tensor
     ) -> tuple[Integer, Integer, Tensor, Tensor, Tensor]:
-        network_pixels, upright_size, error = _read_image(images[rows[index]], preprocessing)
+        network_pixels, upright_size, error = _read_image(images[rows[index]], preprocessing, max_side)
         ok = tf.size(network_pixels) > 0
         pixels, sizes = tf.cond(
             ok,
@@ -86,24 +95,28 @@ def read_images(
     return ReadImages(pixels.gather(returned), tf.maximum(sizes.gather(returned), 1), errors.gather(tf.range(index)))
 
 
-def _read_image(image: EncodedImage, preprocessing: Preprocessing) -> tuple[NetworkPixels, Size, Text]:
+def _read_image(image: EncodedImage, preprocessing: Preprocessing, max_side: int) -> tuple[NetworkPixels, Size, Text]:
     """Return the pixels of an image, empty if it can't be read, its upright size in the file, and why not."""
     data = encodings.decode(image)
     header = read_header(data)
     pixel_count = header.height * header.width
     network_pixels = tf.cond(
-        (pixel_count > 0) & (pixel_count <= preprocessing.max_pixels),
+        (pixel_count > 0)
+        & (pixel_count <= preprocessing.max_pixels)
+        & (tf.maximum(header.height, header.width) <= max_side),
         lambda: pixels.read_file(data, header, preprocessing),
         lambda: tf.constant(pixels.NO_NETWORK_PIXELS),
     )
     error = tf.cond(
-        tf.size(network_pixels) > 0, lambda: b"", lambda: _describe_error(image, data, header, preprocessing)
+        tf.size(network_pixels) > 0, lambda: b"", lambda: _describe_error(image, data, header, preprocessing, max_side)
     )
     orientation = pixels.shown_orientation(header, preprocessing)
     return network_pixels, framing.upright_size(header.height, header.width, orientation), error
 
 
-def _describe_error(image: EncodedImage, data: ImageBytes, header: Header, preprocessing: Preprocessing) -> Text:
+def _describe_error(
+    image: EncodedImage, data: ImageBytes, header: Header, preprocessing: Preprocessing, max_side: int
+) -> Text:
     """Return why an image can't be read; `data` is empty if `image` is neither an image file nor base64."""
     sides = tf.strings.as_string(header.width), " by ", tf.strings.as_string(header.height)
     return tf.case(
@@ -123,6 +136,12 @@ def _describe_error(image: EncodedImage, data: ImageBytes, header: Header, prepr
                 header.height * header.width > preprocessing.max_pixels,
                 lambda: tf.strings.join(
                     ["too large: its header states ", *sides, f" pixels; the maximum is {preprocessing.max_pixels}"]
+                ),
+            ),
+            (
+                tf.maximum(header.height, header.width) > max_side,
+                lambda: tf.strings.join(
+                    ["too large: its header states ", *sides, f" pixels; the longest side can have {max_side}"]
                 ),
             ),
         ],

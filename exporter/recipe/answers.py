@@ -147,7 +147,7 @@ class Answers(FieldGroup):
         """Check that every stated value is for the task; None allows all.
 
         Raises:
-            RecipeError: such as `invalid threshold '0.5': only for tasks binary and multilabel`.
+            RecipeError: such as `invalid threshold '0.5': task embed has none, only binary, multilabel, detect`.
         """
         for name, tasks in _TASKS_WITH.items():
             value = getattr(self, name)

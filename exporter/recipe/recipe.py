@@ -63,6 +63,11 @@ class Recipe:
                 f"invalid crop {self.preprocessing.crop!r}: task {task} answers for the whole photo; must be none or "
                 "letterbox"
             )
+        if task in ("detect", "segment") and self.preprocessing.orientation != "exif":
+            raise RecipeError(
+                f"invalid orientation {self.preprocessing.orientation!r}: task {task} answers for the upright photo; "
+                "must be exif"
+            )
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> Recipe:

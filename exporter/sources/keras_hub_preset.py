@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from savedmodel_bakery.exporter.errors import SourceError
+from savedmodel_bakery.exporter.recipe import LETTERBOX
 from savedmodel_bakery.exporter.sources.image_converter import read_converter
 from savedmodel_bakery.exporter.sources.network import Network, from_keras_model
 from savedmodel_bakery.exporter.tensor_types import NetworkOutput, NormalisedBatch
@@ -54,7 +55,11 @@ def read(model: str, *, layer: str | None = None, task: str | None = None) -> Ne
     converter = getattr(loaded.preprocessor, "image_converter", None)
     if converter is None:
         return network
-    return replace(_with_recipe(network, read_converter(converter)), scaling_layer=None)
+    values = read_converter(converter)
+    if network.recipe.get("task") and values.get("crop") not in ("none", LETTERBOX):
+        values.pop("crop", None)  # it answers for the whole photo
+        network = replace(network, defaults={**network.defaults, "crop": "none"})
+    return replace(_with_recipe(network, values), scaling_layer=None)
 
 
 def _load(folder: Path, allowed: tuple[type, ...]) -> Any:

@@ -54,6 +54,8 @@ def _candidates(task: Detect, result: NetworkResult) -> tuple[np.ndarray, np.nda
     outputs = result.outputs
     boxes = _edges(task, outputs["boxes"].astype(np.float64))
     scores = outputs["scores"].astype(np.float64)
+    if "count" in outputs:
+        boxes, scores = boxes[: int(outputs["count"])], scores[: int(outputs["count"])]
     if task.outputs == "probabilities":
         check_probabilities(scores)
     else:
@@ -63,8 +65,9 @@ def _candidates(task: Detect, result: NetworkResult) -> tuple[np.ndarray, np.nda
             powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
             scores = powers / powers.sum(axis=-1, keepdims=True)
     if "classes" in outputs:
-        count = int(outputs["count"]) if "count" in outputs else len(boxes)
-        return boxes[:count], scores[:count], outputs["classes"][:count].astype(int)
+        class_ids = outputs["classes"][: len(boxes)].astype(int)
+        is_known = (class_ids >= 0) & (class_ids < len(task.class_names)) | (task.boxes == OBJECT_DETECTION_API)
+        return boxes[is_known], scores[is_known], class_ids[is_known]
     scores = {"none": scores, "first": scores[:, 1:], "last": scores[:, :-1]}[task.background_class]
     rows, class_ids = np.nonzero(scores >= task.threshold)
     return boxes[rows], scores[rows, class_ids], class_ids
@@ -94,8 +97,7 @@ def share_without_partner(
     """Return the part of all boxes for which the other list has none that agrees.
 
     Two boxes agree if their labels are the same, their scores differ within tolerance, and they overlap by the
-    tolerance's `iou`. A box without a partner doesn't count if its score is within tolerance of the threshold, and
-    neither does one of the worst boxes if only their number is limited.
+    tolerance's `iou`. A box without a partner doesn't count if its score is within tolerance of the threshold.
     """
     partners: set[int] = set()
     lonely = []

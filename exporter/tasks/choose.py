@@ -122,6 +122,10 @@ def _detect(recipe: Recipe, shapes: Mapping[str, Shape], class_names: Sequence[s
             f"the network's scores have {len(shapes['scores'])} axes: must be [images, boxes, classes], or beside an "
             "output for the classes [images, boxes]; assign it with --source-outputs classes=NAME"
         )
+    if "classes" in shapes and boxes.background_class not in (None, "none"):
+        raise RecipeError(
+            f"invalid background_class {boxes.background_class!r}: the network returns the class of each box itself"
+        )
     if "classes" not in shapes:
         labels.check_ids(class_names, answers.labels)
         width = shapes["scores"][-1] or 0

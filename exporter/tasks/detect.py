@@ -37,6 +37,7 @@ class Detect:
     name: ClassVar[str] = "detect"
     measure: ClassVar[str] = "share of boxes without a partner"
     tolerance: ClassVar[Tolerance] = Tolerance(atol=0.01, share=0.99, iou=0.9)
+    max_side: ClassVar[int | None] = None
     class_names: tuple[str, ...]
     outputs: str
     threshold: float
@@ -95,6 +96,9 @@ class Detect:
         if "classes" in outputs:  # one score per box
             classes = tf.one_hot(tf.cast(outputs["classes"], tf.int32), len(self.class_names))
             scores = classes * self._probabilities(scores)[..., tf.newaxis]
+            if "count" in outputs:
+                is_box = tf.sequence_mask(tf.cast(outputs["count"], tf.int32), tf.shape(scores)[1])
+                scores = tf.where(is_box[..., tf.newaxis], scores, -1.0)
         else:
             scores = self._without_background(self._probabilities(scores))
         found = tf.image.combined_non_max_suppression(

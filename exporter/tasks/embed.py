@@ -26,6 +26,7 @@ class Embed:
     name: ClassVar[str] = "embed"
     measure: ClassVar[str] = "cosine distance"
     tolerance: ClassVar[Tolerance] = Tolerance(atol=0.001)
+    max_side: ClassVar[int | None] = None
     size: int
     normalise: str
 

@@ -26,6 +26,7 @@ class Labelled(ABC):
 
     measure: ClassVar[str] = "score difference"
     tolerance: ClassVar[Tolerance] = Tolerance(atol=0.01)
+    max_side: ClassVar[int | None] = None
     class_names: tuple[str, ...]
     outputs: str
     top_k: int

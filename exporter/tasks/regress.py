@@ -23,6 +23,7 @@ class Regress:
     name: ClassVar[str] = "regress"
     measure: ClassVar[str] = "difference"
     tolerance: ClassVar[Tolerance] = Tolerance(atol=1e-4, rtol=0.01)
+    max_side: ClassVar[int | None] = None
     names: tuple[str, ...]
 
     def signatures(self) -> Mapping[str, Signature]:

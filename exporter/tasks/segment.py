@@ -42,6 +42,7 @@ class Segment:
     name: ClassVar[str] = "segment"
     measure: ClassVar[str] = "share of different pixels"
     tolerance: ClassVar[Tolerance] = Tolerance(share=0.99)
+    max_side: ClassVar[int | None] = 2**16 - 1  # as of a JPEG file; PNG files of more than a million can't be written
     class_names: tuple[str, ...]
     outputs: str
     preprocessing: Preprocessing
@@ -98,7 +99,7 @@ class Segment:
         """
         import tensorflow as tf
 
-        classes, rows_at_once = len(self.class_names), tf.constant(2**16, tf.int64)
+        classes = len(self.class_names)
         window = placement.window
         rows, columns = (
             _resampled(*sides)
@@ -113,10 +114,11 @@ class Segment:
         )
         photo_map = network_map[rows.first : rows.end, columns.first : columns.end]
         if self.outputs == "ids":
-            nearest = tf.gather(photo_map, _nearest(columns.positions, columns), axis=1)
+            nearest = tf.gather(tf.cast(photo_map, tf.uint8), _nearest(columns.positions, columns), axis=1)
+            rows_at_once = tf.maximum(_BAND_SCORES // placement.width, 1)
 
             def ids_of(first: Side, end: Side) -> Tensor:
-                return tf.cast(tf.gather(nearest, _nearest(rows.positions[first:end], rows)), tf.uint8)
+                return tf.gather(nearest, _nearest(rows.positions[first:end], rows))
         else:
             # By one pixel at each edge, beyond which scores stay the same.
             scores = tf.pad(self._class_scores(photo_map), [[1, 1], [1, 1], [0, 0]], "SYMMETRIC")

@@ -123,11 +123,13 @@ class Task(Protocol):
         name: as the recipe states it.
         measure: what `compare` calls the difference.
         tolerance: allowed by default between a servable and the reference pipeline.
+        max_side: height and width of an image, in pixels; None for no limit.
     """
 
     name: ClassVar[str]
     measure: ClassVar[str]
     tolerance: ClassVar[Tolerance]
+    max_side: ClassVar[int | None]
 
     def signatures(self) -> Mapping[str, Signature]:
         """Return the signatures by name; the first that takes images is the one that says most."""

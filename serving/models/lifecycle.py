@@ -167,6 +167,11 @@ class Lifecycle:
         self._stopping.set()
         self._notify()
 
+    def join(self, timeout_s: float) -> None:
+        """Return when the thread that scans has ended after `stop`; a thread that runs TensorFlow may crash an exit."""
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
+
     def _notify(self) -> None:
         with self._registry.changed:
             self._registry.changed.notify_all()

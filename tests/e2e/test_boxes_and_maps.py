@@ -13,6 +13,7 @@ import shape_models
 from PIL import Image
 from server_process import ServerProcess
 
+from savedmodel_bakery import LocalTransport
 from savedmodel_bakery.client import Client
 from savedmodel_bakery.client.goldens import read_goldens, replay
 from savedmodel_bakery.exporter.bake import BakeResult, bake
@@ -182,6 +183,16 @@ def test_maps_have_the_size_of_the_photo(segmenter: BakeResult, photos: list[Pat
         shares = np.bincount(expected.reshape(-1), minlength=4) / expected.size
         assert shares.tolist() == pytest.approx(outputs["shares"][row].tolist(), abs=0.03)
         assert [b"background", b"red", b"green", b"blue"] == outputs["labels"][row].tolist()
+
+
+def test_a_photo_too_wide_for_a_png_file_harms_no_other(segmenter: BakeResult, photos: list[Path]) -> None:
+    file = io.BytesIO()
+    Image.new("RGB", (70_000, 1)).save(file, "PNG")
+    with Client(transport=LocalTransport(segmenter.path.parent)) as client:
+        good, wide = client.segment([photos[0], file.getvalue()])
+    assert good.ok
+    error = "too large: its header states 70000 by 1 pixels; the longest side can have 65535"
+    assert (False, error) == (wide.ok, wide.error)
 
 
 def test_maps_over_amqp(segmenter: BakeResult, photos: list[Path]) -> None:

@@ -40,6 +40,7 @@ def test_different_photos_have_different_vectors(tmp_path: Path) -> None:
     assert cosines[~np.eye(len(PHOTOS), dtype=bool)].max() < 0.5
 
 
+@pytest.mark.system
 def test_a_keras_application_without_its_classifier(tmp_path: Path) -> None:
     recipe = {"task": "embed", "weights": "none"}
     assert (len(PHOTOS), 576) == embed(tmp_path, model="keras:MobileNetV3Small", recipe=recipe).shape

@@ -77,7 +77,7 @@ def test_outputs_are_assigned_by_task_and_name(
         (
             {"x": (2,), "y": (2,)},
             {},
-            'several outputs, "x", "y": select one with --source-output, or use --task detect',
+            'several outputs, "x", "y": select one with --source-output of a SavedModel or --layer',
         ),
         ((5, 4), BOXES, "task detect needs a network with an output for boxes and one for scores; that of tiny has a"),
         ({"x": (5, 4), "y": (5, 2)}, BOXES, 'the network has "x", "y"; pass --source-outputs boxes=NAME,scores=NAME'),
@@ -100,6 +100,12 @@ def test_outputs_are_assigned_by_task_and_name(
         ((3, 4), {"task": "segment"}, "invalid outputs 'probabilities': the network returns the class of each pixel"),
         ((3, 4, 3), {"task": "segment"}, "the network has 3 classes, but labels 'names.txt' have 2"),
         ((3, 4, 2), {"task": "segment", "crop": "7/8"}, "invalid crop '7/8': task segment answers for the whole photo"),
+        ((3, 4, 2), {"task": "segment", "orientation": "ignore"}, "invalid orientation 'ignore': task segment answers"),
+        (
+            {"boxes": (5, 4), "scores": (5,), "classes": (5,)},
+            BOXES | {"background_class": "first"},
+            "invalid background_class 'first': the network returns the class of each box itself",
+        ),
         ((2,), {"boxes": "yxyx", "task": "classify"}, "invalid boxes 'yxyx': task classify has none, only detect"),
         ((2,), {"source_outputs": "boxes=a", "task": "classify"}, "task classify has one output"),
         ((2,), BOXES | {"box_unit": None}, "tiny needs --box-unit: it cannot be inferred from the model"),

@@ -140,6 +140,17 @@ def test_a_network_may_return_one_class_per_box(recipe_of: RecipeOf) -> None:
     assert [("dog", 0.9, BOX)] == found(answer(task_of(recipe_of, outputs), outputs))
 
 
+def test_boxes_beyond_the_count_and_of_unknown_classes_are_ignored(recipe_of: RecipeOf) -> None:
+    far = [50.0, 20.0, 70.0, 60.0]
+    outputs = {
+        "boxes": np.float32([BOX, far, far]),
+        "scores": np.float32([0.8, 0.9, -1]),
+        "classes": np.float32([1, 7, 0]),
+        "count": np.float32(2),
+    }
+    assert [("dog", 0.8, BOX)] == found(answer(task_of(recipe_of, outputs), outputs))
+
+
 def test_probabilities_are_checked(recipe_of: RecipeOf) -> None:
     outputs = {"boxes": np.float32([BOX]), "scores": np.float32([[3.0, 0]])}
     with pytest.raises(VerificationError, match="the network returns 3 for a photo; bake with --outputs logits"):
