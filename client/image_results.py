@@ -136,7 +136,7 @@ class Segmentation(ImageResult):
         """The class ids, uint8 [height, width]. Needs the extra `draw`.
 
         Raises:
-            InvalidResponseError: `map_png` is not a PNG file.
+            InvalidResponseError: `map_png` is not a grey PNG file, or has more pixels than Pillow opens (179 million).
             MissingPackageError: the extra is not installed.
             ValueError: the image could not be read.
         """
@@ -148,7 +148,11 @@ class Segmentation(ImageResult):
 
         try:
             with Image.open(io.BytesIO(self.map_png), formats=["PNG"]) as image:
+                if image.mode != "L":
+                    raise InvalidResponseError(f"the map is a PNG file of mode {image.mode}: must be 8-bit grey")
                 return np.array(image, np.uint8)
+        except Image.DecompressionBombError as exc:
+            raise InvalidResponseError(f"the map is too large for Pillow: {exc}") from exc
         except OSError as exc:
             raise InvalidResponseError(f"the map ({len(self.map_png)} bytes) is not a valid PNG file") from exc
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from typing import Any
 
 import canned_models
 import numpy as np
 import pytest
+from PIL import Image
 
 from savedmodel_bakery.client import (
     Box,
@@ -70,6 +72,10 @@ def test_a_map_is_decoded_on_demand(connect: Connect) -> None:
         _ = bad.map
     with pytest.raises(InvalidResponseError, match=r"the map \(4 bytes\) is not a valid PNG file"):
         _ = Segmentation(True, None, b"\x89PNG").map
+    coloured = io.BytesIO()
+    Image.new("RGB", (2, 2)).save(coloured, "PNG")
+    with pytest.raises(InvalidResponseError, match="the map is a PNG file of mode RGB: must be 8-bit grey"):
+        _ = Segmentation(True, None, coloured.getvalue()).map
 
 
 @pytest.mark.parametrize("top_k", [1, 3])
