@@ -14,6 +14,8 @@ from savedmodel_bakery.client import Client
 from savedmodel_bakery.exporter import resources
 from savedmodel_bakery.exporter.bake import bake
 
+pytestmark = pytest.mark.system  # they take a minute
+
 tf1 = tf.compat.v1
 PHOTOS = {photo.stem: photo.read_bytes() for photo in resources.example_photos()}
 
@@ -40,7 +42,6 @@ def test_different_photos_have_different_vectors(tmp_path: Path) -> None:
     assert cosines[~np.eye(len(PHOTOS), dtype=bool)].max() < 0.5
 
 
-@pytest.mark.system
 def test_a_keras_application_without_its_classifier(tmp_path: Path) -> None:
     recipe = {"task": "embed", "weights": "none"}
     assert (len(PHOTOS), 576) == embed(tmp_path, model="keras:MobileNetV3Small", recipe=recipe).shape

@@ -40,7 +40,14 @@ def picture(colour: str) -> bytes:
     return file.getvalue()
 
 
-@pytest.fixture(scope="module", params=["logits", "probabilities", "logits without an axis"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        "logits",
+        pytest.param("probabilities", marks=pytest.mark.system),
+        pytest.param("logits without an axis", marks=pytest.mark.system),
+    ],
+)
 def binary(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Keras model with one output, which says whether an image is red rather than green."""
     import keras
@@ -241,6 +248,7 @@ def test_one_output_without_labels_is_a_number(tmp_path: Path) -> None:
     assert {"value": pytest.approx(1011)} == ask_amqp(result, "cyan")
 
 
+@pytest.mark.system
 def test_several_numbers_have_names(tmp_path: Path) -> None:
     save_network(tmp_path / "network.keras", [[1, 0, 0], [0, 2, 0]], [0.5, -1])
     result = bake_network(tmp_path, task="regress", output_names="width,height", units="m,m")
