@@ -141,7 +141,8 @@ def test_detectors_have_the_options_of_classifiers(photos: list[Path], tmp_path:
     check_boxes(ask(result, photos, tmp_path / "log"))
 
 
-@pytest.mark.parametrize("source", ["", pytest.param("hub:", marks=pytest.mark.system)], ids=["SavedModel", "TF Hub"])
+@pytest.mark.system
+@pytest.mark.parametrize("source", ["", "hub:"], ids=["SavedModel", "TF Hub"])
 def test_a_model_of_the_object_detection_api(photos: list[Path], tmp_path: Path, source: str) -> None:
     """It takes one image of uint8. Its ids start at 1 and have a gap."""
     shape_models.save_like_object_detection_api(tmp_path / "saved")
