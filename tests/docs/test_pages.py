@@ -1,7 +1,4 @@
-"""Every page of the documentation prints what it shows, from an empty folder.
-
-tests/system and tests/guides run the how-to pages.
-"""
+"""The pages of the reference print what they show, from an empty folder; tests/system and tests/guides run the others."""
 
 from __future__ import annotations
 

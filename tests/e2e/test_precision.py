@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from server_process import ServerProcess
 
 from savedmodel_bakery.client import Client
@@ -23,6 +24,7 @@ COMMAND = [
 ]
 
 
+@pytest.mark.system
 def test_bfloat16_halves_the_weights_and_keeps_the_labels(lite0: Path, tmp_path: Path) -> None:
     options = ["--out", str(tmp_path), "--parity-atol", "0.1"]
     result = subprocess.run([*COMMAND, *options], check=True, capture_output=True, text=True, timeout=240)

@@ -81,12 +81,12 @@ def environments(page: str) -> list[str]:
 def suite_of(name: str, page: str) -> str:
     """Return which tests run a page: `guides`, `system` or `docs`.
 
-    Pages that need Debian packages, or minutes, are for the system tests: most how-to pages bake and serve several
-    times.
+    Pages that need Debian packages, or minutes, are for the system tests: all but those of the reference bake and serve
+    several times.
     """
     if environments(page):
         return "guides"
-    return "system" if packages(page) or name.startswith("how-to/") else "docs"
+    return "system" if packages(page) or not name.startswith("reference/") else "docs"
 
 
 def commands(block: Block) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""How-to pages, and others that need Debian packages, print what they show; RabbitMQ is a real one."""
+"""Pages that take minutes or need Debian packages print what they show; RabbitMQ is a real one."""
 
 from __future__ import annotations
 
