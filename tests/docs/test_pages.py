@@ -1,4 +1,4 @@
-"""The pages of the reference print what they show, from an empty folder; tests/system and tests/guides run the others."""
+"""The pages of the reference print what they show, from an empty folder. Other tests run the other pages."""
 
 from __future__ import annotations
 
