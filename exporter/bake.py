@@ -116,7 +116,7 @@ def bake(
     known = {**network.defaults, **network.recipe}
     complete = complete_recipe(known, values, like=like, scaling_layer=network.scaling_layer)
     onnx_call = None if onnx is None else onnx.network(complete)
-    class_names = labels.read_class_names(complete.answers.labels) if complete.answers.labels else []
+    class_names = labels.read_class_names(complete.answers.labels)
     progress("building the servable")
     servable = ServableModule(network.call, complete, class_names)
     task = servable.task

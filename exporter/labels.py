@@ -37,12 +37,17 @@ def read_label_table(name_or_path: str) -> tuple[Label, ...]:
         ) from error
 
 
-def read_class_names(name_or_path: str) -> list[str]:
+def read_class_names(name_or_path: str | None) -> list[str]:
     """Read the names of labels in the order of their ids; an id without a label has an empty name.
+
+    Args:
+        name_or_path: a set or a file; None for a task without labels, which has no names.
 
     Raises:
         LabelError: there is no such set or file, it isn't valid, or it has an id above 65,535.
     """
+    if name_or_path is None:
+        return []
     table = read_label_table(name_or_path)
     if table[-1].id > _MAX_ID:
         raise LabelError(f"labels {name_or_path!r} have the class id {table[-1].id}: the highest allowed is {_MAX_ID}")
@@ -63,6 +68,24 @@ def check_ids(class_names: Sequence[str], name_or_path: str) -> None:
         raise LabelError(
             f"{name_or_path} has {count} names but none for class id {class_names.index('')}: ids must count from 0 "
             "without gaps"
+        )
+
+
+def check_pair(class_names: Sequence[str], name_or_path: str, decider: str) -> None:
+    """Reject labels that aren't two, for a network with one value for the second.
+
+    Args:
+        class_names: in the order of class ids.
+        name_or_path: where they come from.
+        decider: the value, for the message.
+
+    Raises:
+        LabelError: they aren't two.
+    """
+    if len(class_names) != 2:
+        raise LabelError(
+            f"the network has {decider}, which decides between two labels, but labels {name_or_path!r} have "
+            f"{len(class_names)}"
         )
 
 

@@ -74,6 +74,11 @@ def trace(network: Callable[[NormalisedBatch], NetworkOutput], recipe: Recipe) -
         raise SourceError(f"the network of {model} does not accept images {spec.shape}: {error}") from error
 
 
+def shapes(network: ConcreteFunction) -> dict[str, tuple[int | None, ...]]:
+    """Return the shapes of the outputs of a traced network by role, with the batch axis; None is any size."""
+    return {role: tuple(output.shape) for role, output in network.structured_outputs.items()}
+
+
 def _shaped(role: str, output: NetworkOutput, recipe: Recipe) -> NetworkOutput:
     """Return an output in the shape that its role has."""
     shape = output.shape

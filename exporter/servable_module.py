@@ -76,7 +76,7 @@ class ServableModule(tf.Module):
             network_outputs.trace(network, recipe), recipe.optimisation.steps, recipe.optimisation.precision
         )
         ends_in_sigmoid = _ends_in_sigmoid(self._network)
-        shapes = {role: tuple(output.shape) for role, output in self._network.structured_outputs.items()}
+        shapes = network_outputs.shapes(self._network)
         self.task = choose_task(recipe, shapes, class_names, ends_in_sigmoid=ends_in_sigmoid)
         if recipe.batching.batch_max:
             self._network = batching.batch(self._network, variables, recipe)

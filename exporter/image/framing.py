@@ -58,8 +58,16 @@ def place(sizes: Tensor, preprocessing: Preprocessing) -> Placement:
     """
     height, width = tf.unstack(sizes, axis=1)
     fitted = resized_size(height, width, preprocessing)
+    return Placement(height, width, Window(*corner_of(fitted, preprocessing), *fitted))
+
+
+def corner_of(fitted: Size, preprocessing: Preprocessing) -> Size:
+    """Return the distances of a fitted image from the top and from the left of the network's input.
+
+    The smaller half of an odd margin is above and to the left.
+    """
     top, left = ((whole - part) // 2 for whole, part in zip(preprocessing.size, fitted, strict=True))
-    return Placement(height, width, Window(top, left, *fitted))
+    return top, left
 
 
 def upright_size(height: Side, width: Side, orientation: Orientation) -> Size:

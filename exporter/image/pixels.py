@@ -177,9 +177,8 @@ def resize(decoded: DecodedImage, preprocessing: Preprocessing) -> NetworkPixels
     resized = tf.image.resize(decoded.pixels, size, method=preprocessing.resize, antialias=preprocessing.antialias)
     resized = tf.cast(resized, tf.float32)
     if is_letterboxed:
-        # The smaller half of an odd margin is above and to the left.
-        top, left = ((whole - part) // 2 for whole, part in zip(preprocessing.size, decoded.resized_size, strict=True))
-        resized = framing.place_on_canvas(resized, preprocessing.size, (top, left), preprocessing.padding_colour)
+        corner = framing.corner_of(decoded.resized_size, preprocessing)
+        resized = framing.place_on_canvas(resized, preprocessing.size, corner, preprocessing.padding_colour)
     return tf.ensure_shape(resized, [*preprocessing.size, 3])
 
 

@@ -4,24 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Annotated
 
-from savedmodel_bakery.exporter.errors import RecipeError
 from savedmodel_bakery.exporter.recipe.fields import Choice, FieldGroup, Parsed, PathOrName, WholeNumber
 
 LABELLED_TASKS = ("classify", "binary", "multilabel", "detect", "segment")
 TASKS_WITHOUT_LABELS = ("embed", "regress")
 _NAME = re.compile(r"[^\W\d][\w.-]*")
-
-_TASKS_WITH = {
-    "labels": LABELLED_TASKS,
-    "outputs": LABELLED_TASKS,
-    "threshold": ("binary", "multilabel", "detect"),
-    "normalise": ("embed",),
-    "output_names": ("regress",),
-    "units": ("regress",),
-}
-"""The tasks that a field is for; others reject it."""
 
 
 def parse_thresholds(text: str) -> tuple[float, ...]:
@@ -66,6 +56,17 @@ def parse_units(text: str) -> tuple[str, ...]:
 @dataclass(frozen=True, kw_only=True)
 class Answers(FieldGroup):
     """What the network's outputs mean, and what the servable answers."""
+
+    TASKS_WITH = MappingProxyType(
+        {
+            "labels": LABELLED_TASKS,
+            "outputs": LABELLED_TASKS,
+            "threshold": ("binary", "multilabel", "detect"),
+            "normalise": ("embed",),
+            "output_names": ("regress",),
+            "units": ("regress",),
+        }
+    )
 
     task: Annotated[
         str | None,
@@ -142,14 +143,3 @@ class Answers(FieldGroup):
 
     def _check_combination(self) -> None:
         self.check_task(self.task)
-
-    def check_task(self, task: str | None) -> None:
-        """Check that every stated value is for the task; None allows all.
-
-        Raises:
-            RecipeError: such as `invalid threshold '0.5': task embed has none, only binary, multilabel, detect`.
-        """
-        for name, tasks in _TASKS_WITH.items():
-            value = getattr(self, name)
-            if task is not None and value is not None and task not in tasks:
-                raise RecipeError(f"invalid {name} {value!r}: task {task} has none, only {', '.join(tasks)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Annotated
 
 from savedmodel_bakery.exporter.errors import RecipeError
@@ -29,6 +30,10 @@ def parse_fraction(text: str) -> float:
 @dataclass(frozen=True, kw_only=True)
 class Boxes(FieldGroup):
     """How a detector states its boxes, and which of them the servable answers. For task detect only."""
+
+    TASKS_WITH = MappingProxyType(
+        dict.fromkeys(("boxes", "box_unit", "iou_threshold", "max_boxes", "background_class"), ("detect",))
+    )
 
     boxes: Annotated[
         str | None,
@@ -69,16 +74,6 @@ class Boxes(FieldGroup):
             "is one, else by a sigmoid.",
         ),
     ] = None
-
-    def check_task(self, task: str | None) -> None:
-        """Check that no value is stated unless the task is detect; None allows all.
-
-        Raises:
-            RecipeError: such as `invalid boxes 'yxyx': task classify has none, only detect`.
-        """
-        for name, value in vars(self).items():
-            if task not in (None, "detect") and value is not None:
-                raise RecipeError(f"invalid {name} {value!r}: task {task} has none, only detect")
 
     def _check_combination(self) -> None:
         if self.boxes == OBJECT_DETECTION_API:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, get_type_hints
 
@@ -171,12 +171,26 @@ class FieldGroup:
         RecipeError: a value is not allowed.
     """
 
+    TASKS_WITH: ClassVar[Mapping[str, Collection[str]]] = {}
+    """The tasks that a field is for, by the field's name; others reject it. Other fields are for all tasks."""
+
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
 
     def __post_init__(self) -> None:
         for name, field in fields_of(type(self)).items():
             object.__setattr__(self, name, field.convert(getattr(self, name)))
         self._check_combination()
+
+    def check_task(self, task: str | None) -> None:
+        """Check that every stated value is for the task; None allows all.
+
+        Raises:
+            RecipeError: such as `invalid threshold '0.5': task embed has none, only binary, multilabel, detect`.
+        """
+        for name, tasks in self.TASKS_WITH.items():
+            value = getattr(self, name)
+            if task is not None and value is not None and task not in tasks:
+                raise RecipeError(f"invalid {name} {value!r}: task {task} has none, only {', '.join(tasks)}")
 
     def _check_combination(self) -> None:
         """Reject values that are allowed on their own, but not together."""

@@ -37,7 +37,7 @@ class Binary(Classify):
 
     def expected_scores(self, outputs: np.ndarray) -> np.ndarray:
         """See `Labelled.expected_scores`."""
-        positive = self.sigmoid(outputs)
+        positive = self.independent(outputs)
         return np.concatenate([1 - positive, positive])
 
     def expected_default_id(self, class_ids: np.ndarray, scores: np.ndarray) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 
 from savedmodel_bakery.exporter.recipe.boxes import OBJECT_DETECTION_API
 from savedmodel_bakery.exporter.tasks.placement import placement_of
-from savedmodel_bakery.exporter.tasks.task import NetworkResult, Tolerance, check_probabilities
+from savedmodel_bakery.exporter.tasks.task import NetworkResult, Tolerance, check_probabilities, sigmoid, softmax
 
 if TYPE_CHECKING:
     from savedmodel_bakery.exporter.tasks.detect import Detect
@@ -59,11 +59,7 @@ def _candidates(task: Detect, result: NetworkResult) -> tuple[np.ndarray, np.nda
     if task.outputs == "probabilities":
         check_probabilities(scores)
     else:
-        if task.background_class == "none":
-            scores = 1 / (1 + np.exp(-scores))
-        else:
-            powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
-            scores = powers / powers.sum(axis=-1, keepdims=True)
+        scores = sigmoid(scores) if task.background_class == "none" else softmax(scores)
     if "classes" in outputs:
         class_ids = outputs["classes"][: len(boxes)].astype(int)
         is_known = (class_ids >= 0) & (class_ids < len(task.class_names)) | (task.boxes == OBJECT_DETECTION_API)
@@ -115,17 +111,17 @@ def share_without_partner(
         else:
             partners.add(partner)
     lonely += [other for index, other in enumerate(actual) if index not in partners]
-    counted = [detection for detection in lonely if not _may_differ(detection.score, threshold, tolerance)]
+    counted = [detection for detection in lonely if not _is_near(detection.score, threshold, tolerance)]
     return len(counted) / max(len(expected) + len(actual), 1)
 
 
 def _agree(detection: Detection, other: Detection, tolerance: Tolerance) -> bool:
     return (
         detection.label == other.label
-        and _may_differ(other.score, detection.score, tolerance)
+        and _is_near(other.score, detection.score, tolerance)
         and (np.allclose(detection.box, other.box, atol=1e-3) or iou(detection.box, other.box) >= tolerance.iou)
     )
 
 
-def _may_differ(score: float, expected: float, tolerance: Tolerance) -> bool:
-    return abs(score - expected) <= tolerance.atol + tolerance.rtol * abs(expected)
+def _is_near(score: float, expected: float, tolerance: Tolerance) -> bool:
+    return tolerance.allows(np.abs(score - expected), np.asarray(expected))

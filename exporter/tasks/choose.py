@@ -66,11 +66,7 @@ def choose_task(
     if name == "binary":
         if units != 1:
             raise SourceError(f"task binary needs a network with one output; this one has {units}: use --task classify")
-        if len(class_names) != 2:
-            raise LabelError(
-                "the network has one output, which decides between two labels, but labels "
-                f"{answers.labels!r} have {len(class_names)}"
-            )
+        labels.check_pair(class_names, answers.labels, "one output")
         (threshold,) = _thresholds(answers, 1)
         return Binary(tuple(class_names), answers.outputs, answers.top_k, threshold)
     if units == 1:
@@ -100,11 +96,7 @@ def _segment(recipe: Recipe, shape: Shape, class_names: Sequence[str]) -> Segmen
     if channels == 1:
         if answers.outputs is None:
             raise RecipeError("task segment needs --outputs for a network with one score per pixel")
-        if len(class_names) != 2:
-            raise LabelError(
-                "the network has one score per pixel, which decides between two labels, but labels "
-                f"{answers.labels!r} have {len(class_names)}"
-            )
+        labels.check_pair(class_names, answers.labels, "one score per pixel")
     else:
         labels.check_width(class_names, answers.labels, channels or 0)
     return Segment(tuple(class_names), answers.outputs or "logits", recipe.preprocessing)

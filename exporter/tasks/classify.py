@@ -10,7 +10,15 @@ import numpy as np
 
 from savedmodel_bakery.exporter.errors import VerificationError
 from savedmodel_bakery.exporter.tasks.labelled import Labelled
-from savedmodel_bakery.exporter.tasks.task import Answers, Column, Comparison, NetworkResult, Signature, Tolerance
+from savedmodel_bakery.exporter.tasks.task import (
+    Answers,
+    Column,
+    Comparison,
+    NetworkResult,
+    Signature,
+    Tolerance,
+    softmax,
+)
 from savedmodel_bakery.exporter.tensor_types import ClassIds, NetworkOutputs, Scores, Tensor
 
 
@@ -70,8 +78,7 @@ class Classify(Labelled):
             )
         if are_probabilities:
             return outputs
-        powers = np.exp(outputs - outputs.max())
-        return np.asarray(powers / powers.sum())
+        return softmax(outputs)
 
     def expected_default_id(self, class_ids: np.ndarray, scores: np.ndarray) -> int:  # noqa: ARG002 - for subclasses
         """Return the class id that `serving_default` must answer, from the best ones and their scores."""

@@ -10,7 +10,15 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from savedmodel_bakery.exporter.errors import VerificationError
-from savedmodel_bakery.exporter.tasks.task import Answers, Column, Comparison, Signature, Tolerance, check_probabilities
+from savedmodel_bakery.exporter.tasks.task import (
+    Answers,
+    Column,
+    Comparison,
+    Signature,
+    Tolerance,
+    check_probabilities,
+    sigmoid,
+)
 from savedmodel_bakery.exporter.tensor_types import ClassIds, NetworkOutputs, Scores, Tensor, Texts
 
 
@@ -106,13 +114,13 @@ class Labelled(ABC):
             f"{self.class_names[by_rank[0]]} {expected[by_rank[0]]:.4f}",
         )
 
-    def sigmoid(self, outputs: np.ndarray) -> np.ndarray:
+    def independent(self, outputs: np.ndarray) -> np.ndarray:
         """Return the probability of each output, whatever the others are.
 
         Raises:
             VerificationError: the recipe calls the outputs probabilities, but one of them isn't.
         """
         if self.outputs == "logits":
-            return np.asarray(1 / (1 + np.exp(-outputs)))
+            return sigmoid(outputs)
         check_probabilities(outputs)
         return outputs

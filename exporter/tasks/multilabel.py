@@ -61,7 +61,7 @@ class Multilabel(Labelled):
 
     def expected_scores(self, outputs: np.ndarray) -> np.ndarray:
         """See `Labelled.expected_scores`."""
-        return self.sigmoid(outputs)
+        return self.independent(outputs)
 
     def _tags(self, takes: Literal["images", "pixels"]) -> Signature:
         """Return the signature with the labels that an image has, best first."""

@@ -149,6 +149,17 @@ class Task(Protocol):
         ...
 
 
+def sigmoid(logits: np.ndarray) -> np.ndarray:
+    """Return the probability of each logit, whatever the others are."""
+    return np.asarray(1 / (1 + np.exp(-logits)))
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """Return probabilities that add up to 1 along the last axis."""
+    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
+
+
 def check_probabilities(outputs: np.ndarray) -> None:
     """Check that outputs which the recipe calls probabilities are from 0 to 1.
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from savedmodel_bakery.exporter import labels, publish, sources
 from savedmodel_bakery.exporter.errors import ParityError, VerificationError
-from savedmodel_bakery.exporter.network_outputs import trace
+from savedmodel_bakery.exporter.network_outputs import shapes, trace
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.sources.network import Network
 from savedmodel_bakery.exporter.tasks import Task, Tolerance, choose_task
@@ -173,12 +173,11 @@ def compare_with_source(
     Raises:
         BakeError: the source or labels are missing, or a photo can't be read.
     """
-    class_names = labels.read_class_names(recipe.answers.labels) if recipe.answers.labels else []
+    class_names = labels.read_class_names(recipe.answers.labels)
     progress(f"loading {recipe.source.model}")
     network = sources.read_network(recipe.to_values())
     progress(f"comparing {len(photos)} photos")
-    outputs = trace(network.call, recipe).structured_outputs
-    task = choose_task(recipe, {role: tuple(output.shape) for role, output in outputs.items()}, class_names)
+    task = choose_task(recipe, shapes(trace(network.call, recipe)), class_names)
     check = ParityCheck(network, recipe, task, tolerance_of(task))
     signatures = [*_image_signatures(task, rejecting=False), "preprocess"]
     for batch in _batches(photos):

@@ -63,8 +63,7 @@ class Done:
         Raises:
             StatusError: INVALID_ARGUMENT if the existing rows are of another task.
         """
-        if self.task not in (None, task):
-            raise invalid_argument(f"{folder} contains rows of task {self.task}, not {task}; use another folder")
+        _check_task(folder, self.task, task)
 
 
 def read_parts(folder: Path, *, model: str) -> Done:
@@ -76,9 +75,10 @@ def read_parts(folder: Path, *, model: str) -> Done:
     """
     keys: set[str] = set()
     failed = 0
-    done = Done(frozenset(), 0, None)
-    for path, task in _complete_parts(folder):
-        done.check_task(folder, task)
+    task: str | None = None
+    for path, task_of_part in _complete_parts(folder):
+        _check_task(folder, task, task_of_part)
+        task = task_of_part
         try:
             table = pq.read_table(path, columns=["image", "ok", "model"])
         except (OSError, pa.ArrowException) as exc:
@@ -88,8 +88,12 @@ def read_parts(folder: Path, *, model: str) -> Done:
             raise invalid_argument(f'{path} contains rows of model "{others[0]}", not "{model}"; use another folder')
         keys.update(table["image"].to_pylist())
         failed += table["ok"].to_pylist().count(False)
-        done = Done(frozenset(), failed, task)
-    return Done(frozenset(keys), failed, done.task)
+    return Done(frozenset(keys), failed, task)
+
+
+def _check_task(folder: Path, existing: str | None, task: str) -> None:
+    if existing not in (None, task):
+        raise invalid_argument(f"{folder} contains rows of task {existing}, not {task}; use another folder")
 
 
 def _complete_parts(folder: Path) -> Iterator[tuple[Path, str]]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pages import differences, pages, suite_of
+from pages import differences, pages_of
 
-PAGES = pages(Path(__file__).parent.parent.parent / "docs")
+PAGES = pages_of("docs")
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", [name for name, page in PAGES.items() if suite_of(name, page) == "docs"])
+@pytest.mark.parametrize("name", PAGES)
 def test_the_page_shows_what_its_commands_print(clone: Path, tmp_path: Path, name: str) -> None:
     different = differences(PAGES[name], clone, tmp_path)
     assert not different, different

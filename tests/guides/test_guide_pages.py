@@ -5,13 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pages import differences, environments, pages, suite_of
+from pages import differences, environments, pages_of
 
-PAGES = {
-    name: page
-    for name, page in pages(Path(__file__).parent.parent.parent / "docs").items()
-    if suite_of(name, page) == "guides"
-}
+PAGES = pages_of("guides")
 
 
 @pytest.mark.timeout(900)

@@ -78,6 +78,12 @@ def environments(page: str) -> list[str]:
     return [name for line in re.findall(r"^<!-- environments: (.+) -->$", page, re.MULTILINE) for name in line.split()]
 
 
+def pages_of(suite: str) -> dict[str, str]:
+    """Return the pages of the documentation that the tests of a suite run, by their path in `docs`; see `suite_of`."""
+    docs = Path(__file__).parent.parent.parent / "docs"
+    return {name: page for name, page in pages(docs).items() if suite_of(name, page) == suite}
+
+
 def suite_of(name: str, page: str) -> str:
     """Return which tests run a page: `guides`, `system` or `docs`.
 

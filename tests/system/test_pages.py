@@ -5,14 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pages import differences, packages, pages, suite_of
+from pages import differences, packages, pages_of
 from rabbitmq import RabbitMQ
 
-PAGES = {
-    name: page
-    for name, page in pages(Path(__file__).parent.parent.parent / "docs").items()
-    if suite_of(name, page) == "system"
-}
+PAGES = pages_of("system")
 
 
 @pytest.mark.timeout(900)
