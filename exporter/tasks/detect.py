@@ -96,11 +96,9 @@ class Detect:
         if "classes" in outputs:  # one score per box
             classes = tf.one_hot(tf.cast(outputs["classes"], tf.int32), len(self.class_names))
             scores = classes * self._probabilities(scores)[..., tf.newaxis]
-            if "count" in outputs:
-                is_box = tf.sequence_mask(tf.cast(outputs["count"], tf.int32), tf.shape(scores)[1])
-                scores = tf.where(is_box[..., tf.newaxis], scores, -1.0)
         else:
             scores = self._without_background(self._probabilities(scores))
+        scores = _without_padding(outputs, scores)
         found = tf.image.combined_non_max_suppression(
             self._edges(outputs["boxes"])[:, :, tf.newaxis],
             scores,
@@ -121,12 +119,10 @@ class Detect:
         """Return the boxes of a network that has suppressed overlapping ones itself, best first, and their number."""
         import tensorflow as tf
 
-        scores, class_ids = outputs["scores"], tf.cast(outputs["classes"], tf.int32)
-        is_box = scores >= self.threshold
-        if "count" in outputs:
-            is_box &= tf.range(tf.shape(scores)[1]) < tf.cast(outputs["count"], tf.int32)[:, tf.newaxis]
+        scores, class_ids = _without_padding(outputs, outputs["scores"]), tf.cast(outputs["classes"], tf.int32)
         missing = tf.maximum(self.max_boxes - tf.shape(scores)[1], 0)
-        scores = tf.pad(tf.where(is_box, scores, -1.0), [[0, 0], [0, missing]], constant_values=-1.0)
+        scores = tf.where(scores >= self.threshold, scores, -1.0)
+        scores = tf.pad(scores, [[0, 0], [0, missing]], constant_values=-1.0)
         best = tf.math.top_k(scores, self.max_boxes)
         boxes = tf.pad(self._edges(outputs["boxes"]), [[0, 0], [0, missing], [0, 0]])
         return (
@@ -187,6 +183,16 @@ class Detect:
         is_known = (class_ids >= 0) & (class_ids < len(self.class_names))
         names = tf.gather(tf.constant(self.class_names), tf.where(is_known, class_ids, 0))
         return tf.where(is_known & tf.not_equal(names, ""), names, tf.strings.as_string(class_ids))
+
+
+def _without_padding(outputs: NetworkOutputs, scores: Scores) -> Scores:
+    """Return scores [images, boxes, …] with -1 for the boxes beyond the network's count, if it returns one."""
+    import tensorflow as tf
+
+    if "count" not in outputs:
+        return scores
+    is_box = tf.sequence_mask(tf.cast(outputs["count"], tf.int32), tf.shape(scores)[1])
+    return tf.where(is_box if len(scores.shape) == 2 else is_box[..., tf.newaxis], scores, -1.0)
 
 
 def _describe(detections: Sequence[Detection]) -> str:

@@ -151,6 +151,15 @@ def test_boxes_beyond_the_count_and_of_unknown_classes_are_ignored(recipe_of: Re
     assert [("dog", 0.8, BOX)] == found(answer(task_of(recipe_of, outputs), outputs))
 
 
+def test_a_count_applies_to_scores_per_class_too(recipe_of: RecipeOf) -> None:
+    outputs = {
+        "boxes": np.float32([BOX, [50, 20, 70, 60]]),
+        "scores": np.float32([[0.1, 0.8], [0.9, 0.1]]),
+        "count": np.float32(1),
+    }
+    assert [("dog", 0.8, BOX)] == found(answer(task_of(recipe_of, outputs), outputs))
+
+
 def test_probabilities_are_checked(recipe_of: RecipeOf) -> None:
     outputs = {"boxes": np.float32([BOX]), "scores": np.float32([[3.0, 0]])}
     with pytest.raises(VerificationError, match="the network returns 3 for a photo; bake with --outputs logits"):
