@@ -94,6 +94,11 @@ def test_outputs_are_assigned_by_task_and_name(
             BOXES | {"background_class": "first"},
             "the network has 1 classes, but labels 'names.txt' have 2",
         ),
+        (
+            {"boxes": (5, 4), "scores": (6, 2)},
+            BOXES,
+            "the network returns 5 boxes, 6 scores per image: must be the same number",
+        ),
         ({"boxes": (5, 4), "scores": (5,)}, BOXES, "assign it with --source-outputs classes=NAME"),
         ({"boxes": (5, 4), "scores": (5, 2)}, API, "the network's scores have 3 axes"),
         ((3, 4, 1), {"task": "segment", "outputs": None}, "needs --outputs for a network with one score per pixel"),
