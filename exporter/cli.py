@@ -198,6 +198,7 @@ def bake(
         f"network's, {of_onnx}{result.parity.worst.difference:.1g} of the reference pipeline's",
         err=True,
     )
+    _print_warning(result.parity.warning)
     click.echo(result.path)
 
 
@@ -325,6 +326,7 @@ def parity(
         if parity_html:
             write_html_page(parity_html, report, check.pictures)
     click.echo(json.dumps(report.to_json()) if as_json else report.to_table())
+    _print_warning(report.warning)
     report.check()
 
 
@@ -401,6 +403,11 @@ def _check_name(name: str | None) -> None:
 
 def _print_progress(step: str) -> None:
     click.echo(f"{step} …", err=True)
+
+
+def _print_warning(warning: str) -> None:
+    if warning:
+        click.echo(f"warning: {warning}", err=True)
 
 
 def _format_size(size_bytes: int) -> str:
