@@ -10,7 +10,8 @@ from savedmodel_bakery.client.calls import ModelSpec
 from savedmodel_bakery.client.credentials import Tls
 from savedmodel_bakery.client.endpoints import DEFAULT_MODEL, check_timeout
 from savedmodel_bakery.client.errors import ClientError
-from savedmodel_bakery.client.flows import Flow, Flows, Result, run_flow
+from savedmodel_bakery.client.flow_runners import Result, run_flow
+from savedmodel_bakery.client.flows import Flow, Flows
 from savedmodel_bakery.client.image_methods import ImageMethods
 from savedmodel_bakery.client.results import Prediction, VersionStatus
 from savedmodel_bakery.client.servers import parse_server
