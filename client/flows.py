@@ -110,7 +110,8 @@ class Flows:
         signature: str,
         output_filter: Sequence[str],
     ) -> Flow[Prediction]:
-        declared = signatures.find(signature) if signatures else None
+        # A server of the v2 protocol may describe no signature at all.
+        declared = signatures.find(signature) if signatures and signatures.by_name else None
         prediction: Prediction = yield _predict_call(spec, declared, inputs, signature, output_filter)
         cached = self._cache.get(spec)
         if cached is not None and prediction.version not in (None, cached.version):

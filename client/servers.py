@@ -121,7 +121,9 @@ def parse_server(
     endpoints = [Endpoint.parse(address, default_port, PROTOCOLS[transport]) for address in addresses]
     if len(endpoints) > 1 and not uses_grpc:
         others = "v2-grpc" if transport == "v2" else "grpc"
-        raise ValueError(f'{len(endpoints)} targets for transport "{transport}": it takes one; "{others}" takes several')
+        raise ValueError(
+            f'{len(endpoints)} targets for transport "{transport}": it takes one; "{others}" takes several'
+        )
     if tls is not None and len(endpoints) > 1:
         raise ValueError(
             f"{len(endpoints)} targets with TLS: gRPC checks certificates against one name; "

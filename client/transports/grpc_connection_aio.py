@@ -33,9 +33,7 @@ class GrpcAioConnection:
         if self._channel is None:  # created here because it needs a running loop
             self._channel = grpc_channel.create_aio_channel(self._server)
         try:
-            content: bytes = await self._channel.unary_unary(path)(
-                request, timeout=timeout_s, metadata=self._metadata
-            )
+            content: bytes = await self._channel.unary_unary(path)(request, timeout=timeout_s, metadata=self._metadata)
         except grpc.RpcError as exc:
             is_connected = await self._is_connected(exc.code())
             raise grpc_channel.client_error(

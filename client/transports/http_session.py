@@ -1,4 +1,4 @@
-"""Sends HTTP requests and maps their errors to ClientError, for the APIs over HTTP. Must not import gRPC or protobuf."""
+"""Sends HTTP requests and maps their errors to ClientError, for all APIs over HTTP. Must not import gRPC."""
 
 from __future__ import annotations
 

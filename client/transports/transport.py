@@ -1,4 +1,4 @@
-"""The interface of all transports, and the errors and the output filter that they share. Must not import gRPC or HTTP."""
+"""The interface of all transports; the errors and the output filter that they share. Must not import gRPC or HTTP."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ def test_calls_of_a_closed_client_are_runtime_errors(connect: Connect) -> None:
         pytest.param({"timeout_s": float("nan")}, "invalid timeout_s nan", id="NaN"),
         pytest.param(
             {"transport": "x"},
-            'invalid transport "x": must be "grpc" or "rest"; for AMQP use AmqpClient',
+            'invalid transport "x": must be one of "grpc", "rest", "v2", "v2-grpc"; for AMQP use AmqpClient',
             id="transport",
         ),
     ],
