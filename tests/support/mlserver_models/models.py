@@ -31,7 +31,7 @@ class Echo(MLModel):
         outputs = []
         for each in payload.inputs:
             outputs.append(types.ResponseOutput(**each.model_dump()))
-            if each.datatype.value == "BYTES":
+            if each.datatype == "BYTES":
                 is_base64 = each.parameters is not None and each.parameters.content_type == "base64"
                 items = Base64Codec.decode_input(each) if is_base64 else each.data.root
                 sizes = [len(item if isinstance(item, bytes) else item.encode()) for item in items]
