@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from savedmodel_bakery.wire.dtypes import of_array
+from savedmodel_bakery.wire.dtypes import STRING, of_array
 from savedmodel_bakery.wire.json.limits import NO_LIMITS, ParseLimits
 from savedmodel_bakery.wire.json.text import parse_json
 from savedmodel_bakery.wire.status import invalid_argument
-from savedmodel_bakery.wire.v2.datatypes import of_dtype, shown, to_dtype
+from savedmodel_bakery.wire.tensors import as_bytes, object_array
+from savedmodel_bakery.wire.v2.datatypes import BINARY_ONLY, of_dtype, shown, to_dtype
 from savedmodel_bakery.wire.v2.infer import (
     BASE64,
     BINARY_DATA,
@@ -123,40 +124,35 @@ def encode_request(
     signature_name: str = "",
     outputs: Sequence[str] = (),
     request_id: str = "",
+    binary: bool = True,
 ) -> Body:
-    """Write the body of a request (client role): all inputs as binary data, and all outputs requested as such.
+    """Write the body of a request (client role).
 
     Args:
         inputs: arrays by name, of any shape; strings as `S`, `U` (sent as UTF-8) or object arrays of bytes and str.
         signature_name: the signature to run; empty for the server's default, and for servers without signatures.
         outputs: which to return; empty for all.
         request_id: is returned with the response; empty for none.
+        binary: send all inputs as binary data, and request all outputs as such. Otherwise JSON: for servers without the
+            extension. Strings that are not UTF-8 are then sent in base64, with MLServer's content type.
 
     Raises:
-        StatusError: INVALID_ARGUMENT for element types that the protocol can't express.
+        StatusError: INVALID_ARGUMENT for element types that the protocol, or JSON, can't express; names the input.
     """
     head: dict[str, Any] = {"id": request_id} if request_id else {}
-    parameters: dict[str, Any] = {BINARY_DATA_OUTPUT: True}
+    parameters: dict[str, Any] = {BINARY_DATA_OUTPUT: True} if binary else {}
     if signature_name:
         parameters[SIGNATURE_NAME] = signature_name
-    head["parameters"] = parameters
-    pieces: list[Any] = []
-    head["inputs"] = []
-    for name, array in inputs.items():
-        dtype = of_array(array)
-        pieces.append(encode_raw(array, dtype))
-        head["inputs"].append(
-            {
-                "name": name,
-                "shape": list(array.shape),
-                "datatype": of_dtype(dtype, f"input {shown(name)}"),
-                "parameters": {BINARY_DATA_SIZE: len(pieces[-1])},
-            }
-        )
+    if parameters:
+        head["parameters"] = parameters
     if outputs:
-        head["outputs"] = [{"name": name, "parameters": {BINARY_DATA: True}} for name in outputs]
-    text = json.dumps(head, separators=(",", ":")).encode()
-    return Body(b"".join([text, *pieces]), len(text))
+        head["outputs"] = [
+            {"name": name, **({"parameters": {BINARY_DATA: True}} if binary else {})} for name in outputs
+        ]
+    pieces: list[Any] | None = [] if binary else None
+    entries = [_encode_input(name, array, pieces) for name, array in inputs.items()]
+    text = _with_member(head, "inputs", b"[" + b",".join(entries) + b"]")
+    return Body(text, None) if pieces is None else Body(b"".join([text, *pieces]), len(text))
 
 
 def encode_response(response: InferResponse, requested: Sequence[RequestedOutput]) -> Body:
@@ -176,7 +172,7 @@ def encode_response(response: InferResponse, requested: Sequence[RequestedOutput
     entries = []
     for output in requested:
         entries.append(_encode_output(response, output, pieces))
-    text = json.dumps(head, separators=(",", ":")).encode()[:-1] + b',"outputs":[' + b",".join(entries) + b"]}"
+    text = _with_member(head, "outputs", b"[" + b",".join(entries) + b"]")
     if not any(output.is_binary for output in requested):
         return Body(text, None)
     return Body(b"".join([text, *pieces]), len(text))
@@ -286,5 +282,42 @@ def _encode_output(response: InferResponse, output: RequestedOutput, pieces: lis
         return json.dumps(head, separators=(",", ":")).encode()
     if output.is_base64:
         head["parameters"] = {CONTENT_TYPE: BASE64}
-    data = encode_data(array, dtype, tensor, as_base64=output.is_base64)
-    return json.dumps(head, separators=(",", ":")).encode()[:-1] + b',"data":' + data + b"}"
+    return _with_member(head, "data", encode_data(array, dtype, tensor, as_base64=output.is_base64))
+
+
+def _encode_input(name: str, array: np.ndarray, pieces: list[Any] | None) -> bytes:
+    """Write the JSON of an input; append its binary data to `pieces`, or write its values as JSON if that is None."""
+    dtype = of_array(array)
+    tensor = f"input {shown(name)}"
+    datatype = of_dtype(dtype, tensor)
+    head: dict[str, Any] = {"name": name, "datatype": datatype, "shape": list(array.shape)}
+    if pieces is not None:
+        pieces.append(encode_raw(array, dtype))
+        head["parameters"] = {BINARY_DATA_SIZE: len(pieces[-1])}
+        return json.dumps(head, separators=(",", ":")).encode()
+    if datatype in BINARY_ONLY:
+        raise invalid_argument(
+            f"{tensor} is {datatype}, which travels as binary data only, and the server's HTTP port does not take binary "
+            "data; send it over gRPC"
+        )
+    is_base64 = False
+    if dtype is STRING:
+        array = object_array([as_bytes(item) for item in array.ravel().tolist()])
+        is_base64 = not all(map(_is_utf8, array))
+        if is_base64:
+            head["parameters"] = {CONTENT_TYPE: BASE64}
+    return _with_member(head, "data", encode_data(array, dtype, tensor, as_base64=is_base64))
+
+
+def _with_member(head: Mapping[str, Any], name: str, value: bytes) -> bytes:
+    """Return a JSON object with one more member, whose value is JSON already."""
+    text = json.dumps(head, separators=(",", ":")).encode()
+    return text[:-1] + (b"," if head else b"") + f'"{name}":'.encode() + value + b"}"
+
+
+def _is_utf8(string: bytes) -> bool:
+    try:
+        string.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

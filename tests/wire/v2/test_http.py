@@ -46,6 +46,33 @@ def test_a_request_of_our_client_is_read_as_it_was_sent(datatype: str) -> None:
     assert ((), 7) == (y.array.shape, y.array)
 
 
+@pytest.mark.parametrize("datatype", VALUES)
+def test_a_request_for_servers_without_binary_data_is_json(datatype: str) -> None:
+    array = VALUES[datatype]
+    if datatype in ("FP16", "BF16"):
+        with pytest.raises(StatusError, match=f'^INVALID_ARGUMENT: input "x" is {datatype}, .* send it over gRPC'):
+            http.encode_request({"x": array}, binary=False)
+        return
+    body = http.encode_request({"x": array}, outputs=["a"], binary=False)
+    assert ("application/json", [{"name": "a"}]) == (body.content_type, json.loads(body.content)["outputs"])
+    [x] = [sent.decode() for sent in http.decode_request(body.content, None).inputs]
+    assert array.dtype == x.array.dtype
+    np.testing.assert_array_equal(array, x.array)
+
+
+@pytest.mark.parametrize(
+    ("strings", "expected"),
+    [
+        (np.array([b"a", "é"], object), {"data": ["a", "é"]}),
+        (np.array([[b"a"], [b"\xff"]], object), {"data": ["YQ==", "/w=="], "parameters": {"content_type": "base64"}}),
+    ],
+    ids=["text", "bytes"],
+)
+def test_json_has_strings_in_base64_only_if_they_are_not_utf8(strings: np.ndarray, expected: dict[str, Any]) -> None:
+    [sent] = json.loads(http.encode_request({"x": strings}, binary=False).content)["inputs"]
+    assert {"name": "x", "datatype": "BYTES", "shape": list(strings.shape), **expected} == sent
+
+
 @pytest.mark.parametrize("is_binary", [True, False])
 @pytest.mark.parametrize("datatype", VALUES)
 def test_a_response_is_read_as_it_was_sent(datatype: str, is_binary: bool) -> None:
