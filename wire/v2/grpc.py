@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from savedmodel_bakery.wire.v2.infer import (
     read_signature_name,
 )
 from savedmodel_bakery.wire.v2.json_values import narrow
-from savedmodel_bakery.wire.v2.tensors import SentTensor, decode_raw, encode_raw, read_shape
+from savedmodel_bakery.wire.v2.tensors import Hook, SentTensor, decode_raw, encode_raw, read_shape
 
 _DELIMITED = 2  # wire type
 _RAW_INPUTS = schema.ModelInferRequest.DESCRIPTOR.fields_by_name["raw_input_contents"].number
@@ -84,15 +84,30 @@ class RawMessage:
         return b"".join(pieces)
 
 
-def decode_request(content: bytes) -> InferRequest:
+class ParsedRequest(NamedTuple):
+    """A ModelInferRequest and its raw contents, which are not part of the message; large ones are used in place."""
+
+    message: Any
+    raw: Sequence[Any]
+
+
+def parse_request(content: bytes) -> ParsedRequest:
     """Parse a serialized ModelInferRequest (server role).
 
     Raises:
         DecodeError: `content` is not such a message.
+    """
+    return ParsedRequest(*_parse(schema.ModelInferRequest, _RAW_INPUTS, "raw_input_contents", content))
+
+
+def read_request(parsed: ParsedRequest) -> InferRequest:
+    """Read a ModelInferRequest (server role).
+
+    Raises:
         StatusError: INVALID_ARGUMENT if it is not a request for inference; UNIMPLEMENTED for extensions that are not
             supported.
     """
-    message, raw = _parse(schema.ModelInferRequest, _RAW_INPUTS, "raw_input_contents", content)
+    message, raw = parsed
     if raw and len(raw) != len(message.inputs):
         raise invalid_argument(f"the request has {len(message.inputs)} inputs, but {len(raw)} raw_input_contents")
     parameters = _plain(message.parameters)
@@ -101,8 +116,6 @@ def decode_request(content: bytes) -> InferRequest:
         message.id,
         read_signature_name(parameters),
         [_read_output(entry) for entry in message.outputs],
-        model_name=message.model_name,
-        model_version=message.model_version,
     )
 
 
@@ -211,7 +224,7 @@ def _read_tensor(entry: Any, raw: Any, kind: str) -> SentTensor:
     return base64_decoded(sent) if is_base64(parameters) else sent
 
 
-def _typed_values(contents: Any, dtype: DType, shape: Sequence[int], tensor: str) -> np.ndarray:
+def _typed_values(contents: Any, dtype: DType, shape: Sequence[int], tensor: str, on_size: Hook) -> np.ndarray:
     datatype = of_dtype(dtype, tensor)
     if datatype in BINARY_ONLY:
         raise invalid_argument(f"{tensor} is {datatype}, which travels in raw contents only")
@@ -221,6 +234,7 @@ def _typed_values(contents: Any, dtype: DType, shape: Sequence[int], tensor: str
         raise invalid_argument(
             f"{tensor} has {len(values)} values in {field}; shape {list(shape)} needs {math.prod(shape)}"
         )
+    on_size()
     if dtype is STRING:
         return object_array(list(values))
     array = np.array(values, _WIDE.get(field, dtype.numpy))

@@ -16,7 +16,7 @@ from savedmodel_bakery.wire.dtypes import STRING
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 from savedmodel_bakery.wire.tensors import Tensor, object_array
 from savedmodel_bakery.wire.v2.datatypes import shown
-from savedmodel_bakery.wire.v2.tensors import SentTensor
+from savedmodel_bakery.wire.v2.tensors import Hook, SentTensor
 
 SIGNATURE_NAME = "signature_name"
 """The request parameter, and the query of metadata's URL, that chooses a signature."""
@@ -50,8 +50,6 @@ class InferRequest:
         signature_name: empty for the default signature.
         outputs: which to return; empty for all.
         is_binary: over HTTP, whether outputs are returned as binary data if `outputs` is empty.
-        model_name: over gRPC only; over HTTP the URL has it.
-        model_version: as `model_name`; a number as text, or empty for the newest version.
     """
 
     inputs: Sequence[SentTensor] = field(repr=False)
@@ -59,8 +57,6 @@ class InferRequest:
     signature_name: str = ""
     outputs: Sequence[RequestedOutput] = ()
     is_binary: bool = False
-    model_name: str = ""
-    model_version: str = ""
 
 
 @dataclass(frozen=True)
@@ -146,8 +142,9 @@ def base64_decoded(sent: SentTensor) -> SentTensor:
     if sent.dtype is not STRING:
         raise invalid_argument(f"{sent.tensor} has the content_type {BASE64}, but is not BYTES")
 
-    def values() -> np.ndarray:
-        return object_array([_decode_base64(item, index, sent.tensor) for index, item in enumerate(sent.values())])
+    def values(on_size: Hook) -> np.ndarray:
+        encoded = sent.values(on_size)
+        return object_array([_decode_base64(item, index, sent.tensor) for index, item in enumerate(encoded)])
 
     return sent._replace(values=values)
 

@@ -23,9 +23,7 @@ _LENGTH = struct.Struct("<I")
 _MAX_STRING_BYTES = 2**32 - 1
 _MAX_SIZE = 2**63 - 1
 
-BeforeDecoding = Callable[[DType, tuple[int, ...]], None]
-"""Is called with the element type and the shape that a tensor declares, before memory is used for it; may raise
-StatusError."""
+Hook = Callable[[], None]
 
 
 class SentTensor(NamedTuple):
@@ -36,23 +34,27 @@ class SentTensor(NamedTuple):
         tensor: the same in words, such as `input "x"`, for error messages.
         dtype: the element type.
         shape: the declared shape.
-        values: decodes the values to an array of one dimension; checks their number before it uses memory for them.
+        values: decodes the values to an array of one dimension; calls its argument when their number is known to be
+            that of the shape, before it uses memory for them.
     """
 
     name: str
     tensor: str
     dtype: DType
     shape: tuple[int, ...]
-    values: Callable[[], np.ndarray]
+    values: Callable[[Hook], np.ndarray]
 
-    def decode(self, before_decoding: BeforeDecoding = lambda _dtype, _shape: None) -> Tensor:
+    def decode(self, on_size: Callable[[DType, tuple[int, ...]], None] = lambda _dtype, _shape: None) -> Tensor:
         """Return the tensor.
 
+        Args:
+            on_size: is called with the element type and the shape before memory is used for the values; may raise
+                StatusError.
+
         Raises:
-            StatusError: INVALID_ARGUMENT if the values don't fit the datatype or the shape; or as `before_decoding`.
+            StatusError: INVALID_ARGUMENT if the values don't fit the datatype or the shape; or as `on_size`.
         """
-        before_decoding(self.dtype, self.shape)
-        values = self.values()
+        values = self.values(lambda: on_size(self.dtype, self.shape))
         if is_unrepresentable(self.shape, self.dtype.numpy):
             return Tensor(values, self.dtype, self.shape)
         return Tensor(values.reshape(self.shape), self.dtype)
@@ -74,7 +76,7 @@ def read_shape(sizes: Any, tensor: str) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def decode_raw(content: Any, dtype: DType, shape: Sequence[int], tensor: str) -> np.ndarray:
+def decode_raw(content: Any, dtype: DType, shape: Sequence[int], tensor: str, on_size: Hook) -> np.ndarray:
     """Decode binary tensor data to an array of one dimension.
 
     Args:
@@ -82,6 +84,7 @@ def decode_raw(content: Any, dtype: DType, shape: Sequence[int], tensor: str) ->
         dtype: the element type.
         shape: the declared shape.
         tensor: the tensor in words, for error messages.
+        on_size: see `SentTensor.values`.
 
     Returns:
         An aligned array, read-only if it shares memory with `content`; strings as an object array of bytes.
@@ -91,12 +94,15 @@ def decode_raw(content: Any, dtype: DType, shape: Sequence[int], tensor: str) ->
     """
     count = math.prod(shape)
     if dtype is STRING:
+        _check_lengths(content, count, tensor)
+        on_size()
         return object_array(_unpack_strings(content, count, tensor))
     needed = count * dtype.numpy.itemsize
     if len(content) != needed:
         raise invalid_argument(
             f"{tensor} has {len(content)} bytes of data; {count} values of {of_dtype(dtype, tensor)} need {needed}"
         )
+    on_size()
     if dtype.name == "bool" and np.frombuffer(content, np.uint8).max(initial=0) > 1:
         raise invalid_argument(f"{tensor} has a BOOL that is neither 0 nor 1")
     return _little_endian(values_in(content, dtype))
@@ -127,13 +133,16 @@ def _pack_string(string: bytes) -> tuple[bytes, bytes]:
     return _LENGTH.pack(len(string)), string
 
 
-def _unpack_strings(content: Any, count: int, tensor: str) -> list[bytes]:
-    size = len(content)
-    if _LENGTH.size * count > size:
+def _check_lengths(content: Any, count: int, tensor: str) -> None:
+    if _LENGTH.size * count > len(content):
         raise invalid_argument(
-            f"{tensor} has {size} bytes of data; the lengths of {count} elements of BYTES alone need "
+            f"{tensor} has {len(content)} bytes of data; the lengths of {count} elements of BYTES alone need "
             f"{_LENGTH.size * count}"
         )
+
+
+def _unpack_strings(content: Any, count: int, tensor: str) -> list[bytes]:
+    size = len(content)
     strings = []
     end = 0
     for index in range(count):

@@ -13,7 +13,7 @@ from savedmodel_bakery.wire import dtypes
 from savedmodel_bakery.wire.status import Code, StatusError
 from savedmodel_bakery.wire.tensors import Tensor
 from savedmodel_bakery.wire.v2 import grpc, schema
-from savedmodel_bakery.wire.v2.infer import InferResponse
+from savedmodel_bakery.wire.v2.infer import InferRequest, InferResponse
 
 CONTENTS = {
     "BOOL": "bool_contents",
@@ -36,6 +36,10 @@ def _request(**fields: Any) -> bytes:
     return content
 
 
+def _read(content: bytes) -> InferRequest:
+    return grpc.read_request(grpc.parse_request(content))
+
+
 def _input(**fields: Any) -> dict[str, Any]:
     return {"name": "x", "datatype": "FP32", "shape": [2], **fields}
 
@@ -45,10 +49,11 @@ def test_a_request_of_our_client_is_read_as_it_was_sent(datatype: str) -> None:
     encoded = grpc.encode_request(
         "m", {"x": VALUES[datatype]}, version=3, signature_name="top_k", outputs=["a"], request_id="7"
     )
-    request = grpc.decode_request(encoded.SerializeToString())
+    parsed = grpc.parse_request(encoded.SerializeToString())
+    request = grpc.read_request(parsed)
     assert ("m", "3", "7", "top_k", ["a"]) == (
-        request.model_name,
-        request.model_version,
+        parsed.message.model_name,
+        parsed.message.model_version,
         request.request_id,
         request.signature_name,
         [output.name for output in request.outputs],
@@ -63,7 +68,7 @@ def test_typed_contents_are_read(datatype: str) -> None:
     array = VALUES[datatype]
     contents = schema.InferTensorContents(**{CONTENTS[datatype]: array.ravel().tolist()})
     entry = {"name": "x", "datatype": datatype, "shape": array.shape, "contents": contents}
-    [x] = (sent.decode().array for sent in grpc.decode_request(_request(inputs=[entry])).inputs)
+    [x] = (sent.decode().array for sent in _read(_request(inputs=[entry])).inputs)
     assert array.dtype == x.dtype
     np.testing.assert_array_equal(array, x)
     response = schema.ModelInferResponse(outputs=[entry]).SerializeToString()
@@ -87,7 +92,7 @@ def test_large_values_are_used_in_place() -> None:
     content = grpc.encode_request("m", inputs).SerializeToString()
     official = schema.ModelInferRequest.FromString(content)
     assert [large.tobytes(), b"\3\0\0\0xyz", (large + 1).tobytes()] == list(official.raw_input_contents)
-    a, b, c = (sent.decode().array for sent in grpc.decode_request(content).inputs)
+    a, b, c = (sent.decode().array for sent in _read(content).inputs)
     np.testing.assert_array_equal(large, a)
     assert [b"xyz"] == b.tolist()
     np.testing.assert_array_equal(large + 1, c)
@@ -95,7 +100,7 @@ def test_large_values_are_used_in_place() -> None:
 
 def test_the_shape_that_numpy_cannot_have_is_kept() -> None:
     entry = _input(shape=[0, 2**62, 2**62])
-    [sent] = grpc.decode_request(_request(inputs=[entry], raw_input_contents=[b""])).inputs
+    [sent] = _read(_request(inputs=[entry], raw_input_contents=[b""])).inputs
     assert (0, 2**62, 2**62) == sent.decode().shape
 
 
@@ -125,11 +130,11 @@ INVALID = {
 @pytest.mark.parametrize(("inputs", "raw", "message"), INVALID.values(), ids=INVALID)
 def test_a_request_that_is_not_valid_is_an_error(inputs: list[Any], raw: list[bytes], message: str) -> None:
     with pytest.raises(StatusError, match=message) as raised:
-        [sent.decode() for sent in grpc.decode_request(_request(inputs=inputs, raw_input_contents=raw)).inputs]
+        [sent.decode() for sent in _read(_request(inputs=inputs, raw_input_contents=raw)).inputs]
     assert Code.INVALID_ARGUMENT is raised.value.code
 
 
 @pytest.mark.parametrize("size", [4, 2**21])
 def test_bytes_that_are_not_a_message_are_a_decode_error(size: int) -> None:
     with pytest.raises(DecodeError):
-        grpc.decode_request(b"\xff" * size)
+        grpc.parse_request(b"\xff" * size)
