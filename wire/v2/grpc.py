@@ -216,7 +216,7 @@ def _read_tensor(entry: Any, raw: Any, kind: str) -> SentTensor:
     shape = read_shape(entry.shape, tensor)
     if raw is None:
         values = partial(_typed_values, entry.contents, dtype, shape, tensor)
-    elif entry.HasField("contents"):
+    elif entry.contents.ByteSize():  # MLServer sends empty contents beside the raw ones
         raise invalid_argument(f"{tensor} has contents, and the message has raw contents too; must have one of them")
     else:
         values = partial(decode_raw, raw, dtype, shape, tensor)

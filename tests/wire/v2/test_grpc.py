@@ -85,6 +85,14 @@ def test_a_response_is_read_as_it_was_sent(datatype: str) -> None:
     np.testing.assert_array_equal(array, received.outputs["y"].array)
 
 
+def test_empty_contents_beside_raw_ones_are_ignored() -> None:
+    """As in MLServer's responses."""
+    entry = _input(contents=schema.InferTensorContents())
+    response = schema.ModelInferResponse(outputs=[entry], raw_output_contents=[np.float32([1, 2]).tobytes()])
+    received = grpc.decode_response(response.SerializeToString())
+    assert [1, 2] == received.outputs["x"].array.tolist()
+
+
 def test_large_values_are_used_in_place() -> None:
     """Also next to small ones, and whether they are aligned or not."""
     large = np.arange(2**19, dtype=np.float32)
