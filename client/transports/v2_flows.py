@@ -188,8 +188,8 @@ def _status(spec: ModelSpec) -> Generator[Request, Any, list[VersionStatus]]:
         raise InvalidResponseError(f"the index is not a valid repository index: {exc!r}") from exc
     versions = [status for status in versions if spec.version in (None, status.version)]
     if not versions:
-        version = "" if spec.version is None else f" version {spec.version}"
-        raise RequestRefusedError(Code.NOT_FOUND, f'model "{spec.name}"{version} not found in the repository index')
+        missing = "any versions" if spec.version is None else f"version {spec.version}"
+        raise RequestRefusedError(Code.NOT_FOUND, f"Could not find {missing} of model {spec.name}")  # GetModelStatus's
     return sorted(versions, key=lambda status: -1 if status.version is None else status.version, reverse=True)
 
 

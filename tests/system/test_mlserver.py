@@ -128,7 +128,7 @@ def test_metadata(connect: Callable[[str], Client]) -> None:
 def test_status(connect: Callable[[str], Client]) -> None:
     assert [VersionStatus(3, "AVAILABLE", Code.OK, "")] == connect("add_sub").status()
     assert [VersionStatus(None, "AVAILABLE", Code.OK, "")] == connect("echo").status()
-    with pytest.raises(RequestRefusedError, match=r'^NOT_FOUND: model "none" not found in the rep'):
+    with pytest.raises(RequestRefusedError, match=r"^NOT_FOUND: Could not find any versions of model none$"):
         connect("none").status()
 
 
