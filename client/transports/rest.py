@@ -25,7 +25,7 @@ class RestTransport:
 
     def __init__(self, server: Server, *, timeout_s: float) -> None:
         self._timeout_s = timeout_s
-        self._session = HttpSession(server, timeout_s=timeout_s)
+        self._http = HttpSession(server, timeout_s=timeout_s)
 
     def send(self, call: Call) -> Any:
         """Send a call, with retries; see `Transport.send`."""
@@ -45,9 +45,9 @@ class RestTransport:
             elif isinstance(call, Classify | Regress):
                 body = examples_json.encode_request(call.examples, call.signature)
         if body is None:
-            send = self._session.prepare("GET", _path(call))
+            send = self._http.prepare("GET", _path(call))
         else:
-            send = self._session.prepare("POST", _path(call), body, {"Content-Type": "application/json"})
+            send = self._http.prepare("POST", _path(call), body, {"Content-Type": "application/json"})
         return lambda timeout_s: send(timeout_s).content
 
     def decode(self, call: Call, content: bytes) -> Any:
@@ -62,13 +62,13 @@ class RestTransport:
                 return examples_json.decode_regressions(content)
         document = read_object(content)
         if document is None:
-            url = self._session.url(_path(call))
+            url = self._http.url(_path(call))
             raise InvalidResponseError(f"the response of {url}, {len(content)} bytes, is not a JSON object")
         return document if isinstance(call, Metadata) else read_status(document)
 
     def close(self) -> None:
         """Close the session's connections."""
-        self._session.close()
+        self._http.close()
 
 
 def _prediction(call: Predict, content: bytes) -> Prediction:

@@ -35,7 +35,7 @@ class V2HttpTransport:
 
     def __init__(self, server: Server, *, timeout_s: float) -> None:
         self._timeout_s = timeout_s
-        self._session = HttpSession(server, timeout_s=timeout_s, read_error=_read_error)
+        self._http = HttpSession(server, timeout_s=timeout_s, read_error=_read_error)
 
     def send(self, call: Call) -> Any:
         """Send a call, with retries; see `Transport.send`."""
@@ -59,12 +59,12 @@ class V2HttpTransport:
 
     def close(self) -> None:
         """Close the session's connections."""
-        self._session.close()
+        self._http.close()
 
     @cached_property
     def _takes_binary_data(self) -> bool:
         """Whether the server has the extension; without it, tensors are sent as JSON."""
-        send = self._session.prepare("GET", "/v2")
+        send = self._http.prepare("GET", "/v2")
         try:
             document = read_json(send_with_retries(send, timeout_s=self._timeout_s).content)
         except RequestRefusedError as exc:
@@ -88,11 +88,11 @@ class V2HttpTransport:
             headers["Content-Type"] = body.content_type
             if body.header_length is not None:
                 headers[http.HEADER_LENGTH] = str(body.header_length)
-            send = self._session.prepare("POST", _path(request), body.content, headers)
+            send = self._http.prepare("POST", _path(request), body.content, headers)
         elif isinstance(request, v2_flows.RepositoryIndex):
-            send = self._session.prepare("POST", _path(request), b"{}", headers)
+            send = self._http.prepare("POST", _path(request), b"{}", headers)
         else:
-            send = self._session.prepare("GET", _path(request))
+            send = self._http.prepare("GET", _path(request))
         return lambda timeout_s: _read(send(timeout_s))
 
     def _decode(self, request: v2_flows.Request, content: _Content) -> Any:
@@ -103,7 +103,7 @@ class V2HttpTransport:
             return document if isinstance(document, dict) else {}  # the status is the result; the body may be empty
         expected, name = (list, "list") if isinstance(request, v2_flows.RepositoryIndex) else (dict, "object")
         if not isinstance(document, expected):
-            url = self._session.url(_path(request))
+            url = self._http.url(_path(request))
             raise InvalidResponseError(f"the response of {url}, {len(content.body)} bytes, is not a JSON {name}")
         return document
 
