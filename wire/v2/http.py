@@ -297,13 +297,13 @@ def _encode_input(name: str, array: np.ndarray, pieces: list[Any] | None) -> byt
         return json.dumps(head, separators=(",", ":")).encode()
     if datatype in BINARY_ONLY:
         raise invalid_argument(
-            f"{tensor} is {datatype}, which travels as binary data only, and the server's HTTP port does not take such "
-            "data: send it over gRPC"
+            f"{tensor} is {datatype}, which travels as binary data only, and the server's extensions do not include "
+            "binary_tensor_data: send it over gRPC"
         )
     if dtype.numpy.kind == "f" and not np.isfinite(array).all():
         raise invalid_argument(
-            f"{tensor} has a value that JSON lacks, NaN or infinity, and the server's HTTP port does not take binary "
-            "data: send it over gRPC"
+            f"{tensor} has a value that JSON lacks, NaN or infinity, and the server's extensions do not include "
+            "binary_tensor_data: send it over gRPC"
         )
     is_base64 = False
     if dtype is STRING:
