@@ -109,6 +109,8 @@ class BaseClient(ImageMethods):
     def metadata(self) -> dict[str, Any]:
         """Return the model's signatures as protobuf JSON, the same over every transport.
 
+        Other servers of the v2 protocol only state names, dtypes and shapes of `serving_default`.
+
         Raises:
             ClientError: the call failed.
         """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -13,7 +12,13 @@ from savedmodel_bakery.client.errors import InvalidResponseError, RequestRefused
 from savedmodel_bakery.client.flow_runners import run_flow
 from savedmodel_bakery.client.servers import Server
 from savedmodel_bakery.client.transports import v2_flows
-from savedmodel_bakery.client.transports.http_session import HttpResponse, HttpSession, read_error, read_json
+from savedmodel_bakery.client.transports.http_session import (
+    HttpResponse,
+    HttpSession,
+    read_error,
+    read_json,
+    read_object,
+)
 from savedmodel_bakery.client.transports.retries import remaining_s, send_with_retries
 from savedmodel_bakery.client.transports.transport import decoding_response, encoding_request
 from savedmodel_bakery.wire.status import Code
@@ -36,13 +41,15 @@ class V2HttpTransport:
     def __init__(self, server: Server, *, timeout_s: float) -> None:
         self._timeout_s = timeout_s
         self._http = HttpSession(server, timeout_s=timeout_s, read_error=_read_error)
+        self._extensions: list[Any] | None = None
 
     def send(self, call: Call) -> Any:
         """Send a call, with retries; see `Transport.send`."""
         end_s = time.monotonic() + self._timeout_s
 
         def send(request: v2_flows.Request) -> Any:
-            return self._decode(request, send_with_retries(self._encode(request), timeout_s=remaining_s(end_s)))
+            send_once = self._encode(request, end_s)
+            return self._decode(request, send_with_retries(send_once, timeout_s=remaining_s(end_s)))
 
         return run_flow(v2_flows.exchange(call), send)
 
@@ -50,7 +57,7 @@ class V2HttpTransport:
         """Encode a call; see `PreparedTransport.prepare`. Only Predict is a single request."""
         if not isinstance(call, Predict):
             return lambda: self.send(call)
-        send = self._encode(v2_flows.start(call))
+        send = self._encode(v2_flows.start(call), time.monotonic() + self._timeout_s)
         return lambda: send(self._timeout_s)
 
     def decode(self, call: Call, content: Any) -> Any:
@@ -61,29 +68,22 @@ class V2HttpTransport:
         """Close the session's connections."""
         self._http.close()
 
-    @cached_property
-    def _takes_binary_data(self) -> bool:
-        """Whether the server has the extension; without it, tensors are sent as JSON."""
-        send = self._http.prepare("GET", "/v2")
-        try:
-            document = read_json(send_with_retries(send, timeout_s=self._timeout_s).content)
-        except RequestRefusedError as exc:
-            if exc.code is not Code.NOT_FOUND:
-                raise
-            document = None
-        extensions = document.get("extensions") if isinstance(document, dict) else None
-        return isinstance(extensions, list) and "binary_tensor_data" in extensions
+    def _encode(self, request: v2_flows.Request, end_s: float) -> Callable[[float], _Content]:
+        """Encode a request and return the function that sends it once; its argument is a time limit in seconds.
 
-    def _encode(self, request: v2_flows.Request) -> Callable[[float], _Content]:
-        """Encode a request and return the function that sends it once; its argument is a time limit in seconds."""
+        The first inference needs the extensions of the server, which are requested until `end_s` of the monotonic
+        clock: without `binary_tensor_data`, tensors are sent as JSON.
+        """
         headers = {"Content-Type": "application/json"}
         if isinstance(request, v2_flows.Infer):
+            if self._extensions is None:
+                self._extensions = self._request_extensions(end_s)
             with encoding_request():
                 body = http.encode_request(
                     request.call.inputs,
                     signature_name=request.signature_name,
                     outputs=request.call.output_filter,
-                    binary=self._takes_binary_data,
+                    binary="binary_tensor_data" in self._extensions,
                 )
             headers["Content-Type"] = body.content_type
             if body.header_length is not None:
@@ -94,6 +94,16 @@ class V2HttpTransport:
         else:
             send = self._http.prepare("GET", _path(request))
         return lambda timeout_s: _read(send(timeout_s))
+
+    def _request_extensions(self, end_s: float) -> list[Any]:
+        try:
+            content = send_with_retries(self._http.prepare("GET", "/v2"), timeout_s=remaining_s(end_s)).content
+        except RequestRefusedError as exc:
+            if exc.code is not Code.NOT_FOUND:
+                raise
+            return []
+        extensions = (read_object(content) or {}).get("extensions")
+        return extensions if isinstance(extensions, list) else []
 
     def _decode(self, request: v2_flows.Request, content: _Content) -> Any:
         if isinstance(request, v2_flows.Infer):
