@@ -131,7 +131,6 @@ def read_prediction(call: Predict, response: InferResponse) -> Prediction:
 
 def _metadata(spec: ModelSpec) -> Generator[Request, Any, dict[str, Any]]:
     """Return GetModelMetadataResponse as protobuf JSON: that of our server, or what a v2 server's metadata state."""
-    metadata = yield ModelMetadata(spec)
     try:
         config = yield ModelConfig(spec)
     except (RequestRefusedError, InvalidResponseError) as exc:
@@ -140,7 +139,7 @@ def _metadata(spec: ModelSpec) -> Generator[Request, Any, dict[str, Any]]:
     try:
         text = config.get("parameters", {}).get(METADATA_PARAMETER, {}).get("string_value")
         if text is None:
-            return _as_signatures(spec, metadata)
+            return _as_signatures(spec, (yield ModelMetadata(spec)))
         document: dict[str, Any] = json.loads(text)
         return document
     except (AttributeError, KeyError, TypeError, ValueError) as exc:

@@ -80,7 +80,7 @@ def test_arrays_are_sent_at_a_rate_and_plotted(bench: Run, tmp_path: Path) -> No
     assert "<svg" in (tmp_path / "p.svg").read_text()
 
 
-@pytest.mark.parametrize("transport", ["GRPC", "REST"])
+@pytest.mark.parametrize("transport", ["GRPC", "REST", "V2", "V2-GRPC"])
 def test_a_response_that_differs_from_the_first_is_wrong(bench: Run, transport: str) -> None:
     """The model returns another number in each run."""
     ended = bench("-f", transport, "-m", "counting", "--input", "x=x.npy", "--requests", "10", "--callers", "2")

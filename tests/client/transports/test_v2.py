@@ -59,8 +59,8 @@ def test_signatures_and_extensions_are_requested_once(connect: Connect, v2: V2, 
         client.predict({"x": [1]})
     model = "/v2/models/half_plus_two"
     expected = {
-        "v2": [model, f"{model}/config", "/v2", f"{model}/infer", f"{model}/infer"],
-        "v2-grpc": ["ModelMetadata", "ModelConfig", "ModelInfer", "ModelInfer"],
+        "v2": [f"{model}/config", "/v2", f"{model}/infer", f"{model}/infer"],
+        "v2-grpc": ["ModelConfig", "ModelInfer", "ModelInfer"],
     }
     assert expected[transport] == v2.requests
 
@@ -165,7 +165,6 @@ def test_an_element_type_that_the_protocol_lacks_is_not_sent(
 ) -> None:
     signatures = {"serving_default": canned_models.signature_of({"x": "DT_COMPLEX64"}, {"y": "DT_FLOAT"})}
     monkeypatch.setitem(canned_models.MODELS, "complex", canned_models.Model(signatures, None))
-    monkeypatch.setattr("canned_v2.metadata", lambda *_: {"name": "complex"})
     with pytest.raises(
         RequestRefusedError, match=r'^INVALID_ARGUMENT: input "x" is complex64, which the v2 protocol can'
     ):
