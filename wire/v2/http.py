@@ -30,6 +30,7 @@ from savedmodel_bakery.wire.v2.infer import (
     InferResponse,
     RequestedOutput,
     base64_decoded,
+    check_count,
     check_parameters,
     is_base64,
     read_flag,
@@ -231,6 +232,7 @@ def _entries(document: Mapping[str, Any], name: str) -> list[Any]:
         return []
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise invalid_argument(f'"{name}" must be a list of objects')
+    check_count(len(entries), name)
     return entries
 
 
