@@ -142,6 +142,13 @@ def test_a_request_that_is_not_valid_is_an_error(inputs: list[Any], raw: list[by
     assert Code.INVALID_ARGUMENT is raised.value.code
 
 
+@pytest.mark.parametrize("count", [10_001, 1_000_000])
+def test_a_message_with_many_inputs_is_rejected_before_they_are_read(count: int) -> None:
+    """An empty input has two bytes, but its message needs much more memory."""
+    with pytest.raises(StatusError, match="at most 10000 are allowed"):
+        _read(b"\x2a\x00" * count)
+
+
 @pytest.mark.parametrize("size", [4, 2**21])
 def test_bytes_that_are_not_a_message_are_a_decode_error(size: int) -> None:
     with pytest.raises(DecodeError):

@@ -209,6 +209,7 @@ INVALID = {
     "long strings": ({"inputs": [_input(datatype="BYTES", shape=[1], **BINARY)]}, bytes(8), "elements of BYTES need 4"),
     "no id": ({"inputs": [], "id": 7}, None, "the id of the request is 7; must be a string"),
     "signature": ({"inputs": [], "parameters": {"signature_name": 1}}, None, "signature_name is 1; must be a string"),
+    "many": ({"inputs": [{}] * 10_001}, None, "the message has 10001 inputs; at most 10000 are allowed"),
     "parameters": ({"inputs": [], "parameters": []}, None, "the parameters of the request must be a JSON object"),
     "flag": ({"inputs": [], "parameters": {"binary_data_output": 1}}, None, "binary_data_output of the request is 1"),
 }
