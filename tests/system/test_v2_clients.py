@@ -9,6 +9,7 @@ from pathlib import Path
 
 import model_makers
 import pytest
+from pages import blocks
 from server_process import ServerProcess
 from v2_environments import CLIENTS, MLSERVER, program, run_script, variables
 
@@ -42,6 +43,20 @@ def test_clients_over_http_and_grpc(server: ServerProcess, script: str) -> None:
 
 
 @pytest.mark.system
+def test_the_code_for_tritonclient_in_the_documentation(server: ServerProcess, clone: Path) -> None:
+    page = (clone / "docs" / "reference" / "v2.md").read_text()
+    [code] = (block.content for block in blocks(page) if block.language == "python" and not block.title)
+    for shown, here in (
+        ("127.0.0.1:8501", server.url.removeprefix("http://")),
+        ('"sums"', '"half_plus_two"'),
+        ("serving_default", "two"),
+    ):
+        assert shown in code
+        code = code.replace(shown, here)
+    assert code.endswith(f"  # {run_script(CLIENTS, code)}")
+
+
+@pytest.mark.system
 @pytest.mark.parametrize("options", [(), ("--binary-data",)], ids=["json", "binary"])
 def test_the_batch_client_of_mlserver(server: ServerProcess, tmp_path: Path, options: tuple[str, ...]) -> None:
     requests, responses = tmp_path / "requests.jsonl", tmp_path / "responses.jsonl"
@@ -52,8 +67,9 @@ def test_the_batch_client_of_mlserver(server: ServerProcess, tmp_path: Path, opt
     subprocess.run(
         [*command, "-i", requests, "-o", responses], env=variables(), check=True, capture_output=True, timeout=120
     )
-    answers = {answer["id"]: answer["outputs"][0]["data"] for answer in map(json.loads, responses.open())}
-    assert {"a": [3.5, 5.0], "b": [3.5, 5.0]} == answers
+    answers = [json.loads(line) for line in responses.read_text().splitlines()]
+    received = {answer["id"]: answer["outputs"][0]["data"] for answer in answers}
+    assert {"a": [3.5, 5.0], "b": [3.5, 5.0]} == received
 
 
 @pytest.mark.system
