@@ -65,8 +65,12 @@ class MLServer:
                 stderr=subprocess.STDOUT,
                 env=v2_environments.variables(),
             )
-        wait_until(lambda: self._is_ready() or self._process.poll() is not None)
-        assert self._process.poll() is None, self.log.read_text()
+        try:
+            wait_until(lambda: self._is_ready() or self._process.poll() is not None)
+            assert self._process.poll() is None, f"it exited with {self._process.returncode}"
+        except AssertionError as error:
+            self._stop()
+            raise AssertionError(f"MLServer does not start: {error}\n{self.log.read_text()}") from None
 
     def _is_ready(self) -> bool:
         try:
@@ -74,11 +78,18 @@ class MLServer:
         except requests.ConnectionError:
             return False
 
+    def _stop(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
     def __enter__(self) -> MLServer:
         return self
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._process.terminate()
-        self._process.wait(30)
+        self._stop()
