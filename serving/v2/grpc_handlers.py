@@ -57,7 +57,6 @@ class GrpcHandlers:
             "ModelReady": self._model_ready,
             "ModelConfig": self._model_config,
             "RepositoryIndex": self._index,
-            **{name: partial(_raise, reason) for name, reason in _MISSING.items()},
         }
         methods = schema.METHODS
         return {
@@ -67,6 +66,8 @@ class GrpcHandlers:
             },
             methods["ModelMetadata"].path: Rpc(_parse_metadata_request, self._model_metadata, takes_metadata=True),
             methods["ModelInfer"].path: Rpc(grpc.parse_request, self._infer, runs_model=True),
+            # Their messages are not parsed, because nothing of them is used.
+            **{methods[name].path: Rpc(bytes, partial(_raise, reason)) for name, reason in _MISSING.items()},
         }
 
     def _live(self, _request: Any, _context: RequestContext) -> Any:
@@ -135,5 +136,5 @@ def _choice(name: str, version: str, context: RequestContext) -> ModelChoice:
     return ModelChoice(name, read_version(version))
 
 
-def _raise(reason: str, _request: Any, _context: RequestContext) -> Any:
+def _raise(reason: str, _content: bytes, _context: RequestContext) -> Any:
     raise errors.unimplemented(reason)

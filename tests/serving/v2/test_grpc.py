@@ -97,6 +97,20 @@ def test_errors(channel: grpc.Channel, options: dict[str, Any], code: str, text:
     assert (code, True) == (error.value.code().name, text in error.value.details()), error.value.details()
 
 
+def test_a_run_ends_at_its_deadline_and_with_its_caller(server: ServerProcess, channel: grpc.Channel) -> None:
+    steps = np.int32(server.slow_steps(HALF, 1.0) * 100)
+    content = messages.encode_request(HALF, {"n": steps}, signature_name="slow").SerializeToString()
+    run = channel.unary_unary(schema.METHODS["ModelInfer"].path)
+    with pytest.raises(grpc.RpcError) as error:
+        run(content, timeout=0.5)
+    assert "DEADLINE_EXCEEDED" == error.value.code().name
+    server.wait_until_idle()
+    running = run.future(content)
+    server.wait_until_busy()
+    running.cancel()
+    server.wait_until_idle()
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [
