@@ -67,10 +67,13 @@ def model_metadata(registry: Registry, servable: Servable, signature_name: str) 
 def model_config(registry: Registry, servable: Servable) -> dict[str, Any]:
     """Return the configuration of a model as the JSON form of Triton's ModelConfig.
 
-    Raises:
-        StatusError: INVALID_ARGUMENT if the type of a tensor of the default signature can't be expressed.
+    It has no inputs and outputs if there is no default signature, or if the type of one of its tensors can't be
+    expressed: the parameter still describes the signatures that can be run.
     """
-    ports = _ports(servable, "", _config_tensor)
+    try:
+        ports = _ports(servable, "", _config_tensor)
+    except StatusError:
+        ports = {"inputs": [], "outputs": []}
     document = encode_metadata(messages.make_metadata_response(*metadata.metadata(servable))).decode()
     return {
         "name": servable.name,

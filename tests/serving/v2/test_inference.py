@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,18 @@ def test_a_shape_of_unknown_rank_is_minus_one(registry: Registry, servable: Serv
     assert [{"name": "y", "datatype": "FP32", "shape": [-1]}] == metadata["outputs"]
     with pytest.raises(StatusError, match='output "z" of signature "complex" is complex64'):
         descriptions.model_metadata(registry, servable, "complex")
+
+
+def test_the_configuration_describes_all_signatures_if_v2_lacks_a_type_of_the_default_one(
+    registry: Registry, servable: Servable
+) -> None:
+    config = descriptions.model_config(registry, servable)
+    assert ["k", "x"] == [entry["name"] for entry in config["input"]]
+    servable.signatures["serving_default"] = servable.signatures["complex"]
+    config = descriptions.model_config(registry, servable)
+    assert ([], []) == (config["input"], config["output"])
+    metadata = json.loads(config["parameters"]["tensorflow_serving_metadata"]["string_value"])
+    assert "text" in metadata["metadata"]["signature_def"]["signature_def"]
 
 
 def test_the_index_has_the_state_and_the_error_of_each_version(registry: Registry) -> None:
