@@ -85,7 +85,7 @@ class HttpHandlers:
                 return Route(
                     partial(_call, handle, match),
                     _model_name(match),
-                    url.api,
+                    url.api if is_allowed else None,
                     runs_model=url.runs_model and is_allowed,
                 )
         return None
@@ -114,7 +114,7 @@ class HttpHandlers:
             return json_response(descriptions.model_config(self._registry, servable))
 
     def _index(self, request: Request, context: RequestContext, _match: re.Match[str]) -> Response:
-        ready_only = read_index_request(read_body(request, context, self._limits.unpacked_bytes))
+        ready_only = read_index_request(request.body)
         return json_response(descriptions.repository_index(self._registry, context.covers, ready_only=ready_only))
 
     def _infer(self, request: Request, context: RequestContext, match: re.Match[str]) -> Response:

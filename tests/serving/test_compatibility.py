@@ -15,6 +15,7 @@ from server_process import ServerProcess
 
 from savedmodel_bakery.serving.options.flags import FLAGS
 from savedmodel_bakery.wire.schema import METHODS
+from savedmodel_bakery.wire.v2.schema import METHODS as V2_METHODS
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +51,11 @@ def code(server: ServerProcess, path: str) -> str:
 def test_calls_are_served_or_not_as_the_page_says(server: ServerProcess, tool: ModuleType) -> None:
     for method in METHODS.values():
         assert "UNIMPLEMENTED" != code(server, method.path), method.path
+    for method in ("ServerLive", "ModelMetadata", "ModelInfer"):
+        assert "UNIMPLEMENTED" != code(server, V2_METHODS[method].path), method
     for service, text in tool.OTHER_RPCS.items():
+        if service == "inference.GRPCInferenceService":
+            continue
         is_served = text.endswith("Terminate")
         assert is_served or text.endswith("UNIMPLEMENTED") or "flag" in text
         assert is_served == (code(server, f"/{service}/Terminate") != "UNIMPLEMENTED"), service
@@ -64,6 +69,7 @@ def test_calls_are_served_or_not_as_the_page_says(server: ServerProcess, tool: M
         ("POST", "/v1/models/half_plus_two/labels/stable:regress"),
         ("GET", "/v1/models/half_plus_two/versions/1"),
         ("GET", "/v1/models/half_plus_two/labels/stable/metadata"),
+        ("GET", "/v2/models/half_plus_two"),
     ],
 )
 def test_urls_are_served(server: ServerProcess, method: str, path: str) -> None:

@@ -154,7 +154,7 @@ def test_failed_requests_are_counted_but_not_timed(monitored: ServerProcess, met
 
 
 def test_requests_outside_the_api_are_not_counted(monitored: ServerProcess) -> None:
-    for path in ("/v2/models", "/v2/health/ready"):
+    for path in ("/v2/models", "/v2/health/ready", "/v2/models/m/infer"):  # the last one with another method
         assert {} == growth(monitored, lambda path=path: requests.get(monitored.url + path, timeout=30))
 
 
