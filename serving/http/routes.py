@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.http.errors import error_response
@@ -11,8 +11,7 @@ from savedmodel_bakery.serving.http.messages import Request, Response
 from savedmodel_bakery.wire.status import StatusError
 
 
-@dataclass(frozen=True)
-class Route:
+class Route(NamedTuple):
     """Where a request goes.
 
     Attributes:
