@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.errors import PipelineError, VerificationError
+from savedmodel_bakery.exporter.errors import PipelineError, RecipeError, VerificationError
 from savedmodel_bakery.exporter.pipeline.check import check_pipeline
+from savedmodel_bakery.exporter.pipeline.examples import make_examples
 from savedmodel_bakery.exporter.pipeline.graph import save_pipeline
 from savedmodel_bakery.exporter.pipeline.pipeline_file import parse_pipeline
 from savedmodel_bakery.exporter.pipeline.validate import Example, run_steps, validate_pipeline
@@ -319,6 +320,34 @@ def test_random_steps_are_rejected(models: Path, tmp_path: Path) -> None:
     )
     with pytest.raises(VerificationError, match=message):
         validate_pipeline(tmp_path / "out", checked, examples, "pipeline")
+
+
+class Strict(tf.Module):
+    """Returns the lengths of images, and fails on a text in angle brackets."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="image")])
+    def serve(self, image: tf.Tensor) -> dict[str, tf.Tensor]:
+        is_text = tf.strings.regex_full_match(image, "<.*>")
+        with tf.control_dependencies([tf.debugging.Assert(~tf.reduce_any(is_text), ["no image"])]):
+            return {"length": tf.strings.length(image)}
+
+
+def test_photos_are_the_examples_of_images_and_a_pipeline_may_reject_others(models: Path, tmp_path: Path) -> None:
+    module = Strict()
+    tf.saved_model.save(module, str(models / "strict"), signatures=module.serve)
+    steps = [step("measure", "strict", {"image": "photo"}, {"length": "n"}), half("halve", "x", "h")]
+    content = {"inputs": ["photo", "x"], "outputs": ["n", "h"], "steps": steps}
+    checked = check_pipeline(parse_pipeline(content, folder=models, default_name="pipeline"))
+    for name, size in (("large", 20), ("small", 10)):
+        (tmp_path / name).write_bytes(b"x" * size)
+    examples = make_examples(checked, [tmp_path / "large", tmp_path / "small"], None)
+    assert [[10, 6], [10], [20]] == [list(map(len, example.inputs["photo"])) for example in examples]
+    assert [(2,), (1,), (1,)] == [example.inputs["x"].shape for example in examples]
+    rejected, *answers = run_steps(checked, examples)
+    assert rejected is None
+    assert [[10], [20]] == [answer["n"].tolist() for answer in answers if answer]
+    with pytest.raises(RecipeError, match=r"the example's x is float64\[1\]; the input is x:float32\[\?\]"):
+        make_examples(checked, [], {"photo": texts("a"), "x": np.float64([1])})
 
 
 @pytest.fixture
