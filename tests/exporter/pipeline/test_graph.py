@@ -18,6 +18,7 @@ from savedmodel_bakery.exporter.pipeline.examples import make_examples
 from savedmodel_bakery.exporter.pipeline.graph import save_pipeline
 from savedmodel_bakery.exporter.pipeline.pipeline_file import parse_pipeline
 from savedmodel_bakery.exporter.pipeline.validate import Example, run_steps, validate_pipeline
+from savedmodel_bakery.wire import schema
 
 tf1 = tf.compat.v1
 TEXTS = tf.TensorSpec([None], tf.string, name="text")
@@ -348,6 +349,25 @@ def test_photos_are_the_examples_of_images_and_a_pipeline_may_reject_others(mode
     assert [[10], [20]] == [answer["n"].tolist() for answer in answers if answer]
     with pytest.raises(RecipeError, match=r"the example's x is float64\[1\]; the input is x:float32\[\?\]"):
         make_examples(checked, [], {"photo": texts("a"), "x": np.float64([1])})
+
+
+def test_state_that_is_neither_a_variable_nor_a_table_is_rejected(models: Path, tmp_path: Path) -> None:
+    path = tmp_path / "queue"
+    with tf.Graph().as_default(), tf1.Session() as session:
+        x = tf1.placeholder(tf.float32, [None], "x")
+        size = tf.raw_ops.QueueSizeV2(handle=tf.raw_ops.FIFOQueueV2(component_types=[tf.float32], name="queue"))
+        signature = tf1.saved_model.predict_signature_def({"x": x}, {"y": x + tf.cast(size, tf.float32)})
+        builder = tf1.saved_model.Builder(str(path))
+        builder.add_meta_graph_and_variables(session, ["serve"], {"serving_default": signature})
+        builder.save()
+    saved = schema.SavedModel.FromString((path / "saved_model.pb").read_bytes())
+    saved.meta_graphs[0].saver_def.restore_op_name = "queue"  # as if the queue's content were in the checkpoint
+    (path / "saved_model.pb").write_bytes(saved.SerializeToString())
+    content = {"inputs": ["x"], "outputs": ["y"], "steps": [half("a", "x", "y", str(path))]}
+    with pytest.raises(
+        PipelineError, match=r"queue keeps state in an operation FIFOQueueV2 \(queue\), which cannot be"
+    ):
+        save_pipeline(check_pipeline(parse_pipeline(content, folder=models, default_name="p")), tmp_path / "out")
 
 
 @pytest.fixture
