@@ -46,6 +46,13 @@ _PHOTOS = click.option(
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="Folder of photos to validate on.  [default: the example photos of the exporter]",
 )
+_EXAMPLE = click.option(
+    "--example",
+    "example_file",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    metavar="FILE.npz",
+    help="Inputs to validate it with.  [default: generated]",
+)
 _PARITY_HTML = click.option(
     "--parity-html",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -233,13 +240,7 @@ Examples:
 @click.option("--name", help="Name to serve the function under.  [default: the function's]")
 @_OUT
 @_VERSION
-@click.option(
-    "--example",
-    "example_file",
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    metavar="FILE.npz",
-    help="Inputs to validate it with.  [default: generated]",
-)
+@_EXAMPLE
 @_VERBOSE
 @_errors()
 def function(
@@ -271,6 +272,63 @@ def function(
             progress=_print_progress,
         )
     click.echo(path)
+
+
+_COMPOSE_EXAMPLES = """\b
+Examples:
+  bakery compose add_sub_mul.toml
+  bakery compose pets.toml --photos photos --name pets
+  bakery compose distances.toml --example points.npz
+"""
+
+
+@main.command(epilog=_COMPOSE_EXAMPLES, context_settings=CONTEXT)
+@click.argument("pipeline_file", metavar="PIPELINE.toml", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option("--name", help="Name to serve the pipeline under.  [default: the name that the file states, or its own]")
+@_OUT
+@_VERSION
+@_PHOTOS
+@_EXAMPLE
+@_VERBOSE
+@_errors()
+def compose(
+    pipeline_file: Path,
+    name: str | None,
+    out: Path,
+    version: int | None,
+    photos_folder: Path | None,
+    example_file: Path | None,
+    verbose: bool,
+) -> None:
+    """Compose the steps of a pipeline into one SavedModel, validate it and publish it.
+
+    The file connects signatures of SavedModels by the names of tensors. Prints the path of the new version.
+    """
+    from savedmodel_bakery.exporter.pipeline.check import check_pipeline
+    from savedmodel_bakery.exporter.pipeline.pipeline_file import read_pipeline_file
+
+    _check_name(name)
+    checked = check_pipeline(read_pipeline_file(pipeline_file))
+    base_path = out / check_name(checked.pipeline.name if name is None else name)
+    check_free(base_path, version)
+    with _tensorflow("compose", verbose=verbose):
+        from savedmodel_bakery.exporter import resources
+        from savedmodel_bakery.exporter.function.inputs import read_example
+        from savedmodel_bakery.exporter.pipeline.compose import compose as run
+
+        composition = run(
+            checked,
+            base_path=base_path,
+            version=version,
+            photos=resources.photos_in(photos_folder) if photos_folder else None,
+            example=read_example(example_file) if example_file else None,
+            progress=_print_progress,
+        )
+    click.echo(
+        f"verified on {composition.examples} requests: the outputs equal those of the steps called one after another",
+        err=True,
+    )
+    click.echo(composition.path)
 
 
 _PARITY_EXAMPLES = """\b
@@ -340,15 +398,37 @@ def parity(
     report.check()
 
 
-@main.command(epilog="\b\nExample:\n  bakery inspect saved_model/efficientnet_lite0/1\n", context_settings=CONTEXT)
+_INSPECT_EXAMPLES = """\b
+Examples:
+  bakery inspect saved_model/efficientnet_lite0/1
+  bakery inspect saved_model/add_sub_mul/1 --svg add_sub_mul.svg
+"""
+
+
+@main.command(epilog=_INSPECT_EXAMPLES, context_settings=CONTEXT)
 @click.argument("path", type=click.Path(path_type=Path))
+@click.option(
+    "--svg",
+    "svg_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="File for a picture of a pipeline.",
+)
 @_JSON
 @_errors()
-def inspect(path: Path, as_json: bool) -> None:
-    """Show the signatures, recipe and size of the version in PATH."""
+def inspect(path: Path, svg_file: Path | None, as_json: bool) -> None:
+    """Show the signatures, recipe and size of the version in PATH, and the steps of a pipeline."""
     from savedmodel_bakery.exporter.inspect import inspect as read
+    from savedmodel_bakery.exporter.pipeline.description import read_description
+    from savedmodel_bakery.exporter.pipeline.svg_drawing import draw_svg
+    from savedmodel_bakery.exporter.pipeline.text_drawing import draw_text
 
     inspection = read(path)
+    pipeline = None if as_json and svg_file is None else read_description(path)
+    if svg_file is not None:
+        if pipeline is None:
+            raise PublishError(f"no pipeline in {path}: only a version that `bakery compose` made can be drawn")
+        svg_file.write_text(draw_svg(*pipeline), encoding="utf-8")
     if as_json:
         click.echo(json.dumps(inspection.to_json()))
         return
@@ -359,8 +439,14 @@ def inspect(path: Path, as_json: bool) -> None:
         for arrow, tensors in (("→", signature.inputs), ("←", signature.outputs)):
             for tensor in tensors:
                 click.echo(f"  {arrow} {tensor}")
-    click.echo("\nrecipe" if inspection.recipe else "\nno recipe: this SavedModel was not baked here")
-    click.echo("".join(f"  {line}\n" for line in (inspection.recipe or "").splitlines()), nl=False)
+    if pipeline is not None:
+        title, text = "pipeline", draw_text(*pipeline)
+    elif inspection.recipe:
+        title, text = "recipe", inspection.recipe
+    else:
+        title, text = "no recipe: this SavedModel was not baked here", ""
+    click.echo(f"\n{title}")
+    click.echo("".join(f"  {line}".rstrip() + "\n" for line in text.splitlines()), nl=False)
 
 
 @main.command(epilog="\b\nExample:\n  bakery versions saved_model/efficientnet_lite0\n", context_settings=CONTEXT)

@@ -34,5 +34,9 @@ class ParityError(BakeError):
     """The SavedModel's outputs differ from the reference pipeline's, or can't be compared."""
 
 
+class PipelineError(BakeError):
+    """A pipeline file is invalid, or its steps do not fit together."""
+
+
 class PublishError(BakeError):
     """A version can't be published or read."""

@@ -1,0 +1,70 @@
+"""The pipeline file that a composed SavedModel contains: the file it was made of, with the types of its tensors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from savedmodel_bakery.exporter.errors import PipelineError
+from savedmodel_bakery.exporter.pipeline.check import CheckedPipeline
+from savedmodel_bakery.exporter.pipeline.pipeline_file import Pipeline, parse_pipeline
+from savedmodel_bakery.exporter.publish import PIPELINE_FILE
+from savedmodel_bakery.toml import parse_toml
+
+_TENSORS = "tensors"
+
+
+class Description(NamedTuple):
+    """A pipeline as a composed SavedModel states it.
+
+    Attributes:
+        pipeline: with the folders of the versions that were composed, relative to the working directory of then.
+        forms: dtype and shape of each tensor, such as `float [?, 4]`, by name.
+    """
+
+    pipeline: Pipeline
+    forms: dict[str, str]
+
+
+def describe(checked: CheckedPipeline) -> str:
+    """Return the description of a pipeline as TOML."""
+    import tomli_w
+
+    pipeline = checked.pipeline
+    versions = {step.name: step.version for step in checked.steps}
+    content: dict[str, Any] = {
+        "name": pipeline.name,
+        "inputs": list(pipeline.inputs),
+        "outputs": list(pipeline.outputs),
+        _TENSORS: {name: tensor.form for name, tensor in checked.tensors.items()},
+        "steps": [
+            {
+                "name": step.name,
+                "model": str(versions[step.name]),
+                "signature": step.signature,
+                "input_map": dict(step.input_map),
+                "output_map": dict(step.output_map),
+                "drop": list(step.drop),
+            }
+            for step in pipeline.steps
+        ],
+    }
+    return tomli_w.dumps(content)
+
+
+def read_description(version: Path) -> Description | None:
+    """Read the description in a version's folder; None if it contains no pipeline.
+
+    Raises:
+        PipelineError: the description can't be read, or is damaged.
+    """
+    file = version / PIPELINE_FILE
+    if not file.is_file():
+        return None
+    try:
+        content = parse_toml(file.read_text(encoding="utf-8"))
+        forms = content.pop(_TENSORS)
+        pipeline = parse_pipeline(content, folder=Path(), default_name=version.name)
+        return Description(pipeline, {name: forms[name] for name in (*pipeline.inputs, *pipeline.makers())})
+    except (OSError, ValueError, KeyError, TypeError, PipelineError) as error:
+        raise PipelineError(f"the pipeline in {version} is damaged: {error}") from error
