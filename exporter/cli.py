@@ -378,6 +378,80 @@ def versions(path: Path, as_json: bool) -> None:
         click.echo(f"{row['version']}\t{_format_size(row['size_bytes'])}\t{row['published']}\t{row['path']}")
 
 
+_TRITON_EXAMPLES = """\b
+Examples:
+  bakery triton saved_model/efficientnet_lite0
+  bakery triton saved_model/flowers/2 --out models --instances 2 --max-queue-delay-us 2000
+  bakery triton saved_model/distance --max-batch-size 64
+"""
+
+
+@main.command(epilog=_TRITON_EXAMPLES, context_settings=CONTEXT)
+@click.argument("model", metavar="SERVABLE", type=click.Path(path_type=Path, exists=True))
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("models"),
+    show_default=True,
+    help="Folder of Triton's models; the version is written to OUT/NAME/VERSION.",
+)
+@click.option("--name", help="Name of the model on Triton.  [default: that of the folder of versions]")
+@click.option(
+    "-n",
+    "--signature-name",
+    metavar="NAME",
+    help="Signature to run, as Triton's models have one.  [default: top_k if there is one, else serving_default]",
+)
+@click.option(
+    "--max-batch-size",
+    type=click.IntRange(0, 2**31 - 1),
+    metavar="ROWS",
+    help="Let Triton join requests up to this number of rows, which is also the most that a request may have; 0 is for "
+    "signatures whose rows are not independent, and the first dimension of tensors is then one like the others.  "
+    "[default: 32 for models baked for images, else 0]",
+)
+@click.option(
+    "--max-queue-delay-us",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    metavar="MICROSECONDS",
+    help="How long a request may wait for others to be joined with.",
+)
+@click.option(
+    "--instances",
+    type=click.IntRange(1, 1024),
+    default=1,
+    show_default=True,
+    help="Processes that run the model, each with a copy of it; with --gpu, on each GPU.",
+)
+@click.option("--gpu", is_flag=True, help="Run the model on the GPUs.")
+@_errors()
+def triton(
+    model: Path,
+    out: Path,
+    name: str | None,
+    signature_name: str | None,
+    max_batch_size: int | None,
+    max_queue_delay_us: int,
+    instances: int,
+    gpu: bool,
+) -> None:
+    """Write a SavedModel into a model repository of NVIDIA Triton.
+
+    SERVABLE is the folder of a version, or of versions, of which the newest is taken. Prints the path of the version in
+    the repository.
+    """
+    from savedmodel_bakery.exporter.triton.config import Execution
+    from savedmodel_bakery.exporter.triton.export import Options, export_servable
+
+    _check_name(name)
+    execution = Execution(instances=instances, gpu=gpu, max_queue_delay_us=max_queue_delay_us)
+    options = Options(max_batch_size=max_batch_size, execution=execution)
+    for path in export_servable(model, out, name=name, signature_name=signature_name, options=options):
+        click.echo(path)
+
+
 @contextlib.contextmanager
 def _tensorflow(command: str, *, verbose: bool) -> Iterator[None]:
     """Import TensorFlow quietly; signals remove staged files, and output of the user's code goes to stderr."""

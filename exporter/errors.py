@@ -34,5 +34,9 @@ class ParityError(BakeError):
     """The SavedModel's outputs differ from the reference pipeline's, or can't be compared."""
 
 
+class TritonError(BakeError):
+    """A SavedModel or a pipeline can't run on Triton as it is."""
+
+
 class PublishError(BakeError):
     """A version can't be published or read."""

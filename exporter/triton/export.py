@@ -1,0 +1,126 @@
+"""Exports SavedModels to a Triton model repository."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from savedmodel_bakery.exporter.errors import PublishError, TritonError
+from savedmodel_bakery.exporter.inspect import Signature, inspect
+from savedmodel_bakery.exporter.publish import RECIPE_FILE, check_name, published_versions
+from savedmodel_bakery.exporter.triton.config import Execution, model_config
+from savedmodel_bakery.exporter.triton.repository import Model, write_models
+from savedmodel_bakery.exporter.triton.tensors import TritonSignature, describe
+from savedmodel_bakery.exporter.triton.warmup import warmup_samples
+
+# Rows of a request, and of requests that Triton joins. The graph of a baked model takes them a few at a time, so the
+# limit is for their latency, not for memory.
+DEFAULT_MAX_BATCH_SIZE = 32
+DEFAULT_SIGNATURES = ("top_k", "serving_default")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How models run on Triton.
+
+    Attributes:
+        max_batch_size: maximum rows of a request and of joined requests; 0 for none, None for
+            `DEFAULT_MAX_BATCH_SIZE` if it is known that the rows of all signatures are independent, else 0.
+        execution: of each model.
+    """
+
+    max_batch_size: int | None = None
+    execution: Execution = field(default_factory=Execution)
+
+    def batch_size(self, *, is_per_image: bool) -> int:
+        """Return the maximum batch size of models; `is_per_image` if all of them are baked for images."""
+        if self.max_batch_size is not None:
+            return self.max_batch_size
+        return DEFAULT_MAX_BATCH_SIZE if is_per_image else 0
+
+
+def export_servable(
+    path: Path, repository: Path, *, name: str | None = None, signature_name: str | None = None, options: Options
+) -> list[Path]:
+    """Write a model that runs one signature of a SavedModel.
+
+    Args:
+        path: folder of a version, or of versions, of which the newest is taken.
+        repository: folder of Triton's models, created if missing.
+        name: of the model; None is that of the folder of versions.
+        signature_name: None is the first of `DEFAULT_SIGNATURES` that the SavedModel has.
+        options: how it runs.
+
+    Returns:
+        The folder of the version in the repository.
+
+    Raises:
+        PublishError: there is no SavedModel, or the repository has the version already, or can't be written.
+        TritonError: Triton can't run the signature.
+    """
+    version = find_version(path)
+    signature = find_signature(version, signature_name)
+    described = describe(signature, max_batch_size=options.batch_size(is_per_image=is_per_image(version)))
+    folder = version.resolve()
+    name = check_name((folder.parent.name if folder.name.isdecimal() else folder.name) if name is None else name)
+    return write_models(repository, [model_of(version, name, described, options.execution)])
+
+
+def model_of(version: Path, name: str, signature: TritonSignature, execution: Execution) -> Model:
+    """Return the model that runs a signature of a SavedModel.
+
+    Raises:
+        TritonError: the number of the version is 0, or its goldens are damaged.
+    """
+    number = int(version.resolve().name) if version.resolve().name.isdecimal() else 1
+    if number == 0:
+        raise TritonError(f"{version} cannot run on Triton, which ignores version 0; bake it with another --version")
+    samples = warmup_samples(
+        version,
+        signature.name,
+        [tensor.name for tensor in signature.inputs],
+        is_batched=signature.max_batch_size > 0,
+    )
+    config = model_config(name, signature, execution, samples)
+    files = {data.file: data.data for sample in samples for data in sample.inputs.values()}
+    return Model(name, number, config, files, version)
+
+
+def find_version(path: Path) -> Path:
+    """Return the folder of a SavedModel: `path` itself, or the newest version in it.
+
+    Raises:
+        PublishError: there is none.
+    """
+    if (path / "saved_model.pb").is_file():
+        return path
+    versions = list(published_versions(path).values())
+    if not versions:
+        raise PublishError(
+            f"no SavedModel in {path}: give the folder of a version, or of versions, or a pipeline file (.toml)"
+        )
+    return versions[-1]
+
+
+def find_signature(version: Path, name: str | None) -> Signature:
+    """Return a signature of a SavedModel; None is the first of `DEFAULT_SIGNATURES` that it has.
+
+    Raises:
+        PublishError: the SavedModel is damaged.
+        TritonError: it has no such signature.
+    """
+    signatures = {signature.name: signature for signature in inspect(version).signatures}
+    for candidate in DEFAULT_SIGNATURES if name is None else (name,):
+        if candidate in signatures:
+            return signatures[candidate]
+    shown = ", ".join(f'"{each}"' for each in signatures)
+    if name is None:
+        raise TritonError(
+            f"{version} has no signature {' or '.join(DEFAULT_SIGNATURES)}; choose one with --signature-name: {shown}"
+        )
+    raise TritonError(f'signature "{name}" not found in {version}; it has {shown}')
+
+
+def is_per_image(version: Path) -> bool:
+    """Whether a SavedModel was baked for images, so that each row of its signatures is an image of its own."""
+    return (version / RECIPE_FILE).is_file()
