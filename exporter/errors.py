@@ -34,6 +34,10 @@ class ParityError(BakeError):
     """The SavedModel's outputs differ from the reference pipeline's, or can't be compared."""
 
 
+class PipelineError(BakeError):
+    """A pipeline file is invalid, or its steps do not fit together."""
+
+
 class TritonError(BakeError):
     """A SavedModel or a pipeline can't run on Triton as it is."""
 

@@ -3,44 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from google.protobuf.message import DecodeError
-
 from savedmodel_bakery.exporter.errors import PublishError
 from savedmodel_bakery.exporter.publish import FUNCTION_FILE, RECIPE_FILE
 from savedmodel_bakery.exporter.recipe import read_recipe_file
+from savedmodel_bakery.exporter.signatures import Signature, read_signatures
 from savedmodel_bakery.toml import parse_toml
-from savedmodel_bakery.wire import dtypes, schema
-
-# TensorFlow 2 keeps its initialisation in this signature; clients don't call it.
-_INIT_SIGNATURE = "__saved_model_init_op"
-
-
-@dataclass(frozen=True)
-class Tensor:
-    """One input or output of a signature; an unknown size is -1, an unknown rank None."""
-
-    alias: str
-    dtype: str
-    shape: list[int] | None
-
-    def __str__(self) -> str:
-        sizes = "unknown" if self.shape is None else ", ".join("?" if size < 0 else str(size) for size in self.shape)
-        return f"{self.alias}: {self.dtype} [{sizes}]"
-
-
-@dataclass(frozen=True)
-class Signature:
-    """One signature of a SavedModel."""
-
-    name: str
-    method: str
-    inputs: list[Tensor]
-    outputs: list[Tensor]
 
 
 @dataclass(frozen=True)
@@ -80,26 +51,12 @@ def inspect(path: Path) -> Inspection:
     Raises:
         PublishError: the folder has no SavedModel, or a damaged one.
     """
-    try:
-        saved_model = schema.SavedModel.FromString((path / "saved_model.pb").read_bytes())
-        meta_graph = next(graph for graph in saved_model.meta_graphs if "serve" in graph.meta_info_def.tags)
-    except OSError as error:
-        raise PublishError(
-            f"no SavedModel in {path} (saved_model.pb: {error.strerror}); give the folder of a version, such as MODEL/1"
-        ) from error
-    except (DecodeError, StopIteration) as error:
-        raise PublishError(f"{path / 'saved_model.pb'} is damaged, or has no graph tagged serve") from error
-    signatures = [
-        Signature(name, definition.method_name, _tensors(definition.inputs), _tensors(definition.outputs))
-        for name, definition in sorted(meta_graph.signature_def.items())
-        if name != _INIT_SIGNATURE
-    ]
     recipe_file = next((path / name for name in (RECIPE_FILE, FUNCTION_FILE) if (path / name).is_file()), None)
     return Inspection(
         path,
         size_of(path),
         size_of(path / "variables"),
-        signatures,
+        read_signatures(path),
         recipe_file.read_text(encoding="utf-8") if recipe_file else None,
     )
 
@@ -124,14 +81,3 @@ def read_recipe(version: Path) -> dict[str, Any]:
 def size_of(folder: Path) -> int:
     """Return the bytes of all files below `folder`."""
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-
-
-def _tensors(infos: Mapping[str, Any]) -> list[Tensor]:
-    return [
-        Tensor(
-            alias,
-            dtypes.BY_NUMBER[info.dtype].name if info.dtype in dtypes.BY_NUMBER else f"dtype {info.dtype}",
-            None if info.tensor_shape.unknown_rank else [dim.size for dim in info.tensor_shape.dim],
-        )
-        for alias, info in sorted(infos.items())
-    ]

@@ -44,6 +44,7 @@ ConcreteFunction: TypeAlias = Any  # tf.types.experimental.ConcreteFunction, a t
 GraphDef: TypeAlias = Any  # the protobuf message tensorflow.GraphDef, a serialized graph
 FunctionDef: TypeAlias = Any  # the protobuf message tensorflow.FunctionDef, a function in the library of a GraphDef
 NodeDef: TypeAlias = Any  # the protobuf message tensorflow.NodeDef, one operation of a graph
+MetaGraphDef: TypeAlias = Any  # the protobuf message tensorflow.MetaGraphDef, a graph of a SavedModel
 OpDef: TypeAlias = Any  # the protobuf message tensorflow.OpDef, the signature of an operation
 Variable: TypeAlias = Any  # tf.Variable
 KerasTensor: TypeAlias = Any  # float32 [batch, height, width, channels], symbolic, of a Keras model being built

@@ -1,0 +1,188 @@
+"""Parses pipeline files: TOML that connects the signatures of SavedModels by the names of tensors.
+
+Checks what the file alone shows; `check` compares it with the signatures.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from savedmodel_bakery.exporter.errors import PipelineError
+from savedmodel_bakery.toml import parse_toml
+
+DEFAULT_SIGNATURE = "serving_default"
+
+_PIPELINE_KEYS = ("name", "inputs", "outputs", "steps")
+_STEP_KEYS = ("name", "model", "signature", "input_map", "output_map", "drop")
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of a pipeline: one signature of a SavedModel.
+
+    Attributes:
+        name: unique in the pipeline.
+        model: base path of the model, or the folder of a version; relative to the working directory.
+        signature: its name.
+        input_map: tensors of the pipeline by the signature's inputs.
+        output_map: tensors of the pipeline by the signature's outputs.
+        drop: outputs of the signature that are deliberately not used.
+    """
+
+    name: str
+    model: Path
+    signature: str
+    input_map: Mapping[str, str]
+    output_map: Mapping[str, str]
+    drop: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """The content of a pipeline file.
+
+    Attributes:
+        name: default of the name to serve it under.
+        inputs: tensors that callers send.
+        outputs: tensors that callers get.
+        steps: one or more, in the order of the file.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    steps: tuple[Step, ...]
+
+    def makers(self) -> dict[str, tuple[Step, str]]:
+        """Return, for each tensor that a step makes, the step and the name of its output there."""
+        return {tensor: (step, alias) for step in self.steps for alias, tensor in step.output_map.items()}
+
+
+def read_pipeline_file(path: Path) -> Pipeline:
+    """Read a pipeline file. Relative paths of models in it refer to its folder.
+
+    Raises:
+        PipelineError: the file can't be read, is not valid TOML, has an unknown, missing or wrong value, or a name
+            twice.
+    """
+    try:
+        content = parse_toml(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise PipelineError(f"cannot read the pipeline file {path}: {error}") from error
+    try:
+        return parse_pipeline(content, folder=path.parent, default_name=path.name.removesuffix(".toml"))
+    except PipelineError as error:
+        raise PipelineError(f"pipeline file {path}: {error}") from error
+
+
+def parse_pipeline(content: Mapping[str, Any], *, folder: Path, default_name: str) -> Pipeline:
+    """Parse the content of a pipeline file.
+
+    Args:
+        content: the TOML document.
+        folder: to which relative paths of models refer.
+        default_name: of the pipeline, if the content states none.
+
+    Raises:
+        PipelineError: a value is unknown, missing or wrong, or a name is used twice.
+    """
+    table = _Table(content, "the pipeline", _PIPELINE_KEYS)
+    steps = content.get("steps")
+    if not isinstance(steps, list) or not steps or not all(isinstance(step, Mapping) for step in steps):
+        raise PipelineError("the pipeline has no steps: each step must be a table that begins with [[steps]]")
+    pipeline = Pipeline(
+        name=table.text("name", default_name),
+        inputs=table.names("inputs"),
+        outputs=table.names("outputs"),
+        steps=tuple(_parse_step(step, number, folder) for number, step in enumerate(steps, 1)),
+    )
+    for key, names in (("inputs", pipeline.inputs), ("outputs", pipeline.outputs)):
+        if not names:
+            raise PipelineError(f"the pipeline has no {key}: {key} must list one tensor or more")
+    _check_unique(pipeline)
+    return pipeline
+
+
+def _parse_step(content: Mapping[str, Any], number: int, folder: Path) -> Step:
+    name = _Table(content, f"step {number}", content).text("name")
+    table = _Table(content, f'step "{name}"', _STEP_KEYS)
+    model = table.text("model")
+    return Step(
+        name=name,
+        model=Path(model if Path(model).is_absolute() else os.path.relpath(folder / model)),
+        signature=table.text("signature", DEFAULT_SIGNATURE),
+        input_map=table.map("input_map"),
+        output_map=table.map("output_map"),
+        drop=table.names("drop", ()),
+    )
+
+
+class _Table:
+    """A table of the file; `owner` is what messages call it."""
+
+    def __init__(self, content: Mapping[str, Any], owner: str, keys: Iterable[str]) -> None:
+        self._content, self._owner = content, owner
+        unknown = next((key for key in content if key not in keys), None)
+        if unknown is not None:
+            raise PipelineError(f'unknown key "{unknown}" of {owner}: must be one of {", ".join(keys)}')
+
+    def text(self, key: str, default: str | None = None) -> str:
+        value = self._value(key, default)
+        if not isinstance(value, str) or not value:
+            raise PipelineError(f"invalid {key} {value!r} of {self._owner}: must be text")
+        return value
+
+    def names(self, key: str, default: tuple[str, ...] | None = None) -> tuple[str, ...]:
+        value = self._value(key, default)
+        if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) and name for name in value):
+            raise PipelineError(f'invalid {key} {value!r} of {self._owner}: must be a list of names, such as ["a"]')
+        return tuple(value)
+
+    def map(self, key: str) -> dict[str, str]:
+        value = self._value(key, {})
+        if not isinstance(value, Mapping) or not all(isinstance(name, str) and name for name in value.values()):
+            raise PipelineError(
+                f'invalid {key} {value!r} of {self._owner}: must be a table of names, such as {{ x = "a" }}'
+            )
+        return dict(value)
+
+    def _value(self, key: str, default: object) -> object:
+        value = self._content.get(key, default)
+        if value is None:
+            raise PipelineError(f"{self._owner} has no {key}")
+        return value
+
+
+def _check_unique(pipeline: Pipeline) -> None:
+    """Reject two steps of one name, a name twice in a list, and a tensor that is made twice.
+
+    Raises:
+        PipelineError: it names the steps and the tensor.
+    """
+    for owner, names in _lists(pipeline):
+        if (name := _repeated(names)) is not None:
+            raise PipelineError(f'{owner} "{name}" twice: names must be unique')
+    makers = dict.fromkeys(pipeline.inputs, "an input of the pipeline")
+    for step in pipeline.steps:
+        for alias, tensor in step.output_map.items():
+            maker = f'output "{alias}" of step "{step.name}"'
+            if tensor in makers:
+                raise PipelineError(f'tensor "{tensor}" is both {makers[tensor]} and {maker}: names must be unique')
+            makers[tensor] = maker
+
+
+def _lists(pipeline: Pipeline) -> Iterator[tuple[str, Iterable[str]]]:
+    yield "there is a step", (step.name for step in pipeline.steps)
+    yield "inputs has", pipeline.inputs
+    yield "outputs has", pipeline.outputs
+    for step in pipeline.steps:
+        yield f'drop of step "{step.name}" has', step.drop
+
+
+def _repeated(names: Iterable[str]) -> str | None:
+    return next((name for name, count in Counter(names).items() if count > 1), None)
