@@ -22,7 +22,7 @@ TRITON_PYTHON ?= /usr/bin/python3.11
 KERAS_HUB := .cache/keras-hub
 
 # Debian packages for the system tests.
-SYSTEM_PACKAGES := buildah debootstrap openssl rabbitmq-server
+SYSTEM_PACKAGES := buildah debootstrap libpython3.11 openssl python3.11-venv rabbitmq-server
 
 # Environments of other frameworks, which the pages on them use.
 GUIDES := .cache/guides
@@ -87,7 +87,7 @@ $(KERAS_HUB)/.installed: tests/system/requirements-keras-hub.txt $(VENV)/.instal
 	$(BIN)/python -m pip install --quiet --upgrade --no-deps --target $(@D) --requirement $<
 	@touch $@
 
-test-system: $(VENV)/.installed-dev $(KERAS_HUB)/.installed ## All tests that need Debian packages, much memory or minutes; run as root.
+test-system: $(VENV)/.installed-dev $(KERAS_HUB)/.installed $(BENCH)/triton/.installed ## All tests that need Debian packages, much memory or minutes; run as root.
 	$(BIN)/python -m pytest -m system
 
 image-test: $(VENV)/.installed-dev ## Only the system tests that build and run both images.

@@ -383,24 +383,29 @@ Examples:
   bakery triton saved_model/efficientnet_lite0
   bakery triton saved_model/flowers/2 --out models --instances 2 --max-queue-delay-us 2000
   bakery triton saved_model/distance --max-batch-size 64
+  bakery triton add_sub_mul.toml
 """
 
 
 @main.command(epilog=_TRITON_EXAMPLES, context_settings=CONTEXT)
-@click.argument("model", metavar="SERVABLE", type=click.Path(path_type=Path, exists=True))
+@click.argument("model", metavar="SERVABLE|PIPELINE", type=click.Path(path_type=Path, exists=True))
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("models"),
     show_default=True,
-    help="Folder of Triton's models; the version is written to OUT/NAME/VERSION.",
+    help="Folder of Triton's models; a version is written to OUT/NAME/VERSION.",
 )
-@click.option("--name", help="Name of the model on Triton.  [default: that of the folder of versions]")
+@click.option(
+    "--name",
+    help="Name of the model on Triton.  [default: that of the folder of versions, or of the pipeline]",
+)
 @click.option(
     "-n",
     "--signature-name",
     metavar="NAME",
-    help="Signature to run, as Triton's models have one.  [default: top_k if there is one, else serving_default]",
+    help="Signature of SERVABLE to run: a model of Triton has one.  [default: top_k if there is one, else "
+    "serving_default]",
 )
 @click.option(
     "--max-batch-size",
@@ -437,18 +442,25 @@ def triton(
     instances: int,
     gpu: bool,
 ) -> None:
-    """Write a SavedModel into a model repository of NVIDIA Triton.
+    """Write a SavedModel or a pipeline into a model repository of NVIDIA Triton.
 
-    SERVABLE is the folder of a version, or of versions, of which the newest is taken. Prints the path of the version in
-    the repository.
+    SERVABLE is the folder of a version, or of versions, of which the newest is taken. PIPELINE is a TOML file: each of
+    its steps becomes the model PIPELINE.STEP, and an ensemble connects them. Prints the paths of the versions in the
+    repository.
     """
     from savedmodel_bakery.exporter.triton.config import Execution
-    from savedmodel_bakery.exporter.triton.export import Options, export_servable
+    from savedmodel_bakery.exporter.triton.export import Options, export_pipeline, export_servable
 
     _check_name(name)
+    if model.is_file() and signature_name is not None:
+        raise click.UsageError("--signature-name is for a SERVABLE: a pipeline file states the signature of each step")
     execution = Execution(instances=instances, gpu=gpu, max_queue_delay_us=max_queue_delay_us)
     options = Options(max_batch_size=max_batch_size, execution=execution)
-    for path in export_servable(model, out, name=name, signature_name=signature_name, options=options):
+    if model.is_file():
+        paths = export_pipeline(model, out, name=name, options=options)
+    else:
+        paths = export_servable(model, out, name=name, signature_name=signature_name, options=options)
+    for path in paths:
         click.echo(path)
 
 

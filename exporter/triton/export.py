@@ -1,22 +1,27 @@
-"""Exports SavedModels to a Triton model repository."""
+"""Exports SavedModels and pipelines to a Triton model repository."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from savedmodel_bakery.exporter.errors import PublishError, TritonError
-from savedmodel_bakery.exporter.inspect import Signature, inspect
+from savedmodel_bakery.exporter.pipeline.check import CheckedPipeline, CheckedStep, check_pipeline
+from savedmodel_bakery.exporter.pipeline.pipeline_file import read_pipeline_file
 from savedmodel_bakery.exporter.publish import RECIPE_FILE, check_name, published_versions
-from savedmodel_bakery.exporter.triton.config import Execution, model_config
+from savedmodel_bakery.exporter.signatures import Signature, read_signatures
+from savedmodel_bakery.exporter.triton.config import Execution, Step, ensemble_config, model_config
 from savedmodel_bakery.exporter.triton.repository import Model, write_models
-from savedmodel_bakery.exporter.triton.tensors import TritonSignature, describe
+from savedmodel_bakery.exporter.triton.tensors import TritonSignature, convert, describe
 from savedmodel_bakery.exporter.triton.warmup import warmup_samples
 
 # Rows of a request, and of requests that Triton joins. The graph of a baked model takes them a few at a time, so the
 # limit is for their latency, not for memory.
 DEFAULT_MAX_BATCH_SIZE = 32
 DEFAULT_SIGNATURES = ("top_k", "serving_default")
+
+# An ensemble has no files of its own, and runs the newest version of each step.
+_ENSEMBLE_VERSION = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +71,59 @@ def export_servable(
     return write_models(repository, [model_of(version, name, described, options.execution)])
 
 
+def export_pipeline(path: Path, repository: Path, *, name: str | None = None, options: Options) -> list[Path]:
+    """Write a model for each step of a pipeline, named PIPELINE.STEP, and an ensemble that connects them.
+
+    All of them have the same maximum batch size: an ensemble gives all its steps the batch that it was given.
+
+    Args:
+        path: the pipeline file.
+        repository: folder of Triton's models, created if missing.
+        name: of the ensemble; None is that of the pipeline.
+        options: how the steps run.
+
+    Returns:
+        The folders of the versions in the repository, the ensemble's last.
+
+    Raises:
+        PipelineError: the file is invalid, or its steps don't fit together.
+        PublishError: a model is damaged, or the repository has a version already, or can't be written.
+        TritonError: Triton can't run a step.
+    """
+    checked = check_pipeline(read_pipeline_file(path))
+    name = check_name(checked.pipeline.name if name is None else name)
+    max_batch_size = options.batch_size(is_per_image=all(is_per_image(step.version) for step in checked.steps))
+    models = [
+        _step_model(step, _step_name(name, step), max_batch_size=max_batch_size, execution=options.execution)
+        for step in checked.steps
+    ]
+    ensemble = Model(name, _ENSEMBLE_VERSION, _ensemble_config(checked, name, max_batch_size=max_batch_size))
+    return write_models(repository, [*models, ensemble])
+
+
+def _step_name(pipeline: str, step: CheckedStep) -> str:
+    return f"{pipeline}.{step.name}"
+
+
+def _step_model(step: CheckedStep, name: str, *, max_batch_size: int, execution: Execution) -> Model:
+    """Return the model of a step, without the outputs that the pipeline drops."""
+    used = [output for output in step.signature.outputs if output.alias in step.step.output_map]
+    try:
+        signature = describe(replace(step.signature, outputs=used), max_batch_size=max_batch_size)
+        return model_of(step.version, check_name(name), signature, execution)
+    except TritonError as error:
+        raise TritonError(f'step "{step.name}": {error}') from error
+
+
+def _ensemble_config(checked: CheckedPipeline, name: str, *, max_batch_size: int) -> str:
+    inputs, outputs = (
+        [convert(checked.tensors[tensor], f'{role} "{tensor}"', max_batch_size=max_batch_size) for tensor in tensors]
+        for role, tensors in (("input", checked.pipeline.inputs), ("output", checked.pipeline.outputs))
+    )
+    steps = [Step(_step_name(name, step), step.step.input_map, step.step.output_map) for step in checked.steps]
+    return ensemble_config(name, inputs, outputs, steps, max_batch_size=max_batch_size)
+
+
 def model_of(version: Path, name: str, signature: TritonSignature, execution: Execution) -> Model:
     """Return the model that runs a signature of a SavedModel.
 
@@ -109,7 +167,7 @@ def find_signature(version: Path, name: str | None) -> Signature:
         PublishError: the SavedModel is damaged.
         TritonError: it has no such signature.
     """
-    signatures = {signature.name: signature for signature in inspect(version).signatures}
+    signatures = {signature.name: signature for signature in read_signatures(version)}
     for candidate in DEFAULT_SIGNATURES if name is None else (name,):
         if candidate in signatures:
             return signatures[candidate]

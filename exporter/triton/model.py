@@ -163,6 +163,9 @@ def _triton_error(error: Exception) -> Any:
         tf.errors.UNAVAILABLE: triton.TritonError.UNAVAILABLE,
         tf.errors.UNIMPLEMENTED: triton.TritonError.UNSUPPORTED,
     }
-    if isinstance(error, tf.errors.OpError):
-        return triton.TritonError(error.message, codes.get(error.error_code, triton.TritonError.INTERNAL))
-    return triton.TritonError(str(error), triton.TritonError.INVALID_ARG)
+    if not isinstance(error, tf.errors.OpError):
+        return triton.TritonError(str(error), triton.TritonError.INVALID_ARG)
+    # The first error has the runtime's message, without what Session.run adds.
+    while isinstance(error.__context__, tf.errors.OpError):
+        error = error.__context__
+    return triton.TritonError(error.message, codes.get(error.error_code, triton.TritonError.INTERNAL))

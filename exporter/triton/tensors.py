@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from savedmodel_bakery.exporter.errors import TritonError
-from savedmodel_bakery.exporter.inspect import Signature, Tensor
+from savedmodel_bakery.exporter.signatures import Signature, Tensor
 
 # Triton's types (model_config.proto) that arrays of the Python backend can have: BF16 is not among them. By the names
 # of wire.dtypes.
@@ -75,18 +75,28 @@ def describe(signature: Signature, *, max_batch_size: int) -> TritonSignature:
     if not signature.inputs:
         raise TritonError(f'signature "{signature.name}" cannot run on Triton: it has no inputs')
 
-    def convert(tensors: Sequence[Tensor], role: str) -> list[TritonTensor]:
+    def convert_all(tensors: Sequence[Tensor], role: str) -> list[TritonTensor]:
+        owner = f'of signature "{signature.name}"'
         return [
-            _convert(tensor, f'{role} "{tensor.alias}" of signature "{signature.name}"', max_batch_size)
-            for tensor in tensors
+            convert(tensor, f'{role} "{tensor.alias}" {owner}', max_batch_size=max_batch_size) for tensor in tensors
         ]
 
     return TritonSignature(
-        signature.name, convert(signature.inputs, "input"), convert(signature.outputs, "output"), max_batch_size
+        signature.name, convert_all(signature.inputs, "input"), convert_all(signature.outputs, "output"), max_batch_size
     )
 
 
-def _convert(tensor: Tensor, place: str, max_batch_size: int) -> TritonTensor:
+def convert(tensor: Tensor, place: str, *, max_batch_size: int) -> TritonTensor:
+    """Describe a tensor for Triton.
+
+    Args:
+        tensor: of a signature or a pipeline.
+        place: what messages call it.
+        max_batch_size: 0 if its first dimension is no batch.
+
+    Raises:
+        TritonError: Triton can't have it.
+    """
     if tensor.dtype not in DATA_TYPES:
         raise TritonError(
             f"the {place} cannot run on Triton: its type is {tensor.dtype}; must be one of {', '.join(DATA_TYPES)}"

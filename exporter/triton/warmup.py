@@ -78,7 +78,7 @@ def warmup_samples(version: Path, signature: str, input_names: Sequence[str], *,
     ]
 
 
-def _inputs(request: Mapping[str, Any], input_names: Sequence[str]) -> dict[str, np.ndarray]:
+def _inputs(request: dict[str, Any], input_names: Sequence[str]) -> dict[str, np.ndarray]:
     """Return the inputs of a request of Predict; for Classify and Regress, the serialized examples."""
     if "inputs" in request:
         message = ParseDict(request, schema.PredictRequest(), descriptor_pool=schema.POOL)

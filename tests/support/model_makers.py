@@ -115,9 +115,10 @@ def echoing(base_path: Path, dtypes: Iterable[str], version: int = 1) -> Path:
 
 
 def copying(base_path: Path, dtypes: Iterable[str], version: int = 1) -> Path:
-    """Save a version with one signature that returns its inputs: x_DTYPE [?, 2] → y_DTYPE for each dtype."""
+    """Save a version with one signature that returns its inputs: x_DTYPE [?, 2] → y_DTYPE, and x int32 [] → y."""
     with tf.Graph().as_default(), tf1.Session() as session:
         inputs = {f"x_{dtype}": tf1.placeholder(dtype, [None, 2]) for dtype in dtypes}
+        inputs["x"] = tf1.placeholder(tf.int32, [])
         outputs = {alias.replace("x", "y", 1): tf.identity(tensor) for alias, tensor in inputs.items()}
         builder = tf1.saved_model.builder.SavedModelBuilder(str(base_path / str(version)))
         signatures = {"serving_default": _signature(inputs, outputs)}

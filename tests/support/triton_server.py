@@ -20,7 +20,7 @@ from waiting import wait_until
 from benchmarks import triton
 
 ENVIRONMENT = Path(__file__).parent.parent.parent / ".cache" / "bench" / "triton"
-START_TIMEOUT_S = 120
+START_TIMEOUT_S = 300  # each model imports TensorFlow in a process of its own
 STOP_TIMEOUT_S = 60
 
 Arrays = dict[str, np.ndarray]
@@ -39,6 +39,7 @@ class TritonServer:
         self.log = folder / "log"
         ports = (self.http_port, self.grpc_port, metrics_port)
         command = triton.command(ENVIRONMENT, repository, folder / "backends", ports=ports)
+        command += ["--disable-auto-complete-config"]  # for which it would start each model once more
         variables = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", **triton.variables(ENVIRONMENT)}
         with self.log.open("w") as output:
             self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=variables)

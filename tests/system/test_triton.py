@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -10,7 +11,8 @@ from pathlib import Path
 import model_makers
 import numpy as np
 import pytest
-from triton_server import TritonServer
+from pages import blocks, commands, matches
+from triton_server import ENVIRONMENT, TritonServer
 
 from savedmodel_bakery.client.comparison import compare
 from savedmodel_bakery.client.goldens import read_goldens
@@ -20,10 +22,27 @@ from savedmodel_bakery.wire.examples import encode_example
 DTYPES = ["bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "float32"]
 DTYPES += ["float64", "string"]
 FUNCTIONS = """
-import tensorflow as tf
+def add_sub(a, b):
+    return {"sum": a + b, "difference": a - b}
 
-def largest(numbers, scale):
-    return tf.reduce_max(numbers) * scale
+def mul(x, y):
+    return {"product": x * y}
+"""
+PIPELINE = """
+inputs = ["a", "b"]
+outputs = ["product", "sum"]
+
+[[steps]]
+name = "add_sub"
+model = "saved_model/add_sub"
+input_map = { a = "a", b = "b" }
+output_map = { sum = "sum", difference = "difference" }
+
+[[steps]]
+name = "mul"
+model = "saved_model/mul"
+input_map = { x = "sum", y = "difference" }
+output_map = { product = "product" }
 """
 PROTOCOLS = pytest.mark.parametrize("protocol", ["http", "grpc"])
 CHELSEA = (resources.folder("examples") / "chelsea.png").read_bytes()
@@ -35,12 +54,13 @@ def bakery(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
     """Run `bakery` in an empty folder and return what it prints."""
     folder = tmp_path_factory.mktemp("bakery")
     (folder / "functions.py").write_text(FUNCTIONS)
+    (folder / "add_sub_mul.toml").write_text(PIPELINE)
 
     def bakery(*arguments: str) -> str:
         command = [sys.executable, "-m", "savedmodel_bakery", *arguments]
         run = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240, check=False)
         assert 0 == run.returncode, run.stderr
-        return str(folder / run.stdout.strip())
+        return str(folder / run.stdout.splitlines()[-1])
 
     return bakery
 
@@ -53,7 +73,10 @@ def repository(bakery: Callable[..., str], lite0: Path, tmp_path_factory: pytest
     bakery("triton", str(lite0))
     joining = ("--max-batch-size", "8", "--max-queue-delay-us", "500000")
     bakery("triton", str(lite0), "--signature-name", "classify", "--name", "classify", *joining)
-    bakery("triton", bakery("function", "functions:largest", "--input", "numbers:int32[?]", "--input", "scale:int32[]"))
+    for name, inputs in (("add_sub", ("a", "b")), ("mul", ("x", "y"))):
+        bakery("function", f"functions:{name}", *(f"--input={each}:float32[?,4]" for each in inputs))
+    bakery("triton", "add_sub_mul.toml")
+    bakery("triton", "add_sub_mul.toml", "--name", "batched", "--max-batch-size", "8", "--max-queue-delay-us", "500000")
     return Path(bakery("triton", str(base_path))).parent.parent
 
 
@@ -88,15 +111,21 @@ def test_a_bad_image_fails_only_its_own_of_the_joined_requests(server: TritonSer
     after = server.statistics("classify")
     assert [[b"tiger cat", b"Egyptian cat"]] == first["classes"][:, :2].tolist()
     assert (["classes"], first["classes"].tolist()) == (list(last), last["classes"].tolist())
-    assert "image 0 is neither base64 nor a supported image format: it starts with 3c68746d6c3e" in bad
+    assert bad.startswith("assertion failed: [image 0 is neither base64 nor a supported image format: it starts with")
     answered, runs = (int(after[count]) - int(before.get(count, 0)) for count in ("inference_count", "execution_count"))
     assert (2, 1) == (answered, runs)
 
 
-@PROTOCOLS
-def test_all_types_arrive_unchanged(server: TritonServer, protocol: str) -> None:
+def arrays_of_all_types() -> dict[str, np.ndarray]:
+    """Return the inputs of the model `copying`; an array of one element stands for a scalar."""
     arrays = {f"x_{dtype}": np.array([[0, 1], [1, 1], [1, 0]]).astype(dtype) for dtype in DTYPES if dtype != "string"}
     arrays["x_string"] = np.array([[b"", b"\x00\xff"], ["ß".encode(), b"a" * 70_000]], np.object_)
+    return {**arrays, "x": np.array([-7], np.int32)}
+
+
+@PROTOCOLS
+def test_all_types_arrive_unchanged(server: TritonServer, protocol: str) -> None:
+    arrays = arrays_of_all_types()
     (outputs,) = server.infer(protocol, "copying", [arrays])
     assert {name.replace("x", "y", 1) for name in arrays} == set(outputs)
     for name, array in arrays.items():
@@ -105,13 +134,45 @@ def test_all_types_arrive_unchanged(server: TritonServer, protocol: str) -> None
 
 
 @PROTOCOLS
-def test_a_function_takes_and_returns_arrays_of_one_element_as_scalars(server: TritonServer, protocol: str) -> None:
-    call = {"numbers": np.array([3, 9, 4], np.int32), "scale": np.array([2], np.int32)}
-    ((_, output),) = server.infer(protocol, "largest", [call])[0].items()
-    assert [18] == output.tolist()
+def test_a_wrong_shape_is_an_error(server: TritonServer, protocol: str) -> None:
+    (error,) = server.infer(protocol, "copying", [{**arrays_of_all_types(), "x_bool": np.zeros([2, 3], bool)}])
+    assert "unexpected shape for input 'x_bool' for model 'copying'. Expected [-1,2], got [2,3]" in error
 
 
 @PROTOCOLS
-def test_a_wrong_shape_is_an_error(server: TritonServer, protocol: str) -> None:
-    (error,) = server.infer(protocol, "copying", [{"x_bool": np.zeros([2, 3], bool)}])
-    assert "[2,3]" in error
+@pytest.mark.parametrize("name", ["add_sub_mul", "batched"])
+def test_an_ensemble_answers(server: TritonServer, name: str, protocol: str) -> None:
+    generator = np.random.default_rng(0)
+    pairs = [[generator.random([rows, 4], np.float32) for _ in "ab"] for rows in (1, 3, 2)]
+    before = server.statistics(f"{name}.add_sub")
+    answers = server.infer(protocol, name, [{"a": a, "b": b} for a, b in pairs])
+    after = server.statistics(f"{name}.add_sub")
+    for (a, b), answer in zip(pairs, answers, strict=True):
+        assert {"product", "sum"} == set(answer)
+        np.testing.assert_allclose((a + b) * (a - b), answer["product"], rtol=1e-6)
+        np.testing.assert_allclose(a + b, answer["sum"], rtol=1e-6)
+    runs = int(after["execution_count"]) - int(before["execution_count"])
+    assert (1 if name == "batched" else 3) == runs
+
+
+def test_the_page_shows_what_clients_print(server: TritonServer, clone: Path, tmp_path: Path) -> None:
+    (tmp_path / "examples").symlink_to(clone / "examples")
+    page = (
+        (clone / "docs" / "how-to" / "triton.md").read_text().replace("127.0.0.1:8000", f"127.0.0.1:{server.http_port}")
+    )
+    shown = [
+        block
+        for block in blocks(page)
+        if block.title == "call.py" or "python call.py" in block.content or "curl" in block.content
+    ]
+    (tmp_path / "call.py").write_text(shown[0].content)
+    environment = {**os.environ, "PATH": f"{ENVIRONMENT / 'bin'}:{os.environ['PATH']}"}
+    run = [
+        (command, output) for block in shown[1:] for command, output in commands(block) if "pip install" not in command
+    ]
+    assert ["python", "printf"] == [command.partition(" ")[0] for command, _ in run]
+    for command, output in run:
+        done = subprocess.run(
+            ["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+        )
+        assert matches(output, done.stdout), done.stdout + done.stderr
