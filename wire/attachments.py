@@ -153,52 +153,10 @@ def field_numbers(content: bytes) -> set[int]:
     Raises:
         StatusError: INVALID_ARGUMENT if the message is malformed.
     """
-    return {tag >> 3 for tag, *_ in _fields(memoryview(content))}
+    return {tag >> 3 for tag, *_ in message_fields(memoryview(content))}
 
 
-def _detach(content: memoryview, map_tag: int) -> tuple[list[memoryview], dict[str, DetachedTensor]]:
-    """Split a message into its other parts and the large tensors of the map with this tag."""
-    parts, aliases, attachments = [], set(), {}
-    for tag, start, body, end in _fields(content):
-        tensor = None
-        if tag == map_tag:
-            alias, proto = _parse_entry(content[body:end])
-            if alias in aliases:
-                raise invalid_argument(f'alias "{alias}" is repeated')
-            aliases.add(alias)
-            if len(proto) >= LARGE_BYTES and (tensor := _detach_values(proto)):
-                attachments[alias] = tensor
-        if tensor is None:
-            parts.append(content[start:end])
-    return parts, attachments
-
-
-def _parse_entry(content: memoryview) -> tuple[str, memoryview]:
-    """Return the alias of a map entry and its serialized TensorProto."""
-    fields = list(_fields(content))
-    if [tag for tag, *_ in fields] != [_KEY_TAG, _VALUE_TAG]:
-        raise invalid_argument("a map entry is not one key followed by one value")
-    alias, proto = (content[body:end] for _, _, body, end in fields)
-    return str(alias, "utf-8"), proto
-
-
-def _detach_values(content: memoryview) -> DetachedTensor | None:
-    """Split a TensorProto into its head and its values; None if the values are not one large piece."""
-    head, pieces = [], []
-    for tag, start, body, end in _fields(content):
-        field = _RAW_FIELDS.get(tag >> 3)
-        if field is None:
-            head.append(content[start:end])
-        elif end - body < LARGE_BYTES:
-            return None
-        else:
-            pieces.append((field, content[body:end]))
-    if len(pieces) != 1:
-        return None
-    return DetachedTensor(schema.TensorProto.FromString(b"".join(head)), *pieces[0])
-
-
-def _fields(content: memoryview) -> Iterator[tuple[int, int, int, int]]:
+def message_fields(content: memoryview) -> Iterator[tuple[int, int, int, int]]:
     """Yield each field's tag, the offset of that tag, and the start and end of the field's body.
 
     Raises:
@@ -221,3 +179,45 @@ def _fields(content: memoryview) -> Iterator[tuple[int, int, int, int]]:
         if end > len(content):
             raise invalid_argument("a field ends beyond its message")
         yield tag, start, body, end
+
+
+def _detach(content: memoryview, map_tag: int) -> tuple[list[memoryview], dict[str, DetachedTensor]]:
+    """Split a message into its other parts and the large tensors of the map with this tag."""
+    parts, aliases, attachments = [], set(), {}
+    for tag, start, body, end in message_fields(content):
+        tensor = None
+        if tag == map_tag:
+            alias, proto = _parse_entry(content[body:end])
+            if alias in aliases:
+                raise invalid_argument(f'alias "{alias}" is repeated')
+            aliases.add(alias)
+            if len(proto) >= LARGE_BYTES and (tensor := _detach_values(proto)):
+                attachments[alias] = tensor
+        if tensor is None:
+            parts.append(content[start:end])
+    return parts, attachments
+
+
+def _parse_entry(content: memoryview) -> tuple[str, memoryview]:
+    """Return the alias of a map entry and its serialized TensorProto."""
+    fields = list(message_fields(content))
+    if [tag for tag, *_ in fields] != [_KEY_TAG, _VALUE_TAG]:
+        raise invalid_argument("a map entry is not one key followed by one value")
+    alias, proto = (content[body:end] for _, _, body, end in fields)
+    return str(alias, "utf-8"), proto
+
+
+def _detach_values(content: memoryview) -> DetachedTensor | None:
+    """Split a TensorProto into its head and its values; None if the values are not one large piece."""
+    head, pieces = [], []
+    for tag, start, body, end in message_fields(content):
+        field = _RAW_FIELDS.get(tag >> 3)
+        if field is None:
+            head.append(content[start:end])
+        elif end - body < LARGE_BYTES:
+            return None
+        else:
+            pieces.append((field, content[body:end]))
+    if len(pieces) != 1:
+        return None
+    return DetachedTensor(schema.TensorProto.FromString(b"".join(head)), *pieces[0])

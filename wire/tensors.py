@@ -68,7 +68,7 @@ def encode_tensor(
     proto = schema.TensorProto() if into is None else into
     fill_head(proto, dtype, array.shape if shape is None else shape)
     if dtype is dtypes.STRING:
-        strings = [_as_bytes(item) for item in array.ravel().tolist()]
+        strings = [as_bytes(item) for item in array.ravel().tolist()]
         if packed_strings:
             proto.tensor_content = _pack_strings(strings)
         else:
@@ -211,11 +211,11 @@ def _decode_values(
             return np.empty(0, dtype.numpy)
         if dtype is dtypes.STRING:
             strings = _unpack_strings(content, count) if len(content) else list(proto.string_val)
-            return _fill(_object_array(strings), count, default=b"")
+            return _fill(object_array(strings), count, default=b"")
         if len(content):
             return _from_content(content, dtype, count)
         if field == dtype.field:
-            return _fill(_from_bytes(raw, dtype), count)
+            return _fill(values_in(raw, dtype), count)
         return _fill(_from_typed_field(proto, dtype), count)
     except (MemoryError, OverflowError, ValueError) as error:
         raise _cannot_create(shape, error) from error
@@ -225,7 +225,7 @@ def _cannot_create(shape: Sequence[int], error: Exception) -> StatusError:
     return invalid_argument(f"cannot create a tensor of shape {list(shape)}: {error}")
 
 
-def _from_bytes(content: Any, dtype: DType) -> np.ndarray:
+def values_in(content: Any, dtype: DType) -> np.ndarray:
     """Return the values in `content`, in place if they are aligned there; incomplete ones are dropped."""
     values = np.frombuffer(content, dtype.numpy, len(content) // dtype.numpy.itemsize)
     return values if values.flags.aligned else values.copy()
@@ -239,7 +239,7 @@ def _from_content(content: Any, dtype: DType, count: int) -> np.ndarray:
         )
     if dtype.numpy == np.bool_ and np.frombuffer(content, np.uint8).max(initial=0) > 1:
         raise invalid_argument("a bool in tensor_content is neither 0 nor 1")
-    return _from_bytes(content, dtype)
+    return values_in(content, dtype)
 
 
 def _from_typed_field(proto: Any, dtype: DType) -> np.ndarray:
@@ -279,13 +279,19 @@ def _fill(values: np.ndarray, count: int, default: object = 0) -> np.ndarray:
     return filled
 
 
-def _object_array(items: list[bytes]) -> np.ndarray:
+def object_array(items: list[bytes]) -> np.ndarray:
+    """Return strings as an object array of one dimension."""
     array = np.empty(len(items), object)
     array[:] = items
     return array
 
 
-def _as_bytes(item: object) -> bytes:
+def as_bytes(item: object) -> bytes:
+    """Return an element of a string array as bytes; text becomes UTF-8.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT if it is neither bytes nor str.
+    """
     if isinstance(item, bytes):
         return item
     if isinstance(item, str):

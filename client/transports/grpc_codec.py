@@ -17,7 +17,8 @@ from savedmodel_bakery.client.transports.transport import decoding_response, enc
 from savedmodel_bakery.wire import messages, schema
 from savedmodel_bakery.wire.attachments import TensorMessage, parse_message
 from savedmodel_bakery.wire.examples import encode_example
-from savedmodel_bakery.wire.schema import METHODS, Method
+from savedmodel_bakery.wire.message_pool import Method
+from savedmodel_bakery.wire.schema import METHODS
 
 _METHODS = {
     Predict: "Predict",

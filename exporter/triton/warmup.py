@@ -12,9 +12,10 @@ import numpy as np
 from google.protobuf.json_format import ParseDict, ParseError
 
 from savedmodel_bakery.exporter.errors import TritonError
-from savedmodel_bakery.wire import schema, version_folder
+from savedmodel_bakery.wire import dtypes, schema, version_folder
 from savedmodel_bakery.wire.status import StatusError
 from savedmodel_bakery.wire.tensors import decode_array
+from savedmodel_bakery.wire.v2.tensors import encode_raw
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class InputData:
     Attributes:
         file: name of the file in the model's folder `warmup`.
         dims: sizes, without the batch.
-        data: content of the file: numbers in C order and little-endian; strings each after its length, a uint32.
+        data: content of the file, as binary tensor data of the v2 protocol.
     """
 
     file: str
@@ -65,7 +66,7 @@ def warmup_samples(version: Path, signature: str, input_names: Sequence[str], *,
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ParseError, StatusError) as error:
         raise TritonError(f"the goldens in {file} are damaged: {error}") from error
     rows = [row for request in requests for row in _rows(request)] if is_batched else requests
-    unique = {tuple(_to_bytes(array) for array in row.values()): row for row in rows}
+    unique = {tuple(bytes(encode_raw(array, dtypes.of_array(array))) for array in row.values()): row for row in rows}
     return [
         Sample(
             f"golden {number}",
@@ -96,9 +97,3 @@ def _rows(request: Mapping[str, np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
 
 def _as_array(value: Any, dtype: np.dtype) -> np.ndarray:
     return value if isinstance(value, np.ndarray) else np.array(value, dtype)
-
-
-def _to_bytes(array: np.ndarray) -> bytes:
-    if array.dtype != np.object_:
-        return array.astype(array.dtype.newbyteorder("<")).tobytes()
-    return b"".join(len(value).to_bytes(4, "little") + value for value in array.flat)

@@ -1,0 +1,246 @@
+"""ModelInferRequest and ModelInferResponse, in both roles. Does no I/O.
+
+Values are raw (`raw_input_contents`, `raw_output_contents`), or typed (`contents`); a request must not mix both. Large
+raw values are joined to the serialized message once, and a parsed message refers to them in place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from savedmodel_bakery.wire.attachments import LARGE_BYTES, MAX_MESSAGE_BYTES, message_fields
+from savedmodel_bakery.wire.dtypes import STRING, DType, of_array
+from savedmodel_bakery.wire.status import StatusError, invalid_argument
+from savedmodel_bakery.wire.tensors import object_array, varint
+from savedmodel_bakery.wire.v2 import schema
+from savedmodel_bakery.wire.v2.datatypes import BINARY_ONLY, of_dtype, shown, to_dtype
+from savedmodel_bakery.wire.v2.infer import (
+    SIGNATURE_NAME,
+    InferRequest,
+    InferResponse,
+    RequestedOutput,
+    base64_decoded,
+    check_parameters,
+    is_base64,
+    read_signature_name,
+)
+from savedmodel_bakery.wire.v2.json_values import narrow
+from savedmodel_bakery.wire.v2.tensors import Hook, SentTensor, decode_raw, encode_raw, read_shape
+
+_DELIMITED = 2  # wire type
+_RAW_INPUTS = schema.ModelInferRequest.DESCRIPTOR.fields_by_name["raw_input_contents"].number
+_RAW_OUTPUTS = schema.ModelInferResponse.DESCRIPTOR.fields_by_name["raw_output_contents"].number
+
+# "InferTensorContents" in the protocol's proto file.
+_CONTENTS = {
+    "BOOL": "bool_contents",
+    "INT8": "int_contents",
+    "INT16": "int_contents",
+    "INT32": "int_contents",
+    "INT64": "int64_contents",
+    "UINT8": "uint_contents",
+    "UINT16": "uint_contents",
+    "UINT32": "uint_contents",
+    "UINT64": "uint64_contents",
+    "FP32": "fp32_contents",
+    "FP64": "fp64_contents",
+    "BYTES": "bytes_contents",
+}
+_WIDE = {"int_contents": np.dtype(np.int32), "uint_contents": np.dtype(np.uint32)}
+
+
+class RawMessage:
+    """A message and its raw contents, which are not copied into it.
+
+    Args:
+        message: without its raw contents.
+        number: of the field that they belong to.
+        contents: the raw contents.
+    """
+
+    def __init__(self, message: Any, number: int, contents: Sequence[Any]) -> None:
+        self.message = message
+        self._tag = varint(number << 3 | _DELIMITED)
+        self._contents = contents
+
+    def SerializeToString(self) -> bytes:  # noqa: N802 - the name that protobuf messages have
+        """Serialize the message with its raw contents.
+
+        Raises:
+            StatusError: INVALID_ARGUMENT if it exceeds MAX_MESSAGE_BYTES.
+        """
+        pieces: list[Any] = [self.message.SerializeToString()]
+        for content in self._contents:
+            pieces += [self._tag, varint(len(content)), content]
+        size = sum(map(len, pieces))
+        if size > MAX_MESSAGE_BYTES:
+            name = self.message.DESCRIPTOR.name
+            raise invalid_argument(f"{name} has {size} bytes; a protobuf message has at most {MAX_MESSAGE_BYTES}")
+        return b"".join(pieces)
+
+
+class ParsedRequest(NamedTuple):
+    """A ModelInferRequest and its raw contents, which are not part of the message; large ones are used in place."""
+
+    message: Any
+    raw: Sequence[Any]
+
+
+def parse_request(content: bytes) -> ParsedRequest:
+    """Parse a serialized ModelInferRequest (server role).
+
+    Raises:
+        DecodeError: `content` is not such a message.
+    """
+    return ParsedRequest(*_parse(schema.ModelInferRequest, _RAW_INPUTS, "raw_input_contents", content))
+
+
+def read_request(parsed: ParsedRequest) -> InferRequest:
+    """Read a ModelInferRequest (server role).
+
+    Raises:
+        StatusError: INVALID_ARGUMENT if it is not a request for inference; UNIMPLEMENTED for extensions that are not
+            supported.
+    """
+    message, raw = parsed
+    if raw and len(raw) != len(message.inputs):
+        raise invalid_argument(f"the request has {len(message.inputs)} inputs, but {len(raw)} raw_input_contents")
+    parameters = _plain(message.parameters)
+    return InferRequest(
+        [_read_tensor(entry, raw[index] if raw else None, "input") for index, entry in enumerate(message.inputs)],
+        message.id,
+        read_signature_name(parameters),
+        [_read_output(entry) for entry in message.outputs],
+    )
+
+
+def encode_request(
+    model_name: str,
+    inputs: Mapping[str, np.ndarray],
+    *,
+    version: int | None = None,
+    signature_name: str = "",
+    outputs: Sequence[str] = (),
+    request_id: str = "",
+) -> RawMessage:
+    """Make a ModelInferRequest with raw contents (client role); arguments as for `http.encode_request`.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT for element types that the protocol can't express.
+    """
+    message = schema.ModelInferRequest(
+        model_name=model_name, model_version="" if version is None else str(version), id=request_id
+    )
+    if signature_name:
+        message.parameters[SIGNATURE_NAME].string_param = signature_name
+    contents = []
+    for name, array in inputs.items():
+        dtype = of_array(array)
+        message.inputs.add(name=name, datatype=of_dtype(dtype, f"input {shown(name)}"), shape=array.shape)
+        contents.append(encode_raw(array, dtype))
+    for name in outputs:
+        message.outputs.add(name=name)
+    return RawMessage(message, _RAW_INPUTS, contents)
+
+
+def encode_response(response: InferResponse) -> RawMessage:
+    """Make a ModelInferResponse with raw contents (server role).
+
+    Raises:
+        StatusError: INVALID_ARGUMENT for element types that the protocol can't express; names the output.
+    """
+    message = schema.ModelInferResponse(
+        model_name=response.model_name, model_version=response.model_version, id=response.request_id
+    )
+    contents = []
+    for name, (array, dtype, shape) in response.outputs.items():
+        datatype = of_dtype(dtype, f"output {shown(name)}")
+        message.outputs.add(name=name, datatype=datatype, shape=array.shape if shape is None else shape)
+        contents.append(encode_raw(array, dtype))
+    return RawMessage(message, _RAW_OUTPUTS, contents)
+
+
+def decode_response(content: bytes) -> InferResponse:
+    """Parse a serialized ModelInferResponse (client role), whose outputs may be raw or typed.
+
+    Raises:
+        DecodeError: `content` is not such a message.
+        StatusError: INVALID_ARGUMENT if the values of an output don't fit its datatype or shape.
+    """
+    message, raw = _parse(schema.ModelInferResponse, _RAW_OUTPUTS, "raw_output_contents", content)
+    if raw and len(raw) != len(message.outputs):
+        raise invalid_argument(f"the response has {len(message.outputs)} outputs, but {len(raw)} raw_output_contents")
+    outputs = [
+        _read_tensor(entry, raw[index] if raw else None, "output") for index, entry in enumerate(message.outputs)
+    ]
+    return InferResponse(
+        message.model_name, message.model_version, {output.name: output.decode() for output in outputs}, message.id
+    )
+
+
+def _parse(message_class: Any, number: int, field: str, content: bytes) -> tuple[Any, Sequence[Any]]:
+    """Return a message and its raw contents; if it is large, they stay in `content`."""
+    if len(content) < LARGE_BYTES:
+        message = message_class.FromString(content)
+        return message, list(getattr(message, field))
+    parts: list[memoryview] = []
+    raw: list[memoryview] = []
+    view = memoryview(content)
+    try:
+        for tag, start, body, end in message_fields(view):
+            if tag == number << 3 | _DELIMITED:
+                raw.append(view[body:end])
+            else:
+                parts.append(view[start:end])
+    except StatusError:
+        parts, raw = [view], []  # protobuf reports what is wrong
+    return message_class.FromString(b"".join(parts)), raw
+
+
+def _plain(parameters: Any) -> dict[str, Any]:
+    """Return the parameters of a message as Python's own values; those without a value are left out."""
+    choices = {name: parameters[name].WhichOneof("parameter_choice") for name in parameters}
+    return {name: getattr(parameters[name], choice) for name, choice in choices.items() if choice}
+
+
+def _read_tensor(entry: Any, raw: Any, kind: str) -> SentTensor:
+    tensor = f"{kind} {shown(entry.name)}"
+    parameters = _plain(entry.parameters)
+    check_parameters(parameters, tensor)
+    dtype = to_dtype(entry.datatype, tensor)
+    shape = read_shape(entry.shape, tensor)
+    if raw is None:
+        values = partial(_typed_values, entry.contents, dtype, shape, tensor)
+    elif entry.HasField("contents"):
+        raise invalid_argument(f"{tensor} has contents, and the message has raw contents too; must have one of them")
+    else:
+        values = partial(decode_raw, raw, dtype, shape, tensor)
+    sent = SentTensor(entry.name, tensor, dtype, shape, values)
+    return base64_decoded(sent) if is_base64(parameters) else sent
+
+
+def _typed_values(contents: Any, dtype: DType, shape: Sequence[int], tensor: str, on_size: Hook) -> np.ndarray:
+    datatype = of_dtype(dtype, tensor)
+    if datatype in BINARY_ONLY:
+        raise invalid_argument(f"{tensor} is {datatype}, which travels in raw contents only")
+    field = _CONTENTS[datatype]
+    values = getattr(contents, field)
+    if len(values) != math.prod(shape):
+        raise invalid_argument(
+            f"{tensor} has {len(values)} values in {field}; shape {list(shape)} needs {math.prod(shape)}"
+        )
+    on_size()
+    if dtype is STRING:
+        return object_array(list(values))
+    array = np.array(values, _WIDE.get(field, dtype.numpy))
+    return narrow(array, dtype, tensor) if field in _WIDE else array
+
+
+def _read_output(entry: Any) -> RequestedOutput:
+    check_parameters(_plain(entry.parameters), f"output {shown(entry.name)}")
+    return RequestedOutput(entry.name)

@@ -1,0 +1,156 @@
+"""Requests and responses of inference as plain values, and the parameters that both ports understand.
+
+Source: "Inference" of the Open Inference Protocol, and Triton's extensions "parameters" and "binary tensor data".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pybase64
+
+from savedmodel_bakery.wire.dtypes import STRING
+from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
+from savedmodel_bakery.wire.tensors import Tensor, object_array
+from savedmodel_bakery.wire.v2.datatypes import shown
+from savedmodel_bakery.wire.v2.tensors import Hook, SentTensor
+
+SIGNATURE_NAME = "signature_name"
+"""The request parameter, and the query of metadata's URL, that chooses a signature."""
+
+BINARY_DATA, BINARY_DATA_OUTPUT, BINARY_DATA_SIZE = "binary_data", "binary_data_output", "binary_data_size"
+CONTENT_TYPE, BASE64 = "content_type", "base64"
+
+
+@dataclass(frozen=True)
+class RequestedOutput:
+    """An output that a request asks for.
+
+    Attributes:
+        name: of the output.
+        is_binary: over HTTP, whether it is returned as binary data.
+        is_base64: in JSON, whether its elements are returned in base64 (MLServer's `content_type`).
+    """
+
+    name: str
+    is_binary: bool = False
+    is_base64: bool = False
+
+
+@dataclass(frozen=True)
+class InferRequest:
+    """A request for inference, whose values are decoded on request.
+
+    Attributes:
+        inputs: in the order of the message; names may be repeated.
+        request_id: is returned with the response; empty for none.
+        signature_name: empty for the default signature.
+        outputs: which to return; empty for all.
+        is_binary: over HTTP, whether outputs are returned as binary data if `outputs` is empty.
+    """
+
+    inputs: Sequence[SentTensor] = field(repr=False)
+    request_id: str = ""
+    signature_name: str = ""
+    outputs: Sequence[RequestedOutput] = ()
+    is_binary: bool = False
+
+
+@dataclass(frozen=True)
+class InferResponse:
+    """The response to a request for inference.
+
+    Attributes:
+        model_name: of the model that answered.
+        model_version: a number as text for our servers; other servers may have other names, or none.
+        outputs: by name, in the order of the message.
+        request_id: that of the request; empty for none.
+    """
+
+    model_name: str
+    model_version: str
+    outputs: Mapping[str, Tensor] = field(repr=False)
+    request_id: str = ""
+
+
+def read_signature_name(parameters: Mapping[str, Any]) -> str:
+    """Return the signature that the parameters of a request name; empty for the default signature.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT if the parameter is not a string.
+    """
+    return read_text(parameters.get(SIGNATURE_NAME), f"the parameter {SIGNATURE_NAME}")
+
+
+def read_text(value: object, what: str) -> str:
+    """Return an optional string of a message.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT if it is something else.
+    """
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise invalid_argument(f"{what} is {shown(value)}; must be a string")
+    return value
+
+
+def read_flag(parameters: Mapping[str, Any], name: str, default: bool, where: str) -> bool:
+    """Return a boolean parameter of a request or a tensor.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT if it is something else.
+    """
+    value = parameters.get(name, default)
+    if not isinstance(value, bool):
+        raise invalid_argument(f"the parameter {name} of {where} is {shown(value)}; must be true or false")
+    return value
+
+
+def check_parameters(parameters: Mapping[str, Any], tensor: str) -> None:
+    """Check that the parameters of an input or output ask for no extension that is not supported.
+
+    Raises:
+        StatusError: UNIMPLEMENTED for shared memory and classification.
+    """
+    if any(name.startswith("shared_memory_") for name in parameters):
+        raise StatusError(
+            Code.UNIMPLEMENTED, f"{tensor} is in shared memory, which is not supported: send its values in the message"
+        )
+    if parameters.get("classification"):
+        raise StatusError(
+            Code.UNIMPLEMENTED,
+            f"{tensor} is requested with the parameter classification, which is not supported: request the output "
+            f"itself, or a signature that returns labels, by the parameter {SIGNATURE_NAME}",
+        )
+
+
+def is_base64(parameters: Mapping[str, Any]) -> bool:
+    """Return whether the elements of a tensor are in base64, as MLServer's content type of this name says."""
+    return parameters.get(CONTENT_TYPE) == BASE64
+
+
+def base64_decoded(sent: SentTensor) -> SentTensor:
+    """Return a tensor whose elements are those of `sent`, decoded from base64.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT if it is not BYTES; decoding raises it too, if an element is not base64.
+    """
+    if sent.dtype is not STRING:
+        raise invalid_argument(f"{sent.tensor} has the content_type {BASE64}, but is not BYTES")
+
+    def values(on_size: Hook) -> np.ndarray:
+        encoded = sent.values(on_size)
+        return object_array([_decode_base64(item, index, sent.tensor) for index, item in enumerate(encoded)])
+
+    return sent._replace(values=values)
+
+
+def _decode_base64(item: bytes, index: int, tensor: str) -> bytes:
+    try:
+        return pybase64.b64decode(item, validate=True)
+    except ValueError as error:
+        raise invalid_argument(f"{tensor} is not valid base64 at element {index}: {error}") from error

@@ -1,0 +1,165 @@
+"""Binary tensor data and the declarations of tensors: shapes, and the values as bytes.
+
+Values are little-endian and row-major; an element of BYTES is its length as four bytes, followed by its bytes.
+Source: Triton's "Binary Tensor Data Extension", which the gRPC messages use too.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from savedmodel_bakery.wire.dtypes import MAX_DIMENSIONS, STRING, DType
+from savedmodel_bakery.wire.status import invalid_argument
+from savedmodel_bakery.wire.tensors import Tensor, as_bytes, is_unrepresentable, object_array, values_in
+from savedmodel_bakery.wire.v2.datatypes import of_dtype
+
+_LENGTH = struct.Struct("<I")
+_MAX_STRING_BYTES = 2**32 - 1
+_MAX_SIZE = 2**63 - 1
+
+Hook = Callable[[], None]
+
+
+class SentTensor(NamedTuple):
+    """A tensor as a message declares it; its values are decoded on request.
+
+    Attributes:
+        name: of the input or output.
+        tensor: the same in words, such as `input "x"`, for error messages.
+        dtype: the element type.
+        shape: the declared shape.
+        values: decodes the values to an array of one dimension; calls its argument when their number is known to be
+            that of the shape, before it uses memory for them.
+    """
+
+    name: str
+    tensor: str
+    dtype: DType
+    shape: tuple[int, ...]
+    values: Callable[[Hook], np.ndarray]
+
+    def decode(self, on_size: Callable[[DType, tuple[int, ...]], None] = lambda _dtype, _shape: None) -> Tensor:
+        """Return the tensor.
+
+        Args:
+            on_size: is called with the element type and the shape before memory is used for the values; may raise
+                StatusError.
+
+        Raises:
+            StatusError: INVALID_ARGUMENT if the values don't fit the datatype or the shape; or as `on_size`.
+        """
+        values = self.values(lambda: on_size(self.dtype, self.shape))
+        if is_unrepresentable(self.shape, self.dtype.numpy):
+            return Tensor(values, self.dtype, self.shape)
+        return Tensor(values.reshape(self.shape), self.dtype)
+
+
+def read_shape(sizes: Any, tensor: str) -> tuple[int, ...]:
+    """Return the shape that a message declares.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT if it is not a list of at most `MAX_DIMENSIONS` sizes.
+    """
+    if not isinstance(sizes, Sequence) or isinstance(sizes, str) or len(sizes) > MAX_DIMENSIONS:
+        raise invalid_argument(f"{tensor} needs a shape: a list of at most {MAX_DIMENSIONS} sizes")
+    for size in sizes:
+        if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= _MAX_SIZE:
+            raise invalid_argument(
+                f"{tensor} has an invalid size in its shape: must be integers between 0 and {_MAX_SIZE}"
+            )
+    return tuple(sizes)
+
+
+def decode_raw(content: Any, dtype: DType, shape: Sequence[int], tensor: str, on_size: Hook) -> np.ndarray:
+    """Decode binary tensor data to an array of one dimension.
+
+    Args:
+        content: bytes or a memoryview of them.
+        dtype: the element type.
+        shape: the declared shape.
+        tensor: the tensor in words, for error messages.
+        on_size: see `SentTensor.values`.
+
+    Returns:
+        An aligned array, read-only if it shares memory with `content`; strings as an object array of bytes.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT if the number of bytes does not fit the shape.
+    """
+    count = math.prod(shape)
+    if dtype is STRING:
+        _check_lengths(content, count, tensor)
+        on_size()
+        return object_array(_unpack_strings(content, count, tensor))
+    needed = count * dtype.numpy.itemsize
+    if len(content) != needed:
+        raise invalid_argument(
+            f"{tensor} has {len(content)} bytes of data; {count} values of {of_dtype(dtype, tensor)} need {needed}"
+        )
+    on_size()
+    if dtype.name == "bool" and np.frombuffer(content, np.uint8).max(initial=0) > 1:
+        raise invalid_argument(f"{tensor} has a BOOL that is neither 0 nor 1")
+    return _little_endian(values_in(content, dtype))
+
+
+def encode_raw(array: np.ndarray, dtype: DType) -> Any:
+    """Encode an array as binary tensor data: bytes, or the array itself as uint8 if it has that layout already.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT if an element of a string array is neither bytes nor str, or 4 GiB or larger.
+    """
+    if dtype is STRING:
+        return b"".join(piece for item in array.ravel().tolist() for piece in _pack_string(as_bytes(item)))
+    values = np.asarray(array, dtype=dtype.numpy, order="C")
+    return _little_endian(values.reshape(-1)).view(np.uint8)
+
+
+def raw_size(array: np.ndarray, dtype: DType) -> int:
+    """Return the bytes that `encode_raw` returns for an array, whose strings are bytes."""
+    if dtype is STRING:
+        return _LENGTH.size * array.size + sum(map(len, array.flat))
+    return array.size * dtype.numpy.itemsize
+
+
+def _pack_string(string: bytes) -> tuple[bytes, bytes]:
+    if len(string) > _MAX_STRING_BYTES:
+        raise invalid_argument(f"a string has {len(string)} bytes; the v2 protocol allows {_MAX_STRING_BYTES} at most")
+    return _LENGTH.pack(len(string)), string
+
+
+def _check_lengths(content: Any, count: int, tensor: str) -> None:
+    if _LENGTH.size * count > len(content):
+        raise invalid_argument(
+            f"{tensor} has {len(content)} bytes of data; the lengths of {count} elements of BYTES alone need "
+            f"{_LENGTH.size * count}"
+        )
+
+
+def _unpack_strings(content: Any, count: int, tensor: str) -> list[bytes]:
+    size = len(content)
+    strings = []
+    end = 0
+    for index in range(count):
+        start = end + _LENGTH.size
+        if start > size:
+            raise invalid_argument(f"{tensor} has {size} bytes of data, which end within the length of element {index}")
+        (length,) = _LENGTH.unpack_from(content, end)
+        end = start + length
+        if end > size:
+            raise invalid_argument(
+                f"{tensor} has a length of {length} at element {index}; only {size - start} bytes are left"
+            )
+        strings.append(bytes(content[start:end]))
+    if end != size:
+        raise invalid_argument(f"{tensor} has {size} bytes of data; its {count} elements of BYTES need {end}")
+    return strings
+
+
+def _little_endian(values: np.ndarray) -> np.ndarray:
+    return values if sys.byteorder == "little" else values.byteswap()
