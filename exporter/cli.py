@@ -417,10 +417,9 @@ Examples:
 )
 @click.option(
     "--max-queue-delay-us",
-    type=click.IntRange(0),
+    type=click.IntRange(0, 60_000_000),
     default=0,
     show_default=True,
-    metavar="MICROSECONDS",
     help="How long a request may wait for others to be joined with.",
 )
 @click.option(

@@ -38,10 +38,19 @@ class Options:
     execution: Execution = field(default_factory=Execution)
 
     def batch_size(self, *, is_per_image: bool) -> int:
-        """Return the maximum batch size of models; `is_per_image` if all of them are baked for images."""
-        if self.max_batch_size is not None:
-            return self.max_batch_size
-        return DEFAULT_MAX_BATCH_SIZE if is_per_image else 0
+        """Return the maximum batch size of models; `is_per_image` if all of them are baked for images.
+
+        Raises:
+            TritonError: it is 0, and requests shall wait for others.
+        """
+        default = DEFAULT_MAX_BATCH_SIZE if is_per_image else 0
+        size = default if self.max_batch_size is None else self.max_batch_size
+        if not size and self.execution.max_queue_delay_us:
+            raise TritonError(
+                f"invalid maximum queue delay {self.execution.max_queue_delay_us}: must be 0 if the maximum batch size "
+                "is 0"
+            )
+        return size
 
 
 def export_servable(
@@ -61,7 +70,7 @@ def export_servable(
 
     Raises:
         PublishError: there is no SavedModel, or the repository has the version already, or can't be written.
-        TritonError: Triton can't run the signature.
+        TritonError: Triton can't run the signature, or not with these options.
     """
     version = find_version(path)
     signature = find_signature(version, signature_name)
@@ -88,7 +97,7 @@ def export_pipeline(path: Path, repository: Path, *, name: str | None = None, op
     Raises:
         PipelineError: the file is invalid, or its steps don't fit together.
         PublishError: a model is damaged, or the repository has a version already, or can't be written.
-        TritonError: Triton can't run a step.
+        TritonError: Triton can't run a step, or not with these options.
     """
     checked = check_pipeline(read_pipeline_file(path))
     name = check_name(checked.pipeline.name if name is None else name)

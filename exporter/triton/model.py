@@ -114,12 +114,13 @@ class TritonPythonModel:
         unknown whose they are.
         """
         rows = [len(next(iter(call.inputs.values()))) for call in calls]
-        together = Call(
-            {name: np.concatenate([call.inputs[name] for call in calls]) for name in calls[0].inputs},
-            {name for call in calls for name in call.outputs},
-        )
         try:
-            outputs = self._signature.run(together)
+            outputs = self._signature.run(
+                Call(
+                    {name: np.concatenate([call.inputs[name] for call in calls]) for name in calls[0].inputs},
+                    {name for call in calls for name in call.outputs},
+                )
+            )
         except _RUN_ERRORS:
             return None
         if any(len(array) != sum(rows) for array in outputs.values()):
@@ -165,7 +166,7 @@ def _triton_error(error: Exception) -> Any:
     }
     if not isinstance(error, tf.errors.OpError):
         return triton.TritonError(str(error), triton.TritonError.INVALID_ARG)
-    # The first error has the runtime's message, without what Session.run adds.
-    while isinstance(error.__context__, tf.errors.OpError):
-        error = error.__context__
-    return triton.TritonError(error.message, codes.get(error.error_code, triton.TritonError.INTERNAL))
+    cause: Any = error
+    while isinstance(cause.__context__, tf.errors.OpError):  # the first one lacks what Session.run adds to the message
+        cause = cause.__context__
+    return triton.TritonError(cause.message, codes.get(cause.error_code, triton.TritonError.INTERNAL))

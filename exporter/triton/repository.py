@@ -55,8 +55,7 @@ def write_models(repository: Path, models: Sequence[Model]) -> list[Path]:
         PublishError: a version is there with other files, or a newer one is; or the repository can't be written. In the
             first two cases nothing is written.
     """
-    # Triton takes every folder in a repository for a model, hidden ones too.
-    with staging(repository if os.path.ismount(repository) else repository.resolve().parent) as stage:
+    with staging(_staging_place(repository)) as stage:
         with writing(repository):
             for model in models:
                 _stage(stage / model.name, model)
@@ -65,6 +64,17 @@ def write_models(repository: Path, models: Sequence[Model]) -> list[Path]:
         with writing(repository):
             repository.mkdir(exist_ok=True)
             return [_place(stage / model.name, repository / model.name, model) for model in models]
+
+
+def _staging_place(repository: Path) -> Path:
+    """Return the folder around the repository if models can be renamed from there, else the repository.
+
+    Triton takes every folder in a repository for a model, hidden ones too.
+    """
+    around = repository.resolve().parent
+    if os.path.ismount(repository) or (around.exists() and not os.access(around, os.W_OK)):
+        return repository
+    return around
 
 
 def _stage(folder: Path, model: Model) -> None:

@@ -157,22 +157,15 @@ def test_an_ensemble_answers(server: TritonServer, name: str, protocol: str) -> 
 
 def test_the_page_shows_what_clients_print(server: TritonServer, clone: Path, tmp_path: Path) -> None:
     (tmp_path / "examples").symlink_to(clone / "examples")
-    page = (
-        (clone / "docs" / "how-to" / "triton.md").read_text().replace("127.0.0.1:8000", f"127.0.0.1:{server.http_port}")
-    )
-    shown = [
-        block
-        for block in blocks(page)
-        if block.title == "call.py" or "python call.py" in block.content or "curl" in block.content
-    ]
-    (tmp_path / "call.py").write_text(shown[0].content)
+    page = (clone / "docs" / "how-to" / "triton.md").read_text()
+    shown = blocks(page.replace("127.0.0.1:8000", f"127.0.0.1:{server.http_port}"))
+    (script,) = (block.content for block in shown if block.title == "call.py")
+    (tmp_path / "call.py").write_text(script)
+    pairs = [pair for block in shown if block.language == "console" for pair in commands(block)]
+    run = [(command, output) for command, output in pairs if command.startswith(("python call.py", "printf"))]
+    assert 2 == len(run)
     environment = {**os.environ, "PATH": f"{ENVIRONMENT / 'bin'}:{os.environ['PATH']}"}
-    run = [
-        (command, output) for block in shown[1:] for command, output in commands(block) if "pip install" not in command
-    ]
-    assert ["python", "printf"] == [command.partition(" ")[0] for command, _ in run]
     for command, output in run:
-        done = subprocess.run(
-            ["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
-        )
-        assert matches(output, done.stdout), done.stdout + done.stderr
+        script = f"exec 2>&1\n{command}"
+        printed = subprocess.check_output(["bash", "-c", script], cwd=tmp_path, env=environment, text=True, timeout=60)
+        assert matches(output, printed), printed
