@@ -45,6 +45,13 @@ _PHOTOS = click.option(
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="Folder of photos to validate on.  [default: the example photos of the exporter]",
 )
+_EXAMPLE = click.option(
+    "--example",
+    "example_file",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    metavar="FILE.npz",
+    help="Inputs to validate it with.  [default: generated]",
+)
 _PARITY_HTML = click.option(
     "--parity-html",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -222,13 +229,7 @@ Examples:
 @click.option("--name", help="Name to serve the function under.  [default: the function's]")
 @_OUT
 @_VERSION
-@click.option(
-    "--example",
-    "example_file",
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    metavar="FILE.npz",
-    help="Inputs to validate it with.  [default: generated]",
-)
+@_EXAMPLE
 @_VERBOSE
 @_errors()
 def function(
@@ -260,6 +261,63 @@ def function(
             progress=_print_progress,
         )
     click.echo(path)
+
+
+_COMPOSE_EXAMPLES = """\b
+Examples:
+  bakery compose add_sub_mul.toml
+  bakery compose pets.toml --photos photos --name pets
+  bakery compose distances.toml --example points.npz
+"""
+
+
+@main.command(epilog=_COMPOSE_EXAMPLES, context_settings=CONTEXT)
+@click.argument("pipeline_file", metavar="PIPELINE.toml", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option("--name", help="Name to serve the pipeline under.  [default: the name that the file states, or its own]")
+@_OUT
+@_VERSION
+@_PHOTOS
+@_EXAMPLE
+@_VERBOSE
+@_errors()
+def compose(
+    pipeline_file: Path,
+    name: str | None,
+    out: Path,
+    version: int | None,
+    photos_folder: Path | None,
+    example_file: Path | None,
+    verbose: bool,
+) -> None:
+    """Compose the steps of a pipeline into one SavedModel, validate it and publish it.
+
+    The file connects signatures of SavedModels by the names of tensors. Prints the path of the new version.
+    """
+    from savedmodel_bakery.exporter.pipeline.check import check_pipeline
+    from savedmodel_bakery.exporter.pipeline.pipeline_file import read_pipeline_file
+
+    _check_name(name)
+    checked = check_pipeline(read_pipeline_file(pipeline_file))
+    base_path = out / check_name(checked.pipeline.name if name is None else name)
+    check_free(base_path, version)
+    with _tensorflow("compose", verbose=verbose):
+        from savedmodel_bakery.exporter import resources
+        from savedmodel_bakery.exporter.function.inputs import read_example
+        from savedmodel_bakery.exporter.pipeline.compose import compose as run
+
+        composition = run(
+            checked,
+            base_path=base_path,
+            version=version,
+            photos=resources.photos_in(photos_folder) if photos_folder else None,
+            example=read_example(example_file) if example_file else None,
+            progress=_print_progress,
+        )
+    click.echo(
+        f"verified on {composition.examples} requests: the outputs equal those of the steps called one after another",
+        err=True,
+    )
+    click.echo(composition.path)
 
 
 _PARITY_EXAMPLES = """\b

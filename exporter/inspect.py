@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from savedmodel_bakery.exporter.errors import PublishError
-from savedmodel_bakery.exporter.publish import FUNCTION_FILE, RECIPE_FILE
+from savedmodel_bakery.exporter.publish import FUNCTION_FILE, PIPELINE_FILE, RECIPE_FILE
 from savedmodel_bakery.exporter.recipe import read_recipe_file
 from savedmodel_bakery.exporter.signatures import Signature, read_signatures
 from savedmodel_bakery.toml import parse_toml
@@ -23,7 +23,8 @@ class Inspection:
         size_bytes: of all its files.
         weights_bytes: of the files with variables.
         signatures: sorted by name.
-        recipe: the TOML text it was baked with, of a classifier or a function; None if it was not baked here.
+        recipe: the TOML text it was baked with, of a classifier, a function or a pipeline; None if it was not baked
+            here.
     """
 
     path: Path
@@ -51,7 +52,9 @@ def inspect(path: Path) -> Inspection:
     Raises:
         PublishError: the folder has no SavedModel, or a damaged one.
     """
-    recipe_file = next((path / name for name in (RECIPE_FILE, FUNCTION_FILE) if (path / name).is_file()), None)
+    recipe_file = next(
+        (path / name for name in (RECIPE_FILE, FUNCTION_FILE, PIPELINE_FILE) if (path / name).is_file()), None
+    )
     return Inspection(
         path,
         size_of(path),
@@ -68,11 +71,12 @@ def read_recipe(version: Path) -> dict[str, Any]:
         PublishError: the folder has no recipe of a classifier.
         RecipeError: the recipe is damaged.
     """
-    if (version / FUNCTION_FILE).is_file():
-        raise PublishError(
-            f"{version} contains a function, which has no photos to compare: pass the folder of a version that "
-            "`bakery bake` made"
-        )
+    for file, content in ((FUNCTION_FILE, "a function"), (PIPELINE_FILE, "a pipeline")):
+        if (version / file).is_file():
+            raise PublishError(
+                f"{version} contains {content}, which has no photos to compare: pass the folder of a version that "
+                "`bakery bake` made"
+            )
     if not (version / RECIPE_FILE).is_file():
         raise PublishError(f"no {RECIPE_FILE} in {version}: give the folder of a version that was baked here")
     return read_recipe_file(version / RECIPE_FILE).values

@@ -3,7 +3,7 @@
 <root>/<name>/.staging-<random>/   being written and validated
 <root>/<name>/<version>/           published, complete from the moment it becomes visible
     saved_model.pb, variables/     what a server loads
-    assets.extra/recipe.toml       how a classifier was baked; function.toml for a function
+    assets.extra/recipe.toml       how it was baked; function.toml for a function, pipeline.toml for a pipeline
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from savedmodel_bakery.wire import version_folder
 
 RECIPE_FILE = version_folder.RECIPE
 FUNCTION_FILE = Path("assets.extra") / "function.toml"
+PIPELINE_FILE = Path("assets.extra") / "pipeline.toml"
 MAX_VERSION = 2**63 - 1
 _STAGING_PREFIX = ".staging-"
 

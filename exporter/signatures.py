@@ -82,8 +82,19 @@ def _tensors(infos: Mapping[str, Any]) -> list[Tensor]:
     return [
         Tensor(
             alias,
-            dtypes.BY_NUMBER[info.dtype].name if info.dtype in dtypes.BY_NUMBER else f"dtype {info.dtype}",
+            _dtype(info),
             None if info.tensor_shape.unknown_rank else [dim.size for dim in info.tensor_shape.dim],
         )
         for alias, info in sorted(infos.items())
     ]
+
+
+def _dtype(info: Any) -> str:
+    name = dtypes.BY_NUMBER[info.dtype].name if info.dtype in dtypes.BY_NUMBER else f"dtype {info.dtype}"
+    match info.WhichOneof("encoding"):
+        case "coo_sparse":
+            return f"sparse {name}"
+        case "composite_tensor":
+            return f"composite {name}"
+        case _:
+            return name

@@ -45,6 +45,7 @@ GraphDef: TypeAlias = Any  # the protobuf message tensorflow.GraphDef, a seriali
 FunctionDef: TypeAlias = Any  # the protobuf message tensorflow.FunctionDef, a function in the library of a GraphDef
 NodeDef: TypeAlias = Any  # the protobuf message tensorflow.NodeDef, one operation of a graph
 MetaGraphDef: TypeAlias = Any  # the protobuf message tensorflow.MetaGraphDef, a graph of a SavedModel
+SignatureDef: TypeAlias = Any  # the protobuf message tensorflow.SignatureDef, a signature of a SavedModel
 OpDef: TypeAlias = Any  # the protobuf message tensorflow.OpDef, the signature of an operation
 Variable: TypeAlias = Any  # tf.Variable
 KerasTensor: TypeAlias = Any  # float32 [batch, height, width, channels], symbolic, of a Keras model being built

@@ -24,6 +24,7 @@ SECTIONS = {
     "Bake": {
         "bake": LazyCommand("exporter.cli:bake", "Bake an image classifier into a SavedModel."),
         "function": LazyCommand("exporter.cli:function", "Bake a TensorFlow function into a SavedModel."),
+        "compose": LazyCommand("exporter.cli:compose", "Compose a pipeline of SavedModels into one SavedModel."),
         "parity": LazyCommand("exporter.cli:parity", "Compare a SavedModel with its source model."),
         "triton": LazyCommand("exporter.cli:triton", "Write a SavedModel or a pipeline for NVIDIA Triton."),
         "inspect": LazyCommand("exporter.cli:inspect", "Show the signatures, recipe and size of a SavedModel."),

@@ -91,21 +91,22 @@ def generate_arrays(inputs: Sequence[Input]) -> Iterator[dict[str, np.ndarray]]:
     """Generate arrays by alias, twice with different free sizes, so that a size frozen in the graph is detected."""
     generator = np.random.default_rng(0)
     for free_size in _GENERATED_SIZES:
-        arrays = {}
-        for declared in inputs:
-            sizes = (None,) if declared.shape is None else declared.shape
-            shape = tuple(free_size if size is None else size for size in sizes)
-            if declared.dtype is dtypes.STRING:
-                flat = np.empty(int(np.prod(shape)), object)
-                flat[:] = [f"text {index}".encode() for index in range(flat.size)]
-                arrays[declared.alias] = flat.reshape(shape)
-            elif declared.dtype.name == "bool":
-                arrays[declared.alias] = generator.integers(0, 2, shape).astype(bool)
-            elif declared.dtype.name in INEXACT:
-                arrays[declared.alias] = generator.random(shape).astype(declared.dtype.numpy)
-            else:
-                arrays[declared.alias] = np.asarray(generator.integers(0, 5, shape)).astype(declared.dtype.numpy)
-        yield arrays
+        yield {declared.alias: generate_array(declared, free_size, generator) for declared in inputs}
+
+
+def generate_array(declared: Input, free_size: int, generator: np.random.Generator) -> np.ndarray:
+    """Generate an array that fits an input, with `free_size` for each size that is free."""
+    sizes = (None,) if declared.shape is None else declared.shape
+    shape = tuple(free_size if size is None else size for size in sizes)
+    if declared.dtype is dtypes.STRING:
+        flat = np.empty(int(np.prod(shape)), object)
+        flat[:] = [f"text {index}".encode() for index in range(flat.size)]
+        return flat.reshape(shape)
+    if declared.dtype.name == "bool":
+        return np.asarray(generator.integers(0, 2, shape)).astype(bool)
+    if declared.dtype.name in INEXACT:
+        return np.asarray(generator.random(shape)).astype(declared.dtype.numpy)
+    return np.asarray(generator.integers(0, 5, shape)).astype(declared.dtype.numpy)
 
 
 def read_example(path: Path) -> dict[str, np.ndarray]:

@@ -14,6 +14,7 @@ from savedmodel_bakery.exporter.pipeline.forms import unify, unify_all
 from savedmodel_bakery.exporter.pipeline.pipeline_file import Pipeline, Step
 from savedmodel_bakery.exporter.publish import published_versions
 from savedmodel_bakery.exporter.signatures import Signature, Tensor, read_signatures
+from savedmodel_bakery.wire import dtypes
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,12 @@ def _check_aliases(checked: CheckedStep) -> None:
                 raise PipelineError(
                     f'step "{step.name}": {key} has "{alias}", but signature "{signature.name}" of {checked.version} '
                     f"has no such {kind}; it has {', '.join(map(str, tensors)) or 'none'}"
+                )
+        for tensor in tensors:
+            if tensor.alias in names and tensor.dtype not in dtypes.BY_NAME:
+                raise PipelineError(
+                    f'step "{step.name}": {kind} "{tensor.alias}" is {tensor.form}, which cannot be connected; it must '
+                    f"be a tensor of {', '.join(sorted(dtypes.BY_NAME))}"
                 )
     for alias in step.drop:
         if alias in step.output_map:

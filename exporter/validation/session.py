@@ -33,11 +33,16 @@ class SessionError(VerificationError):
         self.completed = completed
 
 
-def run_requests(saved_model: Path, requests: Sequence[PredictionLog]) -> list[PredictionLog]:
+def run_requests(saved_model: Path, requests: Sequence[PredictionLog], *, on_cpu: bool = False) -> list[PredictionLog]:
     """Load `saved_model` in a fresh process, as tensorflow_model_server does, and run PredictionLog requests on it.
 
     tensorflow_model_server restores a SavedModel into a Session. A SavedModel whose variables can't be restored that
     way still works with tf.saved_model.load, so only a Session in a process without the network proves that they can.
+
+    Args:
+        saved_model: its folder.
+        requests: PredictionLogs without responses.
+        on_cpu: whether to hide GPUs from the process.
 
     Returns:
         The requests with their responses, in the same order.
@@ -56,7 +61,7 @@ def run_requests(saved_model: Path, requests: Sequence[PredictionLog]) -> list[P
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **({"CUDA_VISIBLE_DEVICES": "-1"} if on_cpu else {})},
         )
         with cleaning_up(process.kill):
             _, reasons = process.communicate()

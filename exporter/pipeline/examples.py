@@ -1,0 +1,86 @@
+"""Example inputs of a pipeline, for verification and goldens: photos for images, generated arrays for others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from savedmodel_bakery.exporter.function.inputs import Input, check_example, generate_array, generate_arrays
+from savedmodel_bakery.exporter.pipeline.check import CheckedPipeline
+from savedmodel_bakery.exporter.validation.goldens import NOT_AN_IMAGE
+from savedmodel_bakery.exporter.validation.requests import read_photo
+from savedmodel_bakery.wire import dtypes
+
+_IMAGE = "image"
+
+
+@dataclass(frozen=True)
+class Example:
+    """Inputs of one request.
+
+    Attributes:
+        inputs: arrays by name.
+        has_bad_image: whether one of its images is not an image, which the pipeline may reject.
+    """
+
+    inputs: dict[str, np.ndarray]
+    has_bad_image: bool = False
+
+
+def make_examples(
+    checked: CheckedPipeline, photos: Sequence[Path], example: Mapping[str, np.ndarray] | None
+) -> list[Example]:
+    """Return example inputs of a pipeline.
+
+    Args:
+        checked: the pipeline.
+        photos: for inputs that a step takes as `image`; the first example has the smallest of them and a text that is
+            not an image, the others have one photo each.
+        example: inputs by name, to be used instead of photos and generated arrays.
+
+    Raises:
+        RecipeError: the example does not fit the inputs of the pipeline.
+        ParityError: a photo can't be read.
+    """
+    inputs = [_declared(checked, name) for name in checked.pipeline.inputs]
+    if example is not None:
+        return [Example(check_example(example, inputs))]
+    images = _image_inputs(checked)
+    if not images:
+        return [Example(arrays) for arrays in generate_arrays(inputs)]
+    files = sorted(map(read_photo, photos), key=len)
+    generator = np.random.default_rng(0)
+
+    def fill(*contents: bytes) -> dict[str, np.ndarray]:
+        return {
+            declared.alias: _repeated(declared, contents)
+            if declared.alias in images
+            else generate_array(declared, len(contents), generator)
+            for declared in inputs
+        }
+
+    return [Example(fill(files[0], NOT_AN_IMAGE), has_bad_image=True), *(Example(fill(file)) for file in files)]
+
+
+def _image_inputs(checked: CheckedPipeline) -> set[str]:
+    """Return the inputs of text that a step takes as its input `image`."""
+    taken = {step.step.input_map.get(_IMAGE) for step in checked.steps}
+    return {
+        name for name in checked.pipeline.inputs if name in taken and checked.tensors[name].dtype == dtypes.STRING.name
+    }
+
+
+def _declared(checked: CheckedPipeline, name: str) -> Input:
+    form = checked.tensors[name]
+    shape = None if form.shape is None else tuple(None if size < 0 else size for size in form.shape)
+    return Input(name, dtypes.BY_NAME[form.dtype], shape)
+
+
+def _repeated(declared: Input, contents: Sequence[bytes]) -> np.ndarray:
+    """Return an array that fits an input, filled with the contents in turn."""
+    sizes = (None,) if declared.shape is None else declared.shape
+    shape = tuple(len(contents) if size is None else size for size in sizes)
+    return np.resize(np.array(contents, object), shape)

@@ -1,0 +1,120 @@
+"""Validates a composed SavedModel: it must return what its steps return if they are called one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from savedmodel_bakery.exporter import publish
+from savedmodel_bakery.exporter.errors import PipelineError, VerificationError
+from savedmodel_bakery.exporter.pipeline.check import CheckedPipeline
+from savedmodel_bakery.exporter.pipeline.examples import Example
+from savedmodel_bakery.exporter.pipeline.pipeline_file import DEFAULT_SIGNATURE
+from savedmodel_bakery.exporter.pipeline.state import loaded_session
+from savedmodel_bakery.exporter.validation.goldens import MAX_PHOTOS, golden_tolerances, write_goldens
+from savedmodel_bakery.exporter.validation.requests import PredictionLog, decode_outputs, predict_request
+from savedmodel_bakery.exporter.validation.session import run_requests
+
+Arrays = dict[str, np.ndarray]
+
+# Requests per process, which limits the memory that they take.
+_BATCH = 100
+
+
+def validate_pipeline(version: Path, checked: CheckedPipeline, examples: Sequence[Example], model_name: str) -> int:
+    """Compare a staged version with its steps, bit for bit on the CPU, and write goldens into the version.
+
+    Args:
+        version: its folder, which has an `assets.extra`.
+        checked: the pipeline.
+        examples: inputs; the first ones become goldens.
+        model_name: the name it will be served under.
+
+    Returns:
+        The number of examples compared.
+
+    Raises:
+        PipelineError: a step fails on an example.
+        VerificationError: the SavedModel can't be loaded or run, or an output differs.
+        PublishError: the goldens can't be written.
+    """
+    logs: list[PredictionLog] = []
+    compared = 0
+    for start in range(0, len(examples), _BATCH):
+        batch = examples[start : start + _BATCH]
+        expected = run_steps(checked, batch)
+        answered = [(example, outputs) for example, outputs in zip(batch, expected, strict=True) if outputs is not None]
+        requests = [predict_request(DEFAULT_SIGNATURE, example.inputs) for example, _ in answered]
+        responses = run_requests(version, requests, on_cpu=True)
+        for log, (_, outputs) in zip(responses, answered, strict=True):
+            _compare(decode_outputs(log), outputs)
+        logs += responses[: MAX_PHOTOS + 1 - len(logs)]
+        compared += len(responses)
+    with publish.writing(version):
+        write_goldens(version, model_name, logs, golden_tolerances(logs))
+    return compared
+
+
+def run_steps(checked: CheckedPipeline, examples: Sequence[Example]) -> list[Arrays | None]:
+    """Run the steps of a pipeline one after another, each SavedModel in a session of its own.
+
+    Returns:
+        The outputs of the pipeline for each example; None if a step rejects its bad image.
+
+    Raises:
+        PipelineError: a step can't be loaded, or fails.
+    """
+    tensors: list[Arrays | None] = [dict(example.inputs) for example in examples]
+    for step in checked.steps:
+        with loaded_session(step.version) as (session, meta_graph):
+            signature = meta_graph.signature_def[step.signature.name]
+            # Only these, as a caller would: the operations that make them may depend on which outputs are needed.
+            fetches = {name: signature.outputs[alias].name for alias, name in step.step.output_map.items()}
+            for index, arrays in enumerate(tensors):
+                if arrays is None:
+                    continue
+                feeds = {signature.inputs[alias].name: arrays[name] for alias, name in step.step.input_map.items()}
+                try:
+                    arrays.update(session.run(fetches, feeds))
+                except (tf.errors.OpError, ValueError) as error:
+                    if not examples[index].has_bad_image:
+                        raise PipelineError(
+                            f'step "{step.name}" fails on an example: {_message(error)}; pass inputs that it accepts '
+                            "with --example FILE.npz"
+                        ) from error
+                    tensors[index] = None
+    return [None if arrays is None else {name: arrays[name] for name in checked.pipeline.outputs} for arrays in tensors]
+
+
+def _message(error: Exception) -> str:
+    return str(error.message if isinstance(error, tf.errors.OpError) else error)
+
+
+def _compare(outputs: Mapping[str, np.ndarray], expected: Arrays) -> None:
+    for name, array in expected.items():
+        difference = _difference(outputs[name], np.asarray(array))
+        if difference:
+            raise VerificationError(
+                f'the output "{name}" of the pipeline is not that of the steps called one after another: {difference}; '
+                "steps whose outputs are random or depend on earlier calls cannot be composed"
+            )
+
+
+def _difference(output: np.ndarray, expected: np.ndarray) -> str:
+    """Describe how an output differs; empty if all bits are equal."""
+    if (output.shape, output.dtype) != (expected.shape, expected.dtype):
+        return f"{output.dtype}{list(output.shape)} instead of {expected.dtype}{list(expected.shape)}"
+    if output.dtype == object:
+        different = output != expected
+        return f"{np.count_nonzero(different)} of {output.size} texts differ" if np.any(different) else ""
+    if output.tobytes() == expected.tobytes():
+        return ""
+    bits, expected_bits = (
+        np.frombuffer(array.tobytes(), np.uint8).reshape(array.size, -1) for array in (output, expected)
+    )
+    count = np.count_nonzero(np.any(bits != expected_bits, axis=1))
+    by = np.nanmax(np.abs(output.astype(np.complex128) - expected.astype(np.complex128)), initial=0)
+    return f"{count} of {output.size} numbers differ, by up to {by:.2g}"

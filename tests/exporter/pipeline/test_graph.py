@@ -1,0 +1,329 @@
+"""The graph of a pipeline: models of TensorFlow 1 and 2 with weights, tables and files, connected by tensors only."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import model_makers
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from savedmodel_bakery.exporter.errors import PipelineError, VerificationError
+from savedmodel_bakery.exporter.pipeline.check import check_pipeline
+from savedmodel_bakery.exporter.pipeline.graph import save_pipeline
+from savedmodel_bakery.exporter.pipeline.pipeline_file import parse_pipeline
+from savedmodel_bakery.exporter.pipeline.validate import Example, run_steps, validate_pipeline
+
+tf1 = tf.compat.v1
+TEXTS = tf.TensorSpec([None], tf.string, name="text")
+FLOATS = tf.TensorSpec([None], tf.float32, name="x")
+
+
+class Lookup(tf.Module):
+    """Looks words up in a file, and their numbers in a table that is part of the checkpoint."""
+
+    def __init__(self, vocabulary: Path, values: list[float]) -> None:
+        super().__init__()
+        index = tf.lookup.TextFileIndex
+        lines = tf.lookup.TextFileInitializer(str(vocabulary), tf.string, index.WHOLE_LINE, tf.int64, index.LINE_NUMBER)
+        self.lines = tf.lookup.StaticHashTable(lines, -1)
+        self.values = tf.lookup.experimental.MutableHashTable(tf.int64, tf.float32, -5.0)
+        self.values.insert(tf.range(len(values), dtype=tf.int64), tf.constant(values))
+        self.file = tf.saved_model.Asset(str(vocabulary))
+
+    @tf.function(input_signature=[TEXTS])
+    def serve(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        line = self.lines.lookup(text)
+        return {"value": self.values.lookup(line), "line": line}
+
+    @tf.function(input_signature=[TEXTS])
+    def count(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        words = tf.strings.split(tf.io.read_file(self.file.asset_path))
+        return {"count": tf.reduce_sum(tf.cast(text[:, tf.newaxis] == words, tf.float32), axis=1)}
+
+
+class Times(tf.Module):
+    """Multiplies by a variable, in a function that is called by another one; all models have the same names."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = tf.Variable(factor, name="factor")
+
+    @tf.function
+    def multiplied(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.cond(tf.size(x) > 0, lambda: x * self.factor, lambda: x)
+
+    @tf.function(input_signature=[FLOATS])
+    def serve(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"y": self.multiplied(x), "x": x}
+
+
+class Constant(tf.Module):
+    """Multiplies by a constant."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self._factor = factor
+
+    @tf.function(input_signature=[FLOATS])
+    def serve(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"y": x * tf.constant(self._factor)}
+
+
+class Drawn(tf.Module):
+    """Returns random numbers."""
+
+    @tf.function(input_signature=[FLOATS])
+    def serve(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"y": x + tf.random.uniform(tf.shape(x))}
+
+
+def lookup_of_tf1(path: Path, vocabulary: Path) -> None:
+    """Save a TensorFlow 1 model with a file and a table that its legacy initialiser fills."""
+    with tf.Graph().as_default(), tf1.Session() as session:
+        file = tf.constant(str(vocabulary))
+        tf1.add_to_collection(tf1.GraphKeys.ASSET_FILEPATHS, file)
+        index = tf.lookup.TextFileIndex
+        lines = tf.lookup.TextFileInitializer(file, tf.string, index.WHOLE_LINE, tf.int64, index.LINE_NUMBER)
+        table = tf.lookup.StaticHashTable(lines, -1, name="lines")
+        text = tf1.placeholder(tf.string, [None], "text")
+        scale = tf1.get_variable("scale", [3], partitioner=tf1.fixed_size_partitioner(2), use_resource=False)
+        value = tf.gather(tf.convert_to_tensor(scale), tf.maximum(table.lookup(text), 0))
+        signature = tf1.saved_model.predict_signature_def({"text": text}, {"value": value})
+        session.run([part.assign(values) for part, values in zip(scale, ([10, 20], [30]), strict=True)])
+        builder = tf1.saved_model.Builder(str(path))
+        builder.add_meta_graph_and_variables(
+            session,
+            ["serve"],
+            {"serving_default": signature},
+            assets_collection=tf1.get_collection(tf1.GraphKeys.ASSET_FILEPATHS),
+            main_op=tf1.tables_initializer(),
+        )
+        builder.save()
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("models")
+    model_makers.half_plus(root / "half", 1)
+    model_makers.half_plus(root / "other/half", 1, plus=3.0)
+    for name, lines in (("first", "a\nb\nc\n"), ("second", "c\nb\na\n")):
+        (root / name).mkdir()
+        (root / name / "words.txt").write_text(lines)
+    lookup = Lookup(root / "first/words.txt", [10.0, 11.0, 12.0])
+    signatures = {"serving_default": lookup.serve, "count": lookup.count}
+    tf.saved_model.save(lookup, str(root / "lookup/1"), signatures=signatures)
+    lookup_of_tf1(root / "lookup1", root / "second/words.txt")
+    for name, module in (("twice", Times(2.0)), ("thrice", Times(3.0)), ("drawn", Drawn())):
+        tf.saved_model.save(module, str(root / name), signatures=module.serve)
+    for name, factor in (("tenth", 0.1), ("third", 1 / 3)):
+        module = Constant(factor)
+        tf.saved_model.save(module, str(root / name), signatures=module.serve)
+    return root
+
+
+def step(name: str, model: str, inputs: dict[str, str], outputs: dict[str, str], **values: Any) -> dict[str, Any]:
+    return {"name": name, "model": model, "input_map": inputs, "output_map": outputs, **values}
+
+
+def half(name: str, taken: str, made: str, model: str = "half") -> dict[str, Any]:
+    return step(name, model, {"x": taken}, {"y": made})
+
+
+def times(name: str, model: str, taken: str, made: str, **values: Any) -> dict[str, Any]:
+    return step(name, model, {"x": taken}, {"y": made}, **({"drop": ["x"]} | values))
+
+
+class Composed:
+    """A composed pipeline, compared with its steps, and its outputs in a fresh TensorFlow 1 session."""
+
+    def __init__(self, models: Path, path: Path, steps: list[dict[str, Any]], inputs: Mapping[str, Any]) -> None:
+        taken = {name for described in steps for name in described["input_map"].values()}
+        made = [name for described in steps for name in described["output_map"].values()]
+        content = {"inputs": list(inputs), "outputs": [name for name in made if name not in taken], "steps": steps}
+        self.checked = check_pipeline(parse_pipeline(content, folder=models, default_name="pipeline"))
+        self.path = path
+        save_pipeline(self.checked, path)
+        self.example = Example(dict(inputs))
+        (expected,) = run_steps(self.checked, [self.example])
+        outputs, _ = self.run()
+        assert {name: array.tolist() for name, array in expected.items()} == outputs
+
+    def run(self) -> tuple[dict[str, list[Any]], Any]:
+        """Return the outputs, and the graph."""
+        with tf.Graph().as_default() as graph, tf1.Session() as session:
+            signature = tf1.saved_model.load(session, ["serve"], str(self.path)).signature_def["serving_default"]
+            feeds = {signature.inputs[name].name: array for name, array in self.example.inputs.items()}
+            outputs = session.run({name: info.name for name, info in signature.outputs.items()}, feeds)
+        return {name: array.tolist() for name, array in outputs.items()}, graph
+
+
+def texts(*values: str) -> np.ndarray:
+    return np.array([value.encode() for value in values], object)
+
+
+def test_models_of_both_versions_of_tensorflow_bring_their_weights_tables_and_files(
+    models: Path, tmp_path: Path
+) -> None:
+    steps = [
+        step("look up", "lookup", {"text": "text"}, {"value": "v", "line": "line"}),
+        step("look up too", "lookup1", {"text": "text"}, {"value": "w"}),
+        half("halve", "v", "h"),
+        times("double", "twice", "w", "d"),
+    ]
+    composed = Composed(models, tmp_path / "out", steps, {"text": texts("a", "c", "z")})
+    expected = {"line": [0, 2, -1], "h": [7.0, 8.0, -0.5], "d": [60.0, 20.0, 20.0]}
+    outputs, _ = composed.run()
+    assert expected == outputs
+    assert {"lookup_words.txt", "lookup1_words.txt"} == {file.name for file in (tmp_path / "out/assets").iterdir()}
+    loaded = tf.saved_model.load(str(tmp_path / "out")).signatures["serving_default"]
+    assert expected == {
+        name: array.numpy().tolist() for name, array in loaded(text=tf.constant(["a", "c", "z"])).items()
+    }
+
+
+def test_a_composed_version_can_be_moved(models: Path, tmp_path: Path) -> None:
+    steps = [
+        step("count", "lookup", {"text": "text"}, {"count": "n"}, signature="count"),
+        step("look up", "lookup1", {"text": "text"}, {"value": "v"}),
+    ]
+    composed = Composed(models, tmp_path / "out", steps, {"text": texts("a", "z")})
+    composed.path = composed.path.rename(tmp_path / "moved")
+    checkpoint = tf.train.load_checkpoint(str(composed.path / "variables/variables"))
+    texts_of_checkpoint = [checkpoint.get_tensor(name) for name, dtype in checkpoint.get_variable_to_dtype_map().items()
+                           if dtype == tf.string]  # fmt: skip
+    assert [b""] == texts_of_checkpoint  # the path of the file that the first step reads
+    outputs, _ = composed.run()
+    assert {"n": [1.0, 0.0], "v": [30.0, 10.0]} == outputs
+    assert {"lookup_words.txt", "lookup1_words.txt"} == {file.name for file in (tmp_path / "moved/assets").iterdir()}
+
+
+def test_a_model_of_several_steps_is_there_once(models: Path, tmp_path: Path) -> None:
+    steps = [half("first", "x", "y"), half("second", "y", "z"), times("third", "twice", "z", "t")]
+    steps += [times("fourth", "twice", "t", "u")]
+    composed = Composed(models, tmp_path / "out", steps, {"x": np.float32([4])})
+    outputs, _ = composed.run()
+    assert {"u": [16.0]} == outputs
+    variables = tf.train.list_variables(str(tmp_path / "out/variables/variables"))
+    assert ["half/added", "half/half", "twice/factor"] == sorted(name for name, _ in variables)
+
+
+def test_models_with_the_same_names_keep_their_own_weights_and_functions(models: Path, tmp_path: Path) -> None:
+    steps = [
+        half("first", "x", "y"),
+        half("second", "y", "z", "other/half"),
+        times("third", "twice", "z", "t"),
+        times("fourth", "thrice", "t", "u"),
+    ]
+    composed = Composed(models, tmp_path / "out", steps, {"x": np.float32([4])})
+    outputs, _ = composed.run()
+    assert {"u": [30.0]} == outputs
+
+
+def test_loops_of_tensorflow_1_in_several_steps_are_separate(models: Path, tmp_path: Path) -> None:
+    slow = {"model": "half", "signature": "slow"}
+    steps = [
+        {"name": name, **slow, "input_map": {"n": taken}, "output_map": {"v": made}}
+        for name, taken, made in (("first", "n", "v"), ("second", "m", "w"))
+    ]
+    composed = Composed(models, tmp_path / "out", steps, {"n": np.int32(3), "m": np.int32(7)})
+    outputs, _ = composed.run()
+    assert {"v": 3.0, "w": 7.0} == outputs
+
+
+def test_an_output_may_be_an_input_unchanged_and_be_taken_twice(models: Path, tmp_path: Path) -> None:
+    steps = [
+        step("first", "twice", {"x": "x"}, {"x": "same"}, drop=["y"]),
+        times("second", "twice", "same", "y"),
+        times("third", "thrice", "same", "z"),
+        step("sum", "half", {"a": "y", "b": "z"}, {"sum": "sum", "diff": "difference"}, signature="two"),
+    ]
+    composed = Composed(models, tmp_path / "out", steps, {"x": np.float32([1, 2])})
+    outputs, _ = composed.run()
+    assert {"sum": [5.0, 10.0], "difference": [-1.0, -2.0]} == outputs
+
+
+def dependencies(graph: Any, name: str) -> set[str]:
+    """Return the scopes of the operations that an operation depends on, also by control dependencies."""
+    pending, visited = [graph.get_operation_by_name(name)], set()
+    while pending:
+        operation = pending.pop()
+        if operation not in visited:
+            visited.add(operation)
+            pending += [tensor.op for tensor in operation.inputs] + list(operation.control_inputs)
+    return {operation.name.partition("/")[0] for operation in visited}
+
+
+def test_steps_that_do_not_need_each_other_have_no_dependency(models: Path, tmp_path: Path) -> None:
+    steps = [
+        times("left", "twice", "x", "l"),
+        times("right", "twice", "x", "r"),
+        step("up", "lookup", {"text": "text"}, {"value": "u"}, drop=["line"]),
+        half("after", "l", "a"),
+    ]
+    composed = Composed(models, tmp_path / "out", steps, {"x": np.float32([1]), "text": texts("a")})
+    _, graph = composed.run()
+    assert {"right", "x", "twice", "tensors"} == dependencies(graph, "tensors/r")
+    assert {"up", "text", "models", "tensors"} == dependencies(graph, "tensors/u")
+    assert {"after", "left", "x", "twice", "half", "tensors"} == dependencies(graph, "tensors/a")
+    operations = [node for node in graph.get_operations() if re.match("left|right|up|after", node.name)]
+    assert not any(operation.control_inputs for operation in operations)
+
+
+def test_constants_of_different_steps_are_not_joined(models: Path, tmp_path: Path) -> None:
+    numbers = np.random.default_rng(0).random(1000, np.float32)
+    steps = [step(name, name, {"x": taken}, {"y": made}) for name, taken, made in
+             (("tenth", "x", "y"), ("third", "y", "z"))]  # fmt: skip
+    composed = Composed(models, tmp_path / "out", steps, {"x": numbers})
+    outputs, _ = composed.run()
+    one_after_another = numbers * np.float32(0.1) * np.float32(1 / 3)
+    assert one_after_another.tolist() == outputs["z"]
+    assert (one_after_another != numbers * (np.float32(0.1) * np.float32(1 / 3))).any()
+
+
+def test_a_tensor_between_steps_must_have_the_shape_that_was_agreed(models: Path, tmp_path: Path) -> None:
+    module = tf.Module()
+    module.serve = tf.function(lambda x: {"y": x}, input_signature=[tf.TensorSpec([3], tf.float32, name="x")])
+    tf.saved_model.save(module, str(models / "three"), signatures=module.serve)
+    steps = [half("first", "x", "y"), step("second", "three", {"x": "y"}, {"y": "z"})]
+    composed = Composed(models, tmp_path / "out", steps, {"x": np.float32([1, 2, 3])})
+    composed.example = Example({"x": np.float32([1, 2])})
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=r"Shape of tensor first/y \[2\] is not compatible .*\[3\]"
+    ):
+        composed.run()
+
+
+def test_random_steps_are_rejected(models: Path, tmp_path: Path) -> None:
+    steps = [half("a", "x", "h"), step("b", "drawn", {"x": "h"}, {"y": "y"})]
+    content = {"inputs": ["x"], "outputs": ["y"], "steps": steps}
+    checked = check_pipeline(parse_pipeline(content, folder=models, default_name="pipeline"))
+    save_pipeline(checked, tmp_path / "out")
+    examples = [Example({"x": np.float32([1, 2, 3, 4])})]
+    message = (
+        r'the output "y" of the pipeline is not that of the steps .*: 4 of 4 numbers differ, by up to 0\.\d+; steps'
+    )
+    with pytest.raises(VerificationError, match=message):
+        validate_pipeline(tmp_path / "out", checked, examples, "pipeline")
+
+
+@pytest.fixture
+def damaged(models: Path) -> Iterator[Path]:
+    path = models / "broken/1"
+    yield model_makers.broken(models / "broken", 1)
+    assert path.is_dir()
+
+
+def test_a_model_that_cannot_be_loaded_or_run_is_named(models: Path, tmp_path: Path, damaged: Path) -> None:
+    with pytest.raises(PipelineError, match=rf"cannot load the SavedModel in {re.escape(str(damaged))}"):
+        Composed(models, tmp_path / "out", [half("a", "x", "y", "broken")], {"x": np.float32([1])})
+    steps = [step("boom", "half", {"a": "a", "b": "b"}, {"sum": "s", "diff": "d"}, signature="two")]
+    checked = check_pipeline(
+        parse_pipeline({"inputs": ["a", "b"], "outputs": ["s", "d"], "steps": steps}, folder=models, default_name="p")
+    )
+    with pytest.raises(PipelineError, match=r'step "boom" fails on an example: .*; pass inputs .*--example FILE\.npz'):
+        run_steps(checked, [Example({"a": np.float32([1, 2]), "b": np.float32([1, 2, 3])})])
