@@ -112,8 +112,7 @@ def test_a_bad_image_fails_only_its_own_of_the_joined_requests(server: TritonSer
     assert [[b"tiger cat", b"Egyptian cat"]] == first["classes"][:, :2].tolist()
     assert (["classes"], first["classes"].tolist()) == (list(last), last["classes"].tolist())
     assert bad.startswith("assertion failed: [image 0 is neither base64 nor a supported image format: it starts with")
-    answered, runs = (int(after[count]) - int(before.get(count, 0)) for count in ("inference_count", "execution_count"))
-    assert (2, 1) == (answered, runs)
+    assert 1 == int(after["execution_count"]) - int(before["execution_count"])
 
 
 def arrays_of_all_types() -> dict[str, np.ndarray]:
