@@ -513,10 +513,11 @@ def triton(
         raise click.UsageError("--signature-name is for a SERVABLE: a pipeline file states the signature of each step")
     execution = Execution(instances=instances, gpu=gpu, max_queue_delay_us=max_queue_delay_us)
     options = Options(max_batch_size=max_batch_size, execution=execution)
-    if model.is_file():
-        paths = export_pipeline(model, out, name=name, options=options)
-    else:
-        paths = export_servable(model, out, name=name, signature_name=signature_name, options=options)
+    with _clean_end_on_sigterm():
+        if model.is_file():
+            paths = export_pipeline(model, out, name=name, options=options)
+        else:
+            paths = export_servable(model, out, name=name, signature_name=signature_name, options=options)
     for path in paths:
         click.echo(path)
 
@@ -526,12 +527,26 @@ def _tensorflow(command: str, *, verbose: bool) -> Iterator[None]:
     """Import TensorFlow quietly; signals remove staged files, and output of the user's code goes to stderr."""
     if verbose:
         show_log()
-    signal.signal(signal.SIGTERM, lambda *_: exit_now(128 + signal.SIGTERM))
-    with exit_on_interrupt(), naming_extras(command, "export"), contextlib.redirect_stdout(sys.stderr):
+    with (
+        _clean_end_on_sigterm(),
+        exit_on_interrupt(),
+        naming_extras(command, "export"),
+        contextlib.redirect_stdout(sys.stderr),
+    ):
         from savedmodel_bakery.exporter.tensorflow_import import import_tensorflow
 
         import_tensorflow()
         yield
+
+
+@contextlib.contextmanager
+def _clean_end_on_sigterm() -> Iterator[None]:
+    """In the block, SIGTERM removes staged files before it ends the process."""
+    handler = signal.signal(signal.SIGTERM, lambda *_: exit_now(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, handler)
 
 
 def _check_name(name: str | None) -> None:
