@@ -10,40 +10,25 @@ from pathlib import Path
 
 import model_makers
 import numpy as np
+import pipeline_steps
 import pytest
+import shape_models
 from pages import blocks, commands, matches
 from triton_server import ENVIRONMENT, TritonServer
 
 from savedmodel_bakery.client.comparison import compare
 from savedmodel_bakery.client.goldens import read_goldens
 from savedmodel_bakery.exporter import resources
+from savedmodel_bakery.exporter.pipeline.check import check_pipeline
+from savedmodel_bakery.exporter.pipeline.compose import compose
+from savedmodel_bakery.exporter.pipeline.pipeline_file import read_pipeline_file
 from savedmodel_bakery.wire.examples import encode_example
+from savedmodel_bakery.wire.tensors import decode_array
 
 DTYPES = ["bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "float32"]
 DTYPES += ["float64", "string"]
-FUNCTIONS = """
-def add_sub(a, b):
-    return {"sum": a + b, "difference": a - b}
-
-def mul(x, y):
-    return {"product": x * y}
-"""
-PIPELINE = """
-inputs = ["a", "b"]
-outputs = ["product", "sum"]
-
-[[steps]]
-name = "add_sub"
-model = "saved_model/add_sub"
-input_map = { a = "a", b = "b" }
-output_map = { sum = "sum", difference = "difference" }
-
-[[steps]]
-name = "mul"
-model = "saved_model/mul"
-input_map = { x = "sum", y = "difference" }
-output_map = { product = "product" }
-"""
+JOINING = ("--max-batch-size", "8", "--max-queue-delay-us", "500000")
+PIPELINES = {"add_sub_mul": (), "shape_colours": (), "two_classifiers": JOINING}
 PROTOCOLS = pytest.mark.parametrize("protocol", ["http", "grpc"])
 CHELSEA = (resources.folder("examples") / "chelsea.png").read_bytes()
 NOT_AN_IMAGE = b"<html>"
@@ -53,8 +38,6 @@ NOT_AN_IMAGE = b"<html>"
 def bakery(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
     """Run `bakery` in an empty folder and return what it prints."""
     folder = tmp_path_factory.mktemp("bakery")
-    (folder / "functions.py").write_text(FUNCTIONS)
-    (folder / "add_sub_mul.toml").write_text(PIPELINE)
 
     def bakery(*arguments: str) -> str:
         command = [sys.executable, "-m", "savedmodel_bakery", *arguments]
@@ -66,17 +49,32 @@ def bakery(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
 
 
 @pytest.fixture(scope="module")
-def repository(bakery: Callable[..., str], lite0: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A repository with a classifier under two signatures, and models with other types and shapes."""
+def pipelines(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the example pipelines, in a folder each, composed too."""
+    folder = tmp_path_factory.mktemp("pipelines")
+    shapes = {"red": (0.1, 0.2, 0.3, 0.6), "blue": (0.5, 0.5, 0.9, 0.75)}
+    for number, shown in enumerate((shapes, {})):
+        shape_models.draw((200, 400), shown).save(folder / f"{number}.png")
+    photos = sorted(folder.glob("*.png"))
+    for name in PIPELINES:
+        with pipeline_steps.example(name, folder):
+            getattr(pipeline_steps, name)()
+            checked = check_pipeline(read_pipeline_file(Path(f"{name}.toml")))
+            compose(checked, base_path=Path("composed"), photos=photos)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def repository(
+    bakery: Callable[..., str], lite0: Path, pipelines: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A repository with a classifier under two signatures, a model with tensors of all types, and the pipelines."""
     base_path = tmp_path_factory.mktemp("copying") / "copying"
     model_makers.copying(base_path, DTYPES)
     bakery("triton", str(lite0))
-    joining = ("--max-batch-size", "8", "--max-queue-delay-us", "500000")
-    bakery("triton", str(lite0), "--signature-name", "classify", "--name", "classify", *joining)
-    for name, inputs in (("add_sub", ("a", "b")), ("mul", ("x", "y"))):
-        bakery("function", f"functions:{name}", *(f"--input={each}:float32[?,4]" for each in inputs))
-    bakery("triton", "add_sub_mul.toml")
-    bakery("triton", "add_sub_mul.toml", "--name", "batched", "--max-batch-size", "8", "--max-queue-delay-us", "500000")
+    bakery("triton", str(lite0), "--signature-name", "classify", "--name", "classify", *JOINING)
+    for name, options in PIPELINES.items():
+        bakery("triton", str(pipelines / name / f"{name}.toml"), *options)
     return Path(bakery("triton", str(base_path))).parent.parent
 
 
@@ -139,19 +137,35 @@ def test_a_wrong_shape_is_an_error(server: TritonServer, protocol: str) -> None:
 
 
 @PROTOCOLS
-@pytest.mark.parametrize("name", ["add_sub_mul", "batched"])
-def test_an_ensemble_answers(server: TritonServer, name: str, protocol: str) -> None:
-    generator = np.random.default_rng(0)
-    pairs = [[generator.random([rows, 4], np.float32) for _ in "ab"] for rows in (1, 3, 2)]
-    before = server.statistics(f"{name}.add_sub")
-    answers = server.infer(protocol, name, [{"a": a, "b": b} for a, b in pairs])
-    after = server.statistics(f"{name}.add_sub")
-    for (a, b), answer in zip(pairs, answers, strict=True):
-        assert {"product", "sum"} == set(answer)
-        np.testing.assert_allclose((a + b) * (a - b), answer["product"], rtol=1e-6)
-        np.testing.assert_allclose(a + b, answer["sum"], rtol=1e-6)
-    runs = int(after["execution_count"]) - int(before["execution_count"])
-    assert (1 if name == "batched" else 3) == runs
+@pytest.mark.parametrize("name", PIPELINES)
+def test_an_ensemble_answers_as_the_pipeline_in_one_graph(
+    server: TritonServer, pipelines: Path, name: str, protocol: str
+) -> None:
+    """Among the goldens are photos with several crops, without any, and a bad one."""
+    goldens = read_goldens(pipelines / name / "composed" / "1")
+    calls = [
+        {alias: decode_array(tensor) for alias, tensor in golden.request.inputs.items()} for golden in goldens.requests
+    ]
+    is_batched = bool(PIPELINES[name])
+    if is_batched:
+        calls = [{alias: array[:, np.newaxis] for alias, array in call.items()} for call in calls]
+    for golden, outputs in zip(goldens.requests, server.infer(protocol, name, calls), strict=True):
+        assert not isinstance(outputs, str), outputs
+        if is_batched:
+            outputs |= {alias: outputs[alias][:, 0] for alias in ("ok", "error")}
+        assert [] == compare(golden.expected, outputs, lambda alias: goldens.tolerances.get(alias, 0.0))
+
+
+@PROTOCOLS
+def test_steps_of_a_batched_ensemble_answer_joined_requests(
+    server: TritonServer, pipelines: Path, protocol: str
+) -> None:
+    image = np.array([[(pipelines / "0.png").read_bytes()]], np.object_)
+    before = server.statistics("two_classifiers.average")
+    answers = server.infer(protocol, "two_classifiers", [{"image": image}] * 3)
+    after = server.statistics("two_classifiers.average")
+    assert [True] * 3 == [answer["ok"].all() for answer in answers]
+    assert 1 == int(after["execution_count"]) - int(before["execution_count"])
 
 
 def test_the_page_shows_what_clients_print(server: TritonServer, clone: Path, tmp_path: Path) -> None:
