@@ -386,15 +386,37 @@ def parity(
     report.check()
 
 
-@main.command(epilog="\b\nExample:\n  bakery inspect saved_model/efficientnet_lite0/1\n", context_settings=CONTEXT)
+_INSPECT_EXAMPLES = """\b
+Examples:
+  bakery inspect saved_model/efficientnet_lite0/1
+  bakery inspect saved_model/add_sub_mul/1 --svg add_sub_mul.svg
+"""
+
+
+@main.command(epilog=_INSPECT_EXAMPLES, context_settings=CONTEXT)
 @click.argument("path", type=click.Path(path_type=Path))
+@click.option(
+    "--svg",
+    "svg_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="File for a picture of a pipeline.",
+)
 @_JSON
 @_errors()
-def inspect(path: Path, as_json: bool) -> None:
-    """Show the signatures, recipe and size of the version in PATH."""
+def inspect(path: Path, svg_file: Path | None, as_json: bool) -> None:
+    """Show the signatures, recipe and size of the version in PATH, and the steps of a pipeline."""
     from savedmodel_bakery.exporter.inspect import inspect as read
+    from savedmodel_bakery.exporter.pipeline.description import read_description
+    from savedmodel_bakery.exporter.pipeline.svg_drawing import draw_svg
+    from savedmodel_bakery.exporter.pipeline.text_drawing import draw_text
 
     inspection = read(path)
+    pipeline = None if as_json and svg_file is None else read_description(path)
+    if svg_file is not None:
+        if pipeline is None:
+            raise PublishError(f"no pipeline in {path}: only a version that `bakery compose` made can be drawn")
+        svg_file.write_text(draw_svg(*pipeline), encoding="utf-8")
     if as_json:
         click.echo(json.dumps(inspection.to_json()))
         return
@@ -405,8 +427,14 @@ def inspect(path: Path, as_json: bool) -> None:
         for arrow, tensors in (("→", signature.inputs), ("←", signature.outputs)):
             for tensor in tensors:
                 click.echo(f"  {arrow} {tensor}")
-    click.echo("\nrecipe" if inspection.recipe else "\nno recipe: this SavedModel was not baked here")
-    click.echo("".join(f"  {line}\n" for line in (inspection.recipe or "").splitlines()), nl=False)
+    if pipeline is not None:
+        title, text = "pipeline", draw_text(*pipeline)
+    elif inspection.recipe:
+        title, text = "recipe", inspection.recipe
+    else:
+        title, text = "no recipe: this SavedModel was not baked here", ""
+    click.echo(f"\n{title}")
+    click.echo("".join(f"  {line}".rstrip() + "\n" for line in text.splitlines()), nl=False)
 
 
 @main.command(epilog="\b\nExample:\n  bakery versions saved_model/efficientnet_lite0\n", context_settings=CONTEXT)

@@ -33,13 +33,13 @@ def inline(network: ConcreteFunction) -> GraphDef:
     # Functions that are still called keep their names, so their content must not change.
     originals = {function.signature.name: function for function in network.graph.as_graph_def().library.function}
     functions = {function.signature.name: function for function in inlined.library.function} | originals
-    called = _called_functions(inlined.node, functions)
+    called = called_functions(inlined.node, functions)
     del inlined.library.function[:]
     inlined.library.function.extend(functions[name] for name in functions if name in called)
     return inlined
 
 
-def _called_functions(nodes: Iterable[NodeDef], functions: Mapping[str, FunctionDef]) -> set[str]:
+def called_functions(nodes: Iterable[NodeDef], functions: Mapping[str, FunctionDef]) -> set[str]:
     """Return the names of the functions that nodes call, and of those that these call."""
     pending, called = list(nodes), set[str]()
     while pending:

@@ -191,16 +191,14 @@ class _Wiring:
 
     def levels(self) -> tuple[tuple[CheckedStep, ...], ...]:
         """Return the steps by level; see `CheckedPipeline`."""
-        levels: list[tuple[CheckedStep, ...]] = []
-        ready, waiting = set(self._pipeline.inputs), list(self._steps)
-        while waiting:
-            level = tuple(step for step in waiting if ready.issuperset(step.step.input_map.values()))
-            if not level:
-                raise self._cycle(waiting, ready)
-            levels.append(level)
-            ready.update(name for step in level for name in step.step.output_map.values())
-            waiting = [step for step in waiting if step not in level]
-        return tuple(levels)
+        by_name = {step.name: step for step in self._steps}
+        levels = tuple(tuple(by_name[step.name] for step in level) for level in self._pipeline.levels())
+        sorted_steps = {step.name for level in levels for step in level}
+        waiting = [step for step in self._steps if step.name not in sorted_steps]
+        if waiting:
+            made = {name for level in levels for step in level for name in step.step.output_map.values()}
+            raise self._cycle(waiting, made.union(self._pipeline.inputs))
+        return levels
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors by name; see `CheckedPipeline`."""

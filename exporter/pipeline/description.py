@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from savedmodel_bakery.exporter.errors import PipelineError
 from savedmodel_bakery.exporter.pipeline.check import CheckedPipeline
 from savedmodel_bakery.exporter.pipeline.pipeline_file import Pipeline, parse_pipeline
+from savedmodel_bakery.exporter.publish import PIPELINE_FILE
 from savedmodel_bakery.toml import parse_toml
 
 _TENSORS = "tensors"
@@ -51,15 +52,19 @@ def describe(checked: CheckedPipeline) -> str:
     return tomli_w.dumps(content)
 
 
-def parse_description(text: str, path: Path) -> Description:
-    """Parse the description in the composed SavedModel `path`.
+def read_description(version: Path) -> Description | None:
+    """Read the description in a version's folder; None if it contains no pipeline.
 
     Raises:
-        PipelineError: it is damaged.
+        PipelineError: the description can't be read, or is damaged.
     """
+    file = version / PIPELINE_FILE
+    if not file.is_file():
+        return None
     try:
-        content = parse_toml(text)
-        forms = {str(name): str(form) for name, form in content.pop(_TENSORS, {}).items()}
-        return Description(parse_pipeline(content, folder=Path(), default_name=path.name), forms)
-    except (ValueError, AttributeError, PipelineError) as error:
-        raise PipelineError(f"the pipeline in {path} is damaged: {error}") from error
+        content = parse_toml(file.read_text(encoding="utf-8"))
+        forms = content.pop(_TENSORS)
+        pipeline = parse_pipeline(content, folder=Path(), default_name=version.name)
+        return Description(pipeline, {name: forms[name] for name in (*pipeline.inputs, *pipeline.makers())})
+    except (OSError, ValueError, KeyError, TypeError, PipelineError) as error:
+        raise PipelineError(f"the pipeline in {version} is damaged: {error}") from error

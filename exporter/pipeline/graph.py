@@ -15,6 +15,7 @@ import re
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import tensorflow as tf
 
@@ -28,6 +29,8 @@ from savedmodel_bakery.exporter.tensor_types import NodeDef, SignatureDef, Tenso
 from savedmodel_bakery.wire import dtypes, schema
 
 tf1 = tf.compat.v1
+
+_CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 
 
 def save_pipeline(checked: CheckedPipeline, path: Path) -> None:
@@ -109,7 +112,23 @@ def _border(tensor: Tensor, form: Form) -> Tensor:
     At run time it checks its shape, as a server checks that of a request. It also keeps TensorFlow from optimising
     operations of different steps together, such as two products with constants, which would round differently.
     """
-    return tf.ensure_shape(tensor, _shape(form), name=f"tensors/{_valid_name(form.alias)}")
+    # EnsureShape rejects an unknown rank for a tensor whose rank is known.
+    shape = tensor.shape if form.shape is None else _shape(form)
+    with tf.control_dependencies(_completion(tensor.op)):
+        return tf.ensure_shape(tensor, shape, name=f"tensors/{_valid_name(form.alias)}")
+
+
+def _completion(operation: Any) -> list[Any]:
+    """Return an operation that waits for a function call; nothing for other operations.
+
+    TensorFlow inlines a function with side effects, such as an assertion, only if something waits for the call by a
+    control edge. The first run of an image graph that isn't inlined takes several times as long. An edge that leads to
+    an operation that takes an output of the call would be dropped as redundant, hence the NoOp.
+    """
+    if operation.type not in _CALLS:
+        return []
+    with tf.control_dependencies([operation]):
+        return [tf.no_op(name=f"{operation.name}/completed")]
 
 
 def _shape(form: Form) -> tf.TensorShape:

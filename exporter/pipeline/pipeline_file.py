@@ -62,6 +62,19 @@ class Pipeline:
         """Return, for each tensor that a step makes, the step and the name of its output there."""
         return {tensor: (step, alias) for step in self.steps for alias, tensor in step.output_map.items()}
 
+    def levels(self) -> list[list[Step]]:
+        """Return the steps by level: each takes tensors of earlier levels only, and is in the first possible level.
+
+        Steps that need each other in a cycle, or a tensor that doesn't exist, are left out.
+        """
+        levels: list[list[Step]] = []
+        ready, waiting = set(self.inputs), list(self.steps)
+        while level := [step for step in waiting if ready.issuperset(step.input_map.values())]:
+            levels.append(level)
+            ready.update(name for step in level for name in step.output_map.values())
+            waiting = [step for step in waiting if step not in level]
+        return levels
+
 
 def read_pipeline_file(path: Path) -> Pipeline:
     """Read a pipeline file. Relative paths of models in it refer to its folder.

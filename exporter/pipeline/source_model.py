@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from savedmodel_bakery.exporter.errors import PipelineError
 from savedmodel_bakery.exporter.optimisation.flat_graph import node_name, op_definition
+from savedmodel_bakery.exporter.optimisation.inlining import called_functions
 from savedmodel_bakery.exporter.signatures import INIT_SIGNATURE, read_meta_graph
 from savedmodel_bakery.exporter.tensor_types import GraphDef, NodeDef, SignatureDef, Tensor
 
@@ -68,6 +69,7 @@ class SourceModel:
         digest = hashlib.sha256(meta_graph.graph_def.SerializeToString(deterministic=True)).hexdigest()[:8]
         self._graph_def = meta_graph.graph_def
         _make_unique(self._graph_def, prefix=name, suffix=digest)
+        self._functions = {function.signature.name: function for function in self._graph_def.library.function}
         self._nodes: dict[str, NodeDef] = {node.name: node for node in self._graph_def.node}
 
     def nodes(self, targets: Iterable[str], fed: Collection[str] = ()) -> list[NodeDef]:
@@ -98,8 +100,9 @@ class SourceModel:
             PipelineError: the graph can't be imported, for example because it has operations of another library.
         """
         computed = [target for target in targets if target not in fed]
-        graph_def = tf.compat.v1.GraphDef(library=self._graph_def.library, versions=self._graph_def.versions)
-        graph_def.node.extend(self.nodes(computed, fed))
+        graph_def = tf.compat.v1.GraphDef(node=self.nodes(computed, fed), versions=self._graph_def.versions)
+        called = called_functions(graph_def.node, self._functions)
+        graph_def.library.function.extend(self._functions[name] for name in sorted(called))
         names = {node.name for node in graph_def.node}
         input_map: dict[str, Tensor] = {}
         by_node = {node_name(name): tensor for name, tensor in fed.items()}
