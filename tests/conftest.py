@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # Shells ignore SIGINT in background jobs, and children inherit that; tests that interrupt a program need the default.
@@ -18,7 +19,6 @@ CLONE = Path(__file__).parent.parent
 
 LONGEST_FIRST = (
     "test_readme.py",
-    "test_pages.py",
     "test_parity.py",
     "test_bake.py",
     "test_sources.py",
@@ -41,11 +41,18 @@ def clone() -> Path:
 
 @pytest.fixture(scope="session")
 def lite0(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Base path of EfficientNet-Lite0 with its real weights, version 1, baked by the command line."""
-    root = tmp_path_factory.mktemp("lite0")
-    command = [sys.executable, "-m", "savedmodel_bakery.exporter", "bake", "--model", "efficientnet-lite0"]
-    subprocess.run([*command, "--out", str(root)], check=True, capture_output=True, timeout=240)
-    return root / "efficientnet_lite0"
+    """Base path of EfficientNet-Lite0 with its real weights, version 1, baked by the command line.
+
+    The first process of a run that needs it bakes it for all.
+    """
+    run = tmp_path_factory.getbasetemp()
+    root = (run.parent if "PYTEST_XDIST_WORKER" in os.environ else run) / "lite0"
+    base_path = root / "efficientnet_lite0"
+    with FileLock(root.with_suffix(".lock")):
+        if not base_path.is_dir():
+            command = [sys.executable, "-m", "savedmodel_bakery.exporter", "bake", "--model", "efficientnet-lite0"]
+            subprocess.run([*command, "--out", str(root)], check=True, capture_output=True, timeout=240)
+    return base_path
 
 
 @pytest.fixture(scope="session")

@@ -23,6 +23,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
+from typing import Literal
 
 from server_process import free_port
 
@@ -78,21 +79,10 @@ def environments(page: str) -> list[str]:
     return [name for line in re.findall(r"^<!-- environments: (.+) -->$", page, re.MULTILINE) for name in line.split()]
 
 
-def pages_of(suite: str) -> dict[str, str]:
-    """Return the pages of the documentation that the tests of a suite run, by their path in `docs`; see `suite_of`."""
+def pages_of(suite: Literal["guides", "system"]) -> dict[str, str]:
+    """Return the pages of the documentation that the tests of a suite run, by their path in `docs`."""
     docs = Path(__file__).parent.parent.parent / "docs"
-    return {name: page for name, page in pages(docs).items() if suite_of(name, page) == suite}
-
-
-def suite_of(name: str, page: str) -> str:
-    """Return which tests run a page: `guides`, `system` or `docs`.
-
-    Pages that need Debian packages, or minutes, are for the system tests: all but those of the reference bake and serve
-    several times.
-    """
-    if environments(page):
-        return "guides"
-    return "system" if packages(page) or not name.startswith("reference/") else "docs"
+    return {name: page for name, page in pages(docs).items() if bool(environments(page)) == (suite == "guides")}
 
 
 def commands(block: Block) -> list[tuple[str, str]]:

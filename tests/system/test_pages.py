@@ -1,4 +1,4 @@
-"""Pages that take minutes or need Debian packages print what they show; RabbitMQ is a real one."""
+"""The pages print what they show, from an empty folder; RabbitMQ is a real one. `make test-guides` runs some others."""
 
 from __future__ import annotations
 
