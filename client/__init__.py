@@ -1,4 +1,4 @@
-"""Calls a TensorFlow Serving endpoint over gRPC, REST or AMQP, without TensorFlow.
+"""Calls a TensorFlow Serving endpoint over gRPC, REST or AMQP, or a server of the v2 protocol, without TensorFlow.
 
 The public names are those in `__all__`; they are imported on first use, so that `--help` does not import numpy.
 `serving` may also use the modules `bulk` (all but `job` and `progress`), `calls`, `credentials`, `endpoints`, `errors`,

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from savedmodel_bakery.client.calls import Call, ModelSpec
 from savedmodel_bakery.client.credentials import Tls
 from savedmodel_bakery.client.endpoints import DEFAULT_MODEL, check_timeout
 from savedmodel_bakery.client.errors import ClientError
-from savedmodel_bakery.client.flows import Flow, Flows, Result, run_flow_async
+from savedmodel_bakery.client.flow_runners import Result, run_flow_async
+from savedmodel_bakery.client.flows import Flow, Flows
 from savedmodel_bakery.client.image_methods_aio import AsyncImageMethods
 from savedmodel_bakery.client.results import Prediction, VersionStatus
 from savedmodel_bakery.client.servers import parse_server
 from savedmodel_bakery.client.signatures import CLASSIFY_SIGNATURE, DEFAULT_SIGNATURE, REGRESS_SIGNATURE
-from savedmodel_bakery.client.transports.factory import create_async_amqp_transport
+from savedmodel_bakery.client.transports.factory import create_async_amqp_transport, create_async_transport
 from savedmodel_bakery.wire.amqp import DEFAULT_QUEUE
 from savedmodel_bakery.wire.features import Example, ScoredClass
 
@@ -100,13 +101,15 @@ class BaseAsyncClient(AsyncImageMethods):
 class AsyncClient(BaseAsyncClient):
     """Calls a model server over gRPC, with any number of calls at the same time.
 
-    An asynchronous context manager, for one event loop. For the arguments see `Client`.
+    An asynchronous context manager, for one event loop. For the arguments see `Client`; `transport` is `grpc`, the
+    default, or `v2-grpc`.
     """
 
     def __init__(
         self,
         target: str | Sequence[str] = "127.0.0.1",
         *,
+        transport: Literal["grpc", "v2-grpc"] = "grpc",
         port: int | None = None,
         tls: Tls | None = None,
         token: str | None = None,
@@ -115,12 +118,10 @@ class AsyncClient(BaseAsyncClient):
         version: int | None = None,
         label: str | None = None,
     ) -> None:
-        from savedmodel_bakery.client.transports.grpc_aio import GrpcAioTransport
-
         check_timeout(timeout_s)
         spec = ModelSpec(model, version, label)
-        server = parse_server(target, transport="grpc", port=port, tls=tls, token=token)
-        super().__init__(spec, GrpcAioTransport(server, timeout_s=timeout_s))
+        server = parse_server(target, transport=transport, port=port, tls=tls, token=token)
+        super().__init__(spec, create_async_transport(server, timeout_s=timeout_s))
 
 
 class AsyncAmqpClient(BaseAsyncClient):

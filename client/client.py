@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from savedmodel_bakery.client.calls import ModelSpec
 from savedmodel_bakery.client.credentials import Tls
 from savedmodel_bakery.client.endpoints import DEFAULT_MODEL, check_timeout
 from savedmodel_bakery.client.errors import ClientError
-from savedmodel_bakery.client.flows import Flow, Flows, Result, run_flow
+from savedmodel_bakery.client.flow_runners import Result, run_flow
+from savedmodel_bakery.client.flows import Flow, Flows
 from savedmodel_bakery.client.image_methods import ImageMethods
 from savedmodel_bakery.client.results import Prediction, VersionStatus
-from savedmodel_bakery.client.servers import parse_server
+from savedmodel_bakery.client.servers import TransportName, parse_server
 from savedmodel_bakery.client.signatures import CLASSIFY_SIGNATURE, DEFAULT_SIGNATURE, REGRESS_SIGNATURE
 from savedmodel_bakery.client.transports.factory import create_amqp_transport, create_transport
 from savedmodel_bakery.client.transports.transport import ModelTransport, Transport
@@ -108,6 +109,8 @@ class BaseClient(ImageMethods):
     def metadata(self) -> dict[str, Any]:
         """Return the model's signatures as protobuf JSON, the same over every transport.
 
+        Other servers of the v2 protocol only state names, dtypes and shapes of `serving_default`.
+
         Raises:
             ClientError: the call failed.
         """
@@ -131,7 +134,7 @@ class BaseClient(ImageMethods):
 
 
 class Client(BaseClient):
-    """Calls a model server over gRPC or REST. A context manager; not for use by several threads at once.
+    """Calls a model server over gRPC, REST or v2. A context manager; not for use by several threads at once.
 
     A call that cannot reach a server, or gets UNAVAILABLE, is retried up to three times within `timeout_s`. If an
     overloaded server says when to try again, the client does so, unless that is after `timeout_s`. Nothing is connected
@@ -139,13 +142,14 @@ class Client(BaseClient):
 
     Args:
         target: HOST or HOST:PORT, whose port overrides the two below. A scheme selects transport and TLS: `grpc://`,
-            `grpcs://`, `http://` or `https://`. For gRPC without TLS also a list of targets. gRPC balances calls over
+            `grpcs://`, `http://` or `https://`. Over gRPC without TLS also a list of targets. gRPC balances calls over
             the list, and over the addresses to which a name resolves.
-        transport: `grpc` or `rest`; by default that of the target, or `grpc`. For AMQP use `AmqpClient`. Or a
-            `LocalTransport`, which needs no server: then the target, its ports, `tls`, `token` and `timeout_s` do not
-            apply.
-        port: gRPC port; 8500 by default.
-        rest_api_port: REST port; 8501 by default.
+        transport: `grpc` or `rest`, the TensorFlow Serving API; or `v2` (HTTP) or `v2-grpc`, the v2 protocol (Open
+            Inference Protocol), for any server that has it. By default that of the target, or `grpc`. For AMQP use
+            `AmqpClient`. Or a `LocalTransport`, which needs no server: then the target, its ports, `tls`, `token` and
+            `timeout_s` do not apply.
+        port: gRPC port, for `grpc` and `v2-grpc`; 8500 by default.
+        rest_api_port: HTTP port, for `rest` and `v2`; 8501 by default.
         tls: encrypt the connection; `Tls()` by default if the target begins with `grpcs://` or `https://`.
         token: bearer token to send with each call. Use TLS, or others may read it.
         timeout_s: time limit of a call in seconds, above 0 and at most a day.
@@ -161,7 +165,7 @@ class Client(BaseClient):
         self,
         target: str | Sequence[str] = "127.0.0.1",
         *,
-        transport: Literal["grpc", "rest"] | ModelTransport | None = None,
+        transport: TransportName | ModelTransport | None = None,
         port: int | None = None,
         rest_api_port: int | None = None,
         tls: Tls | None = None,

@@ -59,4 +59,4 @@ class AccessDeniedError(RequestRefusedError):
 
 
 class InvalidResponseError(ClientError):
-    """The response is not one of the TensorFlow Serving API, or does not match the signature."""
+    """The response is not one of the API, or does not match the signature."""

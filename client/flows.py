@@ -1,23 +1,22 @@
 """The calls behind each method of a client, written once for synchronous and asynchronous clients. Does no I/O.
 
-A flow is a generator, as httpx's `auth_flow`: it yields calls, is sent their results (or thrown the ClientError that a
-call raised), and returns the method's result.
+A flow is a generator; see `flow_runners`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any
 
 from savedmodel_bakery.client.calls import Call, Classify, Metadata, ModelSpec, Predict, Regress, Status
-from savedmodel_bakery.client.errors import ClientError, InvalidResponseError, RequestRefusedError
+from savedmodel_bakery.client.errors import InvalidResponseError, RequestRefusedError
+from savedmodel_bakery.client.flow_runners import Result
 from savedmodel_bakery.client.results import Prediction, VersionStatus
 from savedmodel_bakery.client.signatures import DEFAULT_SIGNATURE, Signature, Signatures, as_array, read_signatures
 from savedmodel_bakery.wire import trees
 from savedmodel_bakery.wire.features import Example, ScoredClass
 from savedmodel_bakery.wire.status import Code
 
-Result = TypeVar("Result")
 Flow = Generator[Call, Any, Result]
 
 # A server that has replaced a version sends these for requests that were valid for the old one.
@@ -111,7 +110,8 @@ class Flows:
         signature: str,
         output_filter: Sequence[str],
     ) -> Flow[Prediction]:
-        declared = signatures.find(signature) if signatures else None
+        # A server of the v2 protocol may describe no signature at all.
+        declared = signatures.find(signature) if signatures and signatures.by_name else None
         prediction: Prediction = yield _predict_call(spec, declared, inputs, signature, output_filter)
         cached = self._cache.get(spec)
         if cached is not None and prediction.version not in (None, cached.version):
@@ -127,35 +127,3 @@ def _predict_call(
     else:
         arrays = declared.fit(inputs)
     return Predict(spec, signature, arrays, output_filter, declared)
-
-
-def run_flow(flow: Flow[Result], send: Callable[[Call], Any]) -> Result:
-    """Send a flow's calls one after the other and return its result."""
-    try:
-        call = next(flow)
-        while True:
-            try:
-                response = send(call)
-            except ClientError as exc:
-                call = flow.throw(exc)
-            else:
-                call = flow.send(response)
-    except StopIteration as end:
-        result: Result = end.value
-        return result
-
-
-async def run_flow_async(flow: Flow[Result], send: Callable[[Call], Awaitable[Any]]) -> Result:
-    """Do the same as `run_flow` without blocking the event loop."""
-    try:
-        call = next(flow)
-        while True:
-            try:
-                response = await send(call)
-            except ClientError as exc:
-                call = flow.throw(exc)
-            else:
-                call = flow.send(response)
-    except StopIteration as end:
-        result: Result = end.value
-        return result

@@ -43,6 +43,11 @@ class Golden:
     request: Any
     expected: Mapping[str, np.ndarray]
 
+    @property
+    def has_examples(self) -> bool:
+        """Whether the request is one of Classify or Regress, which the v2 protocol lacks."""
+        return not isinstance(self.request, schema.PredictRequest)
+
 
 @dataclass(frozen=True)
 class Goldens:
@@ -115,7 +120,7 @@ def replay(golden: Golden, client: BaseClient, tolerances: Mapping[str, float]) 
 
 
 def _send(golden: Golden, client: BaseClient) -> Mapping[str, np.ndarray]:
-    if isinstance(golden.request, schema.PredictRequest):
+    if not golden.has_examples:
         inputs = {alias: decode_array(tensor) for alias, tensor in golden.request.inputs.items()}
         output_filter = list(golden.request.output_filter)
         return client.predict(inputs, signature=golden.signature, output_filter=output_filter).arrays

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, TypeAlias, overload
 
 from savedmodel_bakery.client import image_flows
-from savedmodel_bakery.client.flows import Flow, Flows, Result
+from savedmodel_bakery.client.flow_runners import Result
+from savedmodel_bakery.client.flows import Flow, Flows
 from savedmodel_bakery.client.image_results import (
     Classification,
     Detections,

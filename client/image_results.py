@@ -44,8 +44,8 @@ class Classification(ImageResult):
     Attributes:
         ok: whether the image could be read.
         error: the reason if it could not; None if `ok`.
-        label: the class with the highest score; None if not `ok`. The threshold of a model with two classes applies to
-            `serving_default` only, which `predict` runs.
+        label: the best class, None if not `ok`: the one with the highest score, or with task binary the one that the
+            model's threshold decides for.
         top: the best classes, best first; empty if not `ok`.
     """
 

@@ -22,7 +22,8 @@ class Prediction:
         arrays: alias to array, with the dtype and shape of the signature's output. They are the same over every
             transport; strings are object arrays of bytes.
         model: name of the model.
-        version: the version that ran. REST responses do not state it: then the number that was requested, or None.
+        version: the version that ran. REST responses do not state it, and some servers of the v2 protocol have none:
+            then the number that was requested, or None.
         signature: name of the signature.
     """
 
@@ -44,13 +45,13 @@ class VersionStatus:
     """The state of one version of a model.
 
     Attributes:
-        version: version number.
+        version: version number; None if a server of the v2 protocol does not number versions.
         state: START, LOADING, AVAILABLE, UNLOADING or END.
-        code: OK, or why the version could not be loaded.
+        code: OK, or why the version could not be loaded; over v2 always UNKNOWN.
         message: the error message; empty if `code` is OK.
     """
 
-    version: int
+    version: int | None
     state: str
     code: Code
     message: str

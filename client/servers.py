@@ -11,18 +11,30 @@ from typing import Literal, NamedTuple, cast
 from savedmodel_bakery.client.credentials import Tls, check_token
 from savedmodel_bakery.client.endpoints import Endpoint, hide_password
 
-TransportName = Literal["grpc", "rest"]
+TransportName = Literal["grpc", "rest", "v2", "v2-grpc"]
 
-DEFAULT_PORTS: Mapping[str, int] = {"grpc": 8500, "rest": 8501}
-PROTOCOLS: Mapping[str, str] = {"grpc": "gRPC", "rest": "REST"}
+PROTOCOLS: Mapping[str, str] = {"grpc": "gRPC", "rest": "REST", "v2": "v2 (HTTP)", "v2-grpc": "v2 (gRPC)"}
 """Names of the transports in messages."""
+
+_OVER_GRPC = ("grpc", "v2-grpc")
+_GRPC_PORT = 8500
+_REST_API_PORT = 8501
 
 
 class Scheme(NamedTuple):
-    """What the scheme of a target states."""
+    """What the scheme of a target states.
+
+    Attributes:
+        transport: the default; a v2 transport over gRPC or HTTP fits too.
+        is_encrypted: whether TLS is on.
+    """
 
     transport: TransportName
     is_encrypted: bool
+
+    def fits(self, transport: TransportName) -> bool:
+        """Return whether a transport uses the protocol that the scheme states, gRPC or HTTP."""
+        return (self.transport in _OVER_GRPC) == (transport in _OVER_GRPC)
 
 
 _SCHEMES = {
@@ -39,7 +51,7 @@ class Server:
     """A model server, or several that serve the same models.
 
     Attributes:
-        transport: `grpc` or `rest`.
+        transport: the protocol to use.
         endpoints: its addresses.
         tls: None for a connection without encryption.
         token: bearer token to send with each call.
@@ -49,6 +61,11 @@ class Server:
     endpoints: Sequence[Endpoint]
     tls: Tls | None = None
     token: str | None = field(default=None, repr=False)
+
+    @property
+    def uses_grpc(self) -> bool:
+        """Whether the transport sends gRPC requests rather than HTTP/1.1 requests."""
+        return self.transport in _OVER_GRPC
 
     @property
     def exposes_token(self) -> bool:
@@ -79,9 +96,9 @@ def parse_server(
 
     Args:
         target: HOST or HOST:PORT, with or without `grpc://`, `grpcs://`, `http://` or `https://`; or a list of them.
-        transport: `grpc` or `rest`; the default is that of the scheme, or gRPC.
+        transport: `grpc`, `rest`, `v2` or `v2-grpc`; the default is that of the scheme, or gRPC.
         port: gRPC port of targets without a port; the default is 8500.
-        rest_api_port: REST port of targets without a port; the default is 8501.
+        rest_api_port: HTTP port of targets without a port; the default is 8501.
         tls: encrypt the connection; a target with `grpcs://` or `https://` does so by default.
         token: bearer token to send.
 
@@ -90,20 +107,23 @@ def parse_server(
     """
     scheme, addresses = _split_targets(target)
     transport = _select_transport(scheme, transport)
-    ports = {"grpc": port, "rest": rest_api_port}
-    if ports[transport] is None and any(ports.values()):
+    uses_grpc = transport in _OVER_GRPC
+    own_port, other_port = (port, rest_api_port) if uses_grpc else (rest_api_port, port)
+    if own_port is None and other_port is not None:
         raise ValueError(
-            f'the port of the other transport was given: "{transport}" uses '
-            + ("port" if transport == "grpc" else "rest_api_port")
+            f'the port of the other transport was given: "{transport}" uses {"port" if uses_grpc else "rest_api_port"}'
         )
     if scheme is not None and tls is not None and not scheme.is_encrypted:
         raise ValueError("TLS is on, but the target's scheme is for a connection without TLS: use grpcs:// or https://")
     if scheme is not None and scheme.is_encrypted:
         tls = tls or Tls()
-    default_port = ports[transport] or DEFAULT_PORTS[transport]
+    default_port = own_port or (_GRPC_PORT if uses_grpc else _REST_API_PORT)
     endpoints = [Endpoint.parse(address, default_port, PROTOCOLS[transport]) for address in addresses]
-    if transport == "rest" and len(endpoints) > 1:
-        raise ValueError(f'{len(endpoints)} targets for transport "rest": it takes one; "grpc" takes several')
+    if len(endpoints) > 1 and not uses_grpc:
+        others = "v2-grpc" if transport == "v2" else "grpc"
+        raise ValueError(
+            f'{len(endpoints)} targets for transport "{transport}": it takes one; "{others}" takes several'
+        )
     if tls is not None and len(endpoints) > 1:
         raise ValueError(
             f"{len(endpoints)} targets with TLS: gRPC checks certificates against one name; "
@@ -156,9 +176,11 @@ def _select_transport(scheme: Scheme | None, transport: str | None) -> Transport
     if transport is None:
         return "grpc" if scheme is None else scheme.transport
     if transport not in PROTOCOLS:
+        names = ", ".join(f'"{name}"' for name in PROTOCOLS)
         raise ValueError(
-            f'invalid transport "{transport}": must be "grpc" or "rest"; for AMQP use AmqpClient or AsyncAmqpClient'
+            f'invalid transport "{transport}": must be one of {names}; for AMQP use AmqpClient or AsyncAmqpClient'
         )
-    if scheme is not None and scheme.transport != transport:
-        raise ValueError(f"the target's scheme is for {PROTOCOLS[scheme.transport]}, not for {PROTOCOLS[transport]}")
-    return cast(TransportName, transport)
+    name = cast(TransportName, transport)
+    if scheme is not None and not scheme.fits(name):
+        raise ValueError(f"the target's scheme is for {PROTOCOLS[scheme.transport]}, not for {PROTOCOLS[name]}")
+    return name

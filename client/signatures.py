@@ -133,12 +133,7 @@ def read_signatures(document: Mapping[str, Any]) -> Signatures:
         version = int(spec["version"]) if spec.get("version") is not None else None
         title = f'model "{spec["name"]}"' + ("" if version is None else f" version {version}")
         by_name = {
-            name: Signature(
-                f'signature "{name}" of {title}',
-                _read_tensors(definition["inputs"]),
-                _read_tensors(definition["outputs"]),
-                frozenset(definition.get("defaults", ())),
-            )
+            name: _read_signature(f'signature "{name}" of {title}', definition)
             for name, definition in definitions.items()
         }
         return Signatures(title, version, by_name)
@@ -186,6 +181,19 @@ def _convert_numbers(array: np.ndarray, dtype: DType) -> np.ndarray:
     if is_integer:
         return converted if np.array_equal(back, array) else array
     return converted if np.array_equal(np.isfinite(back), np.isfinite(array)) else array
+
+
+def _read_signature(title: str, definition: Mapping[str, Any]) -> Signature:
+    """Read a SignatureDef.
+
+    Without `defaults` it comes from a server of the v2 protocol, whose metadata state neither which inputs may be left
+    out nor whether [-1] is an unknown rank; the server checks that.
+    """
+    inputs, outputs = _read_tensors(definition["inputs"]), _read_tensors(definition["outputs"])
+    if "defaults" in definition:
+        return Signature(title, inputs, outputs, frozenset(definition["defaults"]))
+    inputs = {alias: TensorSpec(spec.dtype, None) if spec.shape == (-1,) else spec for alias, spec in inputs.items()}
+    return Signature(title, inputs, outputs, frozenset(inputs))
 
 
 def _read_tensors(tensors: Mapping[str, Any]) -> dict[str, TensorSpec]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -61,6 +62,17 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _VERBOSE = click.option("-v", "--verbose", is_flag=True, help="Show the log of TensorFlow.")
 
 
+class _FloatRange(click.FloatRange):
+    """A range of numbers, which NaN is not."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """See `click.ParamType.convert`."""
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is not a valid number.", param, ctx)
+        return number
+
+
 def _tolerance_options(command: F) -> F:
     for name, default, text in (
         ("rtol", "0; task regress 0.01", "… plus this part of the reference's answer."),
@@ -70,14 +82,12 @@ def _tolerance_options(command: F) -> F:
             "Allowed difference of an answer from the reference pipeline's …",
         ),
     ):
-        command = click.option(f"--parity-{name}", type=click.FloatRange(0), show_default=default, help=text)(command)
+        command = click.option(f"--parity-{name}", type=_FloatRange(0), show_default=default, help=text)(command)
     for name, default, text in (
         ("iou", "0.9", "Intersection over union from which on two boxes of task detect agree."),
         ("share", "0.99", "Part of the pixels of task segment, or of the boxes of task detect, that must agree."),
     ):
-        command = click.option(f"--parity-{name}", type=click.FloatRange(0, 1), show_default=default, help=text)(
-            command
-        )
+        command = click.option(f"--parity-{name}", type=_FloatRange(0, 1), show_default=default, help=text)(command)
     return command
 
 
@@ -205,6 +215,7 @@ def bake(
         f"network's, {of_onnx}{result.parity.worst.difference:.1g} of the reference pipeline's",
         err=True,
     )
+    _print_warning(result.parity.warning)
     click.echo(result.path)
 
 
@@ -383,6 +394,7 @@ def parity(
         if parity_html:
             write_html_page(parity_html, report, check.pictures)
     click.echo(json.dumps(report.to_json()) if as_json else report.to_table())
+    _print_warning(report.warning)
     report.check()
 
 
@@ -587,6 +599,11 @@ def _check_name(name: str | None) -> None:
 
 def _print_progress(step: str) -> None:
     click.echo(f"{step} …", err=True)
+
+
+def _print_warning(warning: str) -> None:
+    if warning:
+        click.echo(f"warning: {warning}", err=True)
 
 
 def _format_size(size_bytes: int) -> str:

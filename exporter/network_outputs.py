@@ -10,6 +10,7 @@ count     [images], the number of boxes that are valid
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 import tensorflow as tf
@@ -19,6 +20,9 @@ from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.recipe.source import parse_outputs
 from savedmodel_bakery.exporter.sources.network import listed, usual_roles
 from savedmodel_bakery.exporter.tensor_types import ConcreteFunction, NetworkOutput, NetworkOutputs, NormalisedBatch
+
+# A function in the traceback that AutoGraph puts before the message of an error.
+_TRACEBACK = re.compile(r'\s*File "[^"\n]*", line \d+, in [^\n]*\n[^\n]*\n')
 
 # Without the number of images; None is any size.
 _BOX_SHAPES = {"boxes": (None, 4), "classes": (None,), "count": ()}
@@ -37,6 +41,8 @@ def assign_roles(outputs: NetworkOutput, recipe: Recipe) -> NetworkOutputs:
     if recipe.answers.task == "detect":
         return _assign_boxes(outputs, recipe)
     if isinstance(outputs, Mapping):
+        if not outputs:
+            raise SourceError(f"the network of {recipe.source.model} returns no outputs: must return at least one")
         if len(outputs) > 1:
             raise SourceError(
                 f"the network has several outputs, {listed(outputs)}: select one with --source-output of a "
@@ -60,7 +66,7 @@ def trace(network: Callable[[NormalisedBatch], NetworkOutput], recipe: Recipe) -
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def by_role(outputs: NetworkOutput) -> NetworkOutputs:
         roles = assign_roles(outputs, recipe)
-        return {role: _shaped(role, tf.cast(output, tf.float32), recipe) for role, output in roles.items()}
+        return {role: _shaped(role, _as_float(output, model), recipe) for role, output in roles.items()}
 
     def call_network(normalised: NormalisedBatch) -> NetworkOutputs:
         outputs: NetworkOutputs = by_role(network(normalised))
@@ -71,12 +77,24 @@ def trace(network: Callable[[NormalisedBatch], NetworkOutput], recipe: Recipe) -
     except Exception as error:  # the network's own code runs here
         if isinstance(error.__context__, SourceError):  # AutoGraph raises its own error instead
             raise error.__context__ from None
-        raise SourceError(f"the network of {model} does not accept images {spec.shape}: {error}") from error
+        reason = _TRACEBACK.split(str(error))[-1]
+        raise SourceError(f"the network of {model} does not accept images {spec.shape}: {reason}") from error
 
 
 def shapes(network: ConcreteFunction) -> dict[str, tuple[int | None, ...]]:
     """Return the shapes of the outputs of a traced network by role, with the batch axis; None is any size."""
     return {role: tuple(output.shape) for role, output in network.structured_outputs.items()}
+
+
+def _as_float(output: NetworkOutput, model: str) -> NetworkOutput:
+    if not tf.is_tensor(output):
+        raise SourceError(
+            f"the network of {model} returns a {type(output).__name__}: must return a tensor, or a dict of them by name"
+        )
+    dtype = output.dtype
+    if not (dtype.is_floating or dtype.is_integer or dtype.is_bool):
+        raise SourceError(f"the network of {model} returns {dtype.name}: must return float, integer or bool")
+    return tf.cast(output, tf.float32)
 
 
 def _shaped(role: str, output: NetworkOutput, recipe: Recipe) -> NetworkOutput:

@@ -30,9 +30,12 @@ from savedmodel_bakery.serving.options.model_config import UnavailableVersionErr
 from savedmodel_bakery.serving.options.settings import Settings, read_models
 from savedmodel_bakery.serving.prediction_service import PredictionService
 from savedmodel_bakery.serving.rest.handlers import Handlers as RestHandlers
+from savedmodel_bakery.serving.rest.router import Router
 from savedmodel_bakery.serving.rest.server import RestServer
 from savedmodel_bakery.serving.runtimes.tf_session import SessionOptions
 from savedmodel_bakery.serving.signals import StopSignals
+from savedmodel_bakery.serving.v2.grpc_handlers import GrpcHandlers as V2GrpcHandlers
+from savedmodel_bakery.serving.v2.http_handlers import HttpHandlers as V2HttpHandlers
 from savedmodel_bakery.wire.status import Code, StatusError
 
 logger = logging.getLogger(__name__)
@@ -184,15 +187,19 @@ def _start_grpc(
         packed=flags.on("enable_serialization_as_tensor_content"),
         check_method_names=flags.on("enable_signature_method_name_check"),
     )
+    calls = {
+        **GrpcHandlers(service, reload=partial(_reload, lifecycle)).calls(),
+        **V2GrpcHandlers(registry, check_method_names=flags.on("enable_signature_method_name_check")).calls(),
+        **(Profiler().calls() if flags.on("enable_profiler") else {}),
+    }
     server = GrpcServer(
-        GrpcHandlers(service, reload=partial(_reload, lifecycle)),
+        calls,
         addresses,
         access=settings.access,
         admission=admission,
         arguments=flags.text("grpc_channel_arguments"),
         tls=settings.tls,
         health=flags.on("enable_grpc_healthcheck_service"),
-        profiler=Profiler() if flags.on("enable_profiler") else None,
     )
     server.start()
     if port:
@@ -212,17 +219,20 @@ def _start_rest(flags: CommandLine, settings: Settings, registry: Registry, admi
         return None
     timeout_ms = flags.integer("rest_api_timeout_in_ms")
     timeout_s = timeout_ms / 1000 if timeout_ms > 0 else None
-    handlers = RestHandlers(
-        registry,
+    options: dict[str, Any] = {
+        "limits": admission.limits,
+        "check_method_names": flags.on("enable_signature_method_name_check"),
+    }
+    router = Router(
+        [RestHandlers(registry, **options).find, V2HttpHandlers(registry, **options).find],
         access=settings.access,
-        limits=admission.limits,
+        known_name=registry.known_name,
         cors=flags.on("rest_api_enable_cors_support"),
         metrics_path=settings.metrics_path,
-        check_method_names=flags.on("enable_signature_method_name_check"),
     )
     try:
         server = RestServer(
-            handlers, flags.text("bind_address"), port, admission, timeout_s=timeout_s, tls=settings.rest_tls
+            router, flags.text("bind_address"), port, admission, timeout_s=timeout_s, tls=settings.rest_tls
         )
     except OSError as error:
         logger.error("Failed to start HTTP Server at %s:%d: %s", flags.text("bind_address"), port, error.strerror)

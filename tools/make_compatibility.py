@@ -78,6 +78,7 @@ OTHER_RPCS = {
     "grpc.health.v1.Health": "same, enabled by the same flag",
     "tensorflow.ProfilerService": "same: Profile and Terminate",
     "tensorflow.serving.SessionService": "same: UNIMPLEMENTED",
+    "inference.GRPCInferenceService": "extension: the [v2 protocol](v2.md)",
 }
 
 URLS = {
@@ -90,6 +91,7 @@ URLS = {
     "OPTIONS": SAME,
     "GET /v2/health/live": "extension: 200 while the server runs",
     "GET /v2/health/ready": "extension: 200 while every configured model has an available version, else 503",
+    "other URLs of /v2": "extension: the [v2 protocol](v2.md); other paths return the same 404",
     "anything else": "same responses",
 }
 

@@ -2,7 +2,7 @@
 
     python tools/make_v2_descriptors.py [OUT]
 
-Needs only tritonclient[grpc] 2.73, and runs in the environment that has it: .cache/v2-clients of the Makefile.
+Needs only tritonclient[grpc] 2.73, and runs in the environment that has it, `.cache/v2/clients` of the Makefile.
 """
 
 from __future__ import annotations

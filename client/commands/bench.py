@@ -158,7 +158,7 @@ def _open_target(context: click.Context, atol: float) -> Target:
 
     options = context.obj
     if options["transport"] == "amqp":
-        raise click.UsageError("invalid --format AMQP: bench supports GRPC and REST")
+        raise click.UsageError("invalid --format AMQP: bench supports GRPC, REST, V2 and V2-GRPC")
     server = describe_server(context)
 
     def connect() -> PreparedTransport:

@@ -38,8 +38,8 @@ def check(context: click.Context, version_folder: Path, as_json: bool) -> None:
     """Check that a server responds as when the version was baked.
 
     PATH is the folder of a baked version; its goldens are sent to the server. Uses both gRPC and REST unless --format
-    or the target's scheme selects one. The default model is the one that was baked, and the default version is the name
-    of the folder.
+    or the target's scheme selects one; the v2 protocol has no Classify and Regress, so their goldens are left out. The
+    default model is the one that was baked, and the default version is the name of the folder.
     """
     from savedmodel_bakery.client.goldens import GoldensError, read_goldens, replay
     from savedmodel_bakery.client.servers import find_scheme
@@ -56,14 +56,16 @@ def check(context: click.Context, version_folder: Path, as_json: bool) -> None:
         with as_usage_error(ValueError):
             scheme = find_scheme(context.obj["target"])
         transports = [scheme.transport] if scheme else ["grpc", "rest"]
-    differing = 0
+    differing = total = 0
     for transport in transports:
         with open_client(context, transport=transport, **overrides) as client:
             for golden in goldens.requests:
+                if golden.has_examples and transport in ("v2", "v2-grpc"):
+                    continue
                 differences = replay(golden, client, goldens.tolerances)
+                total += 1
                 differing += bool(differences)
                 click.echo((_json if as_json else _line)(transport, golden, differences))
-    total = len(transports) * len(goldens.requests)
     print_error(f"{total - differing} of {total} responses agree")
     context.exit(FAILED if differing else 0)
 

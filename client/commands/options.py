@@ -182,11 +182,12 @@ server_options = option_group(
         "-f",
         "--format",
         "transport",
-        type=click.Choice(["GRPC", "REST", "AMQP"], case_sensitive=False),
+        type=click.Choice(["GRPC", "REST", "V2", "V2-GRPC", "AMQP"], case_sensitive=False),
         default="GRPC",
         show_default="that of the target, or GRPC",
-        metavar="[GRPC|REST|AMQP]",
-        help="Protocol.",
+        metavar="[GRPC|REST|V2|V2-GRPC|AMQP]",
+        help="Protocol: the TensorFlow Serving API over gRPC or REST, the v2 protocol (Open Inference Protocol) over "
+        "HTTP or gRPC, or AMQP.",
     ),
     _option(
         "-t",
@@ -196,8 +197,8 @@ server_options = option_group(
         help="Model server; the scheme https or grpcs selects the protocol with TLS, http or grpc without. Or the AMQP "
         "broker, also as a URL: amqps://USER:PASSWORD@HOST:PORT/VHOST.",
     ),
-    _option("--port", type=_PORT, default=8500, help="gRPC port of the server."),
-    _option("--rest-api-port", type=_PORT, default=8501, help="REST port of the server."),
+    _option("--port", type=_PORT, default=8500, help="gRPC port of the server, for GRPC and V2-GRPC."),
+    _option("--rest-api-port", type=_PORT, default=8501, help="HTTP port of the server, for REST and V2."),
     _option("--tls", is_flag=True, show_default=False, help="Encrypt the connection to the model server."),
     _option(
         "--ca", type=_FILE, show_default="public authorities", help="PEM file of the authorities to trust, with TLS."

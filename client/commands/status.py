@@ -38,8 +38,8 @@ def status(context: click.Context, as_json: bool) -> None:
 
 
 def status_line(status: VersionStatus) -> str:
-    """Return the version number, its state, and the error if it could not be loaded, separated by tabs."""
-    line = f"{status.version}\t{status.state}"
+    """Return the version number or -, its state, and the error if it could not be loaded, separated by tabs."""
+    line = f"{'-' if status.version is None else status.version}\t{status.state}"
     return line if status.code is Code.OK else f"{line}\t{one_line(f'{status.code.name}: {status.message}')}"
 
 

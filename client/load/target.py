@@ -19,7 +19,8 @@ from savedmodel_bakery.client.errors import (
     RequestRefusedError,
     TlsHandshakeError,
 )
-from savedmodel_bakery.client.flows import Flows, run_flow
+from savedmodel_bakery.client.flow_runners import run_flow
+from savedmodel_bakery.client.flows import Flows
 from savedmodel_bakery.client.load.generator import CallFailedError, SendCall
 from savedmodel_bakery.client.results import Prediction
 from savedmodel_bakery.client.transports.transport import PreparedTransport

@@ -39,7 +39,7 @@ def connecting_failed(server: Server, detail: str) -> ConnectionFailedError:
         return ConnectionFailedError(
             f"cannot connect to {where} with TLS: the connection was closed; does the server require a certificate?"
         )
-    scheme = "grpcs" if server.transport == "grpc" else "https"
+    scheme = "grpcs" if server.uses_grpc else "https"
     return ConnectionFailedError(
         f"cannot connect to {where}: the connection was closed; if the server requires TLS, use {scheme}://"
     )

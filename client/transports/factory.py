@@ -10,11 +10,13 @@ from savedmodel_bakery.extras import naming_extras
 if TYPE_CHECKING:
     from savedmodel_bakery.client.transports.amqp import AmqpTransport
     from savedmodel_bakery.client.transports.amqp_aio import AmqpAioTransport
+    from savedmodel_bakery.client.transports.grpc_aio import GrpcAioTransport
     from savedmodel_bakery.client.transports.transport import PreparedTransport
+    from savedmodel_bakery.client.transports.v2_grpc_aio import V2GrpcAioTransport
 
 
 def create_transport(server: Server, *, timeout_s: float, for_load: bool = False) -> PreparedTransport:
-    """Create a gRPC or REST transport, which connects when it sends its first call.
+    """Create the transport of a model server, which connects when it sends its first call.
 
     Args:
         server: the server.
@@ -29,9 +31,36 @@ def create_transport(server: Server, *, timeout_s: float, for_load: bool = False
 
         return RestTransport(server, timeout_s=timeout_s)
 
+    if server.transport == "v2":
+        from savedmodel_bakery.client.transports.v2_http import V2HttpTransport
+
+        return V2HttpTransport(server, timeout_s=timeout_s)
+    if server.transport == "v2-grpc":
+        from savedmodel_bakery.client.transports.v2_grpc import V2GrpcTransport
+
+        return V2GrpcTransport(server, timeout_s=timeout_s, for_load=for_load)
+
     from savedmodel_bakery.client.transports.grpc import GrpcTransport
 
     return GrpcTransport(server, timeout_s=timeout_s, for_load=for_load)
+
+
+def create_async_transport(server: Server, *, timeout_s: float) -> GrpcAioTransport | V2GrpcAioTransport:
+    """Create the same for asyncio, which gRPC alone has.
+
+    Raises:
+        ValueError: the transport is not one over gRPC; or see `create_transport`.
+    """
+    if not server.uses_grpc:
+        raise ValueError(f'transport "{server.transport}": an asynchronous client takes "grpc" or "v2-grpc"')
+    if server.transport == "v2-grpc":
+        from savedmodel_bakery.client.transports.v2_grpc_aio import V2GrpcAioTransport
+
+        return V2GrpcAioTransport(server, timeout_s=timeout_s)
+
+    from savedmodel_bakery.client.transports.grpc_aio import GrpcAioTransport
+
+    return GrpcAioTransport(server, timeout_s=timeout_s)
 
 
 def create_amqp_transport(target: str, *, queue: str, timeout_s: float) -> AmqpTransport:

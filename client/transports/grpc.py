@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import Event
 from typing import Any
-
-import grpc
 
 from savedmodel_bakery.client.calls import Call
 from savedmodel_bakery.client.servers import Server
-from savedmodel_bakery.client.transports import grpc_channel, grpc_codec
+from savedmodel_bakery.client.transports import grpc_codec
+from savedmodel_bakery.client.transports.grpc_connection import GrpcConnection
 from savedmodel_bakery.client.transports.retries import send_with_retries
 
 
 class GrpcTransport:
-    """One channel to one server or several, for messages up to protobuf's limit of 2 GiB.
-
-    With `for_load` it has a connection that no other channel uses.
-    """
+    """One connection to one server or several; see `GrpcConnection`."""
 
     def __init__(self, server: Server, *, timeout_s: float, for_load: bool = False) -> None:
-        self._server = server
         self._timeout_s = timeout_s
-        self._metadata = grpc_channel.call_metadata(server)
-        self._channel = grpc_channel.create_channel(server, for_load=for_load)
+        self._connection = GrpcConnection(server, timeout_s=timeout_s, for_load=for_load)
 
     def send(self, call: Call) -> Any:
         """Send a call, with retries; see `Transport.send`."""
@@ -36,21 +29,7 @@ class GrpcTransport:
         return lambda: send(self._timeout_s)
 
     def _prepare(self, call: Call) -> Callable[[float], bytes]:
-        """Encode a call and return the function that sends it once, within a number of seconds."""
-        invoke = self._channel.unary_unary(grpc_codec.method_of(call).path)
-        request = grpc_codec.encode_request(call)
-
-        def send(timeout_s: float) -> bytes:
-            try:
-                content: bytes = invoke(request, timeout=timeout_s, metadata=self._metadata)
-            except grpc.RpcError as exc:
-                is_connected = self._is_connected(exc.code())
-                raise grpc_channel.client_error(
-                    exc, self._server, timeout_s=self._timeout_s, is_connected=is_connected
-                ) from exc
-            return content
-
-        return send
+        return self._connection.prepare(grpc_codec.method_of(call).path, grpc_codec.encode_request(call))
 
     def decode(self, call: Call, content: bytes) -> Any:
         """Decode a response; see `PreparedTransport.decode`."""
@@ -58,20 +37,4 @@ class GrpcTransport:
 
     def close(self) -> None:
         """Close the channel."""
-        self._channel.close()
-
-    def _is_connected(self, code: grpc.StatusCode) -> bool:
-        """Return whether the channel is connected: an error does not say whether server or connection caused it."""
-        is_connecting = code is grpc.StatusCode.DEADLINE_EXCEEDED
-        states: list[grpc.ChannelConnectivity] = []
-        decided = Event()
-
-        def listen(state: grpc.ChannelConnectivity) -> None:
-            states.append(state)
-            if state is grpc.ChannelConnectivity.READY or not is_connecting:
-                decided.set()
-
-        self._channel.subscribe(listen)
-        decided.wait(timeout=grpc_channel.CONNECTING_S)
-        self._channel.unsubscribe(listen)
-        return grpc.ChannelConnectivity.READY in states
+        self._connection.close()

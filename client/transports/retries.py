@@ -76,6 +76,11 @@ async def send_with_retries_async(send: Callable[[float], Awaitable[Result]], *,
     return await AsyncRetrying(**attempts.policy())(attempt)
 
 
+def remaining_s(end_s: float) -> float:
+    """Return the time in seconds until a time of the monotonic clock, above 0."""
+    return max(end_s - time.monotonic(), _MIN_TIMEOUT_S)
+
+
 def pause_after(metadata: Iterable[tuple[str, str | bytes]], code: Code) -> float | None:
     """Return the time in seconds after which a gRPC server allows another attempt, from its trailing metadata.
 
@@ -110,7 +115,7 @@ class _Attempts:
     @property
     def remaining_s(self) -> float:
         """Time until the end of the call, above 0."""
-        return max(self._end_s - time.monotonic(), _MIN_TIMEOUT_S)
+        return remaining_s(self._end_s)
 
     def raise_first_error(self) -> None:
         """Raise the error of the first attempt if this is tenacity's first one."""

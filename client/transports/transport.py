@@ -1,8 +1,8 @@
-"""The interface of all transports, and the errors that they share. Must not import gRPC or HTTP."""
+"""The interface of all transports; the errors and the output filter that they share. Must not import gRPC or HTTP."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -10,6 +10,8 @@ from savedmodel_bakery.client.errors import AccessDeniedError, InvalidResponseEr
 from savedmodel_bakery.wire.status import Code, StatusError
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from savedmodel_bakery.client.calls import Call
 
 
@@ -36,10 +38,13 @@ class ModelTransport(Transport, Protocol):
 class PreparedTransport(Transport, Protocol):
     """A transport that can send the same call many times but encodes it once; used by load tests."""
 
-    def prepare(self, call: Call) -> Callable[[], bytes]:
-        """Encode a call; each run of the returned function sends it and returns the undecoded response."""
+    def prepare(self, call: Call) -> Callable[[], Any]:
+        """Encode a call; each run of the returned function sends it and returns the undecoded response.
 
-    def decode(self, call: Call, content: bytes) -> Any:
+        Equal responses compare equal.
+        """
+
+    def decode(self, call: Call, content: Any) -> Any:
         """Decode a response to a call. The result may share the memory of `content`."""
 
 
@@ -68,3 +73,21 @@ def refused(code: Code, message: str, *, retry_after_s: float | None = None) -> 
     if code in (Code.UNAUTHENTICATED, Code.PERMISSION_DENIED):
         return AccessDeniedError(code, message)
     return RequestRefusedError(code, message, retry_after_s=retry_after_s)
+
+
+def filter_outputs(outputs: Mapping[str, np.ndarray], output_filter: Sequence[str]) -> dict[str, np.ndarray]:
+    """Return the outputs of a call's output filter, for APIs without one. All if it is empty.
+
+    Raises:
+        RequestRefusedError: the errors that a server sends over gRPC.
+    """
+    for place, alias in enumerate(output_filter):
+        if alias not in outputs:
+            names = ",".join(sorted(outputs))
+            raise RequestRefusedError(
+                Code.INVALID_ARGUMENT,
+                f"output tensor alias not found in signature: {alias} Outputs expected to be in the set {{{names}}}.",
+            )
+        if alias in output_filter[:place]:
+            raise RequestRefusedError(Code.INVALID_ARGUMENT, f"duplicate output tensor alias: {alias}")
+    return {alias: outputs[alias] for alias in output_filter or outputs}

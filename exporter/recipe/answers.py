@@ -110,8 +110,8 @@ class Answers(FieldGroup):
             parse=parse_thresholds,
             metavar="PROBABILITY",
             when_unset="0.5",
-            help="The probability from which on serving_default answers the second label of task binary, a label of "
-            "task multilabel, or a box of task detect; for multilabel also one per label, with commas.",
+            help="The probability from which on the answer is the second label of task binary, or has a label of task "
+            "multilabel or a box of task detect; for multilabel also one per label, with commas.",
         ),
     ] = None
     normalise: Annotated[

@@ -69,7 +69,8 @@ def from_keras_model(model: Any, name: str, layer: str | None = None) -> Network
             return dict(zip(model.output_names, outputs, strict=True))
         return outputs
 
-    names = model.output_shape if isinstance(model.output_shape, dict) else getattr(model, "output_names", ())
+    outputs = getattr(model, "output", None)  # none if a Sequential has not been called
+    names = outputs if isinstance(outputs, dict) else getattr(model, "output_names", ())
     recipe |= recipe_from_outputs(names)
     scaling_layer = find_scaling_layer(model)
     if scaling_layer is None:

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from savedmodel_bakery.exporter.tasks.detect import Detect
 
 
+# Number of boxes with about the same score that may follow the last one of an answer.
+_MAX_TIED = 1000
+
+
 class Detection(NamedTuple):
     """An object in a photo.
 
@@ -29,23 +33,30 @@ class Detection(NamedTuple):
     box: np.ndarray
 
 
-def detect(task: Detect, result: NetworkResult) -> list[Detection]:
-    """Return what the task answers for a network's outputs, best first."""
+def detect(task: Detect, result: NetworkResult, tolerance: Tolerance) -> list[Detection]:
+    """Return what the task answers for a network's outputs, best first.
+
+    More than `task.max_boxes` if further ones have about the score of the last: a tiny difference in scores decides
+    which of them is in an answer.
+    """
     boxes, scores, class_ids = _candidates(task, result)
     place = placement_of(result.size, task.preprocessing)
     detections: list[Detection] = []
-    kept: list[tuple[int, np.ndarray]] = []
+    is_left = np.ones(len(boxes), bool)
+    lowest = task.threshold
     for index in np.argsort(-scores, kind="stable"):
-        box, class_id = boxes[index], int(class_ids[index])
-        if len(detections) == task.max_boxes or scores[index] < task.threshold:
+        if scores[index] < lowest or len(detections) == task.max_boxes + _MAX_TIED:
             break
+        if not is_left[index]:
+            continue
+        box, class_id = boxes[index], int(class_ids[index])
         if task.boxes != OBJECT_DETECTION_API:
-            overlaps = [iou(box, other) for other_id, other in kept if other_id == class_id]
-            if max(overlaps, default=0.0) > task.iou_threshold:
-                continue
-            kept.append((class_id, box))
+            is_left &= (class_ids != class_id) | (iou(boxes, box) <= task.iou_threshold)
         name = task.class_names[class_id] if 0 <= class_id < len(task.class_names) else ""
         detections.append(Detection(name or str(class_id), float(scores[index]), place.to_photo(box)))
+        if len(detections) == task.max_boxes:
+            # Twice, because both this score and those of further boxes may differ.
+            lowest = max(lowest, scores[index] - 2 * (tolerance.atol + tolerance.rtol * scores[index]))
     return detections
 
 
@@ -78,48 +89,65 @@ def _edges(task: Detect, boxes: np.ndarray) -> np.ndarray:
     return boxes * np.tile(task.preprocessing.size, 2) if task.box_unit == "fractions" else boxes
 
 
-def iou(box: np.ndarray, other: np.ndarray) -> float:
-    """Return the intersection of two boxes over their union; 0 if both are empty."""
-    sides = np.minimum(box[2:], other[2:]) - np.maximum(box[:2], other[:2])
-    common = float(np.prod(np.maximum(sides, 0)))
-    areas = [float(np.prod(np.maximum(each[2:] - each[:2], 0))) for each in (box, other)]
+def iou(boxes: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Return the intersection of each of the boxes [..., 4] with another one [4], over their union; 0 if it is empty.
+
+    The edges of a box may be in either order, as for TensorFlow's non-maximum suppression.
+    """
+    boxes, other = (
+        np.concatenate([np.minimum(each[..., :2], each[..., 2:]), np.maximum(each[..., :2], each[..., 2:])], axis=-1)
+        for each in (boxes, other)
+    )
+    sides = np.minimum(boxes[..., 2:], other[2:]) - np.maximum(boxes[..., :2], other[:2])
+    common = np.prod(np.maximum(sides, 0), axis=-1)
+    areas = [np.prod(each[..., 2:] - each[..., :2], axis=-1) for each in (boxes, other)]
     union = sum(areas) - common
-    return common / union if union > 0 else 0.0
+    return np.asarray(np.divide(common, union, out=np.zeros_like(union), where=union > 0))
 
 
 def share_without_partner(
-    actual: Sequence[Detection], expected: Sequence[Detection], tolerance: Tolerance, threshold: float
+    actual: Sequence[Detection], expected: Sequence[Detection], tolerance: Tolerance, threshold: float, max_boxes: int
 ) -> float:
     """Return the part of all boxes for which the other list has none that agrees.
 
     Two boxes agree if their labels are the same, their scores differ within tolerance, and they overlap by the
-    tolerance's `iou`. A box without a partner doesn't count if its score is within tolerance of the threshold.
+    tolerance's `iou`. A box without a partner doesn't count if its score is within tolerance of the threshold, or of
+    the last score of the other list if that is full.
+
+    Args:
+        actual: best first, `max_boxes` at most.
+        expected: best first; those beyond `max_boxes` may be in place of others.
+        tolerance: of scores and boxes.
+        threshold: of scores.
+        max_boxes: number of boxes in a full list.
     """
-    partners: set[int] = set()
-    lonely = []
-    for detection in expected:
-        partner = next(
-            (
-                index
-                for index, other in enumerate(actual)
-                if index not in partners and _agree(detection, other, tolerance)
-            ),
-            None,
-        )
-        if partner is None:
-            lonely.append(detection)
-        else:
-            partners.add(partner)
-    lonely += [other for index, other in enumerate(actual) if index not in partners]
-    counted = [detection for detection in lonely if not _is_near(detection.score, threshold, tolerance)]
-    return len(counted) / max(len(expected) + len(actual), 1)
+    required, tied = expected[:max_boxes], expected[max_boxes:]
+    left = list(actual)
+    missing = [detection for detection in required if not _take_partner(detection, left, tolerance)]
+    for detection in tied:
+        _take_partner(detection, left, tolerance)
+    limits = [threshold] + ([actual[-1].score] if len(actual) == max_boxes else [])
+    lonely = [
+        *(each for each in missing if not any(_is_near(each.score, limit, tolerance) for limit in limits)),
+        *(each for each in left if not _is_near(each.score, threshold, tolerance)),
+    ]
+    return len(lonely) / max(len(required) + len(actual), 1)
+
+
+def _take_partner(detection: Detection, others: list[Detection], tolerance: Tolerance) -> bool:
+    """Remove the first of the others that agrees with a detection; return whether there is one."""
+    for index, other in enumerate(others):
+        if _agree(detection, other, tolerance):
+            del others[index]
+            return True
+    return False
 
 
 def _agree(detection: Detection, other: Detection, tolerance: Tolerance) -> bool:
     return (
         detection.label == other.label
         and _is_near(other.score, detection.score, tolerance)
-        and (np.allclose(detection.box, other.box, atol=1e-3) or iou(detection.box, other.box) >= tolerance.iou)
+        and (np.allclose(detection.box, other.box, atol=1e-3) or bool(iou(detection.box, other.box) >= tolerance.iou))
     )
 
 

@@ -114,6 +114,10 @@ def _detect(recipe: Recipe, shapes: Mapping[str, Shape], class_names: Sequence[s
             f"the network's scores have {len(shapes['scores'])} axes: must be [images, boxes, classes], or beside an "
             "output for the classes [images, boxes]; assign it with --source-outputs classes=NAME"
         )
+    counts = {role: shapes[role][1] for role in ("boxes", "scores", "classes") if role in shapes}
+    if len({count for count in counts.values() if count is not None}) > 1:
+        stated = ", ".join(f"{count} {role}" for role, count in counts.items())
+        raise SourceError(f"the network returns {stated} per image: must be the same number")
     if "classes" in shapes and boxes.background_class not in (None, "none"):
         raise RecipeError(
             f"invalid background_class {boxes.background_class!r}: the network returns the class of each box itself"

@@ -19,7 +19,7 @@ from savedmodel_bakery.exporter.tasks.task import (
     Tolerance,
     softmax,
 )
-from savedmodel_bakery.exporter.tensor_types import ClassIds, NetworkOutputs, Scores, Tensor
+from savedmodel_bakery.exporter.tensor_types import NetworkOutputs, Scores, Tensor
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,8 @@ class Classify(Labelled):
         """See `Task.signatures`."""
 
         def compute(outputs: NetworkOutputs, _sizes: Tensor) -> Sequence[Tensor]:
-            return [self.names(self.default_ids(self.scores(outputs["vector"])))]
+            _, class_ids = self.best(outputs["vector"])
+            return [self.names(class_ids[:, 0])]
 
         return {
             "top_k": self.best_signature("images"),
@@ -45,9 +46,8 @@ class Classify(Labelled):
         """See `Task.compare`."""
         comparison = self.compare_best(answers, self.expected_scores(result.outputs["vector"]), tolerance)
         if "serving_default" in answers:
-            best = answers["top_k"]
-            default = self.class_names[self.expected_default_id(best["class_ids"], best["scores"])]
-            if answers["serving_default"]["output_0"].decode() != default:
+            default = answers["serving_default"]["output_0"]
+            if default != answers["top_k"]["labels"][0]:
                 raise VerificationError("the SavedModel's serving_default answers another label than its top_k")
         return comparison
 
@@ -56,12 +56,6 @@ class Classify(Labelled):
         import tensorflow as tf
 
         return tf.nn.softmax(vectors) if self.outputs == "logits" else vectors
-
-    def default_ids(self, scores: Scores) -> ClassIds:
-        """Return the class id that `serving_default` answers for each image, in the graph: int32 [images]."""
-        import tensorflow as tf
-
-        return tf.math.top_k(scores, 1).indices[:, 0]
 
     def expected_scores(self, outputs: np.ndarray) -> np.ndarray:
         """See `Labelled.expected_scores`."""
@@ -79,7 +73,3 @@ class Classify(Labelled):
         if are_probabilities:
             return outputs
         return softmax(outputs)
-
-    def expected_default_id(self, class_ids: np.ndarray, scores: np.ndarray) -> int:  # noqa: ARG002 - for subclasses
-        """Return the class id that `serving_default` must answer, from the best ones and their scores."""
-        return int(class_ids[0])

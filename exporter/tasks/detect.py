@@ -53,7 +53,7 @@ class Detect:
         return {"serving_default": self._signature("images"), "pixels": self._signature("pixels")}
 
     def compare(self, answers: Answers, result: NetworkResult, tolerance: Tolerance) -> Comparison:
-        """See `Task.compare`. A box that may be on either side of the threshold needs no partner."""
+        """See `Task.compare`. A box near the threshold, or near the end of a full list, needs no partner."""
         answer = answers["serving_default"]
         actual = [
             Detection(label.decode(), float(score), box)
@@ -61,9 +61,16 @@ class Detect:
                 *(answer[alias][: answer["count"]] for alias in ("labels", "scores", "boxes")), strict=True
             )
         ]
-        expected = box_reference.detect(self, result)
-        share = box_reference.share_without_partner(actual, expected, tolerance, self.threshold)
-        return Comparison(share, tolerance.allows_share(share), _describe(actual), _describe(expected))
+        expected = box_reference.detect(self, result, tolerance)
+        share = box_reference.share_without_partner(actual, expected, tolerance, self.threshold, self.max_boxes)
+        has_boxes = bool(actual or expected)
+        return Comparison(
+            share,
+            tolerance.allows_share(share),
+            _describe(actual),
+            _describe(expected[: self.max_boxes]),
+            "" if has_boxes else f"no box has a score of {self.threshold:g} or more, so no boxes were compared",
+        )
 
     def _signature(self, takes: Literal["images", "pixels"]) -> Signature:
         import tensorflow as tf

@@ -52,29 +52,30 @@ class Labelled(ABC):
         """
 
     @property
-    def _k(self) -> int:
+    def k(self) -> int:
+        """The number of labels in an answer."""
         return min(self.top_k, len(self.class_names))
 
     def best_signature(self, takes: Literal["images", "pixels"]) -> Signature:
         """Return the signature with the best labels."""
         columns: Mapping[str, Column] = {
-            "labels": Column((self._k,), b""),
-            "scores": Column((self._k,), np.float32(0)),
-            "class_ids": Column((self._k,), np.int32(-1)),
+            "labels": Column((self.k,), b""),
+            "scores": Column((self.k,), np.float32(0)),
+            "class_ids": Column((self.k,), np.int32(-1)),
         }
 
         def compute(outputs: NetworkOutputs, _sizes: Tensor) -> Sequence[Tensor]:
-            scores, class_ids = self._best(outputs["vector"])
+            scores, class_ids = self.best(outputs["vector"])
             return self.names(class_ids), scores, class_ids
 
         return Signature(takes, columns, compute)
 
     def classify_signature(self) -> Signature:
         """Return the signature with the best labels, for calls of Classify."""
-        columns = {"classes": Column((self._k,), b""), "scores": Column((self._k,), np.float32(0))}
+        columns = {"classes": Column((self.k,), b""), "scores": Column((self.k,), np.float32(0))}
 
         def compute(outputs: NetworkOutputs, _sizes: Tensor) -> Sequence[Tensor]:
-            scores, class_ids = self._best(outputs["vector"])
+            scores, class_ids = self.best(outputs["vector"])
             return self.names(class_ids), scores
 
         return Signature("examples", columns, compute, rejects_bad_images=True)
@@ -85,10 +86,11 @@ class Labelled(ABC):
 
         return tf.gather(tf.constant(self.class_names), class_ids)
 
-    def _best(self, vectors: Scores) -> tuple[Scores, ClassIds]:
+    def best(self, vectors: Scores) -> tuple[Scores, ClassIds]:
+        """Return the scores and class ids of the best labels in the graph, best first: [images, k]."""
         import tensorflow as tf
 
-        best = tf.math.top_k(self.scores(vectors), self._k)
+        best = tf.math.top_k(self.scores(vectors), self.k)
         return best.values, best.indices
 
     def compare_best(self, answers: Answers, expected: np.ndarray, tolerance: Tolerance) -> Comparison:
@@ -99,20 +101,32 @@ class Labelled(ABC):
         Raises:
             VerificationError: the labels of the answer aren't those of its class ids.
         """
-        best = answers["top_k"]
-        class_ids, scores = best["class_ids"], best["scores"]
-        labels = [label.decode() for label in best["labels"]]
-        if labels != [self.class_names[class_id] for class_id in class_ids]:
-            raise VerificationError("the SavedModel's labels do not match its class ids")
+        class_ids, scores = self.read_best(answers)
         by_rank = np.argsort(-expected, kind="stable")[: len(class_ids)]
         wanted = np.stack([expected[by_rank], expected[class_ids]])
         differences = np.abs(wanted - scores)
         return Comparison(
             float(differences.max()),
             tolerance.allows(differences, wanted),
-            f"{labels[0]} {scores[0]:.4f}",
-            f"{self.class_names[by_rank[0]]} {expected[by_rank[0]]:.4f}",
+            self.describe(class_ids[0], scores[0]),
+            self.describe(by_rank[0], expected[by_rank[0]]),
         )
+
+    def read_best(self, answers: Answers) -> tuple[np.ndarray, np.ndarray]:
+        """Return the class ids and scores of the best labels, best first: [k].
+
+        Raises:
+            VerificationError: the labels of the answer aren't those of its class ids.
+        """
+        best = answers["top_k"]
+        class_ids: np.ndarray = best["class_ids"]
+        if [label.decode() for label in best["labels"]] != [self.class_names[class_id] for class_id in class_ids]:
+            raise VerificationError("the SavedModel's labels do not match its class ids")
+        return class_ids, best["scores"]
+
+    def describe(self, class_id: int, score: float) -> str:
+        """Return an answer in a few words."""
+        return f"{self.class_names[class_id]} {score:.4f}"
 
     def independent(self, outputs: np.ndarray) -> np.ndarray:
         """Return the probability of each output, whatever the others are.

@@ -63,7 +63,11 @@ class Segment:
             raise VerificationError("the SavedModel's shares do not match its map")
         difference = float(np.mean(actual != expected))
         return Comparison(
-            difference, tolerance.allows_share(difference), self._describe(shares), self._describe(expected_shares)
+            difference,
+            tolerance.allows_share(difference),
+            self._describe(shares),
+            self._describe(expected_shares),
+            self._caveat(actual),
         )
 
     def _signature(self, takes: Literal["images", "pixels"]) -> Signature:
@@ -183,6 +187,13 @@ class Segment:
     def _shares(self, class_map: np.ndarray) -> np.ndarray:
         classes = len(self.class_names)
         return np.bincount(class_map.reshape(-1), minlength=256)[:classes] / class_map.size
+
+    def _caveat(self, class_map: np.ndarray) -> str:
+        first, classes = int(class_map.flat[0]), len(self.class_names)
+        if classes == 1 or np.any(class_map != first):
+            return ""
+        name = repr(self.class_names[first]) if first < classes else f"of class {first}"
+        return f"every pixel is {name}, so only one class was compared"
 
     def _describe(self, shares: np.ndarray) -> str:
         best = [class_id for class_id in np.argsort(-shares, kind="stable")[:_SHOWN] if shares[class_id]]

@@ -108,12 +108,14 @@ class Comparison(NamedTuple):
         is_within: whether it is within tolerance.
         answer: the answer in a few words.
         expected: the expected answer in a few words.
+        caveat: why their agreement says little, such as that both are empty; else empty.
     """
 
     difference: float
     is_within: bool
     answer: str
     expected: str
+    caveat: str = ""
 
 
 class Task(Protocol):

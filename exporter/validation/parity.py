@@ -129,6 +129,7 @@ class ParityCheck:
                 difference=comparison.difference,
                 answer=comparison.answer,
                 reference_answer=comparison.expected,
+                caveat=comparison.caveat,
                 is_within=comparison.is_within and mean <= self._pixel_limit,
             )
         return PhotoPictures(parity, original, response.pixels, pixels)

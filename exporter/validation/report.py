@@ -22,6 +22,7 @@ class PhotoParity:
         difference: of the answers, in the measure of the task.
         answer: of the graph, in a few words.
         reference_answer: of the reference pipeline, in a few words.
+        caveat: why agreement on this photo says little; else empty.
         error: why the graph can't read the photo; if it is not empty, the other values mean nothing.
         is_within: whether the photo is within tolerance.
     """
@@ -32,6 +33,7 @@ class PhotoParity:
     difference: float = 0.0
     answer: str = ""
     reference_answer: str = ""
+    caveat: str = ""
     error: str = ""
     is_within: bool = False
 
@@ -70,11 +72,22 @@ class ParityReport:
         """The photo that is farthest from the reference."""
         return max(self.photos, key=PhotoParity.distance)
 
+    @property
+    def warning(self) -> str:
+        """Why the report says little, and what to do; empty if it says enough."""
+        caveats = {photo.caveat for photo in self.photos}
+        if len(caveats) != 1 or caveats == {""}:
+            return ""
+        (caveat,) = caveats
+        photos = "the only photo" if len(self.photos) == 1 else f"all {len(self.photos)} photos"
+        return f"on {photos} {caveat}; pass photos that show the model's labels with --photos FOLDER"
+
     def to_json(self) -> dict[str, Any]:
         """Return the report as it is stored in the version's `parity.json`."""
         return {
             "model": self.model,
             "is_within": self.is_within,
+            "warning": self.warning,
             "measure": self.measure,
             **dataclasses.asdict(self.tolerance),
             "pixels_mean_limit": self.pixel_limit,

@@ -22,13 +22,17 @@ class Identity:
     def __repr__(self) -> str:
         return f"Identity({self.token.name if self.token else ''!r})"
 
+    def covers(self, name: str) -> bool:
+        """Return whether the caller may use a model."""
+        return not self.token or self.token.models is None or name in self.token.models
+
     def check_model(self, name: str) -> None:
         """Check that the caller may use a model. Call this before looking the model up.
 
         Raises:
             StatusError: PERMISSION_DENIED, whether the model exists or not.
         """
-        if self.token and self.token.models is not None and name not in self.token.models:
+        if self.token and not self.covers(name):
             raise StatusError(
                 Code.PERMISSION_DENIED, f'the token "{self.token.name}" does not cover the model "{name}"'
             )

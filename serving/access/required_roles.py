@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from savedmodel_bakery.serving.access.tokens import Role
 from savedmodel_bakery.wire.schema import METHODS
+from savedmodel_bakery.wire.v2.schema import METHODS as V2_METHODS
 
 _PROFILER = "/tensorflow.ProfilerService/"
 
-RPC_ROLES = {
+# Those of the v2 protocol that name models; any valid token is enough for the others, most of which are unimplemented.
+_OF_MODELS = ("ModelReady", "ModelMetadata", "ModelConfig", "ModelInfer", "RepositoryIndex")
+
+RPC_ROLES: dict[str, Role | None] = {
     METHODS["Predict"].path: Role.PREDICT,
     METHODS["Classify"].path: Role.PREDICT,
     METHODS["Regress"].path: Role.PREDICT,
@@ -17,8 +21,10 @@ RPC_ROLES = {
     METHODS["HandleReloadConfigRequest"].path: Role.ADMIN,
     _PROFILER + "Profile": Role.ADMIN,
     _PROFILER + "Terminate": Role.ADMIN,
+    **{method.path: Role.PREDICT if name in _OF_MODELS else None for name, method in V2_METHODS.items()},
 }
-"""By path. The health service needs no token; a call of any other path needs a valid token, whatever its roles."""
+"""By path. The health service, and ServerLive and ServerReady of the v2 protocol, need no token; a call of any other
+path needs a valid token, whatever its roles."""
 
 LIVE_PATH, READY_PATH = "/v2/health/live", "/v2/health/ready"
 PUBLIC_PATHS = (LIVE_PATH, READY_PATH)
@@ -34,4 +40,5 @@ def rest_role(path: str, *, metrics_path: str | None) -> Role | None:
     """
     if path == metrics_path:
         return Role.METRICS
-    return Role.PREDICT if path.lower().startswith("/v1/") else None
+    is_model = path.lower().startswith("/v1/") or path.startswith(("/v2/models/", "/v2/repository/index"))
+    return Role.PREDICT if is_model else None

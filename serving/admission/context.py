@@ -110,6 +110,10 @@ class RequestContext:
         if self._identity:
             self._identity.check_model(name)
 
+    def covers(self, name: str) -> bool:
+        """Return whether the caller may use the model of this name."""
+        return self._identity is None or self._identity.covers(name)
+
     def check_rows(self, count: int) -> None:
         """Check how many rows the request has, before they are filled up or run.
 

@@ -13,6 +13,7 @@ from savedmodel_bakery.wire.json.exact import discard
 from savedmodel_bakery.wire.json.limits import ParseLimits, Survey
 
 _CHECK_INTERVAL_S = 0.05
+_LARGE = threading.Lock()  # one for the process, as Python's own lock is
 
 
 class Documents:
@@ -27,7 +28,6 @@ class Documents:
 
     def __init__(self, nesting: int) -> None:
         self.nesting = nesting
-        self._large = threading.Lock()
 
     def parsing(self, context: RequestContext) -> AbstractContextManager[ParseLimits]:
         """Return a context manager for the parse of one document; its limits may be used until the end of the block.
@@ -41,13 +41,13 @@ class Documents:
     def turn(self, context: RequestContext) -> Iterator[None]:
         """Wait for the documents before this one, and let other requests run meanwhile."""
         with ExitStack() as stack:
-            if not self._large.acquire(blocking=False):
+            if not _LARGE.acquire(blocking=False):
                 with context.turn.passed_on() if context.turn else nullcontext():
-                    while not self._large.acquire(timeout=_CHECK_INTERVAL_S):
+                    while not _LARGE.acquire(timeout=_CHECK_INTERVAL_S):
                         context.check()
-                    stack.callback(self._large.release)  # here, because waiting for the turn again may fail
+                    stack.callback(_LARGE.release)  # here, because waiting for the turn again may fail
             else:
-                stack.callback(self._large.release)
+                stack.callback(_LARGE.release)
             # Each collection of garbage would look at every value of the document, and block all threads meanwhile.
             gc.disable()
             stack.callback(gc.enable)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 
+from savedmodel_bakery.serving.admission.limits import OverloadError
+
+_GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 _STEP_BYTES = 2**20
 _MAX_RATIO = 1032  # of deflate (zlib's technical details)
 
@@ -34,3 +37,16 @@ def unpack(packed: bytes, *, wbits: int, limit: int, before_step: Callable[[int]
         size += len(piece)
         packed = unpacker.unconsumed_tail
     return b"".join(pieces)
+
+
+def unpack_all(packed: bytes, *, limit: int, before_step: Callable[[int], None]) -> bytes:
+    """Unpack a message that is compressed with gzip or deflate (RFC 1952, RFC 1950); arguments as for `unpack`.
+
+    Raises:
+        OverloadError: the unpacked message has more bytes than the limit.
+        zlib.error: the message is damaged or cut off.
+    """
+    unpacked = unpack(packed, wbits=_GZIP_OR_ZLIB, limit=limit, before_step=before_step)
+    if len(unpacked) > limit:
+        raise OverloadError(f"after unpacking, the request has more than {limit} bytes (--max_unpacked_bytes)")
+    return unpacked

@@ -5,35 +5,19 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from savedmodel_bakery.serving.admission import unpacking
-from savedmodel_bakery.serving.admission.limits import SMALL_BYTES, OverloadError, check_size
+from savedmodel_bakery.serving.admission.limits import SMALL_BYTES, check_size
+from savedmodel_bakery.serving.admission.unpacking import unpack_all
 from savedmodel_bakery.serving.prediction_service import Handler
+from savedmodel_bakery.serving.rpc import Rpc
 from savedmodel_bakery.wire import messages, schema
 from savedmodel_bakery.wire.schema import METHODS
 
 _COMPRESSED = (b"\x1f\x8b", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
-_GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 _UNPACKING_COPIES = 3  # in pieces, joined, and parsed
-
-
-class Rpc(NamedTuple):
-    """A unary call.
-
-    Attributes:
-        decode: parses the serialized request; raises DecodeError.
-        handle: makes the response message, whose SerializeToString may raise too; raises StatusError.
-        runs_model: whether the call runs a model, and so waits for its turn.
-        is_public: whether callers need no token.
-    """
-
-    decode: Callable[[bytes], Any]
-    handle: Handler
-    runs_model: bool = False
-    is_public: bool = False
 
 
 _RUN_MODELS = {"Predict", "Classify", "Regress", "MultiInference"}
@@ -74,14 +58,9 @@ def unpack(message: bytes, limit: int, charge: Callable[[int], None]) -> bytes:
     if not message.startswith(_COMPRESSED):
         return message
     try:
-        unpacked = unpacking.unpack(
-            message, wbits=_GZIP_OR_ZLIB, limit=limit, before_step=lambda size: charge(_UNPACKING_COPIES * size)
-        )
+        return unpack_all(message, limit=limit, before_step=lambda size: charge(_UNPACKING_COPIES * size))
     except zlib.error as error:
         raise DecodeError(str(error)) from error
-    if len(unpacked) > limit:
-        raise OverloadError(f"after unpacking, the request has more than {limit} bytes (--max_unpacked_bytes)")
-    return unpacked
 
 
 def encode_reload(names: Iterable[str], before: Mapping[str, int], after: Mapping[str, int]) -> Any:

@@ -9,8 +9,8 @@ from typing import Any
 from savedmodel_bakery.serving import metrics
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.grpc import codec
-from savedmodel_bakery.serving.grpc.codec import Rpc
 from savedmodel_bakery.serving.prediction_service import Handler, PredictionService
+from savedmodel_bakery.serving.rpc import Rpc
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
 _COUNTED = ("Predict", "Classify", "Regress")

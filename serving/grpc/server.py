@@ -25,13 +25,12 @@ from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import SMALL_BYTES
-from savedmodel_bakery.serving.grpc.codec import Rpc, check_public_size, unpack
+from savedmodel_bakery.serving.grpc.codec import check_public_size, unpack
 from savedmodel_bakery.serving.grpc.credentials import server_credentials
 from savedmodel_bakery.serving.grpc.errors import STATUS_CODES
-from savedmodel_bakery.serving.grpc.handlers import Handlers
 from savedmodel_bakery.serving.grpc.health import HealthService
-from savedmodel_bakery.serving.grpc.profiler import Profiler
 from savedmodel_bakery.serving.options.tls import Tls
+from savedmodel_bakery.serving.rpc import Rpc
 from savedmodel_bakery.serving.threads import CallThreads
 from savedmodel_bakery.wire.status import Code, StatusError, truncate_message
 
@@ -54,14 +53,13 @@ class GrpcServer:
     """Serves gRPC on TCP ports and Unix sockets.
 
     Args:
-        handlers: the calls to serve.
+        calls: to serve, by path.
         addresses: of TCP ports and Unix sockets.
         access: which callers may make which calls.
         admission: the limits of calls, and which of them run.
         arguments: channel arguments, as `k=v,k=v`.
         tls: for every address; None for plain text.
         health: serve the standard health service.
-        profiler: TensorFlow's profiler service; None to not serve it.
 
     Raises:
         StatusError: INVALID_ARGUMENT if an address is not available, or a key or certificate is not valid PEM.
@@ -69,7 +67,7 @@ class GrpcServer:
 
     def __init__(
         self,
-        handlers: Handlers,
+        calls: Mapping[str, Rpc],
         addresses: list[str],
         *,
         access: Access,
@@ -77,7 +75,6 @@ class GrpcServer:
         arguments: str = "",
         tls: Tls | None = None,
         health: bool = False,
-        profiler: Profiler | None = None,
     ) -> None:
         limits = admission.limits
         options: dict[str, int | str] = {
@@ -99,9 +96,8 @@ class GrpcServer:
         control = _Lane(admission.with_turns(_CONTROL_CALLS), "control", limits.header_timeout_s)
         self._server = grpc.server(runs.threads, options=list({**options, **channel_arguments(arguments)}.items()))
         self._health = HealthService(control.transfers.receive) if health else None
-        calls = {**handlers.calls(), **(profiler.calls() if profiler else {})}
         if self._health:
-            calls.update(self._health.calls())
+            calls = {**calls, **self._health.calls()}
             self._server.add_generic_rpc_handlers([self._health.watch_handler()])
         self._server.add_generic_rpc_handlers([_Calls(calls, access, runs, control)])
         try:
@@ -280,7 +276,7 @@ def _answer(rpc: Rpc, lane: _Lane, messages: Iterator[bytes], call: Any, context
     with lane.admission.turn(context) if rpc.runs_model else nullcontext():
         unpacked = unpack(message, max_unpacked, context.charge)
         del message
-        request = rpc.decode(unpacked)
+        request = rpc.decode(unpacked, dict(call.invocation_metadata())) if rpc.takes_metadata else rpc.decode(unpacked)
         del unpacked
         response: bytes = rpc.handle(request, context).SerializeToString()
         context.charge(len(response))

@@ -14,9 +14,9 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from savedmodel_bakery.serving.admission.limits import RETRY_AFTER_S, Limits, OverloadError
-from savedmodel_bakery.serving.rest.codec import Response
-from savedmodel_bakery.serving.rest.errors import error_response, page
-from savedmodel_bakery.serving.rest.handlers import KNOWN_METHODS
+from savedmodel_bakery.serving.http.errors import error_response, page
+from savedmodel_bakery.serving.http.messages import Response
+from savedmodel_bakery.serving.rest.router import KNOWN_METHODS
 from savedmodel_bakery.wire.status import StatusError
 
 _LINGER_S = 2.0
@@ -68,7 +68,7 @@ class Protocol(HttpToolsProtocol):
                 RETRY_AFTER_S,
             )
             self._is_closing = True
-            self.transport.write(_encode(error_response(error, {})))
+            self.transport.write(_encode(error_response(error)))
             self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -185,7 +185,7 @@ class Protocol(HttpToolsProtocol):
         )
         if now - self._receives_since > timeout_s:
             error = OverloadError(f"the {part} of the request took longer than {timeout_s:g} s (--{flag})")
-            self.refuse(error_response(error, {}))
+            self.refuse(error_response(error))
 
     async def wait_until_sent(self) -> None:
         """Return when most of a response has been sent; close the connection if the client doesn't read it in time."""
@@ -236,7 +236,7 @@ class Protocol(HttpToolsProtocol):
             self._is_closing = True
             self.cycle.keep_alive = False
         else:
-            self.refuse(error_response(error, {}))
+            self.refuse(error_response(error))
         return False
 
 

@@ -18,10 +18,11 @@ import uvicorn
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import RETRY_AFTER_S, SMALL_BYTES, OverloadError, check_size
-from savedmodel_bakery.serving.rest.codec import Request, Response
-from savedmodel_bakery.serving.rest.errors import page
-from savedmodel_bakery.serving.rest.handlers import Handlers
+from savedmodel_bakery.serving.http.errors import page
+from savedmodel_bakery.serving.http.messages import Request, Response
+from savedmodel_bakery.serving.http.routes import Route
 from savedmodel_bakery.serving.rest.protocol import Protocol, raw_headers
+from savedmodel_bakery.serving.rest.router import Router
 from savedmodel_bakery.serving.rest.tls_server import TlsServer
 from savedmodel_bakery.serving.threads import CallThreads
 from savedmodel_bakery.wire.status import StatusError
@@ -47,7 +48,7 @@ class RestServer:
     """Serves REST on one TCP port.
 
     Args:
-        handlers: the URLs to serve.
+        router: the URLs to serve.
         address: IP address to listen on.
         port: TCP port.
         admission: the limits of requests, and which of them run.
@@ -60,7 +61,7 @@ class RestServer:
 
     def __init__(
         self,
-        handlers: Handlers,
+        router: Router,
         address: str,
         port: int,
         admission: Admission,
@@ -68,7 +69,7 @@ class RestServer:
         timeout_s: float | None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        self._handlers = handlers
+        self._router = router
         self._limits = admission.limits
         self._timeout_s = timeout_s
         self._runs = _Lane(admission, CallThreads(admission.places, "rest"))
@@ -123,7 +124,7 @@ class RestServer:
     ) -> None:
         request = Request(scope["method"], _target(scope), _headers(scope))
         connection: Protocol = scope["connection"]
-        identity = self._handlers.authorize(request)
+        identity = self._router.authorize(request)
         if isinstance(identity, Response):
             # A caller that waits for "100 Continue" may send its body or not, so the next request can't be found.
             await _send(send, identity, *[(b"Connection", b"close")] * ("expect" in request.headers))
@@ -131,17 +132,18 @@ class RestServer:
         if scope["http_version"] not in ("1.0", "1.1"):  # the parser accepts any version
             await _send(send, page(400, "Bad Request"), (b"Connection", b"close"))
             return
-        lane = self._runs if self._handlers.runs_model(request) else self._control
+        route = self._router.find(request)
+        lane = self._runs if route and route.runs_model else self._control
         headers = [(b"Connection", b"keep-alive")] if scope["is_http10_keep_alive"] else []
         context = lane.admission.context(timeout_s=self._limits.body_timeout_s, identity=identity)
         connection.on_disconnect = context.cancel
         try:
-            response = await self._admit(request, context, lane, connection, receive)
+            response = await self._admit(request, route, context, lane, connection, receive)
             if response:
                 await _send(send, response, *headers)
                 await connection.wait_until_sent()
         except StatusError as error:
-            response = self._handlers.reject(error, request)
+            response = self._router.reject(error, route)
             if connection.is_received:
                 await _send(send, response, *headers)
             else:
@@ -152,6 +154,7 @@ class RestServer:
     async def _admit(
         self,
         request: Request,
+        route: Route | None,
         context: RequestContext,
         lane: _Lane,
         connection: Protocol,
@@ -175,7 +178,7 @@ class RestServer:
             # Here and not on its thread, because two threads that wake up per request cost more than one.
             async with lane.admission.turn(context) if lane is self._runs else nullcontext():
                 return await asyncio.get_running_loop().run_in_executor(
-                    lane.threads, self._handlers.respond, request, context
+                    lane.threads, self._router.respond, request, route, context
                 )
         finally:
             lane.admission.leave(context)

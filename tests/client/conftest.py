@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from canned_server import Peer
+from canned_v2 import V2
 from tls_files import TlsFiles
 
 from savedmodel_bakery.client import Client
@@ -21,6 +22,13 @@ def peer() -> Iterator[Peer]:
     with peer.serve_grpc() as peer.grpc_port, peer.serve_rest() as peer.rest_port:
         yield peer
         peer.released.set()
+
+
+@pytest.fixture
+def v2(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> V2:
+    """How the server speaks v2, for tests that change it or read its records."""
+    monkeypatch.setattr(peer, "v2", V2())
+    return peer.v2
 
 
 @pytest.fixture(scope="session")

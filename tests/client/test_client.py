@@ -23,7 +23,11 @@ from savedmodel_bakery.wire.status import Code
 
 Connect = Callable[..., Client]
 
-# Over REST, if several codes share an HTTP status, one of them represents all.
+TITLES = {"grpc": "gRPC", "rest": "REST", "v2": "v2 (HTTP)", "v2-grpc": "v2 (gRPC)"}
+OVER_HTTP = ("rest", "v2")
+WITH_LABELS = pytest.mark.parametrize("transport", ["grpc", "rest"])
+
+# Over HTTP, if several codes share an HTTP status, one of them represents all.
 FOLDED = {
     Code.UNKNOWN: Code.INTERNAL,
     Code.DATA_LOSS: Code.INTERNAL,
@@ -33,33 +37,39 @@ FOLDED = {
 }
 
 
+@pytest.fixture(params=TITLES)
+def transport(request: pytest.FixtureRequest) -> str:
+    """Each transport in turn."""
+    return request.param
+
+
 def test_predict_halves_and_adds_two(connect: Connect, transport: str) -> None:
     prediction = connect().predict({"x": np.array([1.0, 2.0, 5.0], np.float32)})
     assert isinstance(prediction, Prediction)
     assert {"y"} == prediction.outputs.keys()
     assert [2.5, 3.0, 4.5] == prediction.outputs["y"].tolist()
     assert np.dtype(np.float32) == prediction.outputs["y"].dtype
-    expected = ("half_plus_two", 3 if transport == "grpc" else None, "serving_default")
+    expected = ("half_plus_two", None if transport == "rest" else 3, "serving_default")
     assert expected == (prediction.model, prediction.version, prediction.signature)
 
 
-@pytest.mark.parametrize(
-    ("options", "version"),
-    [({"version": 2}, {"grpc": 2, "rest": 2}), ({"label": "stable"}, {"grpc": 2, "rest": None})],
-    ids=["by number", "by label"],
-)
-def test_a_version_can_be_chosen(
-    connect: Connect, transport: str, options: dict[str, Any], version: dict[str, int | None]
-) -> None:
-    prediction = connect(**options).predict({"x": np.float32([2])})
-    assert version[transport] == prediction.version
+def test_a_version_can_be_chosen_by_number(connect: Connect) -> None:
+    assert 2 == connect(version=2).predict({"x": np.float32([2])}).version
 
 
-@pytest.mark.parametrize(
-    "options", [{"model": "a/b:c"}, {"label": "a b"}], ids=["model with / and :", "label with a space"]
-)
-def test_names_may_contain_special_characters(connect: Connect, options: dict[str, Any]) -> None:
-    assert [3.0] == connect(**options).predict({"x": np.float32([2])}).outputs["y"].tolist()
+@WITH_LABELS
+def test_a_version_can_be_chosen_by_label(connect: Connect, transport: str) -> None:
+    prediction = connect(label="stable").predict({"x": np.float32([2])})
+    assert {"grpc": 2, "rest": None}[transport] == prediction.version
+
+
+def test_a_model_name_may_contain_special_characters(connect: Connect) -> None:
+    assert [3.0] == connect(model="a/b:c").predict({"x": np.float32([2])}).outputs["y"].tolist()
+
+
+@WITH_LABELS
+def test_a_label_may_contain_a_space(connect: Connect) -> None:
+    assert [3.0] == connect(label="a b").predict({"x": np.float32([2])}).outputs["y"].tolist()
 
 
 def test_outputs_have_the_same_types_and_values_over_every_transport(connect: Connect) -> None:
@@ -108,8 +118,10 @@ def test_metadata_are_the_protobuf_json_of_the_rest_api(connect: Connect) -> Non
     assert expected == connect().metadata()
 
 
-def test_status_lists_the_versions_newest_first(connect: Connect) -> None:
-    failed = VersionStatus(2, "END", Code.NOT_FOUND, "no\n\x1bsaved_model.pb")
+def test_status_lists_the_versions_newest_first(connect: Connect, transport: str) -> None:
+    """In v2 a reason has no code."""
+    code = Code.UNKNOWN if transport.startswith("v2") else Code.NOT_FOUND
+    failed = VersionStatus(2, "END", code, "no\n\x1bsaved_model.pb")
     assert [VersionStatus(3, "AVAILABLE", Code.OK, ""), failed] == connect().status()
     assert [failed] == connect(version=2).status()
 
@@ -119,9 +131,8 @@ def test_status_lists_the_versions_newest_first(connect: Connect) -> None:
     [
         ({"model": "pets"}, Code.NOT_FOUND, "Servable not found for request: Latest(pets)"),
         ({"version": 9}, Code.NOT_FOUND, "Servable not found for request: Specific(half_plus_two, 9)"),
-        ({"label": "new"}, Code.INVALID_ARGUMENT, "Unrecognized servable version label: new"),
     ],
-    ids=["model", "version", "label"],
+    ids=["model", "version"],
 )
 def test_a_refusal_has_the_servers_code_and_message(
     connect: Connect, options: dict[str, Any], code: Code, message: str
@@ -130,6 +141,12 @@ def test_a_refusal_has_the_servers_code_and_message(
         connect(**options).predict({"x": np.float32([1])})
     assert (code, message) == (caught.value.code, caught.value.message)
     assert f"{code.name}: {message}" == str(caught.value)
+
+
+@WITH_LABELS
+def test_an_unknown_label_is_refused(connect: Connect) -> None:
+    with pytest.raises(RequestRefusedError, match=r"^INVALID_ARGUMENT: Unrecognized servable version label: new$"):
+        connect(label="new").predict({"x": np.float32([1])})
 
 
 @pytest.mark.parametrize("code", [code for code in Code if code is not Code.OK], ids=lambda code: code.name)
@@ -141,25 +158,26 @@ def test_every_status_code_is_the_servers(connect: Connect, transport: str, code
     else:
         is_about_the_token = code in (Code.UNAUTHENTICATED, Code.PERMISSION_DENIED)
         assert caught.type is (AccessDeniedError if is_about_the_token else RequestRefusedError)
-        expected = FOLDED.get(code, code) if transport == "rest" else code
+        expected = FOLDED.get(code, code) if transport in OVER_HTTP else code
         assert (expected, f"refused: {code.name}") == (caught.value.code, caught.value.message)
 
 
 def test_a_response_that_takes_too_long_is_deadline_exceeded(connect: Connect, peer: Any, transport: str) -> None:
-    name, port = {"grpc": ("gRPC", peer.grpc_port), "rest": ("REST", peer.rest_port)}[transport]
+    port = peer.rest_port if transport in OVER_HTTP else peer.grpc_port
     with pytest.raises(DeadlineExceededError) as caught:
         connect("slow", timeout_s=0.2).predict({"x": np.float32([1])})
-    assert f"no response from 127.0.0.1:{port} over {name} within 0.2 s" == str(caught.value)
+    assert f"no response from 127.0.0.1:{port} over {TITLES[transport]} within 0.2 s" == str(caught.value)
 
 
 def test_a_server_that_is_down_is_reported_at_once(connect: Connect, closed_port: int, transport: str) -> None:
     """Also for the second call, although a gRPC channel backs off after the first."""
     client = connect(target=f"127.0.0.1:{closed_port}", timeout_s=60.0)
-    name = {"grpc": "gRPC", "rest": "REST"}[transport]
     for _ in range(2):
         with pytest.raises(ConnectionFailedError) as caught:
             client.status()
-        expected = f"cannot connect to 127.0.0.1:{closed_port} over {name}; is a model server running there?"
+        expected = (
+            f"cannot connect to 127.0.0.1:{closed_port} over {TITLES[transport]}; is a model server running there?"
+        )
         assert expected == str(caught.value)
         assert caught.value.__cause__ is not None
 
@@ -186,7 +204,7 @@ def test_calls_of_a_closed_client_are_runtime_errors(connect: Connect) -> None:
         pytest.param({"timeout_s": float("nan")}, "invalid timeout_s nan", id="NaN"),
         pytest.param(
             {"transport": "x"},
-            'invalid transport "x": must be "grpc" or "rest"; for AMQP use AmqpClient',
+            'invalid transport "x": must be one of "grpc", "rest", "v2", "v2-grpc"; for AMQP use AmqpClient',
             id="transport",
         ),
     ],
@@ -203,9 +221,7 @@ def test_loopback_addresses_bypass_the_proxy(connect: Connect, monkeypatch: pyte
     assert connect().status()
 
 
-@pytest.mark.parametrize(
-    "options", [{"transport": "rest", "port": 8500}, {"transport": "grpc", "rest_api_port": 8501}], ids=["rest", "grpc"]
-)
-def test_a_port_of_the_other_transport_is_a_value_error(options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="the port of the other transport was given"):
-        Client(**options)
+def test_a_port_of_the_other_transport_is_a_value_error(transport: str) -> None:
+    own, other = ("rest_api_port", "port") if transport in OVER_HTTP else ("port", "rest_api_port")
+    with pytest.raises(ValueError, match=f'the port of the other transport was given: "{transport}" uses {own}$'):
+        Client(transport=transport, **{other: 9000})

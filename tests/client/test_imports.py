@@ -67,7 +67,12 @@ def test_the_package_alone_imports_nothing_heavy() -> None:
 
 @pytest.mark.parametrize(
     ("transport", "expected"),
-    [("grpc", "google.protobuf grpc ml_dtypes numpy"), ("rest", "ml_dtypes numpy requests")],
+    [
+        ("grpc", "google.protobuf grpc ml_dtypes numpy"),
+        ("rest", "ml_dtypes numpy requests"),
+        ("v2", "google.protobuf ml_dtypes numpy requests"),
+        ("v2-grpc", "google.protobuf grpc ml_dtypes numpy"),
+    ],
 )
 def test_a_call_imports_its_own_transport_only(peer: Any, transport: str, expected: str) -> None:
     lines = run(ASK, transport=transport, grpc_port=peer.grpc_port, rest_port=peer.rest_port)

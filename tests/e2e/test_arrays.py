@@ -43,12 +43,15 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         yield running
 
 
-@pytest.fixture(params=["grpc", "rest"])
+@pytest.fixture(params=["grpc", "rest", "v2", "v2-grpc"])
 def client(request: pytest.FixtureRequest, server: ServerProcess) -> Iterator[Client]:
     """A client over each transport."""
-    ports: Any = {"grpc": {"port": server.port}, "rest": {"rest_api_port": server.rest_api_port}}[request.param]
-    with Client(transport=request.param, model="echo", **ports) as opened:
+    with connect(server, request.param) as opened:
         yield opened
+
+
+def connect(server: ServerProcess, transport: Any) -> Client:
+    return Client(transport=transport, model="echo", port=server.port, rest_api_port=server.rest_api_port)
 
 
 def values(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -77,6 +80,18 @@ def test_other_dtypes_make_the_round_trip_over_grpc(server: ServerProcess, dtype
     sent = values(dtype, shape)
     with Client(port=server.port, model="echo") as client:
         assert same(sent, client.predict({"x": sent}, signature=dtype).outputs["y"])
+
+
+@pytest.mark.parametrize("transport", ["v2", "v2-grpc"])
+def test_dtypes_of_v2_make_the_round_trip(server: ServerProcess, transport: str) -> None:
+    with connect(server, transport) as client:
+        for dtype in ("float16", "bfloat16", "uint16"):
+            sent = values(dtype, (2, 3))
+            assert same(sent, client.predict({"x": sent}, signature=dtype).outputs["y"])
+        with pytest.raises(
+            RequestRefusedError, match=r'^INVALID_ARGUMENT: input "x" is complex64, which the v2 protocol'
+        ):
+            client.predict({"x": values("complex64", (2,))}, signature="complex64")
 
 
 @pytest.mark.parametrize(

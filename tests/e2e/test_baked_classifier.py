@@ -98,9 +98,9 @@ class TestUnmodifiedClients:
 
 
 class TestOurClient:
-    """`python -m client` and `Client`, over both transports."""
+    """`python -m client` and `Client`, over every transport."""
 
-    @pytest.mark.parametrize("transport", ["GRPC", "REST", "grpc"])
+    @pytest.mark.parametrize("transport", ["GRPC", "REST", "v2"])
     def test_the_default_output_is_the_best_class(self, server: ServerProcess, coffee: Path, transport: str) -> None:
         result = run_client(server, "--format", transport, "-i", coffee)
         assert ("espresso\t0.945\t967\n", "", 0) == (result.stdout, result.stderr, result.returncode)
@@ -122,8 +122,8 @@ class TestOurClient:
         (line,) = result.stderr.splitlines()
         assert "damaged, truncated or of an unsupported kind: the image file cannot be decoded" in line
 
-    @pytest.mark.parametrize("transport", ["grpc", "rest"])
-    def test_the_library_returns_the_same_over_both(
+    @pytest.mark.parametrize("transport", ["grpc", "rest", "v2", "v2-grpc"])
+    def test_the_library_returns_the_same_over_each(
         self, server: ServerProcess, coffee: Path, chelsea: Path, transport: str
     ) -> None:
         with Client(transport=transport, port=server.port, rest_api_port=server.rest_api_port, model=NAME) as client:
@@ -135,12 +135,14 @@ class TestOurClient:
             bad.error,
         )
 
-    def test_metadata_is_the_same_over_both(self, server: ServerProcess) -> None:
-        over_grpc, over_rest = (
-            json.loads(run_client(server, "-f", form, "--metadata").stdout) for form in ("GRPC", "REST")
-        )
-        assert over_grpc == over_rest
-        assert NAME == over_grpc["model_spec"]["name"]
+    def test_metadata_and_status_are_the_same_over_each(self, server: ServerProcess) -> None:
+        ports = {"port": server.port, "rest_api_port": server.rest_api_port}
+        answers = []
+        for transport in ("grpc", "rest", "v2", "v2-grpc"):
+            with Client(transport=transport, model=NAME, **ports) as client:
+                answers.append((client.metadata(), client.status()))
+        assert [answers[0]] * 4 == answers
+        assert NAME == answers[0][0]["model_spec"]["name"]
 
     @pytest.mark.parametrize("transport", ["GRPC", "REST"])
     def test_an_unknown_model_exits_1_with_one_line(self, server: ServerProcess, coffee: Path, transport: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +77,19 @@ def ask(result: BakeResult, photos: list[Path], log: Path, signature: str = "ser
     return dict(over_grpc)
 
 
+@contextmanager
+def each_client(result: BakeResult, log: Path) -> Iterator[list[Client]]:
+    """Serve a model and connect a client per transport; the last one runs the model itself, without the server."""
+    flags = ("--model_name=shapes", f"--model_base_path={result.path.parent}")
+    with (
+        ServerProcess(*flags, log=log) as server,
+        Client(server.target, model="shapes") as grpc_client,
+        Client(server.url, model="shapes") as rest_client,
+        Client(transport=LocalTransport(result.path.parent)) as local_client,
+    ):
+        yield [grpc_client, rest_client, local_client]
+
+
 def ask_amqp(result: BakeResult, photo: Path) -> dict[str, Any]:
     """Send a photo as a message to a worker's handlers; return the row of the JSON response."""
     local = LocalModel("shapes", result.path.parent)
@@ -121,13 +136,18 @@ def test_boxes_over_amqp(detector: BakeResult, photos: list[Path]) -> None:
     assert [[0.0] * 4] * 2 == row["boxes"][2:]
 
 
-def test_boxes_of_arrays_are_in_pixels_of_the_network(detector: BakeResult, tmp_path: Path) -> None:
-    pixels = np.asarray(shape_models.draw((96, 96), SHAPES))[np.newaxis]
-    flags = ("--model_name=shapes", f"--model_base_path={detector.path.parent}")
-    with ServerProcess(*flags, log=tmp_path / "log") as server, Client(server.target, model="shapes") as client:
-        outputs = client.predict({"pixels": pixels}, signature="pixels").arrays
-    for label, box in zip(outputs["labels"][0][:2], outputs["boxes"][0], strict=False):
-        assert np.array(SHAPES[label.decode()]) * 96 == pytest.approx(box, abs=1)
+def test_boxes_are_objects(detector: BakeResult, photos: list[Path], tmp_path: Path) -> None:
+    """Those of an array of the network's size are in its pixels."""
+    array = np.asarray(shape_models.draw((96, 96), SHAPES))
+    with each_client(detector, tmp_path / "log") as clients:
+        for client in clients:
+            wide, bad, of_array = client.detect([photos[0], b"?", array])
+            for result, size, allowed in ((wide, SIZES["wide.png"], 500 / 96), (of_array, (96, 96), 1)):
+                assert ["blue", "red"] == sorted(box.label for box in result.boxes)
+                for box in result.boxes:
+                    edges = (box.ymin, box.xmin, box.ymax, box.xmax)
+                    assert edges == pytest.approx(np.array(SHAPES[box.label]) * [*size, *size], abs=allowed)
+            assert (False, ()) == (bad.ok, bad.boxes)
 
 
 @pytest.mark.system
@@ -184,6 +204,17 @@ def test_maps_have_the_size_of_the_photo(segmenter: BakeResult, photos: list[Pat
         shares = np.bincount(expected.reshape(-1), minlength=4) / expected.size
         assert shares.tolist() == pytest.approx(outputs["shares"][row].tolist(), abs=0.03)
         assert [b"background", b"red", b"green", b"blue"] == outputs["labels"][row].tolist()
+
+
+def test_a_map_has_the_class_of_each_pixel(segmenter: BakeResult, photos: list[Path], tmp_path: Path) -> None:
+    with each_client(segmenter, tmp_path / "log") as clients:
+        for client in clients:
+            good, bad = client.segment((photos[0], b"?"))
+            assert SIZES["wide.png"] == good.map.shape
+            assert ("background", "red", "green", "blue") == good.labels == tuple(good.shares)
+            counts = np.bincount(good.map.reshape(-1), minlength=4)
+            assert (counts / good.map.size).tolist() == pytest.approx(list(good.shares.values()))
+            assert (False, {}) == (bad.ok, bad.shares)
 
 
 def test_a_photo_too_wide_for_a_png_file_harms_no_other(segmenter: BakeResult, photos: list[Path]) -> None:

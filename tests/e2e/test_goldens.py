@@ -54,6 +54,13 @@ def test_the_check_can_be_limited_to_one_transport(server: ServerProcess, lite0:
     assert {("rest", True)} == {(row["transport"], row["agrees"]) for row in rows}
 
 
+def test_the_check_over_v2_leaves_out_what_v2_lacks(server: ServerProcess, lite0: Path) -> None:
+    result = check(server, lite0 / "1", "--format", "V2")
+    assert (0, "8 of 8 responses agree\n") == (result.returncode, result.stderr)
+    assert {"v2"} == {line.split("\t")[0] for line in result.stdout.splitlines()}
+    assert "classify" not in result.stdout
+
+
 def replace(version: Path, signature: str, old: str, new: str) -> None:
     path = version / GOLDENS / f"{signature}.jsonl"
     text = path.read_text()

@@ -14,12 +14,11 @@ import numpy as np
 import pytest
 import requests
 import shape_models
-import task_models
 from PIL import Image
 from server_process import ServerProcess
 
 from savedmodel_bakery import LocalTransport
-from savedmodel_bakery.client import AsyncClient, Box, Client, Detections, RequestRefusedError, Tags
+from savedmodel_bakery.client import AsyncClient, Client, RequestRefusedError, Tags
 from savedmodel_bakery.client.goldens import read_goldens, replay
 from savedmodel_bakery.exporter.bake import BakeResult, bake
 from savedmodel_bakery.serving.amqp.codec import Message
@@ -78,13 +77,16 @@ def test_one_output_decides_between_two_labels(binary: Path, tmp_path: Path, tra
         target = server.target if transport == "grpc" else server.url
         with Client(target, model="red", transport=transport) as client:
             *results, bad = client.classify(images)
-            assert ["red", "green", "red"] == [result.top[0].label for result in results]
-            for result, expected in zip(results, (probability, probability, 0.7177), strict=True):
+            assert ["red", "green", "green"] == [result.label for result in results]
+            for result, expected in zip(results, (probability, probability, 1 - 0.7177), strict=True):
                 assert expected == pytest.approx(result.top[0].score, abs=0.002)
                 assert 1.0 == pytest.approx(sum(top.score for top in result.top))
             assert not bad.ok
             outputs = client.predict({"image": np.array(images[:3], object)}).outputs
             assert [b"red", b"green", b"green"] == outputs["output_0"].tolist()
+            assert "green" == client.classify(np.array(Image.new("RGB", (8, 8), "#f80"))).label  # by signature pixels
+            examples = [{"image/encoded": image} for image in images[:3]]
+            assert ["red", "green", "green"] == [row[0][0] for row in client.classify_examples(examples)]
         body = {"instances": [{"b64": base64.b64encode(images[2]).decode()}]}
         assert {"predictions": ["green"]} == requests.post(
             f"{server.url}/v1/models/red:predict", json=body, timeout=30
@@ -260,25 +262,6 @@ def test_several_numbers_have_names(tmp_path: Path) -> None:
     outputs = ask(result, tmp_path / "log")
     assert [1.5, 0.5, 0.5, 0.5 + 128 / 255, 0] == pytest.approx(outputs["width"].tolist(), abs=1e-3)
     assert [-1, 1, -1, 2 * 128 / 255 - 1, 0] == pytest.approx(outputs["height"].tolist(), abs=1e-3)
-
-
-def test_boxes_are_objects(tmp_path: Path) -> None:
-    task_models.detector(tmp_path / "detector")
-    expected = Detections(True, None, (Box("cat", 0.75, 1, 2, 30, 14), Box("dog", 0.5, 0, 0.5, 10, 19)))
-    with each_client(tmp_path / "detector", tmp_path / "log") as clients:
-        for client in clients:
-            assert [expected, Detections(False, "no image"), expected] == client.detect([b"?", b"bad", plain("red")])
-
-
-def test_a_map_has_the_class_of_each_pixel(tmp_path: Path) -> None:
-    task_models.segmenter(tmp_path / "segmenter")
-    with each_client(tmp_path / "segmenter", tmp_path / "log") as clients:
-        for client in clients:
-            good, bad = client.segment((b"?", b"bad"))
-            np.testing.assert_array_equal(task_models.MAP, good.map, strict=True)
-            assert {"road": 1 / 2, "tree": 1 / 6, "car": 1 / 3} == pytest.approx(good.shares)
-            assert ("road", "tree", "car") == good.labels
-            assert (False, "no image", {}) == (bad.ok, bad.error, bad.shares)
 
 
 def test_the_asynchronous_client_has_the_same_methods(tagger: BakeResult, tmp_path: Path) -> None:

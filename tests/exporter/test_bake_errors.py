@@ -109,6 +109,7 @@ REJECTED: dict[str, tuple[list[str], int, list[str]]] = {
     "size as a word": ([*BUILD, "--size", "big"], 2, ["invalid size 'big': must be SIDE or HEIGHTxWIDTH"]),
     "unknown scale": ([*BUILD, "--scale", "0..2"], 2, ["invalid scale '0..2': must be one of 0..255, 0..1,"]),
     "crop above one": ([*BUILD, "--crop", "9/8"], 2, ["invalid crop '9/8': must be none, letterbox or a fraction"]),
+    "no number": ([*BUILD, "--parity-atol", "nan"], 2, ["Invalid value for '--parity-atol': 'nan' is not a valid"]),
     "version below zero": ([*BUILD, "--version", "-1"], 2, ["-1 is not in the range x>=0"]),
     "name with a slash": (
         [*BUILD, "--name", "a/b"],
@@ -141,3 +142,20 @@ def test_a_mistake_is_reported_in_one_line_and_nothing_is_published(
         assert part in last
     assert all(line.endswith(" …") or line.startswith(("Usage: ", "Try ")) or not line for line in before), run.stderr
     assert [] == list(tmp_path.iterdir())
+
+
+def test_a_detector_that_finds_nothing_on_the_photos_is_published_with_a_warning(
+    workshop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(workshop)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    options = ["--boxes", "yxyx", "--box-unit", "fractions", "--out", str(tmp_path), "--name", "blind"]
+    try:
+        run = CliRunner().invoke(main, ["bake", "--model", "tiny:blind", *OPTIONS, *options])
+    finally:
+        sys.modules.pop("tiny", None)
+    assert (0, f"{tmp_path}/blind/1\n") == (run.exit_code, run.stdout), run.stderr
+    assert (
+        "warning: on all 3 photos no box has a score of 0.5 or more, so no boxes were compared; pass photos that show "
+        "the model's labels with --photos FOLDER"
+    ) == run.stderr.splitlines()[-1]

@@ -94,6 +94,11 @@ def test_outputs_are_assigned_by_task_and_name(
             BOXES | {"background_class": "first"},
             "the network has 1 classes, but labels 'names.txt' have 2",
         ),
+        (
+            {"boxes": (5, 4), "scores": (6, 2)},
+            BOXES,
+            "the network returns 5 boxes, 6 scores per image: must be the same number",
+        ),
         ({"boxes": (5, 4), "scores": (5,)}, BOXES, "assign it with --source-outputs classes=NAME"),
         ({"boxes": (5, 4), "scores": (5, 2)}, API, "the network's scores have 3 axes"),
         ((3, 4, 1), {"task": "segment", "outputs": None}, "needs --outputs for a network with one score per pixel"),
@@ -128,6 +133,31 @@ def test_what_does_not_fit_is_explained(recipe_of: RecipeOf, shapes: Any, values
 
     with pytest.raises(BakeError, match=re.escape(message)):
         choose()
+
+
+@pytest.mark.parametrize(
+    ("outputs", "message"),
+    [
+        (lambda _: None, "the network of tiny returns a NoneType: must return a tensor, or a dict of them by name"),
+        (lambda images: [images, images], "the network of tiny returns a list: must return a tensor, or a dict of"),
+        (lambda _: {}, "the network of tiny returns no outputs: must return at least one"),
+        (tf.strings.as_string, "the network of tiny returns string: must return float, integer or bool"),
+    ],
+    ids=["nothing", "list", "empty", "text"],
+)
+def test_outputs_that_are_no_tensors_are_rejected(recipe_of: RecipeOf, outputs: Any, message: str) -> None:
+    with pytest.raises(BakeError, match=re.escape(message)):
+        trace(outputs, recipe_of())
+
+
+def test_an_error_of_the_network_is_quoted_without_its_traceback(recipe_of: RecipeOf) -> None:
+    def fail(_images: tf.Tensor) -> None:
+        raise ValueError("3 is not 4")
+
+    with pytest.raises(
+        BakeError, match=r"^the network of tiny does not accept images \([^)]*\): ValueError: 3 is not 4$"
+    ):
+        trace(fail, recipe_of())
 
 
 def test_boxes_say_that_the_task_is_detect(recipe_of: RecipeOf) -> None:

@@ -21,10 +21,11 @@ from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import Limits
-from savedmodel_bakery.serving.grpc.handlers import Rpc
 from savedmodel_bakery.serving.grpc.server import GrpcServer
-from savedmodel_bakery.serving.rest.codec import Request
+from savedmodel_bakery.serving.http.messages import Request
 from savedmodel_bakery.serving.rest.handlers import Handlers
+from savedmodel_bakery.serving.rest.router import Router
+from savedmodel_bakery.serving.rpc import Rpc
 from savedmodel_bakery.wire.schema import METHODS
 from savedmodel_bakery.wire.status import Code
 
@@ -57,9 +58,12 @@ def test_an_incident_is_logged_and_becomes_an_internal_error(caplog: pytest.LogC
 
 
 def test_rest_returns_500_and_the_request_id(caplog: pytest.LogCaptureFixture) -> None:
-    registry: Any = SimpleNamespace(statuses=fail, known_name=str)
-    handlers = Handlers(registry, access=Access(), limits=ADMISSION.limits, cors=False, check_method_names=False)
-    response = handlers.respond(Request("GET", "/v1/models/m", {}), RequestContext())
+    registry: Any = SimpleNamespace(statuses=fail)
+    find = Handlers(registry, limits=ADMISSION.limits, check_method_names=False).find
+    request = Request("GET", "/v1/models/m", {})
+    response = Router([find], access=Access(), known_name=str, cors=False).respond(
+        request, find(request), RequestContext()
+    )
     assert 500 == response.status
     check_log(caplog, json.loads(response.body)["error"])
 
@@ -67,9 +71,8 @@ def test_rest_returns_500_and_the_request_id(caplog: pytest.LogCaptureFixture) -
 @pytest.fixture
 def channel(tmp_path: Path) -> Iterator[grpc.Channel]:
     rpcs = {PATHS[0]: Rpc(fail, fail), PATHS[1]: Rpc(bytes, fail)}
-    handlers: Any = SimpleNamespace(calls=lambda: rpcs)
     address = f"unix:{tmp_path / 'socket'}"
-    running = GrpcServer(handlers, [address], access=Access(), admission=ADMISSION)
+    running = GrpcServer(rpcs, [address], access=Access(), admission=ADMISSION)
     running.start()
     with grpc.insecure_channel(address) as opened:
         yield opened

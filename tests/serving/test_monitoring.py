@@ -15,6 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from server_process import ServerProcess
 from tensorflow_serving.apis import model_management_pb2, model_service_pb2_grpc, predict_pb2, prediction_log_pb2
 
+from savedmodel_bakery.wire.v2 import schema
+
 PATH = "/some/metrics"
 LATENCY_BOUNDS = [f"{10 * 1.8**power:g}" for power in range(33)]
 
@@ -101,6 +103,27 @@ def test_a_grpc_call_is_counted_under_its_own_entrypoint(monitored: ServerProces
     assert 1 == grown[f'request_latency_count{{{NAME},API="Predict",entrypoint="GRPC"}}']
 
 
+def test_calls_of_the_v2_protocol_are_counted_and_timed(monitored: ServerProcess) -> None:
+    x = {"name": "x", "datatype": "FP32", "shape": [1]}
+
+    def over_http() -> None:
+        url = f"{monitored.url}/v2/models/a%20%22name%22/infer"
+        requests.post(url, json={"inputs": [{**x, "data": [1]}]}, timeout=30).raise_for_status()
+
+    def over_grpc() -> None:
+        request = schema.ModelInferRequest(model_name='a "name"', inputs=[{**x, "contents": {"fp32_contents": [1]}}])
+        with grpc.insecure_channel(monitored.target) as channel:
+            channel.unary_unary(schema.METHODS["ModelInfer"].path)(request.SerializeToString(), timeout=30)
+
+    for call, labels in (
+        (over_http, 'API="infer",entrypoint="REST"'),
+        (over_grpc, 'API="ModelInfer",entrypoint="GRPC"'),
+    ):
+        grown = growth(monitored, call)
+        assert 1 == grown[f'request_count{{{NAME},status="OK"}}']
+        assert 1 == grown[f"request_latency_count{{{NAME},{labels}}}"]
+
+
 def test_a_call_for_an_unknown_model_is_counted_under_the_empty_name(monitored: ServerProcess) -> None:
     request = predict_pb2.PredictRequest()
     request.model_spec.name = "unknown"
@@ -120,6 +143,8 @@ def test_a_call_for_an_unknown_model_is_counted_under_the_empty_name(monitored: 
         ("POST", "/v1/models/nosuch:predict", 'request_count{model_name="",status="INVALID_ARGUMENT"}'),
         ("GET", "/v1/models/nosuch", 'request_count{model_name="",status="NOT_FOUND"}'),
         ("GET", "/v1/models/a%20%22name%22/versions/9", f'request_count{{{NAME},status="NOT_FOUND"}}'),
+        ("POST", "/v2/models/a%20%22name%22/infer", f'request_count{{{NAME},status="INVALID_ARGUMENT"}}'),
+        ("GET", "/v2/models/nosuch", 'request_count{model_name="",status="NOT_FOUND"}'),
         ("PUT", "/v1/models/nosuch", 'request_count{model_name="",status="INVALID_ARGUMENT"}'),
     ],
 )
@@ -129,7 +154,8 @@ def test_failed_requests_are_counted_but_not_timed(monitored: ServerProcess, met
 
 
 def test_requests_outside_the_api_are_not_counted(monitored: ServerProcess) -> None:
-    assert {} == growth(monitored, lambda: requests.get(f"{monitored.url}/v2/models", timeout=30))
+    for path in ("/v2/models", "/v2/health/ready"):
+        assert {} == growth(monitored, lambda path=path: requests.get(monitored.url + path, timeout=30))
 
 
 def test_the_page_has_the_real_servers_format(monitored: ServerProcess) -> None:
@@ -144,7 +170,7 @@ def test_the_page_has_the_real_servers_format(monitored: ServerProcess) -> None:
     buckets = [
         sample
         for sample in families[":tensorflow:serving:request_latency"].samples
-        if sample.name.endswith("_bucket") and sample.labels["entrypoint"] == "REST"
+        if sample.name.endswith("_bucket") and sample.labels["API"] == "predict"
     ]
     assert [*LATENCY_BOUNDS, "+Inf"] == [sample.labels["le"] for sample in buckets]
     assert sorted(sample.value for sample in buckets) == [sample.value for sample in buckets]

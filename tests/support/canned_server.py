@@ -1,4 +1,4 @@
-"""A server of the TensorFlow Serving API over gRPC and REST, with canned models and without TensorFlow.
+"""A server of the TensorFlow Serving API and the v2 protocol, with canned models and without TensorFlow.
 
 Messages are written by hand or with plain protobuf, not with the code under test. The exception is the tensor codec,
 which tests/wire covers.
@@ -11,7 +11,7 @@ import json
 import re
 import ssl
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,13 +19,16 @@ from typing import Any
 from urllib.parse import unquote
 
 import canned_models
+import canned_v2
 import grpc
 import numpy as np
 from google.protobuf.json_format import ParseDict
 
 from savedmodel_bakery.wire import schema
+from savedmodel_bakery.wire.message_pool import Method
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 from savedmodel_bakery.wire.tensors import decode_array, encode_tensor
+from savedmodel_bakery.wire.v2 import schema as v2_schema
 
 HTTP_STATUS = {
     Code.CANCELLED: 499,
@@ -60,9 +63,11 @@ class Peer:
         requests: number of requests so far.
         authorizations: the metadata or headers `authorization` of the requests.
         error_headers: the trailing metadata or headers of errors.
+        v2: how it speaks v2.
     """
 
     def __init__(self) -> None:
+        self.v2 = canned_v2.V2()
         self.released = threading.Event()
         self.requests = 0
         self.authorizations: list[str | None] = []
@@ -119,6 +124,9 @@ class Peer:
             "metadata": {"signature_def": {"signature_def": model.signatures}},
         }
 
+    def model_names(self) -> list[str]:
+        return list(canned_models.MODELS)
+
     def status(self, name: str, version: int | None) -> dict[str, Any]:
         self.find(name, None, None)
         rows = canned_models.STATUS["model_version_status"]
@@ -169,12 +177,12 @@ def grpc_handlers(peer: Peer) -> list[grpc.GenericRpcHandler]:
         name, version, _ = spec_of(request)
         return ParseDict(peer.status(name, version), schema.GetModelStatusResponse())
 
-    def handler(name: str, answer: Callable[[Any], Any]) -> grpc.RpcMethodHandler:
+    def handler(request_type: Any, answer: Callable[[Any], Any]) -> grpc.RpcMethodHandler:
         def call(content: bytes, context: grpc.ServicerContext) -> bytes:
             peer.requests += 1
             peer.authorizations.append(dict(context.invocation_metadata()).get("authorization"))
             try:
-                return answer(schema.METHODS[name].request.FromString(content)).SerializeToString()
+                return answer(request_type.FromString(content)).SerializeToString()
             except StatusError as exc:
                 context.set_trailing_metadata(tuple(peer.error_headers.items()))
                 by_number = {status.value[0]: status for status in grpc.StatusCode}
@@ -182,17 +190,15 @@ def grpc_handlers(peer: Peer) -> list[grpc.GenericRpcHandler]:
 
         return grpc.unary_unary_rpc_method_handler(call)
 
+    def service(name: str, methods: Mapping[str, Method], answers: Mapping[str, Any]) -> grpc.GenericRpcHandler:
+        handlers = {method: handler(methods[method].request, answer) for method, answer in answers.items()}
+        return grpc.method_handlers_generic_handler(name, handlers)
+
+    prediction = {"Predict": predict, "GetModelMetadata": metadata}
     return [
-        grpc.method_handlers_generic_handler(
-            "tensorflow.serving.PredictionService",
-            {
-                "Predict": handler("Predict", predict),
-                "GetModelMetadata": handler("GetModelMetadata", metadata),
-            },
-        ),
-        grpc.method_handlers_generic_handler(
-            "tensorflow.serving.ModelService", {"GetModelStatus": handler("GetModelStatus", status)}
-        ),
+        service("tensorflow.serving.PredictionService", schema.METHODS, prediction),
+        service("tensorflow.serving.ModelService", schema.METHODS, {"GetModelStatus": status}),
+        service("inference.GRPCInferenceService", v2_schema.METHODS, canned_v2.grpc_methods(peer)),
     ]
 
 
@@ -226,28 +232,31 @@ def rest_handler(peer: Peer) -> type[BaseHTTPRequestHandler]:
         def answer(self, body: bytes) -> None:
             peer.requests += 1
             peer.authorizations.append(self.headers["Authorization"])
-            match = URL.fullmatch(self.path)
+            status, headers = 200, {"Content-Type": "application/json"}
             try:
-                if match is None:
-                    raise invalid_argument(f"Malformed request: {self.command} {self.path}")
-                name, label = unquote(match[1]), match[3] and unquote(match[3])
-                version = int(match[2]) if match[2] else None
-                document, status = self.document(match[4], body, name, version, label), 200
+                if self.path.startswith("/v2"):
+                    header_length = self.headers[canned_v2.HEADER_LENGTH]
+                    content, headers = canned_v2.http_answer(peer, self.path, header_length, body)
+                else:
+                    content = json.dumps(self.document(body)).encode()
             except StatusError as exc:
-                document, status = {"error": exc.message}, HTTP_STATUS[exc.code]
-            content = json.dumps(document).encode()
+                content, status = json.dumps({"error": exc.message}).encode(), HTTP_STATUS[exc.code]
+                headers |= peer.error_headers
             try:
                 self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(content)))
-                for name, value in peer.error_headers.items() if status >= 400 else ():
+                for name, value in (*headers.items(), ("Content-Length", str(len(content)))):
                     self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(content)
             except ConnectionError:
                 pass  # the client did not wait for it
 
-        def document(self, verb: str, body: bytes, name: str, version: int | None, label: str | None) -> dict[str, Any]:
+        def document(self, body: bytes) -> dict[str, Any]:
+            match = URL.fullmatch(self.path)
+            if match is None:
+                raise invalid_argument(f"Malformed request: {self.command} {self.path}")
+            name, label, verb = unquote(match[1]), match[3] and unquote(match[3]), match[4]
+            version = int(match[2]) if match[2] else None
             if verb == "/metadata":
                 return peer.metadata(name, version, label)
             if not verb:

@@ -2,9 +2,10 @@
 
     python keras_hub_presets.py OUT PHOTO…
 
-Writes OUT/classifier, OUT/segmenter and OUT/detector, and OUT/expected.npz, each array with a row per photo: `scores`
-of the classifier and the `pixels` that it receives; `shares`, the parts of the pixels that the segmenter gives each
-class; `best`, the highest score of the detector, and `box`, its box in the network's pixels as y, x, y, x.
+Writes OUT/classifier, OUT/deep_lab, OUT/segformer and OUT/detector, and OUT/expected.npz, each array with a row per
+photo: `scores` of the classifier and the `pixels` that it receives; `deep_lab_shares` and `segformer_shares`, the parts
+of the pixels that these segmenters give each class; `best`, the highest score of the detector, and `box`, its box in
+the network's pixels as y, x, y, x.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def save_classifier(folder: Path, photos: list[np.ndarray]) -> dict[str, np.ndar
     return {"scores": np.stack(scores), "pixels": np.stack(pixels) * (255 * STD) + 255 * MEAN}
 
 
-def save_segmenter(folder: Path, photos: list[np.ndarray]) -> dict[str, np.ndarray]:
+def save_deep_lab(folder: Path, photos: list[np.ndarray]) -> dict[str, np.ndarray]:
     """Write a DeepLab of two classes, which stretches photos."""
     converter = layers.DeepLabV3ImageConverter(image_size=(SIDE, SIDE), crop_to_aspect_ratio=False, scale=1 / 255)
     deep_lab = models.DeepLabV3Backbone(
@@ -61,9 +62,34 @@ def save_segmenter(folder: Path, photos: list[np.ndarray]) -> dict[str, np.ndarr
     )
     preprocessor = models.DeepLabV3ImageSegmenterPreprocessor(image_converter=converter)
     segmenter = models.DeepLabV3ImageSegmenter(backbone=deep_lab, num_classes=2, preprocessor=preprocessor)
+    return {"deep_lab_shares": save_segmenter(segmenter, folder, photos)}
+
+
+def save_segformer(folder: Path, photos: list[np.ndarray]) -> dict[str, np.ndarray]:
+    """Write a SegFormer of two classes, which stretches photos and normalises them as for ImageNet."""
+    converter = layers.SegFormerImageConverter(image_size=(SIDE, SIDE), crop_to_aspect_ratio=False, **SCALE)
+    encoder = models.MiTBackbone(
+        layerwise_depths=[1, 1, 1, 1],
+        num_layers=4,
+        layerwise_num_heads=[1, 1, 2, 2],
+        layerwise_sr_ratios=[8, 4, 2, 1],
+        max_drop_path_rate=0.1,
+        layerwise_patch_sizes=[7, 3, 3, 3],
+        layerwise_strides=[4, 2, 2, 2],
+        image_shape=(SIDE, SIDE, 3),
+        hidden_dims=[8, 12, 16, 20],
+    )
+    segformer = models.SegFormerBackbone(image_encoder=encoder, projection_filters=16)
+    preprocessor = models.SegFormerImageSegmenterPreprocessor(image_converter=converter)
+    segmenter = models.SegFormerImageSegmenter(backbone=segformer, num_classes=2, preprocessor=preprocessor)
+    return {"segformer_shares": save_segmenter(segmenter, folder, photos)}
+
+
+def save_segmenter(segmenter: Any, folder: Path, photos: list[np.ndarray]) -> np.ndarray:
+    """Write a segmenter of two classes, and return what part of the pixels of each photo it gives each class."""
     segmenter.save_to_preset(str(folder))
     classes = [segmenter.predict(photo[np.newaxis], verbose=0)[0].argmax(axis=-1) for photo in photos]
-    return {"shares": np.stack([[1 - ids.mean(), ids.mean()] for ids in classes])}
+    return np.stack([[1 - ids.mean(), ids.mean()] for ids in classes])
 
 
 def save_detector(folder: Path, photos: list[np.ndarray]) -> dict[str, np.ndarray]:
@@ -95,7 +121,8 @@ def main() -> None:
     keras.utils.set_random_seed(1)
     out, photos = Path(sys.argv[1]), [np.asarray(Image.open(photo).convert("RGB")) for photo in sys.argv[2:]]
     expected = save_classifier(out / "classifier", photos)
-    expected |= save_segmenter(out / "segmenter", photos) | save_detector(out / "detector", photos)
+    expected |= save_deep_lab(out / "deep_lab", photos) | save_detector(out / "detector", photos)
+    expected |= save_segformer(out / "segformer", photos)
     np.savez(out / "expected.npz", **expected)
 
 

@@ -102,11 +102,13 @@ def test_a_classifier_without_its_head_is_an_embedder(
     assert (len(PHOTOS), 64) == serve(version)["embedding"].shape
 
 
+@pytest.mark.parametrize("preset", ["deep_lab", "segformer"])
 def test_a_segmenter_gives_classes_the_same_shares_as_in_keras_hub(
-    bake: Callable[..., Path], serve: Callable[..., dict[str, np.ndarray]], presets: Path
+    bake: Callable[..., Path], serve: Callable[..., dict[str, np.ndarray]], presets: Path, preset: str
 ) -> None:
-    version = bake("segmenter", "--labels", "two.txt")
-    np.testing.assert_allclose(np.load(presets / "expected.npz")["shares"], serve(version)["shares"], atol=0.02)
+    version = bake(preset, "--labels", "two.txt")
+    expected = np.load(presets / "expected.npz")[f"{preset}_shares"]
+    np.testing.assert_allclose(expected, serve(version)["shares"], atol=0.02)
 
 
 def test_a_detector_finds_the_same_box_as_in_keras_hub(

@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
+from google.protobuf.message import DecodeError
 
 from savedmodel_bakery.wire.attachments import LARGE_BYTES, MAX_MESSAGE_BYTES, message_fields
 from savedmodel_bakery.wire.dtypes import STRING, DType, of_array
@@ -20,11 +22,13 @@ from savedmodel_bakery.wire.tensors import object_array, varint
 from savedmodel_bakery.wire.v2 import schema
 from savedmodel_bakery.wire.v2.datatypes import BINARY_ONLY, of_dtype, shown, to_dtype
 from savedmodel_bakery.wire.v2.infer import (
+    MAX_TENSORS,
     SIGNATURE_NAME,
     InferRequest,
     InferResponse,
     RequestedOutput,
     base64_decoded,
+    check_count,
     check_parameters,
     is_base64,
     read_signature_name,
@@ -110,6 +114,8 @@ def read_request(parsed: ParsedRequest) -> InferRequest:
     message, raw = parsed
     if raw and len(raw) != len(message.inputs):
         raise invalid_argument(f"the request has {len(message.inputs)} inputs, but {len(raw)} raw_input_contents")
+    check_count(len(message.inputs), "inputs")
+    check_count(len(message.outputs), "outputs")
     parameters = _plain(message.parameters)
     return InferRequest(
         [_read_tensor(entry, raw[index] if raw else None, "input") for index, entry in enumerate(message.inputs)],
@@ -184,7 +190,12 @@ def decode_response(content: bytes) -> InferResponse:
 
 
 def _parse(message_class: Any, number: int, field: str, content: bytes) -> tuple[Any, Sequence[Any]]:
-    """Return a message and its raw contents; if it is large, they stay in `content`."""
+    """Return a message and its raw contents; if it is large, they stay in `content`.
+
+    Raises:
+        DecodeError: `content` is not such a message.
+        StatusError: INVALID_ARGUMENT if it is large and has too many fields.
+    """
     if len(content) < LARGE_BYTES:
         message = message_class.FromString(content)
         return message, list(getattr(message, field))
@@ -192,13 +203,15 @@ def _parse(message_class: Any, number: int, field: str, content: bytes) -> tuple
     raw: list[memoryview] = []
     view = memoryview(content)
     try:
-        for tag, start, body, end in message_fields(view):
+        for tag, start, body, end in islice(message_fields(view), 2 * MAX_TENSORS + 1):
             if tag == number << 3 | _DELIMITED:
                 raw.append(view[body:end])
             else:
                 parts.append(view[start:end])
-    except StatusError:
-        parts, raw = [view], []  # protobuf reports what is wrong
+    except StatusError as error:
+        raise DecodeError(error.message) from error
+    check_count(len(parts), "inputs, outputs and parameters")
+    check_count(len(raw), field)
     return message_class.FromString(b"".join(parts)), raw
 
 
@@ -216,7 +229,7 @@ def _read_tensor(entry: Any, raw: Any, kind: str) -> SentTensor:
     shape = read_shape(entry.shape, tensor)
     if raw is None:
         values = partial(_typed_values, entry.contents, dtype, shape, tensor)
-    elif entry.HasField("contents"):
+    elif entry.contents.ByteSize():  # MLServer sends empty contents beside the raw ones
         raise invalid_argument(f"{tensor} has contents, and the message has raw contents too; must have one of them")
     else:
         values = partial(decode_raw, raw, dtype, shape, tensor)

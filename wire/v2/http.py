@@ -14,6 +14,7 @@ import numpy as np
 
 from savedmodel_bakery.wire.dtypes import STRING, of_array
 from savedmodel_bakery.wire.json.limits import NO_LIMITS, ParseLimits
+from savedmodel_bakery.wire.json.predict import response_size as json_size
 from savedmodel_bakery.wire.json.text import parse_json
 from savedmodel_bakery.wire.status import invalid_argument
 from savedmodel_bakery.wire.tensors import as_bytes, object_array
@@ -29,6 +30,7 @@ from savedmodel_bakery.wire.v2.infer import (
     InferResponse,
     RequestedOutput,
     base64_decoded,
+    check_count,
     check_parameters,
     is_base64,
     read_flag,
@@ -36,12 +38,13 @@ from savedmodel_bakery.wire.v2.infer import (
     read_text,
 )
 from savedmodel_bakery.wire.v2.json_values import decode_data, encode_data
-from savedmodel_bakery.wire.v2.tensors import SentTensor, decode_raw, encode_raw, read_shape
+from savedmodel_bakery.wire.v2.tensors import SentTensor, decode_raw, encode_raw, raw_size, read_shape
 
 HEADER_LENGTH = "Inference-Header-Content-Length"
 """The HTTP header with the length of the JSON, if binary data follows it."""
 
 _MAX_DIGITS = 19
+_BINARY_COPIES = 2  # in pieces, and joined
 
 
 class Body(NamedTuple):
@@ -178,6 +181,14 @@ def encode_response(response: InferResponse, requested: Sequence[RequestedOutput
     return Body(b"".join([text, *pieces]), len(text))
 
 
+def response_size(response: InferResponse, requested: Sequence[RequestedOutput]) -> int:
+    """Return an estimate, rather too high, of the bytes of memory that `encode_response` needs."""
+    binary = [output.name for output in requested if output.is_binary]
+    as_json = {name: tensor for name, tensor in response.outputs.items() if name not in binary}
+    raw = (raw_size(response.outputs[name].array, response.outputs[name].dtype) for name in binary)
+    return json_size(as_json) + _BINARY_COPIES * sum(raw)
+
+
 def decode_response(content: bytes, header_length: str | None) -> InferResponse:
     """Read the body of a response (client role), whose outputs may be binary data or JSON.
 
@@ -221,6 +232,7 @@ def _entries(document: Mapping[str, Any], name: str) -> list[Any]:
         return []
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise invalid_argument(f'"{name}" must be a list of objects')
+    check_count(len(entries), name)
     return entries
 
 
@@ -297,8 +309,13 @@ def _encode_input(name: str, array: np.ndarray, pieces: list[Any] | None) -> byt
         return json.dumps(head, separators=(",", ":")).encode()
     if datatype in BINARY_ONLY:
         raise invalid_argument(
-            f"{tensor} is {datatype}, which travels as binary data only, and the server's HTTP port does not take binary "
-            "data; send it over gRPC"
+            f"{tensor} is {datatype}, which travels as binary data only, and the server's extensions do not include "
+            "binary_tensor_data: send it over gRPC"
+        )
+    if dtype.numpy.kind == "f" and not np.isfinite(array).all():
+        raise invalid_argument(
+            f"{tensor} has a value that JSON lacks, NaN or infinity, and the server's extensions do not include "
+            "binary_tensor_data: send it over gRPC"
         )
     is_base64 = False
     if dtype is STRING:

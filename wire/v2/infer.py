@@ -21,6 +21,10 @@ from savedmodel_bakery.wire.v2.tensors import Hook, SentTensor
 SIGNATURE_NAME = "signature_name"
 """The request parameter, and the query of metadata's URL, that chooses a signature."""
 
+MAX_TENSORS = 10_000
+"""Inputs, and requested outputs, of a request: an empty one has two bytes over gRPC, but needs a thousand to be
+read."""
+
 BINARY_DATA, BINARY_DATA_OUTPUT, BINARY_DATA_SIZE = "binary_data", "binary_data_output", "binary_data_size"
 CONTENT_TYPE, BASE64 = "content_type", "base64"
 
@@ -74,6 +78,16 @@ class InferResponse:
     model_version: str
     outputs: Mapping[str, Tensor] = field(repr=False)
     request_id: str = ""
+
+
+def check_count(count: int, kind: str) -> None:
+    """Check the number of inputs or outputs of a message.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT if there are more than `MAX_TENSORS`.
+    """
+    if count > MAX_TENSORS:
+        raise invalid_argument(f"the message has {count} {kind}; at most {MAX_TENSORS} are allowed")
 
 
 def read_signature_name(parameters: Mapping[str, Any]) -> str:

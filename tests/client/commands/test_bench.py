@@ -80,7 +80,7 @@ def test_arrays_are_sent_at_a_rate_and_plotted(bench: Run, tmp_path: Path) -> No
     assert "<svg" in (tmp_path / "p.svg").read_text()
 
 
-@pytest.mark.parametrize("transport", ["GRPC", "REST"])
+@pytest.mark.parametrize("transport", ["GRPC", "REST", "V2", "V2-GRPC"])
 def test_a_response_that_differs_from_the_first_is_wrong(bench: Run, transport: str) -> None:
     """The model returns another number in each run."""
     ended = bench("-f", transport, "-m", "counting", "--input", "x=x.npy", "--requests", "10", "--callers", "2")
@@ -99,7 +99,7 @@ def test_a_response_that_differs_from_the_first_is_wrong(bench: Run, transport: 
         (["-m", "labels", "-i", "horse.jpg", "--port", "1"], 3, "cannot connect to 127.0.0.1:1 over gRPC"),
         ([], 2, "pass what to send: either photos with -i or arrays with --input"),
         (["-i", "horse.jpg", "--expect", "a", "--expect", "b"], 2, "--expect was given 2 times: pass it once, or"),
-        (["-f", "AMQP", "-i", "horse.jpg"], 2, "invalid --format AMQP: bench supports GRPC and REST"),
+        (["-f", "AMQP", "-i", "horse.jpg"], 2, "invalid --format AMQP: bench supports GRPC, REST, V2 and V2-GRPC"),
         (
             ["-i", "horse.jpg", "--plot", "p.doc"],
             2,

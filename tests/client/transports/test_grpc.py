@@ -69,7 +69,7 @@ def test_a_deadline_before_the_connection_is_open_is_a_deadline(
 ) -> None:
     """The server starts when the client has seen, after the deadline, that it is not connected."""
     with Client(port=late_server.port, timeout_s=0.1) as client:
-        channel = client._transport._channel
+        channel = client._transport._connection._channel
         subscribe = channel.subscribe
         monkeypatch.setattr(
             channel,

@@ -176,7 +176,7 @@ def test_a_token_takes_precedence_over_netrc(
     monkeypatch.setenv("NETRC", str(netrc))
     peer.authorizations.clear()
     with Client(transport="rest", rest_api_port=servers.rest["plain"], model="half_plus_two", token=TOKEN) as client:
-        client._transport._session.trust_env = True  # as for a server on another machine
+        client._transport._http._session.trust_env = True  # as for a server on another machine
         client.status()
     assert [f"Bearer {TOKEN}"] == peer.authorizations
 
@@ -184,7 +184,7 @@ def test_a_token_takes_precedence_over_netrc(
 def test_the_token_is_in_no_error_and_no_repr(closed_port: int) -> None:
     client = Client(port=closed_port, token=TOKEN, timeout_s=0.2)
     rest = Client(transport="rest", rest_api_port=closed_port, token=TOKEN, timeout_s=0.2)
-    shown = [repr(client), repr(rest), repr(client._transport._server), repr(vars(rest._transport))]
+    shown = [repr(client), repr(rest), repr(client._transport._connection._server), repr(vars(rest._transport._http))]
     for each in (client, rest):
         with pytest.raises(ConnectionFailedError) as caught:
             each.status()

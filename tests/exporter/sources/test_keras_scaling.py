@@ -81,6 +81,10 @@ SCALING = {
     "after augmentation": (lambda: sequential(augmentation(), layers.Rescaling(1 / 255, name="scale")), "scale"),
     "in a nested model": (lambda: functional(keras.Sequential([layers.Rescaling(1 / 255, name="scale")])), "scale"),
     "after padding": (lambda: sequential(layers.Rescaling(1 / 255, name="scale"), layers.ZeroPadding2D(1)), "scale"),
+    "after padding wider than the image": (
+        lambda: sequential(layers.Rescaling(1 / 255, name="scale"), layers.ZeroPadding2D(3), shape=(4, 4, 3)),
+        "scale",
+    ),
     "any size": (lambda: sequential(layers.Rescaling(1 / 255, name="scale"), shape=(None, None, 3)), "scale"),
     "one channel": (lambda: sequential(layers.Rescaling(1 / 255, name="scale"), shape=(8, 8, 1)), "scale"),
     "flattened": (
@@ -101,9 +105,36 @@ SCALING = {
     ),
     "after the first weights": (lambda: functional(layers.Conv2D(3, 1)), None),
     "without weights": (
-        lambda: keras.Sequential([layers.Input(SHAPE), layers.Rescaling(1 / 255), layers.GlobalMaxPooling2D()]),
+        lambda: keras.Sequential(
+            [layers.Input(SHAPE), layers.Rescaling(1 / 255, name="scale"), layers.GlobalMaxPooling2D()]
+        ),
+        "scale",
+    ),
+    "Normalization without weights": (
+        lambda: keras.Sequential([layers.Input(SHAPE), adapted(), layers.GlobalAveragePooling2D()]),
+        "norm",
+    ),
+    "preprocess_input without weights": (
+        lambda: keras.Sequential(
+            [
+                layers.Input(SHAPE),
+                layers.Lambda(keras.applications.mobilenet_v2.preprocess_input, name="prepare"),
+                layers.GlobalAveragePooling2D(),
+            ]
+        ),
+        "prepare",
+    ),
+    "pixels 0..255 without weights": (
+        lambda: keras.Sequential([layers.Input(SHAPE), layers.GlobalAveragePooling2D()]),
         None,
     ),
+    "an activation without weights": (
+        lambda: keras.Sequential(
+            [layers.Input(SHAPE), layers.GlobalAveragePooling2D(), layers.Activation("tanh", name="tanh")]
+        ),
+        None,
+    ),
+    "an activation before the first weights": (lambda: sequential(layers.Activation("relu6")), None),
     "shared layer": (shared, None),
     "subclass": (lambda: keras.Sequential([layers.Input(SHAPE), subclass()]), None),
 }

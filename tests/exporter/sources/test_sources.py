@@ -16,6 +16,7 @@ from savedmodel_bakery.exporter.errors import BakeError, SourceError
 from savedmodel_bakery.exporter.image import pixels
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.sources import keras_application, read_network, read_preprocessing
+from savedmodel_bakery.exporter.sources.network import from_keras_model
 
 RESNET = {"scale": "caffe", "channels": "BGR"}
 NAMES = sorted(keras_application.applications())
@@ -171,6 +172,16 @@ def test_an_unknown_model_is_rejected(tmp_path: Path, model: str, message: str) 
     with pytest.raises(SourceError) as error:
         read_network({"model": model.format(tmp=tmp_path)})
     assert str(error.value).startswith(message.format(tmp=tmp_path))
+
+
+def test_the_outputs_of_a_keras_detector_are_recognised_by_their_keys() -> None:
+    """The layers that compute them may have any names."""
+    import keras
+
+    images = keras.Input((8, 8, 3))
+    cells = keras.layers.Reshape((64, 3))(images)
+    outputs = {"boxes": keras.layers.Dense(4)(cells), "scores": keras.layers.Dense(2)(cells)}
+    assert "detect" == from_keras_model(keras.Model(images, outputs), "m").recipe["task"]
 
 
 def test_an_error_of_downloading_weights_names_the_host(tmp_path: Path) -> None:

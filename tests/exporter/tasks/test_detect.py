@@ -99,6 +99,17 @@ def test_overlapping_boxes_of_one_label_are_dropped(recipe_of: RecipeOf) -> None
     assert two == found(answer(task_of(recipe_of, outputs, iou_threshold=0.6), outputs))
 
 
+def test_edges_in_the_wrong_order_overlap_all_the_same(recipe_of: RecipeOf) -> None:
+    """A network may return such boxes early in its training."""
+    ymin, xmin, ymax, xmax = BOX
+    outputs = {
+        "boxes": np.float32([[ymax, xmin, ymin, xmax], [ymin, xmax, ymax, xmin], [50, 60, 40, 20]]),
+        "scores": np.float32([[0.9, 0], [0.8, 0], [0.7, 0]]),
+    }
+    first, third = ("cat", 0.9, outputs["boxes"][0].tolist()), ("cat", 0.7, [50, 60, 40, 20])
+    assert [first, third] == found(answer(task_of(recipe_of, outputs), outputs))
+
+
 @pytest.mark.parametrize(
     ("background", "values", "scores", "expected"),
     [
@@ -167,6 +178,7 @@ def test_probabilities_are_checked(recipe_of: RecipeOf) -> None:
 
 
 A, MOVED, FAR = (Detection("a", 0.8, np.array(box)) for box in (BOX, [10, 21, 30, 61], [50, 20, 70, 60]))
+B, C = (Detection("b", 0.798, np.array(box)) for box in (BOX, FAR.box))
 
 
 @pytest.mark.parametrize(
@@ -184,8 +196,48 @@ A, MOVED, FAR = (Detection("a", 0.8, np.array(box)) for box in (BOX, [10, 21, 30
         ([A._replace(score=0.805)], [A], 0),
         ([A._replace(score=0.82)], [A], 1),
         ([A, FAR._replace(score=0.505)], [A], 0),  # it may be on either side of the threshold
+        ([A, FAR, B], [A, B, FAR], 0),  # full lists
+        ([A, FAR, B], [A, B, C], 1 / 6),  # FAR is not a box of the network
+        ([A, FAR, B], [A, B, C, FAR], 0),  # FAR may be in place of C
+        ([A, FAR], [A, B, FAR], 1 / 5),  # not full, so B is missing
+        ([A, B, FAR], [A._replace(score=0.9), B, C, FAR], 2 / 6),
     ],
 )
 def test_boxes_need_a_partner(actual: list[Detection], expected: list[Detection], share: float) -> None:
     tolerance = Tolerance(atol=0.01, iou=0.9)
-    assert share == pytest.approx(share_without_partner(actual, expected, tolerance, 0.5))
+    assert share == pytest.approx(share_without_partner(actual, expected, tolerance, 0.5, 3))
+
+
+def row(detections: list[tuple[str, float, list[float]]]) -> Answers:
+    labels, scores, boxes = zip(*detections, strict=True)
+    arrays = {"labels": np.array([label.encode() for label in labels], object), "scores": np.float32(scores)}
+    return {"serving_default": {**arrays, "boxes": np.float32(boxes), "count": np.int32(len(detections))}}
+
+
+@pytest.mark.parametrize("convention", ["yxyx", "tf-object-detection"])
+def test_a_full_list_may_end_with_any_box_of_about_the_same_score(recipe_of: RecipeOf, convention: str) -> None:
+    corners = [[10.0 * top, 0, 10 * top + 8, 50] for top in range(5)]
+    scores = [0.9, 0.8, 0.8, 0.7999999, 0.6]
+    outputs = {"boxes": np.float32(corners), "scores": np.float32(scores), "classes": np.zeros(5, np.float32)}
+    values = {"box_unit": None, "outputs": None} if convention != "yxyx" else {}
+    if values:
+        outputs["boxes"] /= np.float32([80, 100, 80, 100])
+    task = task_of(recipe_of, outputs, max_boxes=2, boxes=convention, **values)
+    every = [("cat", score, corner) for score, corner in zip(scores, corners, strict=True)]
+
+    def share(*positions: int) -> float:
+        answers = row([every[position] for position in positions])
+        return task.compare(answers, NetworkResult(outputs, (80, 100)), Tolerance(atol=1e-5, iou=0.99)).difference
+
+    assert [0, 0, 0] == [share(0, last) for last in (1, 2, 3)]
+    assert 0.5 == share(0, 4)  # worse than the last one, and one is missing
+    assert 0.25 == share(1, 2)  # without the best one
+    assert pytest.approx(1 / 3) == share(0)  # not full
+
+
+def test_a_photo_without_boxes_compares_nothing(recipe_of: RecipeOf) -> None:
+    outputs = {"boxes": np.float32([BOX]), "scores": np.float32([[0.1, 0.3]])}
+    for threshold, caveat in ((0.25, ""), (0.5, "no box has a score of 0.5 or more, so no boxes were compared")):
+        task = task_of(recipe_of, outputs, threshold=threshold)
+        comparison = task.compare(answer(task, outputs), NetworkResult(outputs, (80, 100)), task.tolerance)
+        assert (True, caveat) == (comparison.is_within, comparison.caveat)

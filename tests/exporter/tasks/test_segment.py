@@ -99,6 +99,18 @@ def test_one_score_per_pixel_decides_between_two_labels(recipe_of: RecipeOf, out
     assert (True, "ground 0.50, road 0.50") == (comparison.is_within, comparison.answer)
 
 
+def test_a_map_of_one_class_compares_little(recipe_of: RecipeOf) -> None:
+    for ids, caveat in (([0, 1], ""), ([1, 1], "every pixel is 'sea', so only one class was compared")):
+        scores = np.eye(3, dtype=np.float32)[[ids]]
+        task = task_of(recipe_of, scores)
+        comparison = task.compare(answer(task, scores, (6, 8)), NetworkResult({"map": scores}, (6, 8)), task.tolerance)
+        assert (True, caveat) == (comparison.is_within, comparison.caveat)
+    ids = np.full((4, 4), 7, np.float32)
+    task = task_of(recipe_of, ids, outputs=None)
+    comparison = task.compare(answer(task, ids, (6, 8)), NetworkResult({"map": ids}, (6, 8)), task.tolerance)
+    assert "every pixel is of class 7, so only one class was compared" == comparison.caveat
+
+
 def test_other_maps_are_noticed(recipe_of: RecipeOf) -> None:
     scores = random_scores(24, 32, 3)
     task = task_of(recipe_of, scores)

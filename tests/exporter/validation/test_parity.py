@@ -155,6 +155,15 @@ class TestReport:
     def test_within(self) -> None:
         self.report(self.WITHIN).check()
 
+    def test_a_caveat_of_every_photo_is_a_warning(self) -> None:
+        empty = dataclasses.replace(self.WITHIN, caveat="no boxes were compared")
+        assert "" == self.report(empty, self.WITHIN).warning
+        advice = "pass photos that show the model's labels with --photos FOLDER"
+        assert f"on the only photo no boxes were compared; {advice}" == self.report(empty).warning
+        report = self.report(empty, empty)
+        report.check()
+        assert f"on all 2 photos no boxes were compared; {advice}" == report.warning == report.to_json()["warning"]
+
     def test_the_worst_photo_is_named(self) -> None:
         with pytest.raises(ParityError, match=r"on b\.jpg .* score difference 0\.2500 \(allowed: 0\.01 \+ 0 of the"):
             self.report(self.WITHIN, self.BEYOND).check()
@@ -187,6 +196,11 @@ class TestReport:
         assert "&lt;c&gt;.jpg" in content
         assert "damaged &amp; cut off" in content
         assert "The 2 farthest from the reference are shown." in content
+
+    def test_the_page_has_the_warning(self, tmp_path: Path) -> None:
+        report = self.report(dataclasses.replace(self.WITHIN, caveat="every pixel is 'sky'"))
+        write_html_page(tmp_path / "p.html", report, [])
+        assert "on the only photo every pixel is &#39;sky&#39;; pass photos" in (tmp_path / "p.html").read_text()
 
     def test_a_page_that_cannot_be_written(self, tmp_path: Path) -> None:
         with pytest.raises(ParityError, match=r"cannot write the report to .*: No such file or directory"):

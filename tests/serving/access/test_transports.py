@@ -19,6 +19,7 @@ from waiting import wait_until
 from savedmodel_bakery.serving.access.tokens import Role, Token, format_token, hash_secret
 from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.schema import METHODS
+from savedmodel_bakery.wire.v2.schema import METHODS as V2_METHODS
 
 MODEL = "half_plus_two"
 METRICS_PATH = "/monitoring/prometheus/metrics"
@@ -136,6 +137,17 @@ RPCS = {
     "/tensorflow.serving.SessionService/SessionRun": {**dict.fromkeys(CALLERS, "UNIMPLEMENTED"), **DENIED},
     "/nowhere": {**dict.fromkeys(CALLERS, "UNIMPLEMENTED"), **DENIED},
 }
+V2_RPCS = {
+    "ServerLive": dict.fromkeys(CALLERS, "OK"),
+    "ServerReady": dict.fromkeys(CALLERS, "OK"),
+    "ServerMetadata": {**dict.fromkeys(CALLERS, "OK"), **DENIED},
+    "ModelReady": PREDICTS | {"right": "OK"},
+    "ModelMetadata": PREDICTS | {"right": "OK"},
+    "ModelConfig": PREDICTS | {"right": "OK"},
+    "ModelInfer": PREDICTS | {"right": "INVALID_ARGUMENT"},
+    "RepositoryIndex": PREDICTS | {"right": "OK", "other": "OK"},
+}
+UNIMPLEMENTED = {**dict.fromkeys(CALLERS, "UNIMPLEMENTED"), **DENIED}
 
 
 def test_the_table_has_every_rpc() -> None:
@@ -148,9 +160,25 @@ def test_rpcs(served: Served, rpc: str) -> None:
     assert RPCS[rpc] == {caller: served.rpc(path, caller, message)[0] for caller in CALLERS}
 
 
+@pytest.mark.parametrize("rpc", V2_METHODS)
+def test_rpcs_of_the_v2_protocol(served: Served, rpc: str) -> None:
+    field = "model_name" if rpc == "ModelInfer" else "name"
+    named = {field: MODEL} if field in V2_METHODS[rpc].request.DESCRIPTOR.fields_by_name else {}
+    message = V2_METHODS[rpc].request(**named).SerializeToString()
+    received = {caller: served.rpc(V2_METHODS[rpc].path, caller, message)[0] for caller in CALLERS}
+    assert V2_RPCS.get(rpc, UNIMPLEMENTED) == received
+
+
+def test_the_index_lists_the_models_that_the_token_covers(served: Served) -> None:
+    def listed(caller: str) -> list[str]:
+        return [row["name"] for row in served.rest("POST", "/v2/repository/index", caller).json()]
+
+    assert ([MODEL], []) == (listed("right"), listed("other"))
+
+
 UNAUTHENTICATED = {None: 401, "wrong": 401, "revoked": 401}
 REST_PREDICTS = {**UNAUTHENTICATED, "other": 403, "right": 200, "admin": 403, "metrics": 403}
-API = f"/v1/models/{MODEL}"
+API, V2_API = f"/v1/models/{MODEL}", f"/v2/models/{MODEL}"
 URLS = {
     f"POST {API}:predict": REST_PREDICTS,
     f"POST {API}/versions/1:predict": REST_PREDICTS,
@@ -166,6 +194,13 @@ URLS = {
     f"GET {METRICS_PATH}": {**UNAUTHENTICATED, "other": 403, "right": 403, "admin": 403, "metrics": 200},
     "GET /v2/health/live": dict.fromkeys(CALLERS, 200),
     "GET /v2/health/ready": dict.fromkeys(CALLERS, 200),
+    "GET /v2": {**dict.fromkeys(CALLERS, 200), **UNAUTHENTICATED},
+    f"GET {V2_API}": REST_PREDICTS,
+    f"GET {V2_API}/ready": REST_PREDICTS,
+    f"GET {V2_API}/versions/1/config": REST_PREDICTS,
+    f"POST {V2_API}/infer": REST_PREDICTS | {"right": 400},  # without inputs
+    "POST /v2/repository/index": REST_PREDICTS | {"other": 200},
+    f"POST /v2/repository/models/{MODEL}/load": {**dict.fromkeys(CALLERS, 501), **UNAUTHENTICATED},
     "GET /v2/health": {**dict.fromkeys(CALLERS, 404), **UNAUTHENTICATED},
     "GET /unknown": {**dict.fromkeys(CALLERS, 404), **UNAUTHENTICATED},
 }
@@ -189,6 +224,14 @@ def test_over_grpc_a_denied_caller_cannot_tell_whether_a_model_exists(served: Se
     missing = served.rpc(path, "other", named(method, "unknown"))
     assert exists == (missing[0], missing[1].replace("unknown", MODEL))
     assert "NOT_FOUND" == served.rpc(path, "other", named(method, "missing"))[0]
+
+
+@pytest.mark.parametrize("path", ["", "/ready", "/config", "/infer"])
+def test_over_v2_a_denied_caller_cannot_tell_whether_a_model_exists(served: Served, path: str) -> None:
+    method = "POST" if path == "/infer" else "GET"
+    exists = served.rest(method, f"{V2_API}{path}", "other")
+    unknown = served.rest(method, f"/v2/models/unknown{path}", "other")
+    assert (403, exists.text) == (unknown.status_code, unknown.text.replace("unknown", MODEL))
 
 
 @pytest.mark.parametrize("verb", [":predict", ":classify", "", "/metadata"])

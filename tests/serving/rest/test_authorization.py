@@ -9,9 +9,10 @@ import pytest
 from savedmodel_bakery.serving.access.access import ANYONE, Access
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import Limits
+from savedmodel_bakery.serving.http.messages import Request, Response
 from savedmodel_bakery.serving.models.registry import Registry
-from savedmodel_bakery.serving.rest.codec import Request, Response
 from savedmodel_bakery.serving.rest.handlers import Handlers
+from savedmodel_bakery.serving.rest.router import Router
 
 PREFLIGHT = Request("OPTIONS", "/v1/models/m:predict", {"origin": "https://shop.example"})
 
@@ -23,22 +24,21 @@ def access(tmp_path: Path) -> Access:
     return Access(tmp_path / "tokens.toml")
 
 
-def handlers(access: Access, *, cors: bool) -> Handlers:
-    return Handlers(Registry(), access=access, limits=Limits(), cors=cors, check_method_names=False)
+def router(access: Access, *, cors: bool, metrics_path: str | None = None) -> Router:
+    api = Handlers(Registry(), limits=Limits(), check_method_names=False)
+    return Router([api.find], access=access, known_name=str, cors=cors, metrics_path=metrics_path)
 
 
 def test_a_browser_may_ask_without_a_token_whether_it_may_send_one(access: Access) -> None:
-    serving = handlers(access, cors=True)
+    serving = router(access, cors=True)
     assert ANYONE is serving.authorize(PREFLIGHT)
-    response = serving.respond(PREFLIGHT, RequestContext())
+    response = serving.respond(PREFLIGHT, serving.find(PREFLIGHT), RequestContext())
     assert (200, "Content-Type, Authorization") == (response.status, response.headers["Access-Control-Allow-Headers"])
 
 
 def test_the_metrics_page_needs_a_token_whatever_the_method(access: Access) -> None:
     path = "/v1/metrics"
-    serving = Handlers(
-        Registry(), access=access, limits=Limits(), cors=True, check_method_names=False, metrics_path=path
-    )
+    serving = router(access, cors=True, metrics_path=path)
     for method in ("GET", "OPTIONS"):
         response = serving.authorize(Request(method, path, {"origin": "https://shop.example"}))
         assert isinstance(response, Response)
@@ -46,13 +46,13 @@ def test_the_metrics_page_needs_a_token_whatever_the_method(access: Access) -> N
 
 
 def test_a_rejected_request_of_a_browser_has_cors_headers(access: Access) -> None:
-    response = handlers(access, cors=True).authorize(Request("GET", "/v1/models/m", {}))
+    response = router(access, cors=True).authorize(Request("GET", "/v1/models/m", {}))
     assert isinstance(response, Response)
     assert (401, "*") == (response.status, response.headers["Access-Control-Allow-Origin"])
 
 
 def test_without_cors_options_needs_a_token_too(access: Access) -> None:
-    response = handlers(access, cors=False).authorize(PREFLIGHT)
+    response = router(access, cors=False).authorize(PREFLIGHT)
     assert isinstance(response, Response)
     assert 401 == response.status
 

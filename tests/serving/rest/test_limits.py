@@ -22,9 +22,11 @@ from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import Limits
+from savedmodel_bakery.serving.http.messages import Request, Response
+from savedmodel_bakery.serving.http.routes import Route
 from savedmodel_bakery.serving.models.registry import Registry
-from savedmodel_bakery.serving.rest.codec import Request, Response
 from savedmodel_bakery.serving.rest.handlers import Handlers
+from savedmodel_bakery.serving.rest.router import Router
 from savedmodel_bakery.serving.rest.server import RestServer
 
 CONNECTIONS = 8
@@ -151,21 +153,22 @@ def test_a_body_that_does_not_arrive_holds_no_memory(limited: ServerProcess) -> 
         assert (200, {"predictions": [4.0]}) == predict(limited, BODY.ljust(90_000))
 
 
-def start(admission: Admission, handlers: type[Handlers]) -> tuple[int, RestServer]:
+def start(admission: Admission, router: type[Router]) -> tuple[int, RestServer]:
     """Start a server without models; return its port and itself."""
     number = free_port()
-    served = handlers(Registry(), access=Access(), limits=admission.limits, cors=False, check_method_names=False)
+    api = Handlers(Registry(), limits=admission.limits, check_method_names=False)
+    served = router([api.find], access=Access(), known_name=str, cors=False)
     server = RestServer(served, "127.0.0.1", number, admission, timeout_s=None)
     server.start()
     return number, server
 
 
-class LargeResponses(Handlers):
+class LargeResponses(Router):
     """Answers with more bytes than the system keeps for a connection."""
 
     SIZE = 50_000_000
 
-    def respond(self, request: Request, context: RequestContext) -> Response:  # noqa: ARG002 - same for each
+    def respond(self, request: Request, route: Route | None, context: RequestContext) -> Response:  # noqa: ARG002
         context.charge(self.SIZE)
         return Response(200, bytes(self.SIZE))
 
@@ -265,7 +268,7 @@ def test_a_request_that_runs_no_model_may_have_a_small_body_only(limited: Server
 def test_a_body_is_charged_while_it_arrives() -> None:
     memory = MemoryBudget(1_000_000)
     admission = Admission(Limits(), memory, turns=1)
-    number, server = start(admission, Handlers)
+    number, server = start(admission, Router)
     with ExitStack() as stack:
         for count in (1, 2, 3):
             connection = stack.enter_context(socket.create_connection(("127.0.0.1", number), 30))
@@ -279,7 +282,7 @@ def test_a_body_is_charged_while_it_arrives() -> None:
 def test_pipelined_bodies_leave_no_memory_charged() -> None:
     memory = MemoryBudget(50_000_000)
     admission = Admission(Limits(), memory, turns=4)
-    number, server = start(admission, Handlers)
+    number, server = start(admission, Router)
     small = f"{POST}Content-Length: {len(BODY)}\r\n\r\n".encode() + BODY
     large = f"{POST}Content-Length: 2000000\r\n\r\n".encode() + bytes(1_900_000)
     for _ in range(20):

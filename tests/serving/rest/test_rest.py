@@ -195,7 +195,7 @@ def test_errors_of_other_urls(server: ServerProcess, method: str, path: str, sta
     assert (status, {"error": error}) == (response.status_code, response.json())
 
 
-@pytest.mark.parametrize(("path", "status"), [("/", 404), ("/v2/models/m", 404), ("/v1/models/%zz", 400)])
+@pytest.mark.parametrize(("path", "status"), [("/", 404), ("/v2/unknown", 404), ("/v1/models/%zz", 400)])
 def test_urls_outside_the_api_return_a_page(server: ServerProcess, path: str, status: int) -> None:
     """Sends raw bytes, because client libraries would fix the path."""
     with socket.create_connection(("127.0.0.1", server.rest_api_port), 10) as connection:

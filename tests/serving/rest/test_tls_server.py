@@ -18,8 +18,9 @@ from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.limits import Limits
 from savedmodel_bakery.serving.models.registry import Registry
-from savedmodel_bakery.serving.rest.handlers import Handlers
+from savedmodel_bakery.serving.rest.router import Router
 from savedmodel_bakery.serving.rest.server import RestServer
+from savedmodel_bakery.serving.v2.http_handlers import HttpHandlers
 
 MAX_CONNECTIONS = 3
 
@@ -57,9 +58,10 @@ def port() -> Iterator[Port]:
     authority.configure_trust(client)
     limits = Limits(connections=MAX_CONNECTIONS, header_timeout_s=1.0)
     admission = Admission(limits, MemoryBudget(), turns=1)
-    handlers = Handlers(Registry(), access=Access(), limits=admission.limits, cors=False, check_method_names=False)
+    api = HttpHandlers(Registry(), limits=admission.limits, check_method_names=False)
+    router = Router([api.find], access=Access(), known_name=str, cors=False)
     number = free_port()
-    server = RestServer(handlers, "127.0.0.1", number, admission, timeout_s=None, tls=context)
+    server = RestServer(router, "127.0.0.1", number, admission, timeout_s=None, tls=context)
     server.start()
     yield Port(number, client)
     server.stop(5)
@@ -88,11 +90,11 @@ def test_a_new_connection_replaces_the_one_that_was_idle_for_longest(port: Port)
         for _ in range(MAX_CONNECTIONS):
             connection = port.context.wrap_socket(port.connect(), server_hostname="localhost")
             idle.append(stack.enter_context(connection))
-            connection.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            connection.sendall(b"HEAD /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert connection.recv(4096).startswith(b"HTTP/1.1 200 OK")
         port.wait_until_healthy()
         assert is_closed(idle[0])
-        idle[1].sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        idle[1].sendall(b"HEAD /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert idle[1].recv(4096).startswith(b"HTTP/1.1 200 OK")
 
 

@@ -85,6 +85,14 @@ def test_a_response_is_read_as_it_was_sent(datatype: str) -> None:
     np.testing.assert_array_equal(array, received.outputs["y"].array)
 
 
+def test_empty_contents_beside_raw_ones_are_ignored() -> None:
+    """As in MLServer's responses."""
+    entry = _input(contents=schema.InferTensorContents())
+    response = schema.ModelInferResponse(outputs=[entry], raw_output_contents=[np.float32([1, 2]).tobytes()])
+    received = grpc.decode_response(response.SerializeToString())
+    assert [1, 2] == received.outputs["x"].array.tolist()
+
+
 def test_large_values_are_used_in_place() -> None:
     """Also next to small ones, and whether they are aligned or not."""
     large = np.arange(2**19, dtype=np.float32)
@@ -132,6 +140,13 @@ def test_a_request_that_is_not_valid_is_an_error(inputs: list[Any], raw: list[by
     with pytest.raises(StatusError, match=message) as raised:
         [sent.decode() for sent in _read(_request(inputs=inputs, raw_input_contents=raw)).inputs]
     assert Code.INVALID_ARGUMENT is raised.value.code
+
+
+@pytest.mark.parametrize("count", [10_001, 1_000_000])
+def test_a_message_with_many_inputs_is_rejected_before_they_are_read(count: int) -> None:
+    """An empty input has two bytes, but its message needs much more memory."""
+    with pytest.raises(StatusError, match="at most 10000 are allowed"):
+        _read(b"\x2a\x00" * count)
 
 
 @pytest.mark.parametrize("size", [4, 2**21])

@@ -53,6 +53,10 @@ def test_a_request_for_servers_without_binary_data_is_json(datatype: str) -> Non
         with pytest.raises(StatusError, match=f'^INVALID_ARGUMENT: input "x" is {datatype}, .* send it over gRPC'):
             http.encode_request({"x": array}, binary=False)
         return
+    if datatype == "FP32":
+        with pytest.raises(StatusError, match=r'^INVALID_ARGUMENT: input "x" has a value that JSON lacks, NaN or infi'):
+            http.encode_request({"x": array}, binary=False)
+        array = np.array([[0.1, 1e-42]], np.float32)
     body = http.encode_request({"x": array}, outputs=["a"], binary=False)
     assert ("application/json", [{"name": "a"}]) == (body.content_type, json.loads(body.content)["outputs"])
     [x] = [sent.decode() for sent in http.decode_request(body.content, None).inputs]
@@ -205,6 +209,7 @@ INVALID = {
     "long strings": ({"inputs": [_input(datatype="BYTES", shape=[1], **BINARY)]}, bytes(8), "elements of BYTES need 4"),
     "no id": ({"inputs": [], "id": 7}, None, "the id of the request is 7; must be a string"),
     "signature": ({"inputs": [], "parameters": {"signature_name": 1}}, None, "signature_name is 1; must be a string"),
+    "many": ({"inputs": [{}] * 10_001}, None, "the message has 10001 inputs; at most 10000 are allowed"),
     "parameters": ({"inputs": [], "parameters": []}, None, "the parameters of the request must be a JSON object"),
     "flag": ({"inputs": [], "parameters": {"binary_data_output": 1}}, None, "binary_data_output of the request is 1"),
 }

@@ -1,11 +1,10 @@
-"""REST errors: canonical codes to HTTP status codes, and the bodies of responses that report an error."""
+"""Canonical codes to HTTP status codes, and the bodies of responses that report an error."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
-from savedmodel_bakery.serving.rest.codec import Response
+from savedmodel_bakery.serving.http.messages import Response
 from savedmodel_bakery.wire.json.status import encode_error
 from savedmodel_bakery.wire.status import Code, StatusError
 
@@ -30,14 +29,14 @@ HTTP_STATUS = {
 }
 
 
-def error_response(error: StatusError, headers: Mapping[str, str]) -> Response:
+def error_response(error: StatusError) -> Response:
     """Make the response for an error of the API: `{"error": message}`."""
-    own_headers = {}
+    headers = {}
     if error.code is Code.UNAUTHENTICATED:
-        own_headers["WWW-Authenticate"] = "Bearer"  # RFC 6750, 3
+        headers["WWW-Authenticate"] = "Bearer"  # RFC 6750, 3
     if error.retry_after_s is not None:
-        own_headers["Retry-After"] = str(math.ceil(error.retry_after_s))
-    return Response(HTTP_STATUS[error.code], encode_error(error.message), headers={**headers, **own_headers})
+        headers["Retry-After"] = str(math.ceil(error.retry_after_s))
+    return Response(HTTP_STATUS[error.code], encode_error(error.message), headers=headers)
 
 
 def page(status: int, title: str) -> Response:

@@ -7,23 +7,26 @@ from typing import Any
 
 import pytest
 
-from savedmodel_bakery.serving.access.access import Access
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import Limits
+from savedmodel_bakery.serving.http.messages import Request
 from savedmodel_bakery.serving.models.registry import Registry, State
-from savedmodel_bakery.serving.rest.codec import Request
-from savedmodel_bakery.serving.rest.handlers import Handlers
+from savedmodel_bakery.serving.v2.http_handlers import HttpHandlers
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 def test_a_server_is_ready_while_every_configured_model_has_an_available_version(method: str) -> None:
     registry = Registry()
-    handlers = Handlers(registry, access=Access(), limits=Limits(), cors=False, check_method_names=False)
+    handlers = HttpHandlers(registry, limits=Limits(), check_method_names=False)
+
+    def status(path: str) -> int:
+        request = Request(method, path, {})
+        route = handlers.find(request)
+        assert route is not None
+        return route.handle(request, RequestContext()).status
 
     def statuses() -> tuple[int, int]:
-        paths = ("/v2/health/live", "/v2/health/ready")
-        live, ready = (handlers.respond(Request(method, path, {}), RequestContext()) for path in paths)
-        return live.status, ready.status
+        return status("/v2/health/live"), status("/v2/health/ready")
 
     registry.set_labels({"a": {}, "b": {}})
     servable: Any = object()

@@ -1,0 +1,56 @@
+"""Sends gRPC requests with asyncio; the counterpart of `grpc_connection`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import grpc
+
+from savedmodel_bakery.client.servers import Server
+from savedmodel_bakery.client.transports import grpc_channel
+
+_POLL_S = 0.02
+
+
+class GrpcAioConnection:
+    """One channel to one server or several, bound to the event loop of the first request."""
+
+    def __init__(self, server: Server, *, timeout_s: float) -> None:
+        grpc_channel.join_addresses(server.endpoints)  # raises ValueError
+        self._server = server
+        self._timeout_s = timeout_s
+        self._metadata = grpc_channel.call_metadata(server)
+        self._channel: Any = None
+
+    async def send(self, path: str, request: bytes, *, timeout_s: float) -> bytes:
+        """Send a request to a method once and return the serialized response.
+
+        Raises:
+            ClientError: the request failed.
+        """
+        if self._channel is None:  # created here because it needs a running loop
+            self._channel = grpc_channel.create_aio_channel(self._server)
+        try:
+            content: bytes = await self._channel.unary_unary(path)(request, timeout=timeout_s, metadata=self._metadata)
+        except grpc.RpcError as exc:
+            is_connected = await self._is_connected(exc.code())
+            raise grpc_channel.client_error(
+                exc, self._server, timeout_s=self._timeout_s, is_connected=is_connected
+            ) from exc
+        return content
+
+    async def close(self) -> None:
+        """Close the channel."""
+        if self._channel is not None:
+            await self._channel.close()
+
+    async def _is_connected(self, code: grpc.StatusCode) -> bool:
+        """Return whether the channel is connected. Polls, because gRPC may hang after a cancelled `channel_ready`."""
+        end = time.monotonic() + grpc_channel.CONNECTING_S
+        while code is grpc.StatusCode.DEADLINE_EXCEEDED and time.monotonic() < end:
+            if self._channel.get_state() is grpc.ChannelConnectivity.READY:
+                break
+            await asyncio.sleep(_POLL_S)
+        return bool(self._channel.get_state() is grpc.ChannelConnectivity.READY)

@@ -1,0 +1,230 @@
+"""The requests of the v2 protocol behind each call, the same over HTTP and gRPC. Does no I/O.
+
+Source: the Open Inference Protocol, and Triton's extensions "model configuration" and "model repository". The results
+of all requests but `Infer` are documents: the protocol's JSON, or the gRPC message as protobuf JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from savedmodel_bakery.client.calls import Call, Classify, Metadata, ModelSpec, Predict, Regress
+from savedmodel_bakery.client.errors import (
+    AccessDeniedError,
+    ClientError,
+    InvalidResponseError,
+    RequestRefusedError,
+)
+from savedmodel_bakery.client.results import Prediction, VersionStatus
+from savedmodel_bakery.client.signatures import DEFAULT_SIGNATURE
+from savedmodel_bakery.client.transports.detached_arrays import detach
+from savedmodel_bakery.client.transports.transport import filter_outputs
+from savedmodel_bakery.wire.status import Code, StatusError
+from savedmodel_bakery.wire.v2.datatypes import to_dtype
+from savedmodel_bakery.wire.v2.infer import InferResponse
+
+METADATA_PARAMETER = "tensorflow_serving_metadata"
+"""The parameter of a model's configuration in which our server returns all signatures, as its REST API does."""
+
+_STATES = {"READY": "AVAILABLE", "UNAVAILABLE": "END"}
+"""TensorFlow Serving's names of states, where they differ."""
+
+
+@dataclass(frozen=True)
+class ModelMetadata:
+    """Get the versions, inputs and outputs of a model."""
+
+    spec: ModelSpec
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Get the configuration of a model (extension)."""
+
+    spec: ModelSpec
+
+
+@dataclass(frozen=True)
+class ModelReady:
+    """Get whether a model is ready."""
+
+    spec: ModelSpec
+
+
+@dataclass(frozen=True)
+class RepositoryIndex:
+    """List all models (extension)."""
+
+
+@dataclass(frozen=True)
+class Infer:
+    """Run a model; the result is an InferResponse."""
+
+    call: Predict
+
+    @property
+    def signature_name(self) -> str:
+        """The parameter to send; empty for the default signature, since other servers have no signatures."""
+        return "" if self.call.signature == DEFAULT_SIGNATURE else self.call.signature
+
+
+Request = ModelMetadata | ModelConfig | ModelReady | RepositoryIndex | Infer
+
+
+def exchange(call: Call) -> Generator[Request, Any, Any]:
+    """Return the flow of a call, whose result is that of the call."""
+    if isinstance(call, Classify | Regress):
+        raise RequestRefusedError(
+            Code.UNIMPLEMENTED,
+            f"the v2 protocol has no {type(call).__name__}: use the transport grpc or rest, or run the signature with "
+            "predict",
+        )
+    if call.spec.label is not None:
+        raise RequestRefusedError(
+            Code.UNIMPLEMENTED,
+            f'label "{call.spec.label}": the v2 protocol has no version labels; use a version number, or the transport '
+            "grpc or rest",
+        )
+    if isinstance(call, Predict):
+        return read_prediction(call, (yield start(call)))
+    return (yield from _metadata(call.spec) if isinstance(call, Metadata) else _status(call.spec))
+
+
+def start(call: Predict) -> Infer:
+    """Return the request of a Predict call.
+
+    Raises:
+        RequestRefusedError: FAILED_PRECONDITION if it names a signature of a server that does not describe any; such a
+            server would ignore the name.
+    """
+    if call.declared is None and call.signature != DEFAULT_SIGNATURE:
+        raise RequestRefusedError(
+            Code.FAILED_PRECONDITION,
+            f'signature "{call.signature}" not found in model "{call.spec.name}": the server does not describe the '
+            f'signatures of this model; only "{DEFAULT_SIGNATURE}" can be run',
+        )
+    return Infer(call)
+
+
+def read_prediction(call: Predict, response: InferResponse) -> Prediction:
+    """Return the result of a Predict call. Servers may ignore the output filter, so it is applied here too.
+
+    Raises:
+        InvalidResponseError: numpy cannot have the shape of an output.
+        RequestRefusedError: see `filter_outputs`.
+    """
+    for name, tensor in response.outputs.items():
+        if tensor.shape is not None:
+            raise InvalidResponseError(f'numpy cannot have the shape of output "{name}": {list(tensor.shape)}')
+    arrays = {name: tensor.array for name, tensor in response.outputs.items()}
+    version = _version(response.model_version)
+    return Prediction(
+        arrays={name: detach(array) for name, array in filter_outputs(arrays, call.output_filter).items()},
+        model=response.model_name or call.spec.name,
+        version=call.spec.version if version is None else version,
+        signature=call.signature,
+    )
+
+
+def _metadata(spec: ModelSpec) -> Generator[Request, Any, dict[str, Any]]:
+    """Return GetModelMetadataResponse as protobuf JSON: that of our server, or what a v2 server's metadata state."""
+    try:
+        config = yield ModelConfig(spec)
+    except (RequestRefusedError, InvalidResponseError) as exc:
+        _check_missing(exc)
+        config = {}
+    try:
+        text = config.get("parameters", {}).get(METADATA_PARAMETER, {}).get("string_value")
+        if text is None:
+            return _as_signatures(spec, (yield ModelMetadata(spec)))
+        document: dict[str, Any] = json.loads(text)
+        return document
+    except (AttributeError, KeyError, TypeError, ValueError) as exc:
+        raise InvalidResponseError(f"the metadata are not valid metadata of the v2 protocol: {exc!r}") from exc
+
+
+def _as_signatures(spec: ModelSpec, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metadata of a server without signatures. Without inputs and outputs there are no signatures at all."""
+    tensors = {role: _tensors(metadata.get(role) or ()) for role in ("inputs", "outputs")}
+    versions = [spec.version] if spec.version is not None else _versions(metadata)
+    known = {} if versions[0] is None else {"version": str(versions[0])}
+    return {
+        "model_spec": {"name": spec.name, **known},
+        "metadata": {"signature_def": {"signature_def": {DEFAULT_SIGNATURE: tensors} if any(tensors.values()) else {}}},
+    }
+
+
+def _tensors(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {
+        entry["name"]: {
+            "dtype": _dtype_name(entry["datatype"]),
+            "tensor_shape": {"dim": [{"size": str(int(size))} for size in entry.get("shape") or ()]},
+        }
+        for entry in entries
+    }
+
+
+def _dtype_name(datatype: str) -> str:
+    try:
+        return to_dtype(datatype, "tensor").enum_name
+    except StatusError:
+        return "DT_INVALID"  # a datatype of another extension
+
+
+def _status(spec: ModelSpec) -> Generator[Request, Any, list[VersionStatus]]:
+    """Return the state of a model's versions, newest first: those in the index, or those that the metadata list."""
+    try:
+        rows = yield RepositoryIndex()
+    except (RequestRefusedError, InvalidResponseError) as exc:
+        _check_missing(exc)
+        return (yield from _status_without_index(spec))
+    try:
+        versions = [_row_status(row) for row in rows if row["name"] == spec.name]
+    except (AttributeError, KeyError, TypeError) as exc:
+        raise InvalidResponseError(f"the index is not a valid repository index: {exc!r}") from exc
+    versions = [status for status in versions if spec.version in (None, status.version)]
+    if not versions:
+        missing = "any versions" if spec.version is None else f"version {spec.version}"
+        raise RequestRefusedError(Code.NOT_FOUND, f"Could not find {missing} of model {spec.name}")  # GetModelStatus's
+    return sorted(versions, key=lambda status: -1 if status.version is None else status.version, reverse=True)
+
+
+def _status_without_index(spec: ModelSpec) -> Generator[Request, Any, list[VersionStatus]]:
+    metadata = yield ModelMetadata(spec)
+    try:
+        is_ready = bool((yield ModelReady(spec)).get("ready", True))
+    except (RequestRefusedError, InvalidResponseError) as exc:  # over HTTP the status says it, with any body or none
+        if isinstance(exc, AccessDeniedError):
+            raise
+        is_ready = False
+    versions = _versions(metadata) if spec.version is None else [spec.version]
+    return [VersionStatus(version, "AVAILABLE" if is_ready else "LOADING", Code.OK, "") for version in versions]
+
+
+def _row_status(row: Mapping[str, Any]) -> VersionStatus:
+    state = row["state"].rpartition(".")[2]  # MLServer's are "State.READY" over gRPC
+    reason = row.get("reason") or ""
+    is_failed = state == "UNAVAILABLE" and reason != ""
+    return VersionStatus(
+        _version(row.get("version")), _STATES.get(state, state), Code.UNKNOWN if is_failed else Code.OK, reason
+    )
+
+
+def _versions(metadata: Mapping[str, Any]) -> list[int | None]:
+    """Return the numbers in a model's list of versions, newest first; None alone if there are none."""
+    numbers = [number for number in map(_version, metadata.get("versions") or ()) if number is not None]
+    return [*sorted(numbers, reverse=True)] or [None]
+
+
+def _version(text: object) -> int | None:
+    """Return a version number; None for the names that other servers allow."""
+    return int(text) if isinstance(text, str) and text.isascii() and text.isdecimal() else None
+
+
+def _check_missing(exc: ClientError) -> None:
+    """Raise an error again unless it may say that the server does not implement a request."""
+    if isinstance(exc, RequestRefusedError) and exc.code not in (Code.NOT_FOUND, Code.UNIMPLEMENTED):
+        raise exc

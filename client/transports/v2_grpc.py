@@ -1,0 +1,52 @@
+"""Sends calls over gRPC in the v2 protocol. Messages are encoded by `v2_grpc_codec`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from savedmodel_bakery.client.calls import Call, Predict
+from savedmodel_bakery.client.flow_runners import run_flow
+from savedmodel_bakery.client.servers import Server
+from savedmodel_bakery.client.transports import v2_flows, v2_grpc_codec
+from savedmodel_bakery.client.transports.grpc_connection import GrpcConnection
+from savedmodel_bakery.client.transports.retries import remaining_s, send_with_retries
+
+
+class V2GrpcTransport:
+    """One connection to one server or several; see `GrpcConnection`."""
+
+    def __init__(self, server: Server, *, timeout_s: float, for_load: bool = False) -> None:
+        self._timeout_s = timeout_s
+        self._connection = GrpcConnection(server, timeout_s=timeout_s, for_load=for_load)
+
+    def send(self, call: Call) -> Any:
+        """Send a call, with retries; see `Transport.send`."""
+        end_s = time.monotonic() + self._timeout_s
+
+        def send(request: v2_flows.Request) -> Any:
+            content = send_with_retries(self._encode(request), timeout_s=remaining_s(end_s))
+            return v2_grpc_codec.decode_response(request, content)
+
+        return run_flow(v2_flows.exchange(call), send)
+
+    def prepare(self, call: Call) -> Callable[[], Any]:
+        """Encode a call; see `PreparedTransport.prepare`. Only Predict is a single request."""
+        if not isinstance(call, Predict):
+            return lambda: self.send(call)
+        send = self._encode(v2_flows.start(call))
+        return lambda: send(self._timeout_s)
+
+    def decode(self, call: Call, content: Any) -> Any:
+        """Decode a response; see `PreparedTransport.decode`."""
+        if not isinstance(call, Predict):
+            return content
+        return v2_flows.read_prediction(call, v2_grpc_codec.decode_infer_response(content))
+
+    def close(self) -> None:
+        """Close the channel."""
+        self._connection.close()
+
+    def _encode(self, request: v2_flows.Request) -> Callable[[float], bytes]:
+        return self._connection.prepare(*v2_grpc_codec.encode_request(request))

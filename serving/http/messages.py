@@ -1,0 +1,38 @@
+"""HTTP requests and responses. Does no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Request:
+    """An HTTP request.
+
+    Attributes:
+        method: as sent.
+        target: path, query and fragment, as sent except for scheme and host.
+        headers: by name in lower case.
+        body: as sent; empty until it has been received.
+        path: of the target.
+    """
+
+    method: str
+    target: str
+    headers: Mapping[str, str] = field(repr=False)  # may contain a token
+    body: bytes = b""
+    path: str = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.path = self.target.partition("?")[0].partition("#")[0]
+
+
+@dataclass(frozen=True)
+class Response:
+    """An HTTP response."""
+
+    status: int
+    body: bytes
+    content_type: str = "application/json"
+    headers: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,34 @@
+"""What a server does with a request: who handles it, and what it must know before the body has arrived."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving.http.errors import error_response
+from savedmodel_bakery.serving.http.messages import Request, Response
+from savedmodel_bakery.wire.status import StatusError
+
+
+@dataclass(frozen=True)
+class Route:
+    """Where a request goes.
+
+    Attributes:
+        handle: makes the response to a request that is authorized and complete; raises StatusError.
+        model_name: that the URL names, for the metrics; empty if it names none.
+        api: the name of the call in the metrics; None to not count the request.
+        runs_model: whether the request runs a model, and so waits for its turn.
+        on_error: makes the response for an error.
+    """
+
+    handle: Callable[[Request, RequestContext], Response]
+    model_name: str = ""
+    api: str | None = ""
+    runs_model: bool = False
+    on_error: Callable[[StatusError], Response] = error_response
+
+
+FindRoute = Callable[[Request], Route | None]
+"""Returns where a request goes, by its method and target; None if the URL is not one of this API."""

@@ -1,0 +1,134 @@
+"""The requests of one port: authorizes them, passes them to the API whose URL they have, and counts the calls.
+
+Knows no API itself; responds to everything outside of them as tensorflow_model_server does.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from savedmodel_bakery.serving import incident, metrics
+from savedmodel_bakery.serving.access.access import ANYONE, Access
+from savedmodel_bakery.serving.access.identity import Identity
+from savedmodel_bakery.serving.access.required_roles import PUBLIC_PATHS, rest_role
+from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving.http.errors import error_response, page
+from savedmodel_bakery.serving.http.messages import Request, Response
+from savedmodel_bakery.serving.http.routes import FindRoute, Route
+from savedmodel_bakery.wire.status import Code, StatusError
+
+logger = logging.getLogger(__name__)
+
+_CHARACTER = r"[\w.~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2}"
+# RFC 3986, 3
+_TARGET = re.compile(rf"(?:{_CHARACTER})*(?:\?(?:{_CHARACTER}|\?)*)?(?:#(?:{_CHARACTER}|\?)*)?", re.ASCII)
+KNOWN_METHODS = ("GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH")
+
+CORS_HEADERS = {
+    "Access-Control-Allow-Origin": "*",
+    "Access-Control-Allow-Methods": "POST, GET",
+    "Access-Control-Allow-Headers": "Content-Type",
+}
+
+
+class Router:
+    """All URLs of a port.
+
+    Args:
+        apis: find the route of a request; the first one that has it counts.
+        access: which callers may send which requests.
+        known_name: returns the name of a model for the metrics, or an empty string for an unknown model.
+        cors: add CORS headers to responses of the APIs.
+        metrics_path: path of the Prometheus page; None to not serve it.
+    """
+
+    def __init__(
+        self,
+        apis: Sequence[FindRoute],
+        *,
+        access: Access,
+        known_name: Callable[[str], str],
+        cors: bool,
+        metrics_path: str | None = None,
+    ) -> None:
+        self._apis = apis
+        self._access = access
+        self._known_name = known_name
+        self._metrics_path = metrics_path
+        self._cors = cors
+        self._headers = CORS_HEADERS if cors else {}
+        if cors and access.needs_token:
+            self._headers = CORS_HEADERS | {"Access-Control-Allow-Headers": "Content-Type, Authorization"}
+
+    def authorize(self, request: Request) -> Identity | Response:
+        """Return the caller of a request, or the response to one that may not send it; does not need the body.
+
+        Health needs no token. Neither does OPTIONS with CORS: browsers ask without a token what they may send (Fetch
+        standard, "CORS-preflight fetch").
+        """
+        path = request.path
+        is_preflight = self._cors and request.method == "OPTIONS" and path != self._metrics_path
+        if path in PUBLIC_PATHS or is_preflight:
+            return ANYONE
+        try:
+            return self._access.authorize(
+                request.headers.get("authorization"),
+                is_local=False,  # matters for admins only, and REST has nothing for them
+                role=rest_role(path, metrics_path=self._metrics_path),
+            )
+        except StatusError as error:
+            return self.reject(error)
+
+    def find(self, request: Request) -> Route | None:
+        """Return where a request goes; None if its URL is of no API. Does not need the body."""
+        return next((route for find in self._apis if (route := find(request))), None)
+
+    def reject(self, error: StatusError, route: Route | None = None) -> Response:
+        """Return the response to a request that is rejected before it is handled, and count it.
+
+        Args:
+            error: the reason.
+            route: of a request of a known caller; if it runs a model, that model is counted.
+        """
+        runs = route if route and route.runs_model else None
+        model_name = self._known_name(runs.model_name if runs else "")
+        metrics.count_request(model_name, (runs and runs.api) or "", "REST", error.code, 0.0)
+        return self._with_cors(error_response(error))
+
+    def respond(self, request: Request, route: Route | None, context: RequestContext) -> Response:
+        """Handle a request that is authorized; errors become responses."""
+        if request.method not in KNOWN_METHODS:
+            return page(501, "Not Implemented")
+        if not _TARGET.fullmatch(request.target):
+            return page(400, "Bad Request")
+        path = request.path
+        if path == self._metrics_path:
+            if request.target != path:
+                return Response(400, f"Unexpected path: {request.target}. Should be {path}".encode(), "text/plain")
+            return Response(200, metrics.page(), metrics.CONTENT_TYPE)
+        if route is None:
+            return page(404, "Not Found")
+        return self._with_cors(self._call(request, route, context))
+
+    def _call(self, request: Request, route: Route, context: RequestContext) -> Response:
+        """Handle a request of an API and record it in the metrics."""
+        started = time.perf_counter()
+        code = Code.OK
+        try:
+            response = route.handle(request, context)
+        except StatusError as error:
+            code, response = error.code, route.on_error(error)
+        except Exception:
+            reported = incident.report(logger, f"{request.method} {request.target}")
+            code, response = reported.code, error_response(reported)
+        if route.api is not None:
+            model_name = self._known_name(route.model_name)
+            metrics.count_request(model_name, route.api, "REST", code, time.perf_counter() - started)
+        return response
+
+    def _with_cors(self, response: Response) -> Response:
+        return replace(response, headers={**self._headers, **response.headers}) if self._headers else response

@@ -1,0 +1,85 @@
+"""URLs of the v2 protocol, and bodies of its requests over HTTP; decodes and encodes the small messages over gRPC."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qs, unquote
+
+from google.protobuf import json_format
+
+from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving.admission.unpacking import unpack_all
+from savedmodel_bakery.serving.http.messages import Request, Response
+from savedmodel_bakery.wire.status import invalid_argument
+from savedmodel_bakery.wire.v2 import schema
+from savedmodel_bakery.wire.v2.datatypes import shown
+from savedmodel_bakery.wire.v2.infer import SIGNATURE_NAME
+
+SIGNATURE_HEADER = "signature-name"
+"""The key of gRPC's metadata that chooses the signature of ModelMetadata, percent-encoded."""
+
+_UNPACKED_COPIES = 2  # in pieces, and joined
+_ENCODINGS = ("gzip", "deflate")
+
+
+def read_body(request: Request, context: RequestContext, max_unpacked_bytes: int) -> bytes:
+    """Return the body of a request, unpacked if it is compressed.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT if it is damaged, or compressed in another way than gzip or deflate;
+            RESOURCE_EXHAUSTED if it is too large; or the request has ended.
+    """
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding == "identity":
+        return request.body
+    if encoding not in _ENCODINGS:
+        raise invalid_argument(f"unknown Content-Encoding {shown(encoding)}: must be {' or '.join(_ENCODINGS)}")
+
+    def before_step(size: int) -> None:
+        context.check()
+        context.charge(_UNPACKED_COPIES * size)
+
+    try:
+        return unpack_all(request.body, limit=max_unpacked_bytes, before_step=before_step)
+    except zlib.error as error:
+        raise invalid_argument(f"the body is not valid {encoding}: {error}") from error
+
+
+def read_query(request: Request) -> str:
+    """Return the signature that the query of a URL names; empty for the default signature."""
+    query = request.target.partition("#")[0].partition("?")[2]
+    return parse_qs(query, errors="surrogateescape").get(SIGNATURE_NAME, [""])[0]
+
+
+def read_header(metadata: Mapping[str, str | bytes]) -> str:
+    """Return the signature that the metadata of a call over gRPC names; empty for the default signature."""
+    return unquote(str(metadata.get(SIGNATURE_HEADER, "")), errors="surrogateescape")
+
+
+def read_index_request(body: bytes) -> bool:
+    """Return whether the body of a request for the repository's index asks for models only that are ready.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT if it is not empty, and not such a request.
+    """
+    try:
+        document = json.loads(body) if body.strip() else {}
+    except (ValueError, RecursionError) as error:
+        raise invalid_argument(f"the body is not valid JSON: {error}") from error
+    ready = document.get("ready", False) if isinstance(document, dict) else None
+    if not isinstance(ready, bool):
+        raise invalid_argument('the body must be a JSON object, whose "ready" is true or false')
+    return ready
+
+
+def json_response(value: object, status: int = 200) -> Response:
+    """Return a response with a JSON value."""
+    return Response(status, json.dumps(value, separators=(",", ":")).encode())
+
+
+def message(message_class: Any, value: dict[str, Any]) -> Any:
+    """Make a message from its JSON form; members without a field, such as `parameters` of metadata, are left out."""
+    return json_format.ParseDict(value, message_class(), ignore_unknown_fields=True, descriptor_pool=schema.POOL)

@@ -1,0 +1,134 @@
+"""Inference over the v2 protocol: checks a request against a signature, decodes its inputs and runs the model.
+
+Knows neither HTTP nor gRPC. Checks by name and datatype come first, so that an error names the tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple
+
+from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving.inference import claims
+from savedmodel_bakery.serving.inference.predict import DEFAULT_SIGNATURE, PredictCall, predict
+from savedmodel_bakery.serving.models.registry import ModelChoice, Registry
+from savedmodel_bakery.serving.models.servable import Servable
+from savedmodel_bakery.serving.v2.descriptions import quoted, signature_not_found
+from savedmodel_bakery.wire.status import invalid_argument
+from savedmodel_bakery.wire.tensors import Tensor
+from savedmodel_bakery.wire.v2.datatypes import of_dtype, of_number, shown
+from savedmodel_bakery.wire.v2.infer import InferRequest, InferResponse, RequestedOutput
+from savedmodel_bakery.wire.v2.tensors import SentTensor
+
+_MAX_VERSION = 2**63 - 1
+_MAX_DIGITS = len(str(_MAX_VERSION))
+
+Run = Callable[[], InferResponse]
+
+
+class _Signature(NamedTuple):
+    """A signature, and where it is in words, for error messages."""
+
+    definition: Any
+    where: str
+
+
+def read_version(text: str) -> int | None:
+    """Return the version that a request names; None, for the newest one, if the text is empty.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT if it is not a version number.
+    """
+    if not text:
+        return None
+    digits = text.lstrip("0") or "0"  # int() rejects thousands of digits
+    if text.isascii() and text.isdigit() and len(digits) <= _MAX_DIGITS and int(digits) <= _MAX_VERSION:
+        return int(digits)
+    raise invalid_argument(f"invalid version {shown(text)}: must be a number between 0 and {_MAX_VERSION}")
+
+
+@contextmanager
+def prepare(
+    registry: Registry, choice: ModelChoice, request: InferRequest, context: RequestContext, *, check_method_names: bool
+) -> Iterator[Run]:
+    """Decode the inputs of a request; yield a function that runs the model, to be called within the block.
+
+    Args:
+        registry: the loaded models.
+        choice: the model and its version.
+        request: what to run.
+        context: of the request, whose caller may use the model.
+        check_method_names: reject signatures that were exported for another method.
+
+    Raises:
+        StatusError: the request does not fit the model, or exceeds a limit; or, of the function, the run failed.
+    """
+    with registry.acquire(choice) as servable:
+        name = request.signature_name or DEFAULT_SIGNATURE
+        if name not in servable.signatures:
+            raise signature_not_found(servable, name)
+        where = f"signature {shown(name)} of model {shown(servable.name)} version {servable.version}"
+        signature = _Signature(servable.signatures[name], where)
+        inputs = _check_inputs(signature, request.inputs)
+        _check_outputs(signature, request.outputs)
+        call = PredictCall(
+            name,
+            {alias: sent.decode(partial(claims.take_declared, context)) for alias, sent in inputs.items()},
+            [output.name for output in request.outputs],
+            check_method_names,
+        )
+        yield partial(_run, servable, call, request.request_id, context)
+
+
+def _run(servable: Servable, call: PredictCall, request_id: str, context: RequestContext) -> InferResponse:
+    outputs: dict[str, Tensor] = predict(servable, call, context)
+    return InferResponse(servable.name, str(servable.version), outputs, request_id)
+
+
+def _check_inputs(signature: _Signature, sent: Sequence[SentTensor]) -> dict[str, SentTensor]:
+    """Return the inputs by name.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT if one is repeated, unknown, missing or of another datatype.
+    """
+    definition, where = signature
+    inputs: dict[str, SentTensor] = {}
+    for tensor in sent:
+        if tensor.name in inputs:
+            raise invalid_argument(f"{tensor.tensor} is repeated")
+        if tensor.name not in definition.inputs:
+            raise invalid_argument(
+                f"{tensor.tensor} is not an input of {where}; its inputs are {quoted(sorted(definition.inputs))}"
+            )
+        expected = of_number(definition.inputs[tensor.name].dtype, tensor.tensor)
+        datatype = of_dtype(tensor.dtype, tensor.tensor)
+        if datatype != expected:
+            raise invalid_argument(f"{tensor.tensor} is {datatype}; must be {expected} for {where}")
+        inputs[tensor.name] = tensor
+    missing = sorted(set(definition.inputs) - set(inputs) - set(definition.defaults))
+    if missing:
+        raise invalid_argument(f"{where} needs the inputs {quoted(missing)}, which the request does not have")
+    return inputs
+
+
+def _check_outputs(signature: _Signature, requested: Sequence[RequestedOutput]) -> None:
+    """Check the outputs that a request names, or all if it names none.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT if one is repeated or unknown, or its type can't be expressed.
+    """
+    definition, where = signature
+    seen: set[str] = set()
+    for output in requested:
+        if output.name in seen:
+            raise invalid_argument(f"output {shown(output.name)} is requested twice")
+        if output.name not in definition.outputs:
+            raise invalid_argument(
+                f"output {shown(output.name)} is not an output of {where}; its outputs are "
+                f"{quoted(sorted(definition.outputs))}"
+            )
+        seen.add(output.name)
+    for alias in seen or definition.outputs:
+        of_number(definition.outputs[alias].dtype, f"output {shown(alias)} of {where}")

@@ -1,0 +1,277 @@
+"""What only the v2 transports do: signatures, servers without our extensions, and calls that the protocol lacks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import canned_models
+import numpy as np
+import pytest
+from canned_v2 import V2
+
+from savedmodel_bakery.client import (
+    AsyncClient,
+    Client,
+    ClientError,
+    InvalidResponseError,
+    RequestRefusedError,
+    VersionStatus,
+)
+from savedmodel_bakery.client.calls import ModelSpec, Predict
+from savedmodel_bakery.client.servers import parse_server
+from savedmodel_bakery.client.transports.factory import create_transport
+from savedmodel_bakery.wire.status import Code
+
+Connect = Callable[..., Client]
+
+
+@pytest.fixture(params=["v2", "v2-grpc"])
+def transport(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def foreign(v2: V2) -> V2:
+    """The server has none of our extensions."""
+    v2.is_ours = False
+    return v2
+
+
+def test_the_parameter_for_the_signature_is_sent_only_if_needed(connect: Connect, v2: V2) -> None:
+    """Other servers have no signatures."""
+    client = connect("efficientnet_lite0")
+    client.predict({"image": [b"horse"]})
+    client.predict({"image": [b"horse"]}, signature="top_k")
+    assert [None, "top_k"] == v2.signature_names
+
+
+def test_images_are_classified_as_over_the_other_transports(connect: Connect) -> None:
+    assert ["sorrel", "tabby"] == [each.label for each in connect("efficientnet_lite0").classify([b"horse", b"cat"])]
+
+
+def test_signatures_and_extensions_are_requested_once(connect: Connect, v2: V2, transport: str) -> None:
+    client = connect()
+    for _ in range(2):
+        client.predict({"x": [1]})
+    model = "/v2/models/half_plus_two"
+    expected = {
+        "v2": [f"{model}/config", "/v2", f"{model}/infer", f"{model}/infer"],
+        "v2-grpc": ["ModelConfig", "ModelInfer", "ModelInfer"],
+    }
+    assert expected[transport] == v2.requests
+
+
+@pytest.mark.usefixtures("foreign")
+def test_a_foreign_server_has_the_default_signature(connect: Connect) -> None:
+    client = connect()
+    prediction = client.predict({"x": [1, 2]})
+    assert ([2.5, 3], np.float32, 3) == (
+        prediction.arrays["y"].tolist(),
+        prediction.arrays["y"].dtype,
+        prediction.version,
+    )
+    vector = {"dtype": "DT_FLOAT", "tensor_shape": {"dim": [{"size": "-1"}]}}
+    assert {
+        "model_spec": {"name": "half_plus_two", "version": "3"},
+        "metadata": {
+            "signature_def": {"signature_def": {"serving_default": {"inputs": {"x": vector}, "outputs": {"y": vector}}}}
+        },
+    } == client.metadata()
+    with pytest.raises(RequestRefusedError, match=r'^FAILED_PRECONDITION: signature "top_k" not found in model'):
+        client.predict({"x": [1]}, signature="top_k")
+
+
+@pytest.mark.usefixtures("foreign")
+def test_a_foreign_server_checks_what_its_metadata_do_not_state(connect: Connect) -> None:
+    """Which inputs may be left out, and whether [-1] is an unknown rank."""
+    client = connect()
+    assert [[2.5]] == client.predict({"x": [[1]]}).arrays["y"].tolist()
+    with pytest.raises(RequestRefusedError, match=r'^INVALID_ARGUMENT: unknown input "z"'):
+        client.predict({"z": [1]})
+    with pytest.raises(RequestRefusedError, match=r'^INVALID_ARGUMENT: input "x" is int64\[1\]'):
+        client.predict({"x": np.int64([1])})
+
+
+@pytest.mark.usefixtures("foreign")
+def test_a_model_without_metadata_takes_what_the_caller_sends(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = canned_models.Model({"serving_default": {"inputs": {}, "outputs": {}}}, lambda _, inputs: dict(inputs))
+    monkeypatch.setitem(canned_models.MODELS, "echo", model)
+    client = connect("echo")
+    assert {} == client.metadata()["metadata"]["signature_def"]["signature_def"]
+    assert [1, 2] == client.predict({"x": np.int32([1, 2])}).arrays["x"].tolist()
+    with pytest.raises(RequestRefusedError, match="the server does not describe the signatures of this model; only"):
+        client.predict({"x": [1]}, signature="top_k")
+    with pytest.raises(RequestRefusedError, match='signature "serving_default" not found in model "echo" version 3'):
+        client.classify(b"horse")
+
+
+@pytest.mark.usefixtures("foreign")
+def test_status_without_an_index_is_that_of_the_metadata(connect: Connect) -> None:
+    assert [VersionStatus(3, "AVAILABLE", Code.OK, "")] == connect().status()
+    assert [VersionStatus(2, "AVAILABLE", Code.OK, "")] == connect(version=2).status()
+    with pytest.raises(RequestRefusedError, match=r"^NOT_FOUND: Servable not found for request: Latest\(pets\)"):
+        connect("pets").status()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"model": "pets"}, "Could not find any versions of model pets"),
+        ({"version": 9}, "Could not find version 9 of model half_plus_two"),
+    ],
+    ids=["model", "version"],
+)
+def test_status_of_what_is_not_in_the_index_is_not_found(
+    connect: Connect, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(RequestRefusedError) as caught:
+        connect(**options).status()
+    assert (Code.NOT_FOUND, message) == (caught.value.code, caught.value.message)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda client: client.classify_examples([{"x": 1}]),
+            "the v2 protocol has no Classify: use the transport grpc",
+        ),
+        (lambda client: client.regress_examples([{"x": 1}]), "the v2 protocol has no Regress: use the transport grpc"),
+        (
+            lambda client: client.predict({"x": [1]}, label="stable"),
+            'label "stable": the v2 protocol has no version la',
+        ),
+    ],
+    ids=["classify", "regress", "label"],
+)
+def test_what_the_protocol_lacks_is_unimplemented(
+    connect: Connect, v2: V2, call: Callable[[Client], object], message: str
+) -> None:
+    with pytest.raises(RequestRefusedError) as caught:
+        call(connect())
+    assert Code.UNIMPLEMENTED is caught.value.code
+    assert caught.value.message.startswith(message)
+    assert [] == v2.requests
+
+
+def test_an_element_type_that_the_protocol_lacks_is_not_sent(
+    connect: Connect, v2: V2, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signatures = {"serving_default": canned_models.signature_of({"x": "DT_COMPLEX64"}, {"y": "DT_FLOAT"})}
+    monkeypatch.setitem(canned_models.MODELS, "complex", canned_models.Model(signatures, None))
+    with pytest.raises(
+        RequestRefusedError, match=r'^INVALID_ARGUMENT: input "x" is complex64, which the v2 protocol can'
+    ):
+        connect("complex").predict({"x": np.complex64([1])})
+    assert [] == v2.signature_names
+
+
+def test_a_load_test_sends_one_request_per_call(peer: Any, transport: str, v2: V2) -> None:
+    ports = {"rest_api_port": peer.rest_port} if transport == "v2" else {"port": peer.grpc_port}
+    prepared = create_transport(parse_server("127.0.0.1", transport=transport, **ports), timeout_s=10, for_load=True)
+    call = Predict(ModelSpec("half_plus_two"), "serving_default", {"x": np.float32([1])}, (), None)
+    send = prepared.prepare(call)
+    v2.requests.clear()
+    first, second = send(), send()
+    assert first == second
+    assert 2 == len(v2.requests)
+    assert [2.5] == prepared.decode(call, first).arrays["y"].tolist()
+    prepared.close()
+
+
+def test_an_async_client_calls_it_over_grpc(peer: Any) -> None:
+    async def call() -> list[object]:
+        async with AsyncClient(port=peer.grpc_port, transport="v2-grpc", model="efficientnet_lite0") as client:
+            result, status = await asyncio.gather(client.classify(b"horse"), client.status())
+        return [result.label, status[0].version]
+
+    assert ["sorrel", 3] == asyncio.run(call())
+    with pytest.raises(ValueError, match=r'^transport "v2": an asynchronous client takes "grpc" or "v2-grpc"$'):
+        AsyncClient(transport="v2")
+
+
+@pytest.mark.parametrize(
+    ("scheme", "transport"), [("http", "v2"), ("https", "v2"), ("grpc", "v2-grpc"), ("grpcs", "v2-grpc")]
+)
+def test_schemes_select_the_port_and_tls(scheme: str, transport: str) -> None:
+    server = parse_server(f"{scheme}://models.example", transport=transport)
+    port = 8501 if transport == "v2" else 8500
+    assert (f"models.example:{port}", scheme.endswith("s")) == (server.endpoints[0].address, server.tls is not None)
+    other = "v2-grpc" if transport == "v2" else "v2"
+    with pytest.raises(ValueError, match=r"the target's scheme is for \w+, not for v2 \("):
+        parse_server(f"{scheme}://models.example", transport=other)
+
+
+def _response(status: str, body: object) -> str:
+    text = body if isinstance(body, str) else json.dumps(body)
+    return f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n{text}"
+
+
+@pytest.mark.parametrize(
+    ("response", "error", "message"),
+    [
+        pytest.param(
+            _response("422 No", {"detail": [{"msg": "Input should be 'BOOL'"}]}),
+            RequestRefusedError,
+            "INVALID_ARGUMENT: Input should be 'BOOL'",
+            id="FastAPI's error",
+        ),
+        pytest.param(_response("400 No", {"detail": "no"}), RequestRefusedError, "INVALID_ARGUMENT: no", id="its text"),
+        pytest.param(
+            _response("500 No", "Traceback"),
+            InvalidResponseError,
+            '/v2/models/m responded HTTP 500 with application/json; a model server responds {"error": …}',
+            id="no error of the API",
+        ),
+        pytest.param(
+            _response("200 OK", []), InvalidResponseError, "/v2/models/m, 2 bytes, is not a JSON object", id="no object"
+        ),
+        pytest.param(
+            _response("200 OK", {"inputs": [{}]}),
+            InvalidResponseError,
+            "the metadata are not valid metadata of the v2 protocol: KeyError('name')",
+            id="no metadata",
+        ),
+    ],
+)
+def test_http_responses_of_other_servers(
+    respond_with: Callable[[str], int], response: str, error: type[ClientError], message: str
+) -> None:
+    with (
+        Client(transport="v2", rest_api_port=respond_with(response), model="m") as client,
+        pytest.raises(ClientError) as caught,
+    ):
+        client.metadata()
+    assert error is caught.type
+    assert str(caught.value).endswith(message)
+
+
+@pytest.fixture
+def index(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[Any]], None]:
+    """Set the rows of the index."""
+    return lambda rows: monkeypatch.setattr("canned_v2.index", lambda _: rows)
+
+
+def test_the_index_of_other_servers_is_read(connect: Connect, index: Callable[[list[Any]], None]) -> None:
+    """MLServer writes "State.READY", and its versions may be missing or names."""
+    rows = [("", "State.READY"), ("5", "LOADING"), ("v1", "UNKNOWN"), ("10", "UNAVAILABLE")]
+    index([{"name": "half_plus_two", "version": version, "state": state} for version, state in rows])
+    assert [(10, "END"), (5, "LOADING"), (None, "AVAILABLE"), (None, "UNKNOWN")] == [
+        (status.version, status.state) for status in connect().status()
+    ]
+
+
+def test_binary_data_that_does_not_fit_is_an_invalid_response(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("canned_v2.pack", lambda _: b"123")
+    with pytest.raises(
+        InvalidResponseError, match=re.escape('output "y" has 3 bytes of data; 1 values of FP32 need 4')
+    ):
+        connect().predict({"x": [1]})

@@ -1,0 +1,141 @@
+"""Signatures that are unusual, on a registry without TensorFlow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving.admission.limits import OverloadError
+from savedmodel_bakery.serving.models.registry import ModelChoice, Registry, State
+from savedmodel_bakery.serving.models.servable import Servable
+from savedmodel_bakery.serving.v2 import descriptions
+from savedmodel_bakery.serving.v2.inference import prepare, read_version
+from savedmodel_bakery.wire import dtypes, schema, tensors
+from savedmodel_bakery.wire.status import Code, StatusError
+from savedmodel_bakery.wire.tensors import Tensor
+from savedmodel_bakery.wire.v2 import http
+from savedmodel_bakery.wire.v2.infer import InferResponse
+
+
+def signature(inputs: Mapping[str, str], outputs: Mapping[str, str]) -> Any:
+    """A SignatureDef whose tensors have any shape: element types by alias."""
+    made = schema.SignatureDef(method_name="tensorflow/serving/predict")
+    for infos, types in ((made.inputs, inputs), (made.outputs, outputs)):
+        for alias, name in types.items():
+            infos[alias].name, infos[alias].dtype = f"{alias}:0", dtypes.BY_NAME[name].number
+            infos[alias].tensor_shape.unknown_rank = True
+    return made
+
+
+class Adding:
+    """Adds its inputs."""
+
+    def __init__(self) -> None:
+        self.signatures: dict[str, Any] = {
+            "serving_default": signature({"x": "float", "k": "float"}, {"y": "float"}),
+            "complex": signature({"x": "float"}, {"y": "float", "z": "complex64"}),
+            "quantised": signature({"x": "qint8"}, {"y": "float"}),
+            "text": signature({"s": "string"}, {"y": "float"}),
+        }
+        self.signatures["serving_default"].defaults["k"].CopyFrom(tensors.encode_tensor(np.float32([7])))
+
+    def run(self, feeds: Mapping[str, Tensor], fetches: Sequence[str], context: RequestContext) -> list[Tensor]:  # noqa: ARG002
+        total = np.sum([tensor.array for tensor in feeds.values()], axis=0)
+        return [Tensor(total, dtypes.BY_NAME["float"]) for _ in fetches]
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+@pytest.fixture
+def servable() -> Servable:
+    return Servable("m", 3, Adding())
+
+
+@pytest.fixture
+def registry(servable: Servable) -> Registry:
+    registry = Registry()
+    registry.update(registry.add("m", 3, Path("/m/3")), State.AVAILABLE, servable=servable)
+    return registry
+
+
+def infer(
+    registry: Registry,
+    inputs: dict[str, np.ndarray],
+    context: RequestContext | None = None,
+    **options: Any,
+) -> InferResponse:
+    body = http.encode_request(inputs, **options)
+    request = http.decode_request(body.content, str(body.header_length))
+    with prepare(registry, ModelChoice("m"), request, context or RequestContext(), check_method_names=True) as run:
+        return run()
+
+
+X = np.float32([1])
+
+
+def test_an_input_with_a_default_may_be_left_out(registry: Registry) -> None:
+    assert [8] == infer(registry, {"x": X}).outputs["y"].array.tolist()
+    assert [3] == infer(registry, {"x": X, "k": 2 * X}).outputs["y"].array.tolist()
+    with pytest.raises(StatusError, match='needs the inputs "x", which the request does not have'):
+        infer(registry, {"k": X})
+
+
+def test_types_that_the_protocol_lacks_are_an_error_unless_they_are_left_out(registry: Registry) -> None:
+    with pytest.raises(StatusError, match='output "z" of signature "complex" of model "m" version 3 is complex64'):
+        infer(registry, {"x": X}, signature_name="complex")
+    assert [1] == infer(registry, {"x": X}, signature_name="complex", outputs=["y"]).outputs["y"].array.tolist()
+    with pytest.raises(StatusError, match='input "x" is qint8, which the v2 protocol cannot express'):
+        infer(registry, {"x": np.int8([1])}, signature_name="quantised")
+
+
+def test_strings_are_counted_before_they_are_decoded(registry: Registry) -> None:
+    strings = np.array([b""] * 11, object)
+    with pytest.raises(OverloadError, match="the request has 11 rows; at most 10"):
+        infer(registry, {"s": strings}, RequestContext(max_rows=10), signature_name="text")
+
+
+def test_a_shape_of_unknown_rank_is_minus_one(registry: Registry, servable: Servable) -> None:
+    metadata = descriptions.model_metadata(registry, servable, "")
+    assert [{"name": "y", "datatype": "FP32", "shape": [-1]}] == metadata["outputs"]
+    with pytest.raises(StatusError, match='output "z" of signature "complex" is complex64'):
+        descriptions.model_metadata(registry, servable, "complex")
+
+
+def test_the_configuration_describes_all_signatures_if_v2_lacks_a_type_of_the_default_one(
+    registry: Registry, servable: Servable
+) -> None:
+    config = descriptions.model_config(registry, servable)
+    assert ["k", "x"] == [entry["name"] for entry in config["input"]]
+    servable.signatures["serving_default"] = servable.signatures["complex"]
+    config = descriptions.model_config(registry, servable)
+    assert ([], []) == (config["input"], config["output"])
+    metadata = json.loads(config["parameters"]["tensorflow_serving_metadata"]["string_value"])
+    assert "text" in metadata["metadata"]["signature_def"]["signature_def"]
+
+
+def test_the_index_has_the_state_and_the_error_of_each_version(registry: Registry) -> None:
+    registry.update(registry.add("m", 10, Path("/m/10")), State.LOADING)
+    failed = registry.add("a", 1, Path("/a/1"))
+    registry.update(failed, State.END, error=StatusError(Code.NOT_FOUND, "no such file"))
+    rows = [tuple(row.values()) for row in descriptions.repository_index(registry, bool, ready_only=False)]
+    assert [("a", "1", "UNAVAILABLE", "no such file"), ("m", "3", "READY", ""), ("m", "10", "LOADING", "")] == rows
+    ready = descriptions.repository_index(registry, lambda name: name != "a", ready_only=True)
+    assert [("m", "3")] == [(row["name"], row["version"]) for row in ready]
+
+
+@pytest.mark.parametrize(("text", "version"), [("", None), ("0", 0), ("007", 7), (str(2**63 - 1), 2**63 - 1)])
+def test_versions_are_numbers(text: str, version: int | None) -> None:
+    assert version == read_version(text)
+
+
+@pytest.mark.parametrize("text", ["latest", "-1", "1.0", " 1", "²", str(2**63), "9" * 5000])
+def test_other_versions_are_invalid(text: str) -> None:
+    with pytest.raises(StatusError, match=r"invalid version .*: must be a number between 0 and 9223372036854775807"):
+        read_version(text)
