@@ -19,7 +19,7 @@ _ROUNDS = 12  # of moving what is connected below each other
 _STYLE = """
   text { font-family: sans-serif; font-size: 13px; fill: #1c2b3a; text-anchor: middle; }
   .name { font-weight: bold; } .model { font-size: 11px; fill: #51657a; }
-  .label { font-size: 11px; fill: #51657a; stroke: #fff; stroke-width: 5px; paint-order: stroke; }
+  .label { font-size: 11px; fill: #51657a; }
   .step { fill: #e9f1fb; stroke: #3d6fa8; } .end { fill: #f3f0e6; stroke: #8f7f4a; }
   .edge { fill: none; stroke: #7c8da0; stroke-width: 1.3px; }
 """
@@ -57,7 +57,9 @@ def draw_svg(pipeline: Pipeline, forms: Mapping[str, str]) -> str:
     rows = _rows(pipeline, forms)
     for number in range(_ROUNDS):
         for row in rows if number % 2 else reversed(rows):
-            _align(row, sort=number < _ROUNDS // 2)
+            _align(row, {item: _middle([*item.before, *item.after], item) for item in row}, sort=number < _ROUNDS // 2)
+    for row in reversed(rows):  # edges bend at their start, and lead straight down
+        _align(row, {item: item.x if item.shape else item.after[0].x for item in row})
     left = min(item.x - item.width / 2 for row in rows for item in row) - _MARGIN
     width = max(item.x + item.width / 2 for row in rows for item in row) + _MARGIN - left
     tops, bottom = [], float(_MARGIN)
@@ -110,12 +112,13 @@ def _rows(pipeline: Pipeline, forms: Mapping[str, str]) -> list[list[_Item]]:
     return rows
 
 
-def _align(row: list[_Item], *, sort: bool) -> None:
-    """Move items below or above those that they are connected with, in the order of these, without overlaps."""
-    wanted = {}
-    for item in row:
-        others = [other.x for other in (*item.before, *item.after)]
-        wanted[item] = sum(others) / len(others) if others else item.x
+def _middle(items: Sequence[_Item], item: _Item) -> float:
+    """Return the middle of items; that of `item` if there are none."""
+    return sum(other.x for other in items) / len(items) if items else item.x
+
+
+def _align(row: list[_Item], wanted: Mapping[_Item, float], *, sort: bool = False) -> None:
+    """Move items to where they are wanted, as far as possible without overlaps; `sort` may change their order."""
     if sort:
         row.sort(key=wanted.__getitem__)
     edge = float("-inf")
@@ -142,7 +145,10 @@ def _box(item: _Item, top: float) -> str:
     if not item.lines:
         return ""
     if not item.shape:
-        return _text(item, top, ["label"] * len(item.lines), _LABEL_LINE)
+        return (
+            f'<rect x="{item.x - item.width / 2:.1f}" y="{top:.1f}" width="{item.width:.1f}" '
+            f'height="{item.height:.1f}" fill="#fff"/>\n' + _text(item, top, ["label"] * len(item.lines), _LABEL_LINE)
+        )
     radius = 4 if item.shape == "step" else 16
     return (
         f'<rect class="{item.shape}" x="{item.x - item.width / 2:.1f}" y="{top:.1f}" width="{item.width:.1f}" '

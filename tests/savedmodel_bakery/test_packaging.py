@@ -76,7 +76,8 @@ def test_the_wheel_has_one_package_and_its_data(wheel: Path) -> None:
     assert {"__init__.py", "__main__.py", "command.py", "py.typed"} <= inside
     assert {"exporter/resources/labels/imagenet.json", "exporter/resources/labels/imagenet1001.json"} <= inside
     assert {"exporter/resources/examples/coffee.png", "wire/descriptors.binpb"} <= inside
-    assert not any(name.startswith("exporter/resources/examples/train") for name in inside)
+    scripts = tuple(f"exporter/resources/examples/{folder}" for folder in ("train", "pipelines"))
+    assert not any(name.startswith(scripts) for name in inside)
     assert {f"{folder}/__init__.py" for folder in FOLDERS} <= inside
     licenses = {name.rpartition("/")[2] for name in names if "/licenses/" in name}
     assert {"LICENSE", "NOTICE"} == licenses

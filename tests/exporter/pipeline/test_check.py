@@ -11,6 +11,7 @@ import signature_files
 from savedmodel_bakery.exporter.errors import PipelineError, PublishError
 from savedmodel_bakery.exporter.pipeline.check import CheckedPipeline, check_pipeline
 from savedmodel_bakery.exporter.pipeline.pipeline_file import parse_pipeline
+from savedmodel_bakery.wire import schema
 
 
 @pytest.fixture(scope="module")
@@ -177,6 +178,15 @@ def test_an_output_of_the_pipeline_must_be_made_by_a_step(models: Path) -> None:
     assert 'output "a" of the pipeline is made by no step; steps make "difference", "sum", "product"' == str(
         raised.value
     )
+
+
+def test_tensors_of_other_kinds_cannot_be_connected(models: Path, tmp_path: Path) -> None:
+    version = signature_files.write(tmp_path / "sparse/1", ["x: float [?]"], ["y: float [?]"])
+    saved = schema.SavedModel.FromString((version / "saved_model.pb").read_bytes())
+    saved.meta_graphs[0].signature_def["serving_default"].outputs["y"].coo_sparse.values_tensor_name = "values:0"
+    (version / "saved_model.pb").write_bytes(saved.SerializeToString())
+    with pytest.raises(PipelineError, match=r'step "s": output "y" is sparse float \[\?\], which cannot be connected'):
+        check(models, one("s", str(version), "a", "product"))
 
 
 def test_a_damaged_model_is_rejected(models: Path) -> None:

@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.errors import PipelineError, VerificationError
+from savedmodel_bakery.exporter.errors import PipelineError, RecipeError, VerificationError
 from savedmodel_bakery.exporter.pipeline.check import check_pipeline
+from savedmodel_bakery.exporter.pipeline.examples import make_examples
 from savedmodel_bakery.exporter.pipeline.graph import save_pipeline
 from savedmodel_bakery.exporter.pipeline.pipeline_file import parse_pipeline
 from savedmodel_bakery.exporter.pipeline.validate import Example, run_steps, validate_pipeline
+from savedmodel_bakery.wire import schema
 
 tf1 = tf.compat.v1
 TEXTS = tf.TensorSpec([None], tf.string, name="text")
@@ -319,6 +321,53 @@ def test_random_steps_are_rejected(models: Path, tmp_path: Path) -> None:
     )
     with pytest.raises(VerificationError, match=message):
         validate_pipeline(tmp_path / "out", checked, examples, "pipeline")
+
+
+class Strict(tf.Module):
+    """Returns the lengths of images, and fails on a text in angle brackets."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="image")])
+    def serve(self, image: tf.Tensor) -> dict[str, tf.Tensor]:
+        is_text = tf.strings.regex_full_match(image, "<.*>")
+        with tf.control_dependencies([tf.debugging.Assert(~tf.reduce_any(is_text), ["no image"])]):
+            return {"length": tf.strings.length(image)}
+
+
+def test_photos_are_the_examples_of_images_and_a_pipeline_may_reject_others(models: Path, tmp_path: Path) -> None:
+    module = Strict()
+    tf.saved_model.save(module, str(models / "strict"), signatures=module.serve)
+    steps = [step("measure", "strict", {"image": "photo"}, {"length": "n"}), half("halve", "x", "h")]
+    content = {"inputs": ["photo", "x"], "outputs": ["n", "h"], "steps": steps}
+    checked = check_pipeline(parse_pipeline(content, folder=models, default_name="pipeline"))
+    for name, size in (("large", 20), ("small", 10)):
+        (tmp_path / name).write_bytes(b"x" * size)
+    examples = make_examples(checked, [tmp_path / "large", tmp_path / "small"], None)
+    assert [[10, 6], [10], [20]] == [list(map(len, example.inputs["photo"])) for example in examples]
+    assert [(2,), (1,), (1,)] == [example.inputs["x"].shape for example in examples]
+    rejected, *answers = run_steps(checked, examples)
+    assert rejected is None
+    assert [[10], [20]] == [answer["n"].tolist() for answer in answers if answer]
+    with pytest.raises(RecipeError, match=r"the example's x is float64\[1\]; the input is x:float32\[\?\]"):
+        make_examples(checked, [], {"photo": texts("a"), "x": np.float64([1])})
+
+
+def test_state_that_is_neither_a_variable_nor_a_table_is_rejected(models: Path, tmp_path: Path) -> None:
+    path = tmp_path / "queue"
+    with tf.Graph().as_default(), tf1.Session() as session:
+        x = tf1.placeholder(tf.float32, [None], "x")
+        size = tf.raw_ops.QueueSizeV2(handle=tf.raw_ops.FIFOQueueV2(component_types=[tf.float32], name="queue"))
+        signature = tf1.saved_model.predict_signature_def({"x": x}, {"y": x + tf.cast(size, tf.float32)})
+        builder = tf1.saved_model.Builder(str(path))
+        builder.add_meta_graph_and_variables(session, ["serve"], {"serving_default": signature})
+        builder.save()
+    saved = schema.SavedModel.FromString((path / "saved_model.pb").read_bytes())
+    saved.meta_graphs[0].saver_def.restore_op_name = "queue"  # as if the queue's content were in the checkpoint
+    (path / "saved_model.pb").write_bytes(saved.SerializeToString())
+    content = {"inputs": ["x"], "outputs": ["y"], "steps": [half("a", "x", "y", str(path))]}
+    with pytest.raises(
+        PipelineError, match=r"queue keeps state in an operation FIFOQueueV2 \(queue\), which cannot be"
+    ):
+        save_pipeline(check_pipeline(parse_pipeline(content, folder=models, default_name="p")), tmp_path / "out")
 
 
 @pytest.fixture
