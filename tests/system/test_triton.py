@@ -16,6 +16,7 @@ import shape_models
 from pages import blocks, commands, matches
 from triton_server import ENVIRONMENT, TritonServer
 
+from savedmodel_bakery.client import Client
 from savedmodel_bakery.client.comparison import compare
 from savedmodel_bakery.client.goldens import read_goldens
 from savedmodel_bakery.exporter import resources
@@ -166,6 +167,15 @@ def test_steps_of_a_batched_ensemble_answer_joined_requests(
     after = server.statistics("two_classifiers.average")
     assert [True] * 3 == [answer["ok"].all() for answer in answers]
     assert 1 == int(after["execution_count"]) - int(before["execution_count"])
+
+
+@PROTOCOLS
+def test_our_client_calls_a_model_without_batching(server: TritonServer, pipelines: Path, protocol: str) -> None:
+    transport, port = {"http": ("v2", server.http_port), "grpc": ("v2-grpc", server.grpc_port)}[protocol]
+    with Client(f"127.0.0.1:{port}", transport=transport, model="shape_colours", timeout_s=120) as client:
+        found, empty = client.detect([pipelines / "0.png", pipelines / "1.png"])
+    assert ["blue blue", "red red"] == sorted(box.label for box in found.boxes)
+    assert (True, []) == (empty.ok, list(empty.boxes))
 
 
 def test_the_page_shows_what_clients_print(server: TritonServer, clone: Path, tmp_path: Path) -> None:
