@@ -25,7 +25,7 @@ KERAS_HUB := .cache/keras-hub
 V2 := .cache/v2
 
 # Debian packages for the system tests.
-SYSTEM_PACKAGES := buildah debootstrap openssl rabbitmq-server
+SYSTEM_PACKAGES := buildah debootstrap libpython3.11 openssl python3.11-venv rabbitmq-server
 
 # Environments of other frameworks, which the pages on them use.
 GUIDES := .cache/guides
@@ -95,7 +95,7 @@ $(V2)/%/.installed: tests/system/requirements-v2-%.txt
 	$(@D)/bin/python -m pip install --quiet --requirement $<
 	@touch $@
 
-test-system: $(VENV)/.installed-dev $(KERAS_HUB)/.installed $(V2)/clients/.installed $(V2)/mlserver/.installed ## All tests that need Debian packages, much memory or minutes; run as root.
+test-system: $(VENV)/.installed-dev $(KERAS_HUB)/.installed $(V2)/clients/.installed $(V2)/mlserver/.installed $(BENCH)/triton/.installed ## All tests that need Debian packages, much memory or minutes; run as root.
 	$(BIN)/python -m pytest -m system
 
 image-test: $(VENV)/.installed-dev ## Only the system tests that build and run both images.

@@ -163,7 +163,9 @@ def _launch(name: str, candidate: Candidate, workshop: Workshop, base_path: Path
     environment = workshop.environment("triton")
     folder = workshop.folder / f"{name}.{number}"
     shutil.rmtree(folder, ignore_errors=True)
-    command = triton.command(environment, folder, http_port=port, free_ports=(free_port(), free_port()))
+    triton.write_classifier(folder / "repository")
+    ports = (port, free_port(), free_port())
+    command = triton.command(environment, folder / "repository", folder / "backends", ports=ports)
     return Server(command, port=port, log=log, environment={**variables, **triton.variables(environment)})
 
 

@@ -11,24 +11,27 @@ PEERS = Path(__file__).parent / "peers"
 _PYTHON = "3.11"  # of the environment, which must use the system's Python: the stub links its library
 
 
-def command(environment: Path, folder: Path, *, http_port: int, free_ports: tuple[int, int]) -> list[str]:
-    """Write a model repository and the backends into `folder`, and return the command that serves it.
-
-    Args:
-        environment: the virtual environment that has the wheel.
-        folder: created here.
-        http_port: loopback port.
-        free_ports: for gRPC and metrics.
-    """
-    home = _site_packages(environment) / "pytriton" / "tritonserver"
-    backends, repository = folder / "backends", folder / "repository"
-    shutil.copytree(home / "backends", backends)
-    shutil.copy(home / "python_backend_stubs" / _PYTHON / "triton_python_backend_stub", backends / "python")
+def write_classifier(repository: Path) -> None:
+    """Write the model repository of the benchmark."""
     version = repository / "classifier" / "1"
     version.mkdir(parents=True)
     shutil.copy(PEERS / "triton_model.py", version / "model.py")
     shutil.copy(PEERS / "triton.pbtxt", repository / "classifier" / "config.pbtxt")
-    addresses = zip(("http", "grpc", "metrics"), (http_port, *free_ports), strict=True)
+
+
+def command(environment: Path, repository: Path, backends: Path, *, ports: tuple[int, int, int]) -> list[str]:
+    """Write the backends, and return the command that serves a model repository.
+
+    Args:
+        environment: the virtual environment that has the wheel.
+        repository: folder of models.
+        backends: created here.
+        ports: loopback ports for HTTP, gRPC and metrics.
+    """
+    home = _site_packages(environment) / "pytriton" / "tritonserver"
+    shutil.copytree(home / "backends", backends)
+    shutil.copy(home / "python_backend_stubs" / _PYTHON / "triton_python_backend_stub", backends / "python")
+    addresses = zip(("http", "grpc", "metrics"), ports, strict=True)
     return [
         str(home / "bin" / "tritonserver"),
         f"--model-repository={repository}",

@@ -38,5 +38,9 @@ class PipelineError(BakeError):
     """A pipeline file is invalid, or its steps do not fit together."""
 
 
+class TritonError(BakeError):
+    """A SavedModel or a pipeline can't run on Triton as it is."""
+
+
 class PublishError(BakeError):
     """A version can't be published or read."""

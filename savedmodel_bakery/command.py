@@ -25,6 +25,7 @@ SECTIONS = {
         "bake": LazyCommand("exporter.cli:bake", "Bake an image classifier into a SavedModel."),
         "function": LazyCommand("exporter.cli:function", "Bake a TensorFlow function into a SavedModel."),
         "compose": LazyCommand("exporter.cli:compose", "Compose a pipeline of SavedModels into one SavedModel."),
+        "triton": LazyCommand("exporter.cli:triton", "Write a SavedModel or a pipeline for NVIDIA Triton."),
         "parity": LazyCommand("exporter.cli:parity", "Compare a SavedModel with its source model."),
         "inspect": LazyCommand("exporter.cli:inspect", "Show the signatures, recipe and size of a SavedModel."),
         "versions": LazyCommand("exporter.cli:versions", "List the published versions of a model."),

@@ -59,23 +59,13 @@ def versions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         (folder / f"{number}.jpg").write_bytes(content)
     photos = sorted(folder.glob("*.jpg"))
     with pipeline_steps.example("add_sub_mul", folder):
-        pipeline_steps.save_function("arithmetic:add_sub", "a:float32[4]", "b:float32[4]")
-        pipeline_steps.save_function("arithmetic:mul", "x:float32[4]", "y:float32[4]")
+        pipeline_steps.add_sub_mul()
         composed["add_sub_mul"] = compose_example()
     with pipeline_steps.example("shape_colours", folder):
-        pipeline_steps.save_network("shapes", shape_models.detector(), **pipeline_steps.DETECTOR)
-        pipeline_steps.save_network("colours", shape_models.classifier(), **pipeline_steps.CLASSIFIER)
-        pipeline_steps.save_function("crops:cut", "image:string[?]", "boxes:float32[?,?,4]", "count:int32[?]")
-        scores = ("shape_scores:float32[?,?]", "colours:string[?,?]", "colour_scores:float32[?,?]")
-        pipeline_steps.save_function("crops:describe", "shapes:string[?,?]", *scores, "crops:int32[?]")
+        pipeline_steps.shape_colours()
         composed["shape_colours"] = compose_example(photos)
     with pipeline_steps.example("two_classifiers", folder):
-        for name, sharpness in (("sharp", 8), ("blurred", 2)):
-            network = shape_models.colour_network((sharpness * np.eye(3)).tolist(), [0.0] * 3, "softmax")
-            pipeline_steps.save_network(name, network, **pipeline_steps.CLASSIFIER)
-        others = ("other_class_ids:int32[?,?]", "other_scores:float32[?,?]")
-        first = ("labels:string[?,?]", "class_ids:int32[?,?]", "scores:float32[?,?]")
-        pipeline_steps.save_function("averages:average", *first, *others)
+        pipeline_steps.two_classifiers()
         composed["two_classifiers"] = compose_example(photos)
     return composed
 

@@ -51,7 +51,7 @@ def run(
 
 def test_the_commands_are_exactly_these() -> None:
     assert {
-        "Bake": ["bake", "function", "compose", "parity", "inspect", "versions"],
+        "Bake": ["bake", "function", "compose", "triton", "parity", "inspect", "versions"],
         "Serve": ["serve", "model-server", "amqp", "token"],
         "Call": ["ask", "bulk", "predict", "metadata", "status", "wait", "check", "bench", "results"],
     } == {title: list(commands) for title, commands in SECTIONS.items()}

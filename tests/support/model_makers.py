@@ -114,6 +114,19 @@ def echoing(base_path: Path, dtypes: Iterable[str], version: int = 1) -> Path:
     return base_path / str(version)
 
 
+def copying(base_path: Path, dtypes: Iterable[str], version: int = 1) -> Path:
+    """Save a version with one signature that returns its inputs: x_DTYPE [?, 2] → y_DTYPE, and x int32 [] → y."""
+    with tf.Graph().as_default(), tf1.Session() as session:
+        inputs = {f"x_{dtype}": tf1.placeholder(dtype, [None, 2]) for dtype in dtypes}
+        inputs["x"] = tf1.placeholder(tf.int32, [])
+        outputs = {alias.replace("x", "y", 1): tf.identity(tensor) for alias, tensor in inputs.items()}
+        builder = tf1.saved_model.builder.SavedModelBuilder(str(base_path / str(version)))
+        signatures = {"serving_default": _signature(inputs, outputs)}
+        builder.add_meta_graph_and_variables(session, ["serve"], signature_def_map=signatures)
+        builder.save()
+    return base_path / str(version)
+
+
 def counting(base_path: Path, version: int = 1) -> Path:
     """Save a version that counts its runs: x float [batch] → runs int32, including this one."""
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import shape_models
 
 from savedmodel_bakery.exporter.function.function_module import Function, FunctionModule
@@ -69,3 +70,27 @@ def save_function(path: str, *inputs: str) -> None:
     declared = [parse_input(text) for text in inputs]
     function = Function(getattr(importlib.import_module(module), name), declared)
     FunctionModule(function, declared, path).save(Path("saved_model", name, "1"))
+
+
+def add_sub_mul() -> None:
+    """Save the steps of the example of this name, in its folder."""
+    save_function("arithmetic:add_sub", "a:float32[4]", "b:float32[4]")
+    save_function("arithmetic:mul", "x:float32[4]", "y:float32[4]")
+
+
+def shape_colours() -> None:
+    """Save the steps of the example of this name, in its folder."""
+    save_network("shapes", shape_models.detector(), **DETECTOR)
+    save_network("colours", shape_models.classifier(), **CLASSIFIER)
+    save_function("crops:cut", "image:string[?]", "boxes:float32[?,?,4]", "count:int32[?]")
+    scores = ("shape_scores:float32[?,?]", "colours:string[?,?]", "colour_scores:float32[?,?]")
+    save_function("crops:describe", "shapes:string[?,?]", *scores, "crops:int32[?]")
+
+
+def two_classifiers() -> None:
+    """Save the steps of the example of this name, in its folder."""
+    for name, sharpness in (("sharp", 8), ("blurred", 2)):
+        network = shape_models.colour_network((sharpness * np.eye(3)).tolist(), [0.0] * 3, "softmax")
+        save_network(name, network, **CLASSIFIER)
+    others = ("other_class_ids:int32[?,?]", "other_scores:float32[?,?]")
+    save_function("averages:average", "labels:string[?,?]", "class_ids:int32[?,?]", "scores:float32[?,?]", *others)

@@ -1,0 +1,193 @@
+"""Exports SavedModels and pipelines to a Triton model repository."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from savedmodel_bakery.exporter.errors import PublishError, TritonError
+from savedmodel_bakery.exporter.pipeline.check import CheckedPipeline, CheckedStep, check_pipeline
+from savedmodel_bakery.exporter.pipeline.pipeline_file import read_pipeline_file
+from savedmodel_bakery.exporter.publish import RECIPE_FILE, check_name, published_versions
+from savedmodel_bakery.exporter.signatures import Signature, read_signatures
+from savedmodel_bakery.exporter.triton.config import Execution, Step, ensemble_config, model_config
+from savedmodel_bakery.exporter.triton.repository import Model, write_models
+from savedmodel_bakery.exporter.triton.tensors import TritonSignature, convert, describe
+from savedmodel_bakery.exporter.triton.warmup import warmup_samples
+
+# Rows of a request, and of requests that Triton joins. The graph of a baked model takes them a few at a time, so the
+# limit is for their latency, not for memory.
+DEFAULT_MAX_BATCH_SIZE = 32
+DEFAULT_SIGNATURES = ("top_k", "serving_default")
+
+# An ensemble has no files of its own, and runs the newest version of each step.
+_ENSEMBLE_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How models run on Triton.
+
+    Attributes:
+        max_batch_size: maximum rows of a request and of joined requests; 0 for none, None for
+            `DEFAULT_MAX_BATCH_SIZE` if it is known that the rows of all signatures are independent, else 0.
+        execution: of each model.
+    """
+
+    max_batch_size: int | None = None
+    execution: Execution = field(default_factory=Execution)
+
+    def batch_size(self, *, is_per_image: bool) -> int:
+        """Return the maximum batch size of models; `is_per_image` if all of them are baked for images.
+
+        Raises:
+            TritonError: it is 0, and requests shall wait for others.
+        """
+        default = DEFAULT_MAX_BATCH_SIZE if is_per_image else 0
+        size = default if self.max_batch_size is None else self.max_batch_size
+        if not size and self.execution.max_queue_delay_us:
+            raise TritonError(
+                f"invalid maximum queue delay {self.execution.max_queue_delay_us}: must be 0 if the maximum batch size "
+                "is 0"
+            )
+        return size
+
+
+def export_servable(
+    path: Path, repository: Path, *, name: str | None = None, signature_name: str | None = None, options: Options
+) -> list[Path]:
+    """Write a model that runs one signature of a SavedModel.
+
+    Args:
+        path: folder of a version, or of versions, of which the newest is taken.
+        repository: folder of Triton's models, created if missing.
+        name: of the model; None is that of the folder of versions.
+        signature_name: None is the first of `DEFAULT_SIGNATURES` that the SavedModel has.
+        options: how it runs.
+
+    Returns:
+        The folder of the version in the repository.
+
+    Raises:
+        PublishError: there is no SavedModel, or the repository has the version already, or can't be written.
+        TritonError: Triton can't run the signature, or not with these options.
+    """
+    version = find_version(path)
+    signature = find_signature(version, signature_name)
+    described = describe(signature, max_batch_size=options.batch_size(is_per_image=is_per_image(version)))
+    folder = version.resolve()
+    name = check_name((folder.parent.name if folder.name.isdecimal() else folder.name) if name is None else name)
+    return write_models(repository, [model_of(version, name, described, options.execution)])
+
+
+def export_pipeline(path: Path, repository: Path, *, name: str | None = None, options: Options) -> list[Path]:
+    """Write a model for each step of a pipeline, named PIPELINE.STEP, and an ensemble that connects them.
+
+    All of them have the same maximum batch size: an ensemble gives all its steps the batch that it was given.
+
+    Args:
+        path: the pipeline file.
+        repository: folder of Triton's models, created if missing.
+        name: of the ensemble; None is that of the pipeline.
+        options: how the steps run.
+
+    Returns:
+        The folders of the versions in the repository, the ensemble's last.
+
+    Raises:
+        PipelineError: the file is invalid, or its steps don't fit together.
+        PublishError: a model is damaged, or the repository has a version already, or can't be written.
+        TritonError: Triton can't run a step, or not with these options.
+    """
+    checked = check_pipeline(read_pipeline_file(path))
+    name = check_name(checked.pipeline.name if name is None else name)
+    max_batch_size = options.batch_size(is_per_image=all(is_per_image(step.version) for step in checked.steps))
+    models = [
+        _step_model(step, _step_name(name, step), max_batch_size=max_batch_size, execution=options.execution)
+        for step in checked.steps
+    ]
+    ensemble = Model(name, _ENSEMBLE_VERSION, _ensemble_config(checked, name, max_batch_size=max_batch_size))
+    return write_models(repository, [*models, ensemble])
+
+
+def _step_name(pipeline: str, step: CheckedStep) -> str:
+    return f"{pipeline}.{step.name}"
+
+
+def _step_model(step: CheckedStep, name: str, *, max_batch_size: int, execution: Execution) -> Model:
+    """Return the model of a step, without the outputs that the pipeline drops."""
+    used = [output for output in step.signature.outputs if output.alias in step.step.output_map]
+    try:
+        signature = describe(replace(step.signature, outputs=used), max_batch_size=max_batch_size)
+        return model_of(step.version, check_name(name), signature, execution)
+    except TritonError as error:
+        raise TritonError(f'step "{step.name}": {error}') from error
+
+
+def _ensemble_config(checked: CheckedPipeline, name: str, *, max_batch_size: int) -> str:
+    inputs, outputs = (
+        [convert(checked.tensors[tensor], f'{role} "{tensor}"', max_batch_size=max_batch_size) for tensor in tensors]
+        for role, tensors in (("input", checked.pipeline.inputs), ("output", checked.pipeline.outputs))
+    )
+    steps = [Step(_step_name(name, step), step.step.input_map, step.step.output_map) for step in checked.steps]
+    return ensemble_config(name, inputs, outputs, steps, max_batch_size=max_batch_size)
+
+
+def model_of(version: Path, name: str, signature: TritonSignature, execution: Execution) -> Model:
+    """Return the model that runs a signature of a SavedModel.
+
+    Raises:
+        TritonError: the number of the version is 0, or its goldens are damaged.
+    """
+    number = int(version.resolve().name) if version.resolve().name.isdecimal() else 1
+    if number == 0:
+        raise TritonError(f"{version} cannot run on Triton, which ignores version 0; bake it with another --version")
+    samples = warmup_samples(
+        version,
+        signature.name,
+        [tensor.name for tensor in signature.inputs],
+        is_batched=signature.max_batch_size > 0,
+    )
+    config = model_config(name, signature, execution, samples)
+    files = {data.file: data.data for sample in samples for data in sample.inputs.values()}
+    return Model(name, number, config, files, version)
+
+
+def find_version(path: Path) -> Path:
+    """Return the folder of a SavedModel: `path` itself, or the newest version in it.
+
+    Raises:
+        PublishError: there is none.
+    """
+    if (path / "saved_model.pb").is_file():
+        return path
+    versions = list(published_versions(path).values())
+    if not versions:
+        raise PublishError(
+            f"no SavedModel in {path}: give the folder of a version, or of versions, or a pipeline file (.toml)"
+        )
+    return versions[-1]
+
+
+def find_signature(version: Path, name: str | None) -> Signature:
+    """Return a signature of a SavedModel; None is the first of `DEFAULT_SIGNATURES` that it has.
+
+    Raises:
+        PublishError: the SavedModel is damaged.
+        TritonError: it has no such signature.
+    """
+    signatures = {signature.name: signature for signature in read_signatures(version)}
+    for candidate in DEFAULT_SIGNATURES if name is None else (name,):
+        if candidate in signatures:
+            return signatures[candidate]
+    shown = ", ".join(f'"{each}"' for each in signatures)
+    if name is None:
+        raise TritonError(
+            f"{version} has no signature {' or '.join(DEFAULT_SIGNATURES)}; choose one with --signature-name: {shown}"
+        )
+    raise TritonError(f'signature "{name}" not found in {version}; it has {shown}')
+
+
+def is_per_image(version: Path) -> bool:
+    """Whether a SavedModel was baked for images, so that each row of its signatures is an image of its own."""
+    return (version / RECIPE_FILE).is_file()

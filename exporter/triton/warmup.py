@@ -1,0 +1,99 @@
+"""Turns the goldens of a version into warm-up requests of Triton: files with the data of inputs. Never runs a model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from google.protobuf.json_format import ParseDict, ParseError
+
+from savedmodel_bakery.exporter.errors import TritonError
+from savedmodel_bakery.wire import dtypes, schema, version_folder
+from savedmodel_bakery.wire.status import StatusError
+from savedmodel_bakery.wire.tensors import decode_array
+from savedmodel_bakery.wire.v2.tensors import encode_raw
+
+
+@dataclass(frozen=True)
+class InputData:
+    """The data of an input in a warm-up request.
+
+    Attributes:
+        file: name of the file in the model's folder `warmup`.
+        dims: sizes, without the batch.
+        data: content of the file, as binary tensor data of the v2 protocol.
+    """
+
+    file: str
+    dims: tuple[int, ...]
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A warm-up request.
+
+    Attributes:
+        name: in Triton's log.
+        inputs: by name.
+    """
+
+    name: str
+    inputs: Mapping[str, InputData]
+
+
+def warmup_samples(version: Path, signature: str, input_names: Sequence[str], *, is_batched: bool) -> list[Sample]:
+    """Return warm-up requests from the goldens of a signature; none if it has no goldens.
+
+    Args:
+        version: folder of a SavedModel.
+        signature: name of the signature.
+        input_names: of the signature.
+        is_batched: whether a row is a request; else, each golden is one. Triton joins no rows of warm-up requests.
+
+    Raises:
+        TritonError: the goldens are damaged.
+    """
+    file = version / version_folder.GOLDENS / f"{signature}.jsonl"
+    if not file.is_file():
+        return []
+    try:
+        requests = [_inputs(json.loads(line)["request"], input_names) for line in file.read_text("utf-8").splitlines()]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ParseError, StatusError) as error:
+        raise TritonError(f"the goldens in {file} are damaged: {error}") from error
+    rows = [row for request in requests for row in _rows(request)] if is_batched else requests
+    unique = {tuple(bytes(encode_raw(array, dtypes.of_array(array))) for array in row.values()): row for row in rows}
+    return [
+        Sample(
+            f"golden {number}",
+            {
+                alias: InputData(f"{version.name}-{number}-{index}", array.shape or (1,), data)
+                for index, ((alias, array), data) in enumerate(zip(row.items(), contents, strict=True))
+            },
+        )
+        for number, (contents, row) in enumerate(unique.items(), 1)
+    ]
+
+
+def _inputs(request: dict[str, Any], input_names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Return the inputs of a request of Predict; for Classify and Regress, the serialized examples."""
+    if "inputs" in request:
+        message = ParseDict(request, schema.PredictRequest(), descriptor_pool=schema.POOL)
+        return {alias: decode_array(message.inputs[alias]) for alias in input_names}
+    (alias,) = input_names
+    message = ParseDict(request, schema.ClassificationRequest(), descriptor_pool=schema.POOL)
+    examples = [example.SerializeToString() for example in message.input.example_list.examples]
+    return {alias: np.array(examples, np.object_)}
+
+
+def _rows(request: Mapping[str, np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
+    for values in zip(*request.values(), strict=True):
+        yield {alias: _as_array(value, request[alias].dtype) for alias, value in zip(request, values, strict=True)}
+
+
+def _as_array(value: Any, dtype: np.dtype) -> np.ndarray:
+    return value if isinstance(value, np.ndarray) else np.array(value, dtype)
