@@ -116,11 +116,15 @@ def publish_version(
 
 
 @contextlib.contextmanager
-def staging(base_path: Path) -> Iterator[Path]:
-    """Create a folder beside the versions; it is removed at the end, with the folders made for it that are empty then.
+def staging(base_path: Path, *, prefix: str = _STAGING_PREFIX) -> Iterator[Path]:
+    """Create a folder in `base_path`; it is removed at the end, with the folders made for it that are empty then.
 
-    The folder is locked until then. Staging folders without a lock belong to processes that were killed; they are
-    removed too.
+    The folder is locked until then. Folders with the same prefix and no lock belong to processes that were killed; they
+    are removed too.
+
+    Args:
+        base_path: created if missing.
+        prefix: of the folder's name; one that nobody else uses in `base_path`.
 
     Raises:
         PublishError: it can't be created, for example without permission.
@@ -129,13 +133,13 @@ def staging(base_path: Path) -> Iterator[Path]:
     with cleaning_up(partial(_remove_empty, created)):
         with writing(base_path):
             base_path.mkdir(parents=True, exist_ok=True)
-            for stale in base_path.glob(f"{_STAGING_PREFIX}*"):
+            for stale in base_path.glob(f"{prefix}*"):
                 with contextlib.suppress(OSError), _locked(stale):
                     shutil.rmtree(stale)
             # It gets the name that other processes clean up only after it is locked.
             unlocked = Path(tempfile.mkdtemp(prefix=".new-", dir=base_path))
         with _locked(unlocked):
-            stage = unlocked.rename(unlocked.with_name(unlocked.name.replace(".new-", _STAGING_PREFIX)))
+            stage = unlocked.rename(unlocked.with_name(unlocked.name.replace(".new-", prefix)))
             with cleaning_up(partial(shutil.rmtree, stage, ignore_errors=True)):
                 yield stage
 

@@ -20,6 +20,8 @@ from savedmodel_bakery.exporter.publish import staging, writing
 
 CONFIG = "config.pbtxt"
 SAVED_MODEL = "saved_model"
+# Staging folders are beside files of the user if they are outside the repository.
+_STAGING_PREFIX = ".bakery-triton-staging-"
 _MODEL = Path(__file__).with_name("model.py")
 
 
@@ -55,7 +57,7 @@ def write_models(repository: Path, models: Sequence[Model]) -> list[Path]:
         PublishError: a version is there with other files, or a newer one is; or the repository can't be written. In the
             first two cases nothing is written.
     """
-    with staging(_staging_place(repository)) as stage:
+    with staging(_staging_place(repository), prefix=_STAGING_PREFIX) as stage:
         with writing(repository):
             for model in models:
                 _stage(stage / model.name, model)

@@ -217,6 +217,14 @@ def test_a_version_is_never_overwritten_but_its_configuration_is(version: Path, 
     assert b"weights" == (models / "flowers/3/saved_model/variables/variables.index").read_bytes()
 
 
+def test_only_staging_folders_of_this_command_are_removed(version: Path, models: Path) -> None:
+    (models.parent / ".staging-site").mkdir()
+    (models.parent / ".bakery-triton-staging-dead").mkdir()
+    before = set(models.parent.iterdir())
+    export_servable(version, models, options=Options())
+    assert before - {models.parent / ".bakery-triton-staging-dead"} | {models} == set(models.parent.iterdir())
+
+
 def test_a_new_version_joins_the_others(version: Path, models: Path) -> None:
     write_goldens(version, "top_k", [{"image": texts(b"cat")}])
     export_servable(version, models, options=Options())
