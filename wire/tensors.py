@@ -286,6 +286,11 @@ def object_array(items: list[bytes]) -> np.ndarray:
     return array
 
 
+def as_array(value: Any) -> np.ndarray:
+    """Return a value of TensorFlow as an array. It returns numeric scalars as scalars of numpy, strings as bytes."""
+    return np.asarray(value, object) if isinstance(value, bytes) else np.asarray(value)
+
+
 def as_bytes(item: object) -> bytes:
     """Return an element of a string array as bytes; text becomes UTF-8.
 

@@ -17,6 +17,7 @@ from savedmodel_bakery.exporter.validation.goldens import write_goldens
 from savedmodel_bakery.exporter.validation.requests import decode_outputs, predict_request
 from savedmodel_bakery.exporter.validation.session import run_requests
 from savedmodel_bakery.wire import dtypes
+from savedmodel_bakery.wire.tensors import as_array
 
 # Two runs of the same operations differ in the order of additions, by at most this part of a number.
 _RTOLS = dict(zip(INEXACT, (1e-2, 5e-2, 1e-4, 1e-9, 1e-4, 1e-9), strict=True))
@@ -48,7 +49,7 @@ def validate_function(
     calls = [check_example(example, inputs)] if example is not None else list(generate_arrays(inputs))
     try:
         expected = [
-            {alias: tensor.numpy() for alias, tensor in function(_to_tensors(arrays, inputs)).items()}
+            {alias: as_array(tensor.numpy()) for alias, tensor in function(_to_tensors(arrays, inputs)).items()}
             for arrays in calls
         ]
     except SourceError as error:
@@ -62,7 +63,7 @@ def validate_function(
     for log, expected_outputs in zip(logs, expected, strict=True):
         outputs = decode_outputs(log)
         for alias, array in expected_outputs.items():
-            _compare(alias, np.asarray(array), outputs[alias])
+            _compare(alias, array, outputs[alias])
             rtol = _rtol(outputs[alias])
             if rtol is not None:
                 largest = float(np.max(np.abs(np.nan_to_num(outputs[alias].astype(np.complex128))), initial=0.0))

@@ -17,6 +17,7 @@ from savedmodel_bakery.exporter.pipeline.state import loaded_session
 from savedmodel_bakery.exporter.validation.goldens import MAX_PHOTOS, golden_tolerances, write_goldens
 from savedmodel_bakery.exporter.validation.requests import PredictionLog, decode_outputs, predict_request
 from savedmodel_bakery.exporter.validation.session import run_requests
+from savedmodel_bakery.wire.tensors import as_array
 
 Arrays = dict[str, np.ndarray]
 
@@ -78,7 +79,7 @@ def run_steps(checked: CheckedPipeline, examples: Sequence[Example]) -> list[Arr
                     continue
                 feeds = {signature.inputs[alias].name: arrays[name] for alias, name in step.step.input_map.items()}
                 try:
-                    arrays.update(session.run(fetches, feeds))
+                    outputs = session.run(fetches, feeds)
                 except (tf.errors.OpError, ValueError) as error:
                     if not examples[index].has_bad_image:
                         raise PipelineError(
@@ -86,6 +87,8 @@ def run_steps(checked: CheckedPipeline, examples: Sequence[Example]) -> list[Arr
                             "with --example FILE.npz"
                         ) from error
                     tensors[index] = None
+                else:
+                    arrays.update({name: as_array(value) for name, value in outputs.items()})
     return [None if arrays is None else {name: arrays[name] for name in checked.pipeline.outputs} for arrays in tensors]
 
 
@@ -95,7 +98,7 @@ def _message(error: Exception) -> str:
 
 def _compare(outputs: Mapping[str, np.ndarray], expected: Arrays) -> None:
     for name, array in expected.items():
-        difference = _difference(outputs[name], np.asarray(array))
+        difference = _difference(outputs[name], array)
         if difference:
             raise VerificationError(
                 f'the output "{name}" of the pipeline is not that of the steps called one after another: {difference}; '

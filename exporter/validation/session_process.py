@@ -18,7 +18,7 @@ _modules.update(keras=None, tf_keras=None)  # keeps TensorFlow from importing th
 import tensorflow as tf  # noqa: E402
 
 from savedmodel_bakery.wire import schema  # noqa: E402
-from savedmodel_bakery.wire.tensors import decode_array, encode_tensor  # noqa: E402
+from savedmodel_bakery.wire.tensors import as_array, decode_array, encode_tensor  # noqa: E402
 
 
 class Session:
@@ -71,8 +71,8 @@ class Session:
         signature = self._signatures[name]
         fetches = {alias: signature.outputs[alias].name for alias in output_filter or signature.outputs}
         feeds = {signature.inputs[alias].name: array for alias, array in inputs.items()}
-        outputs: dict[str, np.ndarray] = self._session.run(fetches, feeds)
-        return outputs
+        outputs = self._session.run(fetches, feeds)
+        return {alias: as_array(value) for alias, value in outputs.items()}
 
 
 def main() -> None:

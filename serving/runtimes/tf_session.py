@@ -25,7 +25,7 @@ from savedmodel_bakery.serving.runtimes.unrepresentable_shapes import Unrepresen
 from savedmodel_bakery.wire import dtypes, schema
 from savedmodel_bakery.wire.dtypes import DType
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
-from savedmodel_bakery.wire.tensors import Tensor
+from savedmodel_bakery.wire.tensors import Tensor, as_array
 
 with contextlib.suppress(ImportError):
     import tensorflow_text  # noqa: F401 - registers its operations, which models may use if it is installed
@@ -267,8 +267,7 @@ def _to_runtime(tensor: Tensor) -> np.ndarray:
 
 
 def _from_runtime(value: Any, dtype: DType) -> Tensor:
-    # The runtime returns a string scalar as bytes, a numeric one as a numpy scalar.
-    array = np.asarray(value, object) if isinstance(value, bytes) else np.asarray(value)
+    array = as_array(value)
     return Tensor(array if array.dtype == dtype.numpy else array.view(dtype.numpy), dtype)
 
 

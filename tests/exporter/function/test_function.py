@@ -33,6 +33,10 @@ def pair(first, second):
     return first - second, tf.strings.length("text")
 
 
+def ended(text):
+    return text + b"\\0"
+
+
 def decode(image):
     return tf.io.decode_png(image)
 
@@ -115,6 +119,12 @@ def test_inputs_with_other_names_are_passed_in_order_and_an_example_is_used(tmp_
     assert np.float64([2]).tobytes().hex() == base64.b64decode(
         golden["response"]["outputs"]["output_0"]["tensor_content"]
     ).hex()  # fmt: skip
+
+
+def test_a_scalar_text_is_baked_with_its_trailing_zero(tmp_path: Path) -> None:
+    path = bake(tmp_path, "ended", "text:string[]", example={"text": np.array(b"a", object)})
+    golden = json.loads((path / "assets.extra/goldens/serving_default.jsonl").read_text())
+    assert [b"a\0"] == [base64.b64decode(text) for text in golden["response"]["outputs"]["output_0"]["string_val"]]
 
 
 @pytest.mark.parametrize(

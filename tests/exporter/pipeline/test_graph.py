@@ -19,6 +19,7 @@ from savedmodel_bakery.exporter.pipeline.graph import save_pipeline
 from savedmodel_bakery.exporter.pipeline.pipeline_file import parse_pipeline
 from savedmodel_bakery.exporter.pipeline.validate import Example, run_steps, validate_pipeline
 from savedmodel_bakery.wire import schema
+from savedmodel_bakery.wire.tensors import as_array
 
 tf1 = tf.compat.v1
 TEXTS = tf.TensorSpec([None], tf.string, name="text")
@@ -162,7 +163,7 @@ class Composed:
             signature = tf1.saved_model.load(session, ["serve"], str(self.path)).signature_def["serving_default"]
             feeds = {signature.inputs[name].name: array for name, array in self.example.inputs.items()}
             outputs = session.run({name: info.name for name, info in signature.outputs.items()}, feeds)
-        return {name: array.tolist() for name, array in outputs.items()}, graph
+        return {name: as_array(value).tolist() for name, value in outputs.items()}, graph
 
 
 def texts(*values: str) -> np.ndarray:
@@ -321,6 +322,26 @@ def test_random_steps_are_rejected(models: Path, tmp_path: Path) -> None:
     )
     with pytest.raises(VerificationError, match=message):
         validate_pipeline(tmp_path / "out", checked, examples, "pipeline")
+
+
+class Ended(tf.Module):
+    """Appends a zero to a text, which numpy would drop from an array of bytes."""
+
+    @tf.function(input_signature=[tf.TensorSpec([], tf.string, name="text")])
+    def serve(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"text": text + b"\0"}
+
+
+def test_scalar_texts_are_compared(models: Path, tmp_path: Path) -> None:
+    module = Ended()
+    tf.saved_model.save(module, str(models / "ended"), signatures=module.serve)
+    steps = [step(name, "ended", {"text": taken}, {"text": made}) for name, taken, made in
+             (("first", "a", "b"), ("second", "b", "c"))]  # fmt: skip
+    composed = Composed(models, tmp_path / "out", steps, {"a": np.array(b"a", object)})
+    (tmp_path / "out/assets.extra").mkdir()
+    assert 1 == validate_pipeline(composed.path, composed.checked, [composed.example], "pipeline")
+    (expected,) = run_steps(composed.checked, [composed.example])
+    assert {"c": b"a\0\0"} == {name: array.item() for name, array in expected.items()}
 
 
 class Strict(tf.Module):
