@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterable, Mapping
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +42,7 @@ def save_pipeline(checked: CheckedPipeline, path: Path) -> None:
         PublishError: the SavedModel can't be written, for example on a full disk.
     """
     with tf.Graph().as_default(), tf1.Session(config=cpu_config()) as session:
-        sources = {
-            version: SourceModel(version, f"{name}_{number}" if number > 1 else name)
-            for version, (name, number) in _model_names(checked.steps).items()
-        }
+        sources = {version: SourceModel(version, name) for version, name in _model_names(checked.steps).items()}
         states = {
             version: import_state(source, _needed_nodes(source, checked), session)
             for version, source in sources.items()
@@ -71,14 +69,13 @@ def _connect(
     """Import the steps into the default graph, and return the signature of the pipeline."""
     inputs = {name: _placeholder(checked.tensors[name]) for name in checked.pipeline.inputs}
     tensors = dict(inputs)
-    for step in checked.steps:
+    scopes = _unique_names(step.name for step in checked.steps)
+    for step, scope in zip(checked.steps, scopes, strict=True):
         version = step.version.resolve()
         signature = sources[version].signatures[step.signature.name]
         fed = {signature.inputs[alias].name: tensors[name] for alias, name in step.step.input_map.items()}
         outputs = [signature.outputs[alias].name for alias in step.step.output_map]
-        made = sources[version].import_into_default_graph(
-            outputs, {**states[version].tensors, **fed}, _valid_name(step.name)
-        )
+        made = sources[version].import_into_default_graph(outputs, {**states[version].tensors, **fed}, scope)
         for name, tensor in zip(step.step.output_map.values(), made, strict=True):
             tensors[name] = _border(tensor, checked.tensors[name])
     info = tf1.saved_model.build_tensor_info
@@ -135,15 +132,20 @@ def _shape(form: Form) -> tf.TensorShape:
     return tf.TensorShape(None if form.shape is None else [None if size < 0 else size for size in form.shape])
 
 
-def _model_names(steps: Iterable[CheckedStep]) -> dict[Path, tuple[str, int]]:
-    """Return names of the models by folder: that of the base path, and how many had it before, counted from 1."""
-    names: dict[Path, tuple[str, int]] = {}
-    for step in steps:
-        version = step.version.resolve()
-        name = _valid_name(version.parent.name if version.name.isdecimal() else version.name)
-        if version not in names:
-            names[version] = name, 1 + sum(name == other for other, _ in names.values())
-    return names
+def _model_names(steps: Iterable[CheckedStep]) -> dict[Path, str]:
+    """Return unique names of the models by folder."""
+    versions = list(dict.fromkeys(step.version.resolve() for step in steps))
+    names = (version.parent.name if version.name.isdecimal() else version.name for version in versions)
+    return dict(zip(versions, _unique_names(names), strict=True))
+
+
+def _unique_names(names: Iterable[str]) -> list[str]:
+    """Return names that operations can have; a name that is taken gets a number, such as `half_2`."""
+    unique: list[str] = []
+    for name in map(_valid_name, names):
+        candidates = chain([name], (f"{name}_{number}" for number in count(2)))
+        unique.append(next(candidate for candidate in candidates if candidate not in unique))
+    return unique
 
 
 def _valid_name(name: str) -> str:
@@ -152,14 +154,16 @@ def _valid_name(name: str) -> str:
 
 
 def _add_assets(path: Path, assets: Mapping[str, list[Asset]]) -> None:
-    """Copy the models' assets into a SavedModel."""
+    """Copy the models' assets into a SavedModel, each file once and with a number that makes its name unique."""
     file = path / "saved_model.pb"
     saved_model = schema.SavedModel.FromString(file.read_bytes())
     (meta_graph,) = saved_model.meta_graphs
+    names: dict[Path, str] = {}
     for model, asset in ((model, asset) for model, used in assets.items() for asset in used):
-        name = f"{model}_{asset.file.name}"
-        (path / "assets").mkdir(exist_ok=True)
-        shutil.copyfile(asset.file, path / "assets" / name)
-        added = meta_graph.asset_file_def.add(filename=name)
+        if asset.file not in names:
+            names[asset.file] = f"{len(names) + 1}_{model}_{asset.file.name}"
+            (path / "assets").mkdir(exist_ok=True)
+            shutil.copyfile(asset.file, path / "assets" / names[asset.file])
+        added = meta_graph.asset_file_def.add(filename=names[asset.file])
         added.tensor_info.name = asset.tensor
     file.write_bytes(saved_model.SerializeToString(deterministic=True))

@@ -94,7 +94,7 @@ class SourceModel:
         Args:
             targets: names of tensors or operations.
             fed: tensors of the default graph, by the names of those that they replace.
-            scope: under which the operations get their names.
+            scope: under which the operations get their names; unique in the pipeline.
 
         Raises:
             PipelineError: the graph can't be imported, for example because it has operations of another library.

@@ -109,6 +109,21 @@ def lookup_of_tf1(path: Path, vocabulary: Path) -> None:
         builder.save()
 
 
+def loop_of_tf1(path: Path) -> None:
+    """Save a TensorFlow 1 model with a loop of n steps, whose operations are in a frame with a name."""
+    tf1.disable_control_flow_v2()
+    try:
+        with tf.Graph().as_default(), tf1.Session() as session:
+            n = tf1.placeholder(tf.int32, [], "n")
+            _, v = tf1.while_loop(lambda i, _: i < n, lambda i, v: (i + 1, v + 1.0), (tf.constant(0), tf.constant(0.0)))
+            signature = tf1.saved_model.predict_signature_def({"n": n}, {"v": v})
+            builder = tf1.saved_model.Builder(str(path))
+            builder.add_meta_graph_and_variables(session, ["serve"], {"serving_default": signature})
+            builder.save()
+    finally:
+        tf1.enable_control_flow_v2()
+
+
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("models")
@@ -183,7 +198,7 @@ def test_models_of_both_versions_of_tensorflow_bring_their_weights_tables_and_fi
     expected = {"line": [0, 2, -1], "h": [7.0, 8.0, -0.5], "d": [60.0, 20.0, 20.0]}
     outputs, _ = composed.run()
     assert expected == outputs
-    assert {"lookup_words.txt", "lookup1_words.txt"} == {file.name for file in (tmp_path / "out/assets").iterdir()}
+    assert {"1_lookup_words.txt", "2_lookup1_words.txt"} == {file.name for file in (tmp_path / "out/assets").iterdir()}
     loaded = tf.saved_model.load(str(tmp_path / "out")).signatures["serving_default"]
     assert expected == {
         name: array.numpy().tolist() for name, array in loaded(text=tf.constant(["a", "c", "z"])).items()
@@ -203,7 +218,9 @@ def test_a_composed_version_can_be_moved(models: Path, tmp_path: Path) -> None:
     assert {b""} == set(texts_of_checkpoint)  # the path of the file that the first step reads
     outputs, _ = composed.run()
     assert {"n": [1.0, 0.0], "v": [30.0, 10.0]} == outputs
-    assert {"lookup_words.txt", "lookup1_words.txt"} == {file.name for file in (tmp_path / "moved/assets").iterdir()}
+    assert {"1_lookup_words.txt", "2_lookup1_words.txt"} == {
+        file.name for file in (tmp_path / "moved/assets").iterdir()
+    }
 
 
 def test_a_model_of_several_steps_is_there_once(models: Path, tmp_path: Path) -> None:
@@ -217,26 +234,44 @@ def test_a_model_of_several_steps_is_there_once(models: Path, tmp_path: Path) ->
 
 
 def test_models_with_the_same_names_keep_their_own_weights_and_functions(models: Path, tmp_path: Path) -> None:
+    model_makers.half_plus(models / "half_2", 1, plus=4.0)
     steps = [
         half("first", "x", "y"),
         half("second", "y", "z", "other/half"),
-        times("third", "twice", "z", "t"),
-        times("fourth", "thrice", "t", "u"),
+        half("third", "z", "s", "half_2"),
+        times("fourth", "twice", "s", "t"),
+        times("fifth", "thrice", "t", "u"),
     ]
     composed = Composed(models, tmp_path / "out", steps, {"x": np.float32([4])})
     outputs, _ = composed.run()
-    assert {"u": [30.0]} == outputs
+    assert {"u": [39.0]} == outputs
+    variables = {
+        name.partition("/")[0] for name, _ in tf.train.list_variables(str(tmp_path / "out/variables/variables"))
+    }
+    assert {"half", "half_2", "half_2_2", "twice", "thrice"} == variables
+
+
+def test_files_of_models_stay_apart_whatever_their_names_are(models: Path, tmp_path: Path) -> None:
+    words = {("a", "b_words.txt"): "a\nb\n", ("a_b", "words.txt"): "b\na\n"}
+    for (name, file), lines in words.items():
+        (tmp_path / file).write_text(lines)
+        lookup = Lookup(tmp_path / file, [10.0, 11.0])
+        tf.saved_model.save(lookup, str(models / name / "1"), signatures=lookup.serve)
+    steps = [step(name, name, {"text": "text"}, {"value": name}, drop=["line"]) for name, _ in words]
+    composed = Composed(models, tmp_path / "out", steps, {"text": texts("a", "b")})
+    outputs, _ = composed.run()
+    assert {"a": [10.0, 11.0], "a_b": [11.0, 10.0]} == outputs
 
 
 def test_loops_of_tensorflow_1_in_several_steps_are_separate(models: Path, tmp_path: Path) -> None:
-    slow = {"model": "half", "signature": "slow"}
-    steps = [
-        {"name": name, **slow, "input_map": {"n": taken}, "output_map": {"v": made}}
-        for name, taken, made in (("first", "n", "v"), ("second", "m", "w"))
-    ]
+    loop_of_tf1(models / "loop")
+    steps = [step(name, "loop", {"n": taken}, {"v": made}) for name, taken, made in
+             (("a b", "n", "v"), ("a_b", "m", "w"))]  # fmt: skip
     composed = Composed(models, tmp_path / "out", steps, {"n": np.int32(3), "m": np.int32(7)})
-    outputs, _ = composed.run()
+    outputs, graph = composed.run()
     assert {"v": 3.0, "w": 7.0} == outputs
+    frames = {operation.get_attr("frame_name") for operation in graph.get_operations() if operation.type == "Enter"}
+    assert {b"a_b/while/while_context", b"a_b_2/while/while_context"} == frames
 
 
 def test_an_output_may_be_an_input_unchanged_and_be_taken_twice(models: Path, tmp_path: Path) -> None:
