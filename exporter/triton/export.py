@@ -137,7 +137,7 @@ def model_of(version: Path, name: str, signature: TritonSignature, execution: Ex
     """Return the model that runs a signature of a SavedModel.
 
     Raises:
-        TritonError: the number of the version is 0, or its goldens are damaged.
+        TritonError: the number of the version is 0, its goldens are damaged, or they can't be split into rows.
     """
     number = int(version.resolve().name) if version.resolve().name.isdecimal() else 1
     if number == 0:
@@ -146,7 +146,7 @@ def model_of(version: Path, name: str, signature: TritonSignature, execution: Ex
         version,
         signature.name,
         [tensor.name for tensor in signature.inputs],
-        is_batched=signature.max_batch_size > 0,
+        max_batch_size=signature.max_batch_size,
     )
     config = model_config(name, signature, execution, samples)
     files = {data.file: data.data for sample in samples for data in sample.inputs.values()}

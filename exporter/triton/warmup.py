@@ -46,17 +46,19 @@ class Sample:
     inputs: Mapping[str, InputData]
 
 
-def warmup_samples(version: Path, signature: str, input_names: Sequence[str], *, is_batched: bool) -> list[Sample]:
+def warmup_samples(version: Path, signature: str, input_names: Sequence[str], *, max_batch_size: int) -> list[Sample]:
     """Return warm-up requests from the goldens of a signature; none if it has no goldens.
 
     Args:
         version: folder of a SavedModel.
         signature: name of the signature.
         input_names: of the signature.
-        is_batched: whether a row is a request; else, each golden is one. Triton joins no rows of warm-up requests.
+        max_batch_size: of the model. If it is not 0, each row of a golden becomes a request, because Triton does not
+            join warm-up requests; otherwise each golden becomes one.
 
     Raises:
-        TritonError: the goldens are damaged.
+        TritonError: the goldens are damaged, or `max_batch_size` is not 0 and the inputs of one differ in the number
+            of rows.
     """
     file = version / version_folder.GOLDENS / f"{signature}.jsonl"
     if not file.is_file():
@@ -65,7 +67,7 @@ def warmup_samples(version: Path, signature: str, input_names: Sequence[str], *,
         requests = [_inputs(json.loads(line)["request"], input_names) for line in file.read_text("utf-8").splitlines()]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ParseError, StatusError) as error:
         raise TritonError(f"the goldens in {file} are damaged: {error}") from error
-    rows = [row for request in requests for row in _rows(request)] if is_batched else requests
+    rows = [row for request in requests for row in _rows(request, max_batch_size)] if max_batch_size else requests
     unique = {tuple(bytes(encode_raw(array, dtypes.of_array(array))) for array in row.values()): row for row in rows}
     return [
         Sample(
@@ -90,7 +92,13 @@ def _inputs(request: dict[str, Any], input_names: Sequence[str]) -> dict[str, np
     return {alias: np.array(examples, np.object_)}
 
 
-def _rows(request: Mapping[str, np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
+def _rows(request: Mapping[str, np.ndarray], max_batch_size: int) -> Iterator[dict[str, np.ndarray]]:
+    row_counts = {array.shape[:1] for array in request.values()}
+    if len(row_counts) > 1 or () in row_counts:
+        raise TritonError(
+            f"invalid maximum batch size {max_batch_size}: the goldens' inputs have different numbers of rows; "
+            "must be 0"
+        )
     for values in zip(*request.values(), strict=True):
         yield {alias: _as_array(value, request[alias].dtype) for alias, value in zip(request, values, strict=True)}
 

@@ -181,6 +181,19 @@ def test_without_batching_goldens_are_warm_up_requests(tmp_path: Path, models: P
     assert struct.pack("<f", 0.5) == (models / "sum" / "warmup" / files["b"]).read_bytes()
 
 
+@pytest.mark.parametrize("b", [np.zeros((3, 4)), np.float64(0)], ids=["other number of rows", "scalar"])
+def test_goldens_without_rows_cannot_be_batched(tmp_path: Path, models: Path, b: np.ndarray) -> None:
+    version = signature_files.write(
+        tmp_path / "product" / "1", ["a: double [?, 4]", "b: double [?, 4]"], ["y: double [?]"]
+    )
+    write_goldens(version, "serving_default", [{"a": np.zeros((2, 4)), "b": b}])
+    message = "invalid maximum batch size 8: the goldens' inputs have different numbers of rows; must be 0"
+    with pytest.raises(TritonError, match=message):
+        export_servable(version, models, options=Options(max_batch_size=8))
+    assert not models.exists()
+    export_servable(version, models, options=Options())
+
+
 def test_examples_of_classify_are_warm_up_requests(version: Path, models: Path) -> None:
     signature_files.write(version, ["inputs: string [?]"], ["classes: string [?, 5]"], "classify")
     example = encode_example({"image/encoded": b"cat"})
