@@ -100,7 +100,7 @@ def _find_signature(step: Step) -> CheckedStep:
 def _check_aliases(checked: CheckedStep) -> None:
     """Check that the maps of a step have names of its signature only."""
     step, signature = checked.step, checked.signature
-    for key, names, kind, tensors in (
+    for key, names, role, tensors in (
         ("input_map", step.input_map, "input", signature.inputs),
         ("output_map", step.output_map, "output", signature.outputs),
         ("drop", step.drop, "output", signature.outputs),
@@ -109,12 +109,12 @@ def _check_aliases(checked: CheckedStep) -> None:
             if alias not in {tensor.alias for tensor in tensors}:
                 raise PipelineError(
                     f'step "{step.name}": {key} has "{alias}", but signature "{signature.name}" of {checked.version} '
-                    f"has no such {kind}; it has {', '.join(map(str, tensors)) or 'none'}"
+                    f"has no such {role}; it has {', '.join(map(str, tensors)) or 'none'}"
                 )
         for tensor in tensors:
-            if tensor.alias in names and tensor.dtype not in dtypes.BY_NAME:
+            if key != "drop" and tensor.alias in names and tensor.dtype not in dtypes.BY_NAME:
                 raise PipelineError(
-                    f'step "{step.name}": {kind} "{tensor.alias}" is {tensor.form}, which cannot be connected; it must '
+                    f'step "{step.name}": {role} "{tensor.alias}" is {tensor.form}, which cannot be connected; it must '
                     f"be a tensor of {', '.join(sorted(dtypes.BY_NAME))}"
                 )
     for alias in step.drop:

@@ -180,13 +180,16 @@ def test_an_output_of_the_pipeline_must_be_made_by_a_step(models: Path) -> None:
     )
 
 
-def test_tensors_of_other_kinds_cannot_be_connected(models: Path, tmp_path: Path) -> None:
-    version = signature_files.write(tmp_path / "sparse/1", ["x: float [?]"], ["y: float [?]"])
+def test_tensors_of_other_kinds_can_be_dropped_but_not_connected(models: Path, tmp_path: Path) -> None:
+    version = signature_files.write(tmp_path / "sparse/1", ["x: float [?]"], ["product: float [?]", "y: float [?]"])
     saved = schema.SavedModel.FromString((version / "saved_model.pb").read_bytes())
     saved.meta_graphs[0].signature_def["serving_default"].outputs["y"].coo_sparse.values_tensor_name = "values:0"
     (version / "saved_model.pb").write_bytes(saved.SerializeToString())
     with pytest.raises(PipelineError, match=r'step "s": output "y" is sparse float \[\?\], which cannot be connected'):
-        check(models, one("s", str(version), "a", "product"))
+        check(models, one("s", str(version), "a", "product", drop=["product"]))
+    dropped = one("s", str(version), "a", "product", output_map={"product": "product"}, drop=["y"])
+    checked = check(models, dropped, inputs=["a"])
+    assert {"a", "product"} == checked.tensors.keys()
 
 
 def test_a_damaged_model_is_rejected(models: Path) -> None:
