@@ -308,6 +308,8 @@ def compose(
     from savedmodel_bakery.exporter.pipeline.pipeline_file import read_pipeline_file
 
     _check_name(name)
+    if photos_folder and example_file:
+        raise click.UsageError("--photos cannot be combined with --example, which has all inputs")
     checked = check_pipeline(read_pipeline_file(pipeline_file))
     base_path = out / check_name(checked.pipeline.name if name is None else name)
     check_free(base_path, version)

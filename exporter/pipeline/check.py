@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from savedmodel_bakery.exporter.errors import PipelineError
+from savedmodel_bakery.exporter.errors import PipelineError, PublishError
 from savedmodel_bakery.exporter.pipeline.forms import unify, unify_all
 from savedmodel_bakery.exporter.pipeline.pipeline_file import Pipeline, Step
 from savedmodel_bakery.exporter.publish import published_versions
@@ -89,7 +89,10 @@ def _find_signature(step: Step) -> CheckedStep:
                 "MODEL/1, or a folder with versions"
             )
         version = versions[max(versions)]
-    signatures = {signature.name: signature for signature in read_signatures(version)}
+    try:
+        signatures = {signature.name: signature for signature in read_signatures(version)}
+    except PublishError as error:
+        raise PublishError(f'step "{step.name}": {error}') from error
     if step.signature not in signatures:
         raise PipelineError(
             f'step "{step.name}": {version} has no signature "{step.signature}"; it has {_listed(signatures)}'

@@ -120,8 +120,8 @@ def _step_model(step: CheckedStep, name: str, *, max_batch_size: int, execution:
     try:
         signature = describe(replace(step.signature, outputs=used), max_batch_size=max_batch_size)
         return model_of(step.version, check_name(name), signature, execution)
-    except TritonError as error:
-        raise TritonError(f'step "{step.name}": {error}') from error
+    except (PublishError, TritonError) as error:
+        raise type(error)(f'step "{step.name}": {error}') from error
 
 
 def _ensemble_config(checked: CheckedPipeline, name: str, *, max_batch_size: int) -> str:

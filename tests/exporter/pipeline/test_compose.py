@@ -72,6 +72,10 @@ ERRORS = {
     "a name of the option that is not allowed": (
         ["files/pipeline.toml", "--name", ".."], 2, "Error: Invalid value for --name: invalid model name '..'",
     ),
+    "photos and an example": (
+        ["files/pipeline.toml", "--photos", "files", "--example", "files/pipeline.toml"], 2,
+        "Error: --photos cannot be combined with --example, which has all inputs",
+    ),
     "a file that does not exist": (["none.toml"], 2, "'none.toml' does not exist"),
 }  # fmt: skip
 

@@ -350,6 +350,9 @@ def test_an_error_in_a_pipeline_names_the_step(pipeline: Path, models: Path) -> 
     pipeline.write_text(used.replace('["product"]', '["product", "angle"]'))
     with pytest.raises(BakeError, match=r'step "add_sub": the output "angle" .* complex64'):
         export_pipeline(pipeline, models, options=Options())
+    pipeline.write_text(PIPELINE.replace('"mul"\nmodel', '"a/b"\nmodel'))
+    with pytest.raises(BakeError, match=r"""^step "a/b": invalid model name 'sums\.a/b': must be text without"""):
+        export_pipeline(pipeline, models, options=Options())
     assert not models.exists()
 
 
