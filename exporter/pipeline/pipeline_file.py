@@ -124,15 +124,24 @@ def parse_pipeline(content: Mapping[str, Any], *, folder: Path, default_name: st
 def _parse_step(content: Mapping[str, Any], number: int, folder: Path) -> Step:
     name = _Table(content, f"step {number}", content).text("name")
     table = _Table(content, f'step "{name}"', _STEP_KEYS)
-    model = table.text("model")
     return Step(
         name=name,
-        model=Path(model if Path(model).is_absolute() else os.path.relpath(folder / model)),
+        model=_model_path(table.text("model"), folder),
         signature=table.text("signature", DEFAULT_SIGNATURE),
         input_map=table.map("input_map"),
         output_map=table.map("output_map"),
         drop=table.names("drop", ()),
     )
+
+
+def _model_path(model: str, folder: Path) -> Path:
+    """Return the path of a model, relative to the working directory unless it is stated as absolute."""
+    path = folder / model
+    if Path(model).is_absolute():
+        return path
+    relative = Path(os.path.relpath(path))
+    # relpath removes ".." with the name before it, which leads elsewhere if that is a link.
+    return relative if relative.resolve() == path.resolve() else path
 
 
 class _Table:

@@ -63,6 +63,19 @@ def test_the_file_may_state_a_name_and_absolute_paths(tmp_path: Path) -> None:
     assert ("calc", Path("/models/mul")) == (pipeline.name, pipeline.steps[1].model)
 
 
+def test_the_folder_above_a_link_is_that_of_its_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "project/pipelines").mkdir(parents=True)
+    (tmp_path / "linked").symlink_to("project/pipelines")
+    (tmp_path / "project/pipelines/file.toml").write_text(ADD_SUB_MUL.replace("models/add_sub", "../models/add_sub"))
+    monkeypatch.chdir(tmp_path)
+    for file, shown in (
+        ("linked/file.toml", "linked/../models/add_sub"),
+        ("project/pipelines/file.toml", "project/models/add_sub"),
+    ):
+        model = read_pipeline_file(Path(file)).steps[0].model
+        assert (Path(shown), tmp_path.resolve() / "project/models/add_sub") == (model, model.resolve())
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
