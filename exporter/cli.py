@@ -304,7 +304,7 @@ def compose(
 
     The file connects signatures of SavedModels by the names of tensors. Prints the path of the new version.
     """
-    from savedmodel_bakery.exporter.pipeline.check import check_pipeline
+    from savedmodel_bakery.exporter.pipeline.check import check_base_path, check_pipeline
     from savedmodel_bakery.exporter.pipeline.pipeline_file import read_pipeline_file
 
     _check_name(name)
@@ -312,6 +312,7 @@ def compose(
         raise click.UsageError("--photos cannot be combined with --example, which has all inputs")
     checked = check_pipeline(read_pipeline_file(pipeline_file))
     base_path = out / check_name(checked.pipeline.name if name is None else name)
+    check_base_path(checked, base_path)
     check_free(base_path, version)
     with _tensorflow("compose", verbose=verbose):
         from savedmodel_bakery.exporter import resources

@@ -78,6 +78,21 @@ def check_pipeline(pipeline: Pipeline) -> CheckedPipeline:
     return CheckedPipeline(pipeline, wiring.levels(), wiring.tensors())
 
 
+def check_base_path(checked: CheckedPipeline, base_path: Path) -> None:
+    """Check that a pipeline isn't published as a version of a model that one of its steps runs.
+
+    Raises:
+        PipelineError: `base_path` is the base path of a step's model, or its version.
+    """
+    for step in checked.steps:
+        version = step.version.resolve()
+        if base_path.resolve() in (version, version.parent):
+            raise PipelineError(
+                f'cannot publish the pipeline in {base_path}, which contains the model of step "{step.name}"; choose '
+                "another name with --name"
+            )
+
+
 def _find_signature(step: Step) -> CheckedStep:
     if (step.model / "saved_model.pb").is_file():
         version = step.model

@@ -36,6 +36,7 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "files/unknown.toml").write_text(PIPELINE.replace('"y" }\noutput', '"u" }\noutput'))
     (folder / "files/name.toml").write_text(PIPELINE.replace('"quarter"', '"a/b"'))
     (folder / "out/taken/7").mkdir(parents=True)
+    (folder / "out/half").symlink_to("../files/half")
     return folder
 
 
@@ -67,6 +68,10 @@ ERRORS = {
     ),
     "a version that exists": (
         ["files/pipeline.toml", "--name", "taken", "--version", "7"], 1, "error: version 7 already exists in out/taken",
+    ),
+    "the name of a step's model": (
+        ["files/pipeline.toml", "--name", "half"], 1,
+        'error: cannot publish the pipeline in out/half, which contains the model of step "first"; choose another name',
     ),
     "a name that is not allowed": (["files/name.toml"], 1, "error: invalid model name 'a/b'"),
     "a name of the option that is not allowed": (
