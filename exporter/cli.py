@@ -327,10 +327,8 @@ def compose(
             example=read_example(example_file) if example_file else None,
             progress=_print_progress,
         )
-    click.echo(
-        f"verified on {composition.examples} requests: the outputs equal those of the steps called one after another",
-        err=True,
-    )
+    requests = "1 request" if composition.examples == 1 else f"{composition.examples} requests"
+    click.echo(f"verified on {requests}: the outputs equal those of the steps called one after another", err=True)
     click.echo(composition.path)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,8 +32,8 @@ class Example:
 
 def make_examples(
     checked: CheckedPipeline, photos: Sequence[Path], example: Mapping[str, np.ndarray] | None
-) -> list[Example]:
-    """Return example inputs of a pipeline.
+) -> Iterator[Example]:
+    """Return example inputs of a pipeline, made one by one, because photos may take more memory than there is.
 
     Args:
         checked: the pipeline.
@@ -47,11 +47,14 @@ def make_examples(
     """
     inputs = [_declared(checked, name) for name in checked.pipeline.inputs]
     if example is not None:
-        return [Example(check_example(example, inputs))]
+        return iter([Example(check_example(example, inputs))])
     images = _image_inputs(checked)
     if not images:
-        return [Example(arrays) for arrays in generate_arrays(inputs)]
-    files = sorted(map(read_photo, photos), key=len)
+        return map(Example, generate_arrays(inputs))
+    return _photo_examples(inputs, images, sorted(photos, key=lambda photo: len(read_photo(photo))))
+
+
+def _photo_examples(inputs: Sequence[Input], images: Collection[str], photos: Sequence[Path]) -> Iterator[Example]:
     generator = np.random.default_rng(0)
 
     def fill(*contents: bytes) -> dict[str, np.ndarray]:
@@ -62,7 +65,9 @@ def make_examples(
             for declared in inputs
         }
 
-    return [Example(fill(files[0], NOT_AN_IMAGE), has_bad_image=True), *(Example(fill(file)) for file in files)]
+    yield Example(fill(read_photo(photos[0]), NOT_AN_IMAGE), has_bad_image=True)
+    for photo in photos:
+        yield Example(fill(read_photo(photo)))
 
 
 def _image_inputs(checked: CheckedPipeline) -> set[str]:

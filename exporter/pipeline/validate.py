@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -25,13 +26,13 @@ Arrays = dict[str, np.ndarray]
 _BATCH = 100
 
 
-def validate_pipeline(version: Path, checked: CheckedPipeline, examples: Sequence[Example], model_name: str) -> int:
+def validate_pipeline(version: Path, checked: CheckedPipeline, examples: Iterable[Example], model_name: str) -> int:
     """Compare a staged version with its steps, bit for bit on the CPU, and write goldens into the version.
 
     Args:
         version: its folder, which has an `assets.extra`.
         checked: the pipeline.
-        examples: inputs; the first ones become goldens.
+        examples: inputs, of which at most `_BATCH` are in memory; the first ones become goldens.
         model_name: the name it will be served under.
 
     Returns:
@@ -39,13 +40,14 @@ def validate_pipeline(version: Path, checked: CheckedPipeline, examples: Sequenc
 
     Raises:
         PipelineError: a step fails on an example.
+        ParityError: a photo of the examples can't be read.
         VerificationError: the SavedModel can't be loaded or run, or an output differs.
         PublishError: the goldens can't be written.
     """
     logs: list[PredictionLog] = []
     compared = 0
-    for start in range(0, len(examples), _BATCH):
-        batch = examples[start : start + _BATCH]
+    remaining = iter(examples)
+    while batch := list(islice(remaining, _BATCH)):
         expected = run_steps(checked, batch)
         answered = [(example, outputs) for example, outputs in zip(batch, expected, strict=True) if outputs is not None]
         requests = [predict_request(DEFAULT_SIGNATURE, example.inputs) for example, _ in answered]
@@ -69,7 +71,9 @@ def run_steps(checked: CheckedPipeline, examples: Sequence[Example]) -> list[Arr
         PipelineError: a step can't be loaded, or fails.
     """
     tensors: list[Arrays | None] = [dict(example.inputs) for example in examples]
-    for step in checked.steps:
+    for number, step in enumerate(checked.steps, 1):
+        needed = {name for later in checked.steps[number:] for name in later.step.input_map.values()}
+        needed.update(checked.pipeline.outputs)
         with loaded_session(step.version) as (session, meta_graph):
             signature = meta_graph.signature_def[step.signature.name]
             # Only these, as a caller would: the operations that make them may depend on which outputs are needed.
@@ -89,7 +93,8 @@ def run_steps(checked: CheckedPipeline, examples: Sequence[Example]) -> list[Arr
                     tensors[index] = None
                 else:
                     arrays.update({name: as_array(value) for name, value in outputs.items()})
-    return [None if arrays is None else {name: arrays[name] for name in checked.pipeline.outputs} for arrays in tensors]
+                    tensors[index] = {name: array for name, array in arrays.items() if name in needed}
+    return tensors
 
 
 def _message(error: Exception) -> str:

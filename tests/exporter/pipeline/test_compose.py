@@ -49,7 +49,7 @@ def test_a_pipeline_is_published_with_its_example_as_golden(workshop: Path) -> N
     assert [
         "composing first, second …",
         "verifying it in a fresh process …",
-        "verified on 1 requests: the outputs equal those of the steps called one after another",
+        "verified on 1 request: the outputs equal those of the steps called one after another",
     ] == run.stderr.splitlines()
     (golden,) = (workshop / "out/quarter/3/assets.extra/goldens/serving_default.jsonl").read_text().splitlines()
     assert "quarter" == json.loads(golden)["request"]["model_spec"]["name"]

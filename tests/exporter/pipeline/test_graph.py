@@ -379,6 +379,16 @@ def test_scalar_texts_are_compared(models: Path, tmp_path: Path) -> None:
     assert {"c": b"a\0\0"} == {name: array.item() for name, array in expected.items()}
 
 
+def test_all_batches_of_examples_are_compared(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("savedmodel_bakery.exporter.pipeline.validate._BATCH", 1)
+    composed = Composed(models, tmp_path / "out", [half("halve", "x", "h")], {"x": np.float32([4])})
+    (tmp_path / "out/assets.extra").mkdir()
+    examples = (Example({"x": np.float32([number])}) for number in (4, 8))
+    assert 2 == validate_pipeline(composed.path, composed.checked, examples, "pipeline")
+    goldens = tmp_path / "out/assets.extra/goldens/serving_default.jsonl"
+    assert 2 == len(goldens.read_text().splitlines())
+
+
 class Strict(tf.Module):
     """Returns the lengths of images, and fails on a text in angle brackets."""
 
@@ -397,7 +407,7 @@ def test_photos_are_the_examples_of_images_and_a_pipeline_may_reject_others(mode
     checked = check_pipeline(parse_pipeline(content, folder=models, default_name="pipeline"))
     for name, size in (("large", 20), ("small", 10)):
         (tmp_path / name).write_bytes(b"x" * size)
-    examples = make_examples(checked, [tmp_path / "large", tmp_path / "small"], None)
+    examples = list(make_examples(checked, [tmp_path / "large", tmp_path / "small"], None))
     assert [[10, 6], [10], [20]] == [list(map(len, example.inputs["photo"])) for example in examples]
     assert [(2,), (1,), (1,)] == [example.inputs["x"].shape for example in examples]
     rejected, *answers = run_steps(checked, examples)
@@ -405,6 +415,10 @@ def test_photos_are_the_examples_of_images_and_a_pipeline_may_reject_others(mode
     assert [[10], [20]] == [answer["n"].tolist() for answer in answers if answer]
     with pytest.raises(RecipeError, match=r"the example's x is float64\[1\]; the input is x:float32\[\?\]"):
         make_examples(checked, [], {"photo": texts("a"), "x": np.float64([1])})
+    one_by_one = make_examples(checked, [tmp_path / "large", tmp_path / "small"], None)
+    assert [10, 6] == list(map(len, next(one_by_one).inputs["photo"]))
+    (tmp_path / "large").write_bytes(b"x" * 30)
+    assert [10, 30] == [len(example.inputs["photo"][0]) for example in one_by_one]
 
 
 def test_state_that_is_neither_a_variable_nor_a_table_is_rejected(models: Path, tmp_path: Path) -> None:
