@@ -42,6 +42,28 @@ def published_versions(base_path: Path) -> dict[int, Path]:
     }
 
 
+def find_version(path: Path) -> Path:
+    """Return the folder of a version: `path` itself if it contains a SavedModel, else its newest version.
+
+    Raises:
+        PublishError: there is none.
+    """
+    if (path / "saved_model.pb").is_file():
+        return path
+    versions = published_versions(path)
+    if not versions:
+        raise PublishError(
+            f"no SavedModel in {path}: must be the folder of a version, such as MODEL/1, or a folder with versions"
+        )
+    return versions[max(versions)]
+
+
+def model_name(version: Path) -> str:
+    """Return the name of the model of a version's folder: that of its base path; its own if it is not a number."""
+    folder = version.resolve()
+    return folder.parent.name if folder.name.isdecimal() else folder.name
+
+
 def default_name(model: str) -> str:
     """Derive a name to serve a model under: `efficientnet_lite0` for `efficientnet-lite0`, `flowers` for a file."""
     parts = [part for part in Path(model.rpartition(":")[2]).parts if not part.isdecimal()]  # without the version

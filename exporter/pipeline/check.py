@@ -12,7 +12,7 @@ from pathlib import Path
 from savedmodel_bakery.exporter.errors import PipelineError, PublishError
 from savedmodel_bakery.exporter.pipeline.forms import unify, unify_all
 from savedmodel_bakery.exporter.pipeline.pipeline_file import Pipeline, Step
-from savedmodel_bakery.exporter.publish import published_versions
+from savedmodel_bakery.exporter.publish import find_version
 from savedmodel_bakery.exporter.signatures import Signature, Tensor, read_signatures
 from savedmodel_bakery.wire import dtypes
 
@@ -62,9 +62,8 @@ def check_pipeline(pipeline: Pipeline) -> CheckedPipeline:
     """Find the models of a pipeline, and check that its steps fit together.
 
     Raises:
-        PipelineError: a model, signature or tensor is unknown, an input has no tensor, an output is neither used nor
-            dropped, dtypes or shapes differ, or steps need each other in a cycle.
-        PublishError: a model has a damaged saved_model.pb.
+        PipelineError: a model, signature or tensor is unknown, a saved_model.pb is damaged, an input has no tensor, an
+            output is neither used nor dropped, dtypes or shapes differ, or steps need each other in a cycle.
     """
     steps = [_find_signature(step) for step in pipeline.steps]
     for step in steps:
@@ -94,20 +93,11 @@ def check_base_path(checked: CheckedPipeline, base_path: Path) -> None:
 
 
 def _find_signature(step: Step) -> CheckedStep:
-    if (step.model / "saved_model.pb").is_file():
-        version = step.model
-    else:
-        versions = published_versions(step.model)
-        if not versions:
-            raise PipelineError(
-                f'step "{step.name}": no SavedModel in {step.model}; model must be the folder of a version, such as '
-                "MODEL/1, or a folder with versions"
-            )
-        version = versions[max(versions)]
     try:
+        version = find_version(step.model)
         signatures = {signature.name: signature for signature in read_signatures(version)}
     except PublishError as error:
-        raise PublishError(f'step "{step.name}": {error}') from error
+        raise PipelineError(f'step "{step.name}": {error}') from error
     if step.signature not in signatures:
         raise PipelineError(
             f'step "{step.name}": {version} has no signature "{step.signature}"; it has {_listed(signatures)}'

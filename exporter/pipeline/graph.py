@@ -25,6 +25,7 @@ from savedmodel_bakery.exporter.pipeline.check import CheckedPipeline, CheckedSt
 from savedmodel_bakery.exporter.pipeline.pipeline_file import DEFAULT_SIGNATURE
 from savedmodel_bakery.exporter.pipeline.source_model import Asset, SourceModel
 from savedmodel_bakery.exporter.pipeline.state import State, cpu_config, import_state
+from savedmodel_bakery.exporter.publish import model_name
 from savedmodel_bakery.exporter.signatures import Tensor as Form
 from savedmodel_bakery.exporter.tensor_types import NodeDef, SignatureDef, Tensor
 from savedmodel_bakery.wire import dtypes, schema
@@ -135,8 +136,7 @@ def _shape(form: Form) -> tf.TensorShape:
 def _model_names(steps: Iterable[CheckedStep]) -> dict[Path, str]:
     """Return unique names of the models by folder."""
     versions = list(dict.fromkeys(step.version.resolve() for step in steps))
-    names = (version.parent.name if version.name.isdecimal() else version.name for version in versions)
-    return dict(zip(versions, _unique_names(names), strict=True))
+    return dict(zip(versions, _unique_names(map(model_name, versions)), strict=True))
 
 
 def _unique_names(names: Iterable[str]) -> list[str]:

@@ -31,7 +31,7 @@ class Execution:
 
 
 @dataclass(frozen=True)
-class Step:
+class EnsembleStep:
     """A step of an ensemble; tensors of the ensemble by the names of the step's own.
 
     Attributes:
@@ -78,7 +78,7 @@ def ensemble_config(
     name: str,
     inputs: Sequence[TritonTensor],
     outputs: Sequence[TritonTensor],
-    steps: Sequence[Step],
+    steps: Sequence[EnsembleStep],
     *,
     max_batch_size: int,
 ) -> str:

@@ -8,9 +8,9 @@ from pathlib import Path
 from savedmodel_bakery.exporter.errors import PublishError, TritonError
 from savedmodel_bakery.exporter.pipeline.check import CheckedPipeline, CheckedStep, check_pipeline
 from savedmodel_bakery.exporter.pipeline.pipeline_file import read_pipeline_file
-from savedmodel_bakery.exporter.publish import RECIPE_FILE, check_name, published_versions
+from savedmodel_bakery.exporter.publish import RECIPE_FILE, check_name, find_version, model_name
 from savedmodel_bakery.exporter.signatures import Signature, read_signatures
-from savedmodel_bakery.exporter.triton.config import Execution, Step, ensemble_config, model_config
+from savedmodel_bakery.exporter.triton.config import EnsembleStep, Execution, ensemble_config, model_config
 from savedmodel_bakery.exporter.triton.repository import Model, write_models
 from savedmodel_bakery.exporter.triton.tensors import TritonSignature, convert, describe
 from savedmodel_bakery.exporter.triton.warmup import warmup_samples
@@ -75,8 +75,7 @@ def export_servable(
     version = find_version(path)
     signature = find_signature(version, signature_name)
     described = describe(signature, max_batch_size=options.batch_size(is_per_image=is_per_image(version)))
-    folder = version.resolve()
-    name = check_name((folder.parent.name if folder.name.isdecimal() else folder.name) if name is None else name)
+    name = check_name(model_name(version) if name is None else name)
     return write_models(repository, [model_of(version, name, described, options.execution)])
 
 
@@ -95,8 +94,8 @@ def export_pipeline(path: Path, repository: Path, *, name: str | None = None, op
         The folders of the versions in the repository, the ensemble's last.
 
     Raises:
-        PipelineError: the file is invalid, or its steps don't fit together.
-        PublishError: a model is damaged, or the repository has a version already, or can't be written.
+        PipelineError: the file is invalid, a model is missing or damaged, or the steps don't fit together.
+        PublishError: the repository has a version already, or can't be written; or a name is not allowed.
         TritonError: Triton can't run a step, or not with these options.
     """
     checked = check_pipeline(read_pipeline_file(path))
@@ -129,7 +128,7 @@ def _ensemble_config(checked: CheckedPipeline, name: str, *, max_batch_size: int
         [convert(checked.tensors[tensor], f'{role} "{tensor}"', max_batch_size=max_batch_size) for tensor in tensors]
         for role, tensors in (("input", checked.pipeline.inputs), ("output", checked.pipeline.outputs))
     )
-    steps = [Step(_step_name(name, step), step.step.input_map, step.step.output_map) for step in checked.steps]
+    steps = [EnsembleStep(_step_name(name, step), step.step.input_map, step.step.output_map) for step in checked.steps]
     return ensemble_config(name, inputs, outputs, steps, max_batch_size=max_batch_size)
 
 
@@ -151,22 +150,6 @@ def model_of(version: Path, name: str, signature: TritonSignature, execution: Ex
     config = model_config(name, signature, execution, samples)
     files = {data.file: data.data for sample in samples for data in sample.inputs.values()}
     return Model(name, number, config, files, version)
-
-
-def find_version(path: Path) -> Path:
-    """Return the folder of a SavedModel: `path` itself, or the newest version in it.
-
-    Raises:
-        PublishError: there is none.
-    """
-    if (path / "saved_model.pb").is_file():
-        return path
-    versions = list(published_versions(path).values())
-    if not versions:
-        raise PublishError(
-            f"no SavedModel in {path}: give the folder of a version, or of versions, or a pipeline file (.toml)"
-        )
-    return versions[-1]
 
 
 def find_signature(version: Path, name: str | None) -> Signature:

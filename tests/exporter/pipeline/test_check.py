@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import signature_files
 
-from savedmodel_bakery.exporter.errors import PipelineError, PublishError
+from savedmodel_bakery.exporter.errors import PipelineError
 from savedmodel_bakery.exporter.pipeline.check import CheckedPipeline, check_pipeline
 from savedmodel_bakery.exporter.pipeline.pipeline_file import parse_pipeline
 from savedmodel_bakery.wire import schema
@@ -76,7 +76,7 @@ def test_unknown_dimensions_become_known_by_the_tensors_maker_and_users(models: 
 ERRORS = {
     "unknown model": (
         [add_sub(model="none"), mul()],
-        'step "add_sub": no SavedModel in …/none; model must be the folder of a version, such as MODEL/1, or a folder '
+        'step "add_sub": no SavedModel in …/none: must be the folder of a version, such as MODEL/1, or a folder '
         "with versions",
     ),
     "unknown signature": (
@@ -193,5 +193,5 @@ def test_tensors_of_other_kinds_can_be_dropped_but_not_connected(models: Path, t
 
 
 def test_a_damaged_model_is_rejected(models: Path) -> None:
-    with pytest.raises(PublishError, match=r'^step "add_sub": .*damaged/saved_model\.pb is damaged'):
+    with pytest.raises(PipelineError, match=r'^step "add_sub": .*damaged/saved_model\.pb is damaged'):
         check(models, add_sub(model="damaged"), mul())

@@ -375,7 +375,7 @@ def test_the_command_prints_where_the_versions_are(pipeline: Path, version: Path
         (["file.toml", "--signature-name", "top_k"], 2, "--signature-name is for a SERVABLE"),
         (["saved_model/flowers", "--name", "a/b"], 2, "invalid model name 'a/b'"),
         (["file.toml", "--max-queue-delay-us", "9"], 1, "error: invalid maximum queue delay 9: must be 0 if"),
-        (["saved_model"], 1, "error: no SavedModel in saved_model: give the folder of a version"),
+        (["saved_model"], 1, "error: no SavedModel in saved_model: must be the folder of a version"),
         (["saved_model/flowers/3/variables/variables.index"], 1, "error: cannot read the pipeline file"),
         (["saved_model/flowers", "--out", "file.toml/models"], 1, "/file.toml: File exists"),
     ],
