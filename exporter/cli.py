@@ -63,7 +63,7 @@ _VERBOSE = click.option("-v", "--verbose", is_flag=True, help="Show the log of T
 
 
 class _FloatRange(click.FloatRange):
-    """A range of numbers, which NaN is not."""
+    """A FloatRange that rejects NaN."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """See `click.ParamType.convert`."""

@@ -44,8 +44,8 @@ class CheckedPipeline:
     Attributes:
         pipeline: the content of the file.
         levels: the steps; each takes tensors of earlier levels only, and is in the first level where it can be.
-        tensors: all tensors of the pipeline by name, inputs included, with what their maker and users know of their
-            shape.
+        tensors: all tensors of the pipeline by name, inputs included, each with the unified shape of its producer and
+            consumers.
     """
 
     pipeline: Pipeline
@@ -134,7 +134,7 @@ def _check_aliases(checked: CheckedStep) -> None:
 
 
 class _Wiring:
-    """The tensors of a pipeline: who makes them, and who takes them."""
+    """The tensors of a pipeline, their producers and consumers."""
 
     def __init__(self, pipeline: Pipeline, steps: Collection[CheckedStep]) -> None:
         self._pipeline, self._steps = pipeline, steps
@@ -178,7 +178,9 @@ class _Wiring:
             if name is None and tensor.alias not in checked.step.drop:
                 problem = "is neither in output_map nor in drop"
             elif name is not None and name not in self._users and name not in self._pipeline.outputs:
-                problem = f'is "{name}", which no step takes and which is no output of the pipeline; add it to drop'
+                problem = (
+                    f'is "{name}", which is not used by a step and is not an output of the pipeline; add it to drop'
+                )
             else:
                 continue
             raise PipelineError(
@@ -222,7 +224,7 @@ class _Wiring:
         return [*made, *(taken for _, taken in self._users.get(name, []))]
 
     def _known_before(self, name: str, checked: CheckedStep, tensor: Tensor) -> tuple[Tensor | None, str]:
-        """Return what the maker of a tensor and its users before this one know of it, and where it comes from."""
+        """Return the unified shape of a tensor's producer and earlier consumers, and where the tensor comes from."""
         users = self._users[name]
         position = next(index for index, user in enumerate(users) if user == (checked, tensor))
         known = [*([self._made[name]] if name in self._made else []), *(taken for _, taken in users[:position])]

@@ -1,4 +1,4 @@
-"""Dtypes and shapes of tensors, of which an unknown dimension fits any."""
+"""Unifies dtypes and shapes of tensors; an unknown dimension matches any size."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _UNKNOWN = -1
 
 
 def unify(first: Tensor, second: Tensor) -> Tensor | None:
-    """Return the first tensor with what the second knows of its shape; None if dtypes or shapes differ."""
+    """Return the first tensor with the unified shape of both; None if dtypes or shapes differ."""
     if first.dtype != second.dtype:
         return None
     if first.shape is None or second.shape is None:

@@ -41,7 +41,7 @@ class Options:
         """Return the maximum batch size of models; `is_per_image` if all of them are baked for images.
 
         Raises:
-            TritonError: it is 0, and requests shall wait for others.
+            TritonError: it is 0 but a queue delay is set.
         """
         default = DEFAULT_MAX_BATCH_SIZE if is_per_image else 0
         size = default if self.max_batch_size is None else self.max_batch_size
@@ -82,7 +82,7 @@ def export_servable(
 def export_pipeline(path: Path, repository: Path, *, name: str | None = None, options: Options) -> list[Path]:
     """Write a model for each step of a pipeline, named PIPELINE.STEP, and an ensemble that connects them.
 
-    All of them have the same maximum batch size: an ensemble gives all its steps the batch that it was given.
+    All of them have the same maximum batch size: an ensemble passes the batch of the request to all its steps.
 
     Args:
         path: the pipeline file.

@@ -35,7 +35,7 @@ class TritonTensor:
         name: the signature's alias.
         data_type: name of Triton's type, such as `TYPE_STRING`.
         dims: sizes for callers, without the batch; -1 is any size. Never empty: Triton has no scalars.
-        is_per_row: whether the signature has one value per row, where callers have an array of one.
+        is_per_row: whether the signature has one value per row, where callers send an array of one element.
     """
 
     name: str
@@ -52,8 +52,8 @@ class TritonSignature:
         name: of the signature.
         inputs: one or more.
         outputs: one or more.
-        max_batch_size: maximum rows of a request and of joined requests; 0 if the first dimension is no batch, and
-            is among the `dims` of tensors.
+        max_batch_size: maximum rows of a request and of joined requests; 0 if the first dimension is not a batch
+            dimension, and is among the `dims` of tensors.
     """
 
     name: str
@@ -67,10 +67,11 @@ def describe(signature: Signature, *, max_batch_size: int) -> TritonSignature:
 
     Args:
         signature: of a SavedModel.
-        max_batch_size: 0 for a signature whose first dimension is no batch of independent rows.
+        max_batch_size: 0 for a signature whose first dimension is not a batch dimension with independent rows.
 
     Raises:
-        TritonError: it has a tensor that Triton can't have, or `max_batch_size` is not 0 and a tensor has no batch.
+        TritonError: it has a tensor that Triton can't have, or `max_batch_size` is not 0 and a tensor has no batch
+            dimension.
     """
     if not signature.inputs:
         raise TritonError(f'signature "{signature.name}" cannot run on Triton: it has no inputs')
@@ -92,7 +93,7 @@ def convert(tensor: Tensor, place: str, *, max_batch_size: int) -> TritonTensor:
     Args:
         tensor: of a signature or a pipeline.
         place: what messages call it.
-        max_batch_size: 0 if its first dimension is no batch.
+        max_batch_size: 0 if its first dimension is not a batch dimension.
 
     Raises:
         TritonError: Triton can't have it.

@@ -138,9 +138,9 @@ ERRORS = {
     ),
     "unused tensor": (
         [add_sub(), mul(input_map={"x": "sum", "y": "sum"})],
-        'step "add_sub": output "difference" (float [4]) is "difference", which no step takes and which is no output '
-        'of the pipeline; add it to drop; it would fit input "a" of step "add_sub", input "b" of step "add_sub", input '
-        '"x" of step "mul", input "y" of step "mul"',
+        'step "add_sub": output "difference" (float [4]) is "difference", which is not used by a step and is not an '
+        'output of the pipeline; add it to drop; it would fit input "a" of step "add_sub", input "b" of step '
+        '"add_sub", input "x" of step "mul", input "y" of step "mul"',
     ),
     "unused input": (
         [add_sub(input_map={"a": "a", "b": "a"}), mul()],
