@@ -46,7 +46,7 @@ class RequestedOutput:
 
 @dataclass(frozen=True)
 class InferRequest:
-    """A request for inference, whose values are decoded on request.
+    """A request for inference; see `SentTensor` for the values of its inputs.
 
     Attributes:
         inputs: in the order of the message; names may be repeated.
