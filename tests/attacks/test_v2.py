@@ -35,15 +35,25 @@ def post(server: AttackedServer, document: dict[str, Any], data: bytes = b"", **
 
 
 LIES: dict[str, tuple[dict[str, Any], bytes, str]] = {
-    "a shape of 2^80 values": (
-        {"inputs": [{**X, "shape": [2**40, 2**40], **EIGHT_BYTES}]},
+    "a shape of 2^60 values": (
+        {"inputs": [{**X, "shape": [2**40, 2**20], **EIGHT_BYTES}]},
         bytes(8),
         "8 bytes of data",
     ),
-    "a shape of 2^80 values in JSON": (
-        {"inputs": [{**X, "shape": [2**40, 2**40], "data": [1]}]},
+    "a shape of 2^60 values in JSON": (
+        {"inputs": [{**X, "shape": [2**40, 2**20], "data": [1]}]},
         b"",
         "data of shape [1]",
+    ),
+    "a shape whose elements are a number of 4,800 digits": (
+        {"inputs": [{**X, "shape": [2**63 - 1] * 254, **EIGHT_BYTES}]},
+        bytes(8),
+        "shape of too many elements",
+    ),
+    "such a shape in JSON": (
+        {"inputs": [{**X, "shape": [2**63 - 1] * 254, "data": [1]}]},
+        b"",
+        "shape of too many elements",
     ),
     "a shape of 2^40 strings": (
         {"inputs": [{"name": "s", "datatype": "BYTES", "shape": [2**40], **EIGHT_BYTES}], "parameters": TEXT},

@@ -64,7 +64,8 @@ def read_shape(sizes: Any, tensor: str) -> tuple[int, ...]:
     """Return the shape that a message declares.
 
     Raises:
-        StatusError: INVALID_ARGUMENT if it is not a list of at most `MAX_DIMENSIONS` sizes.
+        StatusError: INVALID_ARGUMENT if it is not a list of at most `MAX_DIMENSIONS` sizes, or has more elements than
+            an integer of 64 bits can count.
     """
     if not isinstance(sizes, Sequence) or isinstance(sizes, str) or len(sizes) > MAX_DIMENSIONS:
         raise invalid_argument(f"{tensor} needs a shape: a list of at most {MAX_DIMENSIONS} sizes")
@@ -73,6 +74,8 @@ def read_shape(sizes: Any, tensor: str) -> tuple[int, ...]:
             raise invalid_argument(
                 f"{tensor} has an invalid size in its shape: must be integers between 0 and {_MAX_SIZE}"
             )
+    if 0 not in sizes and math.prod(sizes) > _MAX_SIZE:
+        raise invalid_argument(f"{tensor} has a shape of too many elements: must be at most {_MAX_SIZE}")
     return tuple(sizes)
 
 
