@@ -132,6 +132,23 @@ def test_many_inputs_over_grpc(server: AttackedServer) -> None:
     others.assert_served()
 
 
+def test_many_parameters_of_an_input_over_grpc(server: AttackedServer) -> None:
+    """Sent: 1 million parameters of one input in 18 MB. Allowed: INVALID_ARGUMENT, and 500 MB."""
+    request = schema.ModelInferRequest(model_name=TINY, inputs=[X], raw_input_contents=[bytes(4)])
+    for number in range(1_000_000):
+        request.inputs[0].parameters[f"{number:x}"].bool_param = True
+    with (
+        HonestCallers(server) as others,
+        server.growing_at_most(500),
+        grpc.insecure_channel(server.target, options=NO_LIMIT) as channel,
+        pytest.raises(grpc.RpcError) as error,
+    ):
+        channel.unary_unary(INFER)(request.SerializeToString(), timeout=60)
+    assert "INVALID_ARGUMENT" == error.value.code().name
+    assert "at most 10000 are allowed" in error.value.details()
+    others.assert_served()
+
+
 def test_long_names_over_grpc(server: AttackedServer) -> None:
     """Sent: names of models and inputs of 10 MB. Allowed: errors, 300 MB, and no such name in metrics or log."""
     x = {"datatype": "FP32", "shape": [1]}

@@ -151,6 +151,14 @@ def test_a_message_with_many_inputs_is_rejected_before_they_are_read(count: int)
         _read(b"\x2a\x00" * count)
 
 
+@pytest.mark.parametrize("owner", ["request", "inputs", "outputs"])
+def test_a_message_with_many_parameters_is_rejected(owner: str) -> None:
+    parameters = {str(number): {"bool_param": True} for number in range(10_001)}
+    fields = {"parameters": parameters}
+    with pytest.raises(StatusError, match="the message has 10001 parameters; at most 10000 are allowed"):
+        _read(_request(**fields if owner == "request" else {owner: [{"name": "x", **fields}]}))
+
+
 @pytest.mark.parametrize("size", [4, 2**21])
 def test_bytes_that_are_not_a_message_are_a_decode_error(size: int) -> None:
     with pytest.raises(DecodeError):
