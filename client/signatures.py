@@ -186,12 +186,13 @@ def _convert_numbers(array: np.ndarray, dtype: DType) -> np.ndarray:
 def _read_signature(title: str, definition: Mapping[str, Any]) -> Signature:
     """Read a SignatureDef.
 
-    Without `defaults` it comes from a server of the v2 protocol, whose metadata state neither which inputs may be left
-    out nor whether [-1] is an unknown rank; the server checks that.
+    Without `method_name`, which TensorFlow Serving of any version states, it comes from another server of the v2
+    protocol, whose metadata state neither which inputs may be left out nor whether [-1] is an unknown rank; the server
+    checks that. Older TensorFlow Serving states no `defaults`.
     """
     inputs, outputs = _read_tensors(definition["inputs"]), _read_tensors(definition["outputs"])
-    if "defaults" in definition:
-        return Signature(title, inputs, outputs, frozenset(definition["defaults"]))
+    if "method_name" in definition:
+        return Signature(title, inputs, outputs, frozenset(definition.get("defaults", ())))
     inputs = {alias: TensorSpec(spec.dtype, None) if spec.shape == (-1,) else spec for alias, spec in inputs.items()}
     return Signature(title, inputs, outputs, frozenset(inputs))
 
