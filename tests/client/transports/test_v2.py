@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 import re
 from collections.abc import Callable
@@ -109,6 +110,42 @@ def test_a_model_without_metadata_takes_what_the_caller_sends(
         client.predict({"x": [1]}, signature="top_k")
     with pytest.raises(RequestRefusedError, match='signature "serving_default" not found in model "echo" version 3'):
         client.classify(b"horse")
+
+
+@pytest.mark.usefixtures("foreign")
+@pytest.mark.parametrize(
+    ("name", "signature", "method"),
+    [
+        ("efficientnet_lite0", "top_k", "classify"),
+        ("detector", "serving_default", "detect"),
+        ("meter", "serving_default", "regress"),
+    ],
+)
+def test_scalars_of_a_server_without_them_are_axes_of_one(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch, name: str, signature: str, method: str
+) -> None:
+    """As in Triton's models with batching."""
+    model = canned_models.MODELS[name]
+    signatures = {"serving_default": model.signatures[signature]}
+    flat = canned_models.Model(signatures, lambda _, inputs: model.run(signature, inputs))
+    monkeypatch.setitem(canned_models.MODELS, "flat", flat)
+    scalars = {
+        alias
+        for alias, array in model.run(signature, {"image": np.array([b"horse"], object)}).items()
+        if array.ndim == 1
+    }
+
+    def run(_: str, inputs: Any) -> Any:
+        assert (2, 1) == inputs["image"].shape
+        outputs = model.run(signature, {"image": inputs["image"][:, 0]})
+        return {alias: array[:, None] if alias in scalars else array for alias, array in outputs.items()}
+
+    definition = copy.deepcopy(model.signatures[signature])
+    for tensor in (definition["inputs"]["image"], *(definition["outputs"][alias] for alias in scalars)):
+        tensor["tensor_shape"]["dim"] = [{"size": "-1"}, {"size": "1"}]
+    monkeypatch.setitem(canned_models.MODELS, "rows", canned_models.Model({"serving_default": definition}, run))
+    flat_result, result = (getattr(connect(name), method)([b"horse", b"bad"]) for name in ("flat", "rows"))
+    assert flat_result == result
 
 
 @pytest.mark.usefixtures("foreign")
