@@ -304,6 +304,25 @@ def test_the_index_of_other_servers_is_read(connect: Connect, index: Callable[[l
     ]
 
 
+def test_models_without_a_state_or_a_version_are_not_loaded(
+    connect: Connect, index: Callable[[list[Any]], None]
+) -> None:
+    """As in Triton's index with --model-control-mode=explicit."""
+    index([{"name": "half_plus_two"}])
+    assert [VersionStatus(None, "END", Code.OK, "")] == connect().status()
+
+
+def test_long_versions_are_names(connect: Connect, index: Callable[[list[Any]], None]) -> None:
+    index([{"name": "half_plus_two", "version": version, "state": "READY"} for version in ("9" * 18, "1" * 5000)])
+    assert [int("9" * 18), None] == [status.version for status in connect().status()]
+
+
+def test_a_gateway_may_route_the_models_only(connect: Connect, v2: V2) -> None:
+    """Its response to GET /v2 is an error page; tensors are then sent as JSON."""
+    v2.is_routed = False
+    assert [2.5] == connect().predict({"x": [1]}).arrays["y"].tolist()
+
+
 def test_binary_data_that_does_not_fit_is_an_invalid_response(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
