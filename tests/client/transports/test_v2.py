@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import canned_models
+import canned_v2
 import numpy as np
 import pytest
 from canned_v2 import V2
@@ -84,6 +85,18 @@ def test_a_foreign_server_has_the_default_signature(connect: Connect) -> None:
     } == client.metadata()
     with pytest.raises(RequestRefusedError, match=r'^FAILED_PRECONDITION: signature "top_k" not found in model'):
         client.predict({"x": [1]}, signature="top_k")
+
+
+def test_metadata_without_versions_are_requested_once(
+    connect: Connect, foreign: V2, transport: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The responses to inference have one nevertheless."""
+    metadata = canned_v2.metadata
+    monkeypatch.setattr("canned_v2.metadata", lambda *call: {**metadata(*call), "versions": []})
+    client = connect()
+    assert [3, 3] == [client.predict({"x": [1]}).version for _ in range(2)]
+    name = {"v2": "/v2/models/half_plus_two", "v2-grpc": "ModelMetadata"}[transport]
+    assert 1 == foreign.requests.count(name)
 
 
 @pytest.mark.usefixtures("foreign")
