@@ -224,8 +224,9 @@ def _versions(metadata: Mapping[str, Any]) -> list[int | None]:
 
 def _version(text: object) -> int | None:
     """Return a version number; None for the names that other servers allow."""
-    is_number = isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS
-    return int(text) if is_number else None
+    if not isinstance(text, str) or len(text) > _MAX_DIGITS or not text.isascii() or not text.isdecimal():
+        return None
+    return int(text)
 
 
 def check_missing(exc: ClientError) -> None:
