@@ -12,15 +12,12 @@ from typing import Any, NamedTuple
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.inference import claims
 from savedmodel_bakery.serving.inference.predict import DEFAULT_SIGNATURE, PredictCall, predict
-from savedmodel_bakery.serving.models.registry import ModelChoice, Registry
+from savedmodel_bakery.serving.models.registry import MAX_VERSION, ModelChoice, Registry, parse_version
 from savedmodel_bakery.serving.v2.descriptions import quoted, signature_not_found
 from savedmodel_bakery.wire.status import invalid_argument
 from savedmodel_bakery.wire.v2.datatypes import of_dtype, of_number, shown
 from savedmodel_bakery.wire.v2.infer import InferRequest, InferResponse, RequestedOutput
 from savedmodel_bakery.wire.v2.tensors import SentTensor
-
-_MAX_VERSION = 2**63 - 1
-_MAX_DIGITS = len(str(_MAX_VERSION))
 
 
 class _Signature(NamedTuple):
@@ -38,10 +35,10 @@ def read_version(text: str) -> int | None:
     """
     if not text:
         return None
-    digits = text.lstrip("0") or "0"  # int() rejects thousands of digits
-    if text.isascii() and text.isdigit() and len(digits) <= _MAX_DIGITS and int(digits) <= _MAX_VERSION:
-        return int(digits)
-    raise invalid_argument(f"invalid version {shown(text)}: must be a number between 0 and {_MAX_VERSION}")
+    version = parse_version(text)
+    if version is None:
+        raise invalid_argument(f"invalid version {shown(text)}: must be a number between 0 and {MAX_VERSION}")
+    return version
 
 
 def infer(
