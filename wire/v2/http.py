@@ -65,7 +65,7 @@ class Body(NamedTuple):
 
 
 class _BinaryData:
-    """What follows the JSON of a body: the binary data of its tensors, in their order."""
+    """The binary data of tensors that follows the JSON of a body."""
 
     def __init__(self, content: memoryview) -> None:
         self._content = content

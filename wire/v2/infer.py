@@ -31,7 +31,7 @@ CONTENT_TYPE, BASE64 = "content_type", "base64"
 
 @dataclass(frozen=True)
 class RequestedOutput:
-    """An output that a request asks for.
+    """A requested output.
 
     Attributes:
         name: of the output.
@@ -125,7 +125,7 @@ def read_flag(parameters: Mapping[str, Any], name: str, default: bool, where: st
 
 
 def check_parameters(parameters: Mapping[str, Any], tensor: str) -> None:
-    """Check that the parameters of an input or output ask for no extension that is not supported.
+    """Check that the parameters of an input or output request no extension that is not supported.
 
     Raises:
         StatusError: UNIMPLEMENTED for shared memory and classification.

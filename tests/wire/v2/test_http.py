@@ -158,10 +158,10 @@ def test_parameters_choose_which_outputs_are_binary() -> None:
 BINARY = {"data": None, "parameters": {"binary_data_size": 8}}
 
 INVALID = {
-    "no JSON": ({}, b"", '"inputs"'),
+    "no inputs": ({}, b"", '"inputs"'),
     "no list": ({"inputs": {}}, None, '"inputs" must be a list of objects'),
     "no name": ({"inputs": [{"datatype": "FP32"}]}, None, "an input has no name"),
-    "no datatype": ({"inputs": [_input(datatype=None)]}, None, 'input "x" has the datatype NoneType; must be one of'),
+    "no datatype": ({"inputs": [_input(datatype=None)]}, None, 'input "x" has the datatype null; must be one of'),
     "another datatype": ({"inputs": [_input(datatype="COMPLEX64")]}, None, 'has the datatype "COMPLEX64"; must be'),
     "no shape": ({"inputs": [_input(shape=None)]}, None, 'input "x" needs a shape'),
     "negative size": ({"inputs": [_input(shape=[-1])]}, None, 'input "x" has an invalid size in its shape'),
