@@ -114,7 +114,8 @@ class Flows:
         declared = signatures.find(signature) if signatures and signatures.by_name else None
         prediction: Prediction = yield _predict_call(spec, declared, inputs, signature, output_filter)
         cached = self._cache.get(spec)
-        if cached is not None and prediction.version not in (None, cached.version):
+        # The metadata of a server of the v2 protocol may state no version.
+        if cached is not None and None not in (versions := {cached.version, prediction.version}) and len(versions) > 1:
             del self._cache[spec]  # the server now uses another version
         return prediction
 

@@ -62,17 +62,20 @@ class Signature:
         inputs: alias to declaration.
         outputs: alias to declaration.
         optional: aliases of the inputs that have a default.
+        has_scalars: whether a row may be a scalar. Triton has none: a row is then [1] instead.
     """
 
     title: str
     inputs: Mapping[str, TensorSpec]
     outputs: Mapping[str, TensorSpec]
     optional: frozenset[str]
+    has_scalars: bool = True
 
     def fit(self, tree: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Return the inputs in `tree` (see `wire.trees`) as arrays by alias.
 
         Arrays keep their element types. Python numbers are converted to the declared type if it can represent them.
+        Without scalars, an array that only lacks a last axis of size 1 gets it.
 
         Raises:
             RequestRefusedError: INVALID_ARGUMENT if names, element types or shapes do not match the signature.
@@ -80,6 +83,8 @@ class Signature:
         """
         leaves = trees.flatten(tree, self.inputs.keys())
         arrays = {alias: as_array(alias, value, self.inputs.get(alias)) for alias, value in leaves.items()}
+        if not self.has_scalars:
+            arrays = {alias: _with_scalar_axis(array, self.inputs.get(alias)) for alias, array in arrays.items()}
         missing = self.inputs.keys() - arrays.keys() - self.optional
         errors = [f'unknown input "{alias}"' for alias in sorted(arrays.keys() - self.inputs.keys())]
         errors += [f'input "{alias}" is missing' for alias in sorted(missing)]
@@ -186,14 +191,22 @@ def _convert_numbers(array: np.ndarray, dtype: DType) -> np.ndarray:
 def _read_signature(title: str, definition: Mapping[str, Any]) -> Signature:
     """Read a SignatureDef.
 
-    Without `defaults` it comes from a server of the v2 protocol, whose metadata state neither which inputs may be left
-    out nor whether [-1] is an unknown rank; the server checks that.
+    Without `method_name`, which TensorFlow Serving of any version states, it comes from another server of the v2
+    protocol, whose metadata state neither which inputs may be left out nor whether [-1] is an unknown rank; the server
+    checks that. Older TensorFlow Serving states no `defaults`.
     """
     inputs, outputs = _read_tensors(definition["inputs"]), _read_tensors(definition["outputs"])
-    if "defaults" in definition:
-        return Signature(title, inputs, outputs, frozenset(definition["defaults"]))
+    if "method_name" in definition:
+        return Signature(title, inputs, outputs, frozenset(definition.get("defaults", ())))
     inputs = {alias: TensorSpec(spec.dtype, None) if spec.shape == (-1,) else spec for alias, spec in inputs.items()}
-    return Signature(title, inputs, outputs, frozenset(inputs))
+    return Signature(title, inputs, outputs, frozenset(inputs), has_scalars=False)
+
+
+def _with_scalar_axis(array: np.ndarray, declared: TensorSpec | None) -> np.ndarray:
+    if declared is None or declared.shape is None or declared.shape[-1:] != (1,):
+        return array
+    extended = array[..., np.newaxis]
+    return extended if declared.admits(extended) else array
 
 
 def _read_tensors(tensors: Mapping[str, Any]) -> dict[str, TensorSpec]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from savedmodel_bakery.client.errors import InvalidResponseError, RequestRefusedError
 from savedmodel_bakery.client.image_results import (
@@ -23,6 +23,9 @@ from savedmodel_bakery.client.results import Prediction
 from savedmodel_bakery.client.signatures import DEFAULT_SIGNATURE, TOP_K_SIGNATURE, Signatures, TensorSpec
 from savedmodel_bakery.wire import dtypes
 from savedmodel_bakery.wire.status import Code
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _ROW_OUTPUTS = {"ok": "n", "error": "n"}
 _LABEL_OUTPUT = "output_0"
@@ -67,7 +70,7 @@ class Task(Generic[ResultT]):
         return self.result(ok=False, error=error)
 
     def read(self, prediction: Prediction, *, batch: int) -> list[ResultT]:
-        """Return the results of `batch` images.
+        """Return the results of `batch` images. Outputs with one value per image may be [n, 1], as Triton has them.
 
         Raises:
             InvalidResponseError: the outputs have other names or shapes.
@@ -78,7 +81,11 @@ class Task(Generic[ResultT]):
             raise InvalidResponseError(
                 f"{_title(prediction)} has the outputs {_join(arrays)}; task {self.name} has {_join(axes)}"
             )
-        _check_shapes(prediction, axes, batch)
+        arrays = {
+            alias: array[:, 0] if axes.get(alias) == "n" and array.shape[1:] == (1,) else array
+            for alias, array in arrays.items()
+        }
+        _check_shapes(arrays, axes, batch, _title(prediction))
         rows = [{alias: arrays[alias][number] for alias in axes} for number in range(batch)]
         return [self.read_row(row) if row["ok"] else self.failed(_text(row["error"])) for row in rows]
 
@@ -189,18 +196,17 @@ TASKS: tuple[Task[Any], ...] = (CLASSIFY, MULTILABEL, EMBED, DETECT, SEGMENT, RE
 """All tasks, in the order of their recognition. A binary model has the outputs of `classify`."""
 
 
-def _check_shapes(prediction: Prediction, outputs: Mapping[str, str], batch: int) -> None:
+def _check_shapes(arrays: Mapping[str, np.ndarray], outputs: Mapping[str, str], batch: int, title: str) -> None:
     sizes = {"n": batch, "4": 4}
     for alias, axes in outputs.items():
-        shape = prediction.arrays[alias].shape
+        shape = arrays[alias].shape
         if len(shape) == len(axes):
             expected: list[Any] = [sizes.setdefault(axis, size) for axis, size in zip(axes, shape, strict=True)]
         else:
             expected = [sizes.get(axis, "?") for axis in axes]
         if list(shape) != expected:
             raise InvalidResponseError(
-                f'output "{alias}" of {_title(prediction)} has shape {list(shape)}; '
-                f"expected [{', '.join(map(str, expected))}]"
+                f'output "{alias}" of {title} has shape {list(shape)}; expected [{", ".join(map(str, expected))}]'
             )
 
 

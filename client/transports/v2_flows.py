@@ -29,6 +29,8 @@ from savedmodel_bakery.wire.v2.infer import InferResponse
 METADATA_PARAMETER = "tensorflow_serving_metadata"
 """The parameter of a model's configuration in which our server returns all signatures, as its REST API does."""
 
+_MAX_DIGITS = 19  # int() rejects thousands of digits
+
 _STATES = {"READY": "AVAILABLE", "UNAVAILABLE": "END"}
 """TensorFlow Serving's names of states, where they differ."""
 
@@ -134,7 +136,7 @@ def _metadata(spec: ModelSpec) -> Generator[Request, Any, dict[str, Any]]:
     try:
         config = yield ModelConfig(spec)
     except (RequestRefusedError, InvalidResponseError) as exc:
-        _check_missing(exc)
+        check_missing(exc)
         config = {}
     try:
         text = config.get("parameters", {}).get(METADATA_PARAMETER, {}).get("string_value")
@@ -179,7 +181,7 @@ def _status(spec: ModelSpec) -> Generator[Request, Any, list[VersionStatus]]:
     try:
         rows = yield RepositoryIndex()
     except (RequestRefusedError, InvalidResponseError) as exc:
-        _check_missing(exc)
+        check_missing(exc)
         return (yield from _status_without_index(spec))
     try:
         versions = [_row_status(row) for row in rows if row["name"] == spec.name]
@@ -205,7 +207,8 @@ def _status_without_index(spec: ModelSpec) -> Generator[Request, Any, list[Versi
 
 
 def _row_status(row: Mapping[str, Any]) -> VersionStatus:
-    state = row["state"].rpartition(".")[2]  # MLServer's are "State.READY" over gRPC
+    # Triton states none for models that it has not loaded; MLServer's are "State.READY" over gRPC.
+    state = (row.get("state") or "UNAVAILABLE").rpartition(".")[2]
     reason = row.get("reason") or ""
     is_failed = state == "UNAVAILABLE" and reason != ""
     return VersionStatus(
@@ -221,10 +224,12 @@ def _versions(metadata: Mapping[str, Any]) -> list[int | None]:
 
 def _version(text: object) -> int | None:
     """Return a version number; None for the names that other servers allow."""
-    return int(text) if isinstance(text, str) and text.isascii() and text.isdecimal() else None
+    if not isinstance(text, str) or len(text) > _MAX_DIGITS or not text.isascii() or not text.isdecimal():
+        return None
+    return int(text)
 
 
-def _check_missing(exc: ClientError) -> None:
-    """Raise an error again unless it may say that the server does not implement a request."""
+def check_missing(exc: ClientError) -> None:
+    """Raise an error again unless it may mean that the server does not implement a request."""
     if isinstance(exc, RequestRefusedError) and exc.code not in (Code.NOT_FOUND, Code.UNIMPLEMENTED):
         raise exc

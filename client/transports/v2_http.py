@@ -21,7 +21,6 @@ from savedmodel_bakery.client.transports.http_session import (
 )
 from savedmodel_bakery.client.transports.retries import remaining_s, send_with_retries
 from savedmodel_bakery.client.transports.transport import decoding_response, encoding_request
-from savedmodel_bakery.wire.status import Code
 from savedmodel_bakery.wire.v2 import http
 from savedmodel_bakery.wire.v2.infer import InferResponse
 
@@ -98,9 +97,8 @@ class V2HttpTransport:
     def _request_extensions(self, end_s: float) -> list[Any]:
         try:
             content = send_with_retries(self._http.prepare("GET", "/v2"), timeout_s=remaining_s(end_s)).content
-        except RequestRefusedError as exc:
-            if exc.code is not Code.NOT_FOUND:
-                raise
+        except (RequestRefusedError, InvalidResponseError) as exc:  # such as a gateway that routes only /v2/models
+            v2_flows.check_missing(exc)
             return []
         extensions = (read_object(content) or {}).get("extensions")
         return extensions if isinstance(extensions, list) else []

@@ -8,8 +8,8 @@ from savedmodel_bakery.wire.v2.schema import METHODS as V2_METHODS
 
 _PROFILER = "/tensorflow.ProfilerService/"
 
-# Those of the v2 protocol that name models; any valid token is enough for the others, most of which are unimplemented.
-_OF_MODELS = ("ModelReady", "ModelMetadata", "ModelConfig", "ModelInfer", "RepositoryIndex")
+# RPCs of the v2 protocol that name a model; any valid token is enough for the others, most of which are unimplemented.
+_NEED_PREDICT = ("ModelReady", "ModelMetadata", "ModelConfig", "ModelInfer", "RepositoryIndex")
 
 RPC_ROLES: dict[str, Role | None] = {
     METHODS["Predict"].path: Role.PREDICT,
@@ -21,7 +21,7 @@ RPC_ROLES: dict[str, Role | None] = {
     METHODS["HandleReloadConfigRequest"].path: Role.ADMIN,
     _PROFILER + "Profile": Role.ADMIN,
     _PROFILER + "Terminate": Role.ADMIN,
-    **{method.path: Role.PREDICT if name in _OF_MODELS else None for name, method in V2_METHODS.items()},
+    **{method.path: Role.PREDICT if name in _NEED_PREDICT else None for name, method in V2_METHODS.items()},
 }
 """By path. The health service, and ServerLive and ServerReady of the v2 protocol, need no token; a call of any other
 path needs a valid token, whatever its roles."""

@@ -10,6 +10,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from savedmodel_bakery.serving.inference.predict import DEFAULT_SIGNATURE, SignatureNotFoundError
+from savedmodel_bakery.serving.models.registry import MAX_VERSION, parse_version
 from savedmodel_bakery.serving.prediction_service import require_spec
 from savedmodel_bakery.wire import amqp
 from savedmodel_bakery.wire.dtypes import STRING, DType
@@ -23,7 +24,6 @@ from savedmodel_bakery.wire.tensors import Tensor
 _METHOD_NAMES = ("Predict", "Classify", "Regress", "MultiInference", "GetModelMetadata", "GetModelStatus")
 _METHOD_BY_TYPE = {METHODS[name].request.DESCRIPTOR.full_name: name for name in _METHOD_NAMES}
 _PREDICT_RESPONSE = METHODS["Predict"].response.DESCRIPTOR.full_name
-_MAX_VERSION = 2**63 - 1
 
 
 class UndecodableError(StatusError):
@@ -194,11 +194,12 @@ def _read_spec(headers: Mapping[str, Any], model_name: str, *, signature_name: s
     version = texts.get(amqp.VERSION)
     if version is not None and amqp.LABEL in texts:
         raise invalid_argument("the headers version and label exclude each other: set one of them")
-    if version is not None and not (version.isascii() and version.isdecimal() and int(version) <= _MAX_VERSION):
-        raise invalid_argument(f'invalid version "{version}": must be between 0 and {_MAX_VERSION}')
+    number = None if version is None else parse_version(version)
+    if version is not None and number is None:
+        raise invalid_argument(f'invalid version "{version}": must be between 0 and {MAX_VERSION}')
     return ModelSpec(
         name=texts.get(amqp.MODEL, model_name),
-        version=None if version is None else int(version),
+        version=number,
         label=texts.get(amqp.LABEL),
         signature_name=signature_name or texts.get(amqp.SIGNATURE) or DEFAULT_SIGNATURE,
     )

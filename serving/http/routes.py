@@ -1,4 +1,4 @@
-"""What a server does with a request: who handles it, and what it must know before the body has arrived."""
+"""Routes of HTTP requests: the handler, and the properties that the server needs before the body arrives."""
 
 from __future__ import annotations
 

@@ -33,6 +33,17 @@ class ModelChoice:
     label: str | None = None
 
 
+MAX_VERSION = 2**63 - 1
+
+
+def parse_version(text: str) -> int | None:
+    """Return the version number that a text states in ASCII digits; None if it is something else or too large."""
+    digits = text.lstrip("0") or "0"  # int() rejects thousands of digits
+    if not text.isascii() or not text.isdecimal() or len(digits) > len(str(MAX_VERSION)):
+        return None
+    return int(digits) if int(digits) <= MAX_VERSION else None
+
+
 @dataclass
 class Version:
     """One version known to this process; modified only under the registry's lock.

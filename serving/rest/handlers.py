@@ -22,16 +22,13 @@ from savedmodel_bakery.serving.inference.predict import (
     input_dtypes,
     predict,
 )
-from savedmodel_bakery.serving.models.registry import ModelChoice, Registry
+from savedmodel_bakery.serving.models.registry import ModelChoice, Registry, parse_version
 from savedmodel_bakery.serving.rest.codec import decode_body, match_call, match_question
 from savedmodel_bakery.wire import messages
 from savedmodel_bakery.wire.json import examples as examples_json
 from savedmodel_bakery.wire.json import predict as predict_json
 from savedmodel_bakery.wire.json import status as status_json
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
-
-_MAX_VERSION = 2**63 - 1
-_MAX_DIGITS = len(str(_MAX_VERSION))
 
 
 class _VersionError(StatusError):
@@ -146,11 +143,11 @@ def _model_name(match: re.Match[str] | None) -> str:
 
 def _choice(match: re.Match[str], model_name: str) -> ModelChoice:
     version, label = match[2], match[3]
-    digits = version and (version.lstrip("0") or "0")  # int() rejects thousands of digits
-    if digits and (len(digits) > _MAX_DIGITS or int(digits) > _MAX_VERSION):
+    number = parse_version(version) if version else None
+    if version and number is None:
         raise _VersionError
     return ModelChoice(
         model_name,
-        int(digits) if digits else None,
+        number,
         unquote(label, errors="surrogateescape") if label is not None else None,
     )

@@ -60,7 +60,7 @@ def read_header(metadata: Mapping[str, str | bytes]) -> str:
 
 
 def read_index_request(body: bytes) -> bool:
-    """Return whether the body of a request for the repository's index asks for models only that are ready.
+    """Return whether the body of a request for the repository's index requests only models that are ready.
 
     Raises:
         StatusError: INVALID_ARGUMENT if it is not empty, and not such a request.

@@ -13,7 +13,7 @@ from savedmodel_bakery.serving.models.registry import ModelChoice, Registry
 from savedmodel_bakery.serving.rpc import Rpc
 from savedmodel_bakery.serving.v2 import descriptions, errors
 from savedmodel_bakery.serving.v2.codec import message, read_header
-from savedmodel_bakery.serving.v2.inference import prepare, read_version
+from savedmodel_bakery.serving.v2.inference import infer, read_version
 from savedmodel_bakery.wire.status import Code, StatusError
 from savedmodel_bakery.wire.v2 import grpc, schema
 from savedmodel_bakery.wire.v2.grpc import ParsedRequest, RawMessage
@@ -121,8 +121,8 @@ class GrpcHandlers:
     def _run(self, parsed: ParsedRequest, context: RequestContext) -> RawMessage:
         choice = _choice(parsed.message.model_name, parsed.message.model_version, context)
         request = grpc.read_request(parsed)
-        with prepare(self._registry, choice, request, context, check_method_names=self._check_method_names) as run:
-            return grpc.encode_response(run())
+        response = infer(self._registry, choice, request, context, check_method_names=self._check_method_names)
+        return grpc.encode_response(response)
 
 
 def _parse_metadata_request(content: bytes, metadata: Mapping[str, str | bytes]) -> tuple[Any, str]:

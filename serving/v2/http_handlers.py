@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from contextlib import ExitStack
 from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -18,7 +17,7 @@ from savedmodel_bakery.serving.http.routes import Route
 from savedmodel_bakery.serving.models.registry import ModelChoice, Registry
 from savedmodel_bakery.serving.v2 import descriptions, errors
 from savedmodel_bakery.serving.v2.codec import json_response, read_body, read_index_request, read_query
-from savedmodel_bakery.serving.v2.inference import prepare, read_version
+from savedmodel_bakery.serving.v2.inference import infer, read_version
 from savedmodel_bakery.wire.json.status import encode_error
 from savedmodel_bakery.wire.v2 import http
 from savedmodel_bakery.wire.v2.infer import RequestedOutput
@@ -119,15 +118,11 @@ class HttpHandlers:
 
     def _infer(self, request: Request, context: RequestContext, match: re.Match[str]) -> Response:
         choice = _choice(match, context)
-        with ExitStack() as stack:
-            with self._documents.parsing(context) as limits:
-                body = read_body(request, context, self._limits.unpacked_bytes)
-                infer = http.decode_request(body, request.headers.get(_HEADER_LENGTH), limits)
-                run = stack.enter_context(
-                    prepare(self._registry, choice, infer, context, check_method_names=self._check_method_names)
-                )
-            response = run()
-        requested = infer.outputs or [RequestedOutput(name, infer.is_binary) for name in response.outputs]
+        body = read_body(request, context, self._limits.unpacked_bytes)
+        with self._documents.parsing(context) as limits:
+            sent = http.decode_request(body, request.headers.get(_HEADER_LENGTH), limits)
+        response = infer(self._registry, choice, sent, context, check_method_names=self._check_method_names)
+        requested = sent.outputs or [RequestedOutput(name, sent.is_binary) for name in response.outputs]
         context.charge(http.response_size(response, requested))
         encoded = http.encode_response(response, requested)
         headers = {} if encoded.header_length is None else {http.HEADER_LENGTH: str(encoded.header_length)}

@@ -5,27 +5,19 @@ Knows neither HTTP nor gRPC. Checks by name and datatype come first, so that an 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.inference import claims
 from savedmodel_bakery.serving.inference.predict import DEFAULT_SIGNATURE, PredictCall, predict
-from savedmodel_bakery.serving.models.registry import ModelChoice, Registry
-from savedmodel_bakery.serving.models.servable import Servable
+from savedmodel_bakery.serving.models.registry import MAX_VERSION, ModelChoice, Registry, parse_version
 from savedmodel_bakery.serving.v2.descriptions import quoted, signature_not_found
 from savedmodel_bakery.wire.status import invalid_argument
-from savedmodel_bakery.wire.tensors import Tensor
 from savedmodel_bakery.wire.v2.datatypes import of_dtype, of_number, shown
 from savedmodel_bakery.wire.v2.infer import InferRequest, InferResponse, RequestedOutput
 from savedmodel_bakery.wire.v2.tensors import SentTensor
-
-_MAX_VERSION = 2**63 - 1
-_MAX_DIGITS = len(str(_MAX_VERSION))
-
-Run = Callable[[], InferResponse]
 
 
 class _Signature(NamedTuple):
@@ -43,17 +35,16 @@ def read_version(text: str) -> int | None:
     """
     if not text:
         return None
-    digits = text.lstrip("0") or "0"  # int() rejects thousands of digits
-    if text.isascii() and text.isdigit() and len(digits) <= _MAX_DIGITS and int(digits) <= _MAX_VERSION:
-        return int(digits)
-    raise invalid_argument(f"invalid version {shown(text)}: must be a number between 0 and {_MAX_VERSION}")
+    version = parse_version(text)
+    if version is None:
+        raise invalid_argument(f"invalid version {shown(text)}: must be a number between 0 and {MAX_VERSION}")
+    return version
 
 
-@contextmanager
-def prepare(
+def infer(
     registry: Registry, choice: ModelChoice, request: InferRequest, context: RequestContext, *, check_method_names: bool
-) -> Iterator[Run]:
-    """Decode the inputs of a request; yield a function that runs the model, to be called within the block.
+) -> InferResponse:
+    """Decode the inputs of a request and run the model. Waits for memory, so the caller must hold no lock.
 
     Args:
         registry: the loaded models.
@@ -63,7 +54,7 @@ def prepare(
         check_method_names: reject signatures that were exported for another method.
 
     Raises:
-        StatusError: the request does not fit the model, or exceeds a limit; or, of the function, the run failed.
+        StatusError: the request does not fit the model, or exceeds a limit; or the run failed.
     """
     with registry.acquire(choice) as servable:
         name = request.signature_name or DEFAULT_SIGNATURE
@@ -79,12 +70,8 @@ def prepare(
             [output.name for output in request.outputs],
             check_method_names,
         )
-        yield partial(_run, servable, call, request.request_id, context)
-
-
-def _run(servable: Servable, call: PredictCall, request_id: str, context: RequestContext) -> InferResponse:
-    outputs: dict[str, Tensor] = predict(servable, call, context)
-    return InferResponse(servable.name, str(servable.version), outputs, request_id)
+        outputs = predict(servable, call, context)
+    return InferResponse(servable.name, str(servable.version), outputs, request.request_id)
 
 
 def _check_inputs(signature: _Signature, sent: Sequence[SentTensor]) -> dict[str, SentTensor]:

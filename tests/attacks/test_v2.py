@@ -35,15 +35,25 @@ def post(server: AttackedServer, document: dict[str, Any], data: bytes = b"", **
 
 
 LIES: dict[str, tuple[dict[str, Any], bytes, str]] = {
-    "a shape of 2^80 values": (
-        {"inputs": [{**X, "shape": [2**40, 2**40], **EIGHT_BYTES}]},
+    "a shape of 2^60 values": (
+        {"inputs": [{**X, "shape": [2**40, 2**20], **EIGHT_BYTES}]},
         bytes(8),
         "8 bytes of data",
     ),
-    "a shape of 2^80 values in JSON": (
-        {"inputs": [{**X, "shape": [2**40, 2**40], "data": [1]}]},
+    "a shape of 2^60 values in JSON": (
+        {"inputs": [{**X, "shape": [2**40, 2**20], "data": [1]}]},
         b"",
         "data of shape [1]",
+    ),
+    "a shape whose elements are a number of 4,800 digits": (
+        {"inputs": [{**X, "shape": [2**63 - 1] * 254, **EIGHT_BYTES}]},
+        bytes(8),
+        "shape of too many elements",
+    ),
+    "such a shape in JSON": (
+        {"inputs": [{**X, "shape": [2**63 - 1] * 254, "data": [1]}]},
+        b"",
+        "shape of too many elements",
     ),
     "a shape of 2^40 strings": (
         {"inputs": [{"name": "s", "datatype": "BYTES", "shape": [2**40], **EIGHT_BYTES}], "parameters": TEXT},
@@ -117,6 +127,23 @@ def test_many_inputs_over_grpc(server: AttackedServer) -> None:
         pytest.raises(grpc.RpcError) as error,
     ):
         channel.unary_unary(INFER)(b"\x2a\x00" * (25 * MB), timeout=60)
+    assert "INVALID_ARGUMENT" == error.value.code().name
+    assert "at most 10000 are allowed" in error.value.details()
+    others.assert_served()
+
+
+def test_many_parameters_of_an_input_over_grpc(server: AttackedServer) -> None:
+    """Sent: 1 million parameters of one input in 18 MB. Allowed: INVALID_ARGUMENT, and 500 MB."""
+    request = schema.ModelInferRequest(model_name=TINY, inputs=[X], raw_input_contents=[bytes(4)])
+    for number in range(1_000_000):
+        request.inputs[0].parameters[f"{number:x}"].bool_param = True
+    with (
+        HonestCallers(server) as others,
+        server.growing_at_most(500),
+        grpc.insecure_channel(server.target, options=NO_LIMIT) as channel,
+        pytest.raises(grpc.RpcError) as error,
+    ):
+        channel.unary_unary(INFER)(request.SerializeToString(), timeout=60)
     assert "INVALID_ARGUMENT" == error.value.code().name
     assert "at most 10000 are allowed" in error.value.details()
     others.assert_served()

@@ -19,7 +19,7 @@ def tensor(dtype: str, shape: list[int] | None) -> dict[str, Any]:
 
 
 def document(inputs: dict[str, Any], defaults: tuple[str, ...] = ()) -> dict[str, Any]:
-    definition = {"inputs": inputs, "outputs": {}, "defaults": {alias: {} for alias in defaults}}
+    definition = {"inputs": inputs, "outputs": {}, "method_name": "", "defaults": {alias: {} for alias in defaults}}
     return {
         "model_spec": {"name": "m", "version": "7"},
         "metadata": {"signature_def": {"signature_def": {"run": definition}}},
@@ -83,6 +83,14 @@ def test_an_error_lists_everything_that_does_not_match() -> None:
         'unknown input "c/d/0"; input "b" is missing; input "a" is float64[1]; '
         'signature "run" of model "m" version 7 takes a: float32[?], b: int32[]'
     ) == caught.value.message
+
+
+def test_inputs_of_a_server_that_states_no_defaults_are_required() -> None:
+    """As in older TensorFlow Serving."""
+    metadata = document({"x": tensor("DT_FLOAT", [-1]), "y": tensor("DT_FLOAT", [-1])})
+    del metadata["metadata"]["signature_def"]["signature_def"]["run"]["defaults"]
+    with pytest.raises(RequestRefusedError, match=r'input "y" is missing; input "x" is float32\[1,1\]'):
+        read_signatures(metadata).find("run").fit({"x": [[1]]})
 
 
 def test_an_input_with_a_default_is_optional() -> None:

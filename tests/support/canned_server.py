@@ -242,6 +242,8 @@ def rest_handler(peer: Peer) -> type[BaseHTTPRequestHandler]:
             except StatusError as exc:
                 content, status = json.dumps({"error": exc.message}).encode(), HTTP_STATUS[exc.code]
                 headers |= peer.error_headers
+            except canned_v2.NotRoutedError:
+                content, status, headers = b"<html></html>", 404, {"Content-Type": "text/html"}
             try:
                 self.send_response(status)
                 for name, value in (*headers.items(), ("Content-Length", str(len(content)))):

@@ -51,13 +51,19 @@ class V2:
 
     Attributes:
         is_ours: whether it has our extensions: binary data, all signatures in the configuration, and an index.
+        is_routed: whether a gateway before it routes URLs other than those of models.
         requests: path or method of each request so far.
         signature_names: the parameter `signature_name` of each inference so far; None without it.
     """
 
     is_ours: bool = True
+    is_routed: bool = True
     requests: list[str] = field(default_factory=list)
     signature_names: list[str | None] = field(default_factory=list)
+
+
+class NotRoutedError(Exception):
+    """The gateway has no route for a URL."""
 
 
 class Tensor(NamedTuple):
@@ -133,6 +139,8 @@ def index(peer: Any) -> list[dict[str, Any]]:
 def http_answer(peer: Any, path: str, header_length: str | None, body: bytes) -> tuple[bytes, dict[str, str]]:
     """Return body and headers of the response to a request whose path starts with /v2."""
     peer.v2.requests.append(path)
+    if not peer.v2.is_routed and not path.startswith("/v2/models/"):
+        raise NotRoutedError
     if path == "/v2":
         return _json({"name": "canned", "extensions": ["binary_tensor_data"] if peer.v2.is_ours else []})
     if path == "/v2/repository/index" and peer.v2.is_ours:

@@ -170,8 +170,13 @@ def test_steps_of_a_batched_ensemble_answer_joined_requests(
 
 
 @PROTOCOLS
-def test_our_client_calls_a_model_without_batching(server: TritonServer, pipelines: Path, protocol: str) -> None:
+def test_our_client_calls_models_with_and_without_batching(
+    server: TritonServer, clone: Path, pipelines: Path, protocol: str
+) -> None:
     transport, port = {"http": ("v2", server.http_port), "grpc": ("v2-grpc", server.grpc_port)}[protocol]
+    with Client(f"127.0.0.1:{port}", transport=transport, model="efficientnet_lite0", timeout_s=120) as client:
+        coffee, readme = client.classify([clone / "examples" / "coffee.png", clone / "examples" / "README.md"])
+    assert ("espresso", False) == (coffee.label, readme.ok)
     with Client(f"127.0.0.1:{port}", transport=transport, model="shape_colours", timeout_s=120) as client:
         found, empty = client.detect([pipelines / "0.png", pipelines / "1.png"])
     assert ["blue blue", "red red"] == sorted(box.label for box in found.boxes)

@@ -68,7 +68,7 @@ def to_dtype(datatype: object, tensor: str) -> DType:
 
 def shown(value: object) -> str:
     """Return a value of a request for an error message, in quotation marks if it is a string, and shortened."""
-    text = f'"{value}"' if isinstance(value, str) else type(value).__name__
+    text = f'"{value}"' if isinstance(value, str) else "null" if value is None else type(value).__name__
     if isinstance(value, (bool, int, float)):
         text = str(value)
     return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + '…"'

@@ -216,7 +216,12 @@ def _parse(message_class: Any, number: int, field: str, content: bytes) -> tuple
 
 
 def _plain(parameters: Any) -> dict[str, Any]:
-    """Return the parameters of a message as Python's own values; those without a value are left out."""
+    """Return the parameters of a message as Python's own values; those without a value are left out.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT if they are too many.
+    """
+    check_count(len(parameters), "parameters")
     choices = {name: parameters[name].WhichOneof("parameter_choice") for name in parameters}
     return {name: getattr(parameters[name], choice) for name, choice in choices.items() if choice}
 

@@ -65,7 +65,7 @@ class Body(NamedTuple):
 
 
 class _BinaryData:
-    """What follows the JSON of a body: the binary data of its tensors, in their order."""
+    """The binary data of tensors that follows the JSON of a body."""
 
     def __init__(self, content: memoryview) -> None:
         self._content = content
@@ -96,11 +96,12 @@ def decode_request(content: bytes, header_length: str | None, limits: ParseLimit
     Args:
         content: the body. Binary data is used in place, so it stays in memory as long as the inputs.
         header_length: the header `HEADER_LENGTH`; None without one.
-        limits: of the parse of its JSON.
+        limits: of the parse of its JSON. They include memory for its values, which are decoded at once; binary data is
+            decoded later. So the result does not refer to the parsed JSON.
 
     Raises:
-        StatusError: INVALID_ARGUMENT if it is not such a body; UNIMPLEMENTED for extensions that are not supported; or
-            an error of `limits`.
+        StatusError: INVALID_ARGUMENT if it is not such a body, or if values in JSON don't fit their datatype or shape;
+            UNIMPLEMENTED for extensions that are not supported; or an error of `limits`.
     """
     text, data = _split(content, header_length)
     document = parse_json(text, limits)
@@ -266,7 +267,8 @@ def _read_tensor(entry: Mapping[str, Any], data: _BinaryData, kind: str) -> Sent
         content = data.take(parameters[BINARY_DATA_SIZE], tensor)
         sent = SentTensor(name, tensor, dtype, shape, partial(decode_raw, content, dtype, shape, tensor))
     else:
-        sent = SentTensor(name, tensor, dtype, shape, partial(decode_data, values, dtype, shape, tensor))
+        array = decode_data(values, dtype, shape, tensor)
+        sent = SentTensor(name, tensor, dtype, shape, lambda _on_size: array)
     return base64_decoded(sent) if is_base64(parameters) else sent
 
 

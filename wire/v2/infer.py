@@ -22,8 +22,8 @@ SIGNATURE_NAME = "signature_name"
 """The request parameter, and the query of metadata's URL, that chooses a signature."""
 
 MAX_TENSORS = 10_000
-"""Inputs, and requested outputs, of a request: an empty one has two bytes over gRPC, but needs a thousand to be
-read."""
+"""Inputs and requested outputs of a request, and parameters of each: an empty input has two bytes over gRPC, but needs
+a thousand to be read."""
 
 BINARY_DATA, BINARY_DATA_OUTPUT, BINARY_DATA_SIZE = "binary_data", "binary_data_output", "binary_data_size"
 CONTENT_TYPE, BASE64 = "content_type", "base64"
@@ -31,7 +31,7 @@ CONTENT_TYPE, BASE64 = "content_type", "base64"
 
 @dataclass(frozen=True)
 class RequestedOutput:
-    """An output that a request asks for.
+    """A requested output.
 
     Attributes:
         name: of the output.
@@ -46,7 +46,7 @@ class RequestedOutput:
 
 @dataclass(frozen=True)
 class InferRequest:
-    """A request for inference, whose values are decoded on request.
+    """A request for inference; see `SentTensor` for the values of its inputs.
 
     Attributes:
         inputs: in the order of the message; names may be repeated.
@@ -81,7 +81,7 @@ class InferResponse:
 
 
 def check_count(count: int, kind: str) -> None:
-    """Check the number of inputs or outputs of a message.
+    """Check the number of inputs, outputs or parameters in a part of a message.
 
     Raises:
         StatusError: INVALID_ARGUMENT if there are more than `MAX_TENSORS`.
@@ -125,7 +125,7 @@ def read_flag(parameters: Mapping[str, Any], name: str, default: bool, where: st
 
 
 def check_parameters(parameters: Mapping[str, Any], tensor: str) -> None:
-    """Check that the parameters of an input or output ask for no extension that is not supported.
+    """Check that the parameters of an input or output request no extension that is not supported.
 
     Raises:
         StatusError: UNIMPLEMENTED for shared memory and classification.

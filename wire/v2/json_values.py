@@ -15,12 +15,11 @@ from savedmodel_bakery.wire.json.encode import quote_bytes
 from savedmodel_bakery.wire.json.exact import JsonValue
 from savedmodel_bakery.wire.status import StatusError, invalid_argument
 from savedmodel_bakery.wire.v2.datatypes import BINARY_ONLY, of_dtype
-from savedmodel_bakery.wire.v2.tensors import Hook
 
 _SLICE = 2**14  # elements per step, so that other threads are blocked for milliseconds only
 
 
-def decode_data(data: JsonValue, dtype: DType, shape: Sequence[int], tensor: str, on_size: Hook) -> np.ndarray:
+def decode_data(data: JsonValue, dtype: DType, shape: Sequence[int], tensor: str) -> np.ndarray:
     """Decode `data` to an array of one dimension.
 
     Args:
@@ -28,7 +27,6 @@ def decode_data(data: JsonValue, dtype: DType, shape: Sequence[int], tensor: str
         dtype: the element type.
         shape: the declared shape.
         tensor: the tensor in words, for error messages.
-        on_size: see `SentTensor.values`; the parsed JSON needs more memory than the array.
 
     Raises:
         StatusError: INVALID_ARGUMENT if a value does not fit the datatype, or their number does not fit the shape.
@@ -47,7 +45,6 @@ def decode_data(data: JsonValue, dtype: DType, shape: Sequence[int], tensor: str
             f"{tensor} has data of shape {list(array.shape)}; its shape is {list(shape)}, so data must be nested like "
             f"that, or a flat list of {math.prod(shape)} values"
         )
-    on_size()
     values = array.reshape(-1)
     return narrow(values, dtype, tensor) if is_narrow else values
 

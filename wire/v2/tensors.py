@@ -27,7 +27,7 @@ Hook = Callable[[], None]
 
 
 class SentTensor(NamedTuple):
-    """A tensor as a message declares it; its values are decoded on request.
+    """A tensor as a message declares it; values that are not JSON are decoded on request.
 
     Attributes:
         name: of the input or output.
@@ -35,7 +35,7 @@ class SentTensor(NamedTuple):
         dtype: the element type.
         shape: the declared shape.
         values: decodes the values to an array of one dimension; calls its argument when their number is known to be
-            that of the shape, before it uses memory for them.
+            that of the shape, before it uses memory for them. Values in JSON have been decoded already, without a call.
     """
 
     name: str
@@ -48,8 +48,8 @@ class SentTensor(NamedTuple):
         """Return the tensor.
 
         Args:
-            on_size: is called with the element type and the shape before memory is used for the values; may raise
-                StatusError.
+            on_size: is called with the element type and the shape before memory is used for the values, unless they
+                are JSON; may raise StatusError.
 
         Raises:
             StatusError: INVALID_ARGUMENT if the values don't fit the datatype or the shape; or as `on_size`.
@@ -64,7 +64,8 @@ def read_shape(sizes: Any, tensor: str) -> tuple[int, ...]:
     """Return the shape that a message declares.
 
     Raises:
-        StatusError: INVALID_ARGUMENT if it is not a list of at most `MAX_DIMENSIONS` sizes.
+        StatusError: INVALID_ARGUMENT if it is not a list of at most `MAX_DIMENSIONS` sizes, or has more elements than
+            an integer of 64 bits can count.
     """
     if not isinstance(sizes, Sequence) or isinstance(sizes, str) or len(sizes) > MAX_DIMENSIONS:
         raise invalid_argument(f"{tensor} needs a shape: a list of at most {MAX_DIMENSIONS} sizes")
@@ -73,6 +74,8 @@ def read_shape(sizes: Any, tensor: str) -> tuple[int, ...]:
             raise invalid_argument(
                 f"{tensor} has an invalid size in its shape: must be integers between 0 and {_MAX_SIZE}"
             )
+    if 0 not in sizes and math.prod(sizes) > _MAX_SIZE:
+        raise invalid_argument(f"{tensor} has a shape of too many elements: must be at most {_MAX_SIZE}")
     return tuple(sizes)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 import re
 from collections.abc import Callable
 from typing import Any
 
 import canned_models
+import canned_v2
 import numpy as np
 import pytest
 from canned_v2 import V2
@@ -85,6 +87,18 @@ def test_a_foreign_server_has_the_default_signature(connect: Connect) -> None:
         client.predict({"x": [1]}, signature="top_k")
 
 
+def test_metadata_without_versions_are_requested_once(
+    connect: Connect, foreign: V2, transport: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The responses to inference have one nevertheless."""
+    metadata = canned_v2.metadata
+    monkeypatch.setattr("canned_v2.metadata", lambda *call: {**metadata(*call), "versions": []})
+    client = connect()
+    assert [3, 3] == [client.predict({"x": [1]}).version for _ in range(2)]
+    name = {"v2": "/v2/models/half_plus_two", "v2-grpc": "ModelMetadata"}[transport]
+    assert 1 == foreign.requests.count(name)
+
+
 @pytest.mark.usefixtures("foreign")
 def test_a_foreign_server_checks_what_its_metadata_do_not_state(connect: Connect) -> None:
     """Which inputs may be left out, and whether [-1] is an unknown rank."""
@@ -109,6 +123,42 @@ def test_a_model_without_metadata_takes_what_the_caller_sends(
         client.predict({"x": [1]}, signature="top_k")
     with pytest.raises(RequestRefusedError, match='signature "serving_default" not found in model "echo" version 3'):
         client.classify(b"horse")
+
+
+@pytest.mark.usefixtures("foreign")
+@pytest.mark.parametrize(
+    ("name", "signature", "method"),
+    [
+        ("efficientnet_lite0", "top_k", "classify"),
+        ("detector", "serving_default", "detect"),
+        ("meter", "serving_default", "regress"),
+    ],
+)
+def test_scalars_of_a_server_without_them_are_axes_of_one(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch, name: str, signature: str, method: str
+) -> None:
+    """As in Triton's models with batching."""
+    model = canned_models.MODELS[name]
+    signatures = {"serving_default": model.signatures[signature]}
+    flat = canned_models.Model(signatures, lambda _, inputs: model.run(signature, inputs))
+    monkeypatch.setitem(canned_models.MODELS, "flat", flat)
+    scalars = {
+        alias
+        for alias, array in model.run(signature, {"image": np.array([b"horse"], object)}).items()
+        if array.ndim == 1
+    }
+
+    def run(_: str, inputs: Any) -> Any:
+        assert (2, 1) == inputs["image"].shape
+        outputs = model.run(signature, {"image": inputs["image"][:, 0]})
+        return {alias: array[:, None] if alias in scalars else array for alias, array in outputs.items()}
+
+    definition = copy.deepcopy(model.signatures[signature])
+    for tensor in (definition["inputs"]["image"], *(definition["outputs"][alias] for alias in scalars)):
+        tensor["tensor_shape"]["dim"] = [{"size": "-1"}, {"size": "1"}]
+    monkeypatch.setitem(canned_models.MODELS, "rows", canned_models.Model({"serving_default": definition}, run))
+    flat_result, result = (getattr(connect(name), method)([b"horse", b"bad"]) for name in ("flat", "rows"))
+    assert flat_result == result
 
 
 @pytest.mark.usefixtures("foreign")
@@ -265,6 +315,25 @@ def test_the_index_of_other_servers_is_read(connect: Connect, index: Callable[[l
     assert [(10, "END"), (5, "LOADING"), (None, "AVAILABLE"), (None, "UNKNOWN")] == [
         (status.version, status.state) for status in connect().status()
     ]
+
+
+def test_models_without_a_state_or_a_version_are_not_loaded(
+    connect: Connect, index: Callable[[list[Any]], None]
+) -> None:
+    """As in Triton's index with --model-control-mode=explicit."""
+    index([{"name": "half_plus_two"}])
+    assert [VersionStatus(None, "END", Code.OK, "")] == connect().status()
+
+
+def test_long_versions_are_names(connect: Connect, index: Callable[[list[Any]], None]) -> None:
+    index([{"name": "half_plus_two", "version": version, "state": "READY"} for version in ("9" * 18, "1" * 5000)])
+    assert [int("9" * 18), None] == [status.version for status in connect().status()]
+
+
+def test_a_gateway_may_route_the_models_only(connect: Connect, v2: V2) -> None:
+    """Its response to GET /v2 is an error page; tensors are then sent as JSON."""
+    v2.is_routed = False
+    assert [2.5] == connect().predict({"x": [1]}).arrays["y"].tolist()
 
 
 def test_binary_data_that_does_not_fit_is_an_invalid_response(

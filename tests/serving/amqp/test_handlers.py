@@ -222,6 +222,12 @@ MISTAKES = {
 }
 
 
+def test_a_version_of_thousands_of_digits_is_a_callers_mistake(handlers: Handlers) -> None:
+    (response,) = handlers.handle([Message(b"x", "image/png", headers={"version": "9" * 5000})])
+    assert response.error is not None
+    assert (Code.INVALID_ARGUMENT, False) == (response.error.code, response.dead_letter)
+
+
 @pytest.mark.parametrize(("message", "code", "reason"), MISTAKES.values(), ids=MISTAKES)
 def test_a_callers_mistake_is_answered_but_not_dead_lettered(
     handlers: Handlers, message: Message, code: Code, reason: str

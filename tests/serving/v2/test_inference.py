@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,54 +14,11 @@ from savedmodel_bakery.serving.admission.limits import OverloadError
 from savedmodel_bakery.serving.models.registry import ModelChoice, Registry, State
 from savedmodel_bakery.serving.models.servable import Servable
 from savedmodel_bakery.serving.v2 import descriptions
-from savedmodel_bakery.serving.v2.inference import prepare, read_version
-from savedmodel_bakery.wire import dtypes, schema, tensors
+from savedmodel_bakery.serving.v2.inference import infer as run_inference
+from savedmodel_bakery.serving.v2.inference import read_version
 from savedmodel_bakery.wire.status import Code, StatusError
-from savedmodel_bakery.wire.tensors import Tensor
 from savedmodel_bakery.wire.v2 import http
 from savedmodel_bakery.wire.v2.infer import InferResponse
-
-
-def signature(inputs: Mapping[str, str], outputs: Mapping[str, str]) -> Any:
-    """A SignatureDef whose tensors have any shape: element types by alias."""
-    made = schema.SignatureDef(method_name="tensorflow/serving/predict")
-    for infos, types in ((made.inputs, inputs), (made.outputs, outputs)):
-        for alias, name in types.items():
-            infos[alias].name, infos[alias].dtype = f"{alias}:0", dtypes.BY_NAME[name].number
-            infos[alias].tensor_shape.unknown_rank = True
-    return made
-
-
-class Adding:
-    """Adds its inputs."""
-
-    def __init__(self) -> None:
-        self.signatures: dict[str, Any] = {
-            "serving_default": signature({"x": "float", "k": "float"}, {"y": "float"}),
-            "complex": signature({"x": "float"}, {"y": "float", "z": "complex64"}),
-            "quantised": signature({"x": "qint8"}, {"y": "float"}),
-            "text": signature({"s": "string"}, {"y": "float"}),
-        }
-        self.signatures["serving_default"].defaults["k"].CopyFrom(tensors.encode_tensor(np.float32([7])))
-
-    def run(self, feeds: Mapping[str, Tensor], fetches: Sequence[str], context: RequestContext) -> list[Tensor]:  # noqa: ARG002
-        total = np.sum([tensor.array for tensor in feeds.values()], axis=0)
-        return [Tensor(total, dtypes.BY_NAME["float"]) for _ in fetches]
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
-@pytest.fixture
-def servable() -> Servable:
-    return Servable("m", 3, Adding())
-
-
-@pytest.fixture
-def registry(servable: Servable) -> Registry:
-    registry = Registry()
-    registry.update(registry.add("m", 3, Path("/m/3")), State.AVAILABLE, servable=servable)
-    return registry
 
 
 def infer(
@@ -73,8 +29,7 @@ def infer(
 ) -> InferResponse:
     body = http.encode_request(inputs, **options)
     request = http.decode_request(body.content, str(body.header_length))
-    with prepare(registry, ModelChoice("m"), request, context or RequestContext(), check_method_names=True) as run:
-        return run()
+    return run_inference(registry, ModelChoice("m"), request, context or RequestContext(), check_method_names=True)
 
 
 X = np.float32([1])

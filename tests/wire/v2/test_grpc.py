@@ -126,7 +126,9 @@ INVALID = {
     ),
     "another field": ([_input(contents={"fp64_contents": [1, 2]})], [], "0 values in fp32_contents"),
     "nothing": ([_input()], [], "0 values in fp32_contents"),
-    "huge shape": ([_input(shape=[2**40, 2**40])], [], "0 values in fp32_contents"),
+    "huge shape": ([_input(shape=[2**40, 2**20])], [], "0 values in fp32_contents"),
+    "enormous shape": ([_input(shape=[2**63 - 1] * 254)], [], 'input "x" has a shape of too many elements'),
+    "enormous raw shape": ([_input(shape=[2**63 - 1] * 254)], [bytes(8)], 'input "x" has a shape of too many elements'),
     "range": ([_input(datatype="UINT8", contents={"uint_contents": [0, 256]})], [], "UINT8 is between 0 and 255"),
     "fp16": ([_input(datatype="FP16", contents={"fp32_contents": [0, 0]})], [], "which travels in raw contents only"),
     "negative": ([_input(shape=[-1])], [bytes(8)], "invalid size in its shape"),
@@ -147,6 +149,14 @@ def test_a_message_with_many_inputs_is_rejected_before_they_are_read(count: int)
     """An empty input has two bytes, but its message needs much more memory."""
     with pytest.raises(StatusError, match="at most 10000 are allowed"):
         _read(b"\x2a\x00" * count)
+
+
+@pytest.mark.parametrize("owner", ["request", "inputs", "outputs"])
+def test_a_message_with_many_parameters_is_rejected(owner: str) -> None:
+    parameters = {str(number): {"bool_param": True} for number in range(10_001)}
+    fields = {"parameters": parameters}
+    with pytest.raises(StatusError, match="the message has 10001 parameters; at most 10000 are allowed"):
+        _read(_request(**fields if owner == "request" else {owner: [{"name": "x", **fields}]}))
 
 
 @pytest.mark.parametrize("size", [4, 2**21])

@@ -158,10 +158,10 @@ def test_parameters_choose_which_outputs_are_binary() -> None:
 BINARY = {"data": None, "parameters": {"binary_data_size": 8}}
 
 INVALID = {
-    "no JSON": ({}, b"", '"inputs"'),
+    "no inputs": ({}, b"", '"inputs"'),
     "no list": ({"inputs": {}}, None, '"inputs" must be a list of objects'),
     "no name": ({"inputs": [{"datatype": "FP32"}]}, None, "an input has no name"),
-    "no datatype": ({"inputs": [_input(datatype=None)]}, None, 'input "x" has the datatype NoneType; must be one of'),
+    "no datatype": ({"inputs": [_input(datatype=None)]}, None, 'input "x" has the datatype null; must be one of'),
     "another datatype": ({"inputs": [_input(datatype="COMPLEX64")]}, None, 'has the datatype "COMPLEX64"; must be'),
     "no shape": ({"inputs": [_input(shape=None)]}, None, 'input "x" needs a shape'),
     "negative size": ({"inputs": [_input(shape=[-1])]}, None, 'input "x" has an invalid size in its shape'),
@@ -182,7 +182,18 @@ INVALID = {
     ),
     "base64 of numbers": ({"inputs": [_input(parameters={"content_type": "base64"})]}, None, "is not BYTES"),
     "few bytes": ({"inputs": [_input(shape=[3], **BINARY)]}, bytes(8), "8 bytes of data; 3 values of FP32 need 12"),
-    "huge shape": ({"inputs": [_input(shape=[2**40, 2**40], **BINARY)]}, bytes(8), "8 bytes of data"),
+    "huge shape": ({"inputs": [_input(shape=[2**40, 2**20], **BINARY)]}, bytes(8), "8 bytes of data"),
+    "enormous shape": (
+        {"inputs": [_input(shape=[2**63 - 1] * 254, **BINARY)]},
+        bytes(8),
+        'input "x" has a shape of too many elements: must be at most 9223372036854775807',
+    ),
+    "enormous shape of JSON": ({"inputs": [_input(shape=[2**63 - 1] * 254)]}, None, "shape of too many elements"),
+    "enormous shape of strings": (
+        {"inputs": [_input(datatype="BYTES", shape=[2**32, 2**31], **BINARY)]},
+        bytes(8),
+        "shape of too many elements",
+    ),
     "lying size": (
         {"inputs": [_input(**BINARY)]},
         bytes(7),
