@@ -24,10 +24,7 @@ from savedmodel_bakery.client.transports.detached_arrays import detach
 from savedmodel_bakery.client.transports.transport import filter_outputs
 from savedmodel_bakery.wire.status import Code, StatusError
 from savedmodel_bakery.wire.v2.datatypes import to_dtype
-from savedmodel_bakery.wire.v2.infer import InferResponse
-
-METADATA_PARAMETER = "tensorflow_serving_metadata"
-"""The parameter of a model's configuration in which our server returns all signatures, as its REST API does."""
+from savedmodel_bakery.wire.v2.infer import TENSORFLOW_SERVING_METADATA, InferResponse
 
 _MAX_DIGITS = 19  # int() rejects thousands of digits
 
@@ -139,7 +136,7 @@ def _metadata(spec: ModelSpec) -> Generator[Request, Any, dict[str, Any]]:
         check_missing(exc)
         config = {}
     try:
-        text = config.get("parameters", {}).get(METADATA_PARAMETER, {}).get("string_value")
+        text = config.get("parameters", {}).get(TENSORFLOW_SERVING_METADATA, {}).get("string_value")
         if text is None:
             return _as_signatures(spec, (yield ModelMetadata(spec)))
         document: dict[str, Any] = json.loads(text)

@@ -22,7 +22,7 @@ from savedmodel_bakery.client.transports.http_session import (
 from savedmodel_bakery.client.transports.retries import remaining_s, send_with_retries
 from savedmodel_bakery.client.transports.transport import decoding_response, encoding_request
 from savedmodel_bakery.wire.v2 import http
-from savedmodel_bakery.wire.v2.infer import InferResponse
+from savedmodel_bakery.wire.v2.infer import BINARY_TENSOR_DATA, InferResponse
 
 _SUFFIXES = {v2_flows.ModelMetadata: "", v2_flows.ModelConfig: "/config", v2_flows.ModelReady: "/ready"}
 
@@ -82,7 +82,7 @@ class V2HttpTransport:
                     request.call.inputs,
                     signature_name=request.signature_name,
                     outputs=request.call.output_filter,
-                    binary="binary_tensor_data" in self._extensions,
+                    binary=BINARY_TENSOR_DATA in self._extensions,
                 )
             headers["Content-Type"] = body.content_type
             if body.header_length is not None:

@@ -17,13 +17,12 @@ from savedmodel_bakery.wire import messages
 from savedmodel_bakery.wire.json.status import encode_metadata
 from savedmodel_bakery.wire.status import StatusError, invalid_argument
 from savedmodel_bakery.wire.v2.datatypes import of_number, shown
+from savedmodel_bakery.wire.v2.infer import BINARY_TENSOR_DATA, TENSORFLOW_SERVING_METADATA
 
-EXTENSIONS = ("binary_tensor_data", "model_repository", "model_configuration", "parameters")
+EXTENSIONS = (BINARY_TENSOR_DATA, "model_repository", "model_configuration", "parameters")
 """Triton's names of the extensions that the server supports, at least in part."""
 
 PLATFORM = "tensorflow_savedmodel"
-TENSORFLOW_SERVING_METADATA = "tensorflow_serving_metadata"
-"""The parameter of a model's configuration with TensorFlow Serving's metadata, which has all signatures."""
 
 _UNKNOWN_RANK = (-1,)
 _INIT_SIGNATURE = "__saved_model_init_op"

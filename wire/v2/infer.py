@@ -21,6 +21,12 @@ from savedmodel_bakery.wire.v2.tensors import Hook, SentTensor
 SIGNATURE_NAME = "signature_name"
 """The request parameter, and the query of metadata's URL, that chooses a signature."""
 
+TENSORFLOW_SERVING_METADATA = "tensorflow_serving_metadata"
+"""The parameter of a model's configuration in which our server describes all signatures, as its REST API does."""
+
+BINARY_TENSOR_DATA = "binary_tensor_data"
+"""Triton's name of the extension "binary tensor data"."""
+
 MAX_TENSORS = 10_000
 """Inputs and requested outputs of a request, and parameters of each: an empty input has two bytes over gRPC, but needs
 a thousand to be read."""
