@@ -215,6 +215,7 @@ def bake(
         f"network's, {of_onnx}{result.parity.worst.difference:.1g} of the reference pipeline's",
         err=True,
     )
+    _print_warning(result.parity.contradiction)
     _print_warning(result.parity.warning)
     click.echo(result.path)
 
@@ -602,8 +603,8 @@ def _print_progress(step: str) -> None:
 
 
 def _print_warning(warning: str) -> None:
-    if warning:
-        click.echo(f"warning: {warning}", err=True)
+    for line in warning.splitlines():
+        click.echo(f"warning: {line}", err=True)
 
 
 def _format_size(size_bytes: int) -> str:
