@@ -85,9 +85,11 @@ class Recipe:
         missing = [field.option for name, field in cls.FIELDS.items() if name in (*required, *for_labels)]
         if required or (for_labels and is_sure):
             they, them = ("they", "them as options") if len(missing) > 1 else ("it", "it as an option")
+            has_task = not {"task", "labels", "outputs"}.isdisjoint(values)
+            advice = "" if has_task else "; a model without labels needs --task embed or --task regress instead of them"
             raise RecipeError(
                 f"{values.get('model', 'the model')} needs {_listed(missing)}: {they} cannot be inferred from the "
-                f"model. Pass {them} or in a --recipe file"
+                f"model. Pass {them} or in a --recipe file{advice}"
             )
         parts: dict[str, Any] = {
             part: group(**{name: values[name] for name in fields_of(group) if name in values})

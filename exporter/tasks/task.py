@@ -85,6 +85,12 @@ class Tolerance:
         parts = {name: value for name, value in vars(self).items() if getattr(other, name) != getattr(absent, name)}
         return Tolerance(**parts)
 
+    def describe_for(self, task: Tolerance) -> str:
+        """Return the text without the parts that don't apply to the task with this default."""
+        kept = ["atol", "rtol"] if task.atol or task.rtol else []
+        kept += [name for name in ("share", "iou") if getattr(task, name) < 1]
+        return str(Tolerance(**{name: getattr(self, name) for name in kept}))
+
     def allows(self, differences: np.ndarray, expected: np.ndarray) -> bool:
         """Return whether all absolute differences from the expected values are allowed."""
         return bool(np.all(differences <= self.atol + self.rtol * np.abs(expected)))

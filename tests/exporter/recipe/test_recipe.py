@@ -139,6 +139,14 @@ def test_labels_that_a_source_knows_are_not_for_tasks_without_labels() -> None:
     assert (None, None) == (answers.labels, answers.outputs)
 
 
+def test_the_tasks_without_labels_are_named_if_nothing_says_that_there_are_some() -> None:
+    values = {name: value for name, value in KNOWN.items() if name not in ("labels", "outputs", "crop")}
+    for stated, is_named in (({}, True), ({"outputs": "logits"}, False), ({"task": "multilabel"}, False)):
+        with pytest.raises(RecipeError) as rejected:
+            complete_recipe(values, {"model": "pets.keras", **stated})
+        assert is_named == ("a model without labels needs --task embed or --task regress" in str(rejected.value))
+
+
 def test_all_missing_values_are_requested_at_once() -> None:
     values = {name: value for name, value in KNOWN.items() if name not in ("labels", "crop", "scale")}
     with pytest.raises(RecipeError) as rejected:
