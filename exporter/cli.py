@@ -177,9 +177,9 @@ def bake(
     verbose: bool,
     **options: Any,
 ) -> None:
-    """Bake a model, validate it and publish it.
+    """Bake a vision model, validate it and publish it.
 
-    Prints the path of the new version.
+    It may classify, tag, detect, segment, embed or return numbers; see --task. Prints the path of the new version.
     """
     _check_name(name)
     stated = {option: value for option, value in options.items() if value is not None}

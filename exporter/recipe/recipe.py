@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from savedmodel_bakery.exporter.errors import RecipeError
-from savedmodel_bakery.exporter.recipe.answers import TASKS_WITHOUT_LABELS, Answers
+from savedmodel_bakery.exporter.recipe.answers import TASKS_WITH_TOP_K, TASKS_WITHOUT_LABELS, Answers
 from savedmodel_bakery.exporter.recipe.batching import Batching
 from savedmodel_bakery.exporter.recipe.boxes import OBJECT_DETECTION_API, Boxes
 from savedmodel_bakery.exporter.recipe.fields import Field, FieldGroup, fields_of
@@ -106,6 +106,8 @@ class Recipe:
         import tomli_w
 
         values = {name: value for name, value in self.to_values().items() if value is not None}
+        if self.answers.task not in (None, *TASKS_WITH_TOP_K):
+            del values["top_k"]
         return tomli_w.dumps({name: self.FIELDS[name].to_plain(value) for name, value in values.items()})
 
 
