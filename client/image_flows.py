@@ -79,7 +79,7 @@ def _find_signature(signatures: Signatures, task: Task[Any]) -> str:
     if actual is not task:
         raise RequestRefusedError(
             Code.FAILED_PRECONDITION,
-            f"the task of {signatures.title} is {actual.name}: use the method {actual.method}() "
+            f"the task of {signatures.title} is {actual.title}: use the method {actual.method}() "
             f"instead of {task.method}()",
         )
     return signature

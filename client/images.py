@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Image: TypeAlias = "str | PathLike[str] | bytes | BinaryIO | np.ndarray | PilImage"
 """An image: the path, content or binary file object of an image file; a Pillow image; or uint8 [height, width, 3]."""
 
-_URL = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)  # C:// is a path on Windows
+URL = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)  # C:// is a path on Windows
 _PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
 
 
@@ -74,7 +74,7 @@ def encode_png(array: np.ndarray) -> bytes:
 
 
 def _read_path(image: str | PathLike[str]) -> bytes:
-    if isinstance(image, str) and _URL.match(image):
+    if isinstance(image, str) and URL.match(image):
         raise ValueError(f'invalid image "{image}": URLs are not fetched; pass a path, or the bytes of the image file')
     return Path(image).read_bytes()
 

@@ -47,6 +47,7 @@ class Task(Generic[ResultT]):
             Empty if any output is a number per image.
         result: class of the results.
         read_row: reads the result of an image.
+        title: what messages call it; the name, unless models of several tasks have these outputs.
     """
 
     name: str
@@ -55,6 +56,10 @@ class Task(Generic[ResultT]):
     outputs: Mapping[str, str]
     result: type[ResultT]
     read_row: Callable[[Row], ResultT]
+    title: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "title", self.title or self.name)
 
     def fits(self, outputs: Mapping[str, TensorSpec]) -> bool:
         """Return whether these are the outputs of a signature of this task."""
@@ -176,7 +181,13 @@ def _read_regression(row: Row) -> Regression:
 
 _LABELS = {"labels": "nk", "scores": "nk"}
 CLASSIFY = Task(
-    "classify", "classify", TOP_K_SIGNATURE, {**_LABELS, "class_ids": "nk"}, Classification, _read_classification
+    "classify",
+    "classify",
+    TOP_K_SIGNATURE,
+    {**_LABELS, "class_ids": "nk"},
+    Classification,
+    _read_classification,
+    "classify or binary",
 )
 MULTILABEL = Task("multilabel", "tags", DEFAULT_SIGNATURE, {**_LABELS, "count": "n"}, Tags, _read_tags)
 EMBED = Task("embed", "embed", DEFAULT_SIGNATURE, {"embedding": "nd"}, Embedding, _read_embedding)

@@ -1,4 +1,4 @@
-"""Bakes trained image classifiers into signed SavedModels that turn photos into labels.
+"""Bakes trained vision models into signed SavedModels that take photos.
 
 Knows TensorFlow and the messages of `wire`; must not know a server or a client.
 """

@@ -114,6 +114,11 @@ def bake(
     progress(f"loading {model}")
     network = sources.read_network(values)
     known = {**network.defaults, **network.recipe}
+    if network.returns_map and not {"task", "boxes", "source_outputs"} & {**known, **values}.keys():
+        raise RecipeError(
+            f"the network of {model} returns shape {network.output_shape}, so its task must be stated: pass --task "
+            "segment and --labels for a label per pixel, or --task embed for a vector, which is the mean of its pixels"
+        )
     complete = complete_recipe(known, values, like=like, scaling_layer=network.scaling_layer)
     onnx_call = None if onnx is None else onnx.network(complete)
     class_names = labels.read_class_names(complete.answers.labels)

@@ -177,9 +177,9 @@ def bake(
     verbose: bool,
     **options: Any,
 ) -> None:
-    """Bake a model, validate it and publish it.
+    """Bake a vision model, validate it and publish it.
 
-    Prints the path of the new version.
+    It may classify, tag, detect, segment, embed or return numbers; see --task. Prints the path of the new version.
     """
     _check_name(name)
     stated = {option: value for option, value in options.items() if value is not None}
@@ -215,6 +215,7 @@ def bake(
         f"network's, {of_onnx}{result.parity.worst.difference:.1g} of the reference pipeline's",
         err=True,
     )
+    _print_warning(result.parity.contradiction)
     _print_warning(result.parity.warning)
     click.echo(result.path)
 
@@ -603,8 +604,8 @@ def _print_progress(step: str) -> None:
 
 
 def _print_warning(warning: str) -> None:
-    if warning:
-        click.echo(f"warning: {warning}", err=True)
+    for line in warning.splitlines():
+        click.echo(f"warning: {line}", err=True)
 
 
 def _format_size(size_bytes: int) -> str:

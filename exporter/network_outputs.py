@@ -17,12 +17,15 @@ import tensorflow as tf
 
 from savedmodel_bakery.exporter.errors import SourceError
 from savedmodel_bakery.exporter.recipe import Recipe
+from savedmodel_bakery.exporter.recipe.answers import parse_names
 from savedmodel_bakery.exporter.recipe.source import parse_outputs
 from savedmodel_bakery.exporter.sources.network import listed, usual_roles
 from savedmodel_bakery.exporter.tensor_types import ConcreteFunction, NetworkOutput, NetworkOutputs, NormalisedBatch
 
 # A function in the traceback that AutoGraph puts before the message of an error.
 _TRACEBACK = re.compile(r'\s*File "[^"\n]*", line \d+, in [^\n]*\n[^\n]*\n')
+
+_SELECT_ONE = "select one with --source-output of a SavedModel or --layer of a Keras model"
 
 # Without the number of images; None is any size.
 _BOX_SHAPES = {"boxes": (None, 4), "classes": (None,), "count": ()}
@@ -43,14 +46,37 @@ def assign_roles(outputs: NetworkOutput, recipe: Recipe) -> NetworkOutputs:
     if isinstance(outputs, Mapping):
         if not outputs:
             raise SourceError(f"the network of {recipe.source.model} returns no outputs: must return at least one")
+        if len(outputs) > 1 and recipe.answers.task == "regress":
+            return {"vector": _numbers(outputs, recipe)}
         if len(outputs) > 1:
+            advice = (
+                "; or use --task detect with --source-outputs boxes=NAME,scores=NAME, or --task regress with "
+                "--output-names for a number per output"
+            )
             raise SourceError(
-                f"the network has several outputs, {listed(outputs)}: select one with --source-output of a "
-                "SavedModel or --layer of a Keras model, or use --task detect with --source-outputs "
-                "boxes=NAME,scores=NAME"
+                f"the network has several outputs, {listed(outputs)}: {_SELECT_ONE}"
+                f"{'' if recipe.answers.task else advice}"
             )
         (outputs,) = outputs.values()
     return {"map" if recipe.answers.task == "segment" else "vector": outputs}
+
+
+def _numbers(outputs: Mapping[str, NetworkOutput], recipe: Recipe) -> NetworkOutput:
+    """Return the outputs of a network that returns one number in each, [images, outputs]; the recipe names them."""
+    stated = recipe.answers.output_names
+    names = parse_names(stated) if stated else ()
+    if set(names) != outputs.keys():
+        raise SourceError(
+            f"the network has several outputs, {listed(outputs)}: pass all their names, in the order of the answer, "
+            f"with --output-names {','.join(outputs)} if each is one number; or {_SELECT_ONE}"
+        )
+    for name, output in outputs.items():
+        if output.shape[1:] not in ([], [1], (), (1,)):
+            raise SourceError(
+                f'the output "{name}" of the network has shape {tuple(output.shape)}: with several outputs, task '
+                f"regress needs one number in each. Concatenate them to one output in the network, or {_SELECT_ONE}"
+            )
+    return tf.stack([tf.reshape(tf.cast(outputs[name], tf.float32), [-1]) for name in names], axis=1)
 
 
 def trace(network: Callable[[NormalisedBatch], NetworkOutput], recipe: Recipe) -> ConcreteFunction:
@@ -84,6 +110,14 @@ def trace(network: Callable[[NormalisedBatch], NetworkOutput], recipe: Recipe) -
 def shapes(network: ConcreteFunction) -> dict[str, tuple[int | None, ...]]:
     """Return the shapes of the outputs of a traced network by role, with the batch axis; None is any size."""
     return {role: tuple(output.shape) for role, output in network.structured_outputs.items()}
+
+
+def ends_in_sigmoid(network: ConcreteFunction) -> bool:
+    """Return whether a sigmoid is the last operation of a traced network."""
+    operation = network.outputs[0].op
+    while operation.type in ("Identity", "Reshape", "Squeeze", "Cast"):
+        operation = operation.inputs[0].op
+    return bool(operation.type == "Sigmoid")
 
 
 def _as_float(output: NetworkOutput, model: str) -> NetworkOutput:

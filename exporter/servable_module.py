@@ -22,7 +22,6 @@ from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.runs import compute_in_runs
 from savedmodel_bakery.exporter.tasks import Signature, choose_task
 from savedmodel_bakery.exporter.tensor_types import (
-    ConcreteFunction,
     EncodedImages,
     Flags,
     Integer,
@@ -75,7 +74,7 @@ class ServableModule(tf.Module):
         self._network, variables = optimisation.optimise(
             network_outputs.trace(network, recipe), recipe.optimisation.steps, recipe.optimisation.precision
         )
-        ends_in_sigmoid = _ends_in_sigmoid(self._network)
+        ends_in_sigmoid = network_outputs.ends_in_sigmoid(self._network)
         shapes = network_outputs.shapes(self._network)
         self.task = choose_task(recipe, shapes, class_names, ends_in_sigmoid=ends_in_sigmoid)
         if recipe.batching.batch_max:
@@ -240,13 +239,6 @@ def _complete_meta_graph(path: Path) -> None:
         meta_graph.signature_def[name].method_name = f"tensorflow/serving/{name}"
     lazy_functions.propagate_lazy(meta_graph.graph_def)
     path.write_bytes(saved_model.SerializeToString(deterministic=True))
-
-
-def _ends_in_sigmoid(network: ConcreteFunction) -> bool:
-    operation = network.outputs[0].op
-    while operation.type in ("Identity", "Reshape", "Squeeze", "Cast"):
-        operation = operation.inputs[0].op
-    return bool(operation.type == "Sigmoid")
 
 
 def _fail_on_bad_image(rows: Rows, errors: Texts) -> Tensor:

@@ -22,7 +22,7 @@ class LazyCommand(NamedTuple):
 
 SECTIONS = {
     "Bake": {
-        "bake": LazyCommand("exporter.cli:bake", "Bake an image classifier into a SavedModel."),
+        "bake": LazyCommand("exporter.cli:bake", "Bake a vision model into a SavedModel."),
         "function": LazyCommand("exporter.cli:function", "Bake a TensorFlow function into a SavedModel."),
         "compose": LazyCommand("exporter.cli:compose", "Compose a pipeline of SavedModels into one SavedModel."),
         "triton": LazyCommand("exporter.cli:triton", "Write a SavedModel or a pipeline for NVIDIA Triton."),
@@ -62,7 +62,7 @@ Shell completion:
   eval "$(_BAKERY_COMPLETE=bash_source bakery)"    # or zsh_source, fish_source
 
 \b
-Exit codes: 0 success, 1 refused or failed, 2 wrong usage, 3 cannot connect, 4 finished but some inputs failed,
+Exit codes: 0 success, 1 refused or failed, 2 wrong usage, 3 cannot connect, 4 bulk finished but some photos failed,
 130 interrupted.
 """
 

@@ -42,8 +42,8 @@ Examples:
   bakery status
 
 \b
-Exit codes: 0 success, 1 refused or failed, 2 wrong usage, 3 cannot connect, 4 finished, but some photos failed,
-130 interrupted.
+Exit codes: 0 success, 1 refused or failed, 2 wrong usage, 3 cannot connect, 4 bulk finished, but some photos
+failed, 130 interrupted.
 """
 
 

@@ -32,6 +32,12 @@ class PhotoPath(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Check the path."""
+        if "://" in value:
+            from savedmodel_bakery.client.images import URL  # imports numpy
+
+            if URL.match(value):
+                advice = "pass a path, or - for an image on stdin"
+                self.fail(f"invalid image {value}: URLs are not fetched; {advice}", param, ctx)
         if Path(value).is_dir():
             self.fail(f"{value} is a folder; to classify the photos in it: bulk {value} --out FILE", param, ctx)
         return super().convert(value, param, ctx)

@@ -10,6 +10,7 @@ from typing import Annotated
 from savedmodel_bakery.exporter.recipe.fields import Choice, FieldGroup, Parsed, PathOrName, WholeNumber
 
 LABELLED_TASKS = ("classify", "binary", "multilabel", "detect", "segment")
+TASKS_WITH_TOP_K = ("classify", "binary", "multilabel")
 TASKS_WITHOUT_LABELS = ("embed", "regress")
 _NAME = re.compile(r"[^\W\d][\w.-]*")
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from savedmodel_bakery.exporter.errors import RecipeError
-from savedmodel_bakery.exporter.recipe.answers import TASKS_WITHOUT_LABELS, Answers
+from savedmodel_bakery.exporter.recipe.answers import TASKS_WITH_TOP_K, TASKS_WITHOUT_LABELS, Answers
 from savedmodel_bakery.exporter.recipe.batching import Batching
 from savedmodel_bakery.exporter.recipe.boxes import OBJECT_DETECTION_API, Boxes
 from savedmodel_bakery.exporter.recipe.fields import Field, FieldGroup, fields_of
@@ -85,9 +85,11 @@ class Recipe:
         missing = [field.option for name, field in cls.FIELDS.items() if name in (*required, *for_labels)]
         if required or (for_labels and is_sure):
             they, them = ("they", "them as options") if len(missing) > 1 else ("it", "it as an option")
+            has_task = not {"task", "labels", "outputs"}.isdisjoint(values)
+            advice = "" if has_task else "; a model without labels needs --task embed or --task regress instead of them"
             raise RecipeError(
                 f"{values.get('model', 'the model')} needs {_listed(missing)}: {they} cannot be inferred from the "
-                f"model. Pass {them} or in a --recipe file"
+                f"model. Pass {them} or in a --recipe file{advice}"
             )
         parts: dict[str, Any] = {
             part: group(**{name: values[name] for name in fields_of(group) if name in values})
@@ -104,6 +106,8 @@ class Recipe:
         import tomli_w
 
         values = {name: value for name, value in self.to_values().items() if value is not None}
+        if self.answers.task not in (None, *TASKS_WITH_TOP_K):
+            del values["top_k"]
         return tomli_w.dumps({name: self.FIELDS[name].to_plain(value) for name, value in values.items()})
 
 

@@ -32,12 +32,20 @@ class Network:
         recipe: the values of the recipe that the source knows for certain.
         defaults: values of the recipe that are usual for such a network.
         scaling_layer: the name of the layer with which the network itself scales pixels 0..255, if it does.
+        output_shape: with the batch axis, if there is one output; None is any size, or a shape that is not known.
     """
 
     call: Callable[[NormalisedBatch], NetworkOutput]
     recipe: Mapping[str, Any] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
     scaling_layer: str | None = None
+    output_shape: tuple[int | None, ...] | None = None
+
+    @property
+    def returns_map(self) -> bool:
+        """Whether the only output is known to have a height and a width."""
+        shape = self.output_shape
+        return shape is not None and len(shape) == 4 and None not in shape[1:3] and shape[1:3] != (1, 1)
 
 
 def from_keras_model(model: Any, name: str, layer: str | None = None) -> Network:
@@ -72,10 +80,11 @@ def from_keras_model(model: Any, name: str, layer: str | None = None) -> Network
     outputs = getattr(model, "output", None)  # none if a Sequential has not been called
     names = outputs if isinstance(outputs, dict) else getattr(model, "output_names", ())
     recipe |= recipe_from_outputs(names)
+    shape = getattr(outputs, "shape", None)  # of a single tensor
     scaling_layer = find_scaling_layer(model)
     if scaling_layer is None:
-        return Network(call, recipe)
-    return Network(call, {**recipe, "scale": "0..255"}, {"channels": "RGB"}, scaling_layer)
+        return Network(call, recipe, output_shape=shape)
+    return Network(call, {**recipe, "scale": "0..255"}, {"channels": "RGB"}, scaling_layer, shape)
 
 
 def recipe_from_outputs(names: Collection[str]) -> dict[str, Any]:

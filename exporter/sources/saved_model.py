@@ -102,7 +102,9 @@ def from_signature(loaded: Any, model: str, name: str, input_alias: str | None, 
             answers = run(images)
         return answers if len(answers) > 1 else next(iter(answers.values()))
 
-    return Network(call, {**recipe, **recipe_from_outputs(outputs)})
+    shapes = [tuple(each.shape.as_list()) if each.shape.rank is not None else None for each in outputs.values()]
+    shape = shapes[0] if len(shapes) == 1 else None
+    return Network(call, {**recipe, **recipe_from_outputs(outputs)}, output_shape=shape)
 
 
 def _select(kind: str, alias: str | None, choices: Mapping[str, Any], owner: str) -> str:

@@ -24,6 +24,7 @@ class Binary(Classify):
     """
 
     name: ClassVar[str] = "binary"
+    _probabilities_advice: ClassVar[str] = "--outputs probabilities"
     threshold: float
 
     def scores(self, vectors: Scores) -> Scores:

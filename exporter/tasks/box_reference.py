@@ -9,7 +9,15 @@ import numpy as np
 
 from savedmodel_bakery.exporter.recipe.boxes import OBJECT_DETECTION_API
 from savedmodel_bakery.exporter.tasks.placement import placement_of
-from savedmodel_bakery.exporter.tasks.task import NetworkResult, Tolerance, check_probabilities, sigmoid, softmax
+from savedmodel_bakery.exporter.tasks.task import (
+    Doubt,
+    NetworkResult,
+    Tolerance,
+    check_probabilities,
+    doubt_logits,
+    sigmoid,
+    softmax,
+)
 
 if TYPE_CHECKING:
     from savedmodel_bakery.exporter.tasks.detect import Detect
@@ -17,6 +25,9 @@ if TYPE_CHECKING:
 
 # Number of boxes with about the same score that may follow the last one of an answer.
 _MAX_TIED = 1000
+
+# Distance from 0 up to which the edges of boxes are taken for fractions, of which those of the image are 0 and 1.
+_FARTHEST_FRACTION = 2
 
 
 class Detection(NamedTuple):
@@ -58,6 +69,31 @@ def detect(task: Detect, result: NetworkResult, tolerance: Tolerance) -> list[De
             # Twice, because both this score and those of further boxes may differ.
             lowest = max(lowest, scores[index] - 2 * (tolerance.atol + tolerance.rtol * scores[index]))
     return detections
+
+
+def doubts(task: Detect, result: NetworkResult, detections: Sequence[Detection]) -> tuple[Doubt, ...]:
+    """Return the doubts about the recipe of a network's outputs, from which the task's detections follow."""
+    of_scores = doubt_logits(result.outputs["scores"]) if task.outputs == "logits" else ()
+    boxes, scores, _ = _candidates(task, result)
+    boxes = boxes[scores >= task.threshold]
+    if not len(boxes):
+        return of_scores
+    edges = boxes / np.tile(task.preprocessing.size, 2) if task.box_unit == "fractions" else boxes
+    farthest, lowest, highest = np.abs(edges).max(axis=1), edges.min(), edges.max()
+    values = f"edges from {lowest:.3g} to {highest:.3g}"
+    # Parts of a box may be outside of the image, and single boxes far outside.
+    if task.box_unit == "fractions" and np.median(farthest) > _FARTHEST_FRACTION:
+        reason = "box_unit is fractions, but the network's boxes are far outside of 0 to 1"
+        is_api = task.boxes == OBJECT_DETECTION_API
+        advice = f"bake with {'--boxes yxyx --outputs probabilities ' if is_api else ''}--box-unit pixels"
+        return (*of_scores, Doubt(reason, values, advice, is_error=True))
+    if task.box_unit == "pixels" and farthest.max() <= _FARTHEST_FRACTION:
+        reason = f"box_unit is pixels, but all edges of the network's boxes are below {_FARTHEST_FRACTION}"
+        return (*of_scores, Doubt(reason, values, "bake with --box-unit fractions", is_error=True))
+    if all(np.any(box[2:] <= box[:2]) for _, _, box in detections):
+        reason = "all boxes are empty: the lower right corner is not below and right of the upper left one"
+        return (*of_scores, Doubt(reason, values, "check --boxes and --box-unit"))
+    return of_scores
 
 
 def _candidates(task: Detect, result: NetworkResult) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -55,7 +55,7 @@ def choose_task(
     answers.check_task(name)
     recipe.boxes.check_task(name)
     if name == "embed":
-        return Embed(units, answers.normalise or "none")
+        return Embed(units, answers.normalise or "none", ends_in_sigmoid)
     if name == "regress":
         if answers.units is not None and len(parse_units(answers.units)) != units:
             raise RecipeError(f"invalid units {answers.units!r}: must be {units}, one per output")

@@ -27,6 +27,8 @@ class Classify(Labelled):
     """See `Task`."""
 
     name: ClassVar[str] = "classify"
+    # Those of task classify add up to 1, which is checked.
+    _probabilities_advice: ClassVar[str] = "--task multilabel --outputs probabilities"
 
     def signatures(self) -> Mapping[str, Signature]:
         """See `Task.signatures`."""
@@ -49,7 +51,7 @@ class Classify(Labelled):
             default = answers["serving_default"]["output_0"]
             if default != answers["top_k"]["labels"][0]:
                 raise VerificationError("the SavedModel's serving_default answers another label than its top_k")
-        return comparison
+        return comparison._replace(doubts=self.doubts(result.outputs["vector"]))
 
     def scores(self, vectors: Scores) -> Scores:
         """See `Labelled.scores`."""

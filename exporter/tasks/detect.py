@@ -70,6 +70,7 @@ class Detect:
             _describe(actual),
             _describe(expected[: self.max_boxes]),
             "" if has_boxes else f"no box has a score of {self.threshold:g} or more, so no boxes were compared",
+            box_reference.doubts(self, result, expected),
         )
 
     def _signature(self, takes: Literal["images", "pixels"]) -> Signature:

@@ -8,7 +8,15 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from savedmodel_bakery.exporter.tasks.task import Answers, Column, Comparison, NetworkResult, Signature, Tolerance
+from savedmodel_bakery.exporter.tasks.task import (
+    Answers,
+    Column,
+    Comparison,
+    Doubt,
+    NetworkResult,
+    Signature,
+    Tolerance,
+)
 from savedmodel_bakery.exporter.tensor_types import NetworkOutputs, Tensor
 
 _SHOWN = 3
@@ -21,6 +29,7 @@ class Embed:
     Attributes:
         size: of the vector.
         normalise: `none`, or `l2` to divide a vector by its length.
+        ends_in_sigmoid: whether a sigmoid is the network's last operation.
     """
 
     name: ClassVar[str] = "embed"
@@ -29,6 +38,7 @@ class Embed:
     max_side: ClassVar[int | None] = None
     size: int
     normalise: str
+    ends_in_sigmoid: bool = False
 
     def signatures(self) -> Mapping[str, Signature]:
         """See `Task.signatures`."""
@@ -46,13 +56,31 @@ class Embed:
             angle = 1 - float(vector @ expected) / float(length * expected_length)
             distance = max(angle, float(length / expected_length - 1) ** 2 / 2, 0.0)
         is_within = distance <= tolerance.atol + tolerance.rtol
-        return Comparison(distance, is_within, _describe(vector), _describe(expected))
+        doubts = self._doubts(result.outputs["vector"])
+        return Comparison(distance, is_within, _describe(vector), _describe(expected), doubts=doubts)
+
+    def _doubts(self, vector: np.ndarray) -> tuple[Doubt, ...]:
+        """Return a doubt about the scores of a classifier, which say little about other images."""
+        total = float(vector.sum())
+        if len(vector) > 1 and vector.min() >= 0 and np.isclose(total, 1, atol=1e-3):
+            last, values = "softmax", f"they add up to {total:.6g}"
+        elif self.ends_in_sigmoid:
+            last, values = "sigmoid", f"from {vector.min():.3g} to {vector.max():.3g}"
+        else:
+            return ()
+        reason = f"the values of the vector look like the output of a classifier's {last}"
+        return (Doubt(reason, values, "for the layer before it pass --layer NAME, or --source-output of a SavedModel"),)
 
     def _signature(self, takes: Literal["images", "pixels"]) -> Signature:
         import tensorflow as tf
 
         def compute(outputs: NetworkOutputs, _sizes: Tensor) -> Sequence[Tensor]:
-            return [tf.math.l2_normalize(outputs["vector"], axis=1) if self.normalise == "l2" else outputs["vector"]]
+            vectors = outputs["vector"]
+            if self.normalise == "l2":
+                # tf.math.l2_normalize shortens small vectors: their squares are below its epsilon.
+                vectors = tf.math.divide_no_nan(vectors, tf.reduce_max(tf.abs(vectors), axis=1, keepdims=True))
+                vectors = tf.math.divide_no_nan(vectors, tf.norm(vectors, axis=1, keepdims=True))
+            return [vectors]
 
         return Signature(takes, {"embedding": Column((self.size,), np.float32(0))}, compute)
 

@@ -14,9 +14,11 @@ from savedmodel_bakery.exporter.tasks.task import (
     Answers,
     Column,
     Comparison,
+    Doubt,
     Signature,
     Tolerance,
     check_probabilities,
+    doubt_logits,
     sigmoid,
 )
 from savedmodel_bakery.exporter.tensor_types import ClassIds, NetworkOutputs, Scores, Tensor, Texts
@@ -35,6 +37,7 @@ class Labelled(ABC):
     measure: ClassVar[str] = "score difference"
     tolerance: ClassVar[Tolerance] = Tolerance(atol=0.01)
     max_side: ClassVar[int | None] = None
+    _probabilities_advice: ClassVar[str] = "--outputs probabilities"
     class_names: tuple[str, ...]
     outputs: str
     top_k: int
@@ -79,6 +82,10 @@ class Labelled(ABC):
             return self.names(class_ids), scores
 
         return Signature("examples", columns, compute, rejects_bad_images=True)
+
+    def doubts(self, outputs: np.ndarray) -> tuple[Doubt, ...]:
+        """Return the doubts about what the recipe calls the outputs, [units]."""
+        return doubt_logits(outputs, self._probabilities_advice) if self.outputs == "logits" else ()
 
     def names(self, class_ids: ClassIds) -> Texts:
         """Return the labels of class ids in the graph."""

@@ -51,6 +51,7 @@ class Multilabel(Labelled):
             best.is_within and tolerance.allows(differences, expected),
             _describe(labels),
             _describe([self.class_names[class_id] for class_id in np.argsort(-expected) if is_expected[class_id]]),
+            doubts=self.doubts(result.outputs["vector"]),
         )
 
     def scores(self, vectors: Scores) -> Scores:

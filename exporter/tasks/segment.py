@@ -17,10 +17,12 @@ from savedmodel_bakery.exporter.tasks.task import (
     Answers,
     Column,
     Comparison,
+    Doubt,
     NetworkResult,
     Signature,
     Tolerance,
     check_probabilities,
+    doubt_logits,
 )
 from savedmodel_bakery.exporter.tensor_types import NetworkOutputs, Side, Tensor
 
@@ -68,6 +70,7 @@ class Segment:
             self._describe(shares),
             self._describe(expected_shares),
             self._caveat(actual),
+            self._doubts(result.outputs["map"]),
         )
 
     def _signature(self, takes: Literal["images", "pixels"]) -> Signature:
@@ -194,6 +197,11 @@ class Segment:
             return ""
         name = repr(self.class_names[first]) if first < classes else f"of class {first}"
         return f"every pixel is {name}, so only one class was compared"
+
+    def _doubts(self, network_map: np.ndarray) -> tuple[Doubt, ...]:
+        """Return doubts about one score per pixel; of several, the best is the same for logits and probabilities."""
+        is_single = self.outputs == "logits" and network_map.shape[-1] < len(self.class_names)
+        return doubt_logits(network_map) if is_single else ()
 
     def _describe(self, shares: np.ndarray) -> str:
         best = [class_id for class_id in np.argsort(-shares, kind="stable")[:_SHOWN] if shares[class_id]]

@@ -85,6 +85,12 @@ class Tolerance:
         parts = {name: value for name, value in vars(self).items() if getattr(other, name) != getattr(absent, name)}
         return Tolerance(**parts)
 
+    def describe_for(self, task: Tolerance) -> str:
+        """Return the text without the parts that don't apply to the task with this default."""
+        kept = ["atol", "rtol"] if task.atol or task.rtol else []
+        kept += [name for name in ("share", "iou") if getattr(task, name) < 1]
+        return str(Tolerance(**{name: getattr(self, name) for name in kept}))
+
     def allows(self, differences: np.ndarray, expected: np.ndarray) -> bool:
         """Return whether all absolute differences from the expected values are allowed."""
         return bool(np.all(differences <= self.atol + self.rtol * np.abs(expected)))
@@ -100,6 +106,25 @@ class Tolerance:
         return ", ".join(parts)
 
 
+@dataclass(frozen=True)
+class Doubt:
+    """Why a network's outputs for an image look unlike those that the recipe states.
+
+    It counts if all photos have it, as those for one photo may look so by chance.
+
+    Attributes:
+        reason: what is wrong; the same words for every photo.
+        values: of this photo, in a few words.
+        advice: what to do.
+        is_error: whether the version is rejected; otherwise it is a warning.
+    """
+
+    reason: str
+    values: str
+    advice: str
+    is_error: bool = False
+
+
 class Comparison(NamedTuple):
     """How the answers for one image compare with the expected ones.
 
@@ -109,6 +134,7 @@ class Comparison(NamedTuple):
         answer: the answer in a few words.
         expected: the expected answer in a few words.
         caveat: why their agreement says little, such as that both are empty; else empty.
+        doubts: about the recipe.
     """
 
     difference: float
@@ -116,6 +142,7 @@ class Comparison(NamedTuple):
     answer: str
     expected: str
     caveat: str = ""
+    doubts: tuple[Doubt, ...] = ()
 
 
 class Task(Protocol):
@@ -160,6 +187,16 @@ def softmax(logits: np.ndarray) -> np.ndarray:
     """Return probabilities that add up to 1 along the last axis."""
     powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
+
+
+def doubt_logits(outputs: np.ndarray, advice: str = "--outputs probabilities") -> tuple[Doubt, ...]:
+    """Return a doubt if outputs that the recipe calls logits are all from 0 to 1, as probabilities are."""
+    lowest, highest = float(outputs.min(initial=0)), float(outputs.max(initial=0))
+    if lowest < 0 or highest > 1:
+        return ()
+    values = f"from {float(outputs.min()):.3g} to {highest:.3g}" if outputs.size > 1 else f"{highest:.3g}"
+    reason = "outputs is logits, but the network's scores are from 0 to 1 like probabilities"
+    return (Doubt(reason, values, f"if they are probabilities, bake with {advice}"),)
 
 
 def check_probabilities(outputs: np.ndarray) -> None:

@@ -133,9 +133,10 @@ def check_agreement(responses: Sequence[PhotoResponse], original: Original, reci
         result = NetworkResult(run_network(original.call, normalised, recipe), size)
         comparison = task.compare(response.answers, result, original.tolerance)
         if not comparison.is_within:
+            allowed = original.tolerance.describe_for(task.tolerance)
             raise VerificationError(
                 f"on {response.photo.name} the SavedModel answers {comparison.answer}, {original.name} "
-                f"{comparison.expected}: {task.measure} {comparison.difference:.3g} (allowed: {original.tolerance})"
+                f"{comparison.expected}: {task.measure} {comparison.difference:.3g} (allowed: {allowed})"
                 f"{original.advice}"
             )
         differences.append(comparison.difference)

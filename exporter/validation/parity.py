@@ -130,6 +130,7 @@ class ParityCheck:
                 answer=comparison.answer,
                 reference_answer=comparison.expected,
                 caveat=comparison.caveat,
+                doubts=comparison.doubts,
                 is_within=comparison.is_within and mean <= self._pixel_limit,
             )
         return PhotoPictures(parity, original, response.pixels, pixels)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from savedmodel_bakery.exporter.errors import ParityError
-from savedmodel_bakery.exporter.tasks import Tolerance
+from savedmodel_bakery.exporter.tasks import Doubt, Tolerance
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class PhotoParity:
         answer: of the graph, in a few words.
         reference_answer: of the reference pipeline, in a few words.
         caveat: why agreement on this photo says little; else empty.
+        doubts: about the recipe.
         error: why the graph can't read the photo; if it is not empty, the other values mean nothing.
         is_within: whether the photo is within tolerance.
     """
@@ -34,6 +35,7 @@ class PhotoParity:
     answer: str = ""
     reference_answer: str = ""
     caveat: str = ""
+    doubts: tuple[Doubt, ...] = ()
     error: str = ""
     is_within: bool = False
 
@@ -64,8 +66,8 @@ class ParityReport:
 
     @property
     def is_within(self) -> bool:
-        """Whether every photo is within tolerance."""
-        return all(photo.is_within for photo in self.photos)
+        """Whether every photo is within tolerance, and the network's outputs do not contradict the recipe."""
+        return all(photo.is_within for photo in self.photos) and not self.contradiction
 
     @property
     def worst(self) -> PhotoParity:
@@ -73,20 +75,47 @@ class ParityReport:
         return max(self.photos, key=PhotoParity.distance)
 
     @property
+    def contradiction(self) -> str:
+        """How the network's outputs contradict the recipe on all photos, and what to do; empty if they don't."""
+        return "\n".join(self._shared_doubts(is_error=True))
+
+    @property
     def warning(self) -> str:
-        """Why the report says little, and what to do; empty if it says enough."""
+        """What is doubtful about the recipe or the report, and what to do; one line each, empty if nothing is."""
+        lines = self._shared_doubts(is_error=False)
         caveats = {photo.caveat for photo in self.photos}
-        if len(caveats) != 1 or caveats == {""}:
-            return ""
-        (caveat,) = caveats
-        photos = "the only photo" if len(self.photos) == 1 else f"all {len(self.photos)} photos"
-        return f"on {photos} {caveat}; pass photos that show the model's labels with --photos FOLDER"
+        if len(caveats) == 1 and caveats != {""}:
+            (caveat,) = caveats
+            advice = "pass photos that show the model's labels with --photos FOLDER"
+            lines.append(f"on {self._all_photos} {caveat}; {advice}")
+        return "\n".join(lines)
+
+    @property
+    def _all_photos(self) -> str:
+        return "the only photo" if len(self.photos) == 1 else f"all {len(self.photos)} photos"
+
+    def _shared_doubts(self, *, is_error: bool) -> list[str]:
+        """Return the doubts that all photos share, apart from those whose comparison says little."""
+        first: dict[str, tuple[PhotoParity, Doubt]] = {}
+        for photo in self.photos:
+            for doubt in photo.doubts:
+                first.setdefault(doubt.reason, (photo, doubt))
+        lines = []
+        for reason, (example, doubt) in first.items():
+            with_doubt = [photo for photo in self.photos if any(each.reason == reason for each in photo.doubts)]
+            others = [photo for photo in self.photos if photo not in with_doubt]
+            if doubt.is_error != is_error or not all(photo.error or photo.caveat for photo in others):
+                continue
+            on = f"{len(with_doubt)} photos" if others else self._all_photos
+            lines.append(f"{reason} on {on} ({doubt.values} on {example.photo}); {doubt.advice}")
+        return lines
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as it is stored in the version's `parity.json`."""
         return {
             "model": self.model,
             "is_within": self.is_within,
+            "contradiction": self.contradiction,
             "warning": self.warning,
             "measure": self.measure,
             **dataclasses.asdict(self.tolerance),
@@ -111,8 +140,11 @@ class ParityReport:
             advice: the end of the message.
 
         Raises:
-            ParityError: a photo is beyond tolerance; the message names the worst one and possible causes.
+            ParityError: the network's outputs contradict the recipe, or a photo is beyond tolerance; the message names
+                the worst one and possible causes.
         """
+        if self.contradiction:
+            raise ParityError(f"{self.contradiction}{advice}")
         if self.is_within:
             return
         worst = max((photo for photo in self.photos if not photo.is_within), key=PhotoParity.distance)

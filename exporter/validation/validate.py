@@ -11,7 +11,7 @@ import numpy as np
 
 from savedmodel_bakery.exporter import labels, publish, sources
 from savedmodel_bakery.exporter.errors import ParityError, VerificationError
-from savedmodel_bakery.exporter.network_outputs import shapes, trace
+from savedmodel_bakery.exporter.network_outputs import ends_in_sigmoid, shapes, trace
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.sources.network import Network
 from savedmodel_bakery.exporter.tasks import Task, Tolerance, choose_task
@@ -177,7 +177,8 @@ def compare_with_source(
     progress(f"loading {recipe.source.model}")
     network = sources.read_network(recipe.to_values())
     progress(f"comparing {len(photos)} photos")
-    task = choose_task(recipe, shapes(trace(network.call, recipe)), class_names)
+    traced = trace(network.call, recipe)
+    task = choose_task(recipe, shapes(traced), class_names, ends_in_sigmoid=ends_in_sigmoid(traced))
     check = ParityCheck(network, recipe, task, tolerance_of(task))
     signatures = [*_image_signatures(task, rejecting=False), "preprocess"]
     for batch in _batches(photos):

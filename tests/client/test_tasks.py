@@ -110,7 +110,7 @@ def test_an_empty_list_of_images_sends_nothing(connect: Connect, peer: Any) -> N
         (
             "efficientnet_lite0",
             "detect",
-            'the task of model "efficientnet_lite0" version 3 is classify: use the method classify() '
+            'the task of model "efficientnet_lite0" version 3 is classify or binary: use the method classify() '
             "instead of detect()",
         ),
         (

@@ -19,6 +19,7 @@ from savedmodel_bakery import LocalTransport
 from savedmodel_bakery.client import Client
 from savedmodel_bakery.client.goldens import read_goldens, replay
 from savedmodel_bakery.exporter.bake import BakeResult, bake
+from savedmodel_bakery.exporter.errors import ParityError
 from savedmodel_bakery.serving.amqp.codec import Message
 from savedmodel_bakery.serving.amqp.handlers import Handlers
 from savedmodel_bakery.serving.amqp.limits import CallLimits
@@ -54,6 +55,12 @@ def bake_shapes(folder: Path, photos: list[Path], **recipe: Any) -> BakeResult:
     result = bake(name="shapes", out=folder / "models", recipe={**RECIPE, **labels, **recipe}, photos=photos)
     assert result.parity.is_within
     return result
+
+
+def test_boxes_in_another_unit_are_rejected(tmp_path: Path, photos: list[Path]) -> None:
+    with pytest.raises(ParityError, match=r"box_unit is pixels, .* on all 4 photos .*; bake with --box-unit f"):
+        bake_shapes(tmp_path, photos, **DETECTOR | {"box_unit": "pixels", "crop": "none"})
+    assert [] == list((tmp_path / "models").glob("*/*"))
 
 
 def ask(result: BakeResult, photos: list[Path], log: Path, signature: str = "serving_default") -> dict[str, np.ndarray]:

@@ -45,6 +45,13 @@ REJECTED: dict[str, tuple[list[str], int, list[str]]] = {
         1,
         ["tiny:build needs --outputs, --resize, --antialias, --scale and --channels: they cannot be inferred from the"],
     ),
+    "map without a task": (
+        ["--model", "tiny:colour_map", "--labels", "rgb.txt"],
+        1,
+        [
+            "the network of tiny:colour_map returns shape (None, 8, 8, 3), so its task must be stated: pass --task seg",
+        ],
+    ),
     "too few labels": (
         [*BUILD, "--labels", "two.txt", *OPTIONS[2:]],
         1,

@@ -18,6 +18,7 @@ RecipeOf = Callable[..., Recipe]
 AB = ("a", "b")
 BOXES: dict[str, Any] = {"task": "detect", "boxes": "yxyx", "box_unit": "pixels"}
 API: dict[str, Any] = {"task": "detect", "boxes": "tf-object-detection", "outputs": None}
+NUMBERS: dict[str, Any] = {"task": "regress", "labels": None, "outputs": None, "output_names": "height,mass"}
 
 
 SCORED = {"boxes": (5, 4), "scores": (5, 2)}
@@ -45,6 +46,7 @@ def network(shapes: Any) -> Callable[[tf.Tensor], Any]:
         ((1, 1, 2), {}, {"vector": (2,)}),
         ((3, 4, 2), {"task": "embed", "labels": None, "outputs": None}, {"vector": (2,)}),
         ({"probabilities": (2,)}, {}, {"vector": (2,)}),
+        ({"mass": (1,), "height": (), "age": (1,)}, NUMBERS | {"output_names": "height,age,mass"}, {"vector": (3,)}),
         ((3, 4, 2), {"task": "segment"}, {"map": (3, 4, 2)}),
         ((3, 4), {"task": "segment", "outputs": None}, {"map": (3, 4)}),
         ({"bboxes": (5, 4), "confidence": (5, 2), "x": (7,)}, BOXES, {"boxes": (5, 4), "scores": (5, 2)}),
@@ -78,6 +80,22 @@ def test_outputs_are_assigned_by_task_and_name(
             {"x": (2,), "y": (2,)},
             {},
             'several outputs, "x", "y": select one with --source-output of a SavedModel or --layer',
+        ),
+        (
+            {"x": (2,), "y": (2,)},
+            {},
+            "; or use --task detect with --source-outputs boxes=NAME,scores=NAME, or --task regress with --output-",
+        ),
+        (
+            {"mass": (1,), "height": ()},
+            NUMBERS | {"output_names": "mass"},
+            'several outputs, "height", "mass": pass all their names, in the order of the answer, with --output-names '
+            "mass,height if each is one number; or select one",
+        ),
+        (
+            {"mass": (1,), "height": (2,)},
+            NUMBERS,
+            'the output "height" of the network has shape (None, 2): with several outputs, task regress needs one',
         ),
         ((5, 4), BOXES, "task detect needs a network with an output for boxes and one for scores; that of tiny has a"),
         ({"x": (5, 4), "y": (5, 2)}, BOXES, 'the network has "x", "y"; pass --source-outputs boxes=NAME,scores=NAME'),
@@ -148,6 +166,17 @@ def test_what_does_not_fit_is_explained(recipe_of: RecipeOf, shapes: Any, values
 def test_outputs_that_are_no_tensors_are_rejected(recipe_of: RecipeOf, outputs: Any, message: str) -> None:
     with pytest.raises(BakeError, match=re.escape(message)):
         trace(outputs, recipe_of())
+
+
+def test_numbers_of_several_outputs_are_in_the_order_of_the_names(recipe_of: RecipeOf) -> None:
+    def call(images: tf.Tensor) -> dict[str, tf.Tensor]:
+        count = tf.shape(images)[0]
+        return {"height": tf.fill([count, 1], 2.5), "mass": tf.fill([count], 70)}
+
+    for names, expected in (("height,mass", [2.5, 70.0]), ("mass,height", [70.0, 2.5])):
+        traced = trace(call, recipe_of(**NUMBERS | {"output_names": names}))
+        outputs = traced(tf.zeros([2, *recipe_of().preprocessing.size, 3]))
+        assert [expected, expected] == outputs["vector"].numpy().tolist()
 
 
 def test_an_error_of_the_network_is_quoted_without_its_traceback(recipe_of: RecipeOf) -> None:

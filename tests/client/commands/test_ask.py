@@ -105,6 +105,10 @@ def test_out_is_a_vector_or_a_map(run: Run) -> None:
         (["meter", "--top-k", "2", "horse"], "--top-k does not apply to a model whose task is regress"),
         (["detector", "--out", "a.npy", "horse"], "--out is for tasks embed and segment; the model's task is detect"),
         (["embedder", "--draw", "a.png", "horse"], "--draw is for tasks detect and segment; the model's task is embed"),
+        (
+            ["efficientnet_lite0", "--draw", "a.png", "horse"],
+            "--draw is for tasks detect and segment; the model's task is classify or binary",
+        ),
         (["embedder", "--out", "a.png", "horse"], "invalid --out a.png: must end with .npy"),
         (["detector", "--draw", "a.jpg", "horse"], "invalid --draw a.jpg: must end with .png"),
         (
@@ -117,6 +121,7 @@ def test_out_is_a_vector_or_a_map(run: Run) -> None:
         "top-k",
         "task",
         "drawn task",
+        "drawn task of a classifier",
         "suffix",
         "drawn suffix",
         "several photos",

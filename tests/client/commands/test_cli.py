@@ -264,6 +264,12 @@ def test_ports_of_other_protocols_in_the_environment_do_not_affect_amqp(
             id="option of ask before a command",
         ),
         pytest.param(
+            ["ask", "https://photos.example/horse.jpg"],
+            "Invalid value for '[PHOTO]...': invalid image https://photos.example/horse.jpg: URLs are not fetched; "
+            "pass a path, or - for an image on stdin",
+            id="URL",
+        ),
+        pytest.param(
             ["statsu"],
             '"statsu" is neither a command nor a file; the commands are '
             "ask, bulk, predict, results, metadata, status, wait, check, bench",

@@ -139,6 +139,21 @@ def test_labels_that_a_source_knows_are_not_for_tasks_without_labels() -> None:
     assert (None, None) == (answers.labels, answers.outputs)
 
 
+def test_the_tasks_without_labels_are_named_if_nothing_says_that_there_are_some() -> None:
+    values = {name: value for name, value in KNOWN.items() if name not in ("labels", "outputs", "crop")}
+    for stated, is_named in (({}, True), ({"outputs": "logits"}, False), ({"task": "multilabel"}, False)):
+        with pytest.raises(RecipeError) as rejected:
+            complete_recipe(values, {"model": "pets.keras", **stated})
+        assert is_named == ("a model without labels needs --task embed or --task regress" in str(rejected.value))
+
+
+@pytest.mark.parametrize(("task", "has_top_k"), [("binary", True), ("embed", False), ("segment", False)])
+def test_a_recipe_file_has_top_k_for_the_tasks_that_use_it(task: str, has_top_k: bool) -> None:
+    without_labels = {} if has_top_k or task == "segment" else {"labels": None, "outputs": None}
+    values = {**KNOWN, "model": "pets.keras", "task": task, "crop": "none", **without_labels}
+    assert has_top_k == ("top_k = 5" in Recipe.from_values(values).to_toml())
+
+
 def test_all_missing_values_are_requested_at_once() -> None:
     values = {name: value for name, value in KNOWN.items() if name not in ("labels", "crop", "scale")}
     with pytest.raises(RecipeError) as rejected:

@@ -241,3 +241,54 @@ def test_a_photo_without_boxes_compares_nothing(recipe_of: RecipeOf) -> None:
         task = task_of(recipe_of, outputs, threshold=threshold)
         comparison = task.compare(answer(task, outputs), NetworkResult(outputs, (80, 100)), task.tolerance)
         assert (True, caveat) == (comparison.is_within, comparison.caveat)
+
+
+@pytest.mark.parametrize(
+    ("values", "boxes", "expected"),
+    [
+        (
+            {"box_unit": "fractions"},
+            [BOX, [0, 0, 70, 95]],
+            (
+                "boxes are far outside of 0 to 1",
+                "edges from 0 to 95",
+                "bake with --box-unit pixels",
+                True,
+            ),
+        ),
+        (
+            {"box_unit": "pixels"},
+            [[0.1, 0.2, 0.3, 0.6], [-0.1, 0.5, 1.1, 0.7]],
+            ("are below 2", "edges from -0.1 to 1.1", "bake with --box-unit fractions", True),
+        ),
+        (
+            {"box_unit": "pixels"},
+            [[30, 60, 10, 20], [-9, -9, -1, -1]],
+            ("all boxes are empty", "edges from -9 to 60", "check --boxes and --box-unit", False),
+        ),
+        ({"box_unit": "fractions"}, [[0.1, 0.2, 0.3, 0.6], [-3, 0, 4, 1], [0, 0, 1, 1]], None),  # one is far outside
+        ({"box_unit": "pixels"}, [BOX, [0, 0, 1, 1]], None),
+        ({"box_unit": "pixels", "threshold": "0.95"}, [[0.1, 0.2, 0.3, 0.6]], None),  # below the threshold
+    ],
+)
+def test_boxes_in_another_unit_are_doubtful(
+    recipe_of: RecipeOf, values: dict[str, Any], boxes: list[list[float]], expected: tuple[str, str, str, bool] | None
+) -> None:
+    outputs = {"boxes": np.float32(boxes), "scores": np.float32([[0.9, 0.1]] * len(boxes))}
+    task = task_of(recipe_of, outputs, **values)
+    doubts = task.compare(answer(task, outputs), NetworkResult(outputs, (80, 100)), task.tolerance).doubts
+    if expected is None:
+        assert () == doubts
+    else:
+        (doubt,) = doubts
+        assert expected[0] in doubt.reason
+        assert expected[1:] == (doubt.values, doubt.advice, doubt.is_error)
+
+
+@pytest.mark.parametrize(("scores", "is_doubtful"), [([0, 1], True), ([0.1, 0.9], True), ([-0.1, 0.9], False)])
+def test_logits_like_probabilities_are_doubtful(recipe_of: RecipeOf, scores: list[float], is_doubtful: bool) -> None:
+    outputs = {"boxes": np.float32([BOX]), "scores": np.float32([scores])}
+    for stated in ("logits", "probabilities") if is_doubtful else ("logits",):
+        task = task_of(recipe_of, outputs, outputs=stated)
+        doubts = task.compare(answer(task, outputs), NetworkResult(outputs, (80, 100)), task.tolerance).doubts
+        assert (is_doubtful and stated == "logits") == bool(doubts)

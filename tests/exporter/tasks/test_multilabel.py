@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,12 +10,32 @@ import pytest
 import tensorflow as tf
 
 from savedmodel_bakery.exporter.errors import VerificationError
+from savedmodel_bakery.exporter.tasks.binary import Binary
+from savedmodel_bakery.exporter.tasks.classify import Classify
+from savedmodel_bakery.exporter.tasks.labelled import Labelled
 from savedmodel_bakery.exporter.tasks.multilabel import Multilabel
 from savedmodel_bakery.exporter.tasks.task import Answers, NetworkResult
 
 NAMES = ("sea", "sky", "dog")
 TASK = Multilabel(NAMES, "probabilities", 2, (0.5, 0.9, 0.2))
 OUTPUTS = np.array([[0.6, 0.8, 0.3], [0.1, 0.1, 0.1], [0.5, 0.95, 0.2]], np.float32)
+
+
+@pytest.mark.parametrize(
+    ("task", "advice"),
+    [
+        (Binary(("a", "b"), "logits", 2, 0.5), "--outputs probabilities"),
+        (Multilabel(("a", "b"), "logits", 2, (0.5, 0.5)), "--outputs probabilities"),
+        (Classify(("a", "b"), "logits", 2), "--task multilabel --outputs probabilities"),
+    ],
+    ids=["binary", "multilabel", "classify"],
+)
+def test_logits_from_0_to_1_are_doubtful(task: Labelled, advice: str) -> None:
+    (doubt,) = task.doubts(np.array([0.9, 0.2], np.float32))
+    assert ("from 0.2 to 0.9", f"if they are probabilities, bake with {advice}") == (doubt.values, doubt.advice)
+    for outputs in ([1.1, 0.2], [-0.1, 0.2]):
+        assert () == task.doubts(np.array(outputs, np.float32))
+    assert () == dataclasses.replace(task, outputs="probabilities").doubts(np.array([0.9, 0.2], np.float32))
 
 
 def result(outputs: Sequence[float] | np.ndarray) -> NetworkResult:

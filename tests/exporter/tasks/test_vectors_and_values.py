@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from savedmodel_bakery.exporter.tasks.embed import Embed
 from savedmodel_bakery.exporter.tasks.regress import Regress
-from savedmodel_bakery.exporter.tasks.task import Answers, NetworkResult
+from savedmodel_bakery.exporter.tasks.task import Answers, NetworkResult, Tolerance
 
 VECTORS = np.array([[3.0, 4.0], [0.0, 0.0], [-1.0, 0.0]], np.float32)
 
@@ -47,6 +47,33 @@ def test_angles_and_lengths_of_vectors_are_compared(
     task = Embed(2, normalise)
     comparison = task.compare(embedding(vector), result(VECTORS[0]), task.tolerance)
     assert (is_within, pytest.approx(distance, abs=1e-4)) == (comparison.is_within, comparison.difference)
+
+
+@pytest.mark.parametrize("length", [1e-20, 1e-10, 1e20])
+def test_vectors_of_any_length_get_length_1(length: float) -> None:
+    """Their squares are beyond float32, or below the epsilon of TensorFlow's own function."""
+    vector = np.array([0.6, 0.8], np.float32) * np.float32(length)
+    task = Embed(2, "l2")
+    (vectors,) = task.signatures()["serving_default"].compute({"vector": tf.constant([vector])}, tf.ones([1, 2]))
+    np.testing.assert_allclose(vectors.numpy(), [[0.6, 0.8]], rtol=1e-6)
+    assert task.compare(embedding(vectors.numpy()[0]), result(vector), Tolerance(atol=1e-6)).is_within
+
+
+@pytest.mark.parametrize(
+    ("vector", "ends_in_sigmoid", "last"),
+    [
+        ((0.25, 0.75), False, "softmax"),
+        ((0.5, 0.7), True, "sigmoid"),
+        ((0.5, 0.7), False, None),
+        ((-0.5, 1.5), False, None),
+    ],
+)
+def test_a_vector_of_scores_is_doubtful(vector: tuple[float, ...], ends_in_sigmoid: bool, last: str | None) -> None:
+    task = Embed(2, "none", ends_in_sigmoid)
+    doubts = task.compare(embedding(vector), result(np.array(vector, np.float32)), task.tolerance).doubts
+    assert ([] if last is None else [f"the values of the vector look like the output of a classifier's {last}"]) == [
+        doubt.reason for doubt in doubts
+    ]
 
 
 def test_blank_vectors_are_equal() -> None:

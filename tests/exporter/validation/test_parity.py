@@ -21,6 +21,7 @@ from savedmodel_bakery.exporter.errors import ParityError
 from savedmodel_bakery.exporter.recipe import complete_recipe
 from savedmodel_bakery.exporter.servable_module import ServableModule
 from savedmodel_bakery.exporter.sources import Network
+from savedmodel_bakery.exporter.tasks import Doubt
 from savedmodel_bakery.exporter.tasks.classify import Classify
 from savedmodel_bakery.exporter.validation import reference
 from savedmodel_bakery.exporter.validation.agreement import run_network
@@ -163,6 +164,29 @@ class TestReport:
         report = self.report(empty, empty)
         report.check()
         assert f"on all 2 photos no boxes were compared; {advice}" == report.warning == report.to_json()["warning"]
+
+    def test_a_doubt_counts_if_all_photos_that_compare_anything_have_it(self) -> None:
+        doubt = Doubt("the scores are odd", "0.1 to 0.9", "pass --even")
+        doubtful = dataclasses.replace(self.WITHIN, doubts=(doubt,))
+        empty = dataclasses.replace(self.WITHIN, caveat="no boxes were compared")
+        assert "" == self.report(doubtful, self.WITHIN).warning
+        text = "the scores are odd on {} (0.1 to 0.9 on a.jpg); pass --even"
+        for photos, where in (
+            ([doubtful], "the only photo"),
+            ([doubtful, doubtful], "all 2 photos"),
+            ([doubtful, empty, self.UNREADABLE, doubtful], "2 photos"),
+        ):
+            report = self.report(*photos)
+            assert (text.format(where), "") == (report.warning, report.contradiction)
+
+    def test_a_contradiction_is_an_error(self) -> None:
+        doubt = Doubt("the boxes are far outside", "10 to 95", "bake with --box-unit pixels", is_error=True)
+        report = self.report(dataclasses.replace(self.WITHIN, doubts=(doubt,)))
+        assert ("", False) == (report.warning, report.is_within)
+        message = "the boxes are far outside on the only photo (10 to 95 on a.jpg); bake with --box-unit pixels"
+        assert message == report.to_json()["contradiction"]
+        with pytest.raises(ParityError, match=re.escape(f"{message}; --no-parity publishes it anyway")):
+            report.check("; --no-parity publishes it anyway")
 
     def test_the_worst_photo_is_named(self) -> None:
         with pytest.raises(ParityError, match=r"on b\.jpg .* score difference 0\.2500 \(allowed: 0\.01 \+ 0 of the"):
