@@ -38,7 +38,8 @@ def pipelines(settings: Settings, folder: Path, stack: ExitStack) -> Groups:
         "two_classifiers": encode_images([photo]),
     }
     # In a process of its own, because TensorFlow's threads would take part in the load.
-    subprocess.run([sys.executable, "-m", "benchmarks.pipelines", str(folder), *inputs], cwd=CLONE, check=True)
+    command = [sys.executable, "-m", "benchmarks.pipelines", str(folder), *inputs]
+    subprocess.run(command, cwd=CLONE, check=True, capture_output=True)
     made = {name: read_pipeline_file(folder / name / f"{name}.toml") for name in inputs}
     config = folder / "models.config"
     config.write_text(_model_config(folder, made.values()))
