@@ -1,6 +1,6 @@
 """Measure what a call costs beside the model, and compare the servers of several checkouts.
 
-    python -m benchmarks.calls [tiny|photo|arrays|amqp …] [--server NAME=DIR …]
+    python -m benchmarks.calls [tiny|photo|arrays|amqp|pipelines …] [--server NAME=DIR …]
 
 All servers of a workload run at the same time and take turns, so that other load on the machine affects all of them.
 """
@@ -17,6 +17,7 @@ from typing import NamedTuple
 import click
 
 from benchmarks import photos, workloads
+from benchmarks.pipelines import pipelines
 from benchmarks.workloads import Groups, ModelServer, Settings, Way
 from savedmodel_bakery.client.load import report
 from savedmodel_bakery.client.load.generator import Plan, generate
@@ -44,6 +45,7 @@ WORKLOADS = {
     "photo": Workload(workloads.photo, 100, 8),
     "arrays": Workload(workloads.arrays, 1, 1),
     "amqp": Workload(workloads.amqp, 1000, 16),
+    "pipelines": Workload(pipelines, 200, 8),
 }
 
 
@@ -126,7 +128,7 @@ def _parse_servers(_context: click.Context, _option: click.Parameter, values: tu
 def main(
     names: Sequence[str], servers: list[ModelServer], rounds: int, calls: int | None, photo: str, megabytes: int
 ) -> None:
-    """Measure the WORKLOADs tiny, photo, arrays and amqp (all by default) and print Markdown tables."""
+    """Measure the WORKLOADs (all by default) and print Markdown tables."""
     for name in names or WORKLOADS:
         workload = WORKLOADS[name]
         rows = run(workload, Settings(servers, photo, megabytes), rounds, calls or workload.calls)

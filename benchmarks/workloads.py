@@ -151,7 +151,7 @@ def arrays(settings: Settings, folder: Path, stack: ExitStack) -> Groups:
     base_path = _save_functions(folder)
     for one in settings.servers:
         server = one.serve(base_path, folder / one.name, stack)
-        ways.append(Way(one.name, _client(inputs, signature="same", port=server.grpc), Tree([server.pid])))
+        ways.append(Way(one.name, client_caller(inputs, signature="same", port=server.grpc), Tree([server.pid])))
     return {f"{settings.megabytes} MiB,": ways}
 
 
@@ -170,13 +170,13 @@ def amqp(settings: Settings, folder: Path, stack: ExitStack) -> Groups:
     def start_worker(queue: str, *options: str) -> tuple[Callable[[], AbstractContextManager[SendCall]], int]:
         log = folder / f"{queue}.log"
         worker = stack.enter_context(WorkerProcess(broker.url(), *options, "--queue", queue, log=log))
-        return _client(TINY, client_class=AmqpClient, target=broker.url(), queue=queue), worker.process.pid
+        return client_caller(TINY, client_class=AmqpClient, target=broker.url(), queue=queue), worker.process.pid
 
     own, own_pid = start_worker("own", "--model_name", MODEL, "--model_base_path", str(base_path))
     front, front_pid = start_worker("front", "--server", f"127.0.0.1:{server.grpc}")
     return {
         "": [
-            Way("gRPC", _client(TINY, port=server.grpc), Tree([server.pid])),
+            Way("gRPC", client_caller(TINY, port=server.grpc), Tree([server.pid])),
             Way("AMQP, worker with its own model", own, Tree([own_pid, broker.pid])),
             Way("AMQP, worker in front of the server", front, Tree([front_pid, broker.pid, server.pid])),
         ]
@@ -192,18 +192,18 @@ def _over_grpc_and_rest(servers: Mapping[str, Ports], inputs: Mapping[str, Any])
     return groups
 
 
-def _client(
+def client_caller(
     inputs: Mapping[str, Any],
     *,
     signature: str = "serving_default",
     client_class: type[Client | AmqpClient] = Client,
     **options: Any,
 ) -> Callable[[], AbstractContextManager[SendCall]]:
-    """Return callers that use the public client, as a user would."""
+    """Return callers that use the public client, as a user would; `options` are its arguments."""
 
     @contextmanager
     def open_caller() -> Iterator[SendCall]:
-        with client_class(model=MODEL, timeout_s=TIMEOUT_S, **options) as client:
+        with client_class(**{"model": MODEL, "timeout_s": TIMEOUT_S, **options}) as client:
 
             def call(_: int) -> None:
                 client.predict(inputs, signature=signature)

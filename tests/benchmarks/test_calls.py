@@ -33,6 +33,15 @@ def test_arrays_are_measured_beside_an_echo(clone: Path) -> None:
     assert all(float(row[1]) > 0 for row in rows)
 
 
+@pytest.mark.system
+def test_pipelines_are_measured_beside_their_steps_and_triton(clone: Path) -> None:
+    rows = run(clone, "pipelines", "--calls", "1")
+    ways = ("one graph", "separate calls", "Triton ensemble")
+    names = ("add_sub_mul", "shape_colours", "two_classifiers")
+    assert [f"{name}, {way}" for name in names for way in ways] == [row[0] for row in rows]
+    assert all(float(row[1]) > 0 for row in rows)
+
+
 def test_tables_have_medians_and_ratios_of_rounds() -> None:
     old = [Row(10, 20, 100, 5), Row(8, 20, 100, 5), Row(30, 90, 100, 5)]
     new = [Row(20, 40, 50, 5), Row(12, 20, 100, 10), Row(60, 80, 200, 20)]
