@@ -77,8 +77,10 @@ def check_name(name: str) -> str:
     Raises:
         PublishError: the name is not allowed.
     """
-    if name in ("", ".", "..") or any(character in name for character in "/:\\"):
-        raise PublishError(f"invalid model name {name!r}: must be text without / \\ and :, and not . or ..")
+    if name in ("", ".", "..") or not name.isprintable() or any(character in name for character in "/:\\"):
+        raise PublishError(
+            f"invalid model name {name!r}: must be text without / \\ : and control characters, and not . or .."
+        )
     return name
 
 

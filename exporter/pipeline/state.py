@@ -123,7 +123,8 @@ def _read_variable(loaded: Any, node: NodeDef, source: SourceModel) -> Any:
             return loaded.run(tensor)
         except tf.errors.FailedPreconditionError as error:
             raise PipelineError(
-                f"the variable {node.name} of {source.version} has no value: {error.message}"
+                f"the variable {node.name} of {source.version} has no value after loading; export a Keras model with "
+                "model.export(FOLDER), not with tf.saved_model.save"
             ) from error
 
 

@@ -191,7 +191,7 @@ class SavedModel:
         except tf.errors.OpError as error:
             if context.is_cancelled:
                 context.check()
-            raise StatusError(Code(error.error_code), error.message) from error
+            raise _run_error(error) from error
         except UnicodeDecodeError as error:
             code = self._code_with_ascii(feeds, fetches, context)
             raise StatusError(code, error.object.decode("utf-8", "surrogateescape")) from error
@@ -311,11 +311,15 @@ def _check_files(path: Path) -> None:
     )
 
 
+def _run_error(error: Any) -> StatusError:
+    """Return the error of TensorFlow's runtime, without what Python's layers add, such as the places of operations."""
+    cause = [each for each in _chain(error) if isinstance(each, tf.errors.OpError)][-1]
+    return StatusError(Code(cause.error_code), cause.message)
+
+
 def _load_error(error: Exception, path: Path, tags: Sequence[str]) -> StatusError:
     if isinstance(error, tf.errors.OpError):
-        # The last in the chain has the runtime's message, without what Python's layers add.
-        cause = [each for each in _chain(error) if isinstance(each, tf.errors.OpError)][-1]
-        return StatusError(Code(cause.error_code), cause.message)
+        return _run_error(error)
     if isinstance(error, RuntimeError) and "MetaGraphDef associated with tags" in str(error):
         return StatusError(
             Code.NOT_FOUND,

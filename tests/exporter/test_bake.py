@@ -235,9 +235,10 @@ class TestFromPython:
         with pytest.raises(RecipeError, match="no model given: pass --model, or state it in the --recipe file"):
             bake(recipe=RECIPE)
 
-    @pytest.mark.parametrize("name", ["", "..", "a/b", "a:b"])
+    @pytest.mark.parametrize("name", ["", "..", "a/b", "a:b", "a\nb", "a\0b"])
     def test_a_name_that_is_not_a_folder_name_is_rejected(self, name: str) -> None:
-        with pytest.raises(PublishError, match=r"invalid model name .*: must be text without / \\ and :, and not"):
+        allowed = r"invalid model name .*: must be text without / \\ : and control characters, and not"
+        with pytest.raises(PublishError, match=allowed):
             bake(model="efficientnet-lite0", name=name)
 
 

@@ -121,7 +121,7 @@ REJECTED: dict[str, tuple[list[str], int, list[str]]] = {
     "name with a slash": (
         [*BUILD, "--name", "a/b"],
         2,
-        ["invalid model name 'a/b': must be text without / \\ and :, and not . or .."],
+        ["invalid model name 'a/b': must be text without / \\ : and control characters, and not . or .."],
     ),
 }
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.runtimes.tf_session import SavedModel, SessionOptions
-from savedmodel_bakery.wire.status import StatusError
+from savedmodel_bakery.wire import dtypes
+from savedmodel_bakery.wire.status import Code, StatusError
+from savedmodel_bakery.wire.tensors import Tensor
 
 DATA = "variables/variables.data-00000-of-00001"
 
@@ -58,4 +61,16 @@ def test_an_unknown_tensor(half_plus_two: Path, name: str, reason: str) -> None:
     with pytest.raises(StatusError) as caught:
         model.run({}, [name], RequestContext())
     assert reason == str(caught.value)
+    model.close()
+
+
+def test_a_run_whose_shapes_numpy_cannot_have(half_plus_two: Path) -> None:
+    """TensorFlow multiplies the sizes in their order, and so can't parse this shape."""
+    model = SavedModel(half_plus_two / "1", SessionOptions())
+    x = Tensor(np.empty(0, np.float32), dtypes.BY_NAME["float"], (2**62, 2**62, 0))
+    with pytest.raises(StatusError) as caught:
+        model.run({"x:0": x}, ["y:0"], RequestContext())
+    assert Code.INVALID_ARGUMENT is caught.value.code
+    assert "Graph execution error" not in str(caught.value)
+    assert "node ParseTensor" in str(caught.value)
     model.close()
