@@ -90,16 +90,17 @@ class Interrupter:
             return outputs[:-1]
         except tf.errors.CancelledError:
             context.check()
-            # An operation in a function has failed, which also ends the wait for the flag; TensorFlow reports the error
-            # of that wait only. So run again without it, for the error.
-            remaining_s = context.remaining_s()
-            if remaining_s is not None:
-                options.timeout_in_ms = max(1, round(remaining_s * 1000))
-            return self._session.run(feeds, handles, options)
         finally:
             if not is_clean:
                 self._empty(queue)
             self._idle.append(queue)
+        # An operation in a function has failed, which also ended the wait for the flag; TensorFlow reported the error
+        # of that wait only. So run again without it, for the error. Not in the handler above: the error to report is
+        # the first in its chain.
+        remaining_s = context.remaining_s()
+        if remaining_s is not None:
+            options.timeout_in_ms = max(1, round(remaining_s * 1000))
+        return self._session.run(feeds, handles, options)
 
     def _interrupt(self, queue: np.ndarray) -> None:
         feeds = {self._name: queue, self._flag: np.array(False)}
