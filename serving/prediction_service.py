@@ -5,11 +5,10 @@ gRPC and AMQP both carry these messages, so they share these handlers. Knows nei
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving.admission.context import Handler, RequestContext
 from savedmodel_bakery.serving.inference import claims, examples, metadata
 from savedmodel_bakery.serving.inference.predict import DEFAULT_SIGNATURE, PredictCall, predict
 from savedmodel_bakery.serving.models.registry import ModelChoice, Registry
@@ -17,9 +16,6 @@ from savedmodel_bakery.serving.models.servable import Servable
 from savedmodel_bakery.wire import messages
 from savedmodel_bakery.wire.messages import ExamplesRequest, ModelSpec, MultiInferenceRequest, PredictRequest
 from savedmodel_bakery.wire.status import invalid_argument
-
-Handler = Callable[[Any, RequestContext], Any]
-"""From a request of `wire.messages.parse_request` and its context to a response message."""
 
 
 class PredictionService:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving import metrics
+from savedmodel_bakery.serving.admission.context import Handler, RequestContext
+from savedmodel_bakery.wire.status import Code, StatusError
 
 
 class Rpc(NamedTuple):
@@ -21,7 +24,31 @@ class Rpc(NamedTuple):
     """
 
     decode: Callable[..., Any]
-    handle: Callable[[Any, RequestContext], Any]
+    handle: Handler
     runs_model: bool = False
     is_public: bool = False
     takes_metadata: bool = False
+
+
+def counted(api: str, handle: Handler, model_name: Callable[[Any], str]) -> Handler:
+    """Return a handler that also records each call in the metrics.
+
+    Args:
+        api: the name of the call in the metrics.
+        handle: the handler.
+        model_name: returns the name of the model of a request for the metrics.
+    """
+
+    def count(request: Any, context: RequestContext) -> Any:
+        started, code = time.perf_counter(), Code.INTERNAL
+        try:
+            response = handle(request, context)
+            code = Code.OK
+        except StatusError as error:
+            code = error.code
+            raise
+        finally:
+            metrics.count_request(model_name(request), api, "GRPC", code, time.perf_counter() - started)
+        return response
+
+    return count

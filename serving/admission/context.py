@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Protocol
+from typing import Any, Protocol
 
 from savedmodel_bakery.serving.access.identity import Identity
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
@@ -160,3 +160,7 @@ class RequestContext:
         size, self.charged = self.charged, 0
         if self._memory and size:
             self._memory.give_back(size)
+
+
+Handler = Callable[[Any, RequestContext], Any]
+"""From a parsed request and its context to a response message; raises StatusError."""

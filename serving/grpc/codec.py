@@ -9,9 +9,9 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
+from savedmodel_bakery.serving.admission.context import Handler
 from savedmodel_bakery.serving.admission.limits import SMALL_BYTES, check_size
 from savedmodel_bakery.serving.admission.unpacking import unpack_all
-from savedmodel_bakery.serving.prediction_service import Handler
 from savedmodel_bakery.serving.rpc import Rpc
 from savedmodel_bakery.wire import messages, schema
 from savedmodel_bakery.wire.schema import METHODS

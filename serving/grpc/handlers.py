@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 from savedmodel_bakery.serving import metrics
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.grpc import codec
-from savedmodel_bakery.serving.prediction_service import Handler, PredictionService
-from savedmodel_bakery.serving.rpc import Rpc
-from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
+from savedmodel_bakery.serving.prediction_service import PredictionService
+from savedmodel_bakery.serving.rpc import Rpc, counted
+from savedmodel_bakery.wire.status import invalid_argument
 
 _COUNTED = ("Predict", "Classify", "Regress")
 
@@ -32,9 +31,12 @@ class Handlers:
         """Return the calls by path."""
         handlers = self._service.handlers()
         for name in _COUNTED:
-            handlers[name] = _counted(name, handlers[name], self._service.known_name)
+            handlers[name] = counted(name, handlers[name], self._model_name)
         handlers["HandleReloadConfigRequest"] = self.reload
         return codec.rpcs(handlers)
+
+    def _model_name(self, request: Any) -> str:
+        return self._service.known_name(request.spec.name) if request.spec else ""
 
     def reload(self, request: Any, context: RequestContext) -> Any:
         """HandleReloadConfigRequest; returns by how much the named counters grew during the call."""
@@ -46,22 +48,3 @@ class Handlers:
         before = metrics.counters()
         self._reload(request.config, context)
         return codec.encode_reload(request.metric_names, before, metrics.counters())
-
-
-def _counted(api: str, handle: Handler, known_name: Callable[[str], str]) -> Handler:
-    """Return a handler that also records each call in the metrics."""
-
-    def counted(request: Any, context: RequestContext) -> Any:
-        started, code = time.perf_counter(), Code.INTERNAL
-        try:
-            response = handle(request, context)
-            code = Code.OK
-        except StatusError as error:
-            code = error.code
-            raise
-        finally:
-            model_name = known_name(request.spec.name) if request.spec else ""
-            metrics.count_request(model_name, api, "GRPC", code, time.perf_counter() - started)
-        return response
-
-    return counted

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from urllib.parse import unquote
 
 
 @dataclass
@@ -36,3 +37,11 @@ class Response:
     body: bytes
     content_type: str = "application/json"
     headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def decode_name(part: str | None) -> str:
+    """Return a percent-encoded part of a URL; an empty string for None.
+
+    Bytes that are not valid UTF-8 become surrogate escapes; no model has such a name.
+    """
+    return unquote(part or "", errors="surrogateescape")

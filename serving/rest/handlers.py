@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from contextlib import ExitStack
 from functools import partial
-from urllib.parse import unquote
 
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.documents import Documents
 from savedmodel_bakery.serving.admission.limits import Limits
 from savedmodel_bakery.serving.http.errors import error_response
-from savedmodel_bakery.serving.http.messages import Request, Response
+from savedmodel_bakery.serving.http.messages import Request, Response, decode_name
 from savedmodel_bakery.serving.http.routes import Route
 from savedmodel_bakery.serving.inference import metadata
 from savedmodel_bakery.serving.inference.examples import ExamplesCall, classify, regress
@@ -137,8 +136,7 @@ def _error_response(error: StatusError) -> Response:
 
 
 def _model_name(match: re.Match[str] | None) -> str:
-    # A name that is not valid UTF-8 keeps its bytes as surrogate escapes; no model has such a name.
-    return unquote(match[1], errors="surrogateescape") if match and match[1] else ""
+    return decode_name(match[1]) if match else ""
 
 
 def _choice(match: re.Match[str], model_name: str) -> ModelChoice:
@@ -149,5 +147,5 @@ def _choice(match: re.Match[str], model_name: str) -> ModelChoice:
     return ModelChoice(
         model_name,
         number,
-        unquote(label, errors="surrogateescape") if label is not None else None,
+        decode_name(label) if label is not None else None,
     )

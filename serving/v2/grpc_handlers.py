@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from savedmodel_bakery.serving import metrics
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.models.registry import ModelChoice, Registry
-from savedmodel_bakery.serving.rpc import Rpc
+from savedmodel_bakery.serving.rpc import Rpc, counted
 from savedmodel_bakery.serving.v2 import descriptions, errors
 from savedmodel_bakery.serving.v2.codec import message, read_header
 from savedmodel_bakery.serving.v2.inference import infer, read_version
@@ -58,6 +56,7 @@ class GrpcHandlers:
             "ModelConfig": self._model_config,
             "RepositoryIndex": self._index,
         }
+        infer_counted = counted("ModelInfer", self._infer, self._model_name)
         methods = schema.METHODS
         return {
             **{
@@ -65,7 +64,7 @@ class GrpcHandlers:
                 for name, handle in handlers.items()
             },
             methods["ModelMetadata"].path: Rpc(_parse_metadata_request, self._model_metadata, takes_metadata=True),
-            methods["ModelInfer"].path: Rpc(grpc.parse_request, self._infer, runs_model=True),
+            methods["ModelInfer"].path: Rpc(grpc.parse_request, infer_counted, runs_model=True),
             # Their messages are not parsed, because nothing of them is used.
             **{methods[name].path: Rpc(bytes, partial(_raise, reason)) for name, reason in _MISSING.items()},
         }
@@ -104,21 +103,10 @@ class GrpcHandlers:
         rows = descriptions.repository_index(self._registry, context.covers, ready_only=request.ready)
         return message(schema.RepositoryIndexResponse, {"models": rows})
 
-    def _infer(self, parsed: ParsedRequest, context: RequestContext) -> RawMessage:
-        """Handle a request and record it in the metrics."""
-        started, code = time.perf_counter(), Code.INTERNAL
-        try:
-            response = self._run(parsed, context)
-            code = Code.OK
-        except StatusError as error:
-            code = error.code
-            raise
-        finally:
-            model_name = self._registry.known_name(parsed.message.model_name)
-            metrics.count_request(model_name, "ModelInfer", "GRPC", code, time.perf_counter() - started)
-        return response
+    def _model_name(self, parsed: ParsedRequest) -> str:
+        return self._registry.known_name(parsed.message.model_name)
 
-    def _run(self, parsed: ParsedRequest, context: RequestContext) -> RawMessage:
+    def _infer(self, parsed: ParsedRequest, context: RequestContext) -> RawMessage:
         choice = _choice(parsed.message.model_name, parsed.message.model_version, context)
         request = grpc.read_request(parsed)
         response = infer(self._registry, choice, request, context, check_method_names=self._check_method_names)

@@ -6,13 +6,12 @@ import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
-from urllib.parse import unquote
 
 from savedmodel_bakery.serving.access.required_roles import LIVE_PATH, READY_PATH
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.documents import Documents
 from savedmodel_bakery.serving.admission.limits import Limits
-from savedmodel_bakery.serving.http.messages import Request, Response
+from savedmodel_bakery.serving.http.messages import Request, Response, decode_name
 from savedmodel_bakery.serving.http.routes import Route
 from savedmodel_bakery.serving.models.registry import ModelChoice, Registry
 from savedmodel_bakery.serving.v2 import descriptions, errors
@@ -165,12 +164,11 @@ def _call(handle: Handle, match: re.Match[str], request: Request, context: Reque
 
 
 def _model_name(match: re.Match[str]) -> str:
-    # A name that is not valid UTF-8 keeps its bytes as surrogate escapes; no model has such a name.
-    return unquote(match.groupdict().get("model") or "", errors="surrogateescape")
+    return decode_name(match.groupdict().get("model"))
 
 
 def _choice(match: re.Match[str], context: RequestContext) -> ModelChoice:
     """Return the model and version of a URL, which the caller may use."""
     name = _model_name(match)
     context.check_model(name)
-    return ModelChoice(name, read_version(unquote(match["version"] or "", errors="surrogateescape")))
+    return ModelChoice(name, read_version(decode_name(match["version"])))

@@ -226,8 +226,8 @@ def _plain(parameters: Any) -> dict[str, Any]:
     return {name: getattr(parameters[name], choice) for name, choice in choices.items() if choice}
 
 
-def _read_tensor(entry: Any, raw: Any, kind: str) -> SentTensor:
-    tensor = f"{kind} {shown(entry.name)}"
+def _read_tensor(entry: Any, raw: Any, role: str) -> SentTensor:
+    tensor = f"{role} {shown(entry.name)}"
     parameters = _plain(entry.parameters)
     check_parameters(parameters, tensor)
     dtype = to_dtype(entry.datatype, tensor)

@@ -246,16 +246,16 @@ def _parameters(entry: Mapping[str, Any], where: str) -> Mapping[str, Any]:
     return parameters
 
 
-def _name(entry: Mapping[str, Any], kind: str) -> str:
+def _name(entry: Mapping[str, Any], role: str) -> str:
     name = entry.get("name")
     if not isinstance(name, str):
-        raise invalid_argument(f"an {kind} has no name")
+        raise invalid_argument(f"an {role} has no name")
     return name
 
 
-def _read_tensor(entry: Mapping[str, Any], data: _BinaryData, kind: str) -> SentTensor:
-    name = _name(entry, kind)
-    tensor = f"{kind} {shown(name)}"
+def _read_tensor(entry: Mapping[str, Any], data: _BinaryData, role: str) -> SentTensor:
+    name = _name(entry, role)
+    tensor = f"{role} {shown(name)}"
     parameters = _parameters(entry, tensor)
     check_parameters(parameters, tensor)
     dtype = to_dtype(entry.get("datatype"), tensor)

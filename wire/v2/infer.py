@@ -86,14 +86,14 @@ class InferResponse:
     request_id: str = ""
 
 
-def check_count(count: int, kind: str) -> None:
+def check_count(count: int, role: str) -> None:
     """Check the number of inputs, outputs or parameters in a part of a message.
 
     Raises:
         StatusError: INVALID_ARGUMENT if there are more than `MAX_TENSORS`.
     """
     if count > MAX_TENSORS:
-        raise invalid_argument(f"the message has {count} {kind}; at most {MAX_TENSORS} are allowed")
+        raise invalid_argument(f"the message has {count} {role}; at most {MAX_TENSORS} are allowed")
 
 
 def read_signature_name(parameters: Mapping[str, Any]) -> str:
@@ -105,7 +105,7 @@ def read_signature_name(parameters: Mapping[str, Any]) -> str:
     return read_text(parameters.get(SIGNATURE_NAME), f"the parameter {SIGNATURE_NAME}")
 
 
-def read_text(value: object, what: str) -> str:
+def read_text(value: object, field_name: str) -> str:
     """Return an optional string of a message.
 
     Raises:
@@ -114,7 +114,7 @@ def read_text(value: object, what: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise invalid_argument(f"{what} is {shown(value)}; must be a string")
+        raise invalid_argument(f"{field_name} is {shown(value)}; must be a string")
     return value
 
 
