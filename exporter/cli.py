@@ -430,7 +430,10 @@ def inspect(path: Path, svg_file: Path | None, as_json: bool) -> None:
     if svg_file is not None:
         if pipeline is None:
             raise PublishError(f"no pipeline in {path}: only a version that `bakery compose` made can be drawn")
-        svg_file.write_text(draw_svg(*pipeline), encoding="utf-8")
+        try:
+            svg_file.write_text(draw_svg(*pipeline), encoding="utf-8")
+        except OSError as error:
+            raise PublishError(f"cannot write {svg_file}: {error.strerror}") from error
     if as_json:
         click.echo(json.dumps(inspection.to_json()))
         return
@@ -555,7 +558,7 @@ def triton(
         raise click.UsageError("--signature-name is for a SERVABLE: a pipeline file states the signature of each step")
     execution = Execution(instances=instances, gpu=gpu, max_queue_delay_us=max_queue_delay_us)
     options = Options(max_batch_size=max_batch_size, execution=execution)
-    with _clean_end_on_sigterm():
+    with _clean_end_on_signals():
         if model.is_file():
             paths = export_pipeline(model, out, name=name, options=options)
         else:
@@ -570,7 +573,7 @@ def _tensorflow(command: str, *, verbose: bool) -> Iterator[None]:
     if verbose:
         show_log()
     with (
-        _clean_end_on_sigterm(),
+        _clean_end_on_signals(),
         exit_on_interrupt(),
         naming_extras(command, "export"),
         contextlib.redirect_stdout(sys.stderr),
@@ -582,13 +585,15 @@ def _tensorflow(command: str, *, verbose: bool) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _clean_end_on_sigterm() -> Iterator[None]:
-    """In the block, SIGTERM removes staged files before it ends the process."""
-    handler = signal.signal(signal.SIGTERM, lambda *_: exit_now(128 + signal.SIGTERM))
+def _clean_end_on_signals() -> Iterator[None]:
+    """In the block, SIGTERM and SIGHUP remove staged files before they end the process; nohup still works."""
+    numbers = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
+    handlers = {number: signal.signal(number, lambda received, _: exit_now(128 + received)) for number in numbers}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, handler)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def _check_name(name: str | None) -> None:

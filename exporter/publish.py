@@ -27,6 +27,7 @@ RECIPE_FILE = version_folder.RECIPE
 FUNCTION_FILE = Path("assets.extra") / "function.toml"
 PIPELINE_FILE = Path("assets.extra") / "pipeline.toml"
 MAX_VERSION = 2**63 - 1
+_MAX_NAME_BYTES = 200  # file systems allow 255: room for suffixes
 _STAGING_PREFIX = ".staging-"
 
 T = TypeVar("T")
@@ -71,15 +72,17 @@ def default_name(model: str) -> str:
     return re.sub(r"\W+", "_", stem).strip("_") or "model"
 
 
-def check_name(name: str) -> str:
-    """Return the name of a model, which becomes the name of its folder.
+def check_name(name: str, *, of: str = "model") -> str:
+    """Return the name of a model, or of something that becomes one, such as a step; it is the name of a folder.
 
     Raises:
         PublishError: the name is not allowed.
     """
-    if name in ("", ".", "..") or not name.isprintable() or any(character in name for character in "/:\\"):
+    is_folder_name = name not in ("", ".", "..") and len(os.fsencode(name)) <= _MAX_NAME_BYTES
+    if not is_folder_name or not name.isprintable() or any(character in name for character in "/:\\"):
         raise PublishError(
-            f"invalid model name {name!r}: must be text without / \\ : and control characters, and not . or .."
+            f"invalid {of} name {name!r}: must be text without / \\ : and control characters, and not . or .., of at "
+            f"most {_MAX_NAME_BYTES} bytes"
         )
     return name
 
@@ -88,8 +91,9 @@ def check_free(base_path: Path, version: int | None) -> None:
     """Reject a version that exists, before the expensive work begins.
 
     Raises:
-        PublishError: the version exists, or its number is out of range.
+        PublishError: the version exists, its number is out of range, or `base_path` is in a published version.
     """
+    check_outside_versions(base_path)
     number = next_version(base_path) if version is None else version
     if not 0 <= number <= MAX_VERSION:
         raise PublishError(f"invalid version {number}: must be between 0 and {MAX_VERSION}")
@@ -98,6 +102,19 @@ def check_free(base_path: Path, version: int | None) -> None:
             f"version {version} already exists in {base_path}, and published versions are never overwritten; "
             f"the next free version is {next_version(base_path)}"
         )
+
+
+def check_outside_versions(folder: Path) -> None:
+    """Reject a folder in which nothing may be written because it is in a SavedModel's.
+
+    Raises:
+        PublishError: it is.
+    """
+    for around in (folder.resolve(), *folder.resolve().parents):
+        if (around / "saved_model.pb").is_file():
+            raise PublishError(
+                f"cannot write to {folder}: {around} has a SavedModel, and published versions stay as they are"
+            )
 
 
 def next_version(base_path: Path) -> int:

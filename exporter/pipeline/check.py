@@ -81,11 +81,10 @@ def check_base_path(checked: CheckedPipeline, base_path: Path) -> None:
     """Check that a pipeline isn't published as a version of a model that one of its steps runs.
 
     Raises:
-        PipelineError: `base_path` is the base path of a step's model, or its version.
+        PipelineError: `base_path` is the base path of a step's model.
     """
     for step in checked.steps:
-        version = step.version.resolve()
-        if base_path.resolve() in (version, version.parent):
+        if base_path.resolve() == step.version.resolve().parent:
             raise PipelineError(
                 f'cannot publish the pipeline in {base_path}, which contains the model of step "{step.name}"; choose '
                 "another name with --name"
@@ -98,6 +97,8 @@ def _find_signature(step: Step) -> CheckedStep:
         signatures = {signature.name: signature for signature in read_signatures(version)}
     except PublishError as error:
         raise PipelineError(f'step "{step.name}": {error}') from error
+    except OSError as error:
+        raise PipelineError(f'step "{step.name}": cannot read the model {step.model}: {error.strerror}') from error
     if step.signature not in signatures:
         raise PipelineError(
             f'step "{step.name}": {version} has no signature "{step.signature}"; it has {_listed(signatures)}'

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from savedmodel_bakery.exporter.errors import PipelineError
+from savedmodel_bakery.exporter.errors import PipelineError, PublishError
+from savedmodel_bakery.exporter.publish import check_name
 from savedmodel_bakery.toml import parse_toml
 
 DEFAULT_SIGNATURE = "serving_default"
@@ -84,7 +85,7 @@ def read_pipeline_file(path: Path) -> Pipeline:
             twice.
     """
     try:
-        content = parse_toml(path.read_text(encoding="utf-8"))
+        content = parse_toml(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as error:
         raise PipelineError(f"cannot read the pipeline file {path}: {error}") from error
     try:
@@ -123,6 +124,10 @@ def parse_pipeline(content: Mapping[str, Any], *, folder: Path, default_name: st
 
 def _parse_step(content: Mapping[str, Any], number: int, folder: Path) -> Step:
     name = _Table(content, f"step {number}", content).text("name")
+    try:
+        check_name(name, of="step")
+    except PublishError as error:
+        raise PipelineError(f"step {number}: {error}") from error
     table = _Table(content, f'step "{name}"', _STEP_KEYS)
     return Step(
         name=name,
@@ -141,7 +146,7 @@ def _model_path(model: str, folder: Path) -> Path:
         return path
     relative = Path(os.path.relpath(path))
     # relpath removes ".." with the name before it, which leads elsewhere if that is a link.
-    return relative if relative.resolve() == path.resolve() else path
+    return relative if os.path.realpath(relative) == os.path.realpath(path) else path
 
 
 class _Table:
@@ -151,25 +156,29 @@ class _Table:
         self._content, self._owner = content, owner
         unknown = next((key for key in content if key not in keys), None)
         if unknown is not None:
-            raise PipelineError(f'unknown key "{unknown}" of {owner}: must be one of {", ".join(keys)}')
+            raise PipelineError(f"unknown key {unknown!r} of {owner}: must be one of {', '.join(keys)}")
 
     def text(self, key: str, default: str | None = None) -> str:
         value = self._value(key, default)
-        if not isinstance(value, str) or not value:
-            raise PipelineError(f"invalid {key} {value!r} of {self._owner}: must be text")
+        if not isinstance(value, str) or not _is_text(value):
+            raise PipelineError(f"invalid {key} {value!r} of {self._owner}: must be text without control characters")
         return value
 
     def names(self, key: str, default: tuple[str, ...] | None = None) -> tuple[str, ...]:
         value = self._value(key, default)
-        if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) and name for name in value):
-            raise PipelineError(f'invalid {key} {value!r} of {self._owner}: must be a list of names, such as ["a"]')
+        if not isinstance(value, (list, tuple)) or not all(map(_is_text, value)):
+            raise PipelineError(
+                f"invalid {key} {value!r} of {self._owner}: must be a list of names without control characters, such "
+                'as ["a"]'
+            )
         return tuple(value)
 
     def map(self, key: str) -> dict[str, str]:
         value = self._value(key, {})
-        if not isinstance(value, Mapping) or not all(isinstance(name, str) and name for name in value.values()):
+        if not isinstance(value, Mapping) or not all(map(_is_text, (*value, *value.values()))):
             raise PipelineError(
-                f'invalid {key} {value!r} of {self._owner}: must be a table of names, such as {{ x = "a" }}'
+                f"invalid {key} {value!r} of {self._owner}: must be a table of names without control characters, such "
+                'as { x = "a" }'
             )
         return dict(value)
 
@@ -178,6 +187,11 @@ class _Table:
         if value is None:
             raise PipelineError(f"{self._owner} has no {key}")
         return value
+
+
+def _is_text(value: object) -> bool:
+    """Whether a value is a name that can be printed."""
+    return isinstance(value, str) and value != "" and value.isprintable()
 
 
 def _check_unique(pipeline: Pipeline) -> None:

@@ -7,7 +7,8 @@ Names that are global in a graph or a process are made unique: those of function
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +26,8 @@ MUTABLE_TABLES = frozenset({"MutableHashTableV2", "MutableHashTableOfTensorsV2",
 
 _ASSETS_OF_TF1 = "saved_model_assets"
 _INITIALISERS_OF_TF1 = ("saved_model_main_op", "legacy_init_op")
+
+_PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
 
 # Not a name: the resource belongs to the operation (ResourceHandle::ANONYMOUS_NAME in TensorFlow's resource_handle.h).
 _ANONYMOUS = b"cd2c89b7-88b7-44c8-ad83-06c2a9158347"
@@ -122,12 +125,19 @@ class SourceModel:
         by_name = dict(zip(computed, imported, strict=True))
         return [fed[target] if target in fed else by_name[target] for target in targets]
 
-    def check_state(self, needed: Iterable[NodeDef]) -> None:
-        """Check that what is restored from the checkpoint consists of variables and tables.
+    def check(self, needed: Sequence[NodeDef]) -> None:
+        """Check that nodes can run elsewhere, and that what they restore consists of variables and tables.
 
         Raises:
-            PipelineError: `needed` contains something else that is restored.
+            PipelineError: `needed` contains something else that is restored, or calls Python.
         """
+        called = [self._functions[name] for name in sorted(called_functions(needed, self._functions))]
+        for node in chain(needed, *(function.node_def for function in called)):
+            if node.op in _PYTHON:
+                raise PipelineError(
+                    f"{self.version} calls Python code in an operation {node.op} ({node.name}), which a SavedModel "
+                    "does not contain: replace tf.py_function and tf.numpy_function with operations of TensorFlow"
+                )
         restored = {node.name for node in self.nodes([self._restore])} if self._restore else set()
         for node in needed:
             if node.name in restored and node.op not in VARIABLES | MUTABLE_TABLES and is_resource(node):

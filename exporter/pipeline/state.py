@@ -73,7 +73,7 @@ def import_state(source: SourceModel, needed: list[NodeDef], session: Any) -> St
     Raises:
         PipelineError: the model can't be loaded or imported, or keeps state that can't be composed.
     """
-    source.check_state(needed)
+    source.check(needed)
     initialising = source.nodes([source.initialiser] if source.initialiser else [])
     used = {node.name: node for node in (*needed, *initialising)}
     variables = [node for node in used.values() if node.op in VARIABLES]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from savedmodel_bakery.exporter.errors import PublishError
-from savedmodel_bakery.exporter.publish import staging, writing
+from savedmodel_bakery.exporter.publish import check_outside_versions, staging, writing
 
 CONFIG = "config.pbtxt"
 SAVED_MODEL = "saved_model"
@@ -54,9 +54,10 @@ def write_models(repository: Path, models: Sequence[Model]) -> list[Path]:
         models: an ensemble after its steps, so that Triton never sees it without them.
 
     Raises:
-        PublishError: a version is there with other files, or a newer one is; or the repository can't be written. In the
-            first two cases nothing is written.
+        PublishError: a version is there with other files, or a newer one is; or the repository can't be written, or is
+            in a SavedModel's folder. Nothing is written then, unless the disk is full.
     """
+    check_outside_versions(repository)
     with staging(_staging_place(repository), prefix=_STAGING_PREFIX) as stage:
         with writing(repository):
             for model in models:
@@ -99,12 +100,12 @@ def _check_place(target: Path, staged: Path, model: Model) -> None:
     if newest > model.version:
         raise PublishError(
             f"{target} has version {newest}, which Triton would serve instead of version {model.version}; remove it, "
-            "or write to another --out"
+            "or choose another --out or --name"
         )
     version = target / str(model.version)
     if version.exists() and not _are_same(version, staged / version.name):
         raise PublishError(
-            f"version {model.version} exists in {target} with other files; remove it, or write to another --out"
+            f"version {model.version} exists in {target} with other files; remove it, or choose another --out or --name"
         )
 
 

@@ -31,3 +31,12 @@ class Route(NamedTuple):
 
 FindRoute = Callable[[Request], Route | None]
 """Returns where a request goes, by its method and target; None if the URL is not one of this API."""
+
+
+def _preflight(request: Request, _: RequestContext) -> Response:
+    origin = request.headers.get("origin", "")
+    return Response(200 if "http://" in origin or "https://" in origin else 400, b"", "text/html; charset=ISO-8859-1")
+
+
+PREFLIGHT = Route(_preflight, api=None)
+"""Responds to OPTIONS, with which browsers ask what they may send, as tensorflow_model_server; CORS headers follow."""

@@ -11,7 +11,7 @@ from savedmodel_bakery.serving.admission.documents import Documents
 from savedmodel_bakery.serving.admission.limits import Limits
 from savedmodel_bakery.serving.http.errors import error_response
 from savedmodel_bakery.serving.http.messages import Request, Response, decode_name
-from savedmodel_bakery.serving.http.routes import Route
+from savedmodel_bakery.serving.http.routes import PREFLIGHT, Route
 from savedmodel_bakery.serving.inference import metadata
 from savedmodel_bakery.serving.inference.examples import ExamplesCall, classify, regress
 from savedmodel_bakery.serving.inference.predict import (
@@ -57,7 +57,7 @@ class Handlers:
         if not request.path.lower().startswith("/v1/"):
             return None
         if request.method == "OPTIONS":
-            return Route(_options, api=None)
+            return PREFLIGHT
         call = match_call(request)
         match = call or match_question(request)
         model_name = _model_name(match)
@@ -124,11 +124,6 @@ class Handlers:
         with self._registry.acquire(choice) as servable:
             response = messages.make_metadata_response(*metadata.metadata(servable))
         return status_json.encode_metadata(response)
-
-
-def _options(request: Request, _: RequestContext) -> Response:
-    origin = request.headers.get("origin", "")
-    return Response(200 if "http://" in origin or "https://" in origin else 400, b"", "text/html; charset=ISO-8859-1")
 
 
 def _error_response(error: StatusError) -> Response:

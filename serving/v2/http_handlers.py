@@ -12,7 +12,7 @@ from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.documents import Documents
 from savedmodel_bakery.serving.admission.limits import Limits
 from savedmodel_bakery.serving.http.messages import Request, Response, decode_name
-from savedmodel_bakery.serving.http.routes import Route
+from savedmodel_bakery.serving.http.routes import PREFLIGHT, Route
 from savedmodel_bakery.serving.models.registry import ModelChoice, Registry
 from savedmodel_bakery.serving.v2 import descriptions, errors
 from savedmodel_bakery.serving.v2.codec import json_response, read_body, read_index_request, read_query
@@ -69,6 +69,8 @@ class HttpHandlers:
             _url(f"{_MODEL}/infer", ("POST",), self._infer, api="infer", runs_model=True),
             _url("/v2/repository/index", ("POST",), self._index),
             *_missing(),
+            # A URL with a colon could be a call of TensorFlow Serving, whose own 404 it gets.
+            _url(r"/v2/[^:]*", (), _not_found, api=None),
         ]
 
     def find(self, request: Request) -> Route | None:
@@ -77,6 +79,8 @@ class HttpHandlers:
             return None
         for url in self._urls:
             match = url.path.fullmatch(request.path)
+            if match and request.method == "OPTIONS":
+                return PREFLIGHT
             if match:
                 is_allowed = not url.methods or request.method in url.methods
                 handle = url.handle if is_allowed else partial(_not_allowed, url.methods)
@@ -149,6 +153,10 @@ def _missing() -> list[_Url]:
 
 def _raise(reason: str, _request: Request, _context: RequestContext, _match: re.Match[str]) -> Response:
     raise errors.unimplemented(reason)
+
+
+def _not_found(request: Request, _context: RequestContext, _match: re.Match[str]) -> Response:
+    return Response(404, encode_error(f"{request.path} is not a URL of the v2 protocol"))
 
 
 def _not_allowed(

@@ -67,7 +67,7 @@ def test_a_kill_leaves_nothing_that_a_server_would_load(workshop: Path, tmp_path
     assert 1 == publish.next_version(base_path)
 
 
-@pytest.mark.parametrize(("stop", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("stop", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])
 def test_a_stopped_bake_removes_staged_files(workshop: Path, tmp_path: Path, stop: signal.Signals, code: int) -> None:
     """Schedulers stop a job with SIGTERM, users with Ctrl-C: no folder remains."""
     base_path = tmp_path / "tiny"

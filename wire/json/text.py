@@ -15,13 +15,13 @@ from savedmodel_bakery.wire.json.encode import quote
 from savedmodel_bakery.wire.json.exact import JsonValue, Members, members_of, parse_exact
 from savedmodel_bakery.wire.json.limits import NO_LIMITS, ParseLimits, check_nesting, survey
 from savedmodel_bakery.wire.json.runs import RunFinder
-from savedmodel_bakery.wire.json.tokens import MAX_FINITE, has_large_exponent
+from savedmodel_bakery.wire.json.tokens import MAX_FINITE, has_large_exponent, match_end
 from savedmodel_bakery.wire.status import invalid_argument
 
 SHOWN_BYTES = 259
 
 _BOM = b"\xef\xbb\xbf"
-_JSON_SPACE = " \t\n\r"
+_JSON_SPACE = re.compile(r"[ \t\n\r]*")
 
 # Makes every digit a 0 and every E an e, so that long integers and large exponents are easy to find.
 _FOLD = bytes.maketrans(b"123456789E", b"000000000e")
@@ -106,8 +106,7 @@ def _parse_fast(text: bytes, start: int, *, to_end: bool = False) -> JsonValue:
     """Parse a value by the standard library; with `to_end`, nothing may follow it."""
     decoded = text.decode("utf-8", "surrogateescape")
     first = 1 if start else 0
-    while decoded[first : first + 1] in _JSON_SPACE and first < len(decoded):
-        first += 1
+    first = match_end(_JSON_SPACE, decoded, first)
     folded = _without_strings(text).translate(_FOLD)
     has_long = _LONG_INTEGER in folded
     decoder = _BOUNDED if has_long else _PLAIN

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import AnyStr
 
 from savedmodel_bakery.wire.status import StatusError, invalid_argument
 
@@ -38,7 +39,7 @@ def parse_error(reason: str, offset: int) -> StatusError:
     return invalid_argument(f"JSON Parse error: {reason} at offset: {offset}")
 
 
-def match_end(pattern: re.Pattern[bytes], text: bytes, position: int) -> int:
+def match_end(pattern: re.Pattern[AnyStr], text: AnyStr, position: int) -> int:
     """Return where the match of a pattern ends that also matches the empty string."""
     match = pattern.match(text, position)
     return match.end() if match else position

@@ -5,6 +5,8 @@ Source: "Tensor Data Types" of the Open Inference Protocol; BF16 is Triton's.
 
 from __future__ import annotations
 
+import json
+
 from savedmodel_bakery.wire.dtypes import BY_NAME, BY_NUMBER, HANDLES, DType
 from savedmodel_bakery.wire.status import invalid_argument
 
@@ -70,7 +72,7 @@ def shown(value: object) -> str:
     """Return a value of a request for an error message, in quotation marks if it is a string, and shortened."""
     text = f'"{value}"' if isinstance(value, str) else "null" if value is None else type(value).__name__
     if isinstance(value, (bool, int, float)):
-        text = str(value)
+        text = json.dumps(value)
     return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + '…"'
 
 

@@ -37,6 +37,7 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "files/name.toml").write_text(PIPELINE.replace('"quarter"', '"a/b"'))
     (folder / "out/taken/7").mkdir(parents=True)
     (folder / "out/half").symlink_to("../files/half")
+    (folder / "out/inside").symlink_to("../files/half/1")
     return folder
 
 
@@ -73,6 +74,9 @@ ERRORS = {
         ["files/pipeline.toml", "--name", "half"], 1,
         'error: cannot publish the pipeline in out/half, which contains the model of step "first"; choose another name',
     ),
+    "a folder in a step's version": (
+        ["files/pipeline.toml", "--name", "inside"], 1, "files/half/1 has a SavedModel, and published versions stay",
+    ),
     "a name that is not allowed": (["files/name.toml"], 1, "error: invalid model name 'a/b'"),
     "a name of the option that is not allowed": (
         ["files/pipeline.toml", "--name", ".."], 2, "Error: Invalid value for --name: invalid model name '..'",
@@ -102,3 +106,5 @@ def test_a_picture_of_another_version_is_rejected(workshop: Path) -> None:
         run.code, run.stderr,
     )  # fmt: skip
     assert not (workshop / "half.svg").exists()
+    run = tiny_models.run(workshop, "inspect", "out/quarter/3", "--svg", "missing/quarter.svg")
+    assert "error: cannot write missing/quarter.svg: No such file or directory\n" == run.stderr

@@ -440,6 +440,21 @@ def test_state_that_is_neither_a_variable_nor_a_table_is_rejected(models: Path, 
         save_pipeline(check_pipeline(parse_pipeline(content, folder=models, default_name="p")), tmp_path / "out")
 
 
+def test_a_step_that_calls_python_is_rejected(models: Path, tmp_path: Path) -> None:
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, name="x")])
+    def call(x: Any) -> Any:
+        return {"y": tf.numpy_function(lambda value: value * 2, [x], tf.float32)}
+
+    module = tf.Module()
+    module.call = call
+    tf.saved_model.save(module, str(tmp_path / "python"), {"serving_default": call})
+    content = {"inputs": ["x"], "outputs": ["y"], "steps": [half("a", "x", "y", str(tmp_path / "python"))]}
+    with pytest.raises(
+        PipelineError, match=r"python calls Python code in an operation PyFunc \(.*\), which a SavedModel"
+    ):
+        save_pipeline(check_pipeline(parse_pipeline(content, folder=models, default_name="p")), tmp_path / "out")
+
+
 @pytest.fixture
 def damaged(models: Path) -> Iterator[Path]:
     path = models / "broken/1"

@@ -351,7 +351,7 @@ def test_an_error_in_a_pipeline_names_the_step(pipeline: Path, models: Path) -> 
     with pytest.raises(BakeError, match=r'step "add_sub": the output "angle" .* complex64'):
         export_pipeline(pipeline, models, options=Options())
     pipeline.write_text(PIPELINE.replace('"mul"\nmodel', '"a/b"\nmodel'))
-    with pytest.raises(BakeError, match=r"""^step "a/b": invalid model name 'sums\.a/b': must be text without"""):
+    with pytest.raises(BakeError, match=r"step 1: invalid step name 'a/b': must be text without"):
         export_pipeline(pipeline, models, options=Options())
     assert not models.exists()
 
@@ -375,11 +375,12 @@ def test_the_command_prints_where_the_versions_are(pipeline: Path, version: Path
         (["file.toml", "--signature-name", "top_k"], 2, "--signature-name is for a SERVABLE"),
         (["saved_model/flowers", "--name", "a/b"], 2, "invalid model name 'a/b'"),
         (["file.toml", "--max-queue-delay-us", "9"], 1, "error: invalid maximum queue delay 9: must be 0 if"),
+        (["saved_model/flowers", "--out", "saved_model/flowers/3/in"], 1, "/flowers/3 has a SavedModel, and published"),
         (["saved_model"], 1, "error: no SavedModel in saved_model: must be the folder of a version"),
         (["saved_model/flowers/3/variables/variables.index"], 1, "error: cannot read the pipeline file"),
         (["saved_model/flowers", "--out", "file.toml/models"], 1, "/file.toml: File exists"),
     ],
-    ids=["signature of a pipeline", "name", "delay", "no model", "no pipeline", "no folder"],
+    ids=["signature of a pipeline", "name", "delay", "in itself", "no model", "no pipeline", "no folder"],
 )
 def test_the_command_explains_what_is_wrong(
     pipeline: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, error: str

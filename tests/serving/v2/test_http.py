@@ -177,6 +177,7 @@ def test_errors_name_what_is_wrong(server: ServerProcess, request_: dict[str, An
         ("POST", f"{MODEL}/generate_stream", 501, "use infer"),
         ("GET", "/v2/systemsharedmemory/status", 501, "shared memory"),
         ("GET", f"{MODEL}/versions/1/trace/setting", 501, "trace"),
+        ("GET", "/v2/models", 404, "not a URL of the v2 protocol"),
     ],
 )
 def test_other_calls_are_errors(server: ServerProcess, method: str, path: str, status: int, text: str) -> None:
