@@ -69,8 +69,6 @@ class HttpHandlers:
             _url(f"{_MODEL}/infer", ("POST",), self._infer, api="infer", runs_model=True),
             _url("/v2/repository/index", ("POST",), self._index),
             *_missing(),
-            # A URL with a colon could be a call of TensorFlow Serving, whose own 404 it gets.
-            _url(r"/v2/[^:]*", (), _not_found, api=None),
         ]
 
     def find(self, request: Request) -> Route | None:
@@ -153,10 +151,6 @@ def _missing() -> list[_Url]:
 
 def _raise(reason: str, _request: Request, _context: RequestContext, _match: re.Match[str]) -> Response:
     raise errors.unimplemented(reason)
-
-
-def _not_found(request: Request, _context: RequestContext, _match: re.Match[str]) -> Response:
-    return Response(404, encode_error(f"{request.path} is not a URL of the v2 protocol"))
 
 
 def _not_allowed(

@@ -34,8 +34,9 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextlib.contextmanager
 def baking(workshop: Path, root: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A bake in a process group of its own, which is killed at the end."""
-    command = tiny_models.command("bake", "--model", "tiny:build", "--name", "tiny", "--out", str(root), *OPTIONS)
+    """A bake in a process group of its own, which is killed at the end. It heeds SIGHUP, also if the tests do not."""
+    bake = tiny_models.command("bake", "--model", "tiny:build", "--name", "tiny", "--out", str(root), *OPTIONS)
+    command = ["env", "--default-signal=HUP", *bake]
     process = subprocess.Popen(command, cwd=workshop, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
         yield process

@@ -177,13 +177,18 @@ def test_errors_name_what_is_wrong(server: ServerProcess, request_: dict[str, An
         ("POST", f"{MODEL}/generate_stream", 501, "use infer"),
         ("GET", "/v2/systemsharedmemory/status", 501, "shared memory"),
         ("GET", f"{MODEL}/versions/1/trace/setting", 501, "trace"),
-        ("GET", "/v2/models", 404, "not a URL of the v2 protocol"),
     ],
 )
 def test_other_calls_are_errors(server: ServerProcess, method: str, path: str, status: int, text: str) -> None:
     response = requests.request(method, server.url + path, timeout=30)
     assert status == response.status_code
     assert text in response.json()["error"]
+
+
+def test_a_browser_may_ask_what_it_may_send(server: ServerProcess) -> None:
+    headers = {"Origin": "https://shop.example"}
+    response = requests.options(f"{server.url}{MODEL}/infer", headers=headers, timeout=30)
+    assert (200, b"") == (response.status_code, response.content)
 
 
 @pytest.mark.parametrize(
