@@ -2,8 +2,8 @@
 
 The public names are those in `__all__`; they are imported on first use, so that `--help` does not import numpy.
 `serving` may also use the modules `bulk` (all but `job` and `progress`), `calls`, `credentials`, `endpoints`, `errors`,
-`images`, `results`, `servers`, `signatures`, `tasks`, and of `transports` `amqp_broker`, `grpc_channel`, `grpc_codec`,
-`retries` and `transport`.
+`image_results`, `images`, `results`, `servers`, `signatures`, `tasks`, and of `transports` `amqp_broker`,
+`grpc_channel`, `grpc_codec`, `retries` and `transport`.
 """
 
 from __future__ import annotations

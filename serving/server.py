@@ -25,9 +25,11 @@ from savedmodel_bakery.serving.grpc.server import GrpcServer
 from savedmodel_bakery.serving.models.lifecycle import Lifecycle, LifecycleOptions
 from savedmodel_bakery.serving.models.loading import Batching, LoadOptions, load
 from savedmodel_bakery.serving.models.registry import Registry
+from savedmodel_bakery.serving.openapi import handlers as openapi
 from savedmodel_bakery.serving.options.flags import CommandLine
 from savedmodel_bakery.serving.options.model_config import UnavailableVersionError, parse_config
 from savedmodel_bakery.serving.options.settings import Settings, read_models
+from savedmodel_bakery.serving.photos.handlers import Handlers as PhotoHandlers
 from savedmodel_bakery.serving.prediction_service import PredictionService
 from savedmodel_bakery.serving.rest.handlers import Handlers as RestHandlers
 from savedmodel_bakery.serving.rest.router import Router
@@ -224,7 +226,12 @@ def _start_rest(flags: CommandLine, settings: Settings, registry: Registry, admi
         "check_method_names": flags.on("enable_signature_method_name_check"),
     }
     router = Router(
-        [RestHandlers(registry, **options).find, V2HttpHandlers(registry, **options).find],
+        [
+            RestHandlers(registry, **options).find,
+            V2HttpHandlers(registry, **options).find,
+            PhotoHandlers(registry).find,
+            openapi.find,
+        ],
         access=settings.access,
         known_name=registry.known_name,
         cors=flags.on("rest_api_enable_cors_support"),

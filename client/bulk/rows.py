@@ -49,14 +49,15 @@ def make_row(image: str, result: ImageResult, *, model: str, version: int | None
     return {
         "image": image,
         "ok": result.ok,
-        **_task_cells(result),
+        **task_cells(result),
         "model": model,
         "version": version,
         "signature": signature,
     }
 
 
-def _task_cells(result: ImageResult) -> Row:
+def task_cells(result: ImageResult) -> Row:
+    """Return the columns of a result that depend on its task."""
     match result:
         case Classification():
             return {"label": result.label, "error": result.error, "top": [asdict(scored) for scored in result.top]}

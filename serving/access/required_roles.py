@@ -31,6 +31,10 @@ PUBLIC_PATHS = (LIVE_PATH, READY_PATH)
 """REST paths that need no token."""
 
 
+PHOTOS = "/photos/"
+"""Before the name of a model that runs on photos."""
+
+
 def rest_role(path: str, *, metrics_path: str | None) -> Role | None:
     """Return the role that a REST path needs, whatever the method; None if any valid token is enough.
 
@@ -40,5 +44,5 @@ def rest_role(path: str, *, metrics_path: str | None) -> Role | None:
     """
     if path == metrics_path:
         return Role.METRICS
-    is_model = path.lower().startswith("/v1/") or path.startswith(("/v2/models/", "/v2/repository/index"))
+    is_model = path.lower().startswith("/v1/") or path.startswith(("/v2/models/", "/v2/repository/index", PHOTOS))
     return Role.PREDICT if is_model else None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-from savedmodel_bakery.serving.http.messages import Response
+from savedmodel_bakery.serving.http.messages import Request, Response
 from savedmodel_bakery.wire.json.status import encode_error
 from savedmodel_bakery.wire.status import Code, StatusError
 
@@ -37,6 +38,12 @@ def error_response(error: StatusError) -> Response:
     if error.retry_after_s is not None:
         headers["Retry-After"] = str(math.ceil(error.retry_after_s))
     return Response(HTTP_STATUS[error.code], encode_error(error.message), headers=headers)
+
+
+def method_not_allowed(request: Request, methods: Sequence[str]) -> Response:
+    """Make the response to a method that a URL does not have, with those that it has."""
+    message = f"{request.method} is not allowed for {request.path}: must be {' or '.join(methods)}"
+    return Response(405, encode_error(message), headers={"Allow": ", ".join(methods)})
 
 
 def page(status: int, title: str) -> Response:

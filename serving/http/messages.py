@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
+NOSNIFF = {"X-Content-Type-Options": "nosniff"}
+"""The header that keeps a browser from guessing another type of a response (Fetch standard, 3.6)."""
+
 
 @dataclass
 class Request:

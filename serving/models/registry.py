@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from savedmodel_bakery.serving.models.servable import Servable
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
+from savedmodel_bakery.wire.v2.datatypes import shown
 
 
 class State(IntEnum):
@@ -42,6 +43,20 @@ def parse_version(text: str) -> int | None:
     if not text.isascii() or not text.isdecimal() or len(digits) > len(str(MAX_VERSION)):
         return None
     return int(digits) if int(digits) <= MAX_VERSION else None
+
+
+def read_version(text: str) -> int | None:
+    """Return the version that a request names; None, for the newest one, if the text is empty.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT if it is not a version number.
+    """
+    if not text:
+        return None
+    version = parse_version(text)
+    if version is None:
+        raise invalid_argument(f"invalid version {shown(text)}: must be a number between 0 and {MAX_VERSION}")
+    return version
 
 
 @dataclass

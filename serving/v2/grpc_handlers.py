@@ -7,11 +7,11 @@ from functools import partial
 from typing import Any
 
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.models.registry import ModelChoice, Registry
+from savedmodel_bakery.serving.models.registry import ModelChoice, Registry, read_version
 from savedmodel_bakery.serving.rpc import Rpc, counted
 from savedmodel_bakery.serving.v2 import descriptions, errors
 from savedmodel_bakery.serving.v2.codec import message, read_header
-from savedmodel_bakery.serving.v2.inference import infer, read_version
+from savedmodel_bakery.serving.v2.inference import infer
 from savedmodel_bakery.wire.status import Code, StatusError
 from savedmodel_bakery.wire.v2 import grpc, schema
 from savedmodel_bakery.wire.v2.grpc import ParsedRequest, RawMessage

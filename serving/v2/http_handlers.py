@@ -11,12 +11,13 @@ from savedmodel_bakery.serving.access.required_roles import LIVE_PATH, READY_PAT
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.documents import Documents
 from savedmodel_bakery.serving.admission.limits import Limits
+from savedmodel_bakery.serving.http.errors import method_not_allowed
 from savedmodel_bakery.serving.http.messages import Request, Response, decode_name
 from savedmodel_bakery.serving.http.routes import PREFLIGHT, Route
-from savedmodel_bakery.serving.models.registry import ModelChoice, Registry
+from savedmodel_bakery.serving.models.registry import ModelChoice, Registry, read_version
 from savedmodel_bakery.serving.v2 import descriptions, errors
 from savedmodel_bakery.serving.v2.codec import json_response, read_body, read_index_request, read_query
-from savedmodel_bakery.serving.v2.inference import infer, read_version
+from savedmodel_bakery.serving.v2.inference import infer
 from savedmodel_bakery.wire.json.status import encode_error
 from savedmodel_bakery.wire.v2 import http
 from savedmodel_bakery.wire.v2.infer import RequestedOutput
@@ -156,9 +157,7 @@ def _raise(reason: str, _request: Request, _context: RequestContext, _match: re.
 def _not_allowed(
     methods: tuple[str, ...], request: Request, _context: RequestContext, _match: re.Match[str]
 ) -> Response:
-    allowed = " or ".join(methods)
-    message = f"{request.method} is not allowed for {request.path}: must be {allowed}"
-    return Response(405, encode_error(message), headers={"Allow": ", ".join(methods)})
+    return method_not_allowed(request, methods)
 
 
 def _call(handle: Handle, match: re.Match[str], request: Request, context: RequestContext) -> Response:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.inference import claims
 from savedmodel_bakery.serving.inference.predict import DEFAULT_SIGNATURE, PredictCall, predict
-from savedmodel_bakery.serving.models.registry import MAX_VERSION, ModelChoice, Registry, parse_version
+from savedmodel_bakery.serving.models.registry import ModelChoice, Registry
 from savedmodel_bakery.serving.v2.descriptions import quoted, signature_not_found
 from savedmodel_bakery.wire.status import invalid_argument
 from savedmodel_bakery.wire.v2.datatypes import of_dtype, of_number, shown
@@ -25,20 +25,6 @@ class _Signature(NamedTuple):
 
     definition: Any
     where: str
-
-
-def read_version(text: str) -> int | None:
-    """Return the version that a request names; None, for the newest one, if the text is empty.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if it is not a version number.
-    """
-    if not text:
-        return None
-    version = parse_version(text)
-    if version is None:
-        raise invalid_argument(f"invalid version {shown(text)}: must be a number between 0 and {MAX_VERSION}")
-    return version
 
 
 def infer(

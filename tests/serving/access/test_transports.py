@@ -202,6 +202,10 @@ URLS = {
     "POST /v2/repository/index": REST_PREDICTS | {"other": 200},
     f"POST /v2/repository/models/{MODEL}/load": {**dict.fromkeys(CALLERS, 501), **UNAUTHENTICATED},
     "GET /v2/health": {**dict.fromkeys(CALLERS, 404), **UNAUTHENTICATED},
+    f"POST /photos/{MODEL}": REST_PREDICTS | {"right": 400},  # the body is empty
+    f"POST /photos/{MODEL}/versions/1": REST_PREDICTS | {"right": 400},
+    f"GET /photos/{MODEL}": REST_PREDICTS | dict.fromkeys(("right", "other"), 405),
+    "GET /openapi.json": {**dict.fromkeys(CALLERS, 200), **UNAUTHENTICATED},
     "GET /unknown": {**dict.fromkeys(CALLERS, 404), **UNAUTHENTICATED},
 }
 BODIES = {
@@ -231,6 +235,11 @@ def test_over_v2_a_denied_caller_cannot_tell_whether_a_model_exists(served: Serv
     method = "POST" if path == "/infer" else "GET"
     exists = served.rest(method, f"{V2_API}{path}", "other")
     unknown = served.rest(method, f"/v2/models/unknown{path}", "other")
+    assert (403, exists.text) == (unknown.status_code, unknown.text.replace("unknown", MODEL))
+
+
+def test_with_photos_a_denied_caller_cannot_tell_whether_a_model_exists(served: Served) -> None:
+    exists, unknown = (served.rest("POST", f"/photos/{name}", "other", data=b"x") for name in (MODEL, "unknown"))
     assert (403, exists.text) == (unknown.status_code, unknown.text.replace("unknown", MODEL))
 
 

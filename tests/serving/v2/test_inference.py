@@ -11,11 +11,10 @@ import pytest
 
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import OverloadError
-from savedmodel_bakery.serving.models.registry import ModelChoice, Registry, State
+from savedmodel_bakery.serving.models.registry import ModelChoice, Registry, State, read_version
 from savedmodel_bakery.serving.models.servable import Servable
 from savedmodel_bakery.serving.v2 import descriptions
 from savedmodel_bakery.serving.v2.inference import infer as run_inference
-from savedmodel_bakery.serving.v2.inference import read_version
 from savedmodel_bakery.wire.status import Code, StatusError
 from savedmodel_bakery.wire.v2 import http
 from savedmodel_bakery.wire.v2.infer import InferResponse

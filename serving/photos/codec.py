@@ -1,0 +1,89 @@
+"""Reads the photos of a request, and writes the results of a response. Knows no models."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from multipart import MultipartError, MultipartSegment, PushMultipartParser, parse_options_header
+
+from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving.http.messages import NOSNIFF, Request, Response
+from savedmodel_bakery.wire.status import invalid_argument
+from savedmodel_bakery.wire.v2.datatypes import shown
+
+_FORM = "multipart/form-data"
+
+
+def read_photos(request: Request, context: RequestContext) -> list[bytes]:
+    """Return the photos of a request: the files of a form (RFC 7578), or else the body as it is.
+
+    curl's `--data-binary` names the body a form of another type, so only `multipart/…` is taken as one.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT if there is no photo, or the form is damaged; RESOURCE_EXHAUSTED if there are too
+            many photos, or there is not enough memory for them.
+    """
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding != "identity":
+        raise invalid_argument(f"Content-Encoding is {shown(encoding)}: photos must be sent as they are")
+    media_type, options = parse_options_header(request.headers.get("content-type", ""))
+    if media_type.startswith("multipart/"):
+        return _read_form(request.body, media_type, options.get("boundary", ""), context)
+    if not request.body:
+        raise invalid_argument("the body is empty: it must be an image file, or a form with image files")
+    return [request.body]
+
+
+def results_response(document: dict[str, Any]) -> Response:
+    """Return a response with JSON; numbers that JSON lacks (NaN, infinity) are null, bytes are base64."""
+    try:
+        text = _dump(document)
+    except ValueError:
+        text = _dump(_without_unrepresentable(document))
+    return Response(200, f"{text}\n".encode(), headers=NOSNIFF)
+
+
+def _read_form(body: bytes, media_type: str, boundary: str, context: RequestContext) -> list[bytes]:
+    if media_type != _FORM:
+        raise invalid_argument(f"Content-Type is {shown(media_type)}: a form must be {_FORM}")
+    context.charge(len(body))
+    photos: list[bytes] = []
+    pieces: list[bytes] = []
+    try:
+        with PushMultipartParser(boundary) as parser:
+            for event in parser.parse(body or b"\r\n"):  # the parser takes no bytes as the end
+                if isinstance(event, MultipartSegment):
+                    _check_is_file(event)
+                    context.check_rows(len(photos) + 1)
+                elif event is None:
+                    photos.append(b"".join(pieces))
+                    pieces = []
+                else:
+                    pieces.append(event)
+    except MultipartError as error:
+        raise invalid_argument(f"the body is not a valid {_FORM}: {error}") from error
+    if not photos:
+        raise invalid_argument("the form has no file")
+    return photos
+
+
+def _check_is_file(segment: MultipartSegment) -> None:
+    if segment.filename is None:
+        raise invalid_argument(
+            f"the field {shown(segment.name)} of the form is not a file: send photos as files, as curl does with "
+            "-F file=@photo.jpg"
+        )
+
+
+def _dump(document: object) -> str:
+    return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _without_unrepresentable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_unrepresentable(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_unrepresentable(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

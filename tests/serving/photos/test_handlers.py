@@ -1,0 +1,210 @@
+"""Photos as bodies and as forms, for every task, without a network and TensorFlow."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import requests
+from jsonschema import Draft202012Validator
+
+from savedmodel_bakery.serving.admission.budget import MemoryBudget
+from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving.http.messages import Request, Response
+from savedmodel_bakery.serving.models.registry import Registry
+from savedmodel_bakery.serving.openapi.document import document
+from savedmodel_bakery.serving.photos.handlers import Handlers
+from savedmodel_bakery.wire.status import StatusError
+
+CLASSIFICATION = {
+    "ok": True,
+    "label": "<b>cat",
+    "error": None,
+    "top": [{"label": "<b>cat", "score": 0.75, "class_id": 4}, {"label": "dog", "score": 0.25, "class_id": 2}],
+}
+RESULTS: dict[str, Any] = {
+    "classify": CLASSIFICATION,
+    "multilabel": {"ok": True, "error": None, "tags": [{"label": "cat", "score": 0.75}]},
+    "embed": {"ok": True, "error": None, "embedding": [0.5, -1.0]},
+    "detect": {
+        "ok": True,
+        "error": None,
+        "boxes": [{"label": "cat", "score": 0.75, "ymin": 1.0, "xmin": 2.0, "ymax": 30.0, "xmax": 14.0}],
+    },
+    "segment": {
+        "ok": True,
+        "error": None,
+        "shares": {"road": 0.25, "tree": 0.75},
+        "map_png": "UE5H",
+        "labels": ["road", "tree"],
+    },
+    "regress": {"ok": True, "error": None, "values": {"value": 1.5}},
+    "broken": {"ok": True, "error": None, "values": {"value": None}},
+}
+EMPTY = {
+    "classify": {"label": None, "top": []},
+    "multilabel": {"tags": []},
+    "embed": {"embedding": []},
+    "detect": {"boxes": []},
+    "segment": {"shares": {}, "map_png": "", "labels": []},
+    "regress": {"values": {}},
+    "broken": {"values": {}},
+}
+
+
+def form(*files: tuple[str, tuple[str | None, bytes]]) -> tuple[dict[str, str], bytes]:
+    """Return the headers and the body of a form, as requests sends it."""
+    prepared = requests.Request("POST", "http://x/", files=list(files)).prepare()
+    return {"content-type": prepared.headers["Content-Type"]}, prepared.body
+
+
+def send(
+    registry: Registry,
+    path: str,
+    body: bytes = b"good",
+    headers: dict[str, str] | None = None,
+    *,
+    method: str = "POST",
+    context: RequestContext | None = None,
+) -> Response:
+    request = Request(method, path, headers or {}, body)
+    route = Handlers(registry).find(request)
+    assert route is not None
+    try:
+        return route.handle(request, context or RequestContext())
+    except StatusError as error:
+        return route.on_error(error)
+
+
+def error_of(response: Response) -> tuple[int, str]:
+    return response.status, json.loads(response.body)["error"]
+
+
+def check_schema(value: object, name: str) -> None:
+    schema = {"$ref": f"#/components/schemas/{name}", "components": document()["components"]}
+    Draft202012Validator(schema).validate(value)
+
+
+@pytest.mark.parametrize("task", RESULTS)
+def test_a_form_has_a_result_per_photo_and_a_bad_photo_does_not_affect_the_others(
+    registry: Registry, task: str
+) -> None:
+    headers, body = form(("file", ("a.jpg", b"good")), ("other", ("b.jpg", b"bad")))
+    response = send(registry, f"/photos/{task}", body, headers)
+    assert (200, "nosniff") == (response.status, response.headers["X-Content-Type-Options"])
+    answer = json.loads(response.body)
+    name = "regress" if task == "broken" else task
+    signature = "top_k" if task == "classify" else "serving_default"
+    results = [RESULTS[task], {"ok": False, "error": "damaged", **EMPTY[task]}]
+    assert {"model": task, "version": 3, "task": name, "signature": signature, "results": results} == answer
+    check_schema(answer, "PhotoResults")
+
+
+@pytest.mark.parametrize("path", ["", "/versions/3", "/versions/03", "/labels/stable", "/labels/%73table"])
+def test_the_body_is_a_photo_whatever_its_type(registry: Registry, path: str) -> None:
+    for media_type in ({}, {"content-type": "application/x-www-form-urlencoded"}, {"content-type": "image/jpeg"}):
+        answer = json.loads(send(registry, f"/photos/classify{path}?x", headers=media_type).body)
+        assert [CLASSIFICATION] == answer["results"]
+
+
+def test_a_single_bad_photo_is_an_error(registry: Registry) -> None:
+    response = send(registry, "/photos/classify", b"bad")
+    assert (400, "the photo cannot be read: damaged") == error_of(response)
+    assert "nosniff" == response.headers["X-Content-Type-Options"]
+    check_schema(json.loads(response.body), "Error")
+
+
+_TYPE = "multipart/form-data; boundary=b"
+ERRORS: dict[str, tuple[dict[str, Any], int, str]] = {
+    "empty body": ({"body": b""}, 400, "the body is empty: it must be an image file, or a form with image files"),
+    "compressed": (
+        {"headers": {"content-encoding": "gzip"}},
+        400,
+        'Content-Encoding is "gzip": photos must be sent as',
+    ),
+    "another multipart": (
+        {"headers": {"content-type": "multipart/mixed; boundary=b"}},
+        400,
+        "must be multipart/form-d",
+    ),
+    "no boundary": (
+        {"headers": {"content-type": "multipart/form-data"}},
+        400,
+        "is not a valid multipart/form-data: Empt",
+    ),
+    "no form": ({"headers": {"content-type": _TYPE}}, 400, "is not a valid multipart/form-data: Unexpected end"),
+    "empty form": ({"headers": {"content-type": _TYPE}, "body": b""}, 400, "is not a valid multipart/form-data"),
+    "cut off": (
+        {
+            "headers": {"content-type": _TYPE},
+            "body": b'--b\r\nContent-Disposition: form-data; name="f"; filename="f"\r\n\r\nx',
+        },
+        400,
+        "is not a valid multipart/form-data",
+    ),
+    "no file": ({"headers": {"content-type": _TYPE}, "body": b"--b--\r\n"}, 400, "the form has no file"),
+    "a field": (
+        {
+            "headers": {"content-type": _TYPE},
+            "body": b'--b\r\nContent-Disposition: form-data; name="k"\r\n\r\n1\r\n--b--',
+        },
+        400,
+        'the field "k" of the form is not a file: send photos as files, as curl does with -F file=@photo.jpg',
+    ),
+    "unknown model": ({"path": "/photos/m"}, 404, "Servable not found for request: Latest(m)"),
+    "unknown version": ({"path": "/photos/classify/versions/2"}, 404, "Specific(classify, 2)"),
+    "no version": ({"path": "/photos/classify/versions/x"}, 400, 'invalid version "x": must be a number between 0 and'),
+    "unknown label": ({"path": "/photos/classify/labels/x"}, 400, "Unrecognized servable version label: x"),
+    "no photos": (
+        {"path": "/photos/other"},
+        400,
+        'model "other" version 3 takes no photos: its signatures are none of a baked model of task classify or binary, '
+        "multilabel, embed, detect, segment, regress. Call it with /v1/models or /v2/models",
+    ),
+    "method": ({"method": "GET"}, 405, "GET is not allowed for /photos/classify: must be POST"),
+}
+
+
+@pytest.mark.parametrize(("options", "status", "message"), ERRORS.values(), ids=ERRORS)
+def test_errors_say_what_is_wrong(registry: Registry, options: dict[str, Any], status: int, message: str) -> None:
+    received = error_of(send(registry, **{"path": "/photos/classify", **options}))
+    assert status == received[0]
+    assert message in received[1]
+
+
+@pytest.mark.parametrize("path", ["/photos", "/photos/", "/photos/a/b", "/photos/a:predict", "/Photos/a"])
+def test_other_urls_are_of_no_api(registry: Registry, path: str) -> None:
+    assert Handlers(registry).find(Request("POST", path, {})) is None
+
+
+def test_photos_count_as_rows(registry: Registry) -> None:
+    headers, body = form(*[("file", ("a", b"good"))] * 3)
+    response = send(registry, "/photos/classify", body, headers, context=RequestContext(max_rows=2))
+    assert (429, "the request has 3 rows; at most 2 are allowed (--max_rows_per_request)") == error_of(response)
+
+
+def test_a_form_is_charged_for_the_copies_of_its_photos(registry: Registry) -> None:
+    memory = MemoryBudget(1_000_000)
+    headers, body = form(("file", ("a", bytes(700_000))))
+    context = RequestContext(memory=memory)
+    assert 200 == send(registry, "/photos/classify", body, headers, context=context).status
+    assert 700_000 < memory.held
+    headers, body = form(("file", ("a", bytes(1_100_000))))
+    assert 429 == send(registry, "/photos/classify", body, headers, context=RequestContext(memory=memory)).status
+    context.close()
+    assert 0 == memory.held
+
+
+def test_the_call_runs_a_model_and_has_a_name_in_the_metrics(registry: Registry) -> None:
+    route = Handlers(registry).find(Request("POST", "/photos/a%20b", {}))
+    assert route is not None
+    assert ("a b", "photos", True) == (route.model_name, route.api, route.runs_model)
+    other = Handlers(registry).find(Request("PUT", "/photos/a", {}))
+    assert other is not None
+    assert (None, False) == (other.api, other.runs_model)
+
+
+def test_a_browser_may_ask_what_it_may_send(registry: Registry) -> None:
+    response = send(registry, "/photos/classify", b"", method="OPTIONS")
+    assert (200, "POST, OPTIONS") == (response.status, response.headers["Allow"])
