@@ -24,8 +24,11 @@ KERAS_HUB := .cache/keras-hub
 # Environments of other clients and servers of the v2 protocol: their packages do not fit those in requirements/dev.lock.
 V2 := .cache/v2
 
+# Packages that drive a browser for the tests of the playground.
+BROWSER := .cache/browser
+
 # Debian packages for the system tests.
-SYSTEM_PACKAGES := buildah debootstrap libpython3.11 openssl python3.11-venv rabbitmq-server
+SYSTEM_PACKAGES := buildah chromium debootstrap fonts-dejavu-core libpython3.11 openssl python3.11-venv rabbitmq-server
 
 # Environments of other frameworks, which the pages on them use.
 GUIDES := .cache/guides
@@ -90,12 +93,16 @@ $(KERAS_HUB)/.installed: tests/system/requirements-keras-hub.txt $(VENV)/.instal
 	$(BIN)/python -m pip install --quiet --upgrade --no-deps --target $(@D) --requirement $<
 	@touch $@
 
+$(BROWSER)/.installed: tests/system/requirements-browser.txt $(VENV)/.installed-dev
+	$(BIN)/python -m pip install --quiet --upgrade --target $(@D) --requirement $<
+	@touch $@
+
 $(V2)/%/.installed: tests/system/requirements-v2-%.txt
 	$(PYTHON) -m venv --clear $(@D)
 	$(@D)/bin/python -m pip install --quiet --requirement $<
 	@touch $@
 
-test-system: $(VENV)/.installed-dev $(KERAS_HUB)/.installed $(V2)/clients/.installed $(V2)/mlserver/.installed $(BENCH)/triton/.installed ## All tests that need Debian packages, much memory or minutes; run as root.
+test-system: $(VENV)/.installed-dev $(KERAS_HUB)/.installed $(BROWSER)/.installed $(V2)/clients/.installed $(V2)/mlserver/.installed $(BENCH)/triton/.installed ## All tests that need Debian packages, much memory or minutes; run as root.
 	$(BIN)/python -m pytest -m system
 
 image-test: $(VENV)/.installed-dev ## Only the system tests that build and run both images.

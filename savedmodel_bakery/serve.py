@@ -41,8 +41,11 @@ Examples:
 )
 @click.option("--port", type=_PORT, default=8500, show_default=True, help="gRPC port.")
 @click.option("--rest-api-port", type=_PORT, default=8501, show_default=True, help="REST port.")
+@click.option(
+    "--playground/--no-playground", default=True, show_default=True, help="Serve a page to try the model in a browser."
+)
 @click.option("-v", "--verbose", is_flag=True, help="Show the log of TensorFlow.")
-def serve(folder: Path, name: str | None, port: int, rest_api_port: int, verbose: bool) -> None:
+def serve(folder: Path, name: str | None, port: int, rest_api_port: int, playground: bool, verbose: bool) -> None:
     """Serve the newest version of the model in FOLDER until Ctrl-C.
 
     FOLDER contains the model's numbered versions. The server listens on 127.0.0.1 only and prints its URLs when it is
@@ -68,12 +71,14 @@ def serve(folder: Path, name: str | None, port: int, rest_api_port: int, verbose
             f"--port={port}",
             f"--rest_api_port={rest_api_port}",
             f"--bind_address={ADDRESS}",
+            f"--enable_playground={str(playground).lower()}",
             "--engine=embedded",
         ]
     )
     log.configure(logging.WARNING, "%(levelname)s %(name)s: %(message)s")
     try:
-        cli.serve_embedded(command_line, require_rest=True, on_ready=partial(_print_urls, name, port, rest_api_port))
+        on_ready = partial(_print_urls, name, port, rest_api_port, playground=playground)
+        cli.serve_embedded(command_line, require_rest=True, on_ready=on_ready)
     except StatusError:
         _check_ports(port, rest_api_port)  # another process may have taken one while TensorFlow was loading
         raise
@@ -96,13 +101,15 @@ def _check_port(option: str, port: int) -> None:
             ) from error
 
 
-def _print_urls(name: str, port: int, rest_api_port: int) -> None:
+def _print_urls(name: str, port: int, rest_api_port: int, *, playground: bool) -> None:
     """Print the URLs; return after a second even if stdout is a full pipe, so that the server can be stopped."""
-    lines = (
+    lines = [
         f"Serving {log.escape(name)}. Press Ctrl-C to stop.",
         f"  gRPC  {ADDRESS}:{port}",
         f"  REST  http://{ADDRESS}:{rest_api_port}/v1/models/{quote(name, safe='')}",
-    )
+    ]
+    if playground:
+        lines.append(f"  page  http://{ADDRESS}:{rest_api_port}/playground")
     errors: list[OSError] = []
 
     def echo() -> None:

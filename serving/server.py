@@ -15,6 +15,7 @@ from typing import Any
 
 from savedmodel_bakery.client.exits import FAILED
 from savedmodel_bakery.serving import warmup
+from savedmodel_bakery.serving.access.required_roles import PUBLIC_PATHS
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
@@ -30,6 +31,7 @@ from savedmodel_bakery.serving.options.flags import CommandLine
 from savedmodel_bakery.serving.options.model_config import UnavailableVersionError, parse_config
 from savedmodel_bakery.serving.options.settings import Settings, read_models
 from savedmodel_bakery.serving.photos.handlers import Handlers as PhotoHandlers
+from savedmodel_bakery.serving.playground import handlers as playground
 from savedmodel_bakery.serving.prediction_service import PredictionService
 from savedmodel_bakery.serving.rest.handlers import Handlers as RestHandlers
 from savedmodel_bakery.serving.rest.router import Router
@@ -225,17 +227,20 @@ def _start_rest(flags: CommandLine, settings: Settings, registry: Registry, admi
         "limits": admission.limits,
         "check_method_names": flags.on("enable_signature_method_name_check"),
     }
+    with_playground = flags.on("enable_playground")
     router = Router(
         [
             RestHandlers(registry, **options).find,
             V2HttpHandlers(registry, **options).find,
             PhotoHandlers(registry).find,
             openapi.find,
+            *([playground.find] if with_playground else []),
         ],
         access=settings.access,
         known_name=registry.known_name,
         cors=flags.on("rest_api_enable_cors_support"),
         metrics_path=settings.metrics_path,
+        public_paths=(*PUBLIC_PATHS, *(playground.PUBLIC_PATHS if with_playground else ())),
     )
     try:
         server = RestServer(
@@ -246,6 +251,8 @@ def _start_rest(flags: CommandLine, settings: Settings, registry: Registry, admi
         return None
     server.start()
     logger.info("Exporting HTTP/REST API at:localhost:%d ...", port)
+    if with_playground:
+        logger.info("The playground is at %s of this port", playground.PATH)
     return server
 
 

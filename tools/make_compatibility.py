@@ -32,6 +32,8 @@ FLAG_NOTES = {
     "grpc_max_threads": "calls that run at the same time; further ones wait instead of failing with "
     "RESOURCE_EXHAUSTED, up to `--max_waiting_calls`",
     "rest_api_num_threads": "calls that run at the same time; further ones wait, up to `--max_waiting_calls`",
+    "enable_playground": "extension, off by default: [the playground](../how-to/playground.md) at `/playground` of the "
+    "REST port, to which `/` redirects; without it, both return the real server's 404",
     "max_waiting_calls": f"extension, {FLAGS['max_waiting_calls'].default} by default; a large number restores the "
     "real server's REST, where any number of calls wait",
     "max_connections": f"extension, {FLAGS['max_connections'].default:,} by default, but fewer than the process may "
@@ -92,6 +94,9 @@ URLS = {
     "GET /v2/health/live": "extension: 200 while the server runs",
     "GET /v2/health/ready": "extension: 200 while every configured model has an available version, else 503",
     "other URLs of /v2": "extension: the [v2 protocol](v2.md); other paths return the same 404",
+    "POST /photos/NAME[/versions/N or /labels/LABEL]": "extension: [runs a model on "
+    "photos](../how-to/playground.md#with-curl)",
+    "GET /openapi.json": "extension: an OpenAPI document of /photos, /v1 and /v2",
     "anything else": "same responses",
 }
 

@@ -70,7 +70,6 @@ _RESULTS = {
     "Regression": _result({"values": _map(_VALUE)}, "Task regress."),
 }
 
-_BASE64 = _object({"b64": {"type": "string", "contentEncoding": "base64"}}, description="Bytes.")
 _TENSOR: Schema = {"description": 'Numbers, strings or {"b64": …}, nested in lists like the tensor\'s axes.'}
 _SIGNATURE_NAME = {"signature_name": {"type": "string", "default": "serving_default"}}
 _V2_PARAMETERS = {"parameters": _map({"type": ["string", "number", "boolean"]})}
@@ -93,7 +92,6 @@ SCHEMAS: dict[str, Schema] = {
             "results": _list({"anyOf": [ref(name) for name in _RESULTS]}, description="One per photo, in their order."),
         }
     ),
-    "Base64": _BASE64,
     "PredictRequest": {
         "description": "Rows (instances), or columns by name (inputs). A lone tensor needs no name.",
         "oneOf": [

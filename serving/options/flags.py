@@ -121,6 +121,7 @@ FLAGS = {
         _own("auth_tokens_file", "", "TOML file with the tokens that callers need; empty means none."),
         _own("rest_ssl_config_file", "", "Text SSLConfig; enables TLS for REST."),
         _own("allow_plaintext_rest", False, "Serve REST without TLS while gRPC has TLS."),
+        _own("enable_playground", False, "Serve a page to try the models in a browser, /playground on the REST port."),
         _own("max_waiting_calls", Limits.waiting_calls, "Calls that wait for others to end, on each port."),
         _own("max_connections", Limits.connections, "Connections to each port; fewer if files may not be opened."),
         _own("max_message_bytes", Limits.message_bytes, "Size of a request as sent."),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from savedmodel_bakery.serving import incident, metrics
@@ -44,6 +44,7 @@ class Router:
         known_name: returns the name of a model for the metrics, or an empty string for an unknown model.
         cors: add CORS headers to responses of the APIs.
         metrics_path: path of the Prometheus page; None to not serve it.
+        public_paths: paths that need no token.
     """
 
     def __init__(
@@ -54,11 +55,13 @@ class Router:
         known_name: Callable[[str], str],
         cors: bool,
         metrics_path: str | None = None,
+        public_paths: Collection[str] = PUBLIC_PATHS,
     ) -> None:
         self._apis = apis
         self._access = access
         self._known_name = known_name
         self._metrics_path = metrics_path
+        self._public_paths = public_paths
         self._cors = cors
         self._headers = CORS_HEADERS if cors else {}
         if cors and access.needs_token:
@@ -67,12 +70,12 @@ class Router:
     def authorize(self, request: Request) -> Identity | Response:
         """Return the caller of a request, or the response to one that may not send it; does not need the body.
 
-        Health needs no token. Neither does OPTIONS with CORS: browsers ask without a token what they may send (Fetch
-        standard, "CORS-preflight fetch").
+        Public paths need no token. Neither does OPTIONS with CORS: browsers ask without a token what they may send
+        (Fetch standard, "CORS-preflight fetch").
         """
         path = request.path
         is_preflight = self._cors and request.method == "OPTIONS" and path != self._metrics_path
-        if path in PUBLIC_PATHS or is_preflight:
+        if path in self._public_paths or is_preflight:
             return ANYONE
         try:
             return self._access.authorize(

@@ -230,7 +230,7 @@ def test_a_server_whose_output_is_closed_ends_silently(tmp_path: Path) -> None:
 
 
 def test_any_name_is_printed_on_one_line_and_quoted_in_the_url(capsys: pytest.CaptureFixture[str]) -> None:
-    serve._print_urls("a b\n", 1, 2)
+    serve._print_urls("a b\n", 1, 2, playground=False)
     first, _, last = capsys.readouterr().out.splitlines()
     assert r"Serving a b\n. Press Ctrl-C to stop." == first
     assert last.endswith("http://127.0.0.1:2/v1/models/a%20b%0A")
@@ -240,7 +240,7 @@ def test_a_server_does_not_wait_for_a_full_pipe(monkeypatch: pytest.MonkeyPatch)
     read = threading.Event()
     monkeypatch.setattr(serve.click, "echo", lambda _: read.wait())
     monkeypatch.setattr(serve, "_PRINT_S", 0.01)
-    serve._print_urls("m", 1, 2)
+    serve._print_urls("m", 1, 2, playground=True)
     read.set()
 
 
@@ -259,7 +259,7 @@ def test_a_full_disk_is_one_line(arguments: list[str], tmp_path: Path) -> None:
     [
         ("bakery m", ["metadata", "model-server"]),
         ("bakery --v", ["--version"]),
-        ("bakery serve --n", ["--name"]),
+        ("bakery serve --na", ["--name"]),
         ("bakery amqp ", ["work", "status", "purge", "requeue"]),
         ("bakery amqp --q", ["--queue"]),
         ("bakery amqp --queue photos --b", ["--batch-size"]),
@@ -354,10 +354,11 @@ def test_serve_prints_its_urls_and_ends_with_ctrl_c(tmp_path: Path) -> None:
     ports = ("--port", str(port), "--rest-api-port", str(rest_api_port))
     with serving(str(tmp_path / "animals"), *ports, log=tmp_path / "log") as process:
         assert process.stdout
-        first, grpc_line, rest_line = (process.stdout.readline().strip() for _ in range(3))
+        first, grpc_line, rest_line, page_line = (process.stdout.readline().strip() for _ in range(4))
         assert "Serving animals" in first
         assert f"gRPC  127.0.0.1:{port}" == grpc_line
         assert f"REST  http://127.0.0.1:{rest_api_port}/v1/models/animals" == rest_line
+        assert "text/html; charset=utf-8" == requests.get(page_line.split()[1], timeout=30).headers["Content-Type"]
         (status,) = requests.get(rest_line.split()[1], timeout=30).json()["model_version_status"]
         assert ("1", "AVAILABLE") == (status["version"], status["state"])
         with Client(grpc_line.split()[1], model="animals") as client:
@@ -365,6 +366,19 @@ def test_serve_prints_its_urls_and_ends_with_ctrl_c(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         assert 0 == process.wait(60)
     assert "Traceback" not in (tmp_path / "log").read_text()
+
+
+def test_serve_has_no_page_if_it_is_turned_off(tmp_path: Path) -> None:
+    model_makers.labelling(tmp_path / "animals")
+    port, rest_api_port = free_port(), free_port()
+    ports = ("--port", str(port), "--rest-api-port", str(rest_api_port))
+    with serving(str(tmp_path / "animals"), "--no-playground", *ports, log=tmp_path / "log") as process:
+        assert process.stdout
+        rest_line = [process.stdout.readline() for _ in range(3)][-1]
+        origin = rest_line.split()[1].partition("/v1/")[0]
+        for path in ("/", "/playground"):
+            response = requests.get(origin + path, timeout=30)
+            assert (404, "text/html") == (response.status_code, response.headers["Content-Type"])
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.system)
 
 
+@pytest.fixture(scope="session")
+def task_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file for `--model_config_file` with a baked model per task; `photo.png` is beside it."""
+    from baked_tasks import bake_tasks  # imports TensorFlow
+
+    return bake_tasks(tmp_path_factory.mktemp("models"))
+
+
 @pytest.fixture
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
     """A broker per test: RabbitMQ 3.10 fails to declare a quorum queue again after a restart."""

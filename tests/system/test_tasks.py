@@ -4,62 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-import shape_models
 from amqp_worker import WorkerProcess
+from baked_tasks import HEIGHT, SHAPES, WIDTH
 from rabbitmq import RabbitMQ
 from server_process import ServerProcess
 
 from savedmodel_bakery.client import AmqpClient, Client
-from savedmodel_bakery.exporter.bake import bake
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
-SHAPES = {"red": (0.0, 0.0, 1.0, 0.75), "green": (0.0, 0.75, 0.5, 1.0)}
-RECIPE = {"crop": "none", "resize": "bilinear", "antialias": False, "scale": "0..1", "channels": "RGB"}
-COLOURS = {"labels": "colours.txt", "outputs": "probabilities"}
-BOXES = {"size": 96, "boxes": "yxyx", "box_unit": "fractions"}
-TASKS: dict[str, tuple[str, dict[str, Any]]] = {
-    "classify": ("classifier", COLOURS),
-    "binary": ("decider", {"labels": "two.txt", "outputs": "probabilities"}),
-    "multilabel": ("tagger", COLOURS),
-    "embed": ("tagger", {"task": "embed", "layer": "mean"}),
-    "regress": ("meter", {"task": "regress", "output_names": "red,green"}),
-    "detect": ("detector", COLOURS | BOXES),
-    "segment": ("segmenter", {"task": "segment", "size": 96, "labels": "four.txt"}),
-}
+
+@pytest.fixture(scope="module")
+def photo(task_models: Path) -> Path:
+    return task_models.parent / "photo.png"
 
 
 @pytest.fixture(scope="module")
-def photo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three quarters are red, one eighth is green, and one is dark."""
-    path = tmp_path_factory.mktemp("photo") / "photo.png"
-    shape_models.draw((40, 80), SHAPES).save(path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, photo: Path) -> Iterator[ServerProcess]:
+def server(task_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """A server with a model per task, named as the task."""
-    folder = tmp_path_factory.mktemp("models")
-    labels = {"colours.txt": shape_models.LABELS, "two.txt": ("red", "green")}
-    labels["four.txt"] = ("background", *shape_models.LABELS)
-    for name, names in labels.items():
-        (folder / name).write_text("\n".join(names) + "\n")
-    configs = []
-    for task, (model, values) in TASKS.items():
-        paths = {"labels": str(folder / values["labels"])} if "labels" in values else {}
-        recipe = {**RECIPE, **values, **paths}
-        result = bake(model=f"shape_models:{model}", name=task, out=folder, recipe=recipe, photos=[photo])
-        assert task == result.recipe.answers.task
-        assert result.parity.is_within
-        configs.append(f'config {{ name: "{task}" base_path: "{folder / task}" model_platform: "tensorflow" }}')
-    config = folder / "models.config"
-    config.write_text(f"model_config_list {{ {' '.join(configs)} }}")
-    with ServerProcess(f"--model_config_file={config}", log=folder / "server.log") as server:
+    log = tmp_path_factory.mktemp("tasks") / "server.log"
+    with ServerProcess(f"--model_config_file={task_models}", log=log) as server:
         yield server
 
 
@@ -113,10 +80,10 @@ def test_every_transport_returns_the_same_results(
         assert ["green", "red"] == sorted(box.label for box in good.boxes)
         for box in good.boxes:
             edges = [box.ymin, box.xmin, box.ymax, box.xmax]
-            assert np.array(SHAPES[box.label]) * [40, 80, 40, 80] == pytest.approx(edges, abs=1)
+            assert np.array(SHAPES[box.label]) * [HEIGHT, WIDTH, HEIGHT, WIDTH] == pytest.approx(edges, abs=1)
     for client in clients("segment"):
         good, bad = client.segment(images)
         assert not bad.ok
-        assert (40, 80) == good.map.shape
+        assert (HEIGHT, WIDTH) == good.map.shape
         expected = {"background": 0.125, "red": 0.75, "green": 0.125, "blue": 0.0}
         assert expected == pytest.approx(good.shares, abs=0.02)

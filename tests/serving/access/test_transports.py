@@ -94,6 +94,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         f"--rest_ssl_config_file={root / 'tls'}",
         f"--monitoring_config_file={root / 'monitoring'}",
         "--enable_grpc_healthcheck_service",
+        "--enable_playground",
     )
     log = root / "log"
     with ServerProcess(*flags, log=log) as running, requests.Session() as session:
@@ -206,6 +207,9 @@ URLS = {
     f"POST /photos/{MODEL}/versions/1": REST_PREDICTS | {"right": 400},
     f"GET /photos/{MODEL}": REST_PREDICTS | dict.fromkeys(("right", "other"), 405),
     "GET /openapi.json": {**dict.fromkeys(CALLERS, 200), **UNAUTHENTICATED},
+    "GET /playground": dict.fromkeys(CALLERS, 200),
+    "GET /playground/playground.js": dict.fromkeys(CALLERS, 200),
+    "GET /": dict.fromkeys(CALLERS, 200),  # redirected
     "GET /unknown": {**dict.fromkeys(CALLERS, 404), **UNAUTHENTICATED},
 }
 BODIES = {

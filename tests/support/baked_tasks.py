@@ -1,0 +1,65 @@
+"""Bakes a tiny model of every task, and draws a photo whose answers are known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import shape_models
+
+from savedmodel_bakery.exporter.bake import bake
+
+SHAPES = {"red": (0.0, 0.0, 1.0, 0.75), "green": (0.0, 0.75, 0.5, 1.0)}
+"""Three quarters of the photo are red, one eighth is green, and one is dark."""
+
+HEIGHT, WIDTH = 40, 80
+MARKUP = "<img src=x onerror=document.title='bad'>"
+"""A label."""
+
+_LABELS = {
+    "colours.txt": ("red", "green", MARKUP),
+    "two.txt": ("red", "green"),
+    "four.txt": ("background", "red", "green", "blue"),
+}
+_RECIPE = {"crop": "none", "resize": "bilinear", "antialias": False, "scale": "0..1", "channels": "RGB"}
+_COLOURS = {"labels": "colours.txt", "outputs": "probabilities"}
+_BOXES = {"size": 96, "boxes": "yxyx", "box_unit": "fractions"}
+TASKS: dict[str, tuple[str, dict[str, Any]]] = {
+    "classify": ("classifier", _COLOURS),
+    "binary": ("decider", {"labels": "two.txt", "outputs": "probabilities"}),
+    "multilabel": ("tagger", _COLOURS),
+    "embed": ("tagger", {"task": "embed", "layer": "mean"}),
+    "regress": ("meter", {"task": "regress", "output_names": "red,green"}),
+    "detect": ("detector", _COLOURS | _BOXES),
+    "segment": ("segmenter", {"task": "segment", "size": 96, "labels": "four.txt"}),
+}
+
+
+def draw_photo(path: Path) -> Path:
+    """Write the photo, a PNG file."""
+    shape_models.draw((HEIGHT, WIDTH), SHAPES).save(path)
+    return path
+
+
+def bake_tasks(folder: Path) -> Path:
+    """Bake a model per task, named as the task, and a second version of `classify` that returns two classes.
+
+    Returns the file for `--model_config_file`, with which all versions are served.
+    """
+    photo = draw_photo(folder / "photo.png")
+    for name, names in _LABELS.items():
+        (folder / name).write_text("\n".join(names) + "\n")
+    configs = []
+    for task, (model, values) in [*TASKS.items(), ("classify", ("classifier", _COLOURS | {"top_k": 2}))]:
+        paths = {"labels": str(folder / values["labels"])} if "labels" in values else {}
+        result = bake(
+            model=f"shape_models:{model}", name=task, out=folder, recipe={**_RECIPE, **values, **paths}, photos=[photo]
+        )
+        assert task == result.recipe.answers.task
+        assert result.parity.is_within
+    for task in TASKS:
+        base_path = f'name: "{task}" base_path: "{folder / task}" model_platform: "tensorflow"'
+        configs.append(f"config {{ {base_path} model_version_policy {{ all {{}} }} }}")
+    config = folder / "models.config"
+    config.write_text(f"model_config_list {{ {' '.join(configs)} }}")
+    return config
