@@ -86,7 +86,21 @@ def close_rest(server: AttackedServer, images: list[bytes]) -> None:
         time.sleep(CANCELLED_AFTER_S)
 
 
-@pytest.mark.parametrize("send", [cancel_grpc, close_rest])
+def close_photos(server: AttackedServer, images: list[bytes]) -> None:
+    """Send forms to `/photos` and close their connections."""
+    head = b'--b\r\nContent-Disposition: form-data; name="f"; filename="f"\r\n\r\n'
+    body = b"".join(head + image + b"\r\n" for image in images) + b"--b--\r\n"
+    headers = f"Host: x\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: {len(body)}\r\n\r\n"
+    request = f"POST /photos/{CLASSIFIER} HTTP/1.1\r\n{headers}".encode() + body
+    with ExitStack() as stack:
+        for _ in range(CALLS):
+            address = ("127.0.0.1", server.rest_api_port)
+            connection = stack.enter_context(closing(socket.create_connection(address, 60)))
+            connection.sendall(request)
+        time.sleep(CANCELLED_AFTER_S)
+
+
+@pytest.mark.parametrize("send", [cancel_grpc, close_rest, close_photos])
 def test_cancelled_calls_end(classifier: AttackedServer, send: Callable[[AttackedServer, list[bytes]], None]) -> None:
     """Sent: 8 calls with 1000 PNGs of 100 megapixels each, cancelled after 2 s.
 

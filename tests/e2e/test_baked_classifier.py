@@ -73,6 +73,22 @@ class TestUnmodifiedClients:
         assert "DT_STRING" == signatures["serving_default"]["inputs"]["image"]["dtype"]
         assert ["output_0"] == list(signatures["serving_default"]["outputs"])
 
+    def test_photos_as_they_are(self, server: ServerProcess, coffee: Path, chelsea: Path) -> None:
+        url = f"{server.url}/photos/{NAME}"
+        alone = requests.post(url, data=coffee.read_bytes(), timeout=30).json()
+        files = [("file", path.open("rb")) for path in (coffee, chelsea, Path(__file__))]
+        together = requests.post(f"{url}/versions/1", files=files, timeout=30).json()
+        for _, file in files:
+            file.close()
+        with Client(server.target, model=NAME) as client:
+            expected = client.classify([coffee, chelsea, Path(__file__)])
+        assert (1, "classify", "top_k") == (alone["version"], alone["task"], alone["signature"])
+        assert alone["results"] == together["results"][:1]
+        assert [result.label for result in expected] == [row["label"] for row in together["results"]]
+        assert [result.error for result in expected] == [row["error"] for row in together["results"]]
+        for result, row in zip(expected, together["results"], strict=True):
+            assert [vars(scored) for scored in result.top] == row["top"]
+
     def test_classify_with_the_official_stubs(self, server: ServerProcess, coffee: Path) -> None:
         request = classification_pb2.ClassificationRequest()
         request.model_spec.name, request.model_spec.signature_name = NAME, "classify"
