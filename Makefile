@@ -94,7 +94,7 @@ $(KERAS_HUB)/.installed: tests/system/requirements-keras-hub.txt $(VENV)/.instal
 	@touch $@
 
 $(BROWSER)/.installed: tests/system/requirements-browser.txt $(VENV)/.installed-dev
-	$(BIN)/python -m pip install --quiet --upgrade --target $(@D) --requirement $<
+	$(BIN)/python -m pip install --quiet --upgrade --no-warn-conflicts --target $(@D) --requirement $<
 	@touch $@
 
 $(V2)/%/.installed: tests/system/requirements-v2-%.txt
