@@ -10,14 +10,13 @@ from savedmodel_bakery.serving.access.required_roles import PHOTOS
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.http.errors import error_response, method_not_allowed
 from savedmodel_bakery.serving.http.messages import NOSNIFF, Request, Response, decode_name
-from savedmodel_bakery.serving.http.routes import Route
+from savedmodel_bakery.serving.http.routes import PREFLIGHT, Route
 from savedmodel_bakery.serving.models.registry import ModelChoice, Registry, read_version
 from savedmodel_bakery.serving.photos.codec import read_photos, results_response
 from savedmodel_bakery.serving.photos.tasks import row_document, run
 from savedmodel_bakery.wire.status import StatusError, invalid_argument
 
 _URL = re.compile(PHOTOS + r"(?P<model>[^/:]+)(?:/versions/(?P<version>[^/:]+)|/labels/(?P<label>[^/:]+))?")
-_METHODS = ("POST", "OPTIONS")
 
 
 class Handlers:
@@ -38,7 +37,7 @@ class Handlers:
         model_name = decode_name(match["model"])
         if request.method == "POST":
             return Route(partial(self._run, match), model_name, api="photos", runs_model=True, on_error=_error)
-        return Route(_options if request.method == "OPTIONS" else _not_allowed, model_name, api=None)
+        return PREFLIGHT if request.method == "OPTIONS" else Route(_not_allowed, model_name, api=None)
 
     def _run(self, match: re.Match[str], request: Request, context: RequestContext) -> Response:
         name = decode_name(match["model"])
@@ -62,15 +61,10 @@ class Handlers:
         )
 
 
-def _options(_request: Request, _context: RequestContext) -> Response:
-    """Answer a browser that asks what another origin's page may send; the router adds the headers of CORS if any."""
-    return Response(200, b"", headers={"Allow": ", ".join(_METHODS)})
-
-
 def _error(error: StatusError) -> Response:
     response = error_response(error)
     return replace(response, headers={**response.headers, **NOSNIFF})
 
 
 def _not_allowed(request: Request, _context: RequestContext) -> Response:
-    return method_not_allowed(request, _METHODS[:1])
+    return method_not_allowed(request, ["POST"])

@@ -206,5 +206,5 @@ def test_the_call_runs_a_model_and_has_a_name_in_the_metrics(registry: Registry)
 
 
 def test_a_browser_may_ask_what_it_may_send(registry: Registry) -> None:
-    response = send(registry, "/photos/classify", b"", method="OPTIONS")
-    assert (200, "POST, OPTIONS") == (response.status, response.headers["Allow"])
+    response = send(registry, "/photos/classify", b"", {"origin": "https://x"}, method="OPTIONS")
+    assert (200, b"") == (response.status, response.body)
