@@ -72,6 +72,8 @@ def check_flags(flags: CommandLine) -> None:
             "gRPC has TLS (--ssl_config_file), but REST would have none; set --rest_ssl_config_file, "
             "--rest_api_port=0, or --allow_plaintext_rest"
         )
+    if flags.on("enable_playground") and not flags.integer("rest_api_port"):
+        raise invalid_argument("--enable_playground needs the REST port: set --rest_api_port")
     parallelism = [flags.integer(f"tensorflow_{scope}_parallelism") for scope in ("session", "intra_op", "inter_op")]
     if all(threads > 0 for threads in parallelism):
         raise invalid_argument(

@@ -74,8 +74,8 @@ class Router:
         (Fetch standard, "CORS-preflight fetch").
         """
         path = request.path
-        is_preflight = self._cors and request.method == "OPTIONS" and path != self._metrics_path
-        if path in self._public_paths or is_preflight:
+        is_preflight = self._cors and request.method == "OPTIONS"
+        if (path in self._public_paths or is_preflight) and path != self._metrics_path:
             return ANYONE
         try:
             return self._access.authorize(

@@ -100,6 +100,11 @@ def test_version_reports_a_missing_tensorflow(
             id="TLS for gRPC only",
         ),
         pytest.param(
+            ["--model_base_path=/m", "--enable_playground"],
+            "--enable_playground needs the REST port: set --rest_api_port",
+            id="playground without REST",
+        ),
+        pytest.param(
             ["--model_base_path=/m", "--rest_api_port=99999"],
             "invalid rest_api_port 99999: must be between 0 and 65535",
             id="port",

@@ -159,8 +159,8 @@ ERRORS: dict[str, tuple[dict[str, Any], int, str]] = {
     "no photos": (
         {"path": "/photos/other"},
         400,
-        'model "other" version 3 takes no photos: its signatures are none of a baked model of task classify or binary, '
-        "multilabel, embed, detect, segment, regress. Call it with /v1/models or /v2/models",
+        'model "other" version 3 does not take photos: it has no signature of a baked model, whose task is classify or '
+        "binary, multilabel, embed, detect, segment, regress; call it with /v1/models or /v2/models",
     ),
     "method": ({"method": "GET"}, 405, "GET is not allowed for /photos/classify: must be POST"),
 }

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from savedmodel_bakery.serving.access.access import ANYONE, Access
+from savedmodel_bakery.serving.access.required_roles import PUBLIC_PATHS
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import Limits
 from savedmodel_bakery.serving.http.messages import Request, Response
@@ -36,8 +37,8 @@ def test_a_browser_may_ask_without_a_token_whether_it_may_send_one(access: Acces
     assert (200, "Content-Type, Authorization") == (response.status, response.headers["Access-Control-Allow-Headers"])
 
 
-def test_the_metrics_page_needs_a_token_whatever_the_method(access: Access) -> None:
-    path = "/v1/metrics"
+@pytest.mark.parametrize("path", ["/v1/metrics", *PUBLIC_PATHS])
+def test_the_metrics_page_needs_a_token_whatever_its_path_and_the_method(access: Access, path: str) -> None:
     serving = router(access, cors=True, metrics_path=path)
     for method in ("GET", "OPTIONS"):
         response = serving.authorize(Request(method, path, {"origin": "https://shop.example"}))
