@@ -24,9 +24,9 @@ from savedmodel_bakery.command import COMMANDS, SECTIONS
 
 # Packages that only extras install.
 EXTRAS = (
-    "aio_pika", "flatbuffers", "grpc_health", "httptools", "jinja2", "kagglehub", "keras", "matplotlib", "onnxruntime",
-    "PIL", "prometheus_client", "pyarrow", "ray", "tensorflow", "tensorflow_hub", "tensorflow_text", "tomli_w",
-    "uvicorn", "uvloop",
+    "aio_pika", "flatbuffers", "grpc_health", "httptools", "jinja2", "kagglehub", "keras", "matplotlib", "multipart",
+    "onnxruntime", "PIL", "prometheus_client", "pyarrow", "ray", "tensorflow", "tensorflow_hub", "tensorflow_text",
+    "tomli_w", "uvicorn", "uvloop",
 )  # fmt: skip
 # Packages of the base install that take long to import.
 HEAVY = ("google.protobuf", "grpc", "ml_dtypes", "numpy", "requests", "tenacity", "tqdm")

@@ -197,6 +197,7 @@ async function runPhoto(file, chosen, signal) {
   const name = file.name || "photo";
   say(`Running ${name} …`);
   const bitmap = await createImageBitmap(file).catch(() => null);
+  if (signal.aborted) return;
   const columns = element("div", { className: "versions" });
   const article = element("article", {}, element("h3", {}, name));
   const picture = bitmap
@@ -207,8 +208,11 @@ async function runPhoto(file, chosen, signal) {
   byId("results").prepend(article);
   while (byId("results").children.length > MAX_RESULTS) byId("results").lastChild.remove();
   const summaries = [];
-  for (const target of chosen) summaries.push(await runVersion(file, bitmap, target, columns, signal));
-  if (bitmap) bitmap.close();
+  try {
+    for (const target of chosen) summaries.push(await runVersion(file, bitmap, target, columns, signal));
+  } finally {
+    if (bitmap) bitmap.close();
+  }
   if (!signal.aborted) say(`${name}: ${summaries.join("; ")}`);
 }
 
