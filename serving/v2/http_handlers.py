@@ -18,7 +18,6 @@ from savedmodel_bakery.serving.models.registry import ModelChoice, Registry, rea
 from savedmodel_bakery.serving.v2 import descriptions, errors
 from savedmodel_bakery.serving.v2.codec import json_response, read_body, read_index_request, read_query
 from savedmodel_bakery.serving.v2.inference import infer
-from savedmodel_bakery.wire.json.status import encode_error
 from savedmodel_bakery.wire.v2 import http
 from savedmodel_bakery.wire.v2.infer import RequestedOutput
 
