@@ -6,6 +6,7 @@ doesn't recognise stay unchanged. Knows nothing about images or labels.
 traced network ─► flat graph ─► optional steps ─► traced network
 """
 
-from savedmodel_bakery.exporter.optimisation.optimise import optimise
+from savedmodel_bakery.exporter.optimisation.int8 import Coverage
+from savedmodel_bakery.exporter.optimisation.optimise import optimise, optimise_int8
 
-__all__ = ["optimise"]
+__all__ = ["Coverage", "optimise", "optimise_int8"]

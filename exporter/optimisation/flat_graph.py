@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -117,6 +117,19 @@ class FlatGraph:
                     readers[origin if weight is None else id(weight)].append(name)
         return {names[0] for names in readers.values() if len(names) == 1}
 
+    def order(self) -> list[str]:
+        """Return the names of the nodes that the outputs depend on, each after those that it depends on."""
+        order: dict[str, None] = {}
+        pending = [(node_name(output), False) for output in self.outputs]
+        while pending:
+            name, is_ready = pending.pop()
+            if is_ready:
+                order[name] = None
+            elif name not in order:
+                pending.append((name, True))
+                pending.extend((node_name(source), False) for source in self.nodes[name].input)
+        return list(order)
+
     def shapes(self, tensors: list[str]) -> dict[str, tf.TensorShape]:
         """Infer the shapes of `tensors`."""
         shapes: dict[str, tf.TensorShape] = {}
@@ -135,10 +148,20 @@ class FlatGraph:
         self.weights[name] = tf.Variable(value, trainable=False)
         return name
 
-    def add_constant(self, name: str, value: np.ndarray) -> str:
-        """Add a small constant, and return the name of its node, which starts with `name`."""
-        name = self.add("Const", name, dtype=tf.as_dtype(value.dtype))
-        self.nodes[name].attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value))
+    def add_constant(self, name: str, value: np.ndarray | np.generic, dtype: tf.DType | None = None) -> str:
+        """Add a constant, and return the name of its node, which starts with `name`.
+
+        Args:
+            name: of the node, unless it is in use.
+            value: its value.
+            dtype: a quantised type of the same width as that of the value; None is the type of the value.
+        """
+        dtype = dtype or tf.as_dtype(value.dtype)
+        name = self.add("Const", name, dtype=dtype)
+        tensor = self.nodes[name].attr["value"].tensor
+        tensor.dtype = dtype.as_datatype_enum
+        tensor.tensor_shape.CopyFrom(tf.TensorShape(value.shape).as_proto())
+        tensor.tensor_content = value.tobytes()
         return name
 
     def add(self, op: str, name: str, *inputs: str, **types: tf.DType) -> str:
@@ -169,6 +192,14 @@ class FlatGraph:
             compute = tf.function(lambda: self._import({}, computed), autograph=False)
             values.update(zip(computed, (array.numpy() for array in compute()), strict=True))
         return values
+
+    def function(self, tensors: list[str], summarise: Callable[[Tensor], Tensor]) -> ConcreteFunction:
+        """Trace a function of the network's input that returns a summary of each of `tensors`."""
+
+        def call(normalised: NormalisedBatch) -> list[Tensor]:
+            return [summarise(tensor) for tensor in self._import({self._input: normalised}, tensors)]
+
+        return tf.function(call, autograph=False).get_concrete_function(self._input_spec())
 
     def trace(self) -> tuple[ConcreteFunction, list[Variable]]:
         """Trace the network as a function, and return it with the variables it reads, which it doesn't keep alive."""

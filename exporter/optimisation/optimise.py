@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
+import numpy as np
 import tensorflow as tf
 
 from savedmodel_bakery.exporter.errors import SourceError
@@ -12,6 +13,7 @@ from savedmodel_bakery.exporter.optimisation.constants import fold_constants, sh
 from savedmodel_bakery.exporter.optimisation.cpu_kernels import suit_cpu_kernels
 from savedmodel_bakery.exporter.optimisation.dead_operations import drop_dead_operations
 from savedmodel_bakery.exporter.optimisation.flat_graph import FlatGraph, flatten
+from savedmodel_bakery.exporter.optimisation.int8 import Coverage, quantise
 from savedmodel_bakery.exporter.optimisation.precision import lower_precision
 from savedmodel_bakery.exporter.tensor_types import ConcreteFunction, Variable
 
@@ -23,6 +25,9 @@ _STEPS: Mapping[str, Callable[[FlatGraph], None]] = {
     "share-constants": share_constants,
     "suit-cpu-kernels": suit_cpu_kernels,
 }
+
+MAX_FILTER_BYTES = 2**31 - 2**24
+"""A SavedModel's graph is one protobuf message, of 2 GiB at most; 16 MiB are for the rest of the graph."""
 
 
 def optimise(
@@ -45,13 +50,53 @@ def optimise(
     is_lower_precision = precision != "float32"
     graph = flatten(network) if steps or is_lower_precision else None
     if graph is not None:
-        for name, step in _STEPS.items():
-            if name in steps:
-                graph.prune()
-                step(graph)
+        _apply(graph, steps)
     if is_lower_precision and (graph is None or not lower_precision(graph, tf.as_dtype(precision))):
         raise SourceError(
             f"precision {precision} has no effect on this network: it has no convolution or matrix product before its "
             "last, or uses control flow of TensorFlow 1; bake with --precision float32"
         )
     return (network, list(network.graph.variables)) if graph is None else graph.trace()
+
+
+def optimise_int8(
+    network: ConcreteFunction, steps: Collection[str], images: np.ndarray
+) -> tuple[ConcreteFunction, list[Variable], Coverage]:
+    """Optimise a network with one input, and quantise its convolutions to 8-bit integers.
+
+    Args:
+        network: see `optimise`.
+        steps: names of the steps to apply; int8 takes the place of `suit-cpu-kernels`.
+        images: that the network is calibrated with: normalised, float32 [images, height, width, channels].
+
+    Returns:
+        A function that approximates the network, the variables it reads, and how much of it is quantised.
+
+    Raises:
+        SourceError: nothing can be quantised, or the filters are too large for a SavedModel's graph.
+    """
+    graph = flatten(network)
+    coverage = Coverage(0, 0.0, 0)
+    if graph is not None:
+        _apply(graph, set(steps) - {"suit-cpu-kernels"})
+        graph.prune()
+        coverage = quantise(graph, images)
+        graph.prune()
+    if graph is None or not coverage.convolutions:
+        raise SourceError(
+            "precision int8 has no effect on this network: it has no convolution of 8 channels or more before its last "
+            "layer, or uses control flow of TensorFlow 1; bake with --precision float32"
+        )
+    if coverage.filter_bytes > MAX_FILTER_BYTES:
+        raise SourceError(
+            f"the int8 filters of this network have {coverage.filter_bytes} bytes: they are part of the graph, "
+            f"which can have at most {MAX_FILTER_BYTES}; bake with --precision float32"
+        )
+    return *graph.trace(), coverage
+
+
+def _apply(graph: FlatGraph, steps: Collection[str]) -> None:
+    for name, step in _STEPS.items():
+        if name in steps:
+            graph.prune()
+            step(graph)

@@ -1,0 +1,214 @@
+"""Finds the parts of a network that one quantised operation can compute: a convolution with what follows it.
+
+convolution ─► bias ─► add another unit's output ─► Relu or Relu6
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import tensorflow as tf
+
+from savedmodel_bakery.exporter.optimisation.flat_graph import FlatGraph, Use, has_channels_last, node_name
+from savedmodel_bakery.exporter.tensor_types import NodeDef
+
+CONVOLUTIONS = frozenset({"Conv2D", "DepthwiseConv2dNative"})
+PRODUCTS = frozenset({"MatMul"})
+_ACTIVATIONS = frozenset({"Relu", "Relu6"})
+_NO_PADDING = (0,) * 8
+
+# A convolution of three colours is a small part of the network, and its input, the image, stays in full precision.
+_MIN_CHANNELS = 8
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A convolution that can be quantised, its bias and activation, and the addition before the activation.
+
+    Attributes:
+        convolution: name of the node.
+        source: float tensor that it reads.
+        last: name of the node whose output is that of the unit.
+        bias: name of the weight; None without one.
+        activation: `Relu` or `Relu6`; None without one.
+        summand: output of another unit that is added; the quantised operation overwrites it.
+        padding: of zeros around the source: before and after, by axis.
+        unpadded: tensor whose Pad is the source, if the convolution can pad it itself.
+        multiply_adds: per image.
+    """
+
+    convolution: str
+    source: str
+    last: str
+    bias: str | None
+    activation: str | None
+    summand: str | None
+    padding: tuple[int, ...]
+    unpadded: str | None
+    multiply_adds: int
+
+
+def find_units(graph: FlatGraph) -> list[Unit]:
+    """Return the units in the order in which the network computes them.
+
+    The last operation with weights stays float32, because scores would be too coarse otherwise, and so do convolutions
+    with few input channels, with groups or of one pixel, such as those of gates.
+    """
+    order, uses = graph.order(), graph.uses()
+    linear = [name for name in order if graph.nodes[name].op in CONVOLUTIONS | PRODUCTS]
+    before_linear = graph.dependencies(source for name in linear for source in graph.nodes[name].input)
+    convolutions = [name for name in linear if name in before_linear and _is_supported(graph, graph.nodes[name])]
+    sources = {name: graph.origin(graph.nodes[name].input[0]) for name in convolutions}
+    shapes = graph.shapes([*convolutions, *sources.values()])
+    units: dict[str, Unit] = {}
+    for name in convolutions:
+        if _has_supported_shapes(graph, graph.nodes[name], shapes[sources[name]], shapes[name]):
+            unit = _unit_of(graph, name, shapes[sources[name]], shapes[name], uses)
+            units[unit.last] = unit
+    _take_additions(graph, units, order, uses)
+    return sorted(units.values(), key=lambda unit: order.index(unit.last))
+
+
+def multiply_adds(graph: FlatGraph) -> int:
+    """Return the multiplications with weights per image, of convolutions and matrix products of known shapes."""
+    linear = [
+        name
+        for name, node in graph.nodes.items()
+        if node.op in CONVOLUTIONS | PRODUCTS and graph.origin(node.input[1]) in graph.weights
+    ]
+    shapes = graph.shapes(linear)
+    return sum(_multiply_adds(graph, graph.nodes[name], shapes[name]) for name in linear)
+
+
+def _multiply_adds(graph: FlatGraph, node: NodeDef, shape: tf.TensorShape) -> int:
+    pixels = shape[1:3] if node.op in CONVOLUTIONS and has_channels_last(node) else shape[1:1]
+    weights = math.prod(graph.weights[graph.origin(node.input[1])].shape)
+    return int(weights) * math.prod(pixels) if pixels.is_fully_defined() else 0
+
+
+def _is_supported(graph: FlatGraph, node: NodeDef) -> bool:
+    return (
+        len(node.input) == 2
+        and node.attr["T"].type == tf.float32.as_datatype_enum
+        and has_channels_last(node)
+        and graph.origin(node.input[1]) in graph.weights
+    )
+
+
+def _has_supported_shapes(graph: FlatGraph, node: NodeDef, source: tf.TensorShape, output: tf.TensorShape) -> bool:
+    if not (source[1:].is_fully_defined() and output[1:].is_fully_defined()) or output[1:3] == [1, 1]:
+        return False
+    _, _, channels, filters = graph.weights[graph.origin(node.input[1])].shape
+    if node.op == "DepthwiseConv2dNative":
+        return bool(filters == 1 and set(_spatial(node, "dilations")) == {1})
+    return bool(channels == source[3] and channels >= _MIN_CHANNELS)
+
+
+def _unit_of(
+    graph: FlatGraph, name: str, source: tf.TensorShape, output: tf.TensorShape, uses: Mapping[str, list[Use]]
+) -> Unit:
+    node = graph.nodes[name]
+    bias, activation, last = None, None, name
+    while activation is None and (user := _only_user(graph, last, uses)) is not None:
+        if user.op == "BiasAdd" and bias is None and last == name and graph.origin(user.input[1]) in graph.weights:
+            bias = graph.origin(user.input[1])
+        elif user.op in _ACTIVATIONS:
+            activation = user.op
+        else:
+            break
+        last = user.name
+    padding, unpadded = _padding(node, graph.weights[graph.origin(node.input[1])].shape, source), None
+    tensor = graph.origin(node.input[0])
+    if padding == _NO_PADDING and (pad := _zero_padding(graph, graph.nodes[node_name(tensor)])) is not None:
+        padding, unpadded = pad, graph.origin(graph.nodes[node_name(tensor)].input[0])
+    return Unit(name, tensor, last, bias, activation, None, padding, unpadded, _multiply_adds(graph, node, output))
+
+
+def _only_user(graph: FlatGraph, name: str, uses: Mapping[str, list[Use]]) -> NodeDef | None:
+    """Return the node that reads the output of a node as its first input, if there is no other reader."""
+    if len(uses[name]) != 1:
+        return None
+    node, position, _ = uses[name][0]
+    return graph.nodes[node] if position == 0 and node else None
+
+
+def _spatial(node: NodeDef, attribute: str) -> tuple[int, int]:
+    values = node.attr[attribute].list.i
+    return (values[1], values[2]) if values else (1, 1)
+
+
+def _padding(node: NodeDef, kernel: tf.TensorShape, source: tf.TensorShape) -> tuple[int, ...]:
+    """Return the padding of a convolution."""
+    match node.attr["padding"].s:
+        case b"EXPLICIT":
+            return tuple(node.attr["explicit_paddings"].list.i)
+        case b"VALID":
+            return _NO_PADDING
+    amounts = []
+    spatial = zip(source[1:3], kernel[:2], _spatial(node, "strides"), _spatial(node, "dilations"), strict=True)
+    for side, taps, stride, dilation in spatial:
+        total = max((math.ceil(side / stride) - 1) * stride + (taps - 1) * dilation + 1 - side, 0)
+        amounts += [total // 2, total - total // 2]
+    return (0, 0, *amounts, 0, 0)
+
+
+def _zero_padding(graph: FlatGraph, node: NodeDef) -> tuple[int, ...] | None:
+    """Return what a Pad node adds around images; None for other nodes."""
+    if node.op != "Pad" or any(source.startswith("^") for source in node.input):
+        return None
+    amounts = graph.nodes[node_name(graph.origin(node.input[1]))]
+    if amounts.op != "Const":
+        return None
+    values = tuple(tf.make_ndarray(amounts.attr["value"].tensor).reshape(-1).tolist())
+    return values if len(values) == 8 and not any(values[:2] + values[6:]) else None
+
+
+def _take_additions(graph: FlatGraph, units: dict[str, Unit], order: list[str], uses: Mapping[str, list[Use]]) -> None:
+    """Let a convolution without activation add the other operand of the addition after it.
+
+    The quantised operation overwrites that operand, so all other readers of it must come before the convolution.
+    """
+    position = {name: number for number, name in enumerate(order)}
+    for name in order:
+        node = graph.nodes[name]
+        if node.op not in ("Add", "AddV2") or len(node.input) != 2:
+            continue
+        later, earlier = sorted(map(graph.origin, node.input), key=lambda tensor: -position[node_name(tensor)])
+        for last, summand in ((later, earlier), (earlier, later)):
+            unit = units.get(last)
+            if unit is None or not _can_add(graph, unit, summand, name, units, uses):
+                continue
+            del units[last]
+            user = _only_user(graph, name, uses)
+            if user is not None and user.op in _ACTIVATIONS:
+                unit = replace(unit, last=user.name, activation=user.op, summand=summand)
+            else:
+                unit = replace(unit, last=name, summand=summand)
+            units[unit.last] = unit
+            break
+
+
+def _can_add(
+    graph: FlatGraph,
+    unit: Unit,
+    summand: str,
+    addition: str,
+    units: Mapping[str, Unit],
+    uses: Mapping[str, list[Use]],
+) -> bool:
+    return (
+        unit.activation is None
+        and unit.summand is None
+        and graph.nodes[unit.convolution].op == "Conv2D"
+        and len(uses[unit.last]) == 1
+        and summand in units
+        and summand != unit.last
+        and _is_read_before(graph, unit, summand, addition, uses)
+    )
+
+
+def _is_read_before(graph: FlatGraph, unit: Unit, summand: str, addition: str, uses: Mapping[str, list[Use]]) -> bool:
+    before = graph.dependencies(graph.nodes[unit.convolution].input)
+    return all(use.node == addition or use.node in before for use in uses[summand])
