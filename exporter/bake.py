@@ -12,14 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from savedmodel_bakery.exporter import labels, publish, resources, sources
+from savedmodel_bakery.exporter.calibration import Calibration, read_calibration
 from savedmodel_bakery.exporter.errors import PublishError, RecipeError
 from savedmodel_bakery.exporter.recipe import Recipe, RecipeFile, complete_recipe, convert_values, read_recipe_file
 from savedmodel_bakery.exporter.servable_module import ServableModule
 from savedmodel_bakery.exporter.validation.agreement import Agreement, onnx_network
 from savedmodel_bakery.exporter.validation.html_page import check_writable, write_html_page
+from savedmodel_bakery.exporter.validation.int8_agreement import check_min_agreement
 from savedmodel_bakery.exporter.validation.onnx_model import OnnxModel
 from savedmodel_bakery.exporter.validation.report import ParityReport
-from savedmodel_bakery.exporter.validation.validate import Validation, validate_and_record
+from savedmodel_bakery.exporter.validation.validate import Int8Evaluation, Validation, validate_and_record
 
 
 @dataclass(frozen=True)
@@ -29,14 +31,14 @@ class BakeResult:
     Attributes:
         path: its folder.
         recipe: the complete recipe.
-        agreement: how its answers compare with those of the network on the same pixels.
+        agreement: how its answers compare with those of the network on the same pixels; None for precision int8.
         onnx_agreement: how they compare with those of the ONNX model `reference`; None without one.
-        parity: how it compares with the reference pipeline, photo by photo.
+        parity: how it compares with the reference pipeline, photo by photo, and for precision int8 with the network.
     """
 
     path: Path
     recipe: Recipe
-    agreement: Agreement
+    agreement: Agreement | None
     onnx_agreement: Agreement | None
     parity: ParityReport
 
@@ -55,6 +57,7 @@ def bake(
     iou: float | None = None,
     require_parity: bool = True,
     reference: str | Path | None = None,
+    min_agreement: float | None = None,
     parity_html: str | Path | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> BakeResult:
@@ -81,6 +84,8 @@ def bake(
         require_parity: whether to reject a version beyond that tolerance; False publishes it with its report.
         reference: the ONNX model that `model` was converted from, to compare the answers with on the same pixels; the
             tolerance is `agreement.CONVERSION`, except for those of atol, rtol, share and iou that are not None.
+        min_agreement: for precision int8, the share of photos that must have the same labels as in float32; None is
+            0.95. They are `photos` without those to calibrate with, or else a part of the calibration folder.
         parity_html: file for an HTML page of the comparison, which is written even if the version is rejected.
         progress: called with each step, in a few words.
 
@@ -120,43 +125,60 @@ def bake(
             "segment and --labels for a label per pixel, or --task embed for a vector, which is the mean of its pixels"
         )
     complete = complete_recipe(known, values, like=like, scaling_layer=network.scaling_layer)
+    min_agreement = check_min_agreement(min_agreement, complete)
+    if onnx is not None and complete.optimisation.is_int8:
+        raise RecipeError(
+            "--reference cannot be combined with precision int8, which changes the answers by more than a conversion; "
+            "check the conversion with --precision float32 first"
+        )
     onnx_call = None if onnx is None else onnx.network(complete)
     class_names = labels.read_class_names(complete.answers.labels)
+    calibration = Calibration({}, {}, ())
+    if complete.optimisation.calibration is not None:
+        progress(f"reading photos in {complete.optimisation.calibration}")
+        calibration = read_calibration(
+            complete.optimisation.calibration, complete.optimisation.digests, hold_back=not photos
+        )
+        stated_digests = ",".join(calibration.digests)
+        complete = replace(complete, optimisation=replace(complete.optimisation, calibration_digests=stated_digests))
     progress("building the servable")
-    servable = ServableModule(network.call, complete, class_names)
+    servable = ServableModule(network.call, complete, class_names, calibration.photos)
     task = servable.task
     progress(f"writing it for task {task.name}")
     complete = replace(complete, answers=replace(complete.answers, task=task.name))
     photo_files = [Path(photo) for photo in photos] if photos else resources.example_photos()
     stated = {"atol": atol, "rtol": rtol, "share": share, "iou": iou}
 
-    def validate(version_folder: Path) -> tuple[Validation, ParityReport]:
+    def validate(version_folder: Path) -> Validation:
         progress("verifying it in a fresh process")
-        validation = validate_and_record(
-            version_folder,
-            network,
-            complete,
-            task,
-            model_name=base_path.name,
-            photos=photo_files,
-            tolerance=task.tolerance.replaced(**stated),
-            onnx=None if onnx_call is None else onnx_network(onnx_call, complete, task, stated),
-        )
-        report = validation.parity.report()
+        with calibration.held_back_files() as held_back:
+            validation = validate_and_record(
+                version_folder,
+                network,
+                complete,
+                task,
+                model_name=base_path.name,
+                photos=photo_files,
+                tolerance=task.tolerance.replaced(**stated),
+                onnx=None if onnx_call is None else onnx_network(onnx_call, complete, task, stated),
+                int8=Int8Evaluation(held_back or photo_files, min_agreement, servable.quantisation)
+                if servable.quantisation
+                else None,
+            )
         if parity_html is not None:
-            write_html_page(Path(parity_html), report, validation.parity.pictures)
+            write_html_page(Path(parity_html), validation.parity, validation.pictures)
         if require_parity:
-            report.check(advice="; --parity-html shows it, --no-parity publishes it anyway")
-        return validation, report
+            validation.parity.check(advice="; --parity-html shows it, --no-parity publishes it anyway")
+        return validation
 
-    path, (validation, parity) = publish.publish_version(
+    path, validation = publish.publish_version(
         base_path,
         version,
         save=servable.save,
         description=(publish.RECIPE_FILE, complete.to_toml()),
         validate=validate,
     )
-    return BakeResult(path, complete, validation.agreement, validation.onnx_agreement, parity)
+    return BakeResult(path, complete, validation.agreement, validation.onnx_agreement, validation.parity)
 
 
 def _read_recipe(recipe: Recipe | Mapping[str, Any] | str | Path | None) -> RecipeFile:

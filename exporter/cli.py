@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -28,9 +28,24 @@ from savedmodel_bakery.interrupts import (
 )
 from savedmodel_bakery.tensorflow_log import show_log
 
+if TYPE_CHECKING:
+    from savedmodel_bakery.exporter.bake import BakeResult
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+
+class _FloatRange(click.FloatRange):
+    """A FloatRange that rejects NaN."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """See `click.ParamType.convert`."""
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is not a valid number.", param, ctx)
+        return number
+
 
 _OUT = click.option(
     "--out",
@@ -53,6 +68,12 @@ _EXAMPLE = click.option(
     metavar="FILE.npz",
     help="Inputs to validate it with.  [default: generated]",
 )
+_MIN_AGREEMENT = click.option(
+    "--min-agreement",
+    type=_FloatRange(0, 1),
+    show_default="0.95",
+    help="For precision int8: share of photos whose label must be that of float32.",
+)
 _PARITY_HTML = click.option(
     "--parity-html",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -60,17 +81,6 @@ _PARITY_HTML = click.option(
 )
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _VERBOSE = click.option("-v", "--verbose", is_flag=True, help="Show the log of TensorFlow.")
-
-
-class _FloatRange(click.FloatRange):
-    """A FloatRange that rejects NaN."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """See `click.ParamType.convert`."""
-        number = super().convert(value, param, ctx)
-        if math.isnan(number):
-            self.fail(f"{value!r} is not a valid number.", param, ctx)
-        return number
 
 
 def _tolerance_options(command: F) -> F:
@@ -126,6 +136,7 @@ Examples:
   bakery bake --model keras:InceptionV3 --weights inception_v3.weights.h5 --name inception_v3
   bakery bake --model https://tfhub.dev/google/imagenet/inception_v3/classification/4 --size 299 --name inception_v3
   bakery bake --model mypackage.models:build --recipe recipe.toml
+  bakery bake --model flowers.keras --recipe flowers.toml --precision int8 --calibration photos --name flowers_int8
   bakery bake --model converted --reference shapes.onnx --recipe shapes.toml
 """
 
@@ -158,6 +169,7 @@ Examples:
     help="ONNX model that the network was converted from; the version is rejected if its answers differ on the same "
     "pixels. Needs the extra onnx.",
 )
+@_MIN_AGREEMENT
 @_PARITY_HTML
 @_VERBOSE
 @_errors()
@@ -173,6 +185,7 @@ def bake(
     parity_iou: float | None,
     require_parity: bool,
     reference: Path | None,
+    min_agreement: float | None,
     parity_html: Path | None,
     verbose: bool,
     **options: Any,
@@ -205,19 +218,28 @@ def bake(
             iou=parity_iou,
             require_parity=require_parity,
             reference=reference,
+            min_agreement=min_agreement,
             parity_html=parity_html,
             progress=_print_progress,
         )
-    onnx = result.onnx_agreement
-    of_onnx = "" if onnx is None else f"{onnx.max_difference:.1g} of {reference}'s, "
-    click.echo(
-        f"verified on {result.agreement.photos} photos: answers within {result.agreement.max_difference:.1g} of the "
-        f"network's, {of_onnx}{result.parity.worst.difference:.1g} of the reference pipeline's",
-        err=True,
-    )
+    click.echo(_describe_bake(result, reference), err=True)
     _print_warning(result.parity.contradiction)
     _print_warning(result.parity.warning)
     click.echo(result.path)
+
+
+def _describe_bake(result: BakeResult, reference: Path | None) -> str:
+    """Return how the answers of a new version compare."""
+    verified = f"verified on {len(result.parity.photos)} photos: "
+    if result.parity.int8 is not None:
+        return "\n".join([f"{verified}pixels are within tolerance", *result.parity.int8.describe()])
+    assert result.agreement
+    onnx = result.onnx_agreement
+    of_onnx = "" if onnx is None else f"{onnx.max_difference:.1g} of {reference}'s, "
+    return (
+        f"{verified}answers within {result.agreement.max_difference:.1g} of the network's, "
+        f"{of_onnx}{result.parity.worst.difference:.1g} of the reference pipeline's"
+    )
 
 
 _FUNCTION_EXAMPLES = """\b
@@ -346,6 +368,7 @@ _MOVED = "Use this instead of the recipe's {}, whose path is relative to the wor
 @click.argument("saved_model", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @_PHOTOS
 @_tolerance_options
+@_MIN_AGREEMENT
 @_PARITY_HTML
 @click.option("--model", metavar="MODEL", help=_MOVED.format("model"))
 @click.option("--labels", metavar="SET|FILE", help=_MOVED.format("labels"))
@@ -360,6 +383,7 @@ def parity(
     parity_rtol: float | None,
     parity_share: float | None,
     parity_iou: float | None,
+    min_agreement: float | None,
     parity_html: Path | None,
     model: str | None,
     labels: str | None,
@@ -383,7 +407,7 @@ def parity(
 
         if parity_html:
             check_writable(parity_html)
-        check = compare_with_source(
+        comparison = compare_with_source(
             saved_model,
             recipe,
             resources.photos_in(photos_folder) if photos_folder else resources.example_photos(),
@@ -391,10 +415,11 @@ def parity(
                 atol=parity_atol, rtol=parity_rtol, share=parity_share, iou=parity_iou
             ),
             _print_progress,
+            min_agreement=min_agreement,
         )
-        report = check.report()
+        report = comparison.report
         if parity_html:
-            write_html_page(parity_html, report, check.pictures)
+            write_html_page(parity_html, report, comparison.pictures)
     click.echo(json.dumps(report.to_json()) if as_json else report.to_table())
     _print_warning(report.warning)
     report.check()

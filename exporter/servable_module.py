@@ -7,15 +7,17 @@ images ─► read_images ─► normalise ─► network ─► task ─► ans
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from savedmodel_bakery.exporter import batching, lazy_functions, network_outputs, optimisation
-from savedmodel_bakery.exporter.errors import PublishError
+from savedmodel_bakery.exporter import batching, calibration, lazy_functions, network_outputs, optimisation
+from savedmodel_bakery.exporter.errors import PublishError, SourceError
 from savedmodel_bakery.exporter.image.per_image import EMPTY, ReadImages, read_images
 from savedmodel_bakery.exporter.image.pixels import normalise
 from savedmodel_bakery.exporter.recipe import Recipe
@@ -46,45 +48,73 @@ _IMAGES = tf.TensorSpec([None], tf.string, name="image")
 _function = functools.partial(tf.function, autograph=False)
 
 
+@dataclass(frozen=True)
+class Quantisation:
+    """How a network was quantised.
+
+    Attributes:
+        coverage: how much of it.
+        speeds: how fast it is on this machine.
+        photos: number of photos that it was calibrated with.
+    """
+
+    coverage: optimisation.Coverage
+    speeds: tuple[optimisation.Speed, ...]
+    photos: int
+
+
 class ServableModule(tf.Module):
     """A network with its preprocessing and its task, from the bytes of an image to answers.
 
     Attributes:
         task: what the network's outputs mean.
         functions: the signatures' functions by name.
+        quantisation: how the network was quantised; None if the recipe's precision isn't int8.
 
     Args:
         network: takes a normalised batch; returns a tensor, or a dict of them by name.
         recipe: of the bake.
         class_names: in the order of class ids; empty for an id without a name.
+        calibration_photos: image files to quantise the network with, for precision int8.
 
     Raises:
-        SourceError: the network rejects such a batch or returns another shape.
+        SourceError: the network rejects such a batch or returns another shape, or can't be quantised; or a calibration
+            photo can't be read.
         LabelError: the names don't fit the network and its task.
         RecipeError: the recipe doesn't fit the task.
     """
 
     def __init__(
-        self, network: Callable[[NormalisedBatch], NetworkOutput], recipe: Recipe, class_names: Sequence[str]
+        self,
+        network: Callable[[NormalisedBatch], NetworkOutput],
+        recipe: Recipe,
+        class_names: Sequence[str],
+        calibration_photos: Mapping[str, bytes] = MappingProxyType({}),
     ) -> None:
         super().__init__()
         self._recipe = recipe
         self._preprocessing = recipe.preprocessing
         self._per_run = recipe.batching.rows_per_read
-        self._network, variables = optimisation.optimise(
-            network_outputs.trace(network, recipe), recipe.optimisation.steps, recipe.optimisation.precision
-        )
-        ends_in_sigmoid = network_outputs.ends_in_sigmoid(self._network)
-        shapes = network_outputs.shapes(self._network)
+        traced, is_int8 = network_outputs.trace(network, recipe), recipe.optimisation.is_int8
+        steps, precision = recipe.optimisation.steps, recipe.optimisation.precision
+        optimised, variables = optimisation.optimise(traced, steps, "float32" if is_int8 else precision)
+        ends_in_sigmoid = network_outputs.ends_in_sigmoid(optimised)
+        shapes = network_outputs.shapes(optimised)
         self.task = choose_task(recipe, shapes, class_names, ends_in_sigmoid=ends_in_sigmoid)
-        if recipe.batching.batch_max:
-            self._network = batching.batch(self._network, variables, recipe)
         # Traced once. Traced in each signature, it would be in the file five times.
         self._read_images = _function(
             self._read_images_on_cpu, experimental_attributes=lazy_functions.LAZY
         ).get_concrete_function(
             tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.int32), tf.TensorSpec([], tf.int32)
         )
+        self.quantisation: Quantisation | None = None
+        if is_int8:
+            images = self._read_normalised(calibration_photos)
+            int8, int8_variables, coverage = optimisation.optimise_int8(traced, steps, images)
+            speeds = optimisation.compare_speed(optimised, int8, images[0])  # reads the variables of both
+            self.quantisation = Quantisation(coverage, tuple(speeds), len(calibration_photos))
+            optimised, variables = int8, int8_variables
+        self._network = batching.batch(optimised, variables, recipe) if recipe.batching.batch_max else optimised
         # tensorflow_model_server doesn't restore variables that are tracked through a Keras 3 model only. So those
         # that inference reads are tracked here, and the others, such as optimizer state, are not saved.
         self._inference_variables = variables
@@ -174,6 +204,20 @@ class ServableModule(tf.Module):
         )
         ok, error = _ok_and_error(image, rows, errors)
         return {"png_bytes": _place(files, ok, blank=b""), "ok": ok, "error": error}
+
+    def _read_normalised(self, photos: Mapping[str, bytes]) -> np.ndarray:
+        """Read photos as signatures do: normalised, float32 [images, height, width, channels], with some more images.
+
+        Raises:
+            SourceError: one of them can't be read.
+        """
+        pixels = []
+        for name, photo in photos.items():
+            read: ReadImages = self._read_images(tf.constant([photo]), tf.constant([0]), tf.constant(1))
+            if error := read.errors[0].numpy().decode():
+                raise SourceError(f"cannot calibrate with the photo {name}: it is {error}")
+            pixels.append(np.asarray(read.pixels[0]))
+        return np.asarray(normalise(calibration.extend(np.stack(pixels)), self._preprocessing))
 
     def save(self, path: Path) -> None:
         """Write the SavedModel with all its signatures to `path`, which must not exist.

@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Annotated
 
-from savedmodel_bakery.exporter.recipe.fields import Choice, FieldGroup, Parsed
+from savedmodel_bakery.exporter.errors import RecipeError
+from savedmodel_bakery.exporter.recipe.fields import Choice, FieldGroup, Parsed, PathOrName
 
 OPTIMISATIONS = ("drop-dead-operations", "fold-batch-norm", "fold-constants", "share-constants", "suit-cpu-kernels")
+
+INT8 = "int8"
+TASKS_WITH_INT8 = ("classify", "binary", "multilabel")
+
+# Without them, convolutions have no bias to quantise, or a kernel that is computed in the graph.
+_STEPS_FOR_INT8 = frozenset({"drop-dead-operations", "fold-batch-norm", "fold-constants"})
+
+_NO_NAME = "(?!)"
+_DIGEST = re.compile("[0-9a-f]{16}")
+
+
+def parse_digests(text: str) -> tuple[str, ...]:
+    """Parse digests of photos.
+
+    Raises:
+        ValueError: with the allowed values.
+    """
+    digests = tuple(text.split(","))
+    if not all(map(_DIGEST.fullmatch, digests)):
+        raise ValueError("must be the first 16 hexadecimal digits of the SHA-256 of each photo, separated by commas")
+    return digests
 
 
 def parse_optimise(text: str) -> frozenset[str]:
@@ -24,7 +47,11 @@ def parse_optimise(text: str) -> frozenset[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Optimisation(FieldGroup):
-    """How the network is made faster before it is baked."""
+    """How the network is made faster before it is baked.
+
+    Raises:
+        RecipeError: a value is not allowed, or does not fit the precision.
+    """
 
     optimise: Annotated[
         str,
@@ -38,13 +65,71 @@ class Optimisation(FieldGroup):
     precision: Annotated[
         str,
         Choice(
-            choices=("float32", "bfloat16", "float16"),
+            choices=("float32", "bfloat16", "float16", INT8),
             help="Type that the network computes in, except for its last matrix product. 16 bits halve the weights, "
-            "change the answers (see --parity-atol), and are faster only on hardware that supports them.",
+            "change the answers (see --parity-atol), and are faster only on hardware that supports them. int8 needs "
+            "--calibration, changes the answers more (see --min-agreement), and is faster on CPUs with AVX512-VNNI or "
+            f"AVX2; for tasks {', '.join(TASKS_WITH_INT8)}.",
         ),
     ] = "float32"
+    calibration: Annotated[
+        str | None,
+        PathOrName(
+            names=_NO_NAME,
+            metavar="FOLDER",
+            when_unset="required for precision int8",
+            help="Photos that precision int8 measures the network's activations on: a folder with photos and archives, "
+            "or an archive. Photos like those that will be sent; 50 or more, 10 at least.",
+        ),
+    ] = None
+    calibration_digests: Annotated[
+        str | None,
+        Parsed(
+            parse=parse_digests,
+            metavar="DIGEST,…",
+            when_unset="chosen at random, always the same",
+            help="The photos of the calibration folder to measure on, as the recipe of a version states them.",
+        ),
+    ] = None
 
     @property
     def steps(self) -> frozenset[str]:
         """The steps of optimisation to apply."""
         return parse_optimise(self.optimise)
+
+    @property
+    def is_int8(self) -> bool:
+        """Whether the network is quantised."""
+        return self.precision == INT8
+
+    @property
+    def digests(self) -> frozenset[str]:
+        """The digests of the photos that the network was calibrated with; empty before it is baked."""
+        return frozenset() if self.calibration_digests is None else frozenset(parse_digests(self.calibration_digests))
+
+    def check_task(self, task: str | None) -> None:
+        """Check that the precision is for the task; None allows all.
+
+        Raises:
+            RecipeError: it isn't.
+        """
+        if self.is_int8 and task is not None and task not in TASKS_WITH_INT8:
+            raise RecipeError(
+                f"invalid precision {INT8!r}: it is for tasks {', '.join(TASKS_WITH_INT8)}, not for task {task}; bake "
+                "with --precision float32"
+            )
+
+    def _check_combination(self) -> None:
+        if not self.is_int8:
+            for name in ("calibration", "calibration_digests"):
+                if getattr(self, name) is not None:
+                    raise RecipeError(
+                        f"invalid {name} {getattr(self, name)!r}: precision {self.precision} has none, only {INT8}"
+                    )
+            return
+        if self.calibration is None:
+            raise RecipeError("precision int8 needs photos to calibrate with: pass a folder of them with --calibration")
+        if missing := sorted(_STEPS_FOR_INT8 - self.steps):
+            raise RecipeError(
+                f"invalid optimise {self.optimise!r}: precision int8 needs the steps {', '.join(missing)} too"
+            )

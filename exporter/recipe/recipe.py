@@ -56,6 +56,7 @@ class Recipe:
     def __post_init__(self) -> None:
         task = self.answers.task
         self.boxes.check_task(task)
+        self.optimisation.check_task(task)
         if task not in (None, "detect") and self.source.source_outputs is not None:
             raise RecipeError(f"invalid source_outputs {self.source.source_outputs!r}: task {task} has one output")
         if task in ("detect", "segment") and self.preprocessing.crop_fraction is not None:

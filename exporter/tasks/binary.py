@@ -70,3 +70,7 @@ class Binary(Classify):
             self.describe(class_ids[0], scores[0]),
             self.describe(best, expected[best]),
         )
+
+    def has_same_labels(self, answers: Answers, expected: np.ndarray) -> bool:
+        """See `Labelled.has_same_labels`."""
+        return bool(answers["top_k"]["class_ids"][0] == (expected[1] >= np.float32(self.threshold)))

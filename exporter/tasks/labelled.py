@@ -15,6 +15,8 @@ from savedmodel_bakery.exporter.tasks.task import (
     Column,
     Comparison,
     Doubt,
+    LabelChange,
+    NetworkResult,
     Signature,
     Tolerance,
     check_probabilities,
@@ -118,6 +120,25 @@ class Labelled(ABC):
             self.describe(class_ids[0], scores[0]),
             self.describe(by_rank[0], expected[by_rank[0]]),
         )
+
+    def compare_labels(self, answers: Answers, result: NetworkResult) -> LabelChange:
+        """Compare the labels of an approximation's answers with those of the network itself.
+
+        The probability of a label that is not in the answer counts as the lowest one in it, which it is at most.
+
+        Raises:
+            VerificationError: the outputs contradict the recipe's `outputs`, or the labels of the answer aren't those
+                of its class ids.
+        """
+        expected = self.expected_scores(result.outputs["vector"])
+        class_ids, scores = self.read_best(answers)
+        missing = np.setdiff1d(np.argsort(-expected, kind="stable")[: len(class_ids)], class_ids)
+        changes = [np.abs(expected[class_ids] - scores), np.maximum(expected[missing] - scores.min(), 0)]
+        return LabelChange(self.has_same_labels(answers, expected), np.concatenate(changes))
+
+    def has_same_labels(self, answers: Answers, expected: np.ndarray) -> bool:
+        """Return whether the label of an answer is the one with the highest probability in `expected`, [labels]."""
+        return bool(answers["top_k"]["class_ids"][0] == np.argmax(expected))
 
     def read_best(self, answers: Answers) -> tuple[np.ndarray, np.ndarray]:
         """Return the class ids and scores of the best labels, best first: [k].

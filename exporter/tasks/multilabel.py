@@ -37,10 +37,8 @@ class Multilabel(Labelled):
         """See `Task.compare`. A label that is missing or too many differs by the distance from its threshold."""
         expected, thresholds = self.expected_scores(result.outputs["vector"]), np.array(self.thresholds, np.float32)
         best = self.compare_best(answers, expected, tolerance)
-        default = answers["serving_default"]
-        count = int(default["count"])
-        labels = [label.decode() for label in default["labels"][:count]]
-        tags = dict(zip(labels, default["scores"][:count], strict=True))
+        labels = _read_tags(answers)
+        tags = dict(zip(labels, answers["serving_default"]["scores"][: len(labels)], strict=True))
         has_tag = np.array([name in tags for name in self.class_names])
         scores = np.array([tags.get(name, 0.0) for name in self.class_names], np.float32)
         is_expected = expected >= thresholds
@@ -63,6 +61,13 @@ class Multilabel(Labelled):
     def expected_scores(self, outputs: np.ndarray) -> np.ndarray:
         """See `Labelled.expected_scores`."""
         return self.independent(outputs)
+
+    def has_same_labels(self, answers: Answers, expected: np.ndarray) -> bool:
+        """See `Labelled.has_same_labels`; all labels that the image has count."""
+        is_expected = expected >= np.array(self.thresholds, np.float32)
+        return set(_read_tags(answers)) == {
+            name for name, has in zip(self.class_names, is_expected, strict=True) if has
+        }
 
     def _tags(self, takes: Literal["images", "pixels"]) -> Signature:
         """Return the signature with the labels that an image has, best first."""
@@ -87,6 +92,12 @@ class Multilabel(Labelled):
             )
 
         return Signature(takes, columns, compute)
+
+
+def _read_tags(answers: Answers) -> list[str]:
+    """Return the labels that an image has, best first."""
+    default = answers["serving_default"]
+    return [label.decode() for label in default["labels"][: int(default["count"])]]
 
 
 def _describe(labels: Sequence[str]) -> str:

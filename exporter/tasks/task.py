@@ -145,6 +145,18 @@ class Comparison(NamedTuple):
     doubts: tuple[Doubt, ...] = ()
 
 
+class LabelChange(NamedTuple):
+    """How the labels of an image change if a network is replaced by an approximation of it.
+
+    Attributes:
+        is_same: whether the answer has the same label, or for task multilabel the same set of labels.
+        changes: absolute changes of the probabilities of the best labels of both, [labels].
+    """
+
+    is_same: bool
+    changes: np.ndarray
+
+
 class Task(Protocol):
     """What the outputs of a network mean: once in the graph and once, independently, with NumPy.
 

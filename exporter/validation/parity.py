@@ -16,6 +16,7 @@ from savedmodel_bakery.exporter.sources.network import Network
 from savedmodel_bakery.exporter.tasks import NetworkResult, Task, Tolerance
 from savedmodel_bakery.exporter.validation import reference
 from savedmodel_bakery.exporter.validation.agreement import run_network
+from savedmodel_bakery.exporter.validation.int8_agreement import Int8Agreement
 from savedmodel_bakery.exporter.validation.report import ParityReport, PhotoParity
 from savedmodel_bakery.exporter.validation.requests import PhotoResponse
 
@@ -80,6 +81,7 @@ class ParityCheck:
     def __init__(self, network: Network, recipe: Recipe, task: Task, tolerance: Tolerance) -> None:
         self._network, self._recipe, self._task, self._tolerance = network.call, recipe, task, tolerance
         self._preprocessing, self._departures = reference_preprocessing(recipe.preprocessing, network.recipe)
+        self._is_int8 = recipe.optimisation.is_int8  # then `Int8Check` compares the answers
         self._pixel_limit = _PIXEL_LIMITS[recipe.preprocessing.decode]
         self._photos: list[PhotoParity] = []
         self.pictures: list[PhotoPictures] = []
@@ -98,8 +100,8 @@ class ParityCheck:
             _MAX_PICTURES, [*self.pictures, *compared], key=lambda pictures: pictures.parity.distance()
         )
 
-    def report(self) -> ParityReport:
-        """Return the report on all photos so far."""
+    def report(self, int8: Int8Agreement | None = None) -> ParityReport:
+        """Return the report on all photos so far, with the agreement of an int8 servable with the network."""
         return ParityReport(
             self._recipe.source.model,
             self._departures,
@@ -107,6 +109,7 @@ class ParityCheck:
             self._tolerance,
             self._pixel_limit,
             self._photos,
+            int8,
         )
 
     def _compare(self, response: PhotoResponse) -> PhotoPictures:
@@ -131,6 +134,6 @@ class ParityCheck:
                 reference_answer=comparison.expected,
                 caveat=comparison.caveat,
                 doubts=comparison.doubts,
-                is_within=comparison.is_within and mean <= self._pixel_limit,
+                is_within=(self._is_int8 or comparison.is_within) and mean <= self._pixel_limit,
             )
         return PhotoPictures(parity, original, response.pixels, pixels)

@@ -9,6 +9,7 @@ from typing import Any
 
 from savedmodel_bakery.exporter.errors import ParityError
 from savedmodel_bakery.exporter.tasks import Doubt, Tolerance
+from savedmodel_bakery.exporter.validation.int8_agreement import Int8Agreement
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,8 @@ class ParityReport:
         tolerance: how far answers may differ.
         pixel_limit: how far pixels may differ in the mean, in levels of 0..255.
         photos: one entry per photo.
+        int8: how the answers of an int8 servable compare with those of the network; photos are then within tolerance if
+            their pixels are.
     """
 
     model: str
@@ -63,11 +66,13 @@ class ParityReport:
     tolerance: Tolerance
     pixel_limit: float
     photos: Sequence[PhotoParity]
+    int8: Int8Agreement | None = None
 
     @property
     def is_within(self) -> bool:
         """Whether every photo is within tolerance, and the network's outputs do not contradict the recipe."""
-        return all(photo.is_within for photo in self.photos) and not self.contradiction
+        agrees = self.int8 is None or self.int8.is_within
+        return all(photo.is_within for photo in self.photos) and agrees and not self.contradiction
 
     @property
     def worst(self) -> PhotoParity:
@@ -82,7 +87,7 @@ class ParityReport:
     @property
     def warning(self) -> str:
         """What is doubtful about the recipe or the report, and what to do; one line each, empty if nothing is."""
-        lines = self._shared_doubts(is_error=False)
+        lines = self._shared_doubts(is_error=False) + (self.int8.warnings if self.int8 else [])
         caveats = {photo.caveat for photo in self.photos}
         if len(caveats) == 1 and caveats != {""}:
             (caveat,) = caveats
@@ -124,14 +129,16 @@ class ParityReport:
                 name: {"baked": baked, "reference": expected} for name, (baked, expected) in self.departures.items()
             },
             "photos": [dataclasses.asdict(photo) for photo in self.photos],
+            **({} if self.int8 is None else {"int8": self.int8.to_json()}),
         }
 
     def to_table(self) -> str:
-        """Return the report as aligned columns, one line per photo."""
+        """Return the report as aligned columns, one line per photo, and the agreement of int8 with the network."""
         header = ("photo", "pixels mean", "max", self.measure, "baked graph", "reference", "")
         rows = [header, *map(_row, self.photos)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+        return "\n".join(lines + (self.int8.describe() if self.int8 else []))
 
     def check(self, advice: str = "") -> None:
         """Reject a graph that is not within tolerance.
@@ -140,11 +147,13 @@ class ParityReport:
             advice: the end of the message.
 
         Raises:
-            ParityError: the network's outputs contradict the recipe, or a photo is beyond tolerance; the message names
-                the worst one and possible causes.
+            ParityError: the network's outputs contradict the recipe, int8 agrees with float32 on too few photos, or a
+                photo is beyond tolerance; the message names the worst one and possible causes.
         """
         if self.contradiction:
             raise ParityError(f"{self.contradiction}{advice}")
+        if self.int8 is not None:
+            self.int8.check(advice)
         if self.is_within:
             return
         worst = max((photo for photo in self.photos if not photo.is_within), key=PhotoParity.distance)

@@ -13,6 +13,7 @@ from savedmodel_bakery.exporter import labels, publish, sources
 from savedmodel_bakery.exporter.errors import ParityError, VerificationError
 from savedmodel_bakery.exporter.network_outputs import ends_in_sigmoid, shapes, trace
 from savedmodel_bakery.exporter.recipe import Recipe
+from savedmodel_bakery.exporter.servable_module import Quantisation
 from savedmodel_bakery.exporter.sources.network import Network
 from savedmodel_bakery.exporter.tasks import Task, Tolerance, choose_task
 from savedmodel_bakery.exporter.validation import reference
@@ -23,7 +24,9 @@ from savedmodel_bakery.exporter.validation.goldens import (
     golden_tolerances,
     write_goldens,
 )
-from savedmodel_bakery.exporter.validation.parity import ParityCheck
+from savedmodel_bakery.exporter.validation.int8_agreement import Int8Check, check_min_agreement
+from savedmodel_bakery.exporter.validation.parity import ParityCheck, PhotoPictures
+from savedmodel_bakery.exporter.validation.report import ParityReport
 from savedmodel_bakery.exporter.validation.requests import (
     PhotoResponse,
     PredictionLog,
@@ -40,18 +43,46 @@ PARITY_FILE = Path("assets.extra") / "parity.json"
 _BATCH = 100
 
 
+class SourceComparison(NamedTuple):
+    """How a published version compares with the reference pipeline.
+
+    Attributes:
+        report: on all photos.
+        pictures: of the photos that are farthest from the reference, worst first.
+    """
+
+    report: ParityReport
+    pictures: Sequence[PhotoPictures]
+
+
+class Int8Evaluation(NamedTuple):
+    """How an int8 servable is compared with the float32 network.
+
+    Attributes:
+        photos: files to compare on.
+        min_agreement: share of photos that must have the same labels.
+        quantisation: how the network was quantised.
+    """
+
+    photos: Sequence[Path]
+    min_agreement: float
+    quantisation: Quantisation
+
+
 class Validation(NamedTuple):
     """How a SavedModel's responses compare.
 
     Attributes:
-        agreement: with the network on the same pixels.
+        agreement: with the network on the same pixels; None for precision int8, see the parity report.
         onnx_agreement: with the ONNX model that the network was converted from, on the same pixels; None without one.
-        parity: with the reference pipeline.
+        parity: with the reference pipeline, and for precision int8 with the float32 network.
+        pictures: of the photos that are farthest from the reference, worst first.
     """
 
-    agreement: Agreement
+    agreement: Agreement | None
     onnx_agreement: Agreement | None
-    parity: ParityCheck
+    parity: ParityReport
+    pictures: Sequence[PhotoPictures]
 
 
 def validate_and_record(
@@ -64,6 +95,7 @@ def validate_and_record(
     photos: Sequence[Path],
     tolerance: Tolerance,
     onnx: Original | None = None,
+    int8: Int8Evaluation | None = None,
 ) -> Validation:
     """Run photos through a staged version, compare, and write goldens, warm-up requests and the report into it.
 
@@ -77,6 +109,8 @@ def validate_and_record(
         tolerance: of the comparison with the reference; of that with the network too, if the recipe's precision is
             below float32.
         onnx: the ONNX model that the network was converted from.
+        int8: for precision int8, how the labels are compared with those of the network. It replaces the comparison of
+            probabilities.
 
     Raises:
         VerificationError: the SavedModel can't be loaded or run, or its responses differ from the network's or from
@@ -89,14 +123,18 @@ def validate_and_record(
         task, [read_photo(photo) for photo in photos[:MAX_PHOTOS]], pixels.round().clip(0, 255).astype(np.uint8)
     )
     check = ParityCheck(network, recipe, task, tolerance)
+    int8_check = None if int8 is None else _int8_check(network, recipe, task, int8)
     source = source_network(network.call, recipe, tolerance)
     agreement = onnx_agreement = Agreement(0, 0.0)
-    for batch in _batches(photos):
+    for batch in _batches(list(dict.fromkeys([*photos, *(int8.photos if int8 else ())]))):
         responses, logs = _run(version, task, batch, golden)
         for response in responses:
             if response.error:
                 raise _unreadable(response.photo, response.error)
-        agreement += check_agreement(responses, source, recipe, task)
+        if int8 is None or int8_check is None:
+            agreement += check_agreement(responses, source, recipe, task)
+        else:
+            int8_check.add([response for response in responses if response.photo in int8.photos])
         if onnx is not None:
             onnx_agreement += _check_onnx(responses, onnx, recipe, task)
         check.add(responses)
@@ -104,9 +142,14 @@ def validate_and_record(
             with publish.writing(version):
                 write_goldens(version, model_name, logs, golden_tolerances(logs))
             golden = []  # once is enough
+    report = check.report(None if int8_check is None else int8_check.agreement())
     with publish.writing(version):
-        (version / PARITY_FILE).write_text(json.dumps(check.report().to_json(), indent=2) + "\n")
-    return Validation(agreement, None if onnx is None else onnx_agreement, check)
+        (version / PARITY_FILE).write_text(json.dumps(report.to_json(), indent=2) + "\n")
+    return Validation(None if int8 else agreement, None if onnx is None else onnx_agreement, report, check.pictures)
+
+
+def _int8_check(network: Network, recipe: Recipe, task: Task, int8: Int8Evaluation) -> Int8Check:
+    return Int8Check(network.call, recipe, task, min_agreement=int8.min_agreement, quantisation=int8.quantisation)
 
 
 def _check_onnx(responses: Sequence[PhotoResponse], onnx: Original, recipe: Recipe, task: Task) -> Agreement:
@@ -160,7 +203,9 @@ def compare_with_source(
     photos: Sequence[Path],
     tolerance_of: Callable[[Task], Tolerance],
     progress: Callable[[str], None],
-) -> ParityCheck:
+    *,
+    min_agreement: float | None = None,
+) -> SourceComparison:
     """Compare a published version with the reference pipeline of its source, which must still exist.
 
     Args:
@@ -169,10 +214,12 @@ def compare_with_source(
         photos: one or more files.
         tolerance_of: returns how far answers may differ.
         progress: called with each step, in a few words.
+        min_agreement: see `check_min_agreement`.
 
     Raises:
         BakeError: the source or labels are missing, or a photo can't be read.
     """
+    share = check_min_agreement(min_agreement, recipe)
     class_names = labels.read_class_names(recipe.answers.labels)
     progress(f"loading {recipe.source.model}")
     network = sources.read_network(recipe.to_values())
@@ -180,7 +227,13 @@ def compare_with_source(
     traced = trace(network.call, recipe)
     task = choose_task(recipe, shapes(traced), class_names, ends_in_sigmoid=ends_in_sigmoid(traced))
     check = ParityCheck(network, recipe, task, tolerance_of(task))
+    is_int8 = recipe.optimisation.is_int8
+    int8_check = Int8Check(network.call, recipe, task, min_agreement=share, quantisation=None) if is_int8 else None
     signatures = [*_image_signatures(task, rejecting=False), "preprocess"]
     for batch in _batches(photos):
-        check.add(decode_photo_responses(batch, signatures, run_requests(version, photo_requests(batch, signatures))))
-    return check
+        logs = run_requests(version, photo_requests(batch, signatures))
+        responses = decode_photo_responses(batch, signatures, logs)
+        check.add(responses)
+        if int8_check is not None:
+            int8_check.add(responses)
+    return SourceComparison(check.report(None if int8_check is None else int8_check.agreement()), check.pictures)

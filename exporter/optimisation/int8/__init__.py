@@ -9,5 +9,6 @@ graph ─► units ──┴─► conversion ─► graph with quantised units
 """
 
 from savedmodel_bakery.exporter.optimisation.int8.quantise import Coverage, quantise
+from savedmodel_bakery.exporter.optimisation.int8.speed import Speed, compare_speed
 
-__all__ = ["Coverage", "quantise"]
+__all__ = ["Coverage", "Speed", "compare_speed", "quantise"]

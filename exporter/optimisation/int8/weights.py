@@ -61,4 +61,4 @@ def quantise_kernel(kernel: np.ndarray) -> Kernel:
 def _scales(scales: np.ndarray) -> np.ndarray:
     """Return scales that are float32 numbers, as the kernels of TensorFlow take them; 1 for filters of zeros only."""
     rounded = np.where(scales > 0, scales, 1.0).astype(np.float32)
-    return np.nextafter(rounded, np.float32(np.inf)).astype(np.float64)
+    return np.asarray(np.nextafter(rounded, np.float32(np.inf)), np.float64)

@@ -1,0 +1,206 @@
+"""Compares the labels of an int8 servable with those of the float32 network, on photos it was not calibrated with."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from savedmodel_bakery.exporter.calibration import ENOUGH_PHOTOS, digest_of
+from savedmodel_bakery.exporter.errors import ParityError, RecipeError
+from savedmodel_bakery.exporter.image.pixels import normalise
+from savedmodel_bakery.exporter.recipe import Recipe
+from savedmodel_bakery.exporter.servable_module import Quantisation
+from savedmodel_bakery.exporter.tasks import LabelChange, Labelled, NetworkResult, Task
+from savedmodel_bakery.exporter.tensor_types import NetworkOutput, NormalisedBatch
+from savedmodel_bakery.exporter.validation import reference
+from savedmodel_bakery.exporter.validation.agreement import run_network
+from savedmodel_bakery.exporter.validation.requests import PhotoResponse, read_photo
+
+MIN_AGREEMENT = 0.95
+"""Share of photos with the same labels below which a version is rejected by default."""
+
+_MIN_PHOTOS = 20
+
+
+def check_min_agreement(stated: float | None, recipe: Recipe) -> float:
+    """Return the share of photos that must have the same labels; None is the default.
+
+    Raises:
+        RecipeError: it is stated, but the recipe's precision isn't int8.
+    """
+    if stated is not None and not recipe.optimisation.is_int8:
+        raise RecipeError(
+            f"--min-agreement is for precision int8, and the recipe has precision {recipe.optimisation.precision}"
+        )
+    return MIN_AGREEMENT if stated is None else stated
+
+
+@dataclass(frozen=True)
+class Int8Agreement:
+    """How an int8 servable compares with the float32 network.
+
+    Attributes:
+        photos: number of photos compared.
+        same: number of those with the same label, or for task multilabel the same set of labels.
+        mean_change: mean absolute change of the probabilities of the best labels of both.
+        max_change: the largest such change.
+        min_agreement: share of photos that must have the same labels.
+        quantisation: how the network was quantised; None if the servable was not made in this process.
+    """
+
+    photos: int
+    same: int
+    mean_change: float
+    max_change: float
+    min_agreement: float
+    quantisation: Quantisation | None
+
+    @property
+    def share(self) -> float:
+        """The share of photos with the same labels."""
+        return self.same / self.photos
+
+    @property
+    def is_within(self) -> bool:
+        """Whether enough photos have the same labels."""
+        return self.share >= self.min_agreement
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is doubtful, and what to do."""
+        warnings = []
+        if self.photos < _MIN_PHOTOS:
+            warnings.append(
+                f"the agreement of int8 with float32 is coarse, because it was measured on {self.photos} photos; pass "
+                f"{_MIN_PHOTOS} or more with --photos, or a larger folder with --calibration"
+            )
+        if self.quantisation is None:
+            return warnings
+        if self.quantisation.photos < ENOUGH_PHOTOS:
+            warnings.append(
+                f"int8 is calibrated with {self.quantisation.photos} photos only; {ENOUGH_PHOTOS} or more are better"
+            )
+        slower = [speed for speed in self.quantisation.speeds if speed.ratio <= 1]
+        if slower:
+            times = ", ".join(
+                f"{speed.int8_ms:.1f} instead of {speed.float32_ms:.1f} ms per image in batches of {speed.batch}"
+                for speed in slower
+            )
+            warnings.append(f"int8 is not faster than float32 on this machine: {times}; consider --precision float32")
+        return warnings
+
+    def describe(self) -> list[str]:
+        """Return the figures as sentences."""
+        lines = [
+            f"int8 and float32 have the same labels for {self.same} of {self.photos} photos ({self.share:.3f}; at "
+            f"least {self.min_agreement:g} is required); probabilities change by {self.mean_change:.4f} in the mean "
+            f"and {self.max_change:.3f} at most"
+        ]
+        if self.quantisation is not None:
+            speeds = ", ".join(
+                f"{speed.ratio:.1f} times as fast as float32 in batches of {speed.batch} ({speed.int8_ms:.1f} instead "
+                f"of {speed.float32_ms:.1f} ms per image)"
+                for speed in self.quantisation.speeds
+            )
+            coverage = self.quantisation.coverage
+            lines.append(
+                f"int8 computes {coverage.share:.1%} of the multiplications, in {coverage.convolutions} convolutions; "
+                f"the network is {speeds}"
+            )
+        return lines
+
+    def check(self, advice: str = "") -> None:
+        """Reject a servable of which too few photos have the same labels.
+
+        Args:
+            advice: the end of the message.
+
+        Raises:
+            ParityError: with both shares.
+        """
+        if not self.is_within:
+            raise ParityError(
+                f"int8 and float32 have the same labels for only {self.same} of {self.photos} photos "
+                f"({self.share:.3f}); at least {self.min_agreement:g} is required. Allow less with --min-agreement, "
+                f"calibrate with other photos, or bake with --precision float32{advice}"
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the figures as values for JSON."""
+        values = {name: value for name, value in vars(self).items() if name != "quantisation"}
+        if self.quantisation is None:
+            return {**values, "agreement": self.share}
+        return {
+            **values,
+            "agreement": self.share,
+            "calibration_photos": self.quantisation.photos,
+            "quantised_convolutions": self.quantisation.coverage.convolutions,
+            "quantised_share": self.quantisation.coverage.share,
+            "speeds": [dataclasses.asdict(speed) for speed in self.quantisation.speeds],
+        }
+
+
+class Int8Check:
+    """Compares the responses of an int8 servable with the network on the same pixels, batch by batch.
+
+    Args:
+        network: the source's.
+        recipe: the recipe that was baked, for precision int8.
+        task: of the recipe.
+        min_agreement: share of photos that must have the same labels.
+        quantisation: how the network was quantised, if that is known.
+    """
+
+    def __init__(
+        self,
+        network: Callable[[NormalisedBatch], NetworkOutput],
+        recipe: Recipe,
+        task: Task,
+        *,
+        min_agreement: float,
+        quantisation: Quantisation | None,
+    ) -> None:
+        assert isinstance(task, Labelled)  # the recipe rejects other tasks
+        self._network, self._recipe, self._task = network, recipe, task
+        self._min_agreement, self._quantisation = min_agreement, quantisation
+        self._changes: list[LabelChange] = []
+
+    def add(self, responses: Sequence[PhotoResponse]) -> None:
+        """Compare responses to photos; those that can't be read, or that the network was calibrated with, don't count.
+
+        Raises:
+            VerificationError: the network's outputs contradict the recipe.
+            ParityError: Pillow can't read a photo.
+        """
+        for response in responses:
+            if response.error or digest_of(read_photo(response.photo)) in self._recipe.optimisation.digests:
+                continue
+            (normalised,) = np.asarray(normalise(response.pixels[np.newaxis], self._recipe.preprocessing))
+            size = reference.upright_size(response.photo, self._recipe.preprocessing)
+            result = NetworkResult(run_network(self._network, normalised, self._recipe), size)
+            self._changes.append(self._task.compare_labels(response.answers, result))
+
+    def agreement(self) -> Int8Agreement:
+        """Return the agreement on all photos so far.
+
+        Raises:
+            ParityError: there are none.
+        """
+        if not self._changes:
+            raise ParityError(
+                "no photos to compare int8 with float32 on: the network was calibrated with all of them; pass others "
+                "with --photos"
+            )
+        changes = np.concatenate([change.changes for change in self._changes])
+        return Int8Agreement(
+            len(self._changes),
+            sum(change.is_same for change in self._changes),
+            float(changes.mean()),
+            float(changes.max()),
+            self._min_agreement,
+            self._quantisation,
+        )
