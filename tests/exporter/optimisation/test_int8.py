@@ -1,0 +1,231 @@
+"""Quantised networks: the codes of each operation, which operations are quantised, and how much outputs differ."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import int8_networks
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from int8_networks import BATCHES, BODIES, SIDE, block, classifier, images, quantised, trace
+from keras import layers
+from numpy.lib.stride_tricks import sliding_window_view
+
+from savedmodel_bakery.exporter.errors import SourceError
+from savedmodel_bakery.exporter.optimisation import optimise_int8
+from savedmodel_bakery.exporter.optimisation.dead_operations import drop_dead_operations
+from savedmodel_bakery.exporter.optimisation.flat_graph import FlatGraph, flatten
+from savedmodel_bakery.exporter.optimisation.int8 import quantise
+from savedmodel_bakery.exporter.optimisation.int8.ranges import Range
+from savedmodel_bakery.exporter.optimisation.int8.weights import quantise_depthwise_kernel, quantise_kernel
+from savedmodel_bakery.exporter.recipe import OPTIMISATIONS
+
+QUANTISED = ("_FusedQuantizedConv2D", "_FusedQuantizedDepthwiseConv2D")
+
+
+def operations(function: Any) -> Counter[str]:
+    """Count the operations, including those of called functions."""
+    graph_def = function.graph.as_graph_def()
+    called = (node for each in graph_def.library.function for node in each.node_def)
+    return Counter(node.op for node in (*graph_def.node, *called))
+
+
+def node_of(graph: FlatGraph, *operations: str) -> Any:
+    (node,) = [node for node in graph.nodes.values() if node.op in operations]
+    return node
+
+
+def constant(graph: FlatGraph, name: str) -> np.ndarray:
+    return np.asarray(tf.make_ndarray(graph.nodes[name].attr["value"].tensor))
+
+
+SINGLE: dict[str, Callable[[Any], Any]] = {
+    "1 × 1": lambda tensor: layers.Conv2D(16, 1, activation="relu")(tensor),
+    "3 × 3, padded": lambda tensor: layers.Conv2D(16, 3, padding="same", activation="relu")(tensor),
+    "strides": lambda tensor: layers.Conv2D(16, 3, strides=2, padding="same", activation="relu6")(tensor),
+    "linear": lambda tensor: layers.Conv2D(16, 3)(tensor),
+    "a Pad before it": lambda tensor: layers.Conv2D(16, 3)(layers.ZeroPadding2D(((1, 0), (0, 2)))(tensor)),
+    "depthwise": lambda tensor: layers.DepthwiseConv2D(3, activation="relu")(tensor),
+    "depthwise, padded": lambda tensor: layers.DepthwiseConv2D(5, strides=2, padding="same")(tensor),
+}
+
+
+@pytest.mark.parametrize("lowest", [0.0, -1.0], ids=["from 0", "below 0"])
+@pytest.mark.parametrize("layer", SINGLE.values(), ids=SINGLE)
+def test_the_codes_of_a_convolution(layer: Callable[[Any], Any], lowest: float) -> None:
+    """They are those of integer arithmetic in NumPy; a sum halfway between two codes may get either."""
+    keras.utils.set_random_seed(1)
+    image = keras.Input((9, 9, 8))
+    model = keras.Model(image, layers.Dense(3)(layers.Flatten()(layer(image))))
+    batch = np.random.default_rng(0).uniform(lowest, 2, (4, 9, 9, 8)).astype(np.float32)
+    graph = flatten(trace(model))
+    assert graph is not None
+    drop_dead_operations(graph)
+    assert 1 == quantise(graph, batch).convolutions
+    graph.prune()
+    quantised_input = node_of(graph, "QuantizeV2")
+    convolution = node_of(graph, *QUANTISED)
+    _, kernel, bias, _, width_in, _, max_filter, _, width_out = convolution.input
+    step_in, step_out = constant(graph, width_in) / 255, constant(graph, width_out) / 255
+    # Before the codes, where 0 is not the code of 0.
+    pads = [node for node in graph.nodes.values() if node.op == "Pad"]
+    amounts = constant(graph, pads[0].input[1]) if pads else np.zeros((4, 2), int)
+    assert (not pads) or lowest < 0
+    codes = np.round((np.pad(batch, amounts) - constant(graph, quantised_input.input[1])) / step_in).clip(0, 255)
+    explicit = np.array(convolution.attr["explicit_paddings"].list.i or [0] * 8).reshape(4, 2)
+    sums = integer_convolution(
+        np.pad(codes.astype(np.int64), explicit),
+        constant(graph, kernel).astype(np.int64),
+        convolution.attr["strides"].list.i[1],
+        convolution.op,
+    )
+    scales = step_in * constant(graph, max_filter) / 127
+    expected = np.round((sums * scales + constant(graph, bias)) / step_out).clip(0, 255)
+    (actual,) = graph.function([convolution.name], lambda tensor: tf.cast(tensor, tf.int32))(tf.constant(batch))
+    assert expected.shape == actual.shape
+    assert 1 >= np.abs(expected - actual).max()
+    assert 0.999 <= np.mean(expected == actual)
+    assert 0.6 >= np.mean((expected == 0) | (expected == 255))
+
+
+def integer_convolution(codes: np.ndarray, weights: np.ndarray, stride: int, operation: str) -> np.ndarray:
+    """Convolve int64 [batch, height, width, channels] without padding."""
+    windows = sliding_window_view(codes, weights.shape[:2], axis=(1, 2))[:, ::stride, ::stride]
+    formula = "bhwcij,ijco->bhwo" if operation == QUANTISED[0] else "bhwcij,ijcm->bhwc"
+    return np.asarray(np.einsum(formula, windows, weights))
+
+
+COUNTS = {
+    "inverted_residual": {
+        "_FusedQuantizedConv2D": 6,
+        "_FusedQuantizedDepthwiseConv2D": 3,
+        "Conv2D": 1,
+        "QuantizeV2": 1,
+    },
+    "residual": {"_FusedQuantizedConv2D": 7, "Conv2D": 1, "QuantizeV2": 2, "Dequantize": 2},
+    "branches": {
+        "_FusedQuantizedConv2D": 5,
+        "QuantizedAvgPool": 1,
+        "QuantizedMaxPool": 1,
+        "ConcatV2": 2,
+        "QuantizeV2": 1,
+    },
+    "gated": {"_FusedQuantizedConv2D": 2, "_FusedQuantizedDepthwiseConv2D": 1, "Conv2D": 3, "Pad": 1, "QuantizeV2": 3},
+    "hard_swish": {"_FusedQuantizedConv2D": 2, "_FusedQuantizedDepthwiseConv2D": 1, "Conv2D": 1, "Pad": 1},
+    "dense_block": {"_FusedQuantizedConv2D": 4, "Conv2D": 1},
+    "unusual": {"_FusedQuantizedConv2D": 3, "Conv2D": 1, "Pad": 0},
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_outputs_are_close_and_do_not_depend_on_the_batch(name: str) -> None:
+    before, after, coverage = quantised(classifier(BODIES[name]), images(32))
+    counts = operations(after)
+    assert COUNTS[name] == {operation: counts[operation] for operation in COUNTS[name]}
+    assert coverage.convolutions == sum(counts[operation] for operation in QUANTISED)
+    assert 0.5 < coverage.share < 1
+    evaluated = images(max(BATCHES), seed=1)
+    expected, actual = np.asarray(before(tf.constant(evaluated))), np.asarray(after(tf.constant(evaluated)))
+    np.testing.assert_allclose(expected, actual, atol=0.05)
+    assert 0 < np.abs(expected - actual).max()
+    for count in BATCHES:
+        np.testing.assert_allclose(actual[:count], after(tf.constant(evaluated[:count])), atol=1e-5)
+
+
+def test_an_operand_that_is_read_later_is_not_overwritten() -> None:
+    """The addition stays float32: another branch reads the operand too, maybe after the convolution."""
+
+    def body(tensor: Any) -> Any:
+        first = block(tensor, 16, 1, None)
+        added = layers.Add()([first, block(block(first, 16, 1), 16, 1, None)])
+        return block(layers.Concatenate()([added, block(first, 16, 3)]), 8, 1)
+
+    before, after, _ = quantised(classifier(body), images(16))
+    assert 0 == fused_additions(after)
+    np.testing.assert_allclose(before(tf.constant(images(3))), after(tf.constant(images(3))), atol=0.05)
+
+
+def test_the_operand_of_a_convolution_of_itself_is_not_overwritten() -> None:
+    """The convolution reads the tensor while it would write over it."""
+
+    def body(tensor: Any) -> Any:
+        first = block(tensor, 16, 1, None)
+        return block(layers.Add()([first, block(first, 16, 3, None)]), 8, 1)
+
+    before, after, _ = quantised(classifier(body), images(16))
+    assert 0 == fused_additions(after)
+    np.testing.assert_allclose(before(tf.constant(images(3))), after(tf.constant(images(3))), atol=0.05)
+
+
+def test_additions_are_fused() -> None:
+    _, after, _ = quantised(classifier(int8_networks.residual), images(8))
+    assert 1 == fused_additions(after)
+
+
+def fused_additions(function: Any) -> int:
+    convolutions = [node for node in function.graph.get_operations() if node.type == QUANTISED[0]]
+    return sum(b"Sum" in node.get_attr("fused_ops") for node in convolutions)
+
+
+def test_no_pair_of_input_channels_overflows_16_bits() -> None:
+    """CPUs without VNNI add the products of two neighbouring channels in 16 bits."""
+    random = np.random.default_rng(0)
+    for channels in (8, 9):
+        kernel = random.normal(size=(3, 3, channels, 50)).astype(np.float32)
+        kernel[:, :, 1] = kernel[:, :, 0]  # the worst case
+        kernel[..., 0] = 0
+        codes = quantise_kernel(kernel).codes.astype(int)
+        flat = np.concatenate([codes.reshape(-1, 50), np.zeros((1, 50), int)])
+        pairs = np.concatenate([flat[0:-1:2] + flat[1::2]]) if channels % 2 else codes[:, :, 0::2] + codes[:, :, 1::2]
+        assert 2**15 > 255 * np.abs(pairs).max()
+        assert 120 < np.abs(pairs).max()
+
+
+def test_quantised_weights_are_close() -> None:
+    random = np.random.default_rng(0)
+    kernel = random.normal(size=(3, 3, 8, 16)).astype(np.float32)
+    made = quantise_kernel(kernel)
+    assert np.abs(kernel - made.codes * made.scales).max() <= made.scales.max()
+    np.testing.assert_allclose((made.codes * made.scales).sum((0, 1, 2)), made.sums)
+    kernel = random.normal(size=(3, 3, 8, 1)).astype(np.float32)
+    made = quantise_depthwise_kernel(kernel)
+    assert np.abs(kernel[..., 0] - made.codes[..., 0] * made.scales).max() <= made.scales.max() / 2
+    assert 127 == np.abs(made.codes).max()
+
+
+@pytest.mark.parametrize(
+    "ends", [(0.0, 6.0), (-0.375, 5.0), (-3.0, 0.0), (1.0, 2.0), (0.0, 0.0), (-1e-5, 1e-5)], ids=str
+)
+def test_a_range_has_a_code_for_zero(ends: tuple[float, float]) -> None:
+    found = Range.of(*ends)
+    step = found.width / 255
+    assert found.low - step / 2 <= ends[0]
+    assert ends[1] <= found.high + step / 2
+    assert abs(round(found.low / step) - found.low / step) < 1e-6
+    assert 0.01 < found.width
+
+
+@pytest.mark.parametrize(
+    "stack",
+    [
+        [layers.Flatten(), layers.Dense(2)],
+        [layers.Conv2D(4, 3, padding="same"), layers.Conv2D(4, 3), layers.Flatten(), layers.Dense(2)],
+        [layers.Conv2D(8, 3), layers.Conv2D(8, 3)],
+    ],
+    ids=["no convolution", "few channels", "the last operation"],
+)
+def test_a_network_without_such_convolutions_is_rejected(stack: list[Any]) -> None:
+    model = keras.Sequential([keras.Input((SIDE, SIDE, 3)), *stack])
+    with pytest.raises(SourceError, match=r"^precision int8 has no effect on this network"):
+        optimise_int8(trace(model), OPTIMISATIONS, images(2))
+
+
+def test_too_large_filters_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[optimise_int8.__module__], "MAX_FILTER_BYTES", 100)
+    with pytest.raises(SourceError, match=r"^the int8 filters of this network have 3600 bytes: .* at most 100"):
+        quantised(classifier(lambda tensor: block(tensor, 25, 3)), images(2))

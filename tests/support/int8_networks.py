@@ -1,0 +1,146 @@
+"""Small networks with the parts of common classifiers, with seeded weights, and images for them.
+
+    python int8_networks.py OUT.npz
+
+quantises one of them, and writes what it returns for batches of several sizes. Run with other environment variables, it
+shows whether other CPUs return the same.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import layers
+
+from savedmodel_bakery.exporter.optimisation import Coverage, optimise_int8
+from savedmodel_bakery.exporter.recipe import OPTIMISATIONS
+
+SIDE = 16
+CLASSES = 10
+BATCHES = (1, 2, 3, 5, 8, 13, 32)
+
+
+def images(count: int, seed: int = 0) -> np.ndarray:
+    """Return smooth images, float32 [count, SIDE, SIDE, 3]."""
+    coarse = np.random.default_rng(seed).normal(size=(count, 5, 5, 3))
+    return np.asarray(tf.image.resize(coarse, [SIDE, SIDE], "bicubic"), np.float32)
+
+
+def trace(model: Any) -> Any:
+    spec = tf.TensorSpec([None, *model.input_shape[1:]], tf.float32, name="normalised")
+    return tf.function(lambda batch: model(batch, training=False)).get_concrete_function(spec)
+
+
+def quantised(model: Any, calibration: np.ndarray) -> tuple[Any, Any, Coverage]:
+    """Return a model as a function before and after it is quantised, and how much of it is."""
+    before = trace(model)
+    after, variables, coverage = optimise_int8(before, OPTIMISATIONS, calibration)
+    before.kept_alive, after.kept_alive = model, variables
+    return before, after, coverage
+
+
+def classifier(body: Callable[[Any], Any]) -> Any:
+    """Return a model with this body between a stem and a dense layer; its weights are as large as after training."""
+    keras.utils.set_random_seed(0)
+    image = keras.Input((SIDE, SIDE, 3))
+    stem = block(image, 16, 3)
+    pooled = layers.GlobalAveragePooling2D()(body(stem))
+    return keras.Model(image, layers.Dense(CLASSES, activation="softmax", kernel_initializer="he_normal")(pooled))
+
+
+def block(tensor: Any, filters: int, kernel: int, activation: Any = "relu6", **options: Any) -> Any:
+    """Add a convolution, a batch norm with statistics as after training, and an activation."""
+    options = {"padding": "same", "use_bias": False, "kernel_initializer": "he_normal", **options}
+    made = norm(layers.Conv2D(filters, kernel, **options)(tensor))
+    return made if activation is None else layers.Activation(activation)(made)
+
+
+def depthwise(tensor: Any, kernel: int, activation: Any = "relu6", **options: Any) -> Any:
+    options = {"padding": "same", "use_bias": False, "depthwise_initializer": "he_normal", **options}
+    return layers.Activation(activation)(norm(layers.DepthwiseConv2D(kernel, **options)(tensor)))
+
+
+def norm(tensor: Any) -> Any:
+    return layers.BatchNormalization(
+        gamma_initializer=keras.initializers.RandomUniform(0.8, 1.2),
+        beta_initializer=keras.initializers.RandomUniform(-0.2, 0.4),
+    )(tensor)
+
+
+def inverted_residual(tensor: Any) -> Any:
+    """MobileNetV2."""
+    first = block(depthwise(block(tensor, 32, 1), 3), 16, 1, None)
+    second = layers.Add()([first, block(depthwise(block(first, 32, 1), 5), 16, 1, None)])
+    padded = layers.ZeroPadding2D(((0, 1), (0, 1)))(block(second, 32, 1))
+    return block(depthwise(padded, 3, strides=2, padding="valid"), 24, 1, None)
+
+
+def residual(tensor: Any) -> Any:
+    """ResNet: convolution, addition, relu; the second shortcut is a convolution too."""
+    for filters in (16, 24):
+        inner = block(block(tensor, 8, 1, "relu"), 8, 3, "relu")
+        shortcut = tensor if filters == 16 else block(tensor, filters, 1, None)
+        tensor = layers.ReLU()(layers.Add()([shortcut, block(inner, filters, 1, None)]))
+    return tensor
+
+
+def branches(tensor: Any) -> Any:
+    """InceptionV3: pools and concatenations."""
+    pooled = block(layers.AveragePooling2D(3, strides=1, padding="same")(tensor), 8, 1, "relu")
+    wide = block(block(tensor, 8, (1, 5), "relu"), 8, (5, 1), "relu")
+    joined = layers.Concatenate()([pooled, wide, block(tensor, 16, 1, "relu")])
+    reduced = block(joined, 16, 3, "relu", strides=2, padding="valid")
+    return layers.Concatenate()([reduced, layers.MaxPooling2D(3, strides=2)(joined)])
+
+
+def gated(tensor: Any) -> Any:
+    """EfficientNet: swish, padding of numbers below 0, and a gate."""
+    inner = depthwise(block(tensor, 32, 1, "swish"), 5, "swish", strides=2)
+    gate = layers.Conv2D(8, 1, activation="swish")(layers.GlobalAveragePooling2D(keepdims=True)(inner))
+    gate = layers.Conv2D(32, 1, activation="sigmoid")(gate)
+    return block(layers.Multiply()([inner, gate]), 16, 1, None)
+
+
+def hard_swish(tensor: Any) -> Any:
+    """MobileNetV3."""
+    return block(depthwise(block(tensor, 32, 1, "hard_swish"), 3, "hard_swish"), 24, 1, "hard_swish")
+
+
+def dense_block(tensor: Any) -> Any:
+    """DenseNet: norms before convolutions, and concatenations of numbers below 0."""
+    for _ in range(2):
+        inner = block(layers.ReLU()(norm(tensor)), 16, 1, "relu")
+        tensor = layers.Concatenate()([tensor, layers.Conv2D(8, 3, padding="same")(inner)])
+    return layers.ReLU()(norm(tensor))
+
+
+def unusual(tensor: Any) -> Any:
+    """An odd number of channels, dilations, and an even kernel."""
+    odd = block(tensor, 9, 3, "relu")
+    return block(block(odd, 12, 3, "relu", dilation_rate=2), 8, 4, "relu", strides=2)
+
+
+BODIES = {
+    body.__name__: body for body in (inverted_residual, residual, branches, gated, hard_swish, dense_block, unusual)
+}
+
+
+def everything(tensor: Any) -> Any:
+    """All of them, one after the other."""
+    for body in (inverted_residual, residual, branches, gated, unusual):
+        tensor = block(body(tensor), 16, 1)
+    return tensor
+
+
+def main() -> None:
+    _, network, _ = quantised(classifier(everything), images(16))
+    np.savez(sys.argv[1], **{str(count): network(tf.constant(images(count, seed=count))) for count in BATCHES})
+
+
+if __name__ == "__main__":
+    main()
