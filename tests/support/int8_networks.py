@@ -130,6 +130,11 @@ BODIES = {
 }
 
 
+def small() -> Any:
+    """Return a model to bake."""
+    return classifier(inverted_residual)
+
+
 def everything(tensor: Any) -> Any:
     """All of them, one after the other."""
     for body in (inverted_residual, residual, branches, gated, unusual):

@@ -78,7 +78,7 @@ REJECTED = {
         "invalid allowed_batch_sizes '1,4': the last size must be batch_max, which is 0",
     ),
     "decode": ("decode", "quick", "invalid decode 'quick': must be one of exact, fast"),
-    "precision": ("precision", "int8", "invalid precision 'int8': must be one of float32, bfloat16, float16"),
+    "precision": ("precision", "int4", "invalid precision 'int4': must be one of float32, bfloat16, float16, int8"),
     **{
         f"optimise {value}": ("optimise", value, f"invalid optimise {value!r}: must be none, or some of drop-dead-op")
         for value in ("", "fold", "none,fold-constants", "fold-constants,", True)

@@ -1,0 +1,64 @@
+"""Optimisation: precision int8 needs photos, some steps and a task with labels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from savedmodel_bakery.exporter.errors import RecipeError
+from savedmodel_bakery.exporter.recipe import Optimisation, Recipe, read_recipe_file
+
+DIGEST = "0123456789abcdef"
+
+REJECTED = {
+    "no photos": ({"precision": "int8"}, r"^precision int8 needs photos to calibrate with: pass a folder"),
+    "photos for float32": ({"calibration": "photos"}, r"^invalid calibration 'photos': precision float32 has none"),
+    "digests for bfloat16": (
+        {"precision": "bfloat16", "calibration_digests": DIGEST},
+        rf"^invalid calibration_digests '{DIGEST}': precision bfloat16 has none, only int8$",
+    ),
+    "no steps": (
+        {"precision": "int8", "calibration": "photos", "optimise": "none"},
+        r"^invalid optimise 'none': precision int8 needs the steps drop-dead-operations, fold-batch-norm, fold-consta",
+    ),
+    "no digests": (
+        {"precision": "int8", "calibration": "photos", "calibration_digests": f"{DIGEST},xyz"},
+        r"must be the first 16 hexadecimal digits of the SHA-256 of each photo",
+    ),
+}
+
+
+@pytest.mark.parametrize(("values", "message"), REJECTED.values(), ids=REJECTED)
+def test_values_that_do_not_fit(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        Optimisation(**values)
+
+
+@pytest.mark.parametrize("task", ["embed", "regress", "segment", "detect"])
+def test_other_tasks_are_rejected(task: str) -> None:
+    optimisation = Optimisation(precision="int8", calibration="photos")
+    for allowed in ("classify", "binary", "multilabel", None):
+        optimisation.check_task(allowed)
+    with pytest.raises(
+        RecipeError, match=rf"^invalid precision 'int8': .*, not for task {task}; bake with --precision"
+    ):
+        optimisation.check_task(task)
+
+
+def test_a_stated_task_is_checked_with_the_recipe() -> None:
+    values = {"model": "m", "size": 8, "crop": "none", "resize": "area", "scale": "0..1", "channels": "RGB"}
+    int8 = {"precision": "int8", "calibration": "photos", "antialias": False, "task": "embed"}
+    with pytest.raises(RecipeError, match=r"^invalid precision 'int8'"):
+        Recipe.from_values({**values, **int8})
+
+
+def test_a_folder_is_relative_to_the_recipe_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sub").mkdir()
+    recipe = tmp_path / "sub" / "recipe.toml"
+    recipe.write_text(f'precision = "int8"\ncalibration = "photos"\ncalibration_digests = "{DIGEST}"\n')
+    values = read_recipe_file(recipe).values
+    assert "sub/photos" == values["calibration"]
+    assert frozenset({DIGEST}) == Optimisation(**values).digests
