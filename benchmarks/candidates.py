@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from benchmarks import networks, triton
+from benchmarks import networks, photos, triton
 from benchmarks.generator import Generator
 from benchmarks.processes import Server, ServerStartError, free_port
 from benchmarks.targets import MODEL
@@ -34,7 +35,7 @@ class Candidate:
     Attributes:
         title: a short description for the legend.
         protocol: see `benchmarks.targets.open_targets`.
-        servable: `baseline`, or the `--decode` option of our bake: `fast` or `exact`; None if the Keras file is served.
+        servable: `baseline`, or a name in `BAKES`; None if the Keras file is served.
         peer: a program in `benchmarks/peers`, run in the environment `web`.
         real: whether tensorflow_model_server serves instead of the embedded server.
         flags: further flags of the server.
@@ -50,14 +51,23 @@ class Candidate:
     processes: int = 1
 
 
+BAKES = {
+    "fast": ("--decode", "fast"),
+    "exact": ("--decode", "exact"),
+    "int8": ("--decode", "fast", "--precision", "int8", "--calibration", "{calibration}", "--min-agreement", "0"),
+}
+"""Options of our bakes; {calibration} is a folder of photos."""
+
 CANDIDATES = {
     "baseline": Candidate("a common hand-written export, embedded server, gRPC", "grpc", "baseline"),
     "ours-fast": Candidate("ours, --decode fast, embedded server, gRPC", "grpc", "fast"),
     "ours-exact": Candidate("ours, --decode exact, embedded server, gRPC", "grpc", "exact"),
+    "ours-int8": Candidate("ours, --precision int8 --decode fast, embedded server, gRPC", "grpc", "int8"),
     "ours-fast-rest": Candidate("ours, --decode fast, embedded server, REST", "rest", "fast"),
     "direct": Candidate("ours, --decode fast, called by threads of one process", "direct", "fast"),
     "tfs-baseline": Candidate(f"a common hand-written export, {_REAL}, gRPC", "grpc", "baseline", real=True),
     "tfs-ours-fast": Candidate(f"ours, --decode fast, {_REAL}, gRPC", "grpc", "fast", real=True),
+    "tfs-ours-int8": Candidate(f"ours, --precision int8 --decode fast, {_REAL}, gRPC", "grpc", "int8", real=True),
     "fastapi-predict": Candidate("FastAPI, Pillow, model.predict", "json", peer="fastapi_predict.py"),
     "fastapi-function": Candidate("FastAPI, a tf.function", "json", peer="fastapi_function.py"),
     "litserve": Candidate("LitServe 0.2.19, batches up to 8", "json", peer="litserve_batched.py"),
@@ -94,9 +104,22 @@ class Workshop:
             if name == "baseline":
                 networks.export_baseline(self.network_folder, base_path)
             else:
-                networks.bake(self.network, self.network_folder, base_path, decode=name)
+                calibration = self.folder / "calibration"
+                if not calibration.exists():
+                    photos.write_calibration(calibration)
+                options = [option.format(calibration=calibration) for option in BAKES[name]]
+                networks.bake(self.network, self.network_folder, base_path, options=options)
             self._servables[name] = base_path
         return self._servables[name]
+
+    def agreement(self, name: str) -> float | None:
+        """Return the share of photos for which a SavedModel in int8 has the label of float32; None for others."""
+        if name not in self._servables or not networks.read_description(self.network_folder).is_trained:
+            return None
+        report = self._servables[name] / "1" / "assets.extra" / "parity.json"
+        values = json.loads(report.read_text()) if report.is_file() else {}
+        agreement: float | None = values.get("int8", {}).get("agreement")
+        return agreement
 
     def environment(self, name: str) -> Path:
         """Return the virtual environment of a peer.
@@ -126,7 +149,7 @@ class Running:
 
 
 @contextmanager
-def start(name: str, candidate: Candidate, workshop: Workshop, photos: dict[str, Path]) -> Iterator[Running]:
+def start(name: str, candidate: Candidate, workshop: Workshop, files: dict[str, Path]) -> Iterator[Running]:
     """Start a candidate, send each photo once, and end the candidate with the block.
 
     Raises:
@@ -144,7 +167,7 @@ def start(name: str, candidate: Candidate, workshop: Workshop, photos: dict[str,
                 server.wait_until_listening()
             log = workshop.folder / f"{name}.generator.log"
             generator = stack.enter_context(
-                Generator(protocol=candidate.protocol, ports=ports, base_path=str(base_path), photos=photos, log=log)
+                Generator(protocol=candidate.protocol, ports=ports, base_path=str(base_path), photos=files, log=log)
             )
         except (ServerStartError, OSError) as error:
             raise CandidateSkippedError(f"it does not start: {error}") from error

@@ -71,6 +71,7 @@ def run(plan: Plan, workshop: Workshop, log: Callable[[str], None]) -> dict[str,
         "sizes": photos.SIZES,
         "candidates": {name: one.title for name, one in plan.candidates.items() if name not in skipped},
         "skipped": skipped,
+        "agreement": {name: workshop.agreement(one.servable or "") for name, one in plan.candidates.items()},
         "rows": rows,
     }
 

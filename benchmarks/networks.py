@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -108,11 +108,20 @@ def export_baseline(folder: Path, base_path: Path) -> None:
     _run("-m", "benchmarks.baseline", str(folder), str(base_path / "1"))
 
 
-def bake(name: str, folder: Path, base_path: Path, *, decode: str) -> None:
-    """Bake version 1 with our exporter; `decode` is `fast` or `exact`."""
-    options = [option.format(weights=folder / WEIGHTS_FILE) for option in CHOICES[name].bake]
-    destination = ["--out", str(base_path.parent), "--name", base_path.name, "--decode", decode]
-    _run("-m", "savedmodel_bakery.exporter", "bake", *options, *destination)
+def bake(name: str, folder: Path, base_path: Path, *, options: Sequence[str]) -> None:
+    """Bake version 1 with our exporter, with further options of `bakery bake`."""
+    source = [option.format(weights=folder / WEIGHTS_FILE) for option in CHOICES[name].bake]
+    _run(
+        "-m",
+        "savedmodel_bakery.exporter",
+        "bake",
+        *source,
+        "--out",
+        str(base_path.parent),
+        "--name",
+        base_path.name,
+        *options,
+    )
 
 
 def _run(*arguments: str) -> None:

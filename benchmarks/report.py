@@ -47,12 +47,12 @@ def names_of(rows: Sequence[Row], key: str) -> list[Any]:
 def table(document: dict[str, Any], *, photo: str, callers: int) -> str:
     """Return a Markdown table of the candidates, for one photo and one number of callers."""
     rows = select(document["rows"], photo=photo, callers=callers)
-    against = document["against"]
+    against, agreement = document["against"], document.get("agreement", {})
     others = select(rows, candidate=against)
     lines = [
         f"| {callers} caller{'s' if callers > 1 else ''} | images/s (least–most) | ratio | p50 ms | p99 ms "
-        "| CPU ms per image (least–most) | ratio | peak MB |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| CPU ms per image (least–most) | ratio | labels of float32 | peak MB |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for name in document["candidates"]:
         mine = select(rows, candidate=name)
@@ -62,7 +62,8 @@ def table(document: dict[str, Any], *, photo: str, callers: int) -> str:
         ratios = [f"{ratio_of(mine, others, key):.2f}" if others else "" for key in ("images_per_s", "cpu_ms")]
         cells = [
             name, _spread(speed), ratios[0], _short(spread_of(mine, "p50_ms").median),
-            _short(spread_of(mine, "p99_ms").median), _spread(cpu), ratios[1], f"{mine[0]['peak_mb']:.0f}",
+            _short(spread_of(mine, "p99_ms").median), _spread(cpu), ratios[1],
+            "" if agreement.get(name) is None else f"{agreement[name]:.3f}", f"{mine[0]['peak_mb']:.0f}",
         ]  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

@@ -36,6 +36,7 @@ from savedmodel_bakery.exporter.tensor_types import (
     Text,
     Texts,
 )
+from savedmodel_bakery.tensorflow_log import startup_log_hidden
 from savedmodel_bakery.wire import schema
 
 ENCODED_FEATURE = "image/encoded"
@@ -212,11 +213,12 @@ class ServableModule(tf.Module):
             SourceError: one of them can't be read.
         """
         pixels = []
-        for name, photo in photos.items():
-            read: ReadImages = self._read_images(tf.constant([photo]), tf.constant([0]), tf.constant(1))
-            if error := read.errors[0].numpy().decode():
-                raise SourceError(f"cannot calibrate with the photo {name}: it is {error}")
-            pixels.append(np.asarray(read.pixels[0]))
+        with startup_log_hidden():  # the first run of the image graph logs that oneDNN has no kernels for uint8
+            for name, photo in photos.items():
+                read: ReadImages = self._read_images(tf.constant([photo]), tf.constant([0]), tf.constant(1))
+                if error := read.errors[0].numpy().decode():
+                    raise SourceError(f"cannot calibrate with the photo {name}: it is {error}")
+                pixels.append(np.asarray(read.pixels[0]))
         return np.asarray(normalise(calibration.extend(np.stack(pixels)), self._preprocessing))
 
     def save(self, path: Path) -> None:

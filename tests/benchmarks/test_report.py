@@ -34,14 +34,15 @@ def document() -> dict[str, Any]:
         "sizes": {"small": [640, 427]},
         "candidates": {"baseline": "an export", "ours": "ours"},
         "skipped": {"triton": "no Triton"},
+        "agreement": {"baseline": None, "ours": 0.98},
         "rows": rows,
     }
 
 
 def test_tables_have_medians_spreads_and_ratios_of_rounds(document: dict[str, Any]) -> None:
     assert [
-        "| baseline | 10.0 (8.0–30.0) | 1.00 | 10.0 | 250 | 40.0 (40.0–40.0) | 1.00 | 300 |",
-        "| ours | 20.0 (16.0–60.0) | 2.00 | 10.0 | 250 | 20.0 (20.0–20.0) | 0.50 | 300 |",
+        "| baseline | 10.0 (8.0–30.0) | 1.00 | 10.0 | 250 | 40.0 (40.0–40.0) | 1.00 |  | 300 |",
+        "| ours | 20.0 (16.0–60.0) | 2.00 | 10.0 | 250 | 20.0 (20.0–20.0) | 0.50 | 0.980 | 300 |",
     ] == report.table(document, photo="small", callers=8).splitlines()[2:]
 
 
