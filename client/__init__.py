@@ -1,9 +1,9 @@
 """Calls a TensorFlow Serving endpoint over gRPC, REST or AMQP, or a server of the v2 protocol, without TensorFlow.
 
 The public names are those in `__all__`; they are imported on first use, so that `--help` does not import numpy.
-`serving` may also use the modules `bulk` (all but `job` and `progress`), `calls`, `credentials`, `endpoints`, `errors`,
-`image_results`, `images`, `results`, `servers`, `signatures`, `tasks`, and of `transports` `amqp_broker`,
-`grpc_channel`, `grpc_codec`, `retries` and `transport`.
+`exporter` may use `bulk.files`, `bulk.photos` and `bulk.sources`. `serving` may use the modules `bulk` (all but `job`
+and `progress`), `calls`, `credentials`, `endpoints`, `errors`, `image_results`, `images`, `results`, `servers`,
+`signatures`, `tasks`, and of `transports` `amqp_broker`, `grpc_channel`, `grpc_codec`, `retries` and `transport`.
 """
 
 from __future__ import annotations
