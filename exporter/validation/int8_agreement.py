@@ -107,9 +107,10 @@ class Int8Agreement:
                 for speed in self.quantisation.speeds
             )
             coverage = self.quantisation.coverage
+            plural = "" if coverage.convolutions == 1 else "s"
             lines.append(
-                f"int8 computes {coverage.share:.1%} of the multiplications, in {coverage.convolutions} convolutions; "
-                f"the network is {speeds}"
+                f"int8 computes {coverage.share:.1%} of the multiplications, in {coverage.convolutions} "
+                f"convolution{plural}; the network is {speeds}"
             )
         return lines
 
