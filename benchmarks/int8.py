@@ -20,7 +20,7 @@ import click
 from benchmarks import machine, photos, versions
 from savedmodel_bakery.exporter.inspect import size_of
 
-_KERAS = ("MobileNetV2", "ResNet50", "InceptionV3", "EfficientNetB0")
+_KERAS = ("MobileNetV2", "ResNet50", "InceptionV3")
 NETWORKS = {f"EfficientNet-Lite{number}": ("--model", f"efficientnet-lite{number}") for number in range(3)} | {
     name: ("--model", f"keras:{name}", "--weights", "none") for name in _KERAS
 }
