@@ -68,8 +68,8 @@ class Optimisation(FieldGroup):
             choices=("float32", "bfloat16", "float16", INT8),
             help="Type that the network computes in, except for its last matrix product. 16 bits halve the weights, "
             "change the answers (see --parity-atol), and are faster only on hardware that supports them. int8 needs "
-            "--calibration, changes the answers more (see --min-agreement), and is faster on CPUs with AVX512-VNNI; for "
-            f"tasks {', '.join(TASKS_WITH_INT8)}.",
+            "--calibration, changes the answers more (see --min-agreement), and is faster on CPUs with AVX512-VNNI; "
+            f"for tasks {', '.join(TASKS_WITH_INT8)}.",
         ),
     ] = "float32"
     calibration: Annotated[
