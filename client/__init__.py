@@ -2,7 +2,6 @@
 
 The public names are those in `__all__`; they are imported on first use, so that `--help` does not import numpy.
 `exporter` may use `bulk.files`, `bulk.photos` and `bulk.sources`. `serving` may use the modules `bulk` (all but `job`
-`exporter` may use `bulk.files`, `bulk.photos` and `bulk.sources`. `serving` may use the modules `bulk` (all but `job`
 and `progress`), `calls`, `credentials`, `endpoints`, `errors`, `image_results`, `images`, `results`, `servers`,
 `signatures`, `tasks`, and of `transports` `amqp_broker`, `grpc_channel`, `grpc_codec`, `retries` and `transport`.
 """
