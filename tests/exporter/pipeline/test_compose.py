@@ -57,6 +57,8 @@ def test_a_pipeline_is_published_with_its_example_as_golden(workshop: Path) -> N
     inspected = tiny_models.run(workshop, "inspect", "out/quarter/3", "--svg", "quarter.svg")
     assert "  x: float [?]\n  │\n  ▼\n  ┌─" in inspected.stdout
     assert (workshop / "quarter.svg").read_text().startswith("<svg xmlns=")
+    refused = tiny_models.run(workshop, "inspect", "out/quarter/3", "--svg", "missing/quarter.svg")
+    assert "error: cannot write missing/quarter.svg: No such file or directory\n" == refused.stderr
     as_json = json.loads(tiny_models.run(workshop, "inspect", "out/quarter/3", "--json").stdout)
     assert ["files/half/1"] * 2 == [step["model"] for step in as_json["recipe"]["steps"]]
     parity = tiny_models.run(workshop, "parity", "out/quarter/3")
@@ -106,5 +108,3 @@ def test_a_picture_of_another_version_is_rejected(workshop: Path) -> None:
         run.code, run.stderr,
     )  # fmt: skip
     assert not (workshop / "half.svg").exists()
-    run = tiny_models.run(workshop, "inspect", "out/quarter/3", "--svg", "missing/quarter.svg")
-    assert "error: cannot write missing/quarter.svg: No such file or directory\n" == run.stderr
