@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from savedmodel_bakery.serving import metrics
 from savedmodel_bakery.serving.admission.context import Handler, RequestContext
+from savedmodel_bakery.serving.telemetry import metrics
 from savedmodel_bakery.wire.status import Code, StatusError
 
 

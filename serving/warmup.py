@@ -19,11 +19,11 @@ from typing import Any
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 
-from savedmodel_bakery.serving import metrics
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.inference import examples
 from savedmodel_bakery.serving.inference.predict import PredictCall, predict
 from savedmodel_bakery.serving.models.servable import Servable
+from savedmodel_bakery.serving.telemetry import metrics
 from savedmodel_bakery.wire import messages, schema, version_folder
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from savedmodel_bakery.serving import metrics
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.grpc import codec
 from savedmodel_bakery.serving.prediction_service import PredictionService
 from savedmodel_bakery.serving.rpc import Rpc, counted
+from savedmodel_bakery.serving.telemetry import metrics
 from savedmodel_bakery.wire.status import invalid_argument
 
 _COUNTED = ("Predict", "Classify", "Regress")

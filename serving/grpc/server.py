@@ -15,7 +15,7 @@ from typing import Any
 import grpc
 from google.protobuf.message import DecodeError
 
-from savedmodel_bakery.serving import incident, metrics
+from savedmodel_bakery.serving import incident
 from savedmodel_bakery.serving.access.access import Access
 from savedmodel_bakery.serving.access.callers import is_local_peer
 from savedmodel_bakery.serving.access.identity import Identity
@@ -31,6 +31,7 @@ from savedmodel_bakery.serving.grpc.errors import STATUS_CODES
 from savedmodel_bakery.serving.grpc.health import HealthService
 from savedmodel_bakery.serving.options.tls import Tls
 from savedmodel_bakery.serving.rpc import Rpc
+from savedmodel_bakery.serving.telemetry import metrics
 from savedmodel_bakery.serving.threads import CallThreads
 from savedmodel_bakery.wire.status import Code, StatusError, truncate_message
 

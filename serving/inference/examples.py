@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from google.protobuf import text_format
 
-from savedmodel_bakery.serving import metrics
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.inference import claims
 from savedmodel_bakery.serving.inference.predict import DEFAULT_SIGNATURE, SignatureNotFoundError, find_signature, run
 from savedmodel_bakery.serving.models.servable import Servable
+from savedmodel_bakery.serving.telemetry import metrics
 from savedmodel_bakery.wire import dtypes
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 from savedmodel_bakery.wire.tensors import Tensor

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from savedmodel_bakery.serving import incident, metrics
+from savedmodel_bakery.serving import incident
 from savedmodel_bakery.serving.access.access import ANYONE, Access
 from savedmodel_bakery.serving.access.identity import Identity
 from savedmodel_bakery.serving.access.required_roles import PUBLIC_PATHS, rest_role
@@ -19,6 +19,7 @@ from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.http.errors import error_response, page
 from savedmodel_bakery.serving.http.messages import Request, Response
 from savedmodel_bakery.serving.http.routes import FindRoute, Route
+from savedmodel_bakery.serving.telemetry import metrics
 from savedmodel_bakery.wire.status import Code, StatusError
 
 logger = logging.getLogger(__name__)

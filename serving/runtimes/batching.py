@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from savedmodel_bakery.serving import incident, metrics
+from savedmodel_bakery.serving import incident
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.options.batching import BatchingParameters, check_sizes
 from savedmodel_bakery.serving.runtimes.batch_scheduler import BatchScheduler
 from savedmodel_bakery.serving.runtimes.runtime import Runtime
+from savedmodel_bakery.serving.telemetry import metrics
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 from savedmodel_bakery.wire.tensors import Tensor
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from prometheus_client import Counter, Histogram
 
-from savedmodel_bakery.serving import metrics
+from savedmodel_bakery.serving.telemetry import metrics
 
 
 def test_the_page_lists_every_metric_with_its_type_and_labels(clone: Path) -> None:

@@ -1,0 +1,1 @@
+"""What the server reports about itself while it runs. Knows no transport and no model."""
