@@ -38,6 +38,7 @@ from savedmodel_bakery.serving.rest.router import Router
 from savedmodel_bakery.serving.rest.server import RestServer
 from savedmodel_bakery.serving.runtimes.tf_session import SessionOptions
 from savedmodel_bakery.serving.signals import StopSignals
+from savedmodel_bakery.serving.telemetry import state
 from savedmodel_bakery.serving.v2.grpc_handlers import GrpcHandlers as V2GrpcHandlers
 from savedmodel_bakery.serving.v2.http_handlers import HttpHandlers as V2HttpHandlers
 from savedmodel_bakery.wire.status import Code, StatusError
@@ -72,6 +73,8 @@ def serve(
     stop = threading.Event()
     registry = Registry()
     memory, limits = MemoryBudget(flags.integer("memory_budget_bytes")), _limits(flags)
+    state.watch_memory(memory)
+    state.watch_versions(registry.version_states)
     lifecycle = Lifecycle(
         registry,
         partial(load, options=_load_options(flags, settings)),
@@ -186,6 +189,7 @@ def _start_grpc(
         if Path(path).is_socket():
             Path(path).unlink()  # left behind by a server that was killed
         addresses.append(f"unix:{path}")
+    state.watch_admission("GRPC", admission)
     service = PredictionService(
         registry,
         packed=flags.on("enable_serialization_as_tensor_content"),
@@ -250,6 +254,7 @@ def _start_rest(flags: CommandLine, settings: Settings, registry: Registry, admi
         logger.error("Failed to start HTTP Server at %s:%d: %s", flags.text("bind_address"), port, error.strerror)
         return None
     server.start()
+    state.watch_admission("REST", admission)
     logger.info("Exporting HTTP/REST API at:localhost:%d ...", port)
     if with_playground:
         logger.info("The playground is at %s of this port", playground.PATH)
@@ -283,6 +288,7 @@ def _load_options(flags: CommandLine, settings: Settings) -> LoadOptions:
         tf_lite_interpreters=flags.integer("num_tflite_pools"),
         batching=_batching(flags, settings),
         warm_up=partial(warmup.replay, iterations=iterations) if flags.on("enable_model_warmup") else None,
+        stage_sample_interval=flags.integer("stage_sample_interval"),
     )
 
 

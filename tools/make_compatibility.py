@@ -55,7 +55,8 @@ FLAG_NOTES = {
     "limit, which a large number restores",
     "max_num_load_retries": "same, but loads, unloads and pauses of one model do not delay other models",
     "monitoring_config_file": "same, but an invalid file fails the start, calls for unknown models are counted under "
-    "an empty name, and TensorFlow's own metrics are missing",
+    "an empty name, and TensorFlow's own metrics are missing; [metrics of our own](metrics.md) follow on the page",
+    "stage_sample_interval": "extension, off by default: [seconds for decoding and for the network](metrics.md#images)",
     "num_load_threads": "without effect: every load has its own thread",
     "num_unload_threads": "without effect: every unload has its own thread",
     "num_tflite_pools": "same: interpreters per model; the default is one per CPU",

@@ -37,13 +37,17 @@ class StatusError(Exception):
         message: the reason, in words meant for the caller. Bytes of a graph's text that are not UTF-8 are surrogate
             escapes.
         retry_after_s: seconds after which the caller may try again; None if the server can't say.
+        limit: name of the limit that the request exceeds; None if that isn't the reason.
     """
 
-    def __init__(self, code: Code, message: str, *, retry_after_s: float | None = None) -> None:
+    def __init__(
+        self, code: Code, message: str, *, retry_after_s: float | None = None, limit: str | None = None
+    ) -> None:
         super().__init__(code, message)
         self.code = code
         self.message = message
         self.retry_after_s = retry_after_s
+        self.limit = limit
 
     @property
     def text(self) -> str:

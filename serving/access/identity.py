@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from savedmodel_bakery.serving.access.rate_limit import RateLimit
 from savedmodel_bakery.serving.access.tokens import Token
+from savedmodel_bakery.serving.telemetry.calls import TOKEN_CALLS
 from savedmodel_bakery.wire.status import Code, StatusError
 
 
@@ -16,6 +17,7 @@ class Identity:
 
     def __init__(self, token: Token | None = None) -> None:
         self.token = token
+        self._calls = TOKEN_CALLS.labels(token.name) if token else None
         self._requests = _rate_limit(token.requests_per_second if token else None)
         self._rows = _rate_limit(token.rows_per_second if token else None)
 
@@ -43,6 +45,8 @@ class Identity:
         Raises:
             StatusError: RESOURCE_EXHAUSTED if the caller has sent its requests of this second.
         """
+        if self._calls:
+            self._calls.inc()
         if self._requests:
             self._take(self._requests, 1, "requests")
 
@@ -64,6 +68,7 @@ class Identity:
                 f'the token "{self.token.name}" permits {limit.per_second:g} {unit} per second ({unit}_per_second in '
                 "the tokens file)",
                 retry_after_s=retry_after_s,
+                limit=f"{unit}_per_second",
             )
 
 

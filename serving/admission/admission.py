@@ -115,6 +115,7 @@ class Admission:
     Attributes:
         limits: see above.
         memory: see above.
+        turns: see above.
         places: calls that run or wait.
     """
 
@@ -122,7 +123,7 @@ class Admission:
         self.limits = limits
         self.places = turns + limits.waiting_calls
         self.memory = memory
-        self._turns = turns
+        self.turns = turns
         self._lock = threading.Lock()
         self._taken = 0
         self._running = 0
@@ -130,6 +131,11 @@ class Admission:
         self._arriving: dict[RequestContext, float] = {}  # when their messages began to arrive, in this order
         self._run_s: float | None = None
         self._started: dict[_Turn, float] = {}
+
+    @property
+    def running(self) -> int:
+        """The number of calls that have their turn."""
+        return self._running
 
     @property
     def queued(self) -> int:
@@ -152,9 +158,10 @@ class Admission:
         """Return the error of a call for which there is no place."""
         with self._lock:
             return OverloadError(
-                f"{self._turns} calls run and {self.limits.waiting_calls} wait, which is the limit "
+                f"{self.turns} calls run and {self.limits.waiting_calls} wait, which is the limit "
                 "(--max_waiting_calls)",
                 max(RETRY_AFTER_S, self._wait_s(len(self._queue))),
+                limit="max_waiting_calls",
             )
 
     def leave(self, context: RequestContext | None = None) -> None:
@@ -178,7 +185,7 @@ class Admission:
         with self._lock:
             while self._arriving and now - next(iter(self._arriving.values())) > _ARRIVAL_S:
                 del self._arriving[next(iter(self._arriving))]
-            if self._running + len(self._arriving) >= self._turns:
+            if self._running + len(self._arriving) >= self.turns:
                 self._check_time(timeout_s, self._wait_s(len(self._queue) + len(self._arriving)))
             self._arriving[context] = now
 
@@ -207,7 +214,7 @@ class Admission:
         context.check()
         with self._lock:
             self._arriving.pop(context, None)
-            if self._running < self._turns:
+            if self._running < self.turns:
                 self._running += 1
                 self._started[turn] = time.monotonic()
                 return None
@@ -261,7 +268,7 @@ class Admission:
 
     def _wait_s(self, before: int) -> float:
         """Estimate how long a call waits for its turn if `before` others wait before it. Call it with the lock."""
-        return (before + 1) * self._estimated_run_s() / self._turns
+        return (before + 1) * self._estimated_run_s() / self.turns
 
     def _estimated_run_s(self) -> float:
         """Estimate how long a run takes: a moving average, or until one has ended, the age of those that run."""
@@ -277,4 +284,5 @@ class Admission:
                 f"the server is busy: an answer would take about {needed_s:.1f} s, but the deadline is in "
                 f"{remaining_s:.1f} s",
                 max(RETRY_AFTER_S, wait_s),
+                limit="deadline",
             )

@@ -81,7 +81,8 @@ class MemoryBudget:
         if size > self.size:
             raise OverloadError(
                 f"the request needs {_mib(size)} MiB of memory; all requests together may use {_mib(self.size)} MiB "
-                "(--memory_budget_bytes)"
+                "(--memory_budget_bytes)",
+                limit="memory_budget_bytes",
             )
 
     def try_take(self, size: int) -> bool:
@@ -162,6 +163,7 @@ class MemoryBudget:
             f"the request needs {_mib(size)} MiB more memory; of {_mib(self.size)} MiB for all requests, other "
             f"requests use {_mib(self._held)} MiB (--memory_budget_bytes)",
             RETRY_AFTER_S,
+            limit="memory_budget_bytes",
         )
 
     def _add(self, size: int) -> None:

@@ -121,7 +121,7 @@ class RequestContext:
             OverloadError: they are too many.
         """
         if self._max_rows is not None:
-            check_size(count, self._max_rows, "rows", "(--max_rows_per_request)")
+            check_size(count, self._max_rows, "rows", limit="max_rows_per_request")
 
     def take_rows(self, count: int) -> None:
         """Count rows that are about to run against the caller's rows per second.

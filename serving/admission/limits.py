@@ -41,17 +41,28 @@ class Limits:
 
 
 class OverloadError(StatusError):
-    """RESOURCE_EXHAUSTED: a request exceeds a limit, or the server has no place, time or memory for it now."""
+    """RESOURCE_EXHAUSTED: a request exceeds a limit, or the server has no place, time or memory for it now.
 
-    def __init__(self, message: str, retry_after_s: float | None = None) -> None:
-        super().__init__(Code.RESOURCE_EXHAUSTED, message, retry_after_s=retry_after_s)
+    Its `limit` is the name of the flag that sets the limit, or `deadline`.
+    """
+
+    def __init__(self, message: str, retry_after_s: float | None = None, *, limit: str) -> None:
+        super().__init__(Code.RESOURCE_EXHAUSTED, message, retry_after_s=retry_after_s, limit=limit)
 
 
-def check_size(size: int, limit: int, unit: str, condition: str) -> None:
-    """Check a size of a request against a limit, which holds under a condition: a flag in parentheses, or a clause.
+def check_size(size: int, maximum: int, unit: str, *, limit: str, condition: str = "") -> None:
+    """Check a size of a request against a maximum.
+
+    Args:
+        size: of the request.
+        maximum: that is allowed.
+        unit: of both.
+        limit: see `OverloadError`.
+        condition: clause that says when the maximum holds; empty if a flag sets it.
 
     Raises:
         OverloadError: such as `the request has 2000 bytes; at most 1000 are allowed (--max_message_bytes)`.
     """
-    if size > limit:
-        raise OverloadError(f"the request has {size} {unit}; at most {limit} are allowed {condition}")
+    if size > maximum:
+        condition = condition or f"(--{limit})"
+        raise OverloadError(f"the request has {size} {unit}; at most {maximum} are allowed {condition}", limit=limit)

@@ -48,5 +48,8 @@ def unpack_all(packed: bytes, *, limit: int, before_step: Callable[[int], None])
     """
     unpacked = unpack(packed, wbits=_GZIP_OR_ZLIB, limit=limit, before_step=before_step)
     if len(unpacked) > limit:
-        raise OverloadError(f"after unpacking, the request has more than {limit} bytes (--max_unpacked_bytes)")
+        raise OverloadError(
+            f"after unpacking, the request has more than {limit} bytes (--max_unpacked_bytes)",
+            limit="max_unpacked_bytes",
+        )
     return unpacked

@@ -37,7 +37,7 @@ def check_public_size(message: bytes) -> None:
     Raises:
         OverloadError: it is too large.
     """
-    check_size(len(message), SMALL_BYTES, "bytes", "for this call")
+    check_size(len(message), SMALL_BYTES, "bytes", limit="max_message_bytes", condition="for this call")
 
 
 def unpack(message: bytes, limit: int, charge: Callable[[int], None]) -> bytes:

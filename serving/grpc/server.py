@@ -32,6 +32,7 @@ from savedmodel_bakery.serving.grpc.health import HealthService
 from savedmodel_bakery.serving.options.tls import Tls
 from savedmodel_bakery.serving.rpc import Rpc
 from savedmodel_bakery.serving.telemetry import metrics
+from savedmodel_bakery.serving.telemetry.calls import count_rejection
 from savedmodel_bakery.serving.threads import CallThreads
 from savedmodel_bakery.wire.status import Code, StatusError, truncate_message
 
@@ -296,6 +297,7 @@ def _reject(admission: Admission, _messages: Iterator[bytes], call: Any) -> None
 
 
 def _abort(call: Any, error: StatusError) -> None:
+    count_rejection("GRPC", error)
     if error.retry_after_s is not None:
         call.set_trailing_metadata((("retry-after", str(math.ceil(error.retry_after_s))),))
     # As bytes, because the text of a graph's error may contain some that are not UTF-8.

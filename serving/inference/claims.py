@@ -33,8 +33,8 @@ def take_declared(context: RequestContext, dtype: DType, shape: tuple[int, ...])
     context.charge(_COPIES * size)
 
 
-def take_tensors(context: RequestContext, feeds: Mapping[str, Tensor], max_pixels: int | None) -> None:
-    """Count the rows of a request's tensors, and charge it for the pixels of images among them.
+def take_tensors(context: RequestContext, feeds: Mapping[str, Tensor], max_pixels: int | None) -> int:
+    """Count and return the rows of a request's tensors, and charge it for the pixels of images among them.
 
     Args:
         context: of the request.
@@ -47,9 +47,11 @@ def take_tensors(context: RequestContext, feeds: Mapping[str, Tensor], max_pixel
     strings = [tensor.array for tensor in feeds.values() if tensor.dtype is dtypes.STRING]
     for array in strings:
         context.check_rows(array.size)
-    context.take_rows(max((len(tensor.array) for tensor in feeds.values() if tensor.array.ndim), default=1))
+    rows = max((len(tensor.array) for tensor in feeds.values() if tensor.array.ndim), default=1)
+    context.take_rows(rows)
     for array in strings:
         _take_images(context, array.flat, max_pixels)
+    return rows
 
 
 def take_examples(context: RequestContext, examples: Sequence[bytes], max_pixels: int | None) -> None:

@@ -92,9 +92,9 @@ def predict(servable: Servable, call: PredictCall, context: RequestContext) -> d
     aliases = _select_outputs(signature, call.output_filter)
     if len(feeds) < len(signature.inputs):
         _reject_shared_tensor(signature)
-    claims.take_tensors(context, feeds, servable.max_pixels)
+    rows = claims.take_tensors(context, feeds, servable.max_pixels)
     fetches = [signature.outputs[alias].name for alias in aliases]
-    outputs = run(servable, feeds, fetches, context, api="Predict")
+    outputs = run(servable, feeds, fetches, context, api="Predict", rows=rows)
     return dict(zip(aliases, outputs, strict=True))
 
 
@@ -105,12 +105,29 @@ def run(
     context: RequestContext,
     *,
     api: str | None,
+    rows: int,
 ) -> list[Tensor]:
-    """Run a servable once (see `Runtime.run`) and record the duration in the metrics of `api`, unless that is None."""
+    """Run a servable once (see `Runtime.run`) and record the run in the metrics.
+
+    Args:
+        servable: the version to run.
+        feeds: by tensor name.
+        fetches: tensor names.
+        context: of the request.
+        api: the call whose metrics the duration is recorded in; None for none.
+        rows: of the inputs.
+    """
     started = time.perf_counter()
-    outputs = servable.runtime.run(feeds, fetches, context)
+    try:
+        outputs = servable.runtime.run(feeds, fetches, context)
+    except StatusError as error:
+        if servable.row_counts:
+            servable.row_counts.count_failed(feeds, rows, error)
+        raise
     if api is not None:
         metrics.time_run(servable.name, api, time.perf_counter() - started)
+    if servable.row_counts:
+        servable.row_counts.count(feeds, rows, dict(zip(fetches, outputs, strict=True)))
     return outputs
 
 

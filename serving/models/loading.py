@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from savedmodel_bakery.serving import memory
 from savedmodel_bakery.serving.models.servable import Servable
@@ -18,6 +19,8 @@ from savedmodel_bakery.serving.options.model_roots import ModelRoots
 from savedmodel_bakery.serving.runtimes.batching import Batcher
 from savedmodel_bakery.serving.runtimes.runtime import Runtime
 from savedmodel_bakery.serving.runtimes.tf_session import SavedModel, SessionOptions
+from savedmodel_bakery.serving.telemetry.images import RowCounts
+from savedmodel_bakery.serving.telemetry.stages import Stages
 from savedmodel_bakery.toml import parse_toml
 from savedmodel_bakery.wire import version_folder
 from savedmodel_bakery.wire.status import Code, StatusError
@@ -68,6 +71,7 @@ class LoadOptions:
         tf_lite_interpreters: calls that a TF Lite model runs at the same time; 0 means one per CPU.
         batching: how requests are joined into batches; None if they aren't.
         warm_up: replays the warm-up requests in a version folder; None for no warm-up.
+        stage_sample_interval: runs from one whose stages are timed to the next; 0 to time none.
     """
 
     session: SessionOptions = field(default_factory=SessionOptions)
@@ -76,6 +80,7 @@ class LoadOptions:
     tf_lite_interpreters: int = 0
     batching: Batching | None = None
     warm_up: Callable[[Servable, Path], None] | None = None
+    stage_sample_interval: int = 0
 
 
 class NotAFolderError(StatusError):
@@ -102,18 +107,23 @@ def load(name: str, version: int, path: Path, options: LoadOptions) -> Servable:
 
 
 def _load_and_warm_up(name: str, version: int, path: Path, options: LoadOptions) -> Servable:
-    runtime = _load_runtime(path, options)
+    runtime = loaded = _load_runtime(path, options)
+    recipe = _read_recipe(path)
     try:
         parameters = options.batching.parameters_for(path) if options.batching else None
         if options.batching and parameters:
             runtime = Batcher(runtime, parameters, options.batching.slots)
-        servable = Servable(name, version, runtime, _max_pixels(path))
+        servable = Servable(name, version, runtime, _max_pixels(recipe))
         if options.warm_up:
             options.warm_up(servable, path)
     except Exception:
         runtime.close()
         raise
-    return servable
+    # The metrics don't count warm-up.
+    if options.stage_sample_interval and isinstance(loaded, SavedModel):
+        loaded.sample_stages(options.stage_sample_interval, Stages(name, version).record)
+    counts = RowCounts(name, version, servable.signatures, is_image_model=recipe is not None)
+    return replace(servable, row_counts=counts)
 
 
 def _load_runtime(path: Path, options: LoadOptions) -> Runtime:
@@ -124,10 +134,17 @@ def _load_runtime(path: Path, options: LoadOptions) -> Runtime:
     return SavedModel(path, options.session)
 
 
-def _max_pixels(path: Path) -> int | None:
+def _read_recipe(path: Path) -> Mapping[str, Any] | None:
+    """Return the recipe of a baked image model; None if the version has none, or it can't be read."""
+    try:
+        return parse_toml((path / version_folder.RECIPE).read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _max_pixels(recipe: Mapping[str, Any] | None) -> int | None:
     """Return how many pixels a baked version decodes at one time; None if all images of a request, or not baked."""
     try:
-        recipe = parse_toml((path / version_folder.RECIPE).read_text())
-        return int(recipe["max_pixels"]) if "rows_per_run" in recipe else None
-    except (OSError, ValueError, KeyError, TypeError):
+        return int(recipe["max_pixels"]) if recipe and "rows_per_run" in recipe else None
+    except (ValueError, KeyError, TypeError):
         return None

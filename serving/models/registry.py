@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from savedmodel_bakery.serving.models.servable import Servable
+from savedmodel_bakery.serving.telemetry.state import VersionState
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 from savedmodel_bakery.wire.v2.datatypes import shown
 
@@ -127,6 +128,16 @@ class Registry:
         """Return the numbers of a model's available versions."""
         with self.changed:
             return set(self._available.get(name, {}))
+
+    def version_states(self) -> list[VersionState]:
+        """Return whether each version is available, apart from those that have been unloaded."""
+        with self.changed:
+            return [
+                VersionState(name, number, version.state is State.AVAILABLE)
+                for name, versions in self._models.items()
+                for number, version in versions.items()
+                if version.state is not State.END or version.error
+            ]
 
     def add(self, name: str, number: int, path: Path) -> Version:
         """Add a version that is about to be loaded, replacing an earlier one with the same number."""

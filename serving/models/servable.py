@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from savedmodel_bakery.serving.runtimes.runtime import Runtime
+from savedmodel_bakery.serving.telemetry.images import RowCounts
 
 
 @dataclass(frozen=True)
@@ -18,12 +19,14 @@ class Servable:
         version: the version number.
         runtime: executes the model.
         max_pixels: pixels of images that it decodes at one time in a run; None if that is not limited.
+        row_counts: counts the rows of its requests; None while it is warmed up.
     """
 
     name: str
     version: int
     runtime: Runtime
     max_pixels: int | None = None
+    row_counts: RowCounts | None = None
 
     @property
     def signatures(self) -> Mapping[str, Any]:

@@ -42,6 +42,7 @@ _RANGES = {
     ("max_message_bytes", "max_unpacked_bytes", "max_header_bytes"): (1, _MAX_INT32),
     ("header_timeout_seconds", "body_timeout_seconds"): (1, _MAX_INT32 // 1000),  # for gRPC, in milliseconds
     ("memory_budget_bytes",): (0, 2**63 - 1),
+    ("stage_sample_interval",): (0, _MAX_INT32),
 }
 
 
@@ -74,6 +75,8 @@ def check_flags(flags: CommandLine) -> None:
         )
     if flags.on("enable_playground") and not flags.integer("rest_api_port"):
         raise invalid_argument("--enable_playground needs the REST port: set --rest_api_port")
+    if flags.integer("stage_sample_interval") and not flags.text("monitoring_config_file"):
+        raise invalid_argument("--stage_sample_interval needs the metrics page: set --monitoring_config_file")
     parallelism = [flags.integer(f"tensorflow_{scope}_parallelism") for scope in ("session", "intra_op", "inter_op")]
     if all(threads > 0 for threads in parallelism):
         raise invalid_argument(

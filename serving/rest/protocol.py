@@ -17,7 +17,7 @@ from savedmodel_bakery.serving.admission.limits import RETRY_AFTER_S, Limits, Ov
 from savedmodel_bakery.serving.http.errors import error_response, page
 from savedmodel_bakery.serving.http.messages import Response
 from savedmodel_bakery.serving.rest.router import KNOWN_METHODS
-from savedmodel_bakery.wire.status import StatusError
+from savedmodel_bakery.serving.telemetry.calls import count_rejection
 
 _LINGER_S = 2.0
 _HEAD_BYTES = 2**16
@@ -66,9 +66,10 @@ class Protocol(HttpToolsProtocol):
             error = OverloadError(
                 f"{self._limits.connections} connections are open, which is the limit (--max_connections)",
                 RETRY_AFTER_S,
+                limit="max_connections",
             )
             self._is_closing = True
-            self.transport.write(_encode(error_response(error)))
+            self.transport.write(_encode(_rejection(error)))
             self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -184,8 +185,8 @@ class Protocol(HttpToolsProtocol):
             else ("body", "body_timeout_seconds", self._limits.body_timeout_s)
         )
         if now - self._receives_since > timeout_s:
-            error = OverloadError(f"the {part} of the request took longer than {timeout_s:g} s (--{flag})")
-            self.refuse(error_response(error))
+            error = OverloadError(f"the {part} of the request took longer than {timeout_s:g} s (--{flag})", limit=flag)
+            self.refuse(_rejection(error))
 
     async def wait_until_sent(self) -> None:
         """Return when most of a response has been sent; close the connection if the client doesn't read it in time."""
@@ -229,15 +230,22 @@ class Protocol(HttpToolsProtocol):
         limit = self._limits.header_bytes
         if size <= limit:
             return True
-        error: StatusError = OverloadError(
-            f"the headers of the request have more than {limit} bytes, which is the limit (--max_header_bytes)"
+        error = OverloadError(
+            f"the headers of the request have more than {limit} bytes, which is the limit (--max_header_bytes)",
+            limit="max_header_bytes",
         )
         if self.cycle is not None and not self.cycle.response_complete:  # an earlier request is answered first
             self._is_closing = True
             self.cycle.keep_alive = False
         else:
-            self.refuse(error_response(error))
+            self.refuse(_rejection(error))
         return False
+
+
+def _rejection(error: OverloadError) -> Response:
+    """Return the response to a request that is rejected before it has a route, and count it."""
+    count_rejection("REST", error)
+    return error_response(error)
 
 
 def _is_closed_by_peer(connection: socket.socket | None) -> bool:

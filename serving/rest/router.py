@@ -20,6 +20,9 @@ from savedmodel_bakery.serving.http.errors import error_response, page
 from savedmodel_bakery.serving.http.messages import Request, Response
 from savedmodel_bakery.serving.http.routes import FindRoute, Route
 from savedmodel_bakery.serving.telemetry import metrics
+from savedmodel_bakery.serving.telemetry.calls import count_rejection
+from savedmodel_bakery.serving.telemetry.page import CONTENT_TYPE
+from savedmodel_bakery.serving.telemetry.page import page as metrics_page
 from savedmodel_bakery.wire.status import Code, StatusError
 
 logger = logging.getLogger(__name__)
@@ -101,6 +104,7 @@ class Router:
         runs = route if route and route.runs_model else None
         model_name = self._known_name(runs.model_name if runs else "")
         metrics.count_request(model_name, (runs and runs.api) or "", "REST", error.code, 0.0)
+        count_rejection("REST", error)
         return self._with_cors(error_response(error))
 
     def respond(self, request: Request, route: Route | None, context: RequestContext) -> Response:
@@ -113,7 +117,7 @@ class Router:
         if path == self._metrics_path:
             if request.target != path:
                 return Response(400, f"Unexpected path: {request.target}. Should be {path}".encode(), "text/plain")
-            return Response(200, metrics.page(), metrics.CONTENT_TYPE)
+            return Response(200, metrics_page(), CONTENT_TYPE)
         if route is None:
             return page(404, "Not Found")
         return self._with_cors(self._call(request, route, context))
@@ -126,6 +130,7 @@ class Router:
             response = route.handle(request, context)
         except StatusError as error:
             code, response = error.code, route.on_error(error)
+            count_rejection("REST", error)
         except Exception:
             reported = incident.report(logger, f"{request.method} {request.target}")
             code, response = reported.code, error_response(reported)

@@ -224,16 +224,20 @@ class RestServer:
                 return b"".join(pieces)
 
     def _check_length(self, size: int, lane: _Lane) -> None:
-        check_size(size, self._limits.message_bytes, "bytes", "(--max_message_bytes)")
+        check_size(size, self._limits.message_bytes, "bytes", limit="max_message_bytes")
         if lane is self._control:  # its requests need no body
-            check_size(size, SMALL_BYTES, "bytes", "for one that runs no model")
+            check_size(size, SMALL_BYTES, "bytes", limit="max_message_bytes", condition="for one that runs no model")
 
     async def _charge(self, context: RequestContext, size: int, lane: _Lane) -> None:
         """Charge a request; a run of a model waits on a thread if there is not enough memory now."""
         if context.try_charge(size):
             return
         if lane is self._control:  # has few threads
-            raise OverloadError("there is not enough memory for the body now (--memory_budget_bytes)", RETRY_AFTER_S)
+            raise OverloadError(
+                "there is not enough memory for the body now (--memory_budget_bytes)",
+                RETRY_AFTER_S,
+                limit="memory_budget_bytes",
+            )
         await asyncio.get_running_loop().run_in_executor(lane.threads, context.charge, size)
 
     async def _check_times(self) -> None:

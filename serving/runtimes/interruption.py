@@ -70,7 +70,12 @@ class Interrupter:
         self._empty(self._idle[0])
 
     def run(
-        self, feeds: Mapping[Any, np.ndarray], fetches: Sequence[Any], options: Any, context: RequestContext
+        self,
+        feeds: Mapping[Any, np.ndarray],
+        fetches: Sequence[Any],
+        options: Any,
+        context: RequestContext,
+        metadata: Any = None,
     ) -> list[Any]:
         """Run the graph once; see `DirectSession.run`.
 
@@ -81,11 +86,12 @@ class Interrupter:
         try:
             queue = self._idle.pop()
         except IndexError:
-            return self._session.run(feeds, handles, options)
+            return self._session.run(feeds, handles, options, metadata)
         is_clean = False
         try:
             with context.on_cancel(partial(self._interrupt, queue)):
-                outputs = self._session.run({**feeds, self._name: queue}, [*handles, self._watch(fetches)], options)
+                watch = self._watch(fetches)
+                outputs = self._session.run({**feeds, self._name: queue}, [*handles, watch], options, metadata)
             is_clean = not context.is_cancelled
             return outputs[:-1]
         except tf.errors.CancelledError:
@@ -100,7 +106,7 @@ class Interrupter:
         remaining_s = context.remaining_s()
         if remaining_s is not None:
             options.timeout_in_ms = max(1, round(remaining_s * 1000))
-        return self._session.run(feeds, handles, options)
+        return self._session.run(feeds, handles, options, metadata)
 
     def _interrupt(self, queue: np.ndarray) -> None:
         feeds = {self._name: queue, self._flag: np.array(False)}

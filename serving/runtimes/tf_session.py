@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -21,6 +22,7 @@ from tensorflow.python.framework import op_def_registry
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.runtimes.fetches import FetchLists
 from savedmodel_bakery.serving.runtimes.interruption import Interrupter
+from savedmodel_bakery.serving.runtimes.stages import StageSampler, reads_images
 from savedmodel_bakery.serving.runtimes.unrepresentable_shapes import UnrepresentableShapeRunner
 from savedmodel_bakery.wire import dtypes, schema
 from savedmodel_bakery.wire.dtypes import DType
@@ -97,24 +99,31 @@ class DirectSession:
         """Make operations that were added to the graph available to `run`; `Session.run` does this by itself."""
         self.session._extend_graph()
 
-    def run(self, feeds: Mapping[Any, np.ndarray], fetches: Sequence[Any], options: Any = None) -> list[Any]:
+    def run(
+        self, feeds: Mapping[Any, np.ndarray], fetches: Sequence[Any], options: Any = None, metadata: Any = None
+    ) -> list[Any]:
         """Run the graph once.
 
         Args:
             feeds: arrays by handle.
             fetches: handles.
             options: RunOptions; None for the defaults.
+            metadata: RunMetadata that is filled if `options` ask for a trace; None for none.
 
         Raises:
             tf.errors.OpError: the run failed.
         """
         buffer = None if options is None else pywrap_tf_session.TF_NewBufferFromString(options.SerializeToString())
+        filled = None if metadata is None else pywrap_tf_session.TF_NewBuffer()
         try:
-            outputs: list[Any] = self.session._call_tf_sessionrun(buffer, feeds, fetches, [], None)
+            outputs: list[Any] = self.session._call_tf_sessionrun(buffer, feeds, fetches, [], filled)
+            if filled is not None:
+                metadata.ParseFromString(pywrap_tf_session.TF_GetBuffer(filled))
             return outputs
         finally:
-            if buffer is not None:
-                pywrap_tf_session.TF_DeleteBuffer(buffer)
+            for made in (buffer, filled):
+                if made is not None:
+                    pywrap_tf_session.TF_DeleteBuffer(made)
 
     def close(self) -> None:
         """Close the session; no run may be active."""
@@ -161,6 +170,13 @@ class SavedModel:
         # Without a loop, nothing could end a run early.
         self._interrupter = Interrupter(self._session, graph) if _has_loops(nodes) else None
         self._session.extend()
+        self._reads_images = reads_images(loaded.graph_def)
+        self._stages: StageSampler | None = None
+
+    def sample_stages(self, interval: int, record: Callable[[float, float], None]) -> None:
+        """Time the stages of one in `interval` runs from now on, if it is a baked model; see `StageSampler`."""
+        if self._reads_images:
+            self._stages = StageSampler(interval, record)
 
     def run(self, feeds: Mapping[str, Tensor], fetches: Sequence[str], context: RequestContext) -> list[Tensor]:
         """See `Runtime.run`.
@@ -182,11 +198,7 @@ class SavedModel:
             if any(tensor.shape is not None for tensor in feeds.values()):
                 tensors = dict(zip(chosen, self._unrepresentable.run(feeds, chosen, options), strict=True))
                 return [tensors[name] for name in fetches]
-            fed = {self._port(name).handle: _to_runtime(tensor) for name, tensor in feeds.items()}
-            if self._interrupter:
-                outputs = self._interrupter.run(fed, [port.tensor for port in ports], options, context)
-            else:
-                outputs = self._session.run(fed, [port.handle for port in ports], options)
+            outputs = self._run_arrays(feeds, ports, options, context)
             context.check()  # in the caller's thread, TensorFlow checks the limit only while an operation waits
         except tf.errors.OpError as error:
             if context.is_cancelled:
@@ -201,6 +213,23 @@ class SavedModel:
     def close(self) -> None:
         """See `Runtime.close`."""
         self._session.close()
+
+    def _run_arrays(
+        self, feeds: Mapping[str, Tensor], ports: Sequence[_Port], options: Any, context: RequestContext
+    ) -> list[Any]:
+        """Run the graph once; record the stages of the run if it is in the sample."""
+        fed = {self._port(name).handle: _to_runtime(tensor) for name, tensor in feeds.items()}
+        metadata = self._stages.sample() if self._stages else None
+        if metadata is not None:
+            options.trace_level = tf.compat.v1.RunOptions.SOFTWARE_TRACE
+        started = time.perf_counter()
+        if self._interrupter:
+            outputs = self._interrupter.run(fed, [port.tensor for port in ports], options, context, metadata)
+        else:
+            outputs = self._session.run(fed, [port.handle for port in ports], options, metadata)
+        if self._stages and metadata is not None:
+            self._stages.record(metadata, time.perf_counter() - started)
+        return outputs
 
     def _code_with_ascii(self, feeds: Mapping[str, Tensor], fetches: Sequence[str], context: RequestContext) -> Code:
         """Return the code of an error whose text is not valid UTF-8; TensorFlow's Python API only tells the text.

@@ -105,6 +105,11 @@ def test_version_reports_a_missing_tensorflow(
             id="playground without REST",
         ),
         pytest.param(
+            ["--model_base_path=/m", "--stage_sample_interval=100"],
+            "--stage_sample_interval needs the metrics page: set --monitoring_config_file",
+            id="stages without metrics",
+        ),
+        pytest.param(
             ["--model_base_path=/m", "--rest_api_port=99999"],
             "invalid rest_api_port 99999: must be between 0 and 65535",
             id="port",

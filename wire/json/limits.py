@@ -76,6 +76,7 @@ class ParseLimits:
             raise StatusError(
                 Code.RESOURCE_EXHAUSTED,
                 f"the request nests more than {self.nesting} JSON arrays and objects (--max_json_nesting)",
+                limit="max_json_nesting",
             )
 
 

@@ -1,0 +1,125 @@
+"""Counts the rows of each request, and the images among them by outcome."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from prometheus_client import Counter, Histogram
+
+from savedmodel_bakery.serving.telemetry.registry import REGISTRY
+from savedmodel_bakery.wire import dtypes
+from savedmodel_bakery.wire.status import Code, StatusError
+from savedmodel_bakery.wire.tensors import Tensor
+
+IMAGES = Counter(
+    "bakery_images",
+    "Images that models ran on, by outcome; reason says why an image is bad, or its request failed.",
+    ("model_name", "model_version", "outcome", "reason"),
+    registry=REGISTRY,
+)
+REQUEST_ROWS = Histogram(
+    "bakery_request_rows",
+    "Rows per request, such as images.",
+    ("model_name",),
+    buckets=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096),
+    registry=REGISTRY,
+)
+
+_REASONS = {
+    b"empty": "empty",
+    b"neither base64": "format",
+    b"base64 of": "format",
+    b"too large": "too_large",
+    b"damaged": "damaged",
+}
+"""How the errors of baked models begin; docs/reference/signatures.md lists them."""
+
+_OTHER = "other"
+_REJECTED_ROW = re.compile(r"image \d+ is (.*)", re.DOTALL)  # of signatures that have no output for errors
+
+
+class _Outputs(NamedTuple):
+    """The tensors that say which images of a signature could be read; None if it fails on a bad image instead."""
+
+    ok: str | None
+    error: str | None
+
+
+class RowCounts:
+    """Counts what the requests for one version of a model contain.
+
+    Args:
+        name: of the model.
+        version: its number.
+        signatures: SignatureDefs by name. Those with the outputs `ok` and `error` take images.
+        is_image_model: whether all others take images too.
+    """
+
+    def __init__(self, name: str, version: int, signatures: Mapping[str, Any], *, is_image_model: bool) -> None:
+        self._labels = name, str(version)
+        self._rows = REQUEST_ROWS.labels(name)
+        self._ok = IMAGES.labels(*self._labels, "ok", "")
+        self._outputs: dict[str, _Outputs] = {}  # by input tensor, which the signatures of a baked model don't share
+        for signature in signatures.values():
+            outputs = _find_outputs(signature)
+            if is_image_model or outputs.ok:
+                self._outputs |= dict.fromkeys((info.name for info in signature.inputs.values()), outputs)
+
+    def count(self, feeds: Mapping[str, Tensor], rows: int, outputs: Mapping[str, Tensor]) -> None:
+        """Count a request that succeeded.
+
+        Args:
+            feeds: the inputs, by tensor name.
+            rows: of the inputs.
+            outputs: by tensor name.
+        """
+        self._rows.observe(rows)
+        images = self._find(feeds)
+        if images is None:
+            return
+        ok, errors = (outputs[name].array.ravel() if name in outputs else None for name in images)
+        if ok is None and errors is not None:
+            ok = errors == b""
+        if ok is not None:
+            self._ok.inc(int(np.count_nonzero(ok)))
+            for row in np.flatnonzero(~ok).tolist():
+                self._add("bad", _OTHER if errors is None or len(errors) <= row else _reason(errors[row]))
+        elif images.ok is None:
+            self._ok.inc(rows)
+        else:  # the request has left out both
+            self._add("unknown", "", rows)
+
+    def count_failed(self, feeds: Mapping[str, Tensor], rows: int, error: StatusError) -> None:
+        """Count a request whose run failed; see `count`. If a bad image was the cause, the error describes it."""
+        self._rows.observe(rows)
+        images = self._find(feeds)
+        if images is None:
+            return
+        rejected = _REJECTED_ROW.search(error.message) if error.code is Code.INVALID_ARGUMENT else None
+        if rejected and images.ok is None:
+            self._add("bad", _reason(rejected[1].encode(errors="replace")))
+            rows -= 1
+        if rows > 0:
+            self._add("failed", error.code.name, rows)
+
+    def _find(self, feeds: Mapping[str, Tensor]) -> _Outputs | None:
+        return next((self._outputs[name] for name in feeds if name in self._outputs), None)
+
+    def _add(self, outcome: str, reason: str, count: int = 1) -> None:
+        IMAGES.labels(*self._labels, outcome, reason).inc(count)
+
+
+def _find_outputs(signature: Any) -> _Outputs:
+    expected = {"ok": dtypes.BY_NAME["bool"], "error": dtypes.STRING}
+    if all(
+        alias in signature.outputs and signature.outputs[alias].dtype == expected[alias].number for alias in expected
+    ):
+        return _Outputs(signature.outputs["ok"].name, signature.outputs["error"].name)
+    return _Outputs(None, None)
+
+
+def _reason(error: bytes) -> str:
+    return next((reason for start, reason in _REASONS.items() if error.startswith(start)), _OTHER)

@@ -1,0 +1,52 @@
+"""Gauges are read when the page is."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+from waiting import wait_until
+
+from savedmodel_bakery.serving.admission.admission import Admission
+from savedmodel_bakery.serving.admission.budget import MemoryBudget
+from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving.admission.limits import Limits
+from savedmodel_bakery.serving.telemetry import state
+from savedmodel_bakery.serving.telemetry.registry import REGISTRY
+
+
+def value(name: str, **labels: str) -> float | None:
+    return REGISTRY.get_sample_value(f"bakery_{name}", labels)
+
+
+def calls(entrypoint: str) -> tuple[float | None, ...]:
+    names = ("running_calls", "max_running_calls", "waiting_calls", "max_waiting_calls")
+    return tuple(value(name, entrypoint=entrypoint) for name in names)
+
+
+def test_calls_that_run_and_wait() -> None:
+    admission = Admission(Limits(waiting_calls=7), MemoryBudget(2**20), turns=1)
+    state.watch_admission("TEST", admission)
+    assert (0, 1, 0, 7) == calls("TEST")
+    with ThreadPoolExecutor(1) as threads, admission.turn(RequestContext()):
+        waiting = threads.submit(lambda: admission.turn(RequestContext()).__enter__())
+        wait_until(lambda: calls("TEST") == (1, 1, 1, 7))
+    waiting.result(10)
+
+
+def test_memory() -> None:
+    memory = MemoryBudget(2**30)
+    state.watch_memory(memory)
+    context = RequestContext(memory=memory)
+    context.charge(2**20)
+    names = ("memory_budget_bytes", "memory_used_bytes", "memory_waiting_calls")
+    assert [2**30, 2**20, 0] == [value(name) for name in names]
+    context.close()
+    assert 0 == value("memory_used_bytes")
+
+
+def test_versions_that_are_unloaded_disappear() -> None:
+    state.watch_versions(lambda: [state.VersionState("pets", 1, False), state.VersionState("pets", 2, True)])
+    name = "model_version_available"
+    assert [0, 1] == [value(name, model_name="pets", model_version=version) for version in ("1", "2")]
+    state.watch_versions(lambda: [state.VersionState("pets", 2, True)])
+    assert value(name, model_name="pets", model_version="1") is None
