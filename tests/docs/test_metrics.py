@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import re
 from pathlib import Path
 
 from prometheus_client import Counter, Histogram
 
+from savedmodel_bakery.serving import telemetry
 from savedmodel_bakery.serving.telemetry import metrics
+from savedmodel_bakery.serving.telemetry.registry import REGISTRY
+
+
+def rows(clone: Path, prefix: str) -> set[tuple[str, str, tuple[str, ...]]]:
+    """Return name, type and labels of each metric of the page whose name begins with `prefix`."""
+    page = (clone / "docs" / "reference" / "metrics.md").read_text()
+    found = re.findall(rf"^\| `({prefix}\S+)` \| (\w+) \| (.+?) \| \S.* \|$", page, re.MULTILINE)
+    return {(name, kind, tuple(re.findall("`(.+?)`", labels))) for name, kind, labels in found}
 
 
 def test_the_page_lists_every_metric_with_its_type_and_labels(clone: Path) -> None:
@@ -16,12 +27,24 @@ def test_the_page_lists_every_metric_with_its_type_and_labels(clone: Path) -> No
         for value in vars(metrics).values()
         if isinstance(value, (Counter, Histogram))
     }
-    page = (clone / "docs" / "reference" / "metrics.md").read_text()
-    rows = re.findall(r"^\| `(:tensorflow:\S+)` \| (\w+) \| (.+?) \| \S.* \|$", page, re.MULTILINE)
-    assert metrics_of_the_code == {(name, kind, tuple(re.findall("`(.+?)`", labels))) for name, kind, labels in rows}
+    assert metrics_of_the_code == rows(clone, ":tensorflow:")
 
 
 def test_the_metrics_of_the_code_are_those_that_are_published() -> None:
     published = set(re.findall(rb"^# TYPE (\S+)", metrics.page(), re.MULTILINE))
     named = {metric for metric in vars(metrics).values() if isinstance(metric, (Counter, Histogram))}
     assert len(published) == len(named)
+
+
+def test_the_page_lists_every_metric_of_our_own(clone: Path) -> None:
+    for module in pkgutil.iter_modules(telemetry.__path__, f"{telemetry.__name__}."):
+        importlib.import_module(module.name)
+    published = {
+        (f"{metric.name}_total" if metric.type == "counter" else metric.name, metric.type)
+        for metric in REGISTRY.collect()
+        if not metric.name.startswith("process_")
+    }
+    assert published == {(name, kind) for name, kind, _ in rows(clone, "bakery_")}
+    collectors = {collector for collector in REGISTRY._collector_to_names if hasattr(collector, "_labelnames")}
+    labels = {f"{metric._name}{'_total' * isinstance(metric, Counter)}": metric._labelnames for metric in collectors}
+    assert labels.items() <= {(name, labels) for name, _, labels in rows(clone, "bakery_")}
