@@ -72,7 +72,7 @@ def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
         page.on("pageerror", lambda error: messages.append(str(error)))
         page.on("console", lambda message: messages.append(message.text) if message.type == "error" else None)
         # Otherwise Playwright asks for this event only when a test expects it, and does not wait until it gets it.
-        page.on("filechooser", lambda chooser: None)
+        page.on("filechooser", lambda _chooser: None)
         page.goto(f"{server.url}/")
         return page
 
