@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from savedmodel_bakery.serving.options.model_config import All, Latest, ModelConfig, Policy, Specific
+from savedmodel_bakery.wire.model_config import All, Latest, ModelConfig, Policy, Specific
 from savedmodel_bakery.wire.status import Code, StatusError
 
 logger = logging.getLogger(__name__)
