@@ -49,9 +49,8 @@ def edit_model(text: str, model: str, *, versions: frozenset[int], labels: Mappi
     config.version_labels.clear()
     config.version_labels.update(labels)
     edited = _with_versions(text, place, versions)
-    for label in current:
-        if label not in labels:
-            edited = _without_label(edited, place, label)
+    for label in sorted(current.keys() - labels.keys()):
+        edited = _without_label(edited, place, label)
     for label, version in labels.items():
         if current.get(label) != version:
             edited = _with_label(edited, place, label, version)
@@ -96,11 +95,8 @@ def _find_specific(text: str, place: int) -> Value:
 
 def _with_specific(text: str, place: int, versions: frozenset[int]) -> str:
     """Return the text with other versions of a policy that is `specific` already."""
-    current = _elements(_find_specific(text, place), _VERSIONS)
-    while unwanted := [element for element in current if _read_version(text, element[1]) not in versions]:
-        text = _without_value(text, *unwanted[0])
-        current = _elements(_find_specific(text, place), _VERSIONS)
-    for version in sorted(versions - {_read_version(text, value) for _, value in current}):
+    current = {_read_version(text, value) for _, value in _elements(_find_specific(text, place), _VERSIONS)}
+    for version in sorted(versions - current):
         specific = _find_specific(text, place)
         elements = _elements(specific, _VERSIONS)
         if elements and elements[-1][0].is_list:
@@ -108,6 +104,13 @@ def _with_specific(text: str, place: int, versions: frozenset[int]) -> str:
             text = f"{text[:end]}, {version}{text[end:]}"
         else:
             text = _with_field(text, specific, f"{_VERSIONS}: {version}")
+    for version in sorted(current - versions):
+        while elements := [
+            (field, value)
+            for field, value in _elements(_find_specific(text, place), _VERSIONS)
+            if _read_version(text, value) == version
+        ]:
+            text = _without_value(text, *elements[0])
     return text
 
 
@@ -178,17 +181,14 @@ def _indent(text: str, offset: int) -> str | None:
 
 
 def _without_value(text: str, field: Field, value: Value) -> str:
-    """Return the text without a field, or without one of several elements of a list."""
-    if len(field.values) == 1:
+    """Return the text without a field or, if it is written as a list, without one of its elements."""
+    if not field.is_list:
         return _without(text, field.start, field.end, field.separator)
-    place = field.values.index(value)
-    separator = value.separator
-    if separator is None:  # of the last element: the comma before it
-        before = field.values[place - 1].separator
-        assert before is not None
-        text = _without(text, value.start, value.end, None)
-        return text[:before] + text[before + 1 :]
-    return _without(text, value.start, value.end, separator)
+    text = _without(text, value.start, value.end, value.separator)
+    commas = [element.separator for element in field.values if element.separator is not None]
+    if value.separator is None and commas:  # it is the last one
+        return text[: commas[-1]] + text[commas[-1] + 1 :]
+    return text
 
 
 def _without(text: str, start: int, end: int, separator: int | None) -> str:
