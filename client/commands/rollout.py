@@ -1,4 +1,4 @@
-"""The commands `rollout start|promote|rollback|status`: change which version of a model answers, step by step."""
+"""The commands `rollout start|promote|rollback|status|prune`: change which version of a model answers, step by step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from savedmodel_bakery.client.commands.options import describe_servers, model_se
 from savedmodel_bakery.client.endpoints import MAX_TIMEOUT_S
 from savedmodel_bakery.client.error_text import one_line
 from savedmodel_bakery.client.errors import ConnectionFailedError
-from savedmodel_bakery.client.exits import FAILED, NO_CONNECTION, print_error, resumable
+from savedmodel_bakery.client.exits import FAILED, NO_CONNECTION, as_usage_error, print_error, resumable
 from savedmodel_bakery.client.rollout.steps import STABLE
 from savedmodel_bakery.wire.status import Code
 
@@ -23,13 +23,16 @@ if TYPE_CHECKING:
     from savedmodel_bakery.client.rollout.rollout import Rollout
     from savedmodel_bakery.client.rollout.servers import ModelServer, ServerState
 
+_TIMEOUT_S = 300.0
+
 EXAMPLES = """
 \b
 Examples:
   bakery rollout start flowers --config models.config --canary 7
-  bakery rollout promote flowers --config models.config
+  bakery rollout promote flowers --config models.config --compare photos/
   bakery rollout rollback flowers --config models.config
   bakery rollout status flowers --config models.config -t a.example -t b.example
+  bakery rollout prune flowers --config models.config --keep 3
 
 \b
 Exit codes: 0 success, 1 refused or failed, 2 wrong usage, 3 cannot connect, 130 interrupted.
@@ -67,14 +70,20 @@ _change_options = option_group(
         cls=Option,
         aliases=("--timeout-second",),
         type=click.FloatRange(0, MAX_TIMEOUT_S, min_open=True),
-        default=300.0,
+        default=_TIMEOUT_S,
         show_default=True,
         help="How long to wait for the servers after each change of the file.",
     ),
 )
 
 
-@click.group(epilog=EXAMPLES)
+class _Group(click.Group):
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        """Return the names in the order of a rollout."""
+        return list(self.commands)
+
+
+@click.group(cls=_Group, epilog=EXAMPLES)
 def rollout() -> None:
     """Replace the version of a model step by step: start a canary, then promote it or roll it back.
 
@@ -121,6 +130,27 @@ def start(
 @rollout.command(cls=Command)
 @_model_options
 @click.option("--no-goldens", is_flag=True, help="Do not replay the goldens, such as for a version without them.")
+@click.option(
+    "--compare",
+    "paths",
+    multiple=True,
+    metavar="PATH",
+    help="Photos that both versions must answer alike: a photo, folder, glob or archive, as for bulk. Repeatable.",
+)
+@click.option(
+    "--min-equal-labels",
+    type=click.FloatRange(0, 1),
+    default=0.9,
+    show_default=True,
+    help="Share of these photos that must have equal labels.",
+)
+@click.option(
+    "--max-score-difference",
+    type=click.FloatRange(0),
+    default=0.1,
+    show_default=True,
+    help="Largest mean difference of the scores.",
+)
 @_base_path_option
 @_change_options
 @model_servers_options
@@ -130,19 +160,35 @@ def promote(
     model: str,
     config_path: Path,
     no_goldens: bool,
+    paths: tuple[str, ...],
+    min_equal_labels: float,
+    max_score_difference: float,
     base_path: Path | None,
     polled: bool,
     timeout_s: float,
 ) -> None:
     """Make the canary of MODEL the stable version.
 
-    Before that, its goldens are replayed on every server. The former stable version stays loaded, with the label
-    previous, so that a rollback takes effect at once.
+    Before that, its goldens are replayed on every server, and with --compare both versions answer the same photos. The
+    former stable version stays loaded, with the label previous, so that a rollback takes effect at once.
     """
+    from savedmodel_bakery.client.bulk.files import FileList
+    from savedmodel_bakery.client.bulk.sources import check_parquet_files
     from savedmodel_bakery.client.rollout import operations
+    from savedmodel_bakery.client.rollout.evidence import Limits
 
+    photos = FileList.from_arguments(paths, all_files=False)
+    with as_usage_error(ValueError):
+        photos.check()
+        check_parquet_files(photos.named())
     with _opened(context, model, config_path, polled=polled, timeout_s=timeout_s) as opened:
-        operations.promote(opened, with_goldens=not no_goldens, base_path=base_path)
+        operations.promote(
+            opened,
+            with_goldens=not no_goldens,
+            base_path=base_path,
+            photos=photos if paths else None,
+            limits=Limits(min_equal_labels, max_score_difference),
+        )
         _print_result(opened)
 
 
@@ -184,12 +230,12 @@ def status(context: click.Context, model: str, config_path: Path, as_json: bool)
 
     code = 0
     with _expected_errors(), ExitStack() as stack:
-        servers = _open_servers(context, model, stack)
+        servers = _open_servers(context, stack)
         file = ConfigFile(config_path)
         config = file.model(model)
         for server in servers:
             try:
-                state = server.read(labels_of(config))
+                state = server.read(model, labels_of(config))
             except ConnectionFailedError as error:
                 code = NO_CONNECTION
                 _print_row(as_json, server=server.name, version=None, state=None, labels=[], error=str(error))
@@ -201,16 +247,40 @@ def status(context: click.Context, model: str, config_path: Path, as_json: bool)
     context.exit(code)
 
 
+@rollout.command(cls=Command)
+@_model_options
+@click.option(
+    "--keep", type=click.IntRange(min=1), default=3, show_default=True, help="How many of the newest versions to keep."
+)
+@click.option("--dry-run", is_flag=True, help="Print what would be removed, and remove nothing.")
+@_base_path_option
+@model_servers_options
+@click.pass_context
+def prune(
+    context: click.Context, model: str, config_path: Path, keep: int, dry_run: bool, base_path: Path | None
+) -> None:
+    """Remove the folders of old versions of MODEL, and print them.
+
+    Versions that the config file names, or that a server has loaded or is loading, are kept besides the newest ones. So
+    state all servers that load versions from the folder; nothing is removed if one of them cannot be reached.
+    """
+    from savedmodel_bakery.client.rollout import operations
+
+    with _opened(context, model, config_path, polled=True) as opened:
+        for path in operations.prune(opened, keep=keep, base_path=base_path, is_trial=dry_run):
+            click.echo(path)
+
+
 @contextmanager
 def _opened(
-    context: click.Context, model: str, config_path: Path, *, polled: bool, timeout_s: float
+    context: click.Context, model: str, config_path: Path, *, polled: bool, timeout_s: float = _TIMEOUT_S
 ) -> Iterator[Rollout]:
     """Lock the config file, and yield the rollout that the options describe."""
     from savedmodel_bakery.client.rollout.config_file import ConfigFile, locked
     from savedmodel_bakery.client.rollout.rollout import Rollout
 
     with _expected_errors(), resumable(context), ExitStack() as stack:
-        servers = _open_servers(context, model, stack)
+        servers = _open_servers(context, stack)
         if not polled and not all(server.can_reload for server in servers):
             raise click.UsageError("the configuration is sent over gRPC: use --format GRPC, or --polled")
         stack.enter_context(locked(config_path))
@@ -219,10 +289,10 @@ def _opened(
         )
 
 
-def _open_servers(context: click.Context, model: str, stack: ExitStack) -> list[ModelServer]:
+def _open_servers(context: click.Context, stack: ExitStack) -> list[ModelServer]:
     from savedmodel_bakery.client.rollout.servers import ModelServer
 
-    return [stack.enter_context(closing(ModelServer(server, model))) for server in describe_servers(context)]
+    return [stack.enter_context(closing(ModelServer(server))) for server in describe_servers(context)]
 
 
 @contextmanager
@@ -250,14 +320,14 @@ def _print_result(rollout: Rollout) -> None:
 
 
 def _print_state(server: str, state: ServerState, *, as_json: bool) -> None:
-    for status in state.versions:
+    """Print the versions on a server, but not those that were unloaded."""
+    versions = [status for status in state.versions if status.state != "END" or status.code is not Code.OK]
+    for status in versions:
         labels = [label for label, version in state.labels.items() if version == status.version]
         error = "" if status.code is Code.OK else f"{status.code.name}: {status.message}"
         _print_row(as_json, server=server, version=status.version, state=status.state, labels=labels, error=error)
-    if not state.versions:
-        _print_row(
-            as_json, server=server, version=None, state=None, labels=[], error="the server does not know the model"
-        )
+    if not versions:
+        _print_row(as_json, server=server, version=None, state=None, labels=[], error="no version is loaded")
 
 
 def _print_row(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
+from savedmodel_bakery.client.bulk.files import FileList
 from savedmodel_bakery.client.rollout import steps
 from savedmodel_bakery.client.rollout.errors import RolloutError
-from savedmodel_bakery.client.rollout.evidence import check_goldens
+from savedmodel_bakery.client.rollout.evidence import Limits, check_goldens, compare_on_photos
+from savedmodel_bakery.client.rollout.prune import find_reasons, remove_rests, remove_version
 from savedmodel_bakery.client.rollout.rollout import Rollout
 from savedmodel_bakery.client.rollout.steps import CANARY, PREVIOUS, STABLE, Serving
-from savedmodel_bakery.client.rollout.version_folders import find_version
+from savedmodel_bakery.client.rollout.version_folders import find_version, list_versions
 
 
 def start(rollout: Rollout, *, canary: int, stable: int | None, base_path: Path | None) -> None:
@@ -39,13 +42,17 @@ def start(rollout: Rollout, *, canary: int, stable: int | None, base_path: Path 
     rollout.move(after, former=former)
 
 
-def promote(rollout: Rollout, *, with_goldens: bool, base_path: Path | None) -> None:
+def promote(
+    rollout: Rollout, *, with_goldens: bool, base_path: Path | None, photos: FileList | None, limits: Limits
+) -> None:
     """Make the canary stable, after it was checked.
 
     Args:
         rollout: of the model.
         with_goldens: whether to replay the goldens of the canary on each server.
         base_path: folder of the versions; None is that of the config file.
+        photos: to compare the canary with the stable version on; None for none.
+        limits: how far the two may differ.
     """
     now = rollout.serving()
     if CANARY not in now.labels:
@@ -59,7 +66,11 @@ def promote(rollout: Rollout, *, with_goldens: bool, base_path: Path | None) -> 
             folder = find_version(base_path or rollout.base_path, canary)
         except RolloutError as error:
             raise RolloutError(f"{error}. State the folder with --base-path, or add --no-goldens") from error
-        check_goldens(folder, rollout.servers, canary, report=rollout.report)
+        check_goldens(rollout, folder, canary)
+    if photos is not None:
+        if STABLE not in now.labels:
+            raise RolloutError(f"{rollout} has no stable version to compare the canary with: leave out --compare")
+        compare_on_photos(rollout, photos, limits, stable=now.labels[STABLE], canary=canary)
     rollout.move(steps.promote(now), former=rollout.file.text)
 
 
@@ -70,6 +81,33 @@ def roll_back(rollout: Rollout) -> None:
         rollout.move(steps.roll_back(now))
     else:
         _finish_earlier(rollout, f"{rollout} has neither a canary nor a previous version")
+
+
+def prune(rollout: Rollout, *, keep: int, base_path: Path | None, is_trial: bool) -> Iterator[Path]:
+    """Remove the folders of old versions, and yield them.
+
+    Args:
+        rollout: of the model.
+        keep: how many of the newest versions to keep, besides those that the config file or a server needs.
+        base_path: folder of the versions; None is that of the config file.
+        is_trial: remove nothing.
+    """
+    folder = base_path or rollout.base_path
+    versions = list_versions(folder)
+    numbers = {number for number, _ in versions}
+    reasons = find_reasons(rollout.file, rollout.model, rollout.servers, numbers)
+    if not is_trial:
+        remove_rests(folder)
+    newest = sorted(numbers)[-keep:]
+    for number, path in versions:
+        if number in newest:
+            continue
+        if number in reasons:
+            rollout.report(f"version {number} is kept: {reasons[number]}")
+            continue
+        if not is_trial:
+            remove_version(path)
+        yield path
 
 
 def _finish_earlier(rollout: Rollout, otherwise: str) -> None:

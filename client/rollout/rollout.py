@@ -6,8 +6,9 @@ first, and gets its label in a second configuration when every server has it.
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,6 +22,9 @@ from savedmodel_bakery.wire.model_config import ModelConfig, Specific
 from savedmodel_bakery.wire.status import Code
 
 _PAUSE_S = 0.2
+
+_NOTICE_S = 15.0
+"""How long a server that was sent a configuration may take to begin to load a version."""
 
 
 class Rollout:
@@ -36,6 +40,7 @@ class Rollout:
 
     Attributes:
         file: the config file.
+        model: name of the model.
         servers: the servers.
         report: see above.
     """
@@ -51,19 +56,19 @@ class Rollout:
         report: Callable[[str], object],
     ) -> None:
         self.file = file
-        self._model = model
+        self.model = model
         self.servers = servers
         self._by_reload = by_reload
         self._timeout_s = timeout_s
         self.report = report
 
     def __str__(self) -> str:
-        return f'model "{self._model}" in {self.file}'
+        return f'model "{self.model}" in {self.file}'
 
     @property
     def base_path(self) -> Path:
         """The folder of the versions, as the file names it."""
-        return self.file.model(self._model).folder
+        return self.file.model(self.model).folder
 
     def read(self) -> dict[str, ServerState]:
         """Return the state of each server, by name.
@@ -71,8 +76,8 @@ class Rollout:
         Raises:
             ClientError: a server cannot be reached, or refuses.
         """
-        labels = labels_of(self.file.model(self._model))
-        return {server.name: server.read(labels) for server in self.servers}
+        labels = labels_of(self.file.model(self.model))
+        return {server.name: server.read(self.model, labels) for server in self.servers}
 
     def serving(self) -> Serving:
         """Return what the file says; if its policy is not `specific`, with the versions that the servers serve.
@@ -80,7 +85,7 @@ class Rollout:
         Raises:
             ClientError: see `read`.
         """
-        config = self.file.model(self._model)
+        config = self.file.model(self.model)
         if isinstance(config.policy, Specific):
             return Serving(config.policy.versions, config.labels)
         available = [state.available for state in self.read().values()]
@@ -92,7 +97,7 @@ class Rollout:
         Raises:
             ClientError: see `read`.
         """
-        config = self.file.model(self._model)
+        config = self.file.model(self.model)
         return [(name, found) for name, state in self.read().items() for found in differences(config, state)]
 
     def skip_unreachable_servers(self) -> list[ConnectionFailedError]:
@@ -104,7 +109,7 @@ class Rollout:
         reachable, errors = [], []
         for server in self.servers:
             try:
-                server.read(())
+                server.read(self.model)
             except ConnectionFailedError as error:
                 errors.append(error)
             else:
@@ -116,7 +121,7 @@ class Rollout:
 
     def edit(self, serving: Serving) -> str:
         """Return the content of the file with what is to be served."""
-        return config_text.edit_model(self.file.text, self._model, versions=serving.versions, labels=serving.labels)
+        return config_text.edit_model(self.file.text, self.model, versions=serving.versions, labels=serving.labels)
 
     def move(self, target: Serving, *, former: str | None = None) -> None:
         """Change the file step by step, and return when each step is in effect on all servers.
@@ -141,7 +146,7 @@ class Rollout:
                 self.report(f"loading version {', '.join(map(str, sorted(needed - available)))}")
                 labels = {label: version for label, version in target.labels.items() if version in available}
                 self._apply(self.edit(Serving(loaded, labels)))
-                self._wait(lambda name, state: _missing(needed, name, state, states[name]))
+                self._wait_for_versions(needed, states)
             self.put_into_effect(self.edit(Serving(loaded, target.labels)))
         if loaded != target.versions:
             self.put_into_effect(self.edit(target))
@@ -149,7 +154,7 @@ class Rollout:
     def put_into_effect(self, text: str | None = None) -> None:
         """Put a content of the file into effect, by default that which it has; errors are those of `move`."""
         self._apply(self.file.text if text is None else text)
-        config = self.file.model(self._model)
+        config = self.file.model(self.model)
         self._wait(lambda _, state: differences(config, state))
 
     @contextmanager
@@ -181,15 +186,24 @@ class Rollout:
         for server in self.servers if self._by_reload else ():
             server.reload(config_text.parse(text), timeout_s=self._timeout_s)
 
+    def _wait_for_versions(self, needed: frozenset[int], before: Mapping[str, ServerState]) -> None:
+        """Return when versions are AVAILABLE on all servers, given the states before they were configured."""
+        noticed_s = time.monotonic() + _NOTICE_S if self._by_reload else math.inf
+
+        def find_problems(name: str, state: ServerState) -> list[str]:
+            return _missing(needed, name, state, before[name] if time.monotonic() < noticed_s else None)
+
+        self._wait(find_problems)
+
     def _wait(self, find_problems: Callable[[str, ServerState], Sequence[str]]) -> None:
         """Return when no server has a problem."""
         end_s = time.monotonic() + self._timeout_s
-        labels = labels_of(self.file.model(self._model))
+        labels = labels_of(self.file.model(self.model))
         for server in self.servers:
             while True:
                 error: Exception
                 try:
-                    problems = find_problems(server.name, server.read(labels))
+                    problems = find_problems(server.name, server.read(self.model, labels))
                     if not problems:
                         break
                     error = RolloutError(f"{server.name} after {self._timeout_s:g} s: {'; '.join(problems)}")
@@ -220,8 +234,15 @@ def differences(config: ModelConfig, state: ServerState) -> list[str]:
     return found
 
 
-def _missing(needed: frozenset[int], name: str, state: ServerState, before: ServerState) -> list[str]:
+def _missing(needed: frozenset[int], name: str, state: ServerState, before: ServerState | None) -> list[str]:
     """Return the versions that are not AVAILABLE yet, with their states.
+
+    Args:
+        needed: the versions that must be AVAILABLE.
+        name: of the server.
+        state: the server's.
+        before: that before the versions were configured, if the server may not have noticed yet: then a version that
+            could not be loaded before does not count as failed.
 
     Raises:
         RolloutError: a version could not be loaded.
@@ -229,8 +250,8 @@ def _missing(needed: frozenset[int], name: str, state: ServerState, before: Serv
     missing = []
     for version in sorted(needed - state.available):
         status = state.status_of(version)
-        is_new = status != before.status_of(version)  # else it may be the end of an earlier attempt
-        if is_new and status is not None and status.state == "END" and status.code is not Code.OK:
-            raise RolloutError(f"{name} cannot load version {version}: {status.code.name}: {status.message}")
-        missing.append(f"version {version} is {'unknown' if status is None else status.state}, not AVAILABLE")
+        reason = f": {status.code.name}: {status.message}" if status is not None and status.code is not Code.OK else ""
+        if status is not None and status.state == "END" and reason and not (before and status in before.versions):
+            raise RolloutError(f"{name} cannot load version {version}{reason}")
+        missing.append(f"version {version} is {'unknown' if status is None else status.state}, not AVAILABLE{reason}")
     return missing

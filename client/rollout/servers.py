@@ -1,4 +1,4 @@
-"""A model server in a rollout: the state of a model on it, and the configuration that it is sent."""
+"""A model server in a rollout: the states of its models, and the configuration that it is sent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from savedmodel_bakery.client.calls import Metadata, ModelSpec, Status
 from savedmodel_bakery.client.client import BaseClient
-from savedmodel_bakery.client.errors import RequestRefusedError
+from savedmodel_bakery.client.errors import AccessDeniedError, RequestRefusedError
 from savedmodel_bakery.client.results import VersionStatus
 from savedmodel_bakery.client.rollout.errors import RolloutError
 from savedmodel_bakery.client.servers import Server
@@ -50,16 +50,14 @@ class ModelServer:
 
     Args:
         server: its address, TLS and token. Its transport is `grpc` or `rest`.
-        model: name of the model.
 
     Attributes:
         name: its address.
     """
 
-    def __init__(self, server: Server, model: str) -> None:
+    def __init__(self, server: Server) -> None:
         self.name = server.endpoints[0].address
         self._server = server
-        self._model = model
         self._transport = create_transport(server, timeout_s=_STATE_TIMEOUT_S)
 
     @property
@@ -67,19 +65,19 @@ class ModelServer:
         """Whether `reload` works: it needs gRPC."""
         return self._server.uses_grpc
 
-    def read(self, labels: Iterable[str]) -> ServerState:
-        """Return the state of the model's versions, and of these labels.
+    def read(self, model: str, labels: Iterable[str] = ()) -> ServerState:
+        """Return the state of a model's versions, and of these labels.
 
         Raises:
             ClientError: the server cannot be reached, or refuses.
         """
         try:
-            versions = self._transport.send(Status(ModelSpec(self._model)))
+            versions = self._transport.send(Status(ModelSpec(model)))
         except RequestRefusedError as error:
             if error.code is not Code.NOT_FOUND:
                 raise
             return ServerState()
-        resolved = {label: self._resolve(label) for label in labels}
+        resolved = {label: self._resolve(model, label) for label in labels}
         return ServerState(versions, {label: version for label, version in resolved.items() if version is not None})
 
     def reload(self, config: Any, *, timeout_s: float) -> None:
@@ -89,7 +87,6 @@ class ModelServer:
             RolloutError: the server refuses it; then it keeps the one that it has, or some of the new models failed.
             ClientError: the server cannot be reached, or needs another token.
         """
-        from savedmodel_bakery.client.errors import AccessDeniedError
         from savedmodel_bakery.client.transports.grpc_connection import GrpcConnection
 
         method = METHODS["HandleReloadConfigRequest"]
@@ -105,18 +102,18 @@ class ModelServer:
         finally:
             connection.close()
 
-    def open_client(self, version: int) -> BaseClient:
-        """Return a client of a version."""
-        return BaseClient(ModelSpec(self._model, version), create_transport(self._server, timeout_s=_PREDICT_TIMEOUT_S))
+    def open_client(self, model: str, version: int) -> BaseClient:
+        """Return a client of a version of a model."""
+        return BaseClient(ModelSpec(model, version), create_transport(self._server, timeout_s=_PREDICT_TIMEOUT_S))
 
     def close(self) -> None:
         """Close the connection."""
         self._transport.close()
 
-    def _resolve(self, label: str) -> int | None:
+    def _resolve(self, model: str, label: str) -> int | None:
         """Return the version that has a label; None if the label is unknown or its version is not AVAILABLE."""
         try:
-            document = self._transport.send(Metadata(ModelSpec(self._model, label=label)))
+            document = self._transport.send(Metadata(ModelSpec(model, label=label)))
         except RequestRefusedError as error:
             if error.code in (Code.INVALID_ARGUMENT, Code.NOT_FOUND):
                 return None

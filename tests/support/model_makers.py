@@ -161,10 +161,10 @@ def labelling(base_path: Path, version: int = 1) -> Path:
 
 
 def sizing(base_path: Path, version: int = 1, steps: int = 0, plus: int = 0, score: float = 0.5) -> Path:
-    """Save a version whose `top_k` returns an image's number of bytes, `plus` some, as label and class id, with a score.
+    """Save a version whose `top_k` returns an image's number of bytes as label and class id, with a score.
 
-    The second of two classes is `other`. Empty images, and those that begin with `bad`, are invalid. Each run counts to
-    `steps`, to make it slow.
+    `plus` is added to the number. The second of two classes is `other`. Empty images, and those that begin with `bad`,
+    are invalid. Each run counts to `steps`, to make it slow.
     """
 
     class Sizing(tf.Module):
