@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,14 +14,15 @@ from savedmodel_bakery.client.commands.groups import Command, Option
 from savedmodel_bakery.client.commands.options import describe_servers, model_servers_options, option_group
 from savedmodel_bakery.client.endpoints import MAX_TIMEOUT_S
 from savedmodel_bakery.client.error_text import one_line
-from savedmodel_bakery.client.errors import ConnectionFailedError
+from savedmodel_bakery.client.errors import ClientError
 from savedmodel_bakery.client.exits import FAILED, NO_CONNECTION, as_usage_error, print_error, resumable
 from savedmodel_bakery.client.rollout.steps import STABLE
 from savedmodel_bakery.wire.status import Code
 
 if TYPE_CHECKING:
+    from savedmodel_bakery.client.results import VersionStatus
     from savedmodel_bakery.client.rollout.rollout import Rollout
-    from savedmodel_bakery.client.rollout.servers import ModelServer, ServerState
+    from savedmodel_bakery.client.rollout.servers import ModelServer
 
 _TIMEOUT_S = 300.0
 
@@ -226,7 +227,7 @@ def status(context: click.Context, model: str, config_path: Path, as_json: bool)
     reached.
     """
     from savedmodel_bakery.client.rollout.config_file import ConfigFile
-    from savedmodel_bakery.client.rollout.rollout import differences, labels_of
+    from savedmodel_bakery.client.rollout.rollout import UNREACHABLE, differences, labels_of
 
     code = 0
     with _expected_errors(), ExitStack() as stack:
@@ -236,13 +237,14 @@ def status(context: click.Context, model: str, config_path: Path, as_json: bool)
         for server in servers:
             try:
                 state = server.read(model, labels_of(config))
-            except ConnectionFailedError as error:
-                code = NO_CONNECTION
+            except ClientError as error:
+                code = max(code, NO_CONNECTION if isinstance(error, UNREACHABLE) else FAILED)
                 _print_row(as_json, server=server.name, version=None, state=None, labels=[], error=str(error))
                 continue
-            _print_state(server.name, state, as_json=as_json)
+            loaded = [status for status in state.versions if status.state != "END" or status.code is not Code.OK]
+            _print_versions(server.name, loaded, state.labels, as_json=as_json)
             for problem in differences(config, state):
-                code = code or FAILED
+                code = max(code, FAILED)
                 print_error(f"{server.name} differs from {file}: {problem}")
     context.exit(code)
 
@@ -309,7 +311,8 @@ def _expected_errors() -> Iterator[None]:
 
 def _print_result(rollout: Rollout) -> None:
     for name, state in rollout.read().items():
-        _print_state(name, state, as_json=False)
+        available = [status for status in state.versions if status.state == "AVAILABLE"]
+        _print_versions(name, available, state.labels, as_json=False)
     serving = rollout.serving()
     stable = serving.labels.get(STABLE)
     if stable is not None and (newest := max(serving.versions)) != stable:
@@ -319,13 +322,13 @@ def _print_result(rollout: Rollout) -> None:
         )
 
 
-def _print_state(server: str, state: ServerState, *, as_json: bool) -> None:
-    """Print the versions on a server, but not those that were unloaded."""
-    versions = [status for status in state.versions if status.state != "END" or status.code is not Code.OK]
+def _print_versions(
+    server: str, versions: Sequence[VersionStatus], labels: Mapping[str, int], *, as_json: bool
+) -> None:
     for status in versions:
-        labels = [label for label, version in state.labels.items() if version == status.version]
+        own = [label for label, version in labels.items() if version == status.version]
         error = "" if status.code is Code.OK else f"{status.code.name}: {status.message}"
-        _print_row(as_json, server=server, version=status.version, state=status.state, labels=labels, error=error)
+        _print_row(as_json, server=server, version=status.version, state=status.state, labels=own, error=error)
     if not versions:
         _print_row(as_json, server=server, version=None, state=None, labels=[], error="no version is loaded")
 

@@ -21,6 +21,9 @@ from savedmodel_bakery.client.rollout.steps import LABELS, Serving
 from savedmodel_bakery.wire.model_config import ModelConfig, Specific
 from savedmodel_bakery.wire.status import Code
 
+UNREACHABLE = (ConnectionFailedError, DeadlineExceededError)
+"""The errors of a server that cannot be reached, or does not respond."""
+
 _PAUSE_S = 0.2
 
 _NOTICE_S = 15.0
@@ -100,17 +103,18 @@ class Rollout:
         config = self.file.model(self.model)
         return [(name, found) for name, state in self.read().items() for found in differences(config, state)]
 
-    def skip_unreachable_servers(self) -> list[ConnectionFailedError]:
+    def skip_unreachable_servers(self) -> list[ClientError]:
         """Leave out the servers that cannot be reached, and return their errors.
 
         Raises:
-            ConnectionFailedError: no server can be reached.
+            ClientError: no server can be reached, or one refuses.
         """
-        reachable, errors = [], []
+        reachable: list[ModelServer] = []
+        errors: list[ClientError] = []
         for server in self.servers:
             try:
                 server.read(self.model)
-            except ConnectionFailedError as error:
+            except UNREACHABLE as error:
                 errors.append(error)
             else:
                 reachable.append(server)
@@ -207,7 +211,7 @@ class Rollout:
                     if not problems:
                         break
                     error = RolloutError(f"{server.name} after {self._timeout_s:g} s: {'; '.join(problems)}")
-                except (ConnectionFailedError, DeadlineExceededError) as exc:
+                except UNREACHABLE as exc:
                     error = exc
                 if time.monotonic() > end_s:
                     raise error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from savedmodel_bakery.client import Client, RequestRefusedError
 from savedmodel_bakery.client.commands import rollout as module
 from savedmodel_bakery.client.exits import run_command
 from savedmodel_bakery.client.rollout import rollout as rollout_module
+from savedmodel_bakery.client.rollout import servers as server_module
 from savedmodel_bakery.client.rollout.config_file import locked
 from savedmodel_bakery.client.rollout.servers import ModelServer
 from savedmodel_bakery.client.servers import parse_server
@@ -395,6 +397,14 @@ def test_a_server_that_cannot_be_reached(place: Place, run: Run) -> None:
     assert (3, row + rows(place.sent, "1\tAVAILABLE\tstable")) == (code, out)
 
 
+def test_status_of_a_server_that_does_not_respond(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "_STATE_TIMEOUT_S", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        target = f"127.0.0.1:{silent.getsockname()[1]}"
+        code, out, _ = run("status", targets=(f"http://{target}",))
+    assert (3, f"{target}\t-\t-\t-\tno response from {target} over REST within 0.3 s\n") == (code, out)
+
+
 def test_status_compares_the_servers_with_the_file(place: Place, run: Run) -> None:
     assert 0 == run("start", "--canary", EQUAL)[0]
     assert 0 == run("status", targets=(place.sent.url,))[0]
@@ -408,32 +418,47 @@ def test_status_compares_the_servers_with_the_file(place: Place, run: Run) -> No
 
 
 def test_prune_keeps_what_is_needed(place: Place, run: Run) -> None:
-    """Version 1 is stable, 3 is the canary, and 2 is loaded on the other server only."""
+    """The file names versions 1 and 3, and the server, which does not read it, has loaded 1 and 2."""
     folder = place.base_path.with_name("pruned")
-    shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(place.base_path, folder)
     shutil.copytree(folder / "1", folder / ".pruned-0")
     shutil.copytree(folder / "1", folder / "07")
     (folder / "3").rename(folder / "003")
     (folder / "notes").mkdir()
-    both = (place.sent.target, place.polling.target)
     configure(place, "specific { versions: [1, 2] }", serving=frozenset({1, 2}))
     place.file.write_text(place.file.read_text().replace("versions: [1, 2]", "versions: [1, 3]"))
     options = ("--keep", 2, "--base-path", folder)
-    code, out, err = run("prune", *options, "--dry-run", targets=both)
+    code, out, err = run("prune", *options, "--dry-run")
     expected = "".join(f"{folder / name}\n" for name in ("4", "5"))
     assert (0, expected) == (code, out)
-    kept = f"version 1 is kept: named in {place.file}\nversion 2 is kept: AVAILABLE on {place.polling.target}\n"
+    kept = f"version 1 is kept: named in {place.file}\nversion 2 is kept: AVAILABLE on {place.sent.target}\n"
     assert f"{kept}version 3 is kept: named in {place.file}\n" == err
     assert (folder / "4").is_dir()
-    gone = (*both, f"127.0.0.1:{free_port()}")
-    assert (3, "") == run("prune", *options, targets=gone)[:2]
-    assert (0, expected) == run("prune", *options, targets=both)[:2]
+    assert (3, "") == run("prune", *options, targets=(place.sent.target, f"127.0.0.1:{free_port()}"))[:2]
+    assert (0, expected) == run("prune", *options)[:2]
     assert {"1", "2", "003", "6", "07", "notes"} == {path.name for path in folder.iterdir()}
     place.file.write_text(place.file.read_text().replace("specific { versions: [1, 3] }", "all {}"))
     code, out, err = run("prune", *options)
     assert (1, "") == (code, out)
     assert f'error: model "sizes" has the policy all in {place.file}: no version was removed\n' == err
+
+
+def test_prune_keeps_what_models_with_the_same_base_path_name(place: Place, run: Run) -> None:
+    twin = f'config {{ name: "twin" base_path: "{place.base_path}/../sizes" model_platform: "tensorflow" '
+    twin += "model_version_policy { latest { num_versions: 5 } } }"
+    place.file.write_text(place.file.read_text().replace("  config {", f"  {twin}\n  config {{"))
+    code, out, err = run("prune", "--keep", 1, "--dry-run")
+    assert (0, "") == (code, out)
+    assert f"version 2 is kept: among the latest 5 that {place.file} names\n" in err
+
+
+def test_prune_removes_nothing_if_a_server_does_not_serve_the_model(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place.file.write_text(place.file.read_text().replace('"sizes"', '"unknown"'))
+    assert 1 == run_command(module.rollout, ["prune", "unknown", "--config", str(place.file), "-t", place.sent.target])
+    expected = f'error: {place.sent.target} does not serve model "unknown": no version was removed\n'
+    assert ("", expected) == tuple(capsys.readouterr())
 
 
 def test_another_rollout_at_the_same_time_is_refused(place: Place, run: Run) -> None:
