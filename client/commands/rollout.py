@@ -26,18 +26,20 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S = 300.0
 
-EXAMPLES = """
-\b
-Examples:
-  bakery rollout start flowers --config models.config --canary 7
-  bakery rollout promote flowers --config models.config --compare photos/
-  bakery rollout rollback flowers --config models.config
-  bakery rollout status flowers --config models.config -t a.example -t b.example
-  bakery rollout prune flowers --config models.config --keep 3
+_EXIT_CODES = "Exit codes: 0 success, 1 refused or failed, 2 wrong usage, 3 cannot connect, 130 interrupted."
 
-\b
-Exit codes: 0 success, 1 refused or failed, 2 wrong usage, 3 cannot connect, 130 interrupted.
-"""
+
+def _epilog(*examples: str) -> str:
+    lines = "\n".join(f"  bakery rollout {example}" for example in examples)
+    return f"\n\b\nExamples:\n{lines}\n\n\b\n{_EXIT_CODES}\n"
+
+
+_START = "start flowers --config models.config --canary 7"
+_PROMOTE = "promote flowers --config models.config --compare photos/"
+_ROLLBACK = "rollback flowers --config models.config"
+_STATUS = "status flowers --config models.config -t a.example -t b.example"
+_PRUNE = "prune flowers --config models.config --keep 3"
+
 
 _model_options = option_group(
     click.argument("model"),
@@ -84,7 +86,7 @@ class _Group(click.Group):
         return list(self.commands)
 
 
-@click.group(cls=_Group, epilog=EXAMPLES)
+@click.group(cls=_Group, epilog=_epilog(_START, _PROMOTE, _ROLLBACK, _STATUS, _PRUNE))
 def rollout() -> None:
     """Replace the version of a model step by step: start a canary, then promote it or roll it back.
 
@@ -93,7 +95,7 @@ def rollout() -> None:
     """
 
 
-@rollout.command(cls=Command)
+@rollout.command(cls=Command, epilog=_epilog(_START, "start flowers --config models.config --canary 7 --polled"))
 @_model_options
 @click.option("--canary", required=True, type=click.IntRange(min=0), help="Version to load as the canary.")
 @click.option(
@@ -128,7 +130,7 @@ def start(
         _print_result(opened)
 
 
-@rollout.command(cls=Command)
+@rollout.command(cls=Command, epilog=_epilog(_PROMOTE, "promote flowers --config models.config --no-goldens"))
 @_model_options
 @click.option("--no-goldens", is_flag=True, help="Do not replay the goldens, such as for a version without them.")
 @click.option(
@@ -193,7 +195,7 @@ def promote(
         _print_result(opened)
 
 
-@rollout.command(cls=Command)
+@rollout.command(cls=Command, epilog=_epilog(_ROLLBACK))
 @_model_options
 @_change_options
 @model_servers_options
@@ -215,7 +217,7 @@ def rollback(context: click.Context, model: str, config_path: Path, polled: bool
     context.exit(NO_CONNECTION if unreachable else 0)
 
 
-@rollout.command(cls=Command)
+@rollout.command(cls=Command, epilog=_epilog(_STATUS))
 @_model_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per server and version.")
 @model_servers_options
@@ -249,7 +251,7 @@ def status(context: click.Context, model: str, config_path: Path, as_json: bool)
     context.exit(code)
 
 
-@rollout.command(cls=Command)
+@rollout.command(cls=Command, epilog=_epilog(_PRUNE, "prune flowers --config models.config --dry-run"))
 @_model_options
 @click.option(
     "--keep", type=click.IntRange(min=1), default=3, show_default=True, help="How many of the newest versions to keep."
