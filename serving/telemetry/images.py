@@ -80,7 +80,7 @@ class RowCounts:
         images = self._find(feeds)
         if images is None:
             return
-        ok, errors = (outputs[name].array.ravel() if name in outputs else None for name in images)
+        ok, errors = (outputs[name].array.ravel() if name and name in outputs else None for name in images)
         if ok is None and errors is not None:
             ok = errors == b""
         if ok is not None:
