@@ -28,7 +28,7 @@ V2 := .cache/v2
 BROWSER := .cache/browser
 
 # Debian packages for the system tests.
-SYSTEM_PACKAGES := buildah chromium debootstrap fonts-dejavu-core libpython3.11 openssl python3.11-venv rabbitmq-server
+SYSTEM_PACKAGES := buildah chromium debootstrap fonts-dejavu-core libpython3.11 openssl prometheus python3.11-venv rabbitmq-server
 
 # Environments of other frameworks, which the pages on them use.
 GUIDES := .cache/guides
@@ -83,10 +83,10 @@ fuzz: $(VENV)/.installed-dev ## Decode thousands of randomly damaged images; set
 
 system-deps: ## Install the Debian packages that test-system needs, as root.
 	apt-get update --quiet
-	@# RabbitMQ's package starts a service, which is not needed: the tests start their own brokers.
-	rabbitmq=$$(dpkg-query --show --showformat='$${db:Status-Status}' rabbitmq-server 2>/dev/null); \
+	@# The packages of RabbitMQ and Prometheus start services, which are not needed: the tests start their own.
+	new=$$(for service in rabbitmq-server prometheus; do dpkg-query --status $$service >/dev/null 2>&1 || echo $$service; done); \
 	DEBIAN_FRONTEND=noninteractive apt-get install --quiet --yes --no-install-recommends $(SYSTEM_PACKAGES) || exit; \
-	if [ "$$rabbitmq" != installed ]; then invoke-rc.d rabbitmq-server stop; update-rc.d rabbitmq-server disable; fi
+	for service in $$new; do invoke-rc.d $$service stop; update-rc.d $$service disable; done
 
 # Not in .venv, so that the other tests run without KerasHub, as it is for most users.
 $(KERAS_HUB)/.installed: tests/system/requirements-keras-hub.txt $(VENV)/.installed-dev

@@ -311,6 +311,7 @@ class Lifecycle:
         self._registry.drain(version).close()
         memory.release()
         self._on_change()
+        state.forget_version(version.name, version.number)
         self._registry.update(version, State.END)
         logger.info("Unloaded servable version {name: %s version: %d}", version.name, version.number)
 

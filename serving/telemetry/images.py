@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter as Totals
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -85,8 +86,10 @@ class RowCounts:
             ok = errors == b""
         if ok is not None:
             self._ok.inc(int(np.count_nonzero(ok)))
-            for row in np.flatnonzero(~ok).tolist():
-                self._add("bad", _OTHER if errors is None or len(errors) <= row else _reason(errors[row]))
+            bad = np.flatnonzero(~ok).tolist()
+            reasons = (_OTHER if errors is None or len(errors) <= row else _reason(errors[row]) for row in bad)
+            for reason, count in Totals(reasons).items():
+                self._add("bad", reason, count)
         elif images.ok is None:
             self._ok.inc(rows)
         else:  # the request has left out both

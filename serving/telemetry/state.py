@@ -9,7 +9,9 @@ from prometheus_client import Gauge
 from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from savedmodel_bakery.serving.telemetry.images import IMAGES
 from savedmodel_bakery.serving.telemetry.registry import REGISTRY
+from savedmodel_bakery.serving.telemetry.stages import RUN_STAGE_SECONDS
 
 
 def _gauge(name: str, meaning: str, *labels: str) -> Gauge:
@@ -94,3 +96,9 @@ REGISTRY.register(_VERSIONS)
 def watch_versions(read: Callable[[], Iterable[VersionState]]) -> None:
     """Publish the states of versions, which `read` returns."""
     _VERSIONS.read = read
+
+
+def forget_version(name: str, version: int) -> None:
+    """Remove the metrics of a version that was unloaded, so that a server that loads new ones for years stays small."""
+    for metric in (IMAGES, RUN_STAGE_SECONDS):
+        metric.remove_by_labels({"model_name": name, "model_version": str(version)})
