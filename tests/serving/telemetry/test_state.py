@@ -11,6 +11,7 @@ from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import Limits
 from savedmodel_bakery.serving.telemetry import state
+from savedmodel_bakery.serving.telemetry.images import IMAGES
 from savedmodel_bakery.serving.telemetry.registry import REGISTRY
 
 
@@ -50,3 +51,11 @@ def test_versions_that_are_unloaded_disappear() -> None:
     assert [0, 1] == [value(name, model_name="pets", model_version=version) for version in ("1", "2")]
     state.watch_versions(lambda: [state.VersionState("pets", 2, True)])
     assert value(name, model_name="pets", model_version="1") is None
+
+
+def test_images_of_a_version_that_was_unloaded_disappear() -> None:
+    for version in ("1", "2"):
+        IMAGES.labels("birds", version, "ok", "").inc()
+    state.forget_version("birds", 1)
+    labels = {"model_name": "birds", "outcome": "ok", "reason": ""}
+    assert [None, 1] == [value("images_total", model_version=version, **labels) for version in ("1", "2")]
