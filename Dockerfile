@@ -20,6 +20,8 @@ FROM ${PYTHON_BASE} AS tools
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONDONTWRITEBYTECODE=1
 WORKDIR /src
 COPY requirements/sbom.lock requirements/
+# The version of strip does not matter, and no image contains the lists of packages.
+# hadolint ignore=DL3008,DL3009
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
     apt-get update --quiet \
     && apt-get install --quiet --yes --no-install-recommends binutils \
@@ -63,6 +65,7 @@ RUN pip install --no-deps --no-index /wheels/*.whl \
 
 # The exporter and the model. MODEL and RECIPE may be paths in the build context.
 FROM server-packages AS builder
+ENV PYTHONDONTWRITEBYTECODE=
 ARG MODEL=efficientnet-lite0
 ARG MODEL_NAME=efficientnet_lite0
 ARG RECIPE=
