@@ -28,8 +28,8 @@ RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
     && python3 -m venv --without-pip /opt/bakery \
     && python3 -m venv /opt/tools \
     && /opt/tools/bin/python3 -m pip install --require-hashes --requirement requirements/sbom.lock
-# From here on, pip installs into /opt/bakery. It does not compile, because its bytecode would contain the time.
-ENV PIP_PYTHON=/opt/bakery/bin/python3 PIP_NO_COMPILE=1 PATH=/opt/bakery/bin:/opt/tools/bin:$PATH
+# From here on, pip installs into /opt/bakery.
+ENV PIP_PYTHON=/opt/bakery/bin/python3 PATH=/opt/bakery/bin:/opt/tools/bin:$PATH
 
 FROM tools AS wheel
 COPY pyproject.toml README.md LICENSE NOTICE ./
@@ -48,19 +48,19 @@ RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
 FROM tools AS server-packages
 COPY requirements/embedded.lock requirements/
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
-    pip install --no-deps --require-hashes --requirement requirements/embedded.lock
+    pip install --no-compile --no-deps --require-hashes --requirement requirements/embedded.lock
 COPY --from=wheel /wheels /wheels
 COPY tools/finish_environment.sh tools/
-RUN pip install --no-deps --no-index /wheels/*.whl \
+RUN pip install --no-compile --no-deps --no-index /wheels/*.whl \
     && tools/finish_environment.sh
 
 FROM tools AS client-packages
 COPY requirements/client.lock requirements/
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
-    pip install --no-deps --require-hashes --requirement requirements/client.lock
+    pip install --no-compile --no-deps --require-hashes --requirement requirements/client.lock
 COPY --from=wheel /wheels /wheels
 COPY tools/finish_environment.sh tools/
-RUN pip install --no-deps --no-index /wheels/*.whl \
+RUN pip install --no-compile --no-deps --no-index /wheels/*.whl \
     && tools/finish_environment.sh
 
 # The exporter and the model. MODEL and RECIPE may be paths in the build context.

@@ -10,5 +10,5 @@ if [[ -d tensorflow ]]; then
     find tensorflow -name '*.so*' -type f -exec strip --strip-unneeded {} +
 fi
 # The files' times differ from build to build and the image can't be written to, so bytecode is never compared with its source.
-python3 -m compileall -q --invalidation-mode unchecked-hash .
+PYTHONHASHSEED=0 python3 -m compileall -q -f --invalidation-mode unchecked-hash .
 cyclonedx-py environment --output-reproducible --output-file /opt/bakery/sbom.cdx.json /opt/bakery/bin/python3

@@ -127,7 +127,15 @@ def test_dangling_references_are_found() -> None:
             manifest["spec"]["template"]["spec"]["volumes"] = []
             manifest["spec"]["template"]["spec"]["containers"][0]["ports"] = []
     kinds = {line.partition(":")[0] for line in dangling(manifests)}
-    expected = {"ConfigMap", "HorizontalPodAutoscaler", "NetworkPolicy", "PodDisruptionBudget", "Service", "port", "volume"}
+    expected = {
+        "ConfigMap",
+        "HorizontalPodAutoscaler",
+        "NetworkPolicy",
+        "PodDisruptionBudget",
+        "Service",
+        "port",
+        "volume",
+    }
     assert expected == kinds
 
 
@@ -136,7 +144,9 @@ def dangling(manifests: list[Manifest]) -> Iterator[str]:
     names = {(manifest["kind"], manifest["metadata"]["name"]) for manifest in manifests}
     templates = pods(manifests)
     labels = [template.get("metadata", {}).get("labels", {}).items() for template in templates]
-    ports = {port.get("name") for template in templates for one in containers(template) for port in one.get("ports", [])}
+    ports = {
+        port.get("name") for template in templates for one in containers(template) for port in one.get("ports", [])
+    }
     for template in templates:
         volumes = {volume["name"]: volume for volume in template["spec"].get("volumes", [])}
         config_maps = {volume["configMap"]["name"] for volume in volumes.values() if "configMap" in volume}
