@@ -59,7 +59,7 @@ check: $(VENV)/.installed-dev ## Lint, types, import rules, shell scripts, Docke
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/shellcheck entrypoint.sh healthcheck.sh .ci/run tests/support/stub_model_server
+	$(BIN)/shellcheck entrypoint.sh healthcheck.sh tools/finish_environment.sh .ci/run tests/support/stub_model_server
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/zensical build --strict >/dev/null
 
@@ -119,8 +119,8 @@ $(V2)/%/.installed: tests/system/requirements-v2-%.txt
 test-system: $(VENV)/.installed-dev $(KERAS_HUB)/.installed $(BROWSER)/.installed $(KUBERNETES)/.installed $(V2)/clients/.installed $(V2)/mlserver/.installed $(BENCH)/triton/.installed ## All tests that need Debian packages, much memory or minutes; run as root.
 	$(BIN)/python -m pytest -m system
 
-image-test: $(VENV)/.installed-dev ## Only the system tests that build and run both images.
-	$(BIN)/python -m pytest -m system tests/system/test_images.py
+image-test: $(VENV)/.installed-dev $(KUBERNETES)/.installed ## Only the system tests that build and run the images.
+	$(BIN)/python -m pytest -m system tests/system/test_images.py tests/system/test_pods.py
 
 guide-deps: ## Install the Debian packages that test-guides needs, as root.
 	apt-get update --quiet
@@ -137,8 +137,10 @@ lock: ## Refresh the locked dependencies.
 	.cache/uv/bin/python -m pip install --quiet uv
 	.cache/uv/bin/uv pip compile $(LOCK_OPTIONS) $(DEMO_EXTRAS) --output-file requirements/demo.lock pyproject.toml
 	.cache/uv/bin/uv pip compile $(LOCK_OPTIONS) $(DEMO_EXTRAS) --extra dev --output-file requirements/dev.lock pyproject.toml
-	.cache/uv/bin/uv pip compile $(LOCK_OPTIONS) --extra serve --extra amqp --output-file requirements/embedded.lock $(CPU_ONLY)
+	.cache/uv/bin/uv pip compile $(LOCK_OPTIONS) --extra serve --extra amqp --output-file requirements/embedded.lock --override requirements/embedded-overrides.in $(CPU_ONLY)
 	.cache/uv/bin/uv pip compile $(LOCK_OPTIONS) $(DEMO_EXTRAS) --output-file requirements/builder.lock $(CPU_ONLY)
+	.cache/uv/bin/uv pip compile $(LOCK_OPTIONS) --output-file requirements/client.lock pyproject.toml
+	.cache/uv/bin/uv pip compile $(LOCK_OPTIONS) --output-file requirements/sbom.lock requirements/sbom.in
 
 $(VENV)/.installed: requirements/demo.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -1,7 +1,7 @@
-"""Builds and validates Kubernetes manifests offline, with the programs that `make test-system` installs in .cache/kubernetes.
+"""Builds and validates Kubernetes manifests offline, with programs that `make test-system` puts in .cache/kubernetes.
 
-Kinds of Kubernetes itself are validated with its own schemas, custom resources with those in custom_resources.yaml, and the pods
-inside custom resources with Kubernetes' schemas again.
+Kinds of Kubernetes itself are validated with its own schemas, custom resources with those in custom_resources.yaml, and
+the pods inside custom resources with Kubernetes' schemas again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jsonschema import Draft202012Validator
 PROGRAMS = Path(__file__).parents[2] / ".cache" / "kubernetes" / "bin"
 
 VERSIONS = ("1.33", "1.37")
-"""The oldest release with image volumes that need no feature gate of their nodes' runtimes, and the one of the tools."""
+"""The oldest release whose image volumes have a subPath, and the release of the tools."""
 
 Manifest = dict[str, Any]
 

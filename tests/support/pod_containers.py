@@ -1,7 +1,7 @@
-"""Starts the containers of a pod with buildah, as a kubelet would: their images, variables, arguments, volumes and probes.
+"""Starts the containers of a pod with buildah: their images, variables, arguments, volumes, probes, limits of memory.
 
-Containers share the machine's network, so they get other ports by variables. buildah's chroot isolation can't limit memory; the
-limit of a container becomes the limit of its processes' data (RLIMIT_DATA).
+Containers share the machine's network, so they get other ports by variables. buildah's chroot isolation can't limit
+memory; the limit of a container becomes the limit of its processes' data (RLIMIT_DATA).
 """
 
 from __future__ import annotations

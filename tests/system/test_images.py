@@ -1,4 +1,4 @@
-"""The commands of the pages build the images, which start, answer and stop, also as the manifests of deploy/kubernetes say."""
+"""The commands of the pages build the images, which start, answer and stop; what the images contain."""
 
 from __future__ import annotations
 

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from kubernetes_manifests import Manifest, build, pod_templates, validate
+from pages import blocks
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "kubernetes"
 KUSTOMIZATIONS = ["amqp", "kserve", "ray"] + [f"overlays/{path.name}" for path in sorted(FOLDER.glob("overlays/*"))]
@@ -56,10 +58,44 @@ def test_the_model_can_be_copied_by_an_init_container(tmp_path: Path) -> None:
     assert [] == [volume for volume in pod["spec"]["volumes"] if "image" in volume]
 
 
+def test_the_overlay_of_the_page(clone: Path, tmp_path: Path) -> None:
+    """It replaces the images, also that of the volume, and the settings of the model."""
+    page = (clone / "docs" / "how-to" / "kubernetes.md").read_text()
+    [overlay] = [block for block in blocks(page) if block.title == "kustomization.yaml"]
+    (tmp_path / "savedmodel-bakery").symlink_to(clone)
+    (tmp_path / "kustomization.yaml").write_text(overlay.content)
+    manifests = build(tmp_path)
+    assert [] == validate(manifests)
+    assert [] == sorted(dangling(manifests))
+    [pod] = pods(manifests)
+    references = [volume["image"]["reference"] for volume in pod["spec"]["volumes"] if "image" in volume]
+    used = [*references, *(container["image"] for container in containers(pod))]
+    assert [
+        "registry.shop.example/flowers:3", "registry.shop.example/bakery-server:0.1.0",
+        "registry.shop.example/bakery-client:0.1.0",
+    ] == used  # fmt: skip
+    settings = [manifest["data"] for manifest in of_kind(manifests, "ConfigMap")]
+    assert {"MODEL_NAME": "flowers", "MODEL_VERSION": "3"} in settings
+    assert {"models"} == {manifest["metadata"]["namespace"] for manifest in manifests}
+
+
+def test_the_rules_of_the_adapter_have_the_metrics_of_the_autoscalers() -> None:
+    rules = yaml.safe_load((FOLDER / "prometheus-adapter.yaml").read_text())["rules"]
+    scaled = {
+        metric["pods"]["metric"]["name"]
+        for name in KUSTOMIZATIONS
+        for scaler in of_kind(built(name), "HorizontalPodAutoscaler")
+        for metric in scaler["spec"]["metrics"]
+    }
+    assert scaled == {rule["name"]["as"] for rule in rules}
+
+
 BROKEN = {
     "a number as text": ("overlays/cpu", "HorizontalPodAutoscaler", "spec.minReplicas", "two", "spec.minReplicas"),
     "an unknown field": ("overlays/embedded", "Deployment", "spec.template.spec.replica", 2, "replica"),
-    "an unknown probe": ("overlays/gpu", "Deployment", "spec.template.spec.containers.0.readinessProbe.http", {}, "http"),
+    "an unknown probe": (
+        "overlays/gpu", "Deployment", "spec.template.spec.containers.0.readinessProbe.http", {}, "http",
+    ),
     "no selector": ("overlays/embedded", "Deployment", "spec.selector", None, "selector"),
     "an unknown kind": ("overlays/embedded", "Deployment", "kind", "Deploymint", "Couldn't find schema"),
     "an unknown protocol": ("kserve", "InferenceService", "spec.predictor.model.protocolVersion", "v3", "v3"),
