@@ -19,7 +19,7 @@ ARG TENSORFLOW_SERVING_GPU_BASE=tensorflow/serving:2.21.0-gpu
 FROM ${PYTHON_BASE} AS tools
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONDONTWRITEBYTECODE=1
 WORKDIR /src
-COPY requirements/sbom.lock requirements/
+COPY requirements/image-tools.lock requirements/
 # The version of strip does not matter, and no image contains the lists of packages.
 # hadolint ignore=DL3008,DL3009
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
@@ -27,7 +27,7 @@ RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
     && apt-get install --quiet --yes --no-install-recommends binutils \
     && python3 -m venv --without-pip /opt/bakery \
     && python3 -m venv /opt/tools \
-    && /opt/tools/bin/python3 -m pip install --require-hashes --requirement requirements/sbom.lock
+    && /opt/tools/bin/python3 -m pip install --require-hashes --requirement requirements/image-tools.lock
 # From here on, pip installs into /opt/bakery.
 ENV PIP_PYTHON=/opt/bakery/bin/python3 PATH=/opt/bakery/bin:/opt/tools/bin:$PATH
 
@@ -40,8 +40,7 @@ COPY labels labels
 COPY savedmodel_bakery savedmodel_bakery
 COPY serving serving
 COPY wire wire
-RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
-    pip wheel --no-deps --wheel-dir /wheels .
+RUN env --unset=PIP_PYTHON pip wheel --no-build-isolation --no-deps --wheel-dir /wheels .
 
 # The embedded server and its dependencies, without what serving does not use: TensorFlow's C++ headers, a Python binding of
 # MLIR, symbol tables and tests. Only TensorFlow's libraries can be stripped; those of NumPy would no longer load.
