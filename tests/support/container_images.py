@@ -19,11 +19,36 @@ from types import TracebackType
 from typing import Any
 
 import psutil
+from pages import Block, blocks, commands
 from waiting import wait_until
 
 BUILD_TIMEOUT_S = 900
+BUILD_TIME_S = 1_700_000_000
+"""The time of all files in the images, and of their creation."""
 ENVIRONMENT = {**os.environ, "BUILDAH_ISOLATION": "chroot"}
 USER_ID = 65532
+
+LOOPBACK = "--bind_address=127.0.0.1"
+"""Containers share the machine's network: the tests listen on the loopback address only."""
+
+BASES = {
+    "PYTHON_BASE": "python",
+    "TENSORFLOW_SERVING_BASE": "model-server",
+    "TENSORFLOW_SERVING_GPU_BASE": "model-server",
+}
+"""The base images, by their build argument: only the first has Python."""
+
+
+def image_blocks(clone: Path, language: str) -> list[Block]:
+    """Return the blocks of the pages on images."""
+    pages = [(clone / "docs" / "how-to" / name).read_text() for name in ("docker.md", "gpu.md")]
+    return [block for page in pages for block in blocks(page) if block.language == language]
+
+
+def image_commands(clone: Path, start: str) -> list[str]:
+    """Return the commands of the pages on images that start with `start`."""
+    shown = [command for block in image_blocks(clone, "console") for command, _ in commands(block)]
+    return [command for command in shown if command.startswith(start)]
 
 
 def pip_configuration() -> tuple[str, list[Path]]:
@@ -43,10 +68,10 @@ def pip_configuration() -> tuple[str, list[Path]]:
 
 @dataclass
 class Images:
-    """Images and containers, stored in one folder.
+    """Images and containers, stored in one folder. Builds share the layers of common stages.
 
     Args:
-        folder: grows to 15 GB while an image is built.
+        folder: grows to 12 GB.
     """
 
     folder: Path
@@ -55,7 +80,7 @@ class Images:
     def command(self, *arguments: str) -> list[str]:
         """Return the command line of buildah with these arguments."""
         storage = ("--root", str(self.folder / "root"), "--runroot", str(self.folder / "runroot"))
-        return ["buildah", *storage, "--storage-driver", "vfs", *arguments]
+        return ["buildah", *storage, "--storage-driver", "overlay", *arguments]
 
     def buildah(self, *arguments: str, cwd: Path | None = None) -> str:
         """Run buildah and return its stdout; a failure raises an error with its output."""
@@ -79,8 +104,11 @@ class Images:
         self.buildah("commit", "--quiet", "--format=docker", "--rm", container, f"localhost/{name}")
         subprocess.run(["rm", "--recursive", "--force", "--one-file-system", str(root)], check=True)
 
-    def build(self, docker_build: str, *, context: Path, bases: dict[str, str]) -> None:
-        """Run a `docker build …` command line, with other base images and this machine's pip configuration."""
+    def build(self, docker_build: str, *, context: Path, bases: dict[str, str], cache: bool = True) -> None:
+        """Run a `docker build …` command line, with other base images and this machine's pip configuration.
+
+        Without `cache`, all layers are built again.
+        """
         arguments = shlex.split(docker_build)
         assert ["docker", "build", "."] == [*arguments[:2], arguments[-1]]
         configuration, paths = pip_configuration()
@@ -88,7 +116,23 @@ class Images:
         secret.write_text(configuration)
         mounts = [f"--volume={path}:{path}:ro" for path in paths] + [f"--secret=id=pip.conf,src={secret}"]
         base_images = [f"--build-arg={name}=localhost/{image}" for name, image in bases.items()]
-        self.buildah("build", "--quiet", "--format=docker", *mounts, *base_images, *arguments[2:], cwd=context)
+        options = ["--quiet", "--format=docker", "--layers", f"--timestamp={BUILD_TIME_S}"]
+        options += [] if cache else ["--no-cache"]
+        self.buildah("build", *options, *mounts, *base_images, *arguments[2:], cwd=context)
+
+    def layers(self, image: str) -> list[str]:
+        """Return the digests of an image's layers."""
+        inspected = json.loads(self.buildah("inspect", "--type=image", image))
+        return list(json.loads(inspected["Config"])["rootfs"]["diff_ids"])
+
+    def layer_sizes(self, image: str) -> list[int]:
+        """Return the bytes of an image's layers, uncompressed."""
+        manifest = json.loads(json.loads(self.buildah("inspect", "--type=image", image))["Manifest"])
+        return [layer["size"] for layer in manifest["layers"]]
+
+    def root(self, image: str) -> Path:
+        """Return the folder with the files of an image's container."""
+        return Path(self.buildah("mount", self._container(image)))
 
     def configuration(self, image: str) -> dict[str, Any]:
         """Return the image's configuration: User, Env, ExposedPorts, Healthcheck and so on."""
@@ -113,6 +157,10 @@ class Images:
         entry = self.configuration(options.image)["Entrypoint"]
         return Running(self.command("run", *variables, container, "--"), [*entry, *options.arguments, *arguments], log)
 
+    def run_line(self, image: str, *options: str) -> list[str]:
+        """Return the command line that runs a command, which must follow, in the container of an image."""
+        return self.command("run", *options, self._container(image), "--")
+
     def execute(self, image: str, ports: dict[str, int], command: str) -> tuple[int, str]:
         """Run a bash command in a container of `image`; return its exit status and stdout."""
         line = self.command("run", *_settings(ports), self._container(image), "--", "bash", "-c", command)
@@ -136,31 +184,41 @@ def _settings(values: dict[str, int]) -> list[str]:
 
 
 class Running:
-    """A running container; a context manager that stops it."""
+    """A running container; a context manager that stops it.
 
-    def __init__(self, run: list[str], command: list[str], log: Path) -> None:
+    Args:
+        start: command line that starts `command` in the container.
+        run: command line that runs other commands in it, if it differs.
+    """
+
+    def __init__(self, start: list[str], command: list[str], log: Path, *, run: list[str] | None = None) -> None:
         self.log = log
-        self._run = run
+        self._run = run or start
         with log.open("w") as output:
             self._process = subprocess.Popen(
-                [*self._run, *command], env=ENVIRONMENT, stdout=output, stderr=subprocess.STDOUT
+                [*start, *command], env=ENVIRONMENT, stdout=output, stderr=subprocess.STDOUT
             )
 
     def wait_until_healthy(self) -> None:
         """Return when the image's own health check succeeds."""
-        self._wait(lambda: 0 == self.execute("healthcheck.sh"))
+        self.wait_until(lambda: 0 == self.execute("healthcheck.sh"))
 
     def wait_for_log(self, text: str) -> None:
         """Return when the log has `text`."""
-        self._wait(lambda: text in self.log.read_text())
+        self.wait_until(lambda: text in self.log.read_text())
 
     def execute(self, *command: str) -> int:
         """Run a command in the container, as `docker exec` does, and return the exit status."""
         return subprocess.run([*self._run, *command], env=ENVIRONMENT, timeout=60, check=False).returncode
 
-    def _wait(self, condition: Callable[[], bool]) -> None:
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Return when the condition is true; fail if the container ends before."""
         wait_until(lambda: self._process.poll() is not None or condition(), timeout_s=300, interval_s=0.2)
         assert self._process.poll() is None, self.log.read_text()
+
+    def wait(self) -> int:
+        """Return the exit status when the container ends."""
+        return self._process.wait(300)
 
     def stop(self) -> int:
         """Send SIGTERM to the container's first process and return the exit status."""

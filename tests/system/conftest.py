@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from amqp_worker import WorkerProcess
+from container_images import BASES, Images, image_blocks, image_commands
 from rabbitmq import RabbitMQ
 from server_process import ServerProcess
 
@@ -73,3 +77,32 @@ def connect(broker: RabbitMQ) -> Iterator[Callable[..., AmqpClient]]:
     yield connect
     for client in clients:
         client.close()
+
+
+@pytest.fixture(scope="session")
+def context(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The build context of the images: the committed files, a model, its labels and the page's recipe."""
+    context = tmp_path_factory.mktemp("context")
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=clone, check=True, capture_output=True, text=True).stdout
+    for name in listed.strip("\0").split("\0"):
+        (context / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(clone / name, context / name, follow_symlinks=False)  # the package links to its four folders
+    subprocess.run([sys.executable, "examples/train/flowers.py"], cwd=context, check=True, capture_output=True)
+    [recipe] = image_blocks(clone, "toml")
+    (context / str(recipe.title)).write_text(recipe.content)
+    return context
+
+
+@pytest.fixture(scope="session")
+def images(clone: Path, context: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Images]:
+    """The images of all targets, built by the commands of the pages."""
+    images = Images(tmp_path_factory.mktemp("images"))
+    stub = tmp_path_factory.mktemp("stub") / "usr" / "bin" / "tensorflow_model_server"
+    stub.parent.mkdir(parents=True)
+    shutil.copy(clone / "tests" / "support" / "stub_model_server", stub)
+    images.make_base("python", "python3", "python3-venv")
+    images.make_base("model-server", files=stub.parents[2])
+    for command in image_commands(clone, "docker build"):
+        images.build(command, context=context, bases=BASES)
+    yield images
+    images.remove()

@@ -1,69 +1,27 @@
-"""The commands of docs/how-to/docker.md build and run both images, which start, answer and stop."""
+"""The commands of the pages build the images, which start, answer and stop; what the images contain."""
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import sys
-from collections.abc import Iterator
+import json
+import re
 from pathlib import Path
 
 import pytest
 import requests
-from container_images import Images
-from pages import Block, blocks, commands
+import tomllib
+from container_images import BASES, LOOPBACK, Images, image_commands
 from server_process import ServerProcess, free_port
 
 from savedmodel_bakery.client import Client
 
-# Containers share the machine's network: the tests listen on the loopback address only.
-LOOPBACK = "--bind_address=127.0.0.1"
-
-
-def page_blocks(clone: Path, language: str) -> list[Block]:
-    page = (clone / "docs" / "how-to" / "docker.md").read_text()
-    return [block for block in blocks(page) if block.language == language]
-
-
-def page_commands(clone: Path, start: str) -> list[str]:
-    shown = [command for block in page_blocks(clone, "console") for command, _ in commands(block)]
-    return [command for command in shown if command.startswith(start)]
-
-
-@pytest.fixture(scope="module")
-def context(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The committed files, a model, its labels and the page's recipe."""
-    context = tmp_path_factory.mktemp("context")
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=clone, check=True, capture_output=True, text=True).stdout
-    for name in listed.strip("\0").split("\0"):
-        (context / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(clone / name, context / name, follow_symlinks=False)  # the package links to its four folders
-    subprocess.run([sys.executable, "examples/train/flowers.py"], cwd=context, check=True, capture_output=True)
-    (recipe,) = page_blocks(clone, "toml")
-    (context / str(recipe.title)).write_text(recipe.content)
-    return context
-
-
-@pytest.fixture(scope="module")
-def images(clone: Path, context: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Images]:
-    """Both images; only one of the base images has Python."""
-    images = Images(tmp_path_factory.mktemp("images"))
-    stub = tmp_path_factory.mktemp("stub") / "usr" / "bin" / "tensorflow_model_server"
-    stub.parent.mkdir(parents=True)
-    shutil.copy(clone / "tests" / "support" / "stub_model_server", stub)
-    images.make_base("python", "python3", "python3-venv")
-    images.make_base("model-server", files=stub.parents[2])
-    bases = {"PYTHON_BASE": "python", "TENSORFLOW_SERVING_BASE": "model-server"}
-    for command in page_commands(clone, "docker build"):
-        images.build(command, context=context, bases=bases)
-    yield images
-    images.remove()
+SERVERS = ["classifier", "classifier-gpu", "flowers"]
+PYTHON = ["bakery-client", "bakery-server", "classifier", "efficientnet-lite0"]
 
 
 @pytest.mark.timeout(1800)
 def test_embedded_answers_and_stops(clone: Path, images: Images, tmp_path: Path) -> None:
     ports = {"PORT": free_port(), "REST_API_PORT": free_port()}
-    command, _ = page_commands(clone, "docker run")
+    command = image_commands(clone, "docker run")[0]
     log = tmp_path / "log"
     with images.start(command, ports=ports, arguments=(LOOPBACK,), log=log) as running:
         running.wait_until_healthy()
@@ -82,7 +40,7 @@ def test_embedded_answers_and_stops(clone: Path, images: Images, tmp_path: Path)
 def test_tensorflow_model_server_gets_its_model_its_ports_and_further_arguments(
     clone: Path, images: Images, tmp_path: Path
 ) -> None:
-    _, command = page_commands(clone, "docker run")
+    command = image_commands(clone, "docker run")[1]
     log = tmp_path / "log"
     with images.start(command, ports={}, arguments=("--enable_batching=true",), log=log) as running:
         running.wait_for_log("as user")
@@ -115,7 +73,60 @@ def test_nothing_from_the_build_remains(images: Images) -> None:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("image", ["classifier", "flowers"])
+def test_gpu_settings(images: Images, tmp_path: Path) -> None:
+    """Memory grows, and only one GPU is used, however many the container has."""
+    environment = images.configuration("classifier-gpu")["Env"]
+    assert {"TF_FORCE_GPU_ALLOW_GROWTH=true", "CUDA_VISIBLE_DEVICES=0"} <= set(environment)
+    command = "docker run --rm classifier-gpu --per_process_gpu_memory_fraction=0.5"
+    with images.start(command, ports={}, arguments=(), log=tmp_path / "log") as running:
+        running.wait_for_log("serving /models/efficientnet_lite0/1/saved_model.pb")
+        assert "--per_process_gpu_memory_fraction=0.5" in running.log.read_text().splitlines()
+
+
+@pytest.mark.timeout(1800)
+def test_the_server_image_is_reproducible(context: Path, images: Images) -> None:
+    """Built again without the layers of the first time, its layers have the same digests."""
+    images.build("docker build --target server --tag again .", context=context, bases=BASES, cache=False)
+    assert images.layers("bakery-server") == images.layers("again")
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(
+    ("image", "megabytes"),
+    [("classifier", 940), ("bakery-server", 920), ("bakery-client", 110), ("efficientnet-lite0", 135)],
+)
+def test_images_are_small(images: Images, image: str, megabytes: int) -> None:
+    """Beside their base image, which is their first layer."""
+    assert sum(images.layer_sizes(image)[1:]) < megabytes * 1e6
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("image", PYTHON)
+def test_an_image_lists_its_packages(clone: Path, images: Images, image: str) -> None:
+    document = json.loads((images.root(image) / "opt" / "bakery" / "sbom.cdx.json").read_text())
+    assert "CycloneDX" == document["bomFormat"]
+    listed = {(one["name"].lower().replace("_", "-"), one["version"]) for one in document["components"]}
+    lock = "embedded" if image in ("bakery-server", "classifier") else "client"
+    lines = (clone / "requirements" / f"{lock}.lock").read_text().splitlines()
+    locked = {match.groups() for line in lines if (match := re.match(r"(\S+)==(\S+) \\$", line))}
+    assert len(locked) >= 10
+    assert set() == locked - listed
+    assert ("savedmodel-bakery", "0.1.0") in listed
+    assert not {"keras", "libclang", "pip", "cyclonedx-bom"} & {name for name, _ in listed}
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("image", [*SERVERS, *PYTHON])
+def test_images_are_labelled(clone: Path, images: Images, image: str) -> None:
+    project = tomllib.loads((clone / "pyproject.toml").read_text())["project"]
+    labels = images.configuration(image)["Labels"]
+    assert project["version"] == labels["org.opencontainers.image.version"]
+    assert project["license"] == labels["org.opencontainers.image.licenses"]
+    assert labels["org.opencontainers.image.title"]
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("image", SERVERS)
 def test_the_configuration_of_an_image(images: Images, image: str) -> None:
     configuration = images.configuration(image)
     assert "65532:65532" == configuration["User"]

@@ -1,0 +1,60 @@
+"""compose.yaml is valid, publishes ports on the loopback address only, and mounts files that exist."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+
+def compose_config(clone: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    command = ["docker-compose", "--file", str(clone / "compose.yaml"), "config"]
+    environment = {**os.environ, **variables}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.fixture(scope="module")
+def services(clone: Path) -> dict[str, Any]:
+    config = compose_config(clone, AMQP_PASSWORD="secret")
+    assert 0 == config.returncode, config.stderr
+    return dict(yaml.safe_load(config.stdout)["services"])
+
+
+def test_all_parts_are_there(services: dict[str, Any]) -> None:
+    assert {"server", "rabbitmq", "worker", "prometheus", "grafana"} == services.keys()
+
+
+def test_a_password_is_required(clone: Path) -> None:
+    config = compose_config(clone, AMQP_PASSWORD="")
+    assert 0 != config.returncode
+    assert "set it to the password of the broker" in config.stderr
+
+
+def test_the_worker_has_the_password_of_the_broker(services: dict[str, Any]) -> None:
+    broker, worker = (services[name]["environment"] for name in ("rabbitmq", "worker"))
+    user, password = broker["RABBITMQ_DEFAULT_USER"], broker["RABBITMQ_DEFAULT_PASS"]
+    assert f"amqp://{user}:{password}@rabbitmq/" == worker["BAKERY_AMQP_URL"]
+
+
+def test_ports_are_published_on_the_loopback_address_only(services: dict[str, Any]) -> None:
+    ports = [port for service in services.values() for port in service.get("ports", [])]
+    assert len(ports) >= 5
+    assert [] == [port for port in ports if not port.startswith("127.0.0.1:")]
+
+
+def test_mounted_files_exist_and_are_read_only(clone: Path, services: dict[str, Any]) -> None:
+    mounts = [mount.split(":") for service in services.values() for mount in service.get("volumes", [])]
+    of_clone = [(Path(source), mode) for source, _, mode in mounts if source.startswith("/")]
+    assert len(of_clone) >= 4
+    assert [] == [str(path.relative_to(clone)) for path, mode in of_clone if not path.exists() or mode != "ro"]
+
+
+def test_our_containers_are_restricted(services: dict[str, Any]) -> None:
+    for name in ("server", "worker"):
+        assert services[name]["read_only"]
+        assert ["ALL"] == services[name]["cap_drop"]
+        assert "35s" == services[name]["stop_grace_period"]

@@ -1,0 +1,208 @@
+"""The manifests of deploy/kubernetes are built by kustomize, valid, restricted, and refer to things that exist."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kubernetes_manifests import Manifest, build, pod_templates, validate
+from pages import blocks
+
+FOLDER = Path(__file__).parents[2] / "deploy" / "kubernetes"
+KUSTOMIZATIONS = ["amqp", "kserve", "ray"] + [f"overlays/{path.name}" for path in sorted(FOLDER.glob("overlays/*"))]
+
+
+@cache
+def built(name: str) -> list[Manifest]:
+    return build(FOLDER / name)
+
+
+def of_kind(manifests: list[Manifest], kind: str) -> list[Manifest]:
+    return [manifest for manifest in manifests if manifest["kind"] == kind]
+
+
+def pods(manifests: list[Manifest]) -> list[Manifest]:
+    return [template for manifest in manifests for template in pod_templates(manifest)]
+
+
+def containers(pod: Manifest) -> list[Manifest]:
+    return [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]]
+
+
+def test_there_are_the_four_overlays() -> None:
+    assert {"overlays/cpu", "overlays/embedded", "overlays/gpu", "overlays/tensorflow-serving"} <= set(KUSTOMIZATIONS)
+
+
+@pytest.mark.parametrize("name", KUSTOMIZATIONS)
+def test_manifests_are_valid(name: str) -> None:
+    assert [] == validate(built(name))
+
+
+def test_the_model_can_be_copied_by_an_init_container(tmp_path: Path) -> None:
+    """Instead of an image volume; an overlay on the base adds the component."""
+    base, component = (FOLDER / name for name in ("base", "components/init-container"))
+    (tmp_path / "base").symlink_to(base)
+    (tmp_path / "component").symlink_to(component)
+    (tmp_path / "kustomization.yaml").write_text(
+        "resources: [base]\ncomponents: [component]\nimages: [{name: model, newName: registry.example/flowers}]\n"
+    )
+    manifests = build(tmp_path)
+    assert [] == validate(manifests)
+    [pod] = pods(manifests)
+    assert ["registry.example/flowers"] == [container["image"] for container in pod["spec"]["initContainers"]]
+    assert [] == [volume for volume in pod["spec"]["volumes"] if "image" in volume]
+
+
+def test_the_overlay_of_the_page(clone: Path, tmp_path: Path) -> None:
+    """It replaces the images, also that of the volume, and the settings of the model."""
+    page = (clone / "docs" / "how-to" / "kubernetes.md").read_text()
+    [overlay] = [block for block in blocks(page) if block.title == "kustomization.yaml"]
+    (tmp_path / "savedmodel-bakery").symlink_to(clone)
+    (tmp_path / "kustomization.yaml").write_text(overlay.content)
+    manifests = build(tmp_path)
+    assert [] == validate(manifests)
+    assert [] == sorted(dangling(manifests))
+    [pod] = pods(manifests)
+    references = [volume["image"]["reference"] for volume in pod["spec"]["volumes"] if "image" in volume]
+    used = [*references, *(container["image"] for container in containers(pod))]
+    assert [
+        "registry.shop.example/flowers:3", "registry.shop.example/bakery-server:0.1.0",
+        "registry.shop.example/bakery-client:0.1.0",
+    ] == used  # fmt: skip
+    settings = [manifest["data"] for manifest in of_kind(manifests, "ConfigMap")]
+    assert {"MODEL_NAME": "flowers", "MODEL_VERSION": "3"} in settings
+    assert {"models"} == {manifest["metadata"]["namespace"] for manifest in manifests}
+
+
+def test_the_rules_of_the_adapter_have_the_metrics_of_the_autoscalers() -> None:
+    rules = yaml.safe_load((FOLDER / "prometheus-adapter.yaml").read_text())["rules"]
+    scaled = {
+        metric["pods"]["metric"]["name"]
+        for name in KUSTOMIZATIONS
+        for scaler in of_kind(built(name), "HorizontalPodAutoscaler")
+        for metric in scaler["spec"]["metrics"]
+    }
+    assert scaled == {rule["name"]["as"] for rule in rules}
+
+
+BROKEN = {
+    "a number as text": ("overlays/cpu", "HorizontalPodAutoscaler", "spec.minReplicas", "two", "spec.minReplicas"),
+    "an unknown field": ("overlays/embedded", "Deployment", "spec.template.spec.replica", 2, "replica"),
+    "an unknown probe": (
+        "overlays/gpu", "Deployment", "spec.template.spec.containers.0.readinessProbe.http", {}, "http",
+    ),
+    "no selector": ("overlays/embedded", "Deployment", "spec.selector", None, "selector"),
+    "an unknown kind": ("overlays/embedded", "Deployment", "kind", "Deploymint", "Couldn't find schema"),
+    "an unknown protocol": ("kserve", "InferenceService", "spec.predictor.model.protocolVersion", "v3", "v3"),
+    "a runtime without containers": ("kserve", "ServingRuntime", "spec.containers", [], "spec.containers"),
+    "a container without a name": ("kserve", "ServingRuntime", "spec.containers.0.name", None, "name"),
+    "a trigger without a queue": ("amqp", "ScaledObject", "spec.triggers.0.metadata.queueName", None, "queueName"),
+    "a number where KEDA takes text": ("amqp", "ScaledObject", "spec.triggers.0.metadata.value", 32, "not of type"),
+    "a secret without a key": ("amqp", "TriggerAuthentication", "spec.secretTargetRef.0.key", None, "key"),
+    "a Ray cluster without a head": ("ray", "RayJob", "spec.rayClusterSpec.headGroupSpec", None, "headGroupSpec"),
+    "a wrong pod in a Ray cluster": (
+        "ray", "RayJob", "spec.rayClusterSpec.workerGroupSpecs.0.template.spec.containers.0.cpus", 1, "cpus",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_manifest_is_rejected(case: str) -> None:
+    name, kind, path, value, expected = BROKEN[case]
+    manifest = copy.deepcopy(of_kind(built(name), kind)[0])
+    *parents, key = path.split(".")
+    owner: Any = manifest
+    for part in parents:
+        owner = owner[int(part) if part.isdecimal() else part]
+    if value is None:
+        del owner[key]
+    else:
+        owner[key] = value
+    errors = validate([manifest])
+    assert any(expected in error for error in errors), errors
+
+
+@pytest.mark.parametrize("name", KUSTOMIZATIONS)
+def test_containers_are_restricted(name: str) -> None:
+    """As the level "restricted" of the Pod Security Standards demands, and with a read-only file system."""
+    templates = pods(built(name))
+    assert templates
+    for template in templates:
+        of_pod = template["spec"].get("securityContext", {})
+        for container in containers(template):
+            context = of_pod | container["securityContext"]
+            assert context["runAsNonRoot"]
+            assert context["runAsUser"]
+            assert {"type": "RuntimeDefault"} == context["seccompProfile"]
+            assert {"drop": ["ALL"]} == context["capabilities"]
+            assert not context["allowPrivilegeEscalation"]
+            assert name == "ray" or context["readOnlyRootFilesystem"]  # Ray writes to many places
+            assert "memory" in container["resources"]["limits"]
+            assert "cpu" in container["resources"]["requests"]
+        assert name == "kserve" or template["spec"]["automountServiceAccountToken"] is False
+
+
+@pytest.mark.parametrize("name", KUSTOMIZATIONS)
+def test_references_resolve(name: str) -> None:
+    manifests = built(name)
+    assert [] == sorted(dangling(manifests))
+
+
+def test_dangling_references_are_found() -> None:
+    manifests = copy.deepcopy(built("overlays/embedded"))
+    for manifest in manifests:
+        if manifest["kind"] in ("ConfigMap", "Deployment"):
+            manifest["metadata"]["name"] = "other"
+        if manifest["kind"] == "Deployment":
+            manifest["spec"]["template"]["metadata"]["labels"] = {}
+            manifest["spec"]["template"]["spec"]["volumes"] = []
+            manifest["spec"]["template"]["spec"]["containers"][0]["ports"] = []
+    kinds = {line.partition(":")[0] for line in dangling(manifests)}
+    expected = {
+        "ConfigMap",
+        "HorizontalPodAutoscaler",
+        "NetworkPolicy",
+        "PodDisruptionBudget",
+        "Service",
+        "port",
+        "volume",
+    }
+    assert expected == kinds
+
+
+def dangling(manifests: list[Manifest]) -> Iterator[str]:
+    """Yield what manifests refer to and do not contain, Secrets excepted."""
+    names = {(manifest["kind"], manifest["metadata"]["name"]) for manifest in manifests}
+    templates = pods(manifests)
+    labels = [template.get("metadata", {}).get("labels", {}).items() for template in templates]
+    ports = {
+        port.get("name") for template in templates for one in containers(template) for port in one.get("ports", [])
+    }
+    for template in templates:
+        volumes = {volume["name"]: volume for volume in template["spec"].get("volumes", [])}
+        config_maps = {volume["configMap"]["name"] for volume in volumes.values() if "configMap" in volume}
+        for container in containers(template):
+            config_maps |= {source["configMapRef"]["name"] for source in container.get("envFrom", [])}
+            mounted = {mount["name"] for mount in container.get("volumeMounts", [])}
+            yield from (f"volume: {volume}" for volume in mounted - volumes.keys())
+        yield from (f"ConfigMap: {one}" for one in config_maps if ("ConfigMap", one) not in names)
+    for manifest in manifests:
+        kind, spec = manifest["kind"], manifest.get("spec", {})
+        selector = {"Service": "selector", "PodDisruptionBudget": "selector", "NetworkPolicy": "podSelector"}.get(kind)
+        if selector:
+            selected = spec[selector].get("matchLabels", spec[selector])
+            if not selected or not any(selected.items() <= pod for pod in labels):
+                yield f"{kind}: selects no pod"
+        if kind in ("HorizontalPodAutoscaler", "ScaledObject"):
+            target = spec["scaleTargetRef"]
+            if (target.get("kind", "Deployment"), target["name"]) not in names:
+                yield f"{kind}: {target['name']}"
+        used = [port["targetPort"] for port in spec.get("ports", [])] if kind == "Service" else []
+        if kind == "NetworkPolicy":
+            used = [port["port"] for rule in spec["ingress"] for port in rule["ports"]]
+        yield from (f"port: {port}" for port in used if isinstance(port, str) and port not in ports)
