@@ -25,7 +25,6 @@ from savedmodel_bakery.serving.models.storage import Scanner
 from savedmodel_bakery.serving.options.model_config import check_models
 from savedmodel_bakery.serving.options.model_roots import ModelRoots, OutsideRootsError
 from savedmodel_bakery.serving.telemetry import state
-from savedmodel_bakery.serving.telemetry import state
 from savedmodel_bakery.wire.model_config import ModelConfig
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
