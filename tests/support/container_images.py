@@ -120,7 +120,11 @@ class Images:
         options += [] if cache else ["--no-cache"]
         self.buildah("build", *options, *mounts, *base_images, *arguments[2:], cwd=context)
 
-    def layers(self, image: str) -> list[str]:
+    def digest(self, image: str) -> str:
+        """Return the digest of an image: of its manifest, which has those of its layers and of its configuration."""
+        return str(json.loads(self.buildah("inspect", "--type=image", image))["FromImageDigest"])
+
+    def layer_digests(self, image: str) -> list[str]:
         """Return the digests of an image's layers."""
         inspected = json.loads(self.buildah("inspect", "--type=image", image))
         return list(json.loads(inspected["Config"])["rootfs"]["diff_ids"])

@@ -53,6 +53,30 @@ def test_mounted_files_exist_and_are_read_only(clone: Path, services: dict[str, 
     assert [] == [str(path.relative_to(clone)) for path, mode in of_clone if not path.exists() or mode != "ro"]
 
 
+def test_prometheus_reads_the_metrics_of_the_server(services: dict[str, Any]) -> None:
+    configuration = mounted(services["prometheus"], "/etc/prometheus") / "prometheus.yaml"
+    assert ["--config.file=/etc/prometheus/prometheus.yaml"] == services["prometheus"]["command"]
+    [job] = yaml.safe_load(configuration.read_text())["scrape_configs"]
+    assert [{"targets": ["server:8501"]}] == job["static_configs"]
+    enabled = mounted(services["server"], "/etc/bakery/monitoring.config")
+    assert "prometheus_config { enable: true }" == enabled.read_text().strip()
+    assert ["--monitoring_config_file=/etc/bakery/monitoring.config"] == services["server"]["command"]
+
+
+def test_grafana_finds_prometheus_and_the_dashboards(clone: Path, services: dict[str, Any]) -> None:
+    provisioning = mounted(services["grafana"], "/etc/grafana/provisioning")
+    [source] = yaml.safe_load((provisioning / "datasources" / "prometheus.yaml").read_text())["datasources"]
+    assert "http://prometheus:9090" == source["url"]
+    [provider] = yaml.safe_load((provisioning / "dashboards" / "bakery.yaml").read_text())["providers"]
+    assert clone / "deploy" / "grafana" == mounted(services["grafana"], provider["options"]["path"])
+
+
+def mounted(service: dict[str, Any], target: str) -> Path:
+    """Return what a service mounts at a path."""
+    [source] = [source for source, path, *_ in (one.split(":") for one in service["volumes"]) if path == target]
+    return Path(source)
+
+
 def test_our_containers_are_restricted(services: dict[str, Any]) -> None:
     for name in ("server", "worker"):
         assert services[name]["read_only"]

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import copy
+import shlex
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml
 from kubernetes_manifests import Manifest, build, pod_templates, validate
 from pages import blocks
+
+from savedmodel_bakery.bulk import bulk
+from savedmodel_bakery.serving.amqp.consumer import GRACE_S as WORKER_GRACE_S
+from savedmodel_bakery.serving.server import GRACE_S
+from savedmodel_bakery.wire.amqp import DEFAULT_QUEUE
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "kubernetes"
 KUSTOMIZATIONS = ["amqp", "kserve", "ray"] + [f"overlays/{path.name}" for path in sorted(FOLDER.glob("overlays/*"))]
@@ -145,6 +152,47 @@ def test_containers_are_restricted(name: str) -> None:
             assert "memory" in container["resources"]["limits"]
             assert "cpu" in container["resources"]["requests"]
         assert name == "kserve" or template["spec"]["automountServiceAccountToken"] is False
+
+
+@pytest.mark.parametrize("name", sorted(name for name in KUSTOMIZATIONS if name.startswith("overlays/")))
+def test_running_calls_can_end_before_a_server_is_killed(name: str) -> None:
+    """tensorflow_model_server drops running calls at SIGTERM, so they must end while preStop waits."""
+    [pod] = pods(built(name))
+    command, waits_s = containers(pod)[0]["lifecycle"]["preStop"]["exec"]["command"]
+    assert "sleep" == command
+    left_s = pod["spec"]["terminationGracePeriodSeconds"] - int(waits_s)
+    if name in ("overlays/embedded", "overlays/cpu"):
+        assert left_s > GRACE_S
+    else:
+        assert int(waits_s) > GRACE_S
+        assert left_s > 0
+
+
+def test_workers_scale_on_their_queue_and_finish_messages() -> None:
+    [pod] = pods(built("amqp"))
+    assert pod["spec"]["terminationGracePeriodSeconds"] > WORKER_GRACE_S
+    [scaled] = of_kind(built("amqp"), "ScaledObject")
+    assert [DEFAULT_QUEUE] == [trigger["metadata"]["queueName"] for trigger in scaled["spec"]["triggers"]]
+
+
+def test_the_command_of_the_ray_job_is_valid() -> None:
+    [job] = of_kind(built("ray"), "RayJob")
+    program, command, *arguments = shlex.split(job["spec"]["entrypoint"])
+    assert ("bakery", "bulk") == (program, command)
+    options = bulk.make_context("bulk", arguments).params
+    assert ("ray", "auto") == (options["engine"], options["ray_address"])
+    with pytest.raises(click.NoSuchOption):
+        bulk.make_context("bulk", [*arguments, "--workers=4"])
+
+
+def test_kserve_serves_both_protocols_with_the_runtime() -> None:
+    manifests = built("kserve")
+    [runtime] = of_kind(manifests, "ServingRuntime")
+    models = [service["spec"]["predictor"]["model"] for service in of_kind(manifests, "InferenceService")]
+    assert {runtime["metadata"]["name"]} == {model["runtime"] for model in models}
+    assert {"v1", "v2"} == {model["protocolVersion"] for model in models} == set(runtime["spec"]["protocolVersions"])
+    formats = [{"name": one["name"], "version": one["version"]} for one in runtime["spec"]["supportedModelFormats"]]
+    assert all(model["modelFormat"] in formats for model in models)
 
 
 @pytest.mark.parametrize("name", KUSTOMIZATIONS)

@@ -170,9 +170,11 @@ def test_the_runtime_of_kserve_answers_v1_and_v2(clone: Path, images: Images, tm
     ]
     pod.add_volume("storage", images.root("efficientnet-lite0") / "models" / MODEL)
     container["volumeMounts"] = [{"name": "storage", "mountPath": "/mnt/models", "readOnly": True}]
+    (before := tmp_path / "before").touch()
     with pod.start("kserve-container", LOOPBACK) as server:
         server.wait_until(lambda: pod.probe("kserve-container", "readinessProbe"))
         for transport in ("rest", "v2"):
             with Client(transport=transport, rest_api_port=ports["rest"], model="lite0") as client:
                 assert "espresso" == client.classify(clone / "examples" / "coffee.png").label
         assert 0 == server.stop(), server.log.read_text()
+    assert [] == written_files(images, "bakery-server", before)
