@@ -38,7 +38,12 @@ SYSTEM_PACKAGES := buildah chromium debootstrap docker-compose fonts-dejavu-core
 GUIDES := .cache/guides
 GUIDE_PACKAGES := python3-pil python3-torch
 
-.PHONY: help install demo bake serve check test docs fuzz bench bench-peers system-deps test-system image-test guide-deps test-guides clean lock
+# Environments of older versions of TensorFlow, the oldest of which needs Python 3.11 or older; see tested_runtimes.py.
+RUNTIMES := .cache/runtimes
+RUNTIME_VERSIONS := 2.14.1 2.16.2 2.18.1 2.19.1 2.20.0
+RUNTIMES_PYTHON ?= /usr/bin/python3.11
+
+.PHONY: help install demo bake serve check test docs fuzz bench bench-peers system-deps test-system image-test guide-deps test-guides test-runtimes clean lock
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -130,6 +135,9 @@ guide-deps: ## Install the Debian packages that test-guides needs, as root.
 test-guides: $(VENV)/.installed-dev $(GUIDES)/torch-env/.installed $(GUIDES)/onnx2tf-env/.installed $(GUIDES)/jax-env/.installed ## Run the pages on PyTorch and JAX, in environments of 5 GB.
 	$(BIN)/python -m pytest -m guides tests/guides
 
+test-runtimes: $(VENV)/.installed-dev $(RUNTIME_VERSIONS:%=$(RUNTIMES)/%/.installed) ## Compare bakes in older versions of TensorFlow, in environments of 7 GB; needs Python 3.11.
+	$(BIN)/python -m pytest -m runtimes tests/runtimes
+
 clean: ## Remove everything that make creates, except published models.
 	rm -rf $(VENV) .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 
@@ -164,6 +172,11 @@ $(GUIDES)/torch-env/.installed:
 $(GUIDES)/%-env/.installed: requirements/%.txt
 	$(PYTHON) -m venv --clear $(@D)
 	$(@D)/bin/python -m pip install --quiet --requirement $<
+	@touch $@
+
+$(RUNTIMES)/%/.installed:
+	$(RUNTIMES_PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install --quiet tensorflow-cpu==$*
 	@touch $@
 
 $(BENCH)/web/.installed: benchmarks/requirements-web.txt

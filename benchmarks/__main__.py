@@ -7,13 +7,12 @@ copies such results into the documentation.
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import click
 
 from benchmarks import measure, networks, photos, report
-from benchmarks.candidates import CACHE, CANDIDATES, Workshop
+from benchmarks.candidates import CACHE, CANDIDATES, Workshop, results_folder
 
 
 @click.command()
@@ -44,12 +43,7 @@ def main(
     out: Path | None,
 ) -> None:
     """Compare ways to serve one network."""
-    if out is None:
-        shutil.rmtree(CACHE / "results" / network, ignore_errors=True)
-    elif out.exists() and any(out.iterdir()):
-        raise click.UsageError(f"{out} is not empty; --out must be an empty or new folder")
-    folder = (out or CACHE / "results" / network).resolve()  # servers need absolute paths
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = results_folder(out, network)
     chosen = {name: CANDIDATES[name] for name in CANDIDATES if not only or name in (*only, against)}
     plan = measure.Plan(chosen, sizes or tuple(photos.SIZES), sorted(callers), rounds, seconds, against)
     document = measure.run(plan, Workshop(CACHE, folder, network), lambda line: click.echo(line, err=True))

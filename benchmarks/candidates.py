@@ -6,11 +6,13 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+
+import click
 
 from benchmarks import networks, photos, triton
 from benchmarks.generator import Generator
@@ -35,10 +37,11 @@ class Candidate:
     Attributes:
         title: a short description for the legend.
         protocol: see `benchmarks.targets.open_targets`.
-        servable: `baseline`, or a name in `BAKES`; None if the Keras file is served.
+        servable: `baseline`, or a name in `Workshop.bakes`; None if the Keras file is served.
         peer: a program in `benchmarks/peers`, run in the environment `web`.
         real: whether tensorflow_model_server serves instead of the embedded server.
         flags: further flags of the server.
+        variables: further environment variables of the server.
         processes: servers that share the load.
     """
 
@@ -48,6 +51,7 @@ class Candidate:
     peer: str | None = None
     real: bool = False
     flags: tuple[str, ...] = ()
+    variables: tuple[tuple[str, str], ...] = ()
     processes: int = 1
 
 
@@ -75,6 +79,24 @@ CANDIDATES = {
 }
 
 
+def results_folder(out: Path | None, name: str) -> Path:
+    """Make the folder for the results: `out`, or an empty one in the cache.
+
+    Returns:
+        Its absolute path, which servers need.
+
+    Raises:
+        click.UsageError: `out` is not empty.
+    """
+    if out is None:
+        shutil.rmtree(CACHE / "results" / name, ignore_errors=True)
+    elif out.exists() and any(out.iterdir()):
+        raise click.UsageError(f"{out} is not empty; --out must be an empty or new folder")
+    folder = (out or CACHE / "results" / name).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
 @dataclass
 class Workshop:
     """Makes and keeps what candidates need.
@@ -83,11 +105,13 @@ class Workshop:
         cache: environments and networks, kept between runs.
         folder: servables, photos and logs of this run.
         network: a name in `networks.CHOICES`.
+        bakes: options of our bakes by name; see `BAKES`.
     """
 
     cache: Path
     folder: Path
     network: str
+    bakes: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: BAKES)
     _servables: dict[str, Path] = field(default_factory=dict)
 
     @property
@@ -107,7 +131,7 @@ class Workshop:
                 calibration = self.folder / "calibration"
                 if not calibration.exists():
                     photos.write_calibration(calibration)
-                options = [option.format(calibration=calibration) for option in BAKES[name]]
+                options = [option.format(calibration=calibration) for option in self.bakes[name]]
                 networks.bake(self.network, self.network_folder, base_path, options=options)
             self._servables[name] = base_path
         return self._servables[name]
@@ -178,6 +202,7 @@ def start(name: str, candidate: Candidate, workshop: Workshop, files: dict[str, 
 def _launch(name: str, candidate: Candidate, workshop: Workshop, base_path: Path, number: int, port: int) -> Server:
     log = workshop.folder / f"{name}.{number}.log"
     variables = {"BENCH_NETWORK": str(workshop.network_folder), "TF_CPP_MIN_LOG_LEVEL": "2"}
+    variables.update(candidate.variables)
     if candidate.servable:
         return Server(_serving(candidate, base_path, port), port=port, log=log, environment=variables)
     if candidate.peer:

@@ -444,7 +444,10 @@ Examples:
 @_JSON
 @_errors()
 def inspect(path: Path, svg_file: Path | None, as_json: bool) -> None:
-    """Show the signatures, recipe and size of the version in PATH, and the steps of a pipeline."""
+    """Show the signatures, recipe and size of the version in PATH, and the steps of a pipeline.
+
+    Also names the oldest TensorFlow in which bakes of this task and precision were tested.
+    """
     from savedmodel_bakery.exporter.inspect import inspect as read
     from savedmodel_bakery.exporter.pipeline.description import read_description
     from savedmodel_bakery.exporter.pipeline.svg_drawing import draw_svg
@@ -464,6 +467,8 @@ def inspect(path: Path, svg_file: Path | None, as_json: bool) -> None:
         return
     size, weights = _format_size(inspection.size_bytes), _format_size(inspection.weights_bytes)
     click.echo(f"{inspection.path}: {size}, of which weights {weights}")
+    if inspection.oldest_tensorflow is not None:
+        click.echo(f"oldest TensorFlow tested with these options: {inspection.oldest_tensorflow}")
     for signature in inspection.signatures:
         click.echo(f"\n{signature.name} ({signature.method})")
         for arrow, tensors in (("→", signature.inputs), ("←", signature.outputs)):

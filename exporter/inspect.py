@@ -11,6 +11,7 @@ from savedmodel_bakery.exporter.errors import PublishError
 from savedmodel_bakery.exporter.publish import FUNCTION_FILE, PIPELINE_FILE, RECIPE_FILE
 from savedmodel_bakery.exporter.recipe import read_recipe_file
 from savedmodel_bakery.exporter.signatures import Signature, read_signatures
+from savedmodel_bakery.exporter.tested_runtimes import oldest_version
 from savedmodel_bakery.toml import parse_toml
 
 
@@ -25,6 +26,8 @@ class Inspection:
         signatures: sorted by name.
         recipe: the TOML text it was baked with, of a classifier, a function or a pipeline; None if it was not baked
             here.
+        oldest_tensorflow: the oldest version of TensorFlow in which bakes with its options were tested; None if they
+            were not.
     """
 
     path: Path
@@ -32,17 +35,11 @@ class Inspection:
     weights_bytes: int
     signatures: list[Signature]
     recipe: str | None
+    oldest_tensorflow: str | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the attributes as values for JSON; the recipe is an object.
-
-        Raises:
-            PublishError: the recipe is not valid TOML.
-        """
-        try:
-            recipe = parse_toml(self.recipe) if self.recipe else None
-        except ValueError as error:
-            raise PublishError(f"the recipe in {self.path} is damaged: {error}") from error
+        """Return the attributes as values for JSON; the recipe is an object."""
+        recipe = parse_toml(self.recipe) if self.recipe else None
         return {**dataclasses.asdict(self), "path": str(self.path), "recipe": recipe}
 
 
@@ -50,18 +47,18 @@ def inspect(path: Path) -> Inspection:
     """Read a version's folder.
 
     Raises:
-        PublishError: the folder has no SavedModel, or a damaged one.
+        PublishError: the folder has no SavedModel, or a damaged one, or the recipe is not valid TOML.
     """
     recipe_file = next(
         (path / name for name in (RECIPE_FILE, FUNCTION_FILE, PIPELINE_FILE) if (path / name).is_file()), None
     )
-    return Inspection(
-        path,
-        size_of(path),
-        size_of(path / "variables"),
-        read_signatures(path),
-        recipe_file.read_text(encoding="utf-8") if recipe_file else None,
-    )
+    recipe = recipe_file.read_text(encoding="utf-8") if recipe_file else None
+    signatures = read_signatures(path)
+    try:
+        oldest_tensorflow = oldest_version(parse_toml(recipe)) if recipe else None
+    except ValueError as error:
+        raise PublishError(f"the recipe in {path} is damaged: {error}") from error
+    return Inspection(path, size_of(path), size_of(path / "variables"), signatures, recipe, oldest_tensorflow)
 
 
 def read_recipe(version: Path) -> dict[str, Any]:

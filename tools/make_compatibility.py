@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from savedmodel_bakery.exporter.tested_runtimes import OLDEST, OLDEST_FOR_PHOTOS, VERSIONS
 from savedmodel_bakery.serving.options.flags import FLAGS, Flag, Support
 from savedmodel_bakery.wire.schema import METHODS
 
@@ -150,6 +151,32 @@ def table(title: str, first: str, rows: dict[str, str]) -> str:
     return "\n".join([f"\n## {title}\n", f"| {first} | embedded server |", "| --- | --- |", *lines, ""])
 
 
+OLDER_VERSIONS = """
+## Older versions of TensorFlow
+
+The network and the decoding of photos are in the version's folder, so an older server can run it.
+`make test-runtimes` loads bakes of TensorFlow 2.21 in a TensorFlow 1 Session of tensorflow-cpu for x86, as
+`tensorflow_model_server` loads them. It compares the outputs of all signatures for the requests in the goldens, and for
+a photo of each format. *same* means the same labels, and numbers within 0.00001.
+
+Other versions and GPUs were not tried, and your network may have operations that these networks do not have. So replay
+the goldens on your server with [`bakery check`](commands.md#bakery-check). `bakery inspect` names the oldest version
+that was tested with the options of a bake.
+
+"""
+
+
+def older_versions() -> str:
+    """Return the section with the versions of TensorFlow that were tested."""
+    lines = [f"| | {' | '.join(VERSIONS)} |", f"| --- |{' --- |' * len(VERSIONS)}"]
+    photos = {f"photos in {name}": oldest for name, oldest in OLDEST_FOR_PHOTOS.items()}
+    for name, oldest in {**OLDEST, **photos}.items():
+        first = VERSIONS.index(oldest)
+        cells = [SAME if number >= first else "no" for number in range(len(VERSIONS))]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return OLDER_VERSIONS + "\n".join(lines) + "\n"
+
+
 def compatibility() -> str:
     """Return the page."""
     calls = {f"`{method.path[1:]}`": RPC_NOTES.get(name, SAME) for name, method in METHODS.items()}
@@ -161,6 +188,7 @@ def compatibility() -> str:
             table("RPCs", "call or service", {**calls, **others}),
             table("URLs", "URL", URLS),
             table("Behaviour that differs", "", BEHAVIOUR),
+            older_versions(),
         )
     )
 

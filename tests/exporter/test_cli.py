@@ -49,6 +49,7 @@ def test_inspect_shows_signatures_recipe_and_size(workshop: Path, version_1: Pat
     assert (0, "") == (run.code, run.stderr)
     lines = run.stdout.splitlines()
     assert lines[0].startswith(f"{version_1}: ")
+    assert "oldest TensorFlow tested with these options: 2.14.1" == lines[1]
     assert [
         f"{name} (tensorflow/serving/{'classify' if name == 'classify' else 'predict'})" for name in SIGNATURES
     ] == [line for line in lines if line.endswith(")")]
@@ -76,7 +77,7 @@ def test_inspect_prints_the_same_as_json(workshop: Path, version_1: Path) -> Non
     assert sum(map(len, tiny_models.files(version_1).values())) == inspection["size_bytes"]
     assert sum(map(len, tiny_models.files(version_1 / "variables").values())) == inspection["weights_bytes"]
     assert read_recipe_file(version_1 / publish.RECIPE_FILE).values == convert_values(inspection["recipe"])
-    assert str(version_1) == inspection["path"]
+    assert (str(version_1), "2.14.1") == (inspection["path"], inspection["oldest_tensorflow"])
 
 
 def test_versions_are_listed(workshop: Path, version_1: Path) -> None:
@@ -99,7 +100,10 @@ def test_inspect_prints_the_recipe_of_a_function_as_an_object(workshop: Path) ->
     shutil.copy(workshop / "out/tiny/1/saved_model.pb", workshop / "inspected")
     (workshop / "inspected" / publish.FUNCTION_FILE).write_text('function = "m:f"\ninputs = ["x:int32[]"]\n')
     run = tiny_models.run(workshop, "inspect", "--json", "inspected")
-    assert {"function": "m:f", "inputs": ["x:int32[]"]} == json.loads(run.stdout)["recipe"]
+    inspection = json.loads(run.stdout)
+    assert {"function": "m:f", "inputs": ["x:int32[]"]} == inspection["recipe"]
+    assert inspection["oldest_tensorflow"] is None
+    assert "oldest" not in tiny_models.run(workshop, "inspect", "inspected").stdout
 
 
 def test_parity_compares_with_a_model_that_was_moved(workshop: Path) -> None:
@@ -127,7 +131,7 @@ NOT_A_VERSION = {
         ["inspect", "damaged"],
         "damaged/saved_model.pb is damaged, or has no graph tagged serve",
     ),
-    "inspect a damaged recipe": (["inspect", "--json", "unreadable"], "the recipe in unreadable is damaged: "),
+    "inspect a damaged recipe": (["inspect", "unreadable"], "the recipe in unreadable is damaged: "),
     "parity of a function": (
         ["parity", "baked"],
         "baked contains a function, which has no photos to compare: ",

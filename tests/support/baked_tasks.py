@@ -21,7 +21,7 @@ _LABELS = {
     "two.txt": ("red", "green"),
     "four.txt": ("background", "red", "green", "blue"),
 }
-_RECIPE = {"crop": "none", "resize": "bilinear", "antialias": False, "scale": "0..1", "channels": "RGB"}
+RECIPE = {"crop": "none", "resize": "bilinear", "antialias": False, "scale": "0..1", "channels": "RGB"}
 _COLOURS = {"labels": "colours.txt", "outputs": "probabilities"}
 _BOXES = {"size": 96, "boxes": "yxyx", "box_unit": "fractions"}
 TASKS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -53,7 +53,7 @@ def bake_tasks(folder: Path) -> Path:
     for task, (model, values) in [*TASKS.items(), ("classify", ("classifier", _COLOURS | {"top_k": 2}))]:
         paths = {"labels": str(folder / values["labels"])} if "labels" in values else {}
         result = bake(
-            model=f"shape_models:{model}", name=task, out=folder, recipe={**_RECIPE, **values, **paths}, photos=[photo]
+            model=f"shape_models:{model}", name=task, out=folder, recipe={**RECIPE, **values, **paths}, photos=[photo]
         )
         assert task == result.recipe.answers.task
         assert result.parity.is_within

@@ -135,6 +135,11 @@ def small() -> Any:
     return classifier(inverted_residual)
 
 
+def varied() -> Any:
+    """Return a model to bake, with all kinds of layers."""
+    return classifier(everything)
+
+
 def everything(tensor: Any) -> Any:
     """All of them, one after the other."""
     for body in (inverted_residual, residual, branches, gated, unusual):
@@ -143,7 +148,7 @@ def everything(tensor: Any) -> Any:
 
 
 def main() -> None:
-    _, network, _ = quantised(classifier(everything), images(16))
+    _, network, _ = quantised(varied(), images(16))
     np.savez(sys.argv[1], **{str(count): network(tf.constant(images(count, seed=count))) for count in BATCHES})
 
 

@@ -1,0 +1,54 @@
+"""The versions of TensorFlow in which bakes were tested, and the oldest that gives the same answers.
+
+`make test-runtimes` bakes with the current TensorFlow and checks this table in an environment for each version; the
+documentation and `bakery inspect` are made from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+VERSIONS = ("2.14.1", "2.16.2", "2.18.1", "2.19.1", "2.20.0")
+"""Versions of tensorflow-cpu for x86, oldest first."""
+
+_OLDEST = VERSIONS[0]
+
+OLDEST: Mapping[str, str] = {
+    "`--task classify`": _OLDEST,
+    "`--task binary`": _OLDEST,
+    "`--task multilabel`": _OLDEST,
+    "`--task embed`": _OLDEST,
+    "`--task regress`": _OLDEST,
+    "`--task detect`": _OLDEST,
+    "`--task segment`": _OLDEST,
+    "`--precision float32`": _OLDEST,
+    "`--precision bfloat16`": _OLDEST,
+    "`--precision float16`": _OLDEST,
+    "`--precision int8`": _OLDEST,
+    "`--batch-max`": _OLDEST,
+}
+"""The version from which on all in `VERSIONS` give the same answers, by an option of a bake."""
+
+OLDEST_FOR_PHOTOS: Mapping[str, str] = {
+    "JPEG": _OLDEST,
+    "PNG": _OLDEST,
+    "GIF": _OLDEST,
+    "BMP": _OLDEST,
+    "WebP": _OLDEST,
+}
+"""The same by the format of a photo."""
+
+
+def oldest_version(recipe: Mapping[str, Any]) -> str | None:
+    """Return the oldest version that was tested for a recipe; None if it has a value that was not tested.
+
+    Args:
+        recipe: values of its fields by name. Recipes of functions and pipelines have no task, and were not tested.
+    """
+    options = [f"`--task {recipe.get('task')}`", f"`--precision {recipe.get('precision', 'float32')}`"]
+    if recipe.get("batch_max", 0):
+        options.append("`--batch-max`")
+    if not OLDEST.keys() >= set(options):
+        return None
+    return max((OLDEST[option] for option in options), key=VERSIONS.index)
