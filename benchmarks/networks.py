@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,11 +61,11 @@ def _lite0() -> Any:
     return efficientnet_lite.load(0)
 
 
-def _inception() -> Any:
+def _untrained(name: str) -> Any:
     import keras
 
     keras.utils.set_random_seed(0)
-    return keras.applications.InceptionV3(weights=None)
+    return getattr(keras.applications, name)(weights=None)
 
 
 CHOICES = {
@@ -72,9 +73,15 @@ CHOICES = {
         _lite0, Description(224, 127.0, 128.0, [], is_trained=True), ("--model", "efficientnet-lite0")
     ),
     "inception-v3": Choice(
-        _inception,
+        partial(_untrained, "InceptionV3"),
         Description(299, 127.5, 127.5, [], is_trained=False),
         ("--model", "keras:InceptionV3", "--weights", "{weights}"),
+    ),
+    # Its own input is BGR less one mean per channel. Peers give it RGB less one mean, which costs the same.
+    "resnet50": Choice(
+        partial(_untrained, "ResNet50"),
+        Description(224, 116.0, 1.0, [], is_trained=False),
+        ("--model", "keras:ResNet50", "--weights", "{weights}"),
     ),
 }
 

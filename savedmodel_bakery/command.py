@@ -35,6 +35,7 @@ SECTIONS = {
         "model-server": LazyCommand("model_server:model_server", "Serve with tensorflow_model_server's flags."),
         "amqp": LazyCommand("serving.amqp.cli:cli", "Process requests from a RabbitMQ queue."),
         "token": LazyCommand("serving.access.cli:cli", "Make tokens for the callers of a server."),
+        "rollout": LazyCommand("client.commands.rollout:rollout", "Replace the version of a model step by step."),
     },
     "Call": {
         "ask": LazyCommand("ask:ask", "Send photos to a model and print what it returns."),

@@ -28,7 +28,7 @@ from savedmodel_bakery.serving.models.loading import Batching, LoadOptions, load
 from savedmodel_bakery.serving.models.registry import Registry
 from savedmodel_bakery.serving.openapi import handlers as openapi
 from savedmodel_bakery.serving.options.flags import CommandLine
-from savedmodel_bakery.serving.options.model_config import UnavailableVersionError, parse_config
+from savedmodel_bakery.serving.options.model_config import UnavailableVersionError
 from savedmodel_bakery.serving.options.settings import Settings, read_models
 from savedmodel_bakery.serving.photos.handlers import Handlers as PhotoHandlers
 from savedmodel_bakery.serving.playground import handlers as playground
@@ -40,6 +40,7 @@ from savedmodel_bakery.serving.runtimes.tf_session import SessionOptions
 from savedmodel_bakery.serving.signals import StopSignals
 from savedmodel_bakery.serving.v2.grpc_handlers import GrpcHandlers as V2GrpcHandlers
 from savedmodel_bakery.serving.v2.http_handlers import HttpHandlers as V2HttpHandlers
+from savedmodel_bakery.wire.model_config import parse_config
 from savedmodel_bakery.wire.status import Code, StatusError
 
 logger = logging.getLogger(__name__)

@@ -1,10 +1,11 @@
-"""Paths inside the folder of a model version, beside its graph.
+"""The name of the folder of a model version, and the paths inside it beside its graph.
 
 The exporter writes these files; the server reads the warm-up requests, and the client the goldens. Does no I/O.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 GOLDENS = Path("assets.extra", "goldens")
@@ -17,3 +18,12 @@ WARMUP = Path("assets.extra", "tf_serving_warmup_requests")
 
 RECIPE = Path("assets.extra", "recipe.toml")
 """The recipe that the version was baked with. Its relative paths refer to the working directory of the bake."""
+
+_MIN_VERSION, _MAX_VERSION = -(2**63), 2**63 - 1
+_NUMBER = re.compile(r"\s*[+-]?[0-9]+\s*")
+
+
+def version_number(name: str) -> int | None:
+    """Return the number of the version whose folder has this name; None if servers ignore such a folder."""
+    number = int(name) if _NUMBER.fullmatch(name) else None
+    return number if number is not None and _MIN_VERSION <= number <= _MAX_VERSION else None

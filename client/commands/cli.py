@@ -28,6 +28,9 @@ SECTIONS = {
         "check": f"{_COMMANDS}.check:check",
         "bench": f"{_COMMANDS}.bench:bench",
     },
+    "Change a server": {
+        "rollout": f"{_COMMANDS}.rollout:rollout",
+    },
 }
 ALIASES = {"classify": "bulk"}
 

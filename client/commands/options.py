@@ -122,6 +122,25 @@ def describe_server(context: click.Context, **overrides: Any) -> Server:
     return server
 
 
+def describe_servers(context: click.Context) -> list[Server]:
+    """Return the model servers of `model_servers_options`.
+
+    Raises:
+        click.UsageError: an option is invalid, or a server was given twice.
+    """
+    if context.obj["transport"] not in ("grpc", "rest"):  # an option of a group, before the command
+        raise click.UsageError(f"invalid --format {context.obj['transport'].upper()}: must be GRPC or REST")
+    targets = context.obj["target"]
+    servers = [
+        describe_server(context, target=target) for target in ([targets] if isinstance(targets, str) else targets)
+    ]
+    addresses = [server.endpoints[0].address for server in servers]
+    for address in addresses:
+        if addresses.count(address) > 1:
+            raise click.UsageError(f"--target {address} was given {addresses.count(address)} times")
+    return servers
+
+
 def open_amqp_client(context: click.Context, **overrides: Any) -> AmqpClient:
     """Create the same for AMQP.
 
@@ -183,6 +202,22 @@ def version_options(*, default: str) -> Callable[[_Command], _Command]:
 
 _PORT = click.IntRange(1, 65535)
 _FILE = click.Path(exists=True, dir_okay=False, readable=True)
+_endpoint_options = option_group(
+    _option("--port", type=_PORT, default=8500, help="gRPC port of the server, for GRPC and V2-GRPC."),
+    _option("--rest-api-port", type=_PORT, default=8501, help="HTTP port of the server, for REST and V2."),
+    _option("--tls", is_flag=True, show_default=False, help="Encrypt the connection to the model server."),
+    _option(
+        "--ca", type=_FILE, show_default="public authorities", help="PEM file of the authorities to trust, with TLS."
+    ),
+    _option("--cert", type=_FILE, help="PEM file of the client's certificate, with TLS."),
+    _option("--key", type=_FILE, show_default="in --cert", help="PEM file of its private key."),
+    _option(
+        "--token-file",
+        metavar="FILE",
+        help=f"File with the token for the model server. Or set {TOKEN_VARIABLE} to the token. No option takes the "
+        "token itself, because other users can see command lines.",
+    ),
+)
 server_options = option_group(
     _option(
         "-f",
@@ -203,23 +238,33 @@ server_options = option_group(
         help="Model server; the scheme https or grpcs selects the protocol with TLS, http or grpc without. Or the AMQP "
         "broker, also as a URL: amqps://USER:PASSWORD@HOST:PORT/VHOST.",
     ),
-    _option("--port", type=_PORT, default=8500, help="gRPC port of the server, for GRPC and V2-GRPC."),
-    _option("--rest-api-port", type=_PORT, default=8501, help="HTTP port of the server, for REST and V2."),
-    _option("--tls", is_flag=True, show_default=False, help="Encrypt the connection to the model server."),
-    _option(
-        "--ca", type=_FILE, show_default="public authorities", help="PEM file of the authorities to trust, with TLS."
-    ),
-    _option("--cert", type=_FILE, help="PEM file of the client's certificate, with TLS."),
-    _option("--key", type=_FILE, show_default="in --cert", help="PEM file of its private key."),
-    _option(
-        "--token-file",
-        metavar="FILE",
-        help=f"File with the token for the model server. Or set {TOKEN_VARIABLE} to the token. No option takes the "
-        "token itself, because other users can see command lines.",
-    ),
+    _endpoint_options,
     _option("--queue", default=DEFAULT_QUEUE, metavar="NAME", help="Queue of the AMQP workers."),
 )
 """Gives a command the options that select a server or a broker."""
+
+model_servers_options = option_group(
+    _option(
+        "-f",
+        "--format",
+        "transport",
+        type=click.Choice(["GRPC", "REST"], case_sensitive=False),
+        default="GRPC",
+        show_default="that of the target, or GRPC",
+        metavar="[GRPC|REST]",
+        help="Protocol: the TensorFlow Serving API over gRPC or REST.",
+    ),
+    _option(
+        "-t",
+        "--target",
+        multiple=True,
+        default=["127.0.0.1"],
+        metavar="[SCHEME://]HOST[:PORT]",
+        help="Model server, as for the other commands. Repeatable.",
+    ),
+    _endpoint_options,
+)
+"""Gives a command the options that select several model servers; see `describe_servers`."""
 
 connection_options = option_group(
     server_options,

@@ -22,8 +22,9 @@ from savedmodel_bakery.serving.models.loading import NotAFolderError
 from savedmodel_bakery.serving.models.registry import Registry, State, Version
 from savedmodel_bakery.serving.models.servable import Servable
 from savedmodel_bakery.serving.models.storage import Scanner
-from savedmodel_bakery.serving.options.model_config import ModelConfig, check_models
+from savedmodel_bakery.serving.options.model_config import check_models
 from savedmodel_bakery.serving.options.model_roots import ModelRoots, OutsideRootsError
+from savedmodel_bakery.wire.model_config import ModelConfig
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
 logger = logging.getLogger(__name__)

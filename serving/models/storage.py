@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from savedmodel_bakery.serving.options.model_config import All, Latest, ModelConfig, Policy, Specific
+from savedmodel_bakery.wire.model_config import All, Latest, ModelConfig, Policy, Specific
 from savedmodel_bakery.wire.status import Code, StatusError
+from savedmodel_bakery.wire.version_folder import version_number
 
 logger = logging.getLogger(__name__)
-
-_MIN_VERSION, _MAX_VERSION = -(2**63), 2**63 - 1
-_NUMBER = re.compile(r"\s*[+-]?[0-9]+\s*")
 
 
 class Scanner:
@@ -61,14 +58,8 @@ def check_base_path(folder: Path) -> None:
         raise ValueError(f"folder not found: {folder}")
     if (folder / "saved_model.pb").exists():
         raise ValueError(f"{folder} is a version; pass the folder that contains it: {folder.resolve().parent}")
-    if not any(path.is_dir() and _version_number(path.name) is not None for path in folder.iterdir()):
+    if not any(path.is_dir() and version_number(path.name) is not None for path in folder.iterdir()):
         raise ValueError(f"{folder} contains no version; versions are folders named 1, 2, 3, …")
-
-
-def _version_number(name: str) -> int | None:
-    """Return the number of a version's folder; None if the folder isn't one."""
-    number = int(name) if _NUMBER.fullmatch(name) else None
-    return number if number is not None and _MIN_VERSION <= number <= _MAX_VERSION else None
 
 
 def wanted_versions(config: ModelConfig) -> dict[int, Path]:
@@ -86,7 +77,7 @@ def wanted_versions(config: ModelConfig) -> dict[int, Path]:
             f"Could not find base path {config.base_path} for servable {config.name} with error {reason}",
         ) from error
     # If two names have the same number, such as 1 and 01, the last in byte order counts.
-    folders = {number: config.folder / name for name in names if (number := _version_number(name)) is not None}
+    folders = {number: config.folder / name for name in names if (number := version_number(name)) is not None}
     return {number: folders[number] for number in _select(sorted(folders), config.policy)}
 
 

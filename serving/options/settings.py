@@ -15,7 +15,6 @@ from savedmodel_bakery.serving.access.tokens import TokensError
 from savedmodel_bakery.serving.options.batching import BatchingParameters, read_batching_parameters
 from savedmodel_bakery.serving.options.flags import CommandLine
 from savedmodel_bakery.serving.options.model_config import (
-    ModelConfig,
     UnavailableVersionError,
     check_models,
     read_config_file,
@@ -25,6 +24,7 @@ from savedmodel_bakery.serving.options.model_roots import ModelRoots, parse_mode
 from savedmodel_bakery.serving.options.text_format import read_message
 from savedmodel_bakery.serving.options.tls import Tls, read_ssl_context, read_tls
 from savedmodel_bakery.wire import schema
+from savedmodel_bakery.wire.model_config import ModelConfig
 from savedmodel_bakery.wire.status import StatusError, invalid_argument
 
 logger = logging.getLogger(__name__)

@@ -52,7 +52,7 @@ def run(
 def test_the_commands_are_exactly_these() -> None:
     assert {
         "Bake": ["bake", "function", "compose", "triton", "parity", "inspect", "versions"],
-        "Serve": ["serve", "model-server", "amqp", "token"],
+        "Serve": ["serve", "model-server", "amqp", "token", "rollout"],
         "Call": ["ask", "bulk", "predict", "metadata", "status", "wait", "check", "bench", "results"],
     } == {title: list(commands) for title, commands in SECTIONS.items()}
 

@@ -160,11 +160,11 @@ def labelling(base_path: Path, version: int = 1) -> Path:
     return path
 
 
-def sizing(base_path: Path, version: int = 1, steps: int = 0) -> Path:
-    """Save a version whose `top_k` returns an image's number of bytes as label and class id, with score 0.5.
+def sizing(base_path: Path, version: int = 1, steps: int = 0, plus: int = 0, score: float = 0.5) -> Path:
+    """Save a version whose `top_k` returns an image's number of bytes as label and class id, with a score.
 
-    The second of two classes is `other`. Empty images, and those that begin with `bad`, are invalid. Each run counts to
-    `steps`, to make it slow.
+    `plus` is added to the number. The second of two classes is `other`. Empty images, and those that begin with `bad`,
+    are invalid. Each run counts to `steps`, to make it slow.
     """
 
     class Sizing(tf.Module):
@@ -172,11 +172,11 @@ def sizing(base_path: Path, version: int = 1, steps: int = 0) -> Path:
         def top_k(self, image: tf.Tensor) -> dict[str, tf.Tensor]:
             counted = tf.while_loop(lambda i: i < steps, lambda i: [i + 1], [0], parallel_iterations=1)
             with tf.control_dependencies(counted):
-                size = tf.strings.length(image)
+                size = tf.strings.length(image) + plus
             ok = tf.logical_not(tf.strings.regex_full_match(image, "|bad.*"))
             return {
                 "labels": tf.stack([tf.strings.as_string(size), tf.fill(tf.shape(size), "other")], axis=1),
-                "scores": tf.tile([[0.5, 0.25]], [tf.size(size), 1]),
+                "scores": tf.tile([[score, 0.25]], [tf.size(size), 1]),
                 "class_ids": tf.stack([size, tf.zeros_like(size)], axis=1),
                 "ok": ok,
                 "error": tf.where(ok, "", "no image"),

@@ -272,7 +272,7 @@ def test_ports_of_other_protocols_in_the_environment_do_not_affect_amqp(
         pytest.param(
             ["statsu"],
             '"statsu" is neither a command nor a file; the commands are '
-            "ask, bulk, predict, results, metadata, status, wait, check, bench",
+            "ask, bulk, predict, results, metadata, status, wait, check, bench, rollout",
             id="misspelled command",
         ),
         pytest.param(["-n"], "Option '-n' requires an argument.", id="option without its value"),

@@ -64,9 +64,10 @@ def options(secured: SimpleNamespace, transport: str, tls_files: TlsFiles, token
 def test_every_command_has_the_options(name: str) -> None:
     module, _, attribute = COMMANDS[name].partition(":")
     command: click.Command = getattr(import_module(module), attribute)
-    known = {option for parameter in command.params for option in parameter.opts}
-    assert {"--tls", "--ca", "--cert", "--key", "--token-file"} <= known
-    assert "--token" not in known
+    for each in command.commands.values() if isinstance(command, click.Group) else [command]:
+        known = {option for parameter in each.params for option in parameter.opts}
+        assert {"--tls", "--ca", "--cert", "--key", "--token-file"} <= known
+        assert "--token" not in known
 
 
 @pytest.mark.parametrize(

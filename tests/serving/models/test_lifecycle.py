@@ -17,7 +17,8 @@ from waiting import wait_until
 from savedmodel_bakery.serving.models import storage
 from savedmodel_bakery.serving.models.lifecycle import Lifecycle, LifecycleOptions
 from savedmodel_bakery.serving.models.registry import Registry
-from savedmodel_bakery.serving.options.model_config import ModelConfig, single_model
+from savedmodel_bakery.serving.options.model_config import single_model
+from savedmodel_bakery.wire.model_config import ModelConfig
 
 FLAGS = ("--model_name=m", "--max_num_load_retries=2", "--load_retry_interval_micros=300000")
 

@@ -16,8 +16,8 @@ from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.models.lifecycle import Lifecycle, LifecycleOptions
 from savedmodel_bakery.serving.models.registry import Registry
 from savedmodel_bakery.serving.models.servable import Servable
-from savedmodel_bakery.serving.options.model_config import ModelConfig
 from savedmodel_bakery.serving.options.model_roots import ModelRoots
+from savedmodel_bakery.wire.model_config import ModelConfig
 from savedmodel_bakery.wire.status import Code, StatusError
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from savedmodel_bakery.serving.models import storage
-from savedmodel_bakery.serving.options.model_config import All, Latest, ModelConfig, Policy, Specific
+from savedmodel_bakery.wire.model_config import All, Latest, ModelConfig, Policy, Specific
 from savedmodel_bakery.wire.status import Code, StatusError
 
 

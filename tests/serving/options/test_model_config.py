@@ -6,17 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from savedmodel_bakery.serving.options.model_config import (
-    All,
-    Latest,
-    ModelConfig,
-    Policy,
-    Specific,
-    check_models,
-    read_config_file,
-    single_model,
-)
+from savedmodel_bakery.serving.options.model_config import check_models, read_config_file, single_model
 from savedmodel_bakery.serving.options.text_format import TextFormatError
+from savedmodel_bakery.wire.model_config import All, Latest, ModelConfig, Policy, Specific
 from savedmodel_bakery.wire.status import Code, StatusError
 
 

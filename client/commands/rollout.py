@@ -1,0 +1,346 @@
+"""The commands `rollout start|promote|rollback|status|prune`: change which version of a model answers, step by step."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from savedmodel_bakery.client.commands.groups import Command, Option
+from savedmodel_bakery.client.commands.options import describe_servers, model_servers_options, option_group
+from savedmodel_bakery.client.endpoints import MAX_TIMEOUT_S
+from savedmodel_bakery.client.error_text import one_line
+from savedmodel_bakery.client.errors import ClientError
+from savedmodel_bakery.client.exits import FAILED, NO_CONNECTION, as_usage_error, print_error, resumable
+from savedmodel_bakery.client.rollout.steps import STABLE
+from savedmodel_bakery.wire.status import Code
+
+if TYPE_CHECKING:
+    from savedmodel_bakery.client.results import VersionStatus
+    from savedmodel_bakery.client.rollout.rollout import Rollout
+    from savedmodel_bakery.client.rollout.servers import ModelServer
+
+_TIMEOUT_S = 300.0
+
+_EXIT_CODES = "Exit codes: 0 success, 1 refused or failed, 2 wrong usage, 3 cannot connect, 130 interrupted."
+
+
+def _epilog(*examples: str) -> str:
+    lines = "\n".join(f"  bakery rollout {example}" for example in examples)
+    return f"\n\b\nExamples:\n{lines}\n\n\b\n{_EXIT_CODES}\n"
+
+
+_START = "start flowers --config models.config --canary 7"
+_PROMOTE = "promote flowers --config models.config --compare photos/"
+_ROLLBACK = "rollback flowers --config models.config"
+_STATUS = "status flowers --config models.config -t a.example -t b.example"
+_PRUNE = "prune flowers --config models.config --keep 3"
+
+
+_model_options = option_group(
+    click.argument("model"),
+    click.option(
+        "--config",
+        "config_path",
+        required=True,
+        metavar="FILE",
+        type=click.Path(exists=True, dir_okay=False, readable=True, path_type=Path),
+        help="Config file of the servers, as for --model_config_file.",
+    ),
+)
+_base_path_option = click.option(
+    "--base-path",
+    metavar="FOLDER",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    show_default="that of the config file",
+    help="Folder of the model's versions on this machine.",
+)
+_change_options = option_group(
+    click.option(
+        "--polled",
+        is_flag=True,
+        help="Do not send the configuration to the servers: they read the file themselves, with "
+        "--model_config_file_poll_wait_seconds.",
+    ),
+    click.option(
+        "-s",
+        "--timeout-seconds",
+        "timeout_s",
+        cls=Option,
+        aliases=("--timeout-second",),
+        type=click.FloatRange(0, MAX_TIMEOUT_S, min_open=True),
+        default=_TIMEOUT_S,
+        show_default=True,
+        help="How long to wait for the servers after each change of the file.",
+    ),
+)
+
+
+class _Group(click.Group):
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        """Return the names in the order of a rollout."""
+        return list(self.commands)
+
+
+@click.group(cls=_Group, epilog=_epilog(_START, _PROMOTE, _ROLLBACK, _STATUS, _PRUNE))
+def rollout() -> None:
+    """Replace the version of a model step by step: start a canary, then promote it or roll it back.
+
+    The config file of the servers stays the source of truth. It is edited in place: other models, comments and the
+    order are kept.
+    """
+
+
+@rollout.command(cls=Command, epilog=_epilog(_START, "start flowers --config models.config --canary 7 --polled"))
+@_model_options
+@click.option("--canary", required=True, type=click.IntRange(min=0), help="Version to load as the canary.")
+@click.option(
+    "--stable",
+    type=click.IntRange(min=0),
+    show_default="that of the label, or else the highest AVAILABLE one",
+    help="Version that most callers get.",
+)
+@_base_path_option
+@_change_options
+@model_servers_options
+@click.pass_context
+def start(
+    context: click.Context,
+    model: str,
+    config_path: Path,
+    canary: int,
+    stable: int | None,
+    base_path: Path | None,
+    polled: bool,
+    timeout_s: float,
+) -> None:
+    """Load a version of MODEL as a canary, beside the stable one.
+
+    When it is AVAILABLE on every server, it gets the label canary, and the other one the label stable. If a server
+    cannot load it in time, the file is put back as it was. The version with the label previous is unloaded.
+    """
+    from savedmodel_bakery.client.rollout import operations
+
+    with _opened(context, model, config_path, polled=polled, timeout_s=timeout_s) as opened:
+        operations.start(opened, canary=canary, stable=stable, base_path=base_path)
+        _print_result(opened)
+
+
+@rollout.command(cls=Command, epilog=_epilog(_PROMOTE, "promote flowers --config models.config --no-goldens"))
+@_model_options
+@click.option("--no-goldens", is_flag=True, help="Do not replay the goldens, such as for a version without them.")
+@click.option(
+    "--compare",
+    "paths",
+    multiple=True,
+    metavar="PATH",
+    help="Photos that both versions must answer alike: a photo, folder, glob or archive, as for bulk. Repeatable.",
+)
+@click.option(
+    "--min-equal-labels",
+    type=click.FloatRange(0, 1),
+    default=0.9,
+    show_default=True,
+    help="Share of these photos that must have equal labels.",
+)
+@click.option(
+    "--max-score-difference",
+    type=click.FloatRange(0),
+    default=0.1,
+    show_default=True,
+    help="Largest mean difference of the scores.",
+)
+@_base_path_option
+@_change_options
+@model_servers_options
+@click.pass_context
+def promote(
+    context: click.Context,
+    model: str,
+    config_path: Path,
+    no_goldens: bool,
+    paths: tuple[str, ...],
+    min_equal_labels: float,
+    max_score_difference: float,
+    base_path: Path | None,
+    polled: bool,
+    timeout_s: float,
+) -> None:
+    """Make the canary of MODEL the stable version.
+
+    Before that, its goldens are replayed on every server, and with --compare both versions answer the same photos. The
+    former stable version stays loaded, with the label previous, so that a rollback takes effect at once.
+    """
+    from savedmodel_bakery.client.bulk.files import FileList
+    from savedmodel_bakery.client.bulk.sources import check_parquet_files
+    from savedmodel_bakery.client.rollout import operations
+    from savedmodel_bakery.client.rollout.evidence import Limits
+
+    photos = FileList.from_arguments(paths, all_files=False)
+    with as_usage_error(ValueError):
+        photos.check()
+        check_parquet_files(photos.named())
+    with _opened(context, model, config_path, polled=polled, timeout_s=timeout_s) as opened:
+        operations.promote(
+            opened,
+            with_goldens=not no_goldens,
+            base_path=base_path,
+            photos=photos if paths else None,
+            limits=Limits(min_equal_labels, max_score_difference),
+        )
+        _print_result(opened)
+
+
+@rollout.command(cls=Command, epilog=_epilog(_ROLLBACK))
+@_model_options
+@_change_options
+@model_servers_options
+@click.pass_context
+def rollback(context: click.Context, model: str, config_path: Path, polled: bool, timeout_s: float) -> None:
+    """Undo the last step of a rollout of MODEL.
+
+    Before a promotion, the canary is removed. After it, the label stable returns to the previous version. The version
+    that loses its label is unloaded. If some servers cannot be reached, the others are rolled back.
+    """
+    from savedmodel_bakery.client.rollout import operations
+
+    with _opened(context, model, config_path, polled=polled, timeout_s=timeout_s) as opened:
+        unreachable = opened.skip_unreachable_servers()
+        operations.roll_back(opened)
+        _print_result(opened)
+    for error in unreachable:
+        print_error(f"not rolled back, run the command again when it is up: {error}")
+    context.exit(NO_CONNECTION if unreachable else 0)
+
+
+@rollout.command(cls=Command, epilog=_epilog(_STATUS))
+@_model_options
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per server and version.")
+@model_servers_options
+@click.pass_context
+def status(context: click.Context, model: str, config_path: Path, as_json: bool) -> None:
+    """Print the versions of MODEL on each server: the server, the version, its state, and its labels.
+
+    The labels are those in effect. Exits with 1 if a server differs from the config file, and with 3 if one cannot be
+    reached.
+    """
+    from savedmodel_bakery.client.rollout.config_file import ConfigFile
+    from savedmodel_bakery.client.rollout.rollout import UNREACHABLE, differences, labels_of
+
+    code = 0
+    with _expected_errors(), ExitStack() as stack:
+        servers = _open_servers(context, stack)
+        file = ConfigFile(config_path)
+        config = file.model(model)
+        for server in servers:
+            try:
+                state = server.read(model, labels_of(config))
+            except ClientError as error:
+                code = max(code, NO_CONNECTION if isinstance(error, UNREACHABLE) else FAILED)
+                _print_row(as_json, server=server.name, version=None, state=None, labels=[], error=str(error))
+                continue
+            loaded = [status for status in state.versions if status.state != "END" or status.code is not Code.OK]
+            _print_versions(server.name, loaded, state.labels, as_json=as_json)
+            for problem in differences(config, state):
+                code = max(code, FAILED)
+                print_error(f"{server.name} differs from {file}: {problem}")
+    context.exit(code)
+
+
+@rollout.command(cls=Command, epilog=_epilog(_PRUNE, "prune flowers --config models.config --dry-run"))
+@_model_options
+@click.option(
+    "--keep", type=click.IntRange(min=1), default=3, show_default=True, help="How many of the newest versions to keep."
+)
+@click.option("--dry-run", is_flag=True, help="Print what would be removed, and remove nothing.")
+@_base_path_option
+@model_servers_options
+@click.pass_context
+def prune(
+    context: click.Context, model: str, config_path: Path, keep: int, dry_run: bool, base_path: Path | None
+) -> None:
+    """Remove the folders of old versions of MODEL, and print them.
+
+    Versions that the config file names, or that a server has loaded or is loading, are kept besides the newest ones. So
+    state all servers that load versions from the folder; nothing is removed if one of them cannot be reached.
+    """
+    from savedmodel_bakery.client.rollout import operations
+
+    with _opened(context, model, config_path, polled=True) as opened:
+        for path in operations.prune(opened, keep=keep, base_path=base_path, is_trial=dry_run):
+            click.echo(path)
+
+
+@contextmanager
+def _opened(
+    context: click.Context, model: str, config_path: Path, *, polled: bool, timeout_s: float = _TIMEOUT_S
+) -> Iterator[Rollout]:
+    """Lock the config file, and yield the rollout that the options describe."""
+    from savedmodel_bakery.client.rollout.config_file import ConfigFile, locked
+    from savedmodel_bakery.client.rollout.rollout import Rollout
+
+    with _expected_errors(), resumable(context), ExitStack() as stack:
+        servers = _open_servers(context, stack)
+        if not polled and not all(server.can_reload for server in servers):
+            raise click.UsageError("the configuration is sent over gRPC: use --format GRPC, or --polled")
+        stack.enter_context(locked(config_path))
+        yield Rollout(
+            ConfigFile(config_path), model, servers, by_reload=not polled, timeout_s=timeout_s, report=print_error
+        )
+
+
+def _open_servers(context: click.Context, stack: ExitStack) -> list[ModelServer]:
+    from savedmodel_bakery.client.rollout.servers import ModelServer
+
+    return [stack.enter_context(closing(ModelServer(server))) for server in describe_servers(context)]
+
+
+@contextmanager
+def _expected_errors() -> Iterator[None]:
+    from savedmodel_bakery.client.rollout.errors import ConfigError, RolloutError
+
+    try:
+        yield
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
+    except RolloutError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _print_result(rollout: Rollout) -> None:
+    for name, state in rollout.read().items():
+        available = [status for status in state.versions if status.state == "AVAILABLE"]
+        _print_versions(name, available, state.labels, as_json=False)
+    serving = rollout.serving()
+    stable = serving.labels.get(STABLE)
+    if stable is not None and (newest := max(serving.versions)) != stable:
+        print_error(
+            f"warning: requests without version and label get version {newest}, the highest one; to get the stable "
+            f"version {stable}, callers must state the label {STABLE}"
+        )
+
+
+def _print_versions(
+    server: str, versions: Sequence[VersionStatus], labels: Mapping[str, int], *, as_json: bool
+) -> None:
+    for status in versions:
+        own = [label for label, version in labels.items() if version == status.version]
+        error = "" if status.code is Code.OK else f"{status.code.name}: {status.message}"
+        _print_row(as_json, server=server, version=status.version, state=status.state, labels=own, error=error)
+    if not versions:
+        _print_row(as_json, server=server, version=None, state=None, labels=[], error="no version is loaded")
+
+
+def _print_row(
+    as_json: bool, *, server: str, version: int | None, state: str | None, labels: Sequence[str], error: str
+) -> None:
+    if as_json:
+        row = {"server": server, "version": version, "state": state, "labels": labels, "error": error or None}
+        click.echo(json.dumps(row, ensure_ascii=False))
+        return
+    cells = [server, "-" if version is None else str(version), state or "-", ",".join(labels) or "-"]
+    click.echo("\t".join([*cells, one_line(error)] if error else cells))

@@ -1,0 +1,174 @@
+"""Checks a canary before its promotion: with its goldens, and with photos that the stable version answers too."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from savedmodel_bakery.client.bulk.files import FileList
+from savedmodel_bakery.client.bulk.job import Job
+from savedmodel_bakery.client.bulk.rows import Row
+from savedmodel_bakery.client.bulk.sources import open_file
+from savedmodel_bakery.client.error_text import one_line
+from savedmodel_bakery.client.goldens import GoldensError, read_goldens, replay
+from savedmodel_bakery.client.rollout.errors import RolloutError
+from savedmodel_bakery.client.rollout.rollout import Rollout
+from savedmodel_bakery.client.signatures import read_signatures
+from savedmodel_bakery.client.tasks import find_task
+
+_MAX_LISTED = 10
+_REQUESTS = 4  # at a time
+_BATCH_SIZE = 8
+_RETRY_S = 60.0
+
+
+def check_goldens(rollout: Rollout, folder: Path, version: int) -> None:
+    """Send the goldens of a version to it on each server; report the first differences.
+
+    Args:
+        rollout: of the model.
+        folder: of the version, with its goldens.
+        version: its number.
+
+    Raises:
+        RolloutError: a response differs, or the version has no goldens.
+        ClientError: a server cannot be reached, or needs another token.
+    """
+    try:
+        goldens = read_goldens(folder)
+    except GoldensError as error:
+        reason = f"cannot check version {version}: {error}; to promote it without goldens, add --no-goldens"
+        raise RolloutError(reason) from error
+    differing = []
+    for server in rollout.servers:
+        with server.open_client(rollout.model, version) as client:
+            for golden in goldens.requests:
+                if differences := replay(golden, client, goldens.tolerances):
+                    reason = one_line("; ".join(differences))
+                    differing.append(f"{server.name}: {golden.signature} {golden.number}: {reason}")
+    for line in differing[:_MAX_LISTED]:
+        rollout.report(line)
+    total = len(goldens.requests) * len(rollout.servers)
+    if differing:
+        raise RolloutError(
+            f"version {version} was not promoted: {len(differing)} of {total} responses differ from its goldens"
+        )
+    rollout.report(f"{total} of {total} responses agree with the goldens of version {version}")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How far the answers of two versions may differ.
+
+    Attributes:
+        min_equal_labels: share of the photos that must have equal labels.
+        max_score_difference: mean difference of the scores.
+    """
+
+    min_equal_labels: float
+    max_score_difference: float
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How the answers of two versions compare.
+
+    Attributes:
+        photos: number of photos that at least one of them could read.
+        equal: number of those with equal labels: the label of a classifier, the set of labels of a tagger, all labels
+            of a detector, the largest class of a segmenter. Vectors and numbers have no labels, so all are equal.
+        mean_difference: mean absolute difference of the scores, shares or numbers that both return for the same label,
+            first over the labels of a photo, then over the photos.
+    """
+
+    photos: int
+    equal: int
+    mean_difference: float
+
+
+def compare_on_photos(rollout: Rollout, photos: FileList, limits: Limits, *, stable: int, canary: int) -> None:
+    """Send photos to both versions, on the first server, and report how they agree.
+
+    Args:
+        rollout: of the model.
+        photos: at least one.
+        limits: how far the versions may differ.
+        stable: a version.
+        canary: the other version.
+
+    Raises:
+        RolloutError: they differ more, have other tasks, or no photo can be read.
+        ClientError: the server cannot be reached, or refuses.
+    """
+    (task, rows), (canary_task, canary_rows) = (_answer(rollout, photos, version) for version in (stable, canary))
+    if task != canary_task:
+        raise RolloutError(f"version {canary} has the task {canary_task}, and version {stable} the task {task}")
+    agreement = compare_rows(rows, canary_rows)
+    if not agreement.photos:
+        raise RolloutError(
+            f"no photo to compare versions {stable} and {canary} on: neither could read any of {len(rows)}"
+        )
+    share = agreement.equal / agreement.photos
+    rollout.report(
+        f"versions {stable} and {canary} have equal labels for {agreement.equal} of {agreement.photos} photos "
+        f"({share:.3f}; at least {limits.min_equal_labels:g} is required); scores differ by "
+        f"{agreement.mean_difference:.4f} in the mean (at most {limits.max_score_difference:g})"
+    )
+    reasons = []
+    if share < limits.min_equal_labels:
+        reasons.append("too few photos have equal labels (--min-equal-labels)")
+    if agreement.mean_difference > limits.max_score_difference:
+        reasons.append("scores differ too much (--max-score-difference)")
+    if reasons:
+        raise RolloutError(f"version {canary} was not promoted: {' and '.join(reasons)}")
+
+
+def compare_rows(rows: Mapping[str, Row], others: Mapping[str, Row]) -> Agreement:
+    """Compare two rows of each photo, by its key. A photo that one version alone could read has other labels."""
+    equal, differences = [], []
+    for key, row in rows.items():
+        other = others[key]
+        if not row["ok"] and not other["ok"]:
+            continue
+        (labels, scores), (other_labels, other_scores) = _read(row), _read(other)
+        equal.append(row["ok"] == other["ok"] and labels == other_labels)
+        if shared := scores.keys() & other_scores.keys():
+            differences.append(fmean(abs(scores[name] - other_scores[name]) for name in shared))
+    return Agreement(len(equal), sum(equal), fmean(differences) if differences else 0.0)
+
+
+def _answer(rollout: Rollout, photos: FileList, version: int) -> tuple[str, dict[str, Row]]:
+    """Return the task of a version, and its rows by key."""
+    with ExitStack() as stack:
+        open_client = rollout.servers[0].open_client
+        clients = [stack.enter_context(open_client(rollout.model, version)) for _ in range(_REQUESTS)]
+        task, signature = find_task(read_signatures(clients[0].metadata()))
+        job = Job(
+            clients, model=rollout.model, task=task, signature=signature, batch_size=_BATCH_SIZE, retry_s=_RETRY_S
+        )
+        opened = (photo for file in photos for photo in open_file(file, lambda _: True, all_files=photos.all_files))
+        return task.name, {row["image"]: row for rows in job.run(opened) for row in rows}
+
+
+def _read(row: Row) -> tuple[Hashable, dict[Any, float]]:
+    """Return the labels of a row, and its scores by label; see `Agreement`."""
+    if "top" in row:
+        return row["label"], _first_scores(row["top"])
+    if "tags" in row:
+        return frozenset(tag["label"] for tag in row["tags"]), _first_scores(row["tags"])
+    if "boxes" in row:
+        return tuple(sorted(box["label"] for box in row["boxes"])), _first_scores(row["boxes"])
+    if "shares" in row:
+        return max(row["shares"], key=row["shares"].get, default=None), row["shares"]
+    if "embedding" in row:
+        return len(row["embedding"]), dict(enumerate(row["embedding"]))
+    return frozenset(row["values"]), row["values"]
+
+
+def _first_scores(scored: list[Row]) -> dict[Any, float]:
+    """Return the score of each label; of equal labels the first and best one."""
+    return {each["label"]: each["score"] for each in reversed(scored)}

@@ -1,0 +1,121 @@
+"""The steps of a rollout, each from its checks to its effect on the servers. All raise RolloutError and ClientError."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from savedmodel_bakery.client.bulk.files import FileList
+from savedmodel_bakery.client.rollout import steps
+from savedmodel_bakery.client.rollout.errors import RolloutError
+from savedmodel_bakery.client.rollout.evidence import Limits, check_goldens, compare_on_photos
+from savedmodel_bakery.client.rollout.prune import find_reasons, remove_rests, remove_version
+from savedmodel_bakery.client.rollout.rollout import Rollout
+from savedmodel_bakery.client.rollout.steps import CANARY, PREVIOUS, STABLE, Serving
+from savedmodel_bakery.client.rollout.version_folders import find_version, list_versions
+
+
+def start(rollout: Rollout, *, canary: int, stable: int | None, base_path: Path | None) -> None:
+    """Load a canary beside the stable version, and label both.
+
+    Args:
+        rollout: of the model.
+        canary: the version to load.
+        stable: the stable version; by default that of the label, or else the highest that is AVAILABLE everywhere.
+        base_path: folder of the versions; None is that of the config file, which may be on other machines only.
+    """
+    if base_path is not None or rollout.base_path.is_dir():
+        find_version(base_path or rollout.base_path, canary)
+    now = rollout.serving()
+    available = [state.available for state in rollout.read().values()]
+    if stable is None:
+        stable = now.labels.get(STABLE, max(frozenset.intersection(*available) - {canary}, default=None))
+    if stable is None:
+        raise RolloutError(
+            f"no version but {canary} is AVAILABLE on every server: state with --stable which version is stable"
+        )
+    after = steps.start(now, canary=canary, stable=stable)
+    former = rollout.file.text
+    if canary not in now.labels.values() and not any(canary in versions for versions in available):
+        # An interrupted start may have left it in the file, where it would keep a server from starting.
+        former = rollout.edit(Serving(now.versions - {canary}, now.labels)) if canary in now.versions else former
+    rollout.move(after, former=former)
+
+
+def promote(
+    rollout: Rollout, *, with_goldens: bool, base_path: Path | None, photos: FileList | None, limits: Limits
+) -> None:
+    """Make the canary stable, after it was checked.
+
+    Args:
+        rollout: of the model.
+        with_goldens: whether to replay the goldens of the canary on each server.
+        base_path: folder of the versions; None is that of the config file.
+        photos: to compare the canary with the stable version on; None for none.
+        limits: how far the two may differ.
+    """
+    now = rollout.serving()
+    if CANARY not in now.labels:
+        _finish_earlier(rollout, f"{rollout} has no canary: start one first")
+        return
+    canary = now.labels[CANARY]
+    for name, problem in rollout.differences():
+        raise RolloutError(f"the canary is not in effect on {name}: {problem}. Start it again, or roll back")
+    if with_goldens:
+        try:
+            folder = find_version(base_path or rollout.base_path, canary)
+        except RolloutError as error:
+            raise RolloutError(f"{error}. State the folder with --base-path, or add --no-goldens") from error
+        check_goldens(rollout, folder, canary)
+    if photos is not None:
+        if STABLE not in now.labels:
+            raise RolloutError(f"{rollout} has no stable version to compare the canary with: leave out --compare")
+        compare_on_photos(rollout, photos, limits, stable=now.labels[STABLE], canary=canary)
+    rollout.move(steps.promote(now), former=rollout.file.text)
+
+
+def roll_back(rollout: Rollout) -> None:
+    """Remove the canary or, without one, make the previous version stable again."""
+    now = rollout.serving()
+    if CANARY in now.labels or PREVIOUS in now.labels:
+        rollout.move(steps.roll_back(now))
+    else:
+        _finish_earlier(rollout, f"{rollout} has neither a canary nor a previous version")
+
+
+def prune(rollout: Rollout, *, keep: int, base_path: Path | None, is_trial: bool) -> Iterator[Path]:
+    """Remove the folders of old versions, and yield them.
+
+    Args:
+        rollout: of the model.
+        keep: how many of the newest versions to keep, besides those that the config file or a server needs.
+        base_path: folder of the versions; None is that of the config file.
+        is_trial: remove nothing.
+    """
+    folder = base_path or rollout.base_path
+    versions = list_versions(folder)
+    numbers = {number for number, _ in versions}
+    reasons = find_reasons(rollout.file, rollout.model, rollout.servers, numbers)
+    if not is_trial:
+        remove_rests(folder)
+    newest = sorted(numbers)[-keep:]
+    for number, path in versions:
+        if number in newest:
+            continue
+        if number in reasons:
+            rollout.report(f"version {number} is kept: {reasons[number]}")
+            continue
+        if not is_trial:
+            remove_version(path)
+        yield path
+
+
+def _finish_earlier(rollout: Rollout, otherwise: str) -> None:
+    """Put the file into effect as it is: an earlier command may have been interrupted after it wrote the file.
+
+    Raises:
+        RolloutError: with the text `otherwise`, if it is in effect already.
+    """
+    if not rollout.differences():
+        raise RolloutError(otherwise)
+    rollout.put_into_effect()

@@ -1,0 +1,121 @@
+"""A model server in a rollout: the states of its models, and the configuration that it is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from savedmodel_bakery.client.calls import Metadata, ModelSpec, Status
+from savedmodel_bakery.client.client import BaseClient
+from savedmodel_bakery.client.errors import AccessDeniedError, RequestRefusedError
+from savedmodel_bakery.client.results import VersionStatus
+from savedmodel_bakery.client.rollout.errors import RolloutError
+from savedmodel_bakery.client.servers import Server
+from savedmodel_bakery.client.signatures import read_signatures
+from savedmodel_bakery.client.transports.factory import create_transport
+from savedmodel_bakery.wire.schema import METHODS
+from savedmodel_bakery.wire.status import Code
+
+_STATE_TIMEOUT_S = 10.0
+_PREDICT_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """The state of a model on a server.
+
+    Attributes:
+        versions: all that the server knows, newest first; empty if it does not know the model.
+        labels: version by label, of the labels that are in effect.
+    """
+
+    versions: Sequence[VersionStatus] = ()
+    labels: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def available(self) -> frozenset[int]:
+        """The versions that answer requests."""
+        return frozenset(
+            status.version for status in self.versions if status.state == "AVAILABLE" and status.version is not None
+        )
+
+    def status_of(self, version: int) -> VersionStatus | None:
+        """Return the status of a version; None if the server does not know it."""
+        return next((status for status in self.versions if status.version == version), None)
+
+
+class ModelServer:
+    """One model server; nothing is connected before the first call.
+
+    Args:
+        server: its address, TLS and token. Its transport is `grpc` or `rest`.
+
+    Attributes:
+        name: its address.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self.name = server.endpoints[0].address
+        self._server = server
+        self._transport = create_transport(server, timeout_s=_STATE_TIMEOUT_S)
+
+    @property
+    def can_reload(self) -> bool:
+        """Whether `reload` works: it needs gRPC."""
+        return self._server.uses_grpc
+
+    def read(self, model: str, labels: Iterable[str] = ()) -> ServerState:
+        """Return the state of a model's versions, and of these labels.
+
+        Raises:
+            ClientError: the server cannot be reached, or refuses.
+        """
+        try:
+            versions = self._transport.send(Status(ModelSpec(model)))
+        except RequestRefusedError as error:
+            if error.code is not Code.NOT_FOUND:
+                raise
+            return ServerState()
+        resolved = {label: self._resolve(model, label) for label in labels}
+        return ServerState(versions, {label: version for label, version in resolved.items() if version is not None})
+
+    def reload(self, config: Any, *, timeout_s: float) -> None:
+        """Replace the server's configuration by a ModelServerConfig.
+
+        Raises:
+            RolloutError: the server refuses it; then it keeps the one that it has, or some of the new models failed.
+            ClientError: the server cannot be reached, or needs another token.
+        """
+        from savedmodel_bakery.client.transports.grpc_connection import GrpcConnection
+
+        method = METHODS["HandleReloadConfigRequest"]
+        request = method.request()
+        request.config.CopyFrom(config)
+        connection = GrpcConnection(self._server, timeout_s=timeout_s)
+        try:
+            connection.prepare(method.path, request.SerializeToString())(timeout_s)
+        except AccessDeniedError:
+            raise
+        except RequestRefusedError as error:
+            raise RolloutError(f"{self.name} did not accept the configuration: {error}") from error
+        finally:
+            connection.close()
+
+    def open_client(self, model: str, version: int) -> BaseClient:
+        """Return a client of a version of a model."""
+        return BaseClient(ModelSpec(model, version), create_transport(self._server, timeout_s=_PREDICT_TIMEOUT_S))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._transport.close()
+
+    def _resolve(self, model: str, label: str) -> int | None:
+        """Return the version that has a label; None if the label is unknown or its version is not AVAILABLE."""
+        try:
+            document = self._transport.send(Metadata(ModelSpec(model, label=label)))
+        except RequestRefusedError as error:
+            if error.code in (Code.INVALID_ARGUMENT, Code.NOT_FOUND):
+                return None
+            raise
+        return read_signatures(document).version
