@@ -103,7 +103,7 @@ $(V2)/%/.installed: tests/system/requirements-v2-%.txt
 	@touch $@
 
 test-system: $(VENV)/.installed-dev $(KERAS_HUB)/.installed $(BROWSER)/.installed $(V2)/clients/.installed $(V2)/mlserver/.installed $(BENCH)/triton/.installed ## All tests that need Debian packages, much memory or minutes; run as root.
-	$(BIN)/python -m pytest -m system
+	$(BIN)/python -m pytest -m system --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 
 image-test: $(VENV)/.installed-dev ## Only the system tests that build and run both images.
 	$(BIN)/python -m pytest -m system tests/system/test_images.py
