@@ -270,6 +270,8 @@ def flatten(network: ConcreteFunction) -> FlatGraph | None:
         elif node.op not in PASS_THROUGH and read:
             return None
         node.attr.pop("_class", None)  # places it with another node, which may be dropped
+        # Names a function for the gradient, as of swish; it captures tensors of the graph before, so it can't be saved.
+        node.attr.pop("_gradient_op_type", None)
     _drop_needless_control_inputs(graph)
     return graph
 

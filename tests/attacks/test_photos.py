@@ -62,11 +62,11 @@ def test_forms_that_are_not_what_they_say(
 def test_eight_large_photos_at_once(classifier: AttackedServer) -> None:
     """Sent: 8 forms with an RGBA PNG of 100 megapixels each.
 
-    Allowed: the memory of the budget, and results or rejections.
+    Allowed: the memory of the budget, and results, rejections or, on a slow machine, the end of the time for a request.
     """
     body = HEAD + png(SIDE, RGBA, SIDE) + b"\r\n--b--"
     with HonestCallers(classifier) as others, classifier.growing_at_most(1500), ThreadPoolExecutor(CALLS) as callers:
         received = [code for code, _ in callers.map(lambda _: post(classifier, body), range(CALLS))]
     assert 200 in received
-    assert {200, 429} >= set(received)
+    assert {200, 429, 504} >= set(received)
     others.assert_served()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -82,3 +83,12 @@ def test_a_network_with_a_single_product_is_rejected() -> None:
     model = keras.Sequential([keras.Input((SIDE, SIDE, 3)), layers.Flatten(), layers.Dense(2)])
     with pytest.raises(SourceError, match=r"^precision float16 has no effect on this network"):
         optimise(trace(model), OPTIMISATIONS, "float16")
+
+
+def test_swish_of_a_rewritten_network_can_be_saved(tmp_path: Path) -> None:
+    """Keras defines its own gradient for swish."""
+    module = tf.Module()
+    module.serve, module.kept_alive = optimise(trace(network()), OPTIMISATIONS, "bfloat16")
+    tf.saved_model.save(module, tmp_path)
+    images = np.random.default_rng(0).normal(size=(2, SIDE, SIDE, 3)).astype(np.float32)
+    np.testing.assert_array_equal(module.serve(images), tf.saved_model.load(tmp_path).serve(images))
