@@ -35,7 +35,7 @@ OLDEST_FOR_PHOTOS: Mapping[str, str] = {
     "PNG": _OLDEST,
     "GIF": _OLDEST,
     "BMP": _OLDEST,
-    "WebP": _OLDEST,
+    "WebP": "2.20.0",
 }
 """The same by the format of a photo."""
 

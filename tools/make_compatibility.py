@@ -157,7 +157,9 @@ OLDER_VERSIONS = """
 The network and the decoding of photos are in the version's folder, so an older server can run it.
 `make test-runtimes` loads bakes of TensorFlow 2.21 in a TensorFlow 1 Session of tensorflow-cpu for x86, as
 `tensorflow_model_server` loads them. It compares the outputs of all signatures for the requests in the goldens, and for
-a photo of each format. *same* means the same labels, and numbers within 0.00001.
+a photo of each format. *same* means the same labels, and numbers within 0.00001; with `--precision bfloat16` and
+`float16`, within 0.008 and 0.001. *no* for WebP means that such a photo gets an error in its row; the rest of the model
+works.
 
 Other versions and GPUs were not tried, and your network may have operations that these networks do not have. So replay
 the goldens on your server with [`bakery check`](commands.md#bakery-check). `bakery inspect` names the oldest version
