@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import tiny_models
-from tiny_models import OPTIONS, TIMEOUT_S
+from tiny_models import TIMEOUT_S
 from waiting import wait_until
 
 from savedmodel_bakery.exporter import publish
@@ -35,8 +35,7 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @contextlib.contextmanager
 def baking(workshop: Path, root: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A bake in a process group of its own, which is killed at the end. It heeds SIGHUP, also if the tests do not."""
-    bake = tiny_models.command("bake", "--model", "tiny:build", "--name", "tiny", "--out", str(root), *OPTIONS)
-    command = ["env", "--default-signal=HUP", *bake]
+    command = ["env", "--default-signal=HUP", *tiny_models.command(*tiny_models.bake_arguments(root))]
     process = subprocess.Popen(command, cwd=workshop, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
         yield process

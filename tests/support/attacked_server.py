@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import resource
-import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +14,7 @@ import numpy as np
 import requests
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from server_process import ServerProcess
+from steady_callers import SteadyCallers
 from tensorflow_serving.apis import (
     get_model_metadata_pb2,
     get_model_status_pb2,
@@ -36,7 +35,6 @@ PREDICT_LIMIT_S = 10.0
 KEPT_MB = 700
 """What may stay after an attack: the C library keeps some memory for each thread."""
 RETURN_LIMIT_S = 10.0
-_INTERVAL_S = 0.1
 
 
 class AttackedServer(ServerProcess):
@@ -106,47 +104,17 @@ def model_config(base_paths: dict[str, Path]) -> str:
     return f"model_config_list {{ {' '.join(entries)} }}"
 
 
-class HonestCallers:
-    """Call a server all the time until the end of the `with` block; each kind of call has a thread.
-
-    Attributes:
-        answered: number of right answers by kind of call.
-        failures: the calls that failed, took too long or got a wrong answer: kind and reason.
-    """
+class HonestCallers(SteadyCallers):
+    """Call health, status, metadata and, if `predict`, Predict of a server."""
 
     def __init__(self, server: ServerProcess, *, predict: bool = True) -> None:
         self._server = server
-        self._ended = threading.Event()
-        self._ended_calls: Counter[str] = Counter()
-        self._slowest_s: dict[str, float] = {}
-        self.answered: Counter[str] = Counter()
-        self.failures: list[str] = []
         self._channel = grpc.insecure_channel(server.target, options=[("grpc.use_local_subchannel_pool", 1)])
-        kinds = self._health() | (self._predict() if predict else {})
-        self._threads = [threading.Thread(target=self._run, args=kind, name=kind[0]) for kind in kinds.items()]
-
-    def __enter__(self) -> HonestCallers:
-        for thread in self._threads:
-            thread.start()
-        return self
+        super().__init__(self._health() | (self._predict() if predict else {}))
 
     def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        for thread in self._threads:
-            thread.join()
+        super().__exit__()
         self._channel.close()
-        print("slowest calls:", ", ".join(f"{kind} {seconds:.2f} s" for kind, seconds in self._slowest_s.items()))
-
-    def wait_for_round(self) -> None:
-        """Return when calls of each kind that were sent from now on have ended."""
-        before = self._ended_calls.copy()
-        wait_until(lambda: all(self._ended_calls[thread.name] >= before[thread.name] + 2 for thread in self._threads))
-
-    def assert_served(self) -> None:
-        """Fail if a call failed, or if a kind of call got no answer."""
-        unanswered = [thread.name for thread in self._threads if not self.answered[thread.name]]
-        assert not self.failures, f"{len(self.failures)} calls of others failed: {self.failures[:20]}"
-        assert not unanswered, f"no answer to {unanswered}"
 
     def _health(self) -> dict[str, Callable[[], bool]]:
         health = health_pb2_grpc.HealthStub(self._channel)
@@ -186,20 +154,3 @@ class HonestCallers:
                 {"predictions": [4.0]} == requests.post(url, json={"instances": [4]}, timeout=PREDICT_LIMIT_S).json()
             ),
         }
-
-    def _run(self, kind: str, call: Callable[[], bool]) -> None:
-        while True:
-            started = time.monotonic()
-            try:
-                if call():
-                    self.answered[kind] += 1
-                else:
-                    self.failures.append(f"{kind}: wrong answer")
-            except grpc.RpcError as error:
-                self.failures.append(f"{kind}: {error.code().name} {error.details()}")
-            except requests.RequestException as error:
-                self.failures.append(f"{kind}: {error}")
-            self._ended_calls[kind] += 1
-            self._slowest_s[kind] = max(self._slowest_s.get(kind, 0.0), time.monotonic() - started)
-            if self._ended.wait(_INTERVAL_S):
-                return

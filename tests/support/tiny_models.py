@@ -111,6 +111,11 @@ def files(root: Path) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
+def bake_arguments(root: Path | str) -> list[str]:
+    """Return the arguments with which the exporter bakes `tiny:build` into a model root, as model `tiny`."""
+    return ["bake", "--model", "tiny:build", "--name", "tiny", "--out", str(root), *OPTIONS]
+
+
 def command(*arguments: str) -> list[str]:
     """Return the command that runs the exporter."""
     return [sys.executable, "-m", "savedmodel_bakery.exporter", *arguments]
