@@ -1,4 +1,4 @@
-"""Failure drills: something breaks while callers call. `make test-system` runs them; each is bounded in time and memory.
+"""Failure drills: something breaks while callers call. `make test-system` runs them, bounded in time and memory.
 
 docs/explanation/reliability.md has their results. `python -m pytest -m system -rP tests/drills` prints the figures.
 """

@@ -1,4 +1,4 @@
-"""SIGKILL at 20 random moments: 7 of bakes, 7 of bulk jobs and 6 of rollouts. The same command then completes the work."""
+"""SIGKILL at 20 random moments: 7 of bakes, 7 of bulk jobs, 6 of rollouts. The same command then completes the work."""
 
 from __future__ import annotations
 
@@ -129,7 +129,9 @@ def test_of_rollouts(tmp_path: Path, moments: random.Random) -> None:
         "rollback": ([], {"stable": 1}),
     }
     with (
-        ServerProcess(f"--model_config_file={config}", log=tmp_path / "log") as server,
+        ServerProcess(
+            f"--model_config_file={config}", "--allow_version_labels_for_unavailable_models", log=tmp_path / "log"
+        ) as server,
         grpc.insecure_channel(server.target) as channel,
     ):
         stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
