@@ -9,6 +9,8 @@ if [[ -d tensorflow ]]; then
     rm -r tensorflow/include tensorflow/compiler/mlir/stablehlo/stablehlo_extension.so
     find tensorflow -name '*.so*' -type f -exec strip --strip-unneeded {} +
 fi
-# The files' times differ from build to build and the image can't be written to, so bytecode is never compared with its source.
+# The image can't be written to, so bytecode is never compared with its source.
 PYTHONHASHSEED=0 python3 -m compileall -q -f --invalidation-mode unchecked-hash .
 cyclonedx-py environment --output-reproducible --output-file /opt/bakery/sbom.cdx.json /opt/bakery/bin/python3
+# Builders name a layer by the times of its files too.
+find /opt/bakery -exec touch --no-dereference --date=@"${SOURCE_DATE_EPOCH:-0}" {} +

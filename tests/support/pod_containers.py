@@ -108,7 +108,7 @@ class Pod:
         command = container.get("command", configuration["Entrypoint"])
         line = self._run_line(name, variables or {})
         size, unit = re.fullmatch(r"(\d+)([MG]i)", container["resources"]["limits"]["memory"]).groups()
-        limited = ["prlimit", f"--data={int(size) * _UNITS[unit]}", *line]
+        limited = [*line, "prlimit", f"--data={int(size) * _UNITS[unit]}"]
         log = self._folder / f"{name}.log"
         return Running(limited, [*command, *container.get("args", []), *arguments], log, run=line)
 

@@ -148,7 +148,8 @@ def test_the_init_container_copies_the_model(images: Images, tmp_path: Path) -> 
         ports={},
         folder=folder,
     )
-    assert 0 == pod.start("copy-model").wait()
+    copying = pod.start("copy-model")
+    assert 0 == copying.wait(), copying.log.read_text()
     assert (folder / "model" / "models" / MODEL / "1" / "saved_model.pb").is_file()
 
 
@@ -156,6 +157,7 @@ def test_the_init_container_copies_the_model(images: Images, tmp_path: Path) -> 
 def test_a_worker(clone: Path, broker: RabbitMQ, images: Images, tmp_path: Path) -> None:
     pod, _ = make_pod("amqp", "Deployment", images, tmp_path, secrets={"amqp-broker": {"url": broker.url()}})
     with pod.start("worker") as worker, AmqpClient(broker.url(), model=MODEL, timeout_s=120) as client:
+        worker.wait_for_log("Consuming queue")
         assert "espresso" == client.classify(clone / "examples" / "coffee.png").label
         assert 0 == worker.stop(), worker.log.read_text()
 
@@ -166,7 +168,8 @@ def test_the_runtime_of_kserve_answers_v1_and_v2(clone: Path, images: Images, tm
     pod, ports = make_pod("kserve", "ServingRuntime", images, tmp_path)
     container = pod.container("kserve-container")
     container["args"] = [
-        argument.replace("{{.Name}}", "lite0").replace("8080", str(ports["rest"])) for argument in container["args"]
+        argument.replace("{{.Name}}", "lite0").replace("8080", str(ports["rest"])).replace("8500", str(ports["grpc"]))
+        for argument in container["args"]
     ]
     pod.add_volume("storage", images.root("efficientnet-lite0") / "models" / MODEL)
     container["volumeMounts"] = [{"name": "storage", "mountPath": "/mnt/models", "readOnly": True}]
