@@ -31,7 +31,7 @@ BROWSER := .cache/browser
 KUBERNETES := .cache/kubernetes
 
 # Debian packages for the system tests.
-SYSTEM_PACKAGES := buildah chromium debootstrap docker-compose fonts-dejavu-core libpython3.11 openssl prometheus python3.11-venv \
+SYSTEM_PACKAGES := buildah chromium debootstrap docker-compose faketime fonts-dejavu-core libpython3.11 openssl prometheus python3.11-venv \
 	rabbitmq-server
 
 # Environments of other frameworks, which the pages on them use.

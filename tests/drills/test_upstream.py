@@ -97,7 +97,14 @@ def test_bulk_job(sizing_server: ServerProcess, tmp_path: Path) -> None:
     photos = write_photos(tmp_path / "photos", **contents)
     with FaultyProxy(sizing_server.port) as proxy:
         command = [sys.executable, "-m", "savedmodel_bakery", "bulk", str(photos), "-m", "sizing"]
-        options = ["--port", str(proxy.port), "--timeout-seconds", str(TIMEOUT_S), "--out", str(tmp_path / "rows.jsonl")]
+        options = [
+            "--port",
+            str(proxy.port),
+            "--timeout-seconds",
+            str(TIMEOUT_S),
+            "--out",
+            str(tmp_path / "rows.jsonl"),
+        ]
         with subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True) as job:
             wait_until(lambda: any(path.stat().st_size for path in tmp_path.glob("*rows.jsonl*")))
             for fault in (*FAULTS, ""):

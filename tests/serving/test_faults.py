@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import json
 import resource
-import shutil
 import socket
-import threading
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 
 import grpc
 import model_makers
 import numpy as np
-import pytest
 import requests
 import tensorflow as tf
 from server_process import ServerProcess
-from tensorflow_serving.apis import model_management_pb2, model_service_pb2_grpc, predict_pb2
-from waiting import wait_until
+from tensorflow_serving.apis import predict_pb2
 
 PATH = "/tensorflow.serving.PredictionService/Predict"
 CONNECTIONS = 1000
@@ -129,70 +124,3 @@ def test_thousands_of_valid_and_invalid_calls_leak_neither_threads_nor_files(ser
     assert {"INVALID_ARGUMENT": 900, "INTERNAL": 450} == {code: codes.count(code) for code in set(codes)}
     assert after[0] <= before[0] + 4
     assert after[1] <= before[1] + 4
-
-
-@pytest.fixture
-def changing(tmp_path: Path) -> Iterator[ServerProcess]:
-    model_makers.half_plus(tmp_path / "m", 1, plus=1.0)
-    flags = ("--model_name=m", f"--model_base_path={tmp_path / 'm'}")
-    with ServerProcess(*flags, log=tmp_path / "log") as running:
-        yield running
-
-
-def test_ten_version_changes_fail_no_call(changing: ServerProcess, tmp_path: Path) -> None:
-    stop, failures, predictions = threading.Event(), [], set[float]()
-    url = f"{changing.url}/v1/models/m"
-
-    def send_rest() -> None:
-        with requests.Session() as session:
-            while not stop.is_set():
-                response = session.post(f"{url}:predict", json={"instances": [0.0]}, timeout=30)
-                record(lambda response=response: response.json()["predictions"][0])
-
-    def send_grpc() -> None:
-        message = request("m", x=np.float32([0]))
-        with grpc.insecure_channel(changing.target) as channel:
-            call = channel.unary_unary(PATH, response_deserializer=predict_pb2.PredictResponse.FromString)
-            while not stop.is_set():
-                record(lambda: call(message, timeout=30).outputs["y"].float_val[0])
-
-    def record(read: Callable[[], float]) -> None:
-        try:
-            predictions.add(read())
-        except Exception as error:
-            failures.append(error)
-
-    callers = [threading.Thread(target=send) for send in (send_rest, send_grpc) for _ in range(CALLERS // 2)]
-    for caller in callers:
-        caller.start()
-    try:
-        wait_until(lambda: 1.0 in predictions)
-        for number in range(2, 12):
-            model_makers.half_plus(tmp_path / "m", number, plus=float(number))
-            scan_now(changing, tmp_path / "m")
-            wait_until_served(url, number)
-            wait_until(lambda number=number: float(number) in predictions)
-            shutil.rmtree(tmp_path / "m" / str(number - 1))
-    finally:
-        stop.set()
-        for caller in callers:
-            caller.join()
-    assert [] == failures
-    assert {float(number) for number in range(1, 12)} == predictions
-
-
-def scan_now(server: ServerProcess, base_path: Path) -> None:
-    """Make the server scan for versions, by reloading the same configuration."""
-    message = model_management_pb2.ReloadConfigRequest()
-    message.config.model_config_list.config.add(name="m", base_path=str(base_path), model_platform="tensorflow")
-    with grpc.insecure_channel(server.target) as channel:
-        model_service_pb2_grpc.ModelServiceStub(channel).HandleReloadConfigRequest(message, timeout=60)
-
-
-def wait_until_served(url: str, number: int) -> None:
-    def is_served() -> bool:
-        statuses = requests.get(url, timeout=30).json()["model_version_status"]
-        states = {int(entry["version"]): entry["state"] for entry in statuses}
-        return (states.get(number), states.get(number - 1)) == ("AVAILABLE", "END")
-
-    wait_until(is_served)
