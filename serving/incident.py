@@ -8,13 +8,14 @@ import uuid
 from savedmodel_bakery.wire.status import Code, StatusError
 
 
-def report(logger: logging.Logger, operation: str) -> StatusError:
+def report(logger: logging.Logger, operation: str, request_id: str = "") -> StatusError:
     """Log the exception that is being handled and return the error to send to the caller.
 
     Args:
         logger: of the module that handles the exception.
         operation: what failed, such as `POST /v1/models/m:predict`.
+        request_id: of the request; by default a new one.
     """
-    request_id = uuid.uuid4().hex
+    request_id = request_id or uuid.uuid4().hex
     logger.exception("%s failed with an unexpected exception (request id %s)", operation, request_id)
     return StatusError(Code.INTERNAL, f"internal error; see request id {request_id} in the server's log")

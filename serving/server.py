@@ -39,6 +39,7 @@ from savedmodel_bakery.serving.rest.server import RestServer
 from savedmodel_bakery.serving.runtimes.tf_session import SessionOptions
 from savedmodel_bakery.serving.signals import StopSignals
 from savedmodel_bakery.serving.telemetry import state
+from savedmodel_bakery.serving.telemetry.access_log import AccessLog
 from savedmodel_bakery.serving.v2.grpc_handlers import GrpcHandlers as V2GrpcHandlers
 from savedmodel_bakery.serving.v2.http_handlers import HttpHandlers as V2HttpHandlers
 from savedmodel_bakery.wire.model_config import parse_config
@@ -93,18 +94,21 @@ def serve(
     lifecycle.start(settings.models)
     if stop.is_set():
         return
+    access_log = AccessLog(as_json=flags.on("access_log_json")) if flags.on("access_log") else None
     grpc_server = _start_grpc(
         flags,
         settings,
         registry,
         lifecycle,
         Admission(limits, memory, turns=flags.integer("grpc_max_threads") or _default_threads()),
+        access_log,
     )
     rest_server = _start_rest(
         flags,
         settings,
         registry,
         Admission(limits, memory, turns=flags.integer("rest_api_num_threads") or _default_threads()),
+        access_log,
     )
     if require_rest and rest_server is None:
         raise StatusError(Code.UNAVAILABLE, "REST is not available")
@@ -180,7 +184,12 @@ def _log_hint(error: StatusError) -> None:
 
 
 def _start_grpc(
-    flags: CommandLine, settings: Settings, registry: Registry, lifecycle: Lifecycle, admission: Admission
+    flags: CommandLine,
+    settings: Settings,
+    registry: Registry,
+    lifecycle: Lifecycle,
+    admission: Admission,
+    access_log: AccessLog | None,
 ) -> GrpcServer:
     bind_address, port, path = flags.text("bind_address"), flags.integer("port"), flags.text("grpc_socket_path")
     addresses = []
@@ -209,6 +218,7 @@ def _start_grpc(
         arguments=flags.text("grpc_channel_arguments"),
         tls=settings.tls,
         health=flags.on("enable_grpc_healthcheck_service"),
+        access_log=access_log,
     )
     server.start()
     if port:
@@ -218,7 +228,9 @@ def _start_grpc(
     return server
 
 
-def _start_rest(flags: CommandLine, settings: Settings, registry: Registry, admission: Admission) -> RestServer | None:
+def _start_rest(
+    flags: CommandLine, settings: Settings, registry: Registry, admission: Admission, access_log: AccessLog | None
+) -> RestServer | None:
     """Start the REST server; return None if it is disabled or can't listen, in which case only gRPC runs."""
     port = flags.integer("rest_api_port")
     if not port:
@@ -249,7 +261,13 @@ def _start_rest(flags: CommandLine, settings: Settings, registry: Registry, admi
     )
     try:
         server = RestServer(
-            router, flags.text("bind_address"), port, admission, timeout_s=timeout_s, tls=settings.rest_tls
+            router,
+            flags.text("bind_address"),
+            port,
+            admission,
+            timeout_s=timeout_s,
+            tls=settings.rest_tls,
+            access_log=access_log,
         )
     except OSError as error:
         logger.error("Failed to start HTTP Server at %s:%d: %s", flags.text("bind_address"), port, error.strerror)

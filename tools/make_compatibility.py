@@ -57,6 +57,8 @@ FLAG_NOTES = {
     "max_num_load_retries": "same, but loads, unloads and pauses of one model do not delay other models",
     "monitoring_config_file": "same, but an invalid file fails the start, calls for unknown models are counted under "
     "an empty name, and TensorFlow's own metrics are missing; [metrics of our own](metrics.md) follow on the page",
+    "access_log": "extension, off by default: [a line per request](metrics.md#the-access-log)",
+    "access_log_json": "extension, off by default: the lines of `--access_log` as JSON objects",
     "stage_sample_interval": "extension, off by default: [seconds for decoding and for the network](metrics.md#images)",
     "num_load_threads": "without effect: every load has its own thread",
     "num_unload_threads": "without effect: every unload has its own thread",

@@ -14,6 +14,7 @@ from savedmodel_bakery.serving.access.identity import Identity
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import RETRY_AFTER_S, Limits, OverloadError
+from savedmodel_bakery.serving.telemetry.access_log import Entry
 from savedmodel_bakery.wire.status import Code, StatusError
 
 _NEWEST_SHARE = 0.2  # of the last run in the estimate of a run's duration
@@ -171,9 +172,13 @@ class Admission:
             if context:
                 self._arriving.pop(context, None)
 
-    def context(self, *, timeout_s: float | None, identity: Identity | None = None) -> RequestContext:
+    def context(
+        self, *, timeout_s: float | None, identity: Identity | None = None, entry: Entry | None = None
+    ) -> RequestContext:
         """Return the context of a call with the limits of this port. Close it at the call's end."""
-        return RequestContext(timeout_s=timeout_s, memory=self.memory, max_rows=self.limits.rows, identity=identity)
+        return RequestContext(
+            timeout_s=timeout_s, memory=self.memory, max_rows=self.limits.rows, identity=identity, entry=entry
+        )
 
     def expect(self, context: RequestContext, timeout_s: float | None) -> None:
         """Check that a call could be answered within `timeout_s`, before its message is received.

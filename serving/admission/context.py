@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from savedmodel_bakery.serving.access.identity import Identity
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.limits import check_size
+from savedmodel_bakery.serving.telemetry.access_log import Entry
 from savedmodel_bakery.wire.status import Code, StatusError
 
 _MAX_TIMEOUT_S = 365 * 24 * 3600.0  # a lock can't wait for centuries
@@ -32,6 +33,7 @@ class RequestContext:
         memory: where its memory comes from; None for no limit.
         max_rows: strings in one input, or examples, that it may have; None for no limit.
         identity: who sent it; None if everybody may.
+        entry: where its model is noted for the access log; None without one.
 
     Attributes:
         charged: bytes taken from the memory.
@@ -45,12 +47,14 @@ class RequestContext:
         memory: MemoryBudget | None = None,
         max_rows: int | None = None,
         identity: Identity | None = None,
+        entry: Entry | None = None,
     ) -> None:
         self._deadline: float | None
         self.restart(timeout_s)
         self._memory = memory
         self._max_rows = max_rows
         self._identity = identity
+        self._entry = entry
         self._lock = threading.Lock()
         self._is_cancelled = False
         self._on_cancel: list[Callable[[], None]] = []
@@ -107,12 +111,24 @@ class RequestContext:
         Raises:
             StatusError: PERMISSION_DENIED.
         """
+        if self._entry:
+            self._entry.model_name = name
         if self._identity:
             self._identity.check_model(name)
 
     def covers(self, name: str) -> bool:
         """Return whether the caller may use the model of this name."""
         return self._identity is None or self._identity.covers(name)
+
+    def note_version(self, version: int) -> None:
+        """Note for the access log which version of the model runs."""
+        if self._entry:
+            self._entry.model_version = version
+
+    @property
+    def request_id(self) -> str:
+        """The id of the request; empty without an access log."""
+        return self._entry.request_id if self._entry else ""
 
     def check_rows(self, count: int) -> None:
         """Check how many rows the request has, before they are filled up or run.

@@ -7,7 +7,6 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
@@ -32,6 +31,7 @@ from savedmodel_bakery.serving.grpc.health import HealthService
 from savedmodel_bakery.serving.options.tls import Tls
 from savedmodel_bakery.serving.rpc import Rpc
 from savedmodel_bakery.serving.telemetry import metrics
+from savedmodel_bakery.serving.telemetry.access_log import REQUEST_ID, AccessLog, Entry
 from savedmodel_bakery.serving.telemetry.calls import count_rejection
 from savedmodel_bakery.serving.threads import CallThreads
 from savedmodel_bakery.wire.status import Code, StatusError, truncate_message
@@ -62,6 +62,7 @@ class GrpcServer:
         arguments: channel arguments, as `k=v,k=v`.
         tls: for every address; None for plain text.
         health: serve the standard health service.
+        access_log: where each call is logged; None to log none.
 
     Raises:
         StatusError: INVALID_ARGUMENT if an address is not available, or a key or certificate is not valid PEM.
@@ -77,6 +78,7 @@ class GrpcServer:
         arguments: str = "",
         tls: Tls | None = None,
         health: bool = False,
+        access_log: AccessLog | None = None,
     ) -> None:
         limits = admission.limits
         options: dict[str, int | str] = {
@@ -101,7 +103,7 @@ class GrpcServer:
         if self._health:
             calls = {**calls, **self._health.calls()}
             self._server.add_generic_rpc_handlers([self._health.watch_handler()])
-        self._server.add_generic_rpc_handlers([_Calls(calls, access, runs, control)])
+        self._server.add_generic_rpc_handlers([_Calls(calls, access, runs, control, access_log)])
         try:
             for address in addresses:
                 if tls:
@@ -136,6 +138,10 @@ def channel_arguments(text: str) -> dict[str, int | str]:
     return arguments
 
 
+_Respond = Callable[[Entry | None, Iterator[bytes], Any], bytes | None]
+"""From the entry in the access log, the messages of a call and gRPC's context of it, to the response."""
+
+
 class _Lane:
     """Where a kind of calls runs: runs of models never delay other calls, such as the status of a model.
 
@@ -160,31 +166,65 @@ class _Calls(grpc.GenericRpcHandler):
     no place is rejected without receiving its message.
     """
 
-    def __init__(self, calls: Mapping[str, Rpc], access: Access, runs: _Lane, control: _Lane) -> None:
+    def __init__(
+        self,
+        calls: Mapping[str, Rpc],
+        access: Access,
+        runs: _Lane,
+        control: _Lane,
+        access_log: AccessLog | None,
+    ) -> None:
         self._access = access
-        lanes = {path: runs if rpc.runs_model else control for path, rpc in calls.items()}
-        self._calls = {
-            path: (lanes[path], _handler(partial(self._respond, path, rpc, lanes[path]), lanes[path].threads))
-            for path, rpc in calls.items()
+        self._access_log = access_log
+        self._control = control
+        self._lanes = {path: runs if rpc.runs_model else control for path, rpc in calls.items()}
+        self._handlers = {
+            path: self._handler(path, partial(self._respond, path, rpc, lane), lane)
+            for path, lane, rpc in ((path, self._lanes[path], rpc) for path, rpc in calls.items())
         }
-        self._unknown = _handler(self._reject_unknown, control.threads)
-        self._rejected = {lane: _handler(partial(_reject, lane.admission), control.threads) for lane in (runs, control)}
 
     def service(self, details: Any) -> Any:
-        lane, handler = self._calls.get(details.method, (None, self._unknown))
-        if lane and not lane.admission.try_enter():
-            return self._rejected[lane]
-        return handler
+        path = details.method
+        lane = self._lanes.get(path)
+        if lane is None:
+            return self._handler(path, self._reject_unknown, self._control)
+        if not lane.admission.try_enter():
+            return self._handler(path, partial(_reject, lane.admission), self._control)
+        return self._handlers[path]
 
-    def _respond(self, path: str, rpc: Rpc, lane: _Lane, messages: Iterator[bytes], call: Any) -> bytes:
+    def _handler(self, path: str, respond: _Respond, lane: _Lane) -> Any:
+        """Return gRPC's handler for calls to a path."""
+        behaviour: Any = partial(respond, None) if self._access_log is None else partial(self._log, path, respond)
+        behaviour.experimental_thread_pool = lane.threads
+        return grpc.stream_unary_rpc_method_handler(behaviour)
+
+    def _log(self, path: str, respond: _Respond, messages: Iterator[bytes], call: Any) -> bytes | None:
+        """Respond to a call and log it."""
+        assert self._access_log
+        request_id = dict(call.invocation_metadata()).get(REQUEST_ID)
+        entry = self._access_log.begin("GRPC", path, call.peer(), request_id)
+        call.set_trailing_metadata(((REQUEST_ID, entry.request_id),))
+        response = None
+        try:
+            response = respond(entry, messages, call)
+        finally:
+            code = grpc.StatusCode.OK if response is not None else call.code() or grpc.StatusCode.CANCELLED
+            entry.end(code.name, len(response or b""))
+        return response
+
+    def _respond(
+        self, path: str, rpc: Rpc, lane: _Lane, entry: Entry | None, messages: Iterator[bytes], call: Any
+    ) -> bytes:
         context = None
         try:
             identity = None if rpc.is_public else self._authorize(call, RPC_ROLES[path])
-            context = lane.admission.context(timeout_s=_timeout_s(call), identity=identity)
+            if entry and identity and identity.token:
+                entry.token_name = identity.token.name
+            context = lane.admission.context(timeout_s=_timeout_s(call), identity=identity, entry=entry)
             call.add_callback(context.cancel)
             if rpc.runs_model:
                 lane.admission.expect(context, context.remaining_s())
-            return _answer(rpc, lane, messages, call, context)
+            return _answer(rpc, lane, entry, messages, call, context)
         except StatusError as error:
             _abort(call, error)
         except DecodeError:
@@ -192,14 +232,14 @@ class _Calls(grpc.GenericRpcHandler):
         except grpc.RpcError:  # the caller has gone before its message has arrived
             raise
         except Exception:
-            _abort(call, incident.report(logger, path))
+            _abort(call, incident.report(logger, path, entry.request_id if entry else ""))
         finally:
             lane.admission.leave(context)
             if context:
                 lane.transfers.send(call, context)
         raise AssertionError  # abort raises
 
-    def _reject_unknown(self, _messages: Iterator[bytes], call: Any) -> None:
+    def _reject_unknown(self, _entry: Entry | None, _messages: Iterator[bytes], call: Any) -> None:
         try:
             self._authorize(call, None)
         except StatusError as error:
@@ -265,11 +305,15 @@ class Transfers:
                 slow[-1].cancel()  # the newest
 
 
-def _answer(rpc: Rpc, lane: _Lane, messages: Iterator[bytes], call: Any, context: RequestContext) -> bytes:
+def _answer(
+    rpc: Rpc, lane: _Lane, entry: Entry | None, messages: Iterator[bytes], call: Any, context: RequestContext
+) -> bytes:
     """Receive the message of a call and return the response."""
     message = lane.transfers.receive(messages, call)
     if message is None:
         raise StatusError(Code.INTERNAL, "")
+    if entry:
+        entry.received_bytes = len(message)
     max_unpacked = lane.admission.limits.unpacked_bytes
     if rpc.is_public:
         check_public_size(message)
@@ -285,21 +329,15 @@ def _answer(rpc: Rpc, lane: _Lane, messages: Iterator[bytes], call: Any, context
         return response
 
 
-def _handler(respond: Callable[[Iterator[bytes], Any], bytes | None], threads: ThreadPoolExecutor) -> Any:
-    """Return gRPC's handler for a function that takes the messages of a call and gRPC's context of it."""
-    behaviour: Any = partial(respond)
-    behaviour.experimental_thread_pool = threads
-    return grpc.stream_unary_rpc_method_handler(behaviour)
-
-
-def _reject(admission: Admission, _messages: Iterator[bytes], call: Any) -> None:
+def _reject(admission: Admission, _entry: Entry | None, _messages: Iterator[bytes], call: Any) -> None:
     _abort(call, admission.full())
 
 
 def _abort(call: Any, error: StatusError) -> None:
     count_rejection("GRPC", error)
     if error.retry_after_s is not None:
-        call.set_trailing_metadata((("retry-after", str(math.ceil(error.retry_after_s))),))
+        retry_after = ("retry-after", str(math.ceil(error.retry_after_s)))
+        call.set_trailing_metadata((*(call.trailing_metadata() or ()), retry_after))
     # As bytes, because the text of a graph's error may contain some that are not UTF-8.
     call.abort(STATUS_CODES[error.code], truncate_message(error.message).encode("utf-8", "surrogateescape"))
 

@@ -117,6 +117,7 @@ def run(
         api: the call whose metrics the duration is recorded in; None for none.
         rows: of the inputs.
     """
+    context.note_version(servable.version)
     started = time.perf_counter()
     try:
         outputs = servable.runtime.run(feeds, fetches, context)

@@ -136,6 +136,8 @@ FLAGS = {
         _own("max_json_nesting", Limits.json_nesting, "JSON arrays and objects inside each other."),
         _own("max_rows_per_request", Limits.rows, "Strings in one input, or examples, of a request."),
         _own("memory_budget_bytes", 0, "Memory for all requests; 0 means 70 % less what models use."),
+        _own("access_log", False, "Write a line per request to stdout, and return its id in x-request-id."),
+        _own("access_log_json", False, "Write these lines as JSON objects; needs --access_log."),
         _own("stage_sample_interval", 0, "Time decoding and network of one in so many runs, as metrics; 0 means none."),
     )
 }

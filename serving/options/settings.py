@@ -75,6 +75,8 @@ def check_flags(flags: CommandLine) -> None:
         )
     if flags.on("enable_playground") and not flags.integer("rest_api_port"):
         raise invalid_argument("--enable_playground needs the REST port: set --rest_api_port")
+    if flags.on("access_log_json") and not flags.on("access_log"):
+        raise invalid_argument("--access_log_json needs --access_log")
     if flags.integer("stage_sample_interval") and not flags.text("monitoring_config_file"):
         raise invalid_argument("--stage_sample_interval needs the metrics page: set --monitoring_config_file")
     parallelism = [flags.integer(f"tensorflow_{scope}_parallelism") for scope in ("session", "intra_op", "inter_op")]

@@ -132,7 +132,7 @@ class Router:
             code, response = error.code, route.on_error(error)
             count_rejection("REST", error)
         except Exception:
-            reported = incident.report(logger, f"{request.method} {request.target}")
+            reported = incident.report(logger, f"{request.method} {request.target}", context.request_id)
             code, response = reported.code, error_response(reported)
         if route.api is not None:
             model_name = self._known_name(route.model_name)

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -24,6 +25,7 @@ from savedmodel_bakery.serving.http.routes import Route
 from savedmodel_bakery.serving.rest.protocol import Protocol, raw_headers
 from savedmodel_bakery.serving.rest.router import Router
 from savedmodel_bakery.serving.rest.tls_server import TlsServer
+from savedmodel_bakery.serving.telemetry.access_log import REQUEST_ID, AccessLog, Entry
 from savedmodel_bakery.serving.threads import CallThreads
 from savedmodel_bakery.wire.status import StatusError
 
@@ -34,6 +36,7 @@ _KEEP_ALIVE_S = 3600
 _CONTROL_THREADS = 8
 _BODY_COPIES = 2  # as it is received, and as it is used
 _UNCHARGED_BYTES = 2**16  # of a body that has arrived
+_CALLER_HAS_GONE = "499"  # as nginx logs it; no response has this status
 _ORIGIN = re.compile(rb"(?:[A-Za-z][A-Za-z0-9+.-]*:)?//[^/?#]*")  # with or without a scheme (RFC 3986, 4.2)
 
 
@@ -54,6 +57,7 @@ class RestServer:
         admission: the limits of requests, and which of them run.
         timeout_s: seconds that a request may take from the end of its body; None for no limit.
         tls: the context for TLS; None for plain text.
+        access_log: where each request is logged; None to log none.
 
     Raises:
         OSError: the port is not available.
@@ -68,8 +72,10 @@ class RestServer:
         *,
         timeout_s: float | None,
         tls: ssl.SSLContext | None = None,
+        access_log: AccessLog | None = None,
     ) -> None:
         self._router = router
+        self._access_log = access_log
         self._limits = admission.limits
         self._timeout_s = timeout_s
         self._runs = _Lane(admission, CallThreads(admission.places, "rest"))
@@ -123,33 +129,62 @@ class RestServer:
         send: Callable[[_Message], Awaitable[None]],
     ) -> None:
         request = Request(scope["method"], _target(scope), _headers(scope))
+        if self._access_log is None:
+            await self._respond(request, scope, receive, send, None)
+            return
+        call, peer = f"{request.method} {request.path}", ":".join(map(str, scope["client"] or ()))
+        entry = self._access_log.begin("REST", call, peer, request.headers.get(REQUEST_ID))
+        response = None
+        try:
+            response = await self._respond(request, scope, receive, send, entry)
+        finally:
+            entry.end(str(response.status) if response else _CALLER_HAS_GONE, len(response.body) if response else 0)
+
+    async def _respond(
+        self,
+        request: Request,
+        scope: _Message,
+        receive: Callable[[], Awaitable[_Message]],
+        send: Callable[[_Message], Awaitable[None]],
+        entry: Entry | None,
+    ) -> Response | None:
+        """Send the response to a request and return it; return None if the client has disconnected."""
         connection: Protocol = scope["connection"]
         identity = self._router.authorize(request)
         if isinstance(identity, Response):
+            response = _with_id(identity, entry)
             # A caller that waits for "100 Continue" may send its body or not, so the next request can't be found.
-            await _send(send, identity, *[(b"Connection", b"close")] * ("expect" in request.headers))
-            return
+            await _send(send, response, *[(b"Connection", b"close")] * ("expect" in request.headers))
+            return response
+        if entry and identity.token:
+            entry.token_name = identity.token.name
         if scope["http_version"] not in ("1.0", "1.1"):  # the parser accepts any version
-            await _send(send, page(400, "Bad Request"), (b"Connection", b"close"))
-            return
+            response = _with_id(page(400, "Bad Request"), entry)
+            await _send(send, response, (b"Connection", b"close"))
+            return response
         route = self._router.find(request)
         lane = self._runs if route and route.runs_model else self._control
         headers = [(b"Connection", b"keep-alive")] if scope["is_http10_keep_alive"] else []
-        context = lane.admission.context(timeout_s=self._limits.body_timeout_s, identity=identity)
+        context = lane.admission.context(timeout_s=self._limits.body_timeout_s, identity=identity, entry=entry)
         connection.on_disconnect = context.cancel
         try:
-            response = await self._admit(request, route, context, lane, connection, receive)
-            if response:
-                await _send(send, response, *headers)
-                await connection.wait_until_sent()
+            handled = await self._admit(request, route, context, lane, connection, receive)
+            if handled is None:
+                return None
+            response = _with_id(handled, entry)
+            await _send(send, response, *headers)
+            await connection.wait_until_sent()
         except StatusError as error:
-            response = self._router.reject(error, route)
+            response = _with_id(self._router.reject(error, route), entry)
             if connection.is_received:
                 await _send(send, response, *headers)
             else:
                 connection.refuse(response)
         finally:
+            if entry:
+                entry.received_bytes = len(request.body)
             context.close()
+        return response
 
     async def _admit(
         self,
@@ -246,6 +281,11 @@ class RestServer:
         for connection in list(self._server.server_state.connections):
             if isinstance(connection, Protocol):
                 connection.check_time(now)
+
+
+def _with_id(response: Response, entry: Entry | None) -> Response:
+    """Return a response with the request's id, if the request is logged."""
+    return replace(response, headers={**response.headers, REQUEST_ID: entry.request_id}) if entry else response
 
 
 async def _send(send: Callable[[_Message], Awaitable[None]], response: Response, *headers: tuple[bytes, bytes]) -> None:
