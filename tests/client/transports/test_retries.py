@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -32,12 +33,19 @@ TIMEOUT_S = 30.0
 def run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Any, list[float]]]:
     """Send a call that fails with the given errors first; return its result or error, and the pauses."""
     pauses: list[float] = []
+    sleep_really, thread = time.sleep, threading.current_thread()
+
+    def sleep_blocking(seconds: float) -> None:
+        if threading.current_thread() is thread:
+            pauses.append(seconds)
+        else:  # a server of another test
+            sleep_really(seconds)
 
     async def sleep(seconds: float) -> None:
         pauses.append(seconds)
 
     def send_blocking(send: Callable[[float], str]) -> str:
-        monkeypatch.setattr(time, "sleep", pauses.append)
+        monkeypatch.setattr(time, "sleep", sleep_blocking)
         return retries.send_with_retries(send, timeout_s=TIMEOUT_S)
 
     async def send_async(send: Callable[[float], str]) -> str:
