@@ -12,6 +12,7 @@ from typing import TextIO
 
 import click
 
+from savedmodel_bakery import tracing
 from savedmodel_bakery.client.credentials import TOKEN_VARIABLE
 from savedmodel_bakery.client.endpoints import DEFAULT_MODEL
 from savedmodel_bakery.client.error_text import image_error, one_line
@@ -55,6 +56,7 @@ def run_command(
     """
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # by default gRPC logs a failed handshake that it also reports
     try:
+        tracing.configure()
         code = command.main(arguments, prog_name=prog_name, standalone_mode=False)
         return code if isinstance(code, int) else 0
     except (click.Abort, BrokenPipeError) as exc:  # click ends the line of a terminal's ^C, if stderr is not closed

@@ -8,6 +8,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from savedmodel_bakery import tracing
 from savedmodel_bakery.client.commands.bulk import bulk_options, run_on_server, server_options
 from savedmodel_bakery.client.commands.groups import Command
 from savedmodel_bakery.client.commands.options import connection_options
@@ -63,7 +64,9 @@ def bulk(context: click.Context, /, engine: str, paths: tuple[str, ...], out: Pa
     own = {
         name: value for name, value in options.items() if name in _ALL_ENGINES or (name in _RAY) == (engine == "ray")
     }
-    context.exit((run_on_ray if engine == "ray" else run_on_server)(context, paths, out, **own))
+    with tracing.span("bulk", "INTERNAL", {"bakery.bulk.engine": engine}):
+        code = (run_on_ray if engine == "ray" else run_on_server)(context, paths, out, **own)
+    context.exit(code)
 
 
 def _check_options(context: click.Context, engine: str) -> None:

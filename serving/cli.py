@@ -12,7 +12,7 @@ from functools import partial
 from importlib import import_module, metadata
 from typing import NoReturn
 
-from savedmodel_bakery import log
+from savedmodel_bakery import log, tracing
 from savedmodel_bakery.client.exits import FAILED, quiet_if_output_is_closed
 from savedmodel_bakery.extras import MissingPackageError, naming_extras
 from savedmodel_bakery.serving.options import engine, flags
@@ -22,7 +22,7 @@ from savedmodel_bakery.serving.signals import StopSignals
 from savedmodel_bakery.wire.status import StatusError
 
 _FAILURE = 255  # the real server exits with -1
-_FLUSH_S = 1.0
+_FLUSH_S = 2.0
 SUBCOMMANDS = {
     "amqp": "savedmodel_bakery.serving.amqp.cli",
     "bulk": "savedmodel_bakery.serving.bulk.cli",
@@ -107,6 +107,7 @@ def serve_embedded(
     os.environ.setdefault("GRPC_EXPERIMENTS", _GRPC_EXPERIMENTS)
     try:
         with naming_extras("the embedded engine", "serve"):
+            tracing.configure()
             import_tensorflow()
             from savedmodel_bakery.serving import server
 
@@ -149,6 +150,7 @@ def _exit(status: int) -> NoReturn:
 
 
 def _flush() -> None:
+    tracing.flush()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, AttributeError):  # None, if it was closed before the start
             stream.flush()

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from savedmodel_bakery import tracing
 from savedmodel_bakery.client.exits import FAILED
 from savedmodel_bakery.serving import warmup
 from savedmodel_bakery.serving.access.required_roles import PUBLIC_PATHS
@@ -40,6 +41,7 @@ from savedmodel_bakery.serving.runtimes.tf_session import SessionOptions
 from savedmodel_bakery.serving.signals import StopSignals
 from savedmodel_bakery.serving.telemetry import state
 from savedmodel_bakery.serving.telemetry.access_log import AccessLog
+from savedmodel_bakery.serving.telemetry.requests import Requests
 from savedmodel_bakery.serving.v2.grpc_handlers import GrpcHandlers as V2GrpcHandlers
 from savedmodel_bakery.serving.v2.http_handlers import HttpHandlers as V2HttpHandlers
 from savedmodel_bakery.wire.model_config import parse_config
@@ -95,20 +97,21 @@ def serve(
     if stop.is_set():
         return
     access_log = AccessLog(as_json=flags.on("access_log_json")) if flags.on("access_log") else None
+    requests = Requests(access_log) if access_log or tracing.is_on() else None
     grpc_server = _start_grpc(
         flags,
         settings,
         registry,
         lifecycle,
         Admission(limits, memory, turns=flags.integer("grpc_max_threads") or _default_threads()),
-        access_log,
+        requests,
     )
     rest_server = _start_rest(
         flags,
         settings,
         registry,
         Admission(limits, memory, turns=flags.integer("rest_api_num_threads") or _default_threads()),
-        access_log,
+        requests,
     )
     if require_rest and rest_server is None:
         raise StatusError(Code.UNAVAILABLE, "REST is not available")
@@ -189,7 +192,7 @@ def _start_grpc(
     registry: Registry,
     lifecycle: Lifecycle,
     admission: Admission,
-    access_log: AccessLog | None,
+    requests: Requests | None,
 ) -> GrpcServer:
     bind_address, port, path = flags.text("bind_address"), flags.integer("port"), flags.text("grpc_socket_path")
     addresses = []
@@ -218,7 +221,7 @@ def _start_grpc(
         arguments=flags.text("grpc_channel_arguments"),
         tls=settings.tls,
         health=flags.on("enable_grpc_healthcheck_service"),
-        access_log=access_log,
+        requests=requests,
     )
     server.start()
     if port:
@@ -229,7 +232,7 @@ def _start_grpc(
 
 
 def _start_rest(
-    flags: CommandLine, settings: Settings, registry: Registry, admission: Admission, access_log: AccessLog | None
+    flags: CommandLine, settings: Settings, registry: Registry, admission: Admission, requests: Requests | None
 ) -> RestServer | None:
     """Start the REST server; return None if it is disabled or can't listen, in which case only gRPC runs."""
     port = flags.integer("rest_api_port")
@@ -267,7 +270,7 @@ def _start_rest(
             admission,
             timeout_s=timeout_s,
             tls=settings.rest_tls,
-            access_log=access_log,
+            requests=requests,
         )
     except OSError as error:
         logger.error("Failed to start HTTP Server at %s:%d: %s", flags.text("bind_address"), port, error.strerror)

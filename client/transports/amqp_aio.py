@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import uuid
 from collections.abc import AsyncGenerator, Awaitable
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 import aio_pika
@@ -18,6 +19,7 @@ from aio_pika import exceptions
 from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMessage, AbstractQueue
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, stop_before_delay, wait_exponential
 
+from savedmodel_bakery import tracing
 from savedmodel_bakery.client.calls import Call, ModelSpec, Predict
 from savedmodel_bakery.client.errors import (
     ClientError,
@@ -98,7 +100,6 @@ class AmqpAioTransport:
 
         Repeats a call up to three times if its connection was lost or the queue was full.
         """
-        message = _encode(call, expiration_s=self._timeout_s)
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(
                 (ConnectionFailedError, ConnectionError, exceptions.ChannelInvalidStateError, _QueueFullError)
@@ -107,9 +108,14 @@ class AmqpAioTransport:
             stop=stop_after_attempt(_MAX_ATTEMPTS) | stop_before_delay(self._timeout_s),
             reraise=True,
         )
-        with self._broker.translate_errors():
+        with self._span("CLIENT"), self._broker.translate_errors():
+            message = _encode(call, expiration_s=self._timeout_s)
             reply: AbstractIncomingMessage = await retrying(self._exchange, message, self._deadline())
-        return _decode(call, reply)
+            return _decode(call, reply)
+
+    def _span(self, kind: str) -> AbstractContextManager[Any]:
+        attributes = {"messaging.system": "rabbitmq", "messaging.destination.name": self._queue}
+        return tracing.span(f"send {self._queue}", kind, attributes)
 
     async def submit(self, call: Call, *, result_queue: str, expiration_s: float | None) -> str:
         """Publish a call whose reply goes to a queue; return its correlation id after the broker has confirmed it.
@@ -117,9 +123,9 @@ class AmqpAioTransport:
         Raises:
             ClientError: see `client.errors`.
         """
-        message, deadline = _encode(call, expiration_s=expiration_s), self._deadline()
-        message.reply_to = result_queue
-        with self._broker.translate_errors():
+        with self._span("PRODUCER"), self._broker.translate_errors():
+            message, deadline = _encode(call, expiration_s=expiration_s), self._deadline()
+            message.reply_to = result_queue
             opened = await self._open(deadline)
             await self._within(deadline, _declare_result_queue(opened.channel, result_queue))
             await self._publish(opened.channel, message, deadline)
@@ -257,6 +263,7 @@ def _encode(call: Call, *, expiration_s: float | None) -> aio_pika.Message:
         correlation_id=uuid.uuid4().hex,
         delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
         expiration=expiration_s,
+        headers={**tracing.headers()},
     )
 
 

@@ -6,12 +6,14 @@ import json
 import os
 import re
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import grpc
 
+from savedmodel_bakery import tracing
 from savedmodel_bakery.client.credentials import Tls
 from savedmodel_bakery.client.endpoints import Endpoint
 from savedmodel_bakery.client.errors import ClientError, DeadlineExceededError
@@ -79,6 +81,13 @@ def call_metadata(server: Server) -> tuple[tuple[str, str], ...]:
     gRPC's call credentials do the same, but not without TLS.
     """
     return () if server.token is None else (("authorization", f"Bearer {server.token}"),)
+
+
+def call_span(path: str, server: Server) -> AbstractContextManager[Any]:
+    """Return the span of one attempt of a call, with the address of the first server."""
+    endpoint = server.endpoints[0]
+    address = {"server.address": endpoint.host, "server.port": endpoint.port}
+    return tracing.span(path.lstrip("/"), "CLIENT", {**tracing.rpc_attributes(path), **address})
 
 
 def join_addresses(endpoints: Sequence[Endpoint]) -> str:

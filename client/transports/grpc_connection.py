@@ -7,6 +7,7 @@ from threading import Event
 
 import grpc
 
+from savedmodel_bakery import tracing
 from savedmodel_bakery.client.servers import Server
 from savedmodel_bakery.client.transports import grpc_channel
 
@@ -31,14 +32,16 @@ class GrpcConnection:
         invoke = self._channel.unary_unary(path)
 
         def send(timeout_s: float) -> bytes:
-            try:
-                content: bytes = invoke(request, timeout=timeout_s, metadata=self._metadata)
-            except grpc.RpcError as exc:
-                is_connected = self._is_connected(exc.code())
-                raise grpc_channel.client_error(
-                    exc, self._server, timeout_s=self._timeout_s, is_connected=is_connected
-                ) from exc
-            return content
+            with grpc_channel.call_span(path, self._server):
+                metadata = (*self._metadata, *tracing.headers().items())
+                try:
+                    content: bytes = invoke(request, timeout=timeout_s, metadata=metadata)
+                except grpc.RpcError as exc:
+                    is_connected = self._is_connected(exc.code())
+                    raise grpc_channel.client_error(
+                        exc, self._server, timeout_s=self._timeout_s, is_connected=is_connected
+                    ) from exc
+                return content
 
         return send
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc
 
+from savedmodel_bakery import tracing
 from savedmodel_bakery.client.servers import Server
 from savedmodel_bakery.client.transports import grpc_channel
 
@@ -32,14 +33,16 @@ class GrpcAioConnection:
         """
         if self._channel is None:  # created here because it needs a running loop
             self._channel = grpc_channel.create_aio_channel(self._server)
-        try:
-            content: bytes = await self._channel.unary_unary(path)(request, timeout=timeout_s, metadata=self._metadata)
-        except grpc.RpcError as exc:
-            is_connected = await self._is_connected(exc.code())
-            raise grpc_channel.client_error(
-                exc, self._server, timeout_s=self._timeout_s, is_connected=is_connected
-            ) from exc
-        return content
+        with grpc_channel.call_span(path, self._server):
+            metadata = (*self._metadata, *tracing.headers().items())
+            try:
+                content: bytes = await self._channel.unary_unary(path)(request, timeout=timeout_s, metadata=metadata)
+            except grpc.RpcError as exc:
+                is_connected = await self._is_connected(exc.code())
+                raise grpc_channel.client_error(
+                    exc, self._server, timeout_s=self._timeout_s, is_connected=is_connected
+                ) from exc
+            return content
 
     async def close(self) -> None:
         """Close the channel."""

@@ -13,6 +13,7 @@ from requests.auth import AuthBase
 from urllib3.exceptions import InvalidHeader, NameResolutionError, ReadTimeoutError
 from urllib3.util import Retry
 
+from savedmodel_bakery import tracing
 from savedmodel_bakery.client.errors import (
     ClientError,
     ConnectionFailedError,
@@ -137,14 +138,22 @@ class HttpSession:
             raise self._client_error(exc) from exc
 
         def send(timeout_s: float) -> HttpResponse:
-            try:
-                response = self._session.send(request, timeout=timeout_s, allow_redirects=False, stream=True)
-                content = self._read(response, timeout_s)
-            except OSError as exc:  # also requests' plain OSError for a certificate file that was removed
-                raise self._client_error(exc) from exc
-            if response.status_code != requests.codes.ok:
-                raise self._refusal(response, content)
-            return HttpResponse(content, response.headers)
+            attributes = {
+                "http.request.method": method,
+                "url.full": self.url(path),
+                "server.address": self._endpoint.host,
+                "server.port": self._endpoint.port,
+            }
+            with tracing.span(method, "CLIENT", attributes):
+                request.headers.update(tracing.headers())
+                try:
+                    response = self._session.send(request, timeout=timeout_s, allow_redirects=False, stream=True)
+                    content = self._read(response, timeout_s)
+                except OSError as exc:  # also requests' plain OSError for a certificate file that was removed
+                    raise self._client_error(exc) from exc
+                if response.status_code != requests.codes.ok:
+                    raise self._refusal(response, content)
+                return HttpResponse(content, response.headers)
 
         return send
 

@@ -14,7 +14,7 @@ from savedmodel_bakery.serving.access.identity import Identity
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import RETRY_AFTER_S, Limits, OverloadError
-from savedmodel_bakery.serving.telemetry.access_log import Entry
+from savedmodel_bakery.serving.telemetry.requests import Entry
 from savedmodel_bakery.wire.status import Code, StatusError
 
 _NEWEST_SHARE = 0.2  # of the last run in the estimate of a run's duration

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from savedmodel_bakery.serving.access.identity import Identity
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.limits import check_size
-from savedmodel_bakery.serving.telemetry.access_log import Entry
+from savedmodel_bakery.serving.telemetry.requests import Entry
 from savedmodel_bakery.wire.status import Code, StatusError
 
 _MAX_TIMEOUT_S = 365 * 24 * 3600.0  # a lock can't wait for centuries
@@ -33,7 +33,7 @@ class RequestContext:
         memory: where its memory comes from; None for no limit.
         max_rows: strings in one input, or examples, that it may have; None for no limit.
         identity: who sent it; None if everybody may.
-        entry: where its model is noted for the access log; None without one.
+        entry: where its model is noted, if the request is observed.
 
     Attributes:
         charged: bytes taken from the memory.
@@ -121,7 +121,7 @@ class RequestContext:
         return self._identity is None or self._identity.covers(name)
 
     def note_version(self, version: int) -> None:
-        """Note for the access log which version of the model runs."""
+        """Note which version of the model runs, if the request is observed."""
         if self._entry:
             self._entry.model_version = version
 

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import grpc
 
+from savedmodel_bakery import tracing
 from savedmodel_bakery.client.servers import Server
 from savedmodel_bakery.client.transports import grpc_channel
 from savedmodel_bakery.client.transports.retries import pause_after
@@ -51,6 +52,7 @@ class RemoteServer:
     """
 
     def __init__(self, server: Server) -> None:
+        self._server = server
         self._metadata = grpc_channel.call_metadata(server)
         self._channel = grpc_channel.create_channel(server)
 
@@ -93,13 +95,15 @@ class RemoteServer:
         return self._send(METHODS[method].path, content, context.remaining_s())
 
     def _send(self, path: str, content: bytes, timeout_s: float | None) -> bytes:
-        try:
-            response: bytes = self._channel.unary_unary(path)(content, timeout=timeout_s, metadata=self._metadata)
-        except grpc.RpcError as error:
-            code = Code(error.code().value[0])
-            pause_s = pause_after(error.trailing_metadata() or (), code)
-            raise StatusError(code, error.details() or "", retry_after_s=pause_s) from error
-        return response
+        with grpc_channel.call_span(path, self._server):
+            metadata = (*self._metadata, *tracing.headers().items())
+            try:
+                response: bytes = self._channel.unary_unary(path)(content, timeout=timeout_s, metadata=metadata)
+            except grpc.RpcError as error:
+                code = Code(error.code().value[0])
+                pause_s = pause_after(error.trailing_metadata() or (), code)
+                raise StatusError(code, error.details() or "", retry_after_s=pause_s) from error
+            return response
 
 
 def _encode_request(call: Predict) -> bytes:

@@ -13,14 +13,17 @@ Such a message is called alone, and has a number of attempts. While the server i
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 from collections.abc import Awaitable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import Any
 
 from aio_pika.abc import AbstractChannel, AbstractIncomingMessage, AbstractQueue
 
+from savedmodel_bakery import tracing
 from savedmodel_bakery.client.errors import ConnectionFailedError
 from savedmodel_bakery.client.transports.amqp_broker import BROKER_ERRORS
 from savedmodel_bakery.serving import incident
@@ -201,7 +204,13 @@ class Consumer:
             await self._availability.wait()
             requests = [_request(message) for message in messages]
             loop = asyncio.get_running_loop()
-            responses = await loop.run_in_executor(self._threads, self._handlers.handle, requests)
+            with ExitStack() as stack:
+                spans = [stack.enter_context(self._span(message)) for message in messages]
+                run = contextvars.copy_context().run
+                responses = await loop.run_in_executor(self._threads, run, self._handlers.handle, requests)
+                for span, response in zip(spans, responses, strict=True):
+                    if span is not None and response.error:
+                        tracing.fail(span, response.error.code.name)
         finally:
             for _ in range(calls):
                 self._free_calls.release()
@@ -212,6 +221,13 @@ class Consumer:
                 self._spawn(self._retry_after_pause(message, response.error))
             else:
                 self._spawn(self._finish(message, response))
+
+    def _span(self, message: AbstractIncomingMessage) -> AbstractContextManager[Any]:
+        """Return the span of a message; of several that are joined, the last is the parent of the call to a server."""
+        queue = self._options.queue
+        attributes = {"messaging.system": "rabbitmq", "messaging.destination.name": queue}
+        parent = {key: value for key, value in message.headers.items() if isinstance(value, str)}
+        return tracing.span(f"process {queue}", "CONSUMER", attributes, parent=parent)
 
     async def _retry_after_pause(self, message: AbstractIncomingMessage, error: StatusError) -> None:
         """Retry a message for which the backend was unavailable or busy, unless its attempts are used up."""

@@ -31,8 +31,8 @@ from savedmodel_bakery.serving.grpc.health import HealthService
 from savedmodel_bakery.serving.options.tls import Tls
 from savedmodel_bakery.serving.rpc import Rpc
 from savedmodel_bakery.serving.telemetry import metrics
-from savedmodel_bakery.serving.telemetry.access_log import REQUEST_ID, AccessLog, Entry
 from savedmodel_bakery.serving.telemetry.calls import count_rejection
+from savedmodel_bakery.serving.telemetry.requests import REQUEST_ID, Entry, Requests
 from savedmodel_bakery.serving.threads import CallThreads
 from savedmodel_bakery.wire.status import Code, StatusError, truncate_message
 
@@ -62,7 +62,7 @@ class GrpcServer:
         arguments: channel arguments, as `k=v,k=v`.
         tls: for every address; None for plain text.
         health: serve the standard health service.
-        access_log: where each call is logged; None to log none.
+        requests: where each call is observed; None to observe none.
 
     Raises:
         StatusError: INVALID_ARGUMENT if an address is not available, or a key or certificate is not valid PEM.
@@ -78,7 +78,7 @@ class GrpcServer:
         arguments: str = "",
         tls: Tls | None = None,
         health: bool = False,
-        access_log: AccessLog | None = None,
+        requests: Requests | None = None,
     ) -> None:
         limits = admission.limits
         options: dict[str, int | str] = {
@@ -103,7 +103,7 @@ class GrpcServer:
         if self._health:
             calls = {**calls, **self._health.calls()}
             self._server.add_generic_rpc_handlers([self._health.watch_handler()])
-        self._server.add_generic_rpc_handlers([_Calls(calls, access, runs, control, access_log)])
+        self._server.add_generic_rpc_handlers([_Calls(calls, access, runs, control, requests)])
         try:
             for address in addresses:
                 if tls:
@@ -139,7 +139,7 @@ def channel_arguments(text: str) -> dict[str, int | str]:
 
 
 _Respond = Callable[[Entry | None, Iterator[bytes], Any], bytes | None]
-"""From the entry in the access log, the messages of a call and gRPC's context of it, to the response."""
+"""From the observed request, the messages of a call and gRPC's context of it, to the response."""
 
 
 class _Lane:
@@ -172,10 +172,10 @@ class _Calls(grpc.GenericRpcHandler):
         access: Access,
         runs: _Lane,
         control: _Lane,
-        access_log: AccessLog | None,
+        requests: Requests | None,
     ) -> None:
         self._access = access
-        self._access_log = access_log
+        self._requests = requests
         self._control = control
         self._lanes = {path: runs if rpc.runs_model else control for path, rpc in calls.items()}
         self._handlers = {
@@ -194,16 +194,17 @@ class _Calls(grpc.GenericRpcHandler):
 
     def _handler(self, path: str, respond: _Respond, lane: _Lane) -> Any:
         """Return gRPC's handler for calls to a path."""
-        behaviour: Any = partial(respond, None) if self._access_log is None else partial(self._log, path, respond)
+        behaviour: Any = partial(respond, None) if self._requests is None else partial(self._observe, path, respond)
         behaviour.experimental_thread_pool = lane.threads
         return grpc.stream_unary_rpc_method_handler(behaviour)
 
-    def _log(self, path: str, respond: _Respond, messages: Iterator[bytes], call: Any) -> bytes | None:
-        """Respond to a call and log it."""
-        assert self._access_log
-        request_id = dict(call.invocation_metadata()).get(REQUEST_ID)
-        entry = self._access_log.begin("GRPC", path, call.peer(), request_id)
-        call.set_trailing_metadata(((REQUEST_ID, entry.request_id),))
+    def _observe(self, path: str, respond: _Respond, messages: Iterator[bytes], call: Any) -> bytes | None:
+        """Respond to a call and observe it."""
+        assert self._requests
+        metadata = {key: value for key, value in call.invocation_metadata() if isinstance(value, str)}
+        entry = self._requests.begin_rpc(path, call.peer(), metadata)
+        if entry.request_id:
+            call.set_trailing_metadata(((REQUEST_ID, entry.request_id),))
         response = None
         try:
             response = respond(entry, messages, call)

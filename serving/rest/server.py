@@ -25,7 +25,7 @@ from savedmodel_bakery.serving.http.routes import Route
 from savedmodel_bakery.serving.rest.protocol import Protocol, raw_headers
 from savedmodel_bakery.serving.rest.router import Router
 from savedmodel_bakery.serving.rest.tls_server import TlsServer
-from savedmodel_bakery.serving.telemetry.access_log import REQUEST_ID, AccessLog, Entry
+from savedmodel_bakery.serving.telemetry.requests import REQUEST_ID, Entry, Requests
 from savedmodel_bakery.serving.threads import CallThreads
 from savedmodel_bakery.wire.status import StatusError
 
@@ -57,7 +57,7 @@ class RestServer:
         admission: the limits of requests, and which of them run.
         timeout_s: seconds that a request may take from the end of its body; None for no limit.
         tls: the context for TLS; None for plain text.
-        access_log: where each request is logged; None to log none.
+        requests: where each request is observed; None to observe none.
 
     Raises:
         OSError: the port is not available.
@@ -72,10 +72,10 @@ class RestServer:
         *,
         timeout_s: float | None,
         tls: ssl.SSLContext | None = None,
-        access_log: AccessLog | None = None,
+        requests: Requests | None = None,
     ) -> None:
         self._router = router
-        self._access_log = access_log
+        self._requests = requests
         self._limits = admission.limits
         self._timeout_s = timeout_s
         self._runs = _Lane(admission, CallThreads(admission.places, "rest"))
@@ -129,11 +129,11 @@ class RestServer:
         send: Callable[[_Message], Awaitable[None]],
     ) -> None:
         request = Request(scope["method"], _target(scope), _headers(scope))
-        if self._access_log is None:
+        if self._requests is None:
             await self._respond(request, scope, receive, send, None)
             return
-        call, peer = f"{request.method} {request.path}", ":".join(map(str, scope["client"] or ()))
-        entry = self._access_log.begin("REST", call, peer, request.headers.get(REQUEST_ID))
+        peer = ":".join(map(str, scope["client"] or ()))
+        entry = self._requests.begin_http(request.method, request.path, peer, request.headers)
         response = None
         try:
             response = await self._respond(request, scope, receive, send, entry)
@@ -284,8 +284,10 @@ class RestServer:
 
 
 def _with_id(response: Response, entry: Entry | None) -> Response:
-    """Return a response with the request's id, if the request is logged."""
-    return replace(response, headers={**response.headers, REQUEST_ID: entry.request_id}) if entry else response
+    """Return a response with the id of its request, if that has one."""
+    if entry is None or not entry.request_id:
+        return response
+    return replace(response, headers={**response.headers, REQUEST_ID: entry.request_id})
 
 
 async def _send(send: Callable[[_Message], Awaitable[None]], response: Response, *headers: tuple[bytes, bytes]) -> None:

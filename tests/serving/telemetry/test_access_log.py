@@ -20,6 +20,7 @@ from waiting import wait_until
 from savedmodel_bakery.serving import incident
 from savedmodel_bakery.serving.access.tokens import Role, Token, format_token, hash_secret
 from savedmodel_bakery.serving.telemetry.access_log import AccessLog
+from savedmodel_bakery.serving.telemetry.requests import Requests
 
 MODEL = "half_plus_two"
 SECRET = "shop-secret"
@@ -136,7 +137,7 @@ def test_neither_payloads_nor_tokens_are_logged(server: ServerProcess) -> None:
 
 
 def test_a_caller_can_not_forge_a_line_or_a_field(capsys: pytest.CaptureFixture[str]) -> None:
-    entry = AccessLog(as_json=False).begin("REST", 'GET /a\nb" status=200 \x1b[31m', "127.0.0.1:1", None)
+    entry = Requests(AccessLog(as_json=False)).begin_http("GET", '/a\nb" status=200 \x1b[31m', "127.0.0.1:1", {})
     entry.end("404", 0)
     (line,) = capsys.readouterr().out.splitlines()
     assert r'call="GET /a\nb\" status=200 \u001b[31m" status=404 ' in line
