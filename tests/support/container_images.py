@@ -104,10 +104,11 @@ class Images:
         self.buildah("commit", "--quiet", "--format=docker", "--rm", container, f"localhost/{name}")
         subprocess.run(["rm", "--recursive", "--force", "--one-file-system", str(root)], check=True)
 
-    def build(self, docker_build: str, *, context: Path, bases: dict[str, str], cache: bool = True) -> None:
+    def build(self, docker_build: str, *, context: Path, bases: dict[str, str], reproducible: bool = False) -> None:
         """Run a `docker build …` command line, with other base images and this machine's pip configuration.
 
-        Without `cache`, all layers are built again.
+        A `reproducible` image is built from its beginning, in OCI's format, whose configuration has no random names as
+        Docker's, and without a history, which names the intermediate images.
         """
         arguments = shlex.split(docker_build)
         assert ["docker", "build", "."] == [*arguments[:2], arguments[-1]]
@@ -116,18 +117,13 @@ class Images:
         secret.write_text(configuration)
         mounts = [f"--volume={path}:{path}:ro" for path in paths] + [f"--secret=id=pip.conf,src={secret}"]
         base_images = [f"--build-arg={name}=localhost/{image}" for name, image in bases.items()]
-        options = ["--quiet", "--format=docker", "--layers", f"--timestamp={BUILD_TIME_S}"]
-        options += [] if cache else ["--no-cache"]
+        kind = ["--format=oci", "--no-cache", "--omit-history"] if reproducible else ["--format=docker", "--layers"]
+        options = ["--quiet", f"--timestamp={BUILD_TIME_S}", *kind]
         self.buildah("build", *options, *mounts, *base_images, *arguments[2:], cwd=context)
 
     def digest(self, image: str) -> str:
         """Return the digest of an image: of its manifest, which has those of its layers and of its configuration."""
         return str(json.loads(self.buildah("inspect", "--type=image", image))["FromImageDigest"])
-
-    def layer_digests(self, image: str) -> list[str]:
-        """Return the digests of an image's layers."""
-        inspected = json.loads(self.buildah("inspect", "--type=image", image))
-        return list(json.loads(inspected["Config"])["rootfs"]["diff_ids"])
 
     def layer_sizes(self, image: str) -> list[int]:
         """Return the bytes of an image's layers, uncompressed."""
