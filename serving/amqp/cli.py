@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from savedmodel_bakery import log
+from savedmodel_bakery import log, tracing
 from savedmodel_bakery.client.endpoints import DEFAULT_MODEL, MAX_TIMEOUT_S
 from savedmodel_bakery.client.exits import run_command
 from savedmodel_bakery.interrupts import exit_on_interrupt
@@ -194,6 +194,19 @@ Examples:
     show_default="70 % less what the model uses",
     help="Memory for delivered messages and calls.",
 )
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(1, 65535),
+    show_default="none",
+    help="Port of a page /metrics for Prometheus.",
+)
+@click.option(
+    "--metrics-address",
+    default="127.0.0.1",
+    show_default=True,
+    metavar="ADDRESS",
+    help="IP address of that page; it needs no token.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Show the log of TensorFlow.")
 @click.pass_context
 def work(
@@ -216,6 +229,8 @@ def work(
     max_rows: int,
     json_nesting: int,
     memory_budget_bytes: int,
+    metrics_port: int | None,
+    metrics_address: str,
     verbose: bool,
     **credentials: Any,
 ) -> None:
@@ -233,7 +248,15 @@ def work(
         from savedmodel_bakery.serving.amqp.handlers import Handlers
         from savedmodel_bakery.serving.amqp.limits import CallLimits, divide_memory
         from savedmodel_bakery.serving.amqp.server import Worker
+        from savedmodel_bakery.serving.telemetry.worker import serve_page
 
+    if metrics_port is not None:
+        try:
+            serve_page(metrics_address, metrics_port)
+        except OSError as error:
+            raise click.ClickException(
+                f"cannot listen on {metrics_address}:{metrics_port} for --metrics-port: {error.strerror or error}"
+            ) from error
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: _exit())  # until the worker consumes
     model_name = model_name or (DEFAULT_MODEL if model_base_path is None else model_base_path.resolve().name)
@@ -253,7 +276,8 @@ def work(
         expiration_s=expiration_s,
     )
     try:
-        asyncio.run(_run_worker(Worker(url, Handlers(backend, model_name=model_name, limits=limits), options)))
+        handlers = Handlers(backend, model_name=model_name, limits=limits)
+        asyncio.run(_run_worker(Worker(url, handlers, options, measures_queue=metrics_port is not None)))
     except BaseException:
         backend.close()
         raise
@@ -283,6 +307,7 @@ async def _run_worker(worker: Worker) -> None:
 
 def _exit() -> NoReturn:
     """Exit at once, without waiting for calls that take longer than the grace period."""
+    tracing.flush()
     sys.stderr.flush()
     os._exit(0)
 

@@ -38,6 +38,7 @@ from savedmodel_bakery.serving.amqp.errors import (
     message_too_large,
 )
 from savedmodel_bakery.serving.amqp.handlers import Handlers
+from savedmodel_bakery.serving.telemetry import worker
 from savedmodel_bakery.wire import amqp
 from savedmodel_bakery.wire.status import Code, StatusError
 
@@ -159,6 +160,7 @@ class Consumer:
 
     async def _receive_again(self, message: AbstractIncomingMessage) -> None:
         """Receive a message from the retry queue."""
+        worker.REDELIVERIES.inc()
         deliveries = _deliveries(message)
         if not self._reject(message, deliveries):
             logger.info(
@@ -253,6 +255,7 @@ class Consumer:
 
     async def _finish(self, message: AbstractIncomingMessage, response: Response) -> None:
         """Publish the response, dead-letter the message if it has to be, and acknowledge it."""
+        worker.MESSAGES.labels(response.error.code.name if response.error else "OK").inc()
         reason = await queues.retry_while_full(
             queues.reply, self._channel, message, response, self._options.expiration_s
         )
@@ -265,6 +268,7 @@ class Consumer:
 
     async def _dead_letter(self, message: AbstractIncomingMessage, reason: str) -> None:
         logger.warning("dead-lettering a message: %s", reason)
+        worker.DEAD_LETTERS.inc()
         await queues.retry_while_full(queues.dead_letter, self._channel, message, self._options.queue, reason)
         await self._acknowledge(message)
 

@@ -17,11 +17,13 @@ from savedmodel_bakery.client.transports.amqp_broker import Broker
 from savedmodel_bakery.serving.amqp import queues
 from savedmodel_bakery.serving.amqp.consumer import Consumer, WorkerOptions, wait_first
 from savedmodel_bakery.serving.amqp.handlers import Handlers
+from savedmodel_bakery.serving.telemetry import worker
 
 logger = logging.getLogger(__name__)
 
 _CONNECT_TIMEOUT_S = 30.0
 _MIN_PAUSE_S, _MAX_PAUSE_S = 0.5, 30.0
+_MEASURE_INTERVAL_S = 5.0
 
 
 class Worker:
@@ -31,12 +33,16 @@ class Worker:
         broker: where the queue is.
         handlers: turn messages into responses, on worker threads.
         options: how to consume.
+        measures_queue: publish what the broker says about the queue as metrics.
     """
 
-    def __init__(self, broker: Broker, handlers: Handlers, options: WorkerOptions) -> None:
+    def __init__(
+        self, broker: Broker, handlers: Handlers, options: WorkerOptions, *, measures_queue: bool = False
+    ) -> None:
         self._broker = broker
         self._handlers = handlers
         self._options = options
+        self._measures_queue = measures_queue
         self._threads = ThreadPoolExecutor(options.calls, thread_name_prefix="amqp")
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -48,6 +54,15 @@ class Worker:
             RequestRefusedError: the broker rejects the user, lacks a permission for it, or has the queue with other
                 arguments.
         """
+        measuring = asyncio.ensure_future(self._measure()) if self._measures_queue else None
+        try:
+            await self._consume(stop)
+        finally:
+            if measuring:
+                measuring.cancel()
+
+    async def _consume(self, stop: asyncio.Event) -> None:
+        """See `run`."""
         has_consumed, pause_s = False, _MIN_PAUSE_S
         while not stop.is_set():
             try:
@@ -72,6 +87,20 @@ class Worker:
                 logger.warning("%s; reconnecting in %.1f s", error, jittered_s)
                 await wait_first(stop.wait(), timeout_s=jittered_s)
                 pause_s = min(2 * pause_s, _MAX_PAUSE_S)
+
+    async def _measure(self) -> None:
+        """Read the counts of the queue from the broker every few seconds, over connections of their own."""
+        queue = self._options.queue
+        while True:
+            try:
+                connection = await self._broker.connect("bakery worker metrics", timeout_s=_CONNECT_TIMEOUT_S)
+                async with connection:
+                    with self._broker.translate_errors():
+                        status = await queues.status(connection, queue, with_reasons=False)
+                worker.set_queue(queue, waiting=status.ready, dead=status.dead, consumers=status.consumers)
+            except ClientError as error:  # the queue is not there yet, or the broker is away
+                logger.debug("the counts of queue %s are not available: %s", queue, error)
+            await asyncio.sleep(_MEASURE_INTERVAL_S)
 
     async def _connect(self, stop: asyncio.Event) -> AbstractConnection | None:
         """Connect; return None if `stop` is set first."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import requests
 from amqp_worker import (
     QUEUE,
     WorkerProcess,
@@ -248,3 +249,41 @@ def test_a_deleted_queue_is_declared_again(broker: RabbitMQ, start: StartWorker,
     worker.wait_for_log("Consuming queue", 2)
     assert f"queue {QUEUE} was deleted" in worker.log.read_text()
     assert [2.5] == connect().predict({"x": [1]}).arrays["y"].tolist()
+
+
+def test_metrics_count_redeliveries_dead_letters_and_what_waits(broker: RabbitMQ, start: StartWorker) -> None:
+    with holding_server() as (target, _), ThreadPoolExecutor() as pool:
+        start("--delivery-limit", "2").stop()
+        replies = pool.submit(exchange, broker.url(), [make_message(predict_request([1]))])
+        wait_for_status(broker.url(), ready=1)
+        for _ in range(2):
+            worker = start("--delivery-limit", "2", target=target)
+            wait_for_status(broker.url(), ready=0)
+            worker.kill()
+            wait_for_status(broker.url(), ready=1)
+        port = free_port()
+        start("--delivery-limit", "2", "--metrics-port", str(port))
+        assert Code.ABORTED == replies.result(120)[0].headers[amqp.STATUS]
+        expected = {
+            'bakery_amqp_messages_total{status="ABORTED"} 1.0',
+            "bakery_amqp_redeliveries_total 1.0",
+            "bakery_amqp_dead_letters_total 1.0",
+            f'bakery_amqp_waiting_messages{{queue="{QUEUE}"}} 0.0',
+            f'bakery_amqp_waiting_dead_letters{{queue="{QUEUE}"}} 1.0',
+            f'bakery_amqp_consumers{{queue="{QUEUE}"}} 1.0',
+        }
+        page: set[str] = set()
+
+        def is_published() -> bool:
+            page.update(requests.get(f"http://127.0.0.1:{port}/metrics", timeout=10).text.splitlines())
+            return expected <= page
+
+        wait_until(is_published, describe=lambda: expected - page)
+
+
+def test_a_port_for_metrics_that_is_taken_is_an_error(broker: RabbitMQ, tmp_path: Path, server: ServerProcess) -> None:
+    options = ("--server", server.target, "--metrics-port", str(server.rest_api_port))
+    worker = WorkerProcess(broker.url(), *options, log=tmp_path / "log", wait=False)
+    assert 1 == worker.process.wait(60)
+    place = f"127.0.0.1:{server.rest_api_port}"
+    assert f"error: cannot listen on {place} for --metrics-port: Address already in use\n" == worker.log.read_text()
