@@ -95,7 +95,7 @@ def test_a_pod_of_the_embedded_server(overlay: str, clone: Path, images: Images,
         assert not pod.probe("server", "livenessProbe")
         with pod.start("server", LOOPBACK, variables=of_server) as server:
             server.wait_until(lambda: pod.probe("server", "startupProbe", of_server))
-            assert pod.probe("server", "readinessProbe", of_server)
+            server.wait_until(lambda: pod.probe("server", "readinessProbe", of_server))
             assert pod.probe("server", "livenessProbe")
             readiness.wait_until(lambda: pod.probe("readiness", "readinessProbe"))
             assert "18 of 18 responses agree" in readiness.log.read_text()

@@ -53,9 +53,11 @@ def query(clone: Path, measured: ServerProcess, tmp_path_factory: pytest.TempPat
 
     def is_read(least: int) -> bool:
         try:
-            found = run("bakery_request_rows_count")
+            if not requests.get(f"http://127.0.0.1:{port}/-/ready", timeout=10).ok:
+                return False
         except requests.ConnectionError:
             return False
+        found = run("bakery_request_rows_count")
         return bool(found) and int(found[0]["value"][1]) >= least
 
     def predict(count: int) -> None:
