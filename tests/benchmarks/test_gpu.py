@@ -48,6 +48,7 @@ def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
     return workshop
 
 
+@pytest.mark.system
 def test_the_servers_of_all_bakes_and_a_process_are_measured(workshop: Workshop) -> None:
     log: list[str] = []
     document = gpu.run(
