@@ -63,7 +63,10 @@ class RequestContext:
 
     def remaining_s(self) -> float | None:
         """Return the seconds until the deadline, at least 0; None without a deadline."""
-        return None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+        if self._deadline is None:
+            return None
+        remaining_s = self._deadline - time.monotonic()
+        return remaining_s if remaining_s > 0.0 else 0.0
 
     def restart(self, timeout_s: float | None) -> None:
         """Replace the deadline by one in `timeout_s` seconds; None for none."""
@@ -82,7 +85,7 @@ class RequestContext:
         """
         if self._is_cancelled:
             raise StatusError(Code.CANCELLED, "the caller has cancelled the request")
-        if self.remaining_s() == 0.0:
+        if self._deadline is not None and self._deadline <= time.monotonic():
             raise StatusError(Code.DEADLINE_EXCEEDED, "Timed out waiting for notification")
 
     def cancel(self) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import OverloadError
@@ -21,8 +20,7 @@ DEFAULT_SIGNATURE = "serving_default"
 METHOD_NAMES = tuple(f"tensorflow/serving/{method}" for method in ("predict", "classify", "regress"))
 
 
-@dataclass(frozen=True)
-class PredictCall:
+class PredictCall(NamedTuple):
     """The arguments of one Predict.
 
     Attributes:

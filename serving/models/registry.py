@@ -26,8 +26,7 @@ class State(IntEnum):
     END = 50
 
 
-@dataclass(frozen=True)
-class ModelChoice:
+class ModelChoice(NamedTuple):
     """The model of a request, and its version: a number, a label, or neither for the highest available version."""
 
     name: str
@@ -95,7 +94,8 @@ class Registry:
     """Thread-safe store of versions by model. Every change of state notifies `changed`."""
 
     def __init__(self) -> None:
-        self.changed = threading.Condition()
+        self._lock = threading.RLock()  # a `with` block is faster than that of the condition
+        self.changed = threading.Condition(self._lock)
         self._models: dict[str, dict[int, Version]] = {}
         self._available: dict[str, dict[int, Version]] = {}
         self._labels: dict[str, Mapping[str, int]] = {}
@@ -175,7 +175,7 @@ class Registry:
         Raises:
             StatusError: no available version matches; worded as tensorflow_model_server words it.
         """
-        with self.changed:
+        with self._lock:
             version = self._find(choice)
             version.requests += 1
             servable = version.servable
@@ -183,7 +183,7 @@ class Registry:
         try:
             yield servable
         finally:
-            with self.changed:
+            with self._lock:
                 version.requests -= 1
                 if version.state is not State.AVAILABLE:
                     self.changed.notify_all()

@@ -192,14 +192,15 @@ class SavedModel:
         options = tf.compat.v1.RunOptions(inter_op_thread_pool=self._operations_threads)
         context.check()
         timeout_s = context.remaining_s()
-        if timeout_s is not None:
+        # In the caller's thread, TensorFlow would check the limit only while an operation waits, and none does.
+        if timeout_s is not None and self._operations_threads == _SESSION_THREADS:
             options.timeout_in_ms = max(1, round(timeout_s * 1000))
         try:
             if any(tensor.shape is not None for tensor in feeds.values()):
                 tensors = dict(zip(chosen, self._unrepresentable.run(feeds, chosen, options), strict=True))
                 return [tensors[name] for name in fetches]
             outputs = self._run_arrays(feeds, ports, options, context)
-            context.check()  # in the caller's thread, TensorFlow checks the limit only while an operation waits
+            context.check()
         except tf.errors.OpError as error:
             if context.is_cancelled:
                 context.check()
