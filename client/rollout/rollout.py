@@ -191,7 +191,7 @@ class Rollout:
         message = self._message()
         [config] = (config for config in message.model_config_list.config if config.name == self.model)
         labels = config.version_labels
-        state = server.read(self.model, labels)
+        state = server.read(self.model, labels_of(self.file.model(self.model)))
         for label in [label for label, version in labels.items() if version not in state.available]:
             del labels[label]
             if label in state.labels:

@@ -49,7 +49,7 @@ class Killed(BaseException):
 
 
 class Process:
-    """Kills a rollout before its effect of this number, which is a half after it: nothing has an effect any more."""
+    """A process that is killed after `live` was called this many times: then nothing has an effect any more."""
 
     def __init__(self, end: float = float("inf")) -> None:
         self._remaining = end
@@ -67,7 +67,7 @@ class KillableFile(ConfigFile):
     process: Process
 
     def replace(self, text: str) -> None:
-        """Replace the content, as long as the process lives."""
+        """Replace the content, as long as the process lives; it may also be killed right after that."""
         self.process.live()
         super().replace(text)
         self.process.live()
@@ -172,7 +172,10 @@ STEPS = [
 def test_a_step_that_is_killed_at_any_moment_is_completed_by_the_same_command(
     make: Make, step: Callable[[Rollout], None], now: Serving, after: Serving
 ) -> None:
-    """No configuration is ever refused, and the label `stable` is never lost. The last round is not killed."""
+    """No configuration is ever refused, and the label `stable` always leads to a loaded version.
+
+    Each round is killed one effect later than the one before; the last one is not killed.
+    """
     was_killed, moment = True, 0
     while was_killed:
         place = make(now, ALL, ALL)
