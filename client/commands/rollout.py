@@ -138,7 +138,8 @@ def start(
     "paths",
     multiple=True,
     metavar="PATH",
-    help="Photos that both versions must answer alike: a photo, folder, glob or archive, as for bulk. Repeatable.",
+    help="Photos that both versions must answer alike, on the first server: a photo, folder, glob or archive, as for "
+    "bulk. Repeatable.",
 )
 @click.option(
     "--min-equal-labels",
@@ -204,17 +205,20 @@ def rollback(context: click.Context, model: str, config_path: Path, polled: bool
     """Undo the last step of a rollout of MODEL.
 
     Before a promotion, the canary is removed. After it, the label stable returns to the previous version. The version
-    that loses its label is unloaded. If some servers cannot be reached, the others are rolled back.
+    that loses its label is unloaded. If some servers cannot be reached, or fail, the others are rolled back.
     """
     from savedmodel_bakery.client.rollout import operations
+    from savedmodel_bakery.client.rollout.rollout import UNREACHABLE
 
-    with _opened(context, model, config_path, polled=polled, timeout_s=timeout_s) as opened:
-        unreachable = opened.skip_unreachable_servers()
+    with _opened(context, model, config_path, polled=polled, timeout_s=timeout_s, skip_failing=True) as opened:
         operations.roll_back(opened)
         _print_result(opened)
-    for error in unreachable:
-        print_error(f"not rolled back, run the command again when it is up: {error}")
-    context.exit(NO_CONNECTION if unreachable else 0)
+    if opened.failures:
+        print_error(
+            f"error: not rolled back: {', '.join(opened.failures)}; run the same command again when the cause is fixed"
+        )
+        only_unreachable = all(isinstance(error, UNREACHABLE) for error in opened.failures.values())
+        context.exit(NO_CONNECTION if only_unreachable else FAILED)
 
 
 @rollout.command(cls=Command, epilog=_epilog(_STATUS))
@@ -229,13 +233,16 @@ def status(context: click.Context, model: str, config_path: Path, as_json: bool)
     reached.
     """
     from savedmodel_bakery.client.rollout.config_file import ConfigFile
-    from savedmodel_bakery.client.rollout.rollout import UNREACHABLE, differences, labels_of
+    from savedmodel_bakery.client.rollout.differences import find_differences, find_missing, labels_of
+    from savedmodel_bakery.client.rollout.rollout import UNREACHABLE
+    from savedmodel_bakery.wire.model_config import Specific
 
     code = 0
     with _expected_errors(), ExitStack() as stack:
         servers = _open_servers(context, stack)
         file = ConfigFile(config_path)
         config = file.model(model)
+        named = config.policy.versions if isinstance(config.policy, Specific) else frozenset[int]()
         for server in servers:
             try:
                 state = server.read(model, labels_of(config))
@@ -245,7 +252,7 @@ def status(context: click.Context, model: str, config_path: Path, as_json: bool)
                 continue
             loaded = [status for status in state.versions if status.state != "END" or status.code is not Code.OK]
             _print_versions(server.name, loaded, state.labels, as_json=as_json)
-            for problem in differences(config, state):
+            for problem in find_differences(config, state) + find_missing(named, state):
                 code = max(code, FAILED)
                 print_error(f"{server.name} differs from {file}: {problem}")
     context.exit(code)
@@ -277,7 +284,13 @@ def prune(
 
 @contextmanager
 def _opened(
-    context: click.Context, model: str, config_path: Path, *, polled: bool, timeout_s: float = _TIMEOUT_S
+    context: click.Context,
+    model: str,
+    config_path: Path,
+    *,
+    polled: bool,
+    timeout_s: float = _TIMEOUT_S,
+    skip_failing: bool = False,
 ) -> Iterator[Rollout]:
     """Lock the config file, and yield the rollout that the options describe."""
     from savedmodel_bakery.client.rollout.config_file import ConfigFile, locked
@@ -289,7 +302,13 @@ def _opened(
             raise click.UsageError("the configuration is sent over gRPC: use --format GRPC, or --polled")
         stack.enter_context(locked(config_path))
         yield Rollout(
-            ConfigFile(config_path), model, servers, by_reload=not polled, timeout_s=timeout_s, report=print_error
+            ConfigFile(config_path),
+            model,
+            servers,
+            by_reload=not polled,
+            timeout_s=timeout_s,
+            report=print_error,
+            skip_failing=skip_failing,
         )
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -67,10 +69,11 @@ class ConfigFile:
         return models[name]
 
     def replace(self, text: str) -> None:
-        """Replace the content, in one step and durably; owner and mode stay.
+        """Replace the content, in one step and durably. The mode stays, and so do owner and group if permitted.
 
         Raises:
-            RolloutError: another program has changed the file, or it cannot be written.
+            RolloutError: another program has changed the file, it cannot be written, or servers that read it as members
+                of its group could not do so afterwards.
         """
         if self._read() != self.text:
             raise RolloutError(f"another program has changed {self.path}: run the command again")
@@ -84,7 +87,10 @@ class ConfigFile:
                 raise
             _sync_folder(self._file.parent)
         except OSError as error:
-            raise RolloutError(f"cannot write {self.path}: {error.strerror}") from error
+            reason = error.strerror
+            if error.errno == errno.EBUSY:
+                reason = f"{reason}: it is a mount point, so no other file can take its place; mount its folder instead"
+            raise RolloutError(f"cannot write {self.path}: {reason}") from error
         self.text = text
 
     def _read(self) -> str:
@@ -138,12 +144,22 @@ def _lock(lock: Path) -> int:
 def _write(path: Path, content: bytes, like: os.stat_result) -> None:
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(handle, "wb") as file:
-        with suppress(PermissionError):  # only root may give files away
-            os.fchown(handle, like.st_uid, like.st_gid)
+        _set_owner(handle, like)
         os.fchmod(handle, like.st_mode & 0o7777)
         file.write(content)
         file.flush()
         os.fsync(handle)
+
+
+def _set_owner(handle: int, like: os.stat_result) -> None:
+    """Set owner and group, or the group alone: only root may give files away, but members of a group may set it."""
+    for owner in (like.st_uid, -1):
+        with suppress(PermissionError):
+            os.fchown(handle, owner, like.st_gid)
+            return
+    if os.fstat(handle).st_gid != like.st_gid and not like.st_mode & stat.S_IROTH:
+        reason = f"its group {like.st_gid} would change, and servers could lose access: run as a member of this group"
+        raise PermissionError(errno.EPERM, reason)
 
 
 def _sync_folder(folder: Path) -> None:

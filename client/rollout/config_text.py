@@ -5,7 +5,7 @@ An edit changes the versions and labels of one model and keeps every other chara
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from google.protobuf import text_format
@@ -207,8 +207,3 @@ def _without(text: str, start: int, end: int, separator: int | None) -> str:
     if before.strip():
         return text[:start].rstrip(" \t") + text[end:]
     return text[:start] + text[end:].lstrip(" \t")
-
-
-def models_of(message: Any) -> Sequence[str]:
-    """Return the names of the models that a ModelServerConfig lists."""
-    return [config.name for config in message.model_config_list.config]

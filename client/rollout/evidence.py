@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -81,8 +82,9 @@ class Agreement:
         photos: number of photos that at least one of them could read.
         equal: number of those with equal labels: the label of a classifier, the set of labels of a tagger, all labels
             of a detector, the largest class of a segmenter. Vectors and numbers have no labels, so all are equal.
+            A photo is not equal either if a score is finite in one version only.
         mean_difference: mean absolute difference of the scores, shares or numbers that both return for the same label,
-            first over the labels of a photo, then over the photos.
+            first over the labels of a photo, then over the photos. Infinite if only one of two scores is finite.
     """
 
     photos: int
@@ -101,12 +103,17 @@ def compare_on_photos(rollout: Rollout, photos: FileList, limits: Limits, *, sta
         canary: the other version.
 
     Raises:
-        RolloutError: they differ more, have other tasks, or no photo can be read.
+        RolloutError: they differ more, have other tasks, no photo can be read, or the photos have changed meanwhile.
         ClientError: the server cannot be reached, or refuses.
     """
     (task, rows), (canary_task, canary_rows) = (_answer(rollout, photos, version) for version in (stable, canary))
     if task != canary_task:
         raise RolloutError(f"version {canary} has the task {canary_task}, and version {stable} the task {task}")
+    if changed := rows.keys() ^ canary_rows.keys():
+        raise RolloutError(
+            f"photos were added or removed while versions {stable} and {canary} answered them, such as {min(changed)}: "
+            "run the command again"
+        )
     agreement = compare_rows(rows, canary_rows)
     if not agreement.photos:
         raise RolloutError(
@@ -121,23 +128,27 @@ def compare_on_photos(rollout: Rollout, photos: FileList, limits: Limits, *, sta
     reasons = []
     if share < limits.min_equal_labels:
         reasons.append("too few photos have equal labels (--min-equal-labels)")
-    if agreement.mean_difference > limits.max_score_difference:
+    if not agreement.mean_difference <= limits.max_score_difference:  # one of them may be NaN
         reasons.append("scores differ too much (--max-score-difference)")
     if reasons:
         raise RolloutError(f"version {canary} was not promoted: {' and '.join(reasons)}")
 
 
 def compare_rows(rows: Mapping[str, Row], others: Mapping[str, Row]) -> Agreement:
-    """Compare two rows of each photo, by its key. A photo that one version alone could read has other labels."""
+    """Compare two rows of each photo, by its key; both must have the same keys.
+
+    A photo that one version alone could read has other labels.
+    """
     equal, differences = [], []
     for key, row in rows.items():
         other = others[key]
         if not row["ok"] and not other["ok"]:
             continue
         (labels, scores), (other_labels, other_scores) = _read(row), _read(other)
-        equal.append(row["ok"] == other["ok"] and labels == other_labels)
-        if shared := scores.keys() & other_scores.keys():
-            differences.append(fmean(abs(scores[name] - other_scores[name]) for name in shared))
+        found = [_difference(scores[name], other_scores[name]) for name in scores.keys() & other_scores.keys()]
+        equal.append(row["ok"] == other["ok"] and labels == other_labels and math.inf not in found)
+        if found:
+            differences.append(fmean(found))
     return Agreement(len(equal), sum(equal), fmean(differences) if differences else 0.0)
 
 
@@ -167,6 +178,13 @@ def _read(row: Row) -> tuple[Hashable, dict[Any, float]]:
     if "embedding" in row:
         return len(row["embedding"]), dict(enumerate(row["embedding"]))
     return frozenset(row["values"]), row["values"]
+
+
+def _difference(score: float, other: float) -> float:
+    """Return the absolute difference; infinite if only one is finite. As for goldens, NaN equals NaN."""
+    if score == other or (math.isnan(score) and math.isnan(other)):
+        return 0.0
+    return abs(score - other) if math.isfinite(score) and math.isfinite(other) else math.inf
 
 
 def _first_scores(scored: list[Row]) -> dict[Any, float]:

@@ -34,12 +34,17 @@ def start(rollout: Rollout, *, canary: int, stable: int | None, base_path: Path 
         raise RolloutError(
             f"no version but {canary} is AVAILABLE on every server: state with --stable which version is stable"
         )
-    after = steps.start(now, canary=canary, stable=stable)
+    targets = steps.start(now, canary=canary, stable=stable)
     former = rollout.file.text
     if canary not in now.labels.values() and not any(canary in versions for versions in available):
         # An interrupted start may have left it in the file, where it would keep a server from starting.
         former = rollout.edit(Serving(now.versions - {canary}, now.labels)) if canary in now.versions else former
-    rollout.move(after, former=former)
+    with rollout.restoring(former):
+        rollout.load(targets[-1])
+        first, *rest = rollout.acceptable(targets)
+        rollout.put_into_effect(first)
+    for target in rest:
+        rollout.put_into_effect(target)
 
 
 def promote(
@@ -71,16 +76,21 @@ def promote(
         if STABLE not in now.labels:
             raise RolloutError(f"{rollout} has no stable version to compare the canary with: leave out --compare")
         compare_on_photos(rollout, photos, limits, stable=now.labels[STABLE], canary=canary)
-    rollout.move(steps.promote(now), former=rollout.file.text)
+    with rollout.restoring(rollout.file.text):
+        rollout.put_into_effect(steps.promote(now))
 
 
 def roll_back(rollout: Rollout) -> None:
     """Remove the canary or, without one, make the previous version stable again."""
     now = rollout.serving()
-    if CANARY in now.labels or PREVIOUS in now.labels:
-        rollout.move(steps.roll_back(now))
-    else:
+    if CANARY not in now.labels and PREVIOUS not in now.labels:
         _finish_earlier(rollout, f"{rollout} has neither a canary nor a previous version")
+        return
+    targets = steps.roll_back(now)
+    with rollout.restoring(rollout.file.text):
+        rollout.load(targets[-1])
+    for target in rollout.acceptable(targets):
+        rollout.put_into_effect(target)
 
 
 def prune(rollout: Rollout, *, keep: int, base_path: Path | None, is_trial: bool) -> Iterator[Path]:
@@ -116,6 +126,7 @@ def _finish_earlier(rollout: Rollout, otherwise: str) -> None:
     Raises:
         RolloutError: with the text `otherwise`, if it is in effect already.
     """
-    if not rollout.differences():
+    if not rollout.differences() and not rollout.failures:
         raise RolloutError(otherwise)
+    rollout.load(rollout.serving())
     rollout.put_into_effect()

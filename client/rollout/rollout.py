@@ -11,15 +11,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 
 from savedmodel_bakery.client.errors import ClientError, ConnectionFailedError, DeadlineExceededError
 from savedmodel_bakery.client.rollout import config_text
 from savedmodel_bakery.client.rollout.config_file import ConfigFile
+from savedmodel_bakery.client.rollout.differences import check_not_failed, find_differences, find_missing, labels_of
 from savedmodel_bakery.client.rollout.errors import RolloutError
 from savedmodel_bakery.client.rollout.servers import ModelServer, ServerState
-from savedmodel_bakery.client.rollout.steps import LABELS, Serving
-from savedmodel_bakery.wire.model_config import ModelConfig, Specific
-from savedmodel_bakery.wire.status import Code
+from savedmodel_bakery.client.rollout.steps import Serving
+from savedmodel_bakery.wire.model_config import Specific
 
 UNREACHABLE = (ConnectionFailedError, DeadlineExceededError)
 """The errors of a server that cannot be reached, or does not respond."""
@@ -28,6 +29,8 @@ _PAUSE_S = 0.2
 
 _NOTICE_S = 15.0
 """How long a server that was sent a configuration may take to begin to load a version."""
+
+_Result = TypeVar("_Result")
 
 
 class Rollout:
@@ -40,12 +43,14 @@ class Rollout:
         by_reload: send the configuration to the servers; otherwise they read the file themselves.
         timeout_s: how long to wait for the servers after each change of the file.
         report: is called with each message about the progress.
+        skip_failing: go on without the servers that fail, unless all do.
 
     Attributes:
         file: the config file.
         model: name of the model.
-        servers: the servers.
+        servers: the servers, without those that were skipped.
         report: see above.
+        failures: the errors of the servers that were skipped, by name.
     """
 
     def __init__(
@@ -57,13 +62,16 @@ class Rollout:
         by_reload: bool,
         timeout_s: float,
         report: Callable[[str], object],
+        skip_failing: bool = False,
     ) -> None:
         self.file = file
         self.model = model
         self.servers = servers
+        self.failures: dict[str, Exception] = {}
         self._by_reload = by_reload
         self._timeout_s = timeout_s
         self.report = report
+        self._skip_failing = skip_failing
 
     def __str__(self) -> str:
         return f'model "{self.model}" in {self.file}'
@@ -80,7 +88,7 @@ class Rollout:
             ClientError: a server cannot be reached, or refuses.
         """
         labels = labels_of(self.file.model(self.model))
-        return {server.name: server.read(self.model, labels) for server in self.servers}
+        return self._on_each_server(lambda server: server.read(self.model, labels))
 
     def serving(self) -> Serving:
         """Return what the file says; if its policy is not `specific`, with the versions that the servers serve.
@@ -90,9 +98,10 @@ class Rollout:
         """
         config = self.file.model(self.model)
         if isinstance(config.policy, Specific):
-            return Serving(config.policy.versions, config.labels)
-        available = [state.available for state in self.read().values()]
-        return Serving(frozenset().union(*available), config.labels)
+            versions = config.policy.versions
+        else:
+            versions = frozenset().union(*(state.available for state in self.read().values()))
+        return Serving(versions | frozenset(config.labels.values()), config.labels)
 
     def differences(self) -> list[tuple[str, str]]:
         """Return how servers differ from the file: the name of a server, and a difference.
@@ -101,73 +110,62 @@ class Rollout:
             ClientError: see `read`.
         """
         config = self.file.model(self.model)
-        return [(name, found) for name, state in self.read().items() for found in differences(config, state)]
-
-    def skip_unreachable_servers(self) -> list[ClientError]:
-        """Leave out the servers that cannot be reached, and return their errors.
-
-        Raises:
-            ClientError: no server can be reached, or one refuses.
-        """
-        reachable: list[ModelServer] = []
-        errors: list[ClientError] = []
-        for server in self.servers:
-            try:
-                server.read(self.model)
-            except UNREACHABLE as error:
-                errors.append(error)
-            else:
-                reachable.append(server)
-        if not reachable:
-            raise errors[0]
-        self.servers = reachable
-        return errors
+        return [(name, found) for name, state in self.read().items() for found in find_differences(config, state)]
 
     def edit(self, serving: Serving) -> str:
         """Return the content of the file with what is to be served."""
         return config_text.edit_model(self.file.text, self.model, versions=serving.versions, labels=serving.labels)
 
-    def move(self, target: Serving, *, former: str | None = None) -> None:
-        """Change the file step by step, and return when each step is in effect on all servers.
-
-        First, versions with labels are loaded. Then all labels are assigned, and at last versions are unloaded. Servers
-        accept the former content until then.
-
-        Args:
-            target: what is to be served.
-            former: the content of the file to put back if a version cannot be loaded or a label cannot be assigned.
+    def load(self, target: Serving) -> None:
+        """Load the versions that have labels in `target`, and return when they are AVAILABLE. Labels stay as they are.
 
         Raises:
             RolloutError: a server refuses the configuration, cannot load a version, or takes too long.
             ClientError: a server cannot be reached.
         """
         needed = frozenset(target.labels.values())
-        loaded = self.serving().versions | needed
-        with self._restoring(former):
-            states = self.read()
-            available = frozenset.intersection(*(state.available for state in states.values()))
-            if needed - available:
-                self.report(f"loading version {', '.join(map(str, sorted(needed - available)))}")
-                labels = {label: version for label, version in target.labels.items() if version in available}
-                self._apply(self.edit(Serving(loaded, labels)))
-                self._wait_for_versions(needed, states)
-            self.put_into_effect(self.edit(Serving(loaded, target.labels)))
-        if loaded != target.versions:
-            self.put_into_effect(self.edit(target))
+        before = self.read()
+        missing = needed - _available_everywhere(before)
+        if not missing:
+            return
+        self.report(f"loading version {', '.join(map(str, sorted(missing)))}")
+        now = self.serving()
+        self._write(self.edit(Serving(now.versions | needed, now.labels)))
+        if self._by_reload:
+            self._on_each_server(self._send_acceptable)
+        self._wait_for_versions(needed, before)
 
-    def put_into_effect(self, text: str | None = None) -> None:
-        """Put a content of the file into effect, by default that which it has; errors are those of `move`."""
-        self._apply(self.file.text if text is None else text)
+    def acceptable(self, targets: Sequence[Serving]) -> list[Serving]:
+        """Return the targets without those before the last that have a label of a version that a server lacks.
+
+        Raises:
+            ClientError: see `read`.
+        """
+        *first, last = targets
+        available = _available_everywhere(self.read())
+        return [target for target in first if available.issuperset(target.labels.values())] + [last]
+
+    def put_into_effect(self, target: Serving | None = None) -> None:
+        """Write the file, by default as it is, and return when it is in effect. Versions with labels must be AVAILABLE.
+
+        Raises:
+            RolloutError: a server refuses the configuration, or takes too long.
+            ClientError: a server cannot be reached.
+        """
+        if target is not None:
+            self._write(self.edit(target))
+        if self._by_reload:
+            self._on_each_server(lambda server: server.reload(self._message(), timeout_s=self._timeout_s))
         config = self.file.model(self.model)
-        self._wait(lambda _, state: differences(config, state))
+        self._wait(lambda _, state: find_differences(config, state))
 
     @contextmanager
-    def _restoring(self, former: str | None) -> Iterator[None]:
-        """If the block fails or is interrupted, put the former content of the file back."""
+    def restoring(self, former: str) -> Iterator[None]:
+        """If the block fails or is interrupted, put a former content of the file back."""
         try:
             yield
         except BaseException:
-            if former is not None and former != self.file.text:
+            if former != self.file.text:
                 self._restore(former)
             raise
 
@@ -180,22 +178,66 @@ class Rollout:
         self.report(f"{self.file} is as it was")
         for server in self.servers if self._by_reload else ():
             try:
-                server.reload(config_text.parse(former), timeout_s=self._timeout_s)
+                self._send_acceptable(server)
             except (RolloutError, ClientError) as error:
                 self.report(f"{server.name} may still have the other configuration: {error}")
 
-    def _apply(self, text: str) -> None:
+    def _write(self, text: str) -> None:
         if text != self.file.text:
             self.file.replace(text)
-        for server in self.servers if self._by_reload else ():
-            server.reload(config_text.parse(text), timeout_s=self._timeout_s)
+
+    def _send_acceptable(self, server: ModelServer) -> None:
+        """Send the file, but leave a label as it is on a server that lacks the new version: it would refuse it."""
+        message = self._message()
+        [config] = (config for config in message.model_config_list.config if config.name == self.model)
+        labels = config.version_labels
+        state = server.read(self.model, labels_of(self.file.model(self.model)))
+        for label in [label for label, version in labels.items() if version not in state.available]:
+            del labels[label]
+            if label in state.labels:
+                labels[label] = state.labels[label]
+        if config.model_version_policy.HasField("specific"):
+            versions = config.model_version_policy.specific.versions
+            versions.extend(sorted({*labels.values()} - {*versions}))
+        server.reload(message, timeout_s=self._timeout_s)
+
+    def _message(self) -> Any:
+        return config_text.parse(self.file.text)
+
+    def _on_each_server(self, act: Callable[[ModelServer], _Result]) -> dict[str, _Result]:
+        """Return the results by the name of the server; skip the servers that fail, if the rollout may.
+
+        Raises:
+            RolloutError: of `act`, at the first server, or if no server is left.
+            ClientError: the same.
+        """
+        results: dict[str, _Result] = {}
+        failures: dict[str, Exception] = {}
+        for server in self.servers:
+            try:
+                results[server.name] = act(server)
+            except (RolloutError, ClientError) as error:
+                if not self._skip_failing:
+                    raise
+                failures[server.name] = error
+        if not results:
+            first, *others = failures.values()
+            for other in others:
+                self.report(str(other))
+            raise first
+        for name, failure in failures.items():
+            self.report(f"skipping {name}: {failure}")
+        self.failures |= failures
+        self.servers = [server for server in self.servers if server.name in results]
+        return results
 
     def _wait_for_versions(self, needed: frozenset[int], before: Mapping[str, ServerState]) -> None:
         """Return when versions are AVAILABLE on all servers, given the states before they were configured."""
         noticed_s = time.monotonic() + _NOTICE_S if self._by_reload else math.inf
 
         def find_problems(name: str, state: ServerState) -> list[str]:
-            return _missing(needed, name, state, before[name] if time.monotonic() < noticed_s else None)
+            check_not_failed(needed, name, state, before[name] if time.monotonic() < noticed_s else None)
+            return find_missing(needed, state)
 
         self._wait(find_problems)
 
@@ -203,13 +245,14 @@ class Rollout:
         """Return when no server has a problem."""
         end_s = time.monotonic() + self._timeout_s
         labels = labels_of(self.file.model(self.model))
-        for server in self.servers:
+
+        def wait_for(server: ModelServer) -> None:
             while True:
                 error: Exception
                 try:
                     problems = find_problems(server.name, server.read(self.model, labels))
                     if not problems:
-                        break
+                        return
                     error = RolloutError(f"{server.name} after {self._timeout_s:g} s: {'; '.join(problems)}")
                 except UNREACHABLE as exc:
                     error = exc
@@ -217,45 +260,8 @@ class Rollout:
                     raise error
                 time.sleep(_PAUSE_S)
 
-
-def labels_of(config: ModelConfig) -> list[str]:
-    """Return the labels to look for on servers: those of a model, and those that rollouts assign."""
-    return sorted({*filter(None, config.labels), *LABELS})
+        self._on_each_server(wait_for)
 
 
-def differences(config: ModelConfig, state: ServerState) -> list[str]:
-    """Return how a server differs from the configuration of a model; empty if it does not."""
-    found = []
-    for label in labels_of(config):
-        wanted, actual = config.labels.get(label), state.labels.get(label)
-        if actual != wanted:
-            found.append(
-                f"label {label} is {'not in effect' if actual is None else f'version {actual}'}, "
-                f"but {'has been removed' if wanted is None else f'must be version {wanted}'}"
-            )
-    if isinstance(config.policy, Specific):
-        found += [f"version {version} is still loaded" for version in sorted(state.available - config.policy.versions)]
-    return found
-
-
-def _missing(needed: frozenset[int], name: str, state: ServerState, before: ServerState | None) -> list[str]:
-    """Return the versions that are not AVAILABLE yet, with their states.
-
-    Args:
-        needed: the versions that must be AVAILABLE.
-        name: of the server.
-        state: the server's.
-        before: that before the versions were configured, if the server may not have noticed yet: then a version that
-            could not be loaded before does not count as failed.
-
-    Raises:
-        RolloutError: a version could not be loaded.
-    """
-    missing = []
-    for version in sorted(needed - state.available):
-        status = state.status_of(version)
-        reason = f": {status.code.name}: {status.message}" if status is not None and status.code is not Code.OK else ""
-        if status is not None and status.state == "END" and reason and not (before and status in before.versions):
-            raise RolloutError(f"{name} cannot load version {version}{reason}")
-        missing.append(f"version {version} is {'unknown' if status is None else status.state}, not AVAILABLE{reason}")
-    return missing
+def _available_everywhere(states: Mapping[str, ServerState]) -> frozenset[int]:
+    return frozenset.intersection(*(state.available for state in states.values()))

@@ -1,7 +1,8 @@
 """Decides which versions of a model are loaded, and which labels they have, after each step of a rollout.
 
-A model is in one of two states: only `stable` with, after a promotion, `previous`; or `stable` and `canary`. So the
-file alone says what a rollback does, also after an interrupted command. Does no I/O.
+A model with a canary is before a promotion, one with `previous` and no canary after it. If a step needs two changes,
+the version that the second one unloads has a label in between. So the file alone says what is left to do, also after an
+interrupted command. Does no I/O.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class Serving:
     """What is served of a model.
 
     Attributes:
-        versions: the versions to load.
+        versions: the versions to load; they include those with labels.
         labels: version by label.
     """
 
@@ -29,8 +30,8 @@ class Serving:
     labels: Mapping[str, int]
 
 
-def start(now: Serving, *, canary: int, stable: int) -> Serving:
-    """Return what is served after a canary has been added; `previous` ends.
+def start(now: Serving, *, canary: int, stable: int) -> list[Serving]:
+    """Return what is served, one after the other: first with the canary, then also without `previous`.
 
     Raises:
         RolloutError: another canary is in progress, or a version has the other label already.
@@ -42,10 +43,8 @@ def start(now: Serving, *, canary: int, stable: int) -> Serving:
         raise RolloutError(f"version {labels[STABLE]} is stable, not {stable}: leave out --stable")
     if canary == stable:
         raise RolloutError(f"version {canary} is stable already: a canary must be another version")
-    kept = {label: version for label, version in labels.items() if label != PREVIOUS}
-    after = Serving(now.versions, {**kept, STABLE: stable, CANARY: canary})
-    versions = _unload(after, labels.get(PREVIOUS)).versions
-    return Serving(versions | {stable, canary}, after.labels)
+    started = Serving(now.versions | {stable, canary}, {**labels, STABLE: stable, CANARY: canary})
+    return [started, _without(started, PREVIOUS)] if PREVIOUS in labels else [started]
 
 
 def promote(now: Serving) -> Serving:
@@ -54,26 +53,30 @@ def promote(now: Serving) -> Serving:
     if STABLE in labels:
         labels[PREVIOUS] = labels[STABLE]
     labels[STABLE] = now.labels[CANARY]
-    return Serving(now.versions, labels)
+    return _relabelled(now, labels)
 
 
-def roll_back(now: Serving) -> Serving:
-    """Return what is served after the canary has been removed or, without one, after `previous` has become stable."""
+def roll_back(now: Serving) -> list[Serving]:
+    """Return what is served, one after the other.
+
+    Without a canary, the previous version becomes stable, and the stable one the canary. Then the canary is removed.
+    """
     if CANARY in now.labels:
-        return without_canary(now)
+        return [_without(now, CANARY)]
     labels = {label: version for label, version in now.labels.items() if label != PREVIOUS}
+    if STABLE in labels:
+        labels[CANARY] = labels[STABLE]
     labels[STABLE] = now.labels[PREVIOUS]
-    return _unload(Serving(now.versions, labels), now.labels.get(STABLE))
+    swapped = Serving(now.versions, labels)
+    return [swapped, _without(swapped, CANARY)] if CANARY in labels else [swapped]
 
 
-def without_canary(now: Serving) -> Serving:
-    """Return what is served after the canary has been removed."""
-    labels = {label: version for label, version in now.labels.items() if label != CANARY}
-    return _unload(Serving(now.versions, labels), now.labels[CANARY])
+def _without(serving: Serving, label: str) -> Serving:
+    """Return the same without a label and its version."""
+    return _relabelled(serving, {other: version for other, version in serving.labels.items() if other != label})
 
 
-def _unload(serving: Serving, version: int | None) -> Serving:
-    """Return the same without a version, unless it has a label."""
-    if version in serving.labels.values():
-        return serving
-    return Serving(serving.versions - {version}, serving.labels)
+def _relabelled(serving: Serving, labels: Mapping[str, int]) -> Serving:
+    """Return the same with other labels, and without the versions that have lost their last label."""
+    lost = frozenset(serving.labels.values()) - frozenset(labels.values())
+    return Serving(serving.versions - lost, labels)

@@ -22,6 +22,9 @@ from steady_callers import SteadyCallers
 from tensorflow_serving.apis import prediction_service_pb2_grpc
 from waiting import wait_until
 
+from savedmodel_bakery.client.rollout.config_file import ConfigFile
+from savedmodel_bakery.wire.model_config import Specific
+
 BAKES, JOBS, ROLLOUTS = 7, 7, 6
 PHOTOS = 1500
 
@@ -124,9 +127,9 @@ def test_of_rollouts(tmp_path: Path, moments: random.Random) -> None:
         model_makers.half_plus(base_path, version, plus=float(version))
     config.write_text(CONFIG.format(base_path=base_path))
     steps = {
-        "start": (["--canary", "2"], {"stable": 1, "canary": 2}),
-        "promote": (["--no-goldens"], {"stable": 2, "previous": 1}),
-        "rollback": ([], {"stable": 1}),
+        "start": (["--canary", "2"], {1, 2}, {"stable": 1, "canary": 2}),
+        "promote": (["--no-goldens"], {1, 2}, {"stable": 2, "previous": 1}),
+        "rollback": ([], {1}, {"stable": 1}),
     }
     with (
         ServerProcess(
@@ -148,18 +151,28 @@ def test_of_rollouts(tmp_path: Path, moments: random.Random) -> None:
             durations_s = {step: run_s(command(step), tmp_path) for step in steps}
             kills = 0
             while kills < ROLLOUTS:
-                for step, (_, labels) in steps.items():
+                for step, (_, versions, labels) in steps.items():
                     is_killed = kill_within(command(step), tmp_path, after_s=moments.uniform(0, durations_s[step]))
                     kills += is_killed
                     if is_killed:
                         finish(command(step), tmp_path)
+                    assert (versions, labels) == read_config(config)
+                    states = version_states(server, "halves")
+                    assert versions == {version for version, (state, _) in states.items() if state == "AVAILABLE"}
                     assert labels == {label: answer(label) for label in labels}
         callers.assert_served()
     assert CONFIG.format(base_path=base_path).split() == config.read_text().split()
     assert {"halves", "models.config", "log"} == {path.name for path in tmp_path.iterdir()}
 
 
+def read_config(path: Path) -> tuple[set[int], dict[str, int]]:
+    """Return the versions and the labels of the only model in a config file."""
+    [model] = ConfigFile(path).models(path.read_text()).values()
+    assert isinstance(model.policy, Specific)
+    return set(model.policy.versions), dict(model.labels)
+
+
 def finish(command: Sequence[str], cwd: Path) -> None:
-    """Run a step of a rollout again after it was killed; it may have been complete already."""
+    """Run a step of a rollout again after it was killed; it may have been complete already, which the caller checks."""
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=60, check=False)
     assert 0 == done.returncode or "has no canary" in done.stderr or "has neither" in done.stderr, done.stderr

@@ -195,13 +195,20 @@ def test_a_canary_is_started_promoted_and_rolled_back_on_all_servers(place: Plac
 
 
 def test_a_server_that_reads_the_file_itself_needs_no_configuration(place: Place, run: Run) -> None:
-    """Over REST, which cannot send it."""
-    targets = (place.polling.url,)
+    """Over REST, which cannot send it. The server never refuses the file."""
+    targets, logged = (place.polling.url,), len(place.polling.log.read_text())
     assert 2 == run("start", "--canary", EQUAL, targets=targets)[0]
     assert 0 == run("start", "--canary", EQUAL, "--polled", targets=targets)[0]
     assert ("3", 2) == answer(place.polling, label="canary")
     assert 0 == run("promote", "--polled", targets=targets)[0]
     assert ("3", 2) == answer(place.polling, label="stable")
+    assert 0 == run("start", "--canary", OTHER_LABELS, "--polled", targets=targets)[0]
+    assert "versions: 2 versions: 3 }" in place.file.read_text()
+    assert 0 == run("promote", "--no-goldens", "--polled", targets=targets)[0]
+    assert ("4", 3) == answer(place.polling, label="stable")
+    assert 0 == run("rollback", "--polled", targets=targets)[0]
+    assert ("3", 2) == answer(place.polling, label="stable") == answer(place.polling)
+    assert "FAILED_PRECONDITION" not in place.polling.log.read_text()[logged:]
 
 
 @pytest.fixture
@@ -390,7 +397,9 @@ def test_a_server_that_cannot_be_reached(place: Place, run: Run) -> None:
     assert 0 == run("start", "--canary", EQUAL)[0]
     code, out, err = run("rollback", targets=(gone, place.sent.target))
     assert (3, rows(place.sent, "1\tAVAILABLE\tstable")) == (code, out)
-    assert f"not rolled back, run the command again when it is up: cannot connect to {gone} over gRPC" in err
+    assert f"skipping {gone}: cannot connect to {gone} over gRPC" in err
+    assert f"error: not rolled back: {gone}; run the same command again when the cause is fixed" == err.splitlines()[-1]
+    assert 3 == run("rollback", targets=(gone, place.sent.target))[0]
     assert 3 == run("rollback", targets=(gone,))[0]
     code, out, _ = run("status", targets=(gone, place.sent.target))
     row = f"{gone}\t-\t-\t-\tcannot connect to {gone} over gRPC; is a model server running there?\n"

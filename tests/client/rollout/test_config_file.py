@@ -63,6 +63,46 @@ def test_a_full_disk_leaves_the_old_file_only(path: Path, monkeypatch: pytest.Mo
     assert (TEXT, [path]) == (path.read_text(), list(path.parent.iterdir()))
 
 
+@pytest.mark.parametrize(
+    ("is_member", "mode", "is_replaced"), [(True, 0o640, True), (False, 0o644, True), (False, 0o640, False)]
+)
+def test_the_group_stays_or_the_file_does(
+    path: Path, monkeypatch: pytest.MonkeyPatch, is_member: bool, mode: int, is_replaced: bool
+) -> None:
+    """Only root may give a file to another owner, and only members of a group may give it to the group."""
+    path.chmod(mode)
+    fstat, groups = os.fstat, [path.stat().st_gid + 1]  # of the new file
+
+    def fchown(_handle: int, owner: int, group: int) -> None:
+        if owner != -1 or not is_member:
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+        groups.append(group)
+
+    monkeypatch.setattr(os, "fchown", fchown)
+    monkeypatch.setattr(
+        os, "fstat", lambda handle: os.stat_result((*fstat(handle)[:5], groups[-1], *fstat(handle)[6:]))
+    )
+    if is_replaced:
+        ConfigFile(path).replace(TEXT + "\n")
+    else:
+        with pytest.raises(RolloutError, match=f"cannot write {path}: its group {path.stat().st_gid} would change"):
+            ConfigFile(path).replace(TEXT + "\n")
+    assert is_member == (path.stat().st_gid in groups)
+    assert (TEXT + "\n" * is_replaced, [path]) == (path.read_text(), list(path.parent.iterdir()))
+
+
+def test_a_file_that_is_mounted_by_itself_is_named_as_such(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as a single file that is mounted into a container."""
+
+    def fails(*_arguments: Any) -> None:
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+
+    monkeypatch.setattr(Path, "replace", fails)
+    with pytest.raises(RolloutError, match=r"busy: it is a mount point, .*; mount its folder"):
+        ConfigFile(path).replace(TEXT + "\n")
+    assert (TEXT, [path]) == (path.read_text(), list(path.parent.iterdir()))
+
+
 def test_the_rest_of_a_killed_process_does_not_matter(path: Path) -> None:
     path.with_name(".models.config.new").write_text("half a f")
     path.with_name(".models.config.lock").touch()

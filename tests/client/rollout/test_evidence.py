@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from savedmodel_bakery.client.bulk.files import FileList
 from savedmodel_bakery.client.bulk.rows import Row
-from savedmodel_bakery.client.rollout.evidence import Agreement, compare_rows
+from savedmodel_bakery.client.rollout import evidence
+from savedmodel_bakery.client.rollout.errors import RolloutError
+from savedmodel_bakery.client.rollout.evidence import Agreement, Limits, compare_on_photos, compare_rows
 
 
 def top(*scores: float, labels: str = "abc") -> Row:
@@ -50,6 +55,14 @@ BAD = {"ok": False, "label": None, "top": []}
         ([row("embedding", [1.0, 0.0])], [row("embedding", [1.0])], Agreement(1, 0, 0.0)),
         ([row("values", {"x": 3.0})], [row("values", {"x": 1.0})], Agreement(1, 1, 2.0)),
         ([BAD], [BAD], Agreement(0, 0, 0.0)),
+        ([top(0.75, 0.25)], [top(math.nan, math.nan)], Agreement(1, 0, math.inf)),
+        ([row("embedding", [1.0, 0.0])], [row("embedding", [1.0, math.inf])], Agreement(1, 0, math.inf)),
+        ([row("values", {"x": math.inf})], [row("values", {"x": -math.inf})], Agreement(1, 0, math.inf)),
+        (
+            [row("values", {"x": math.nan, "y": math.inf})] * 2,
+            [row("values", {"x": math.nan, "y": math.inf})] * 2,
+            Agreement(2, 2, 0.0),
+        ),
     ],
     ids=[
         "scores",
@@ -65,7 +78,34 @@ BAD = {"ok": False, "label": None, "top": []}
         "shorter vectors",
         "numbers",
         "only bad photos",
+        "NaN in one",
+        "infinite in one",
+        "opposite infinities",
+        "NaN and infinite in both",
     ],
 )
 def test_labels_and_scores_of_all_tasks_are_compared(rows: list[Row], others: list[Row], agreement: Agreement) -> None:
     assert agreement == compare_rows(dict(enumerate(map(dict, rows))), dict(enumerate(map(dict, others))))
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, *answers: dict[str, Row]) -> Any:
+    """Return a rollout whose versions give these answers, one after the other."""
+    remaining = iter(answers)
+    monkeypatch.setattr(evidence, "_answer", lambda *_: ("classify", next(remaining)))
+    return SimpleNamespace(report=lambda _: None)
+
+
+@pytest.mark.parametrize(("score", "limit"), [(math.nan, 1.0), (math.inf, 1.0), (0.5, math.nan)])
+def test_scores_that_are_not_numbers_are_never_within_the_limit(
+    monkeypatch: pytest.MonkeyPatch, score: float, limit: float
+) -> None:
+    rollout = answering(monkeypatch, {"a": top(0.5)}, {"a": top(score)})
+    with pytest.raises(RolloutError, match="scores differ too much"):
+        compare_on_photos(rollout, FileList(()), Limits(0.0, limit), stable=1, canary=2)
+
+
+def test_photos_that_change_between_the_versions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for first, second in (({"a": top(1.0)}, {}), ({}, {"a": top(1.0)})):
+        rollout = answering(monkeypatch, {"b": top(1.0)} | first, {"b": top(1.0)} | second)
+        with pytest.raises(RolloutError, match=r"photos were added or removed while .* such as a: "):
+            compare_on_photos(rollout, FileList(()), Limits(0.0, 1.0), stable=1, canary=2)

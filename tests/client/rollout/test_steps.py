@@ -16,14 +16,23 @@ def serving(*versions: int, **labels: int) -> Serving:
 @pytest.mark.parametrize(
     ("now", "after"),
     [
-        (serving(6), serving(6, 7, stable=6, canary=7)),
-        (serving(6, stable=6), serving(6, 7, stable=6, canary=7)),
-        (serving(5, 6, stable=6, previous=5), serving(6, 7, stable=6, canary=7)),
-        (serving(5, 6, stable=6, previous=5, old=5), serving(5, 6, 7, stable=6, canary=7, old=5)),
-        (serving(6, 7, stable=6, previous=7), serving(6, 7, stable=6, canary=7)),
-        (serving(3, 6), serving(3, 6, 7, stable=6, canary=7)),
-        (serving(7), serving(6, 7, stable=6, canary=7)),
-        (serving(6, 7, stable=6, canary=7), serving(6, 7, stable=6, canary=7)),
+        (serving(6), [serving(6, 7, stable=6, canary=7)]),
+        (serving(6, stable=6), [serving(6, 7, stable=6, canary=7)]),
+        (
+            serving(5, 6, stable=6, previous=5),
+            [serving(5, 6, 7, stable=6, canary=7, previous=5), serving(6, 7, stable=6, canary=7)],
+        ),
+        (
+            serving(5, 6, stable=6, previous=5, old=5),
+            [serving(5, 6, 7, stable=6, canary=7, previous=5, old=5), serving(5, 6, 7, stable=6, canary=7, old=5)],
+        ),
+        (
+            serving(6, 7, stable=6, previous=7),
+            [serving(6, 7, stable=6, canary=7, previous=7), serving(6, 7, stable=6, canary=7)],
+        ),
+        (serving(3, 6), [serving(3, 6, 7, stable=6, canary=7)]),
+        (serving(7), [serving(6, 7, stable=6, canary=7)]),
+        (serving(6, 7, stable=6, canary=7), [serving(6, 7, stable=6, canary=7)]),
     ],
     ids=[
         "without labels",
@@ -36,8 +45,9 @@ def serving(*versions: int, **labels: int) -> Serving:
         "a second time",
     ],
 )
-def test_start(now: Serving, after: Serving) -> None:
+def test_start(now: Serving, after: list[Serving]) -> None:
     assert after == steps.start(now, canary=7, stable=6)
+    assert after[-1] == steps.start(after[0], canary=7, stable=6)[-1]  # again, after an interrupt
 
 
 @pytest.mark.parametrize(
@@ -60,8 +70,16 @@ def test_a_start_is_refused(now: Serving, error: str) -> None:
         (serving(6, 7, stable=6, canary=7), serving(6, 7, stable=7, previous=6)),
         (serving(6, 7, canary=7), serving(6, 7, stable=7)),
         (serving(6, 7, stable=6, canary=7, old=6), serving(6, 7, stable=7, previous=6, old=6)),
+        (serving(5, 6, 7, stable=6, canary=7, previous=5), serving(6, 7, stable=7, previous=6)),
+        (serving(6, 7, stable=6, canary=7, previous=7), serving(6, 7, stable=7, previous=6)),
     ],
-    ids=["from a stable version", "without one", "with another label"],
+    ids=[
+        "from a stable version",
+        "without one",
+        "with another label",
+        "after an interrupted start",
+        "after an interrupted start of the previous version",
+    ],
 )
 def test_promote(now: Serving, after: Serving) -> None:
     assert after == steps.promote(now)
@@ -70,12 +88,26 @@ def test_promote(now: Serving, after: Serving) -> None:
 @pytest.mark.parametrize(
     ("now", "after"),
     [
-        (serving(6, 7, stable=6, canary=7), serving(6, stable=6)),
-        (serving(6, 7, stable=6, canary=7, new=7), serving(6, 7, stable=6, new=7)),
-        (serving(6, 7, stable=7, previous=6), serving(6, stable=6)),
-        (serving(3, 6, 7, stable=7, previous=6, new=7), serving(3, 6, 7, stable=6, new=7)),
+        (serving(6, 7, stable=6, canary=7), [serving(6, stable=6)]),
+        (serving(6, 7, stable=6, canary=7, new=7), [serving(6, 7, stable=6, new=7)]),
+        (serving(5, 6, 7, stable=6, canary=7, previous=5), [serving(5, 6, stable=6, previous=5)]),
+        (serving(6, 7, stable=7, previous=6), [serving(6, 7, stable=6, canary=7), serving(6, stable=6)]),
+        (
+            serving(3, 6, 7, stable=7, previous=6, new=7),
+            [serving(3, 6, 7, stable=6, canary=7, new=7), serving(3, 6, 7, stable=6, new=7)],
+        ),
+        (serving(6, 7, previous=6), [serving(6, 7, stable=6)]),
     ],
-    ids=["before a promotion", "with another label", "after a promotion", "with other versions"],
+    ids=[
+        "before a promotion",
+        "with another label",
+        "after an interrupted start",
+        "after a promotion",
+        "with other versions",
+        "without a stable version",
+    ],
 )
-def test_roll_back(now: Serving, after: Serving) -> None:
+def test_roll_back(now: Serving, after: list[Serving]) -> None:
     assert after == steps.roll_back(now)
+    if len(after) == 2:  # again, after an interrupt
+        assert after[1:] == steps.roll_back(after[0])
