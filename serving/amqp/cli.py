@@ -307,8 +307,8 @@ async def _run_worker(worker: Worker) -> None:
 
 def _exit() -> NoReturn:
     """Exit at once, without waiting for calls that take longer than the grace period."""
-    tracing.flush()
     sys.stderr.flush()
+    tracing.flush()
     os._exit(0)
 
 
