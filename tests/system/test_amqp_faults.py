@@ -309,9 +309,11 @@ def test_dead_letters_are_counted_when_the_broker_has_them(broker: RabbitMQ, sta
     publish(broker.url(), make_message(b"without a queue for the reply"))
     broker.control("set_vm_memory_high_watermark", "absolute", "1MB")
     port = free_port()
-    start("--metrics-port", str(port)).wait_for_log("dead-lettering a message")
-    assert 0 == metrics(port)["bakery_amqp_dead_letters_total"]
-    broker.control("set_vm_memory_high_watermark", "absolute", "1GB")
+    try:
+        start("--metrics-port", str(port)).wait_for_log("dead-lettering a message")
+        assert 0 == metrics(port)["bakery_amqp_dead_letters_total"]
+    finally:
+        broker.control("set_vm_memory_high_watermark", "absolute", "1GB")
     wait_until(lambda: metrics(port)["bakery_amqp_dead_letters_total"] == 1)
     wait_for_status(broker.url(), ready=0, dead=1)
 
