@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,11 +14,10 @@ import pytest
 from amqp_worker import (
     QUEUE,
     WorkerProcess,
+    answering_server,
     exchange,
-    holding_server,
     make_message,
     predict_request,
-    wait_for_status,
 )
 from otlp_receiver import OtlpReceiver, otlp_receiver
 from rabbitmq import RabbitMQ
@@ -93,10 +93,17 @@ def test_each_joined_message_has_a_span_in_its_own_trace(
     first, *others = [
         make_message(predict_request([1]), traceparent=f"00-{trace.hex()}-{span.hex()}-01") for trace, span in callers
     ]
-    with holding_server() as (target, released), ThreadPoolExecutor() as pool:
+    called, released = threading.Event(), threading.Event()
+
+    def answer(_: bytes) -> bytes:
+        called.set()
+        released.wait(60)
+        return b""
+
+    with answering_server(answer) as target, ThreadPoolExecutor() as pool:
         start("--calls", "1", "--batch-size", "4", target=target)
         replies = [pool.submit(exchange, broker.url(), [first])]
-        wait_for_status(broker.url(), ready=0, consumers=1)
+        assert called.wait(60)
         replies.append(pool.submit(exchange, broker.url(), others))
         wait_until(lambda: "4" in broker.control("list_queues", "messages_unacknowledged").split())
         released.set()
