@@ -12,7 +12,7 @@ from savedmodel_bakery import tracing
 from savedmodel_bakery.client.commands.bulk import bulk_options, run_on_server, server_options
 from savedmodel_bakery.client.commands.groups import Command
 from savedmodel_bakery.client.commands.options import connection_options
-from savedmodel_bakery.serving.bulk.cli import ray_options, run_on_ray
+from savedmodel_bakery.serving.bulk.cli import RAY_OPTIONS, ray_options, run_on_ray
 
 EXAMPLES = """
 \b
@@ -27,7 +27,6 @@ Exit codes: 0 all photos have a result, 1 refused or failed, 2 wrong usage, 3 ca
 photos failed (their rows have the reason), 130 interrupted.
 """
 _ALL_ENGINES = {"paths", "engine", "out", "batch_size", "all_files"}
-_RAY = {"model_base_path", "model_name", "ray_address", "actors"}
 
 
 @click.command(cls=Command, epilog=EXAMPLES)
@@ -62,7 +61,9 @@ def bulk(context: click.Context, /, engine: str, paths: tuple[str, ...], out: Pa
     """
     _check_options(context, engine)
     own = {
-        name: value for name, value in options.items() if name in _ALL_ENGINES or (name in _RAY) == (engine == "ray")
+        name: value
+        for name, value in options.items()
+        if name in _ALL_ENGINES or (name in RAY_OPTIONS) == (engine == "ray")
     }
     with tracing.span("bulk", "INTERNAL", {"bakery.bulk.engine": engine}):
         code = (run_on_ray if engine == "ray" else run_on_server)(context, paths, out, **own)
@@ -74,7 +75,7 @@ def _check_options(context: click.Context, engine: str) -> None:
     for parameter in context.command.params:
         name = parameter.name or ""
         is_set = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if is_set and name not in _ALL_ENGINES and (name in _RAY) != (engine == "ray"):
+        if is_set and name not in _ALL_ENGINES and (name in RAY_OPTIONS) != (engine == "ray"):
             raise click.UsageError(f"{parameter.opts[-1]} does not apply to --engine {engine}")
     out: Path = context.params["out"]
     if engine == "server" and out.is_dir():

@@ -8,62 +8,111 @@ library, spans go where that program has configured them. Names of spans and att
 
 from __future__ import annotations
 
+import atexit
+import logging
 import os
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from typing import Any
 
-from savedmodel_bakery.extras import naming_extras
-from savedmodel_bakery.wire.status import invalid_argument
+from savedmodel_bakery.extras import MissingPackageError, install_command, naming_extras
 
 _API = "opentelemetry.trace"
 _LIBRARY = "savedmodel_bakery"
 _OFF: AbstractContextManager[Any] = nullcontext()
-_EXPORTERS = ("otlp", "console", "none")
-_PROTOCOL = "http/protobuf"
-_FLUSH_MS = 2000
+_OTLP_ENTRY_POINTS = {"http/protobuf": "otlp_proto_http", "grpc": "otlp_proto_grpc"}
+_FLUSH_S = 2.0
 
-
-def is_requested() -> bool:
-    """Return whether the standard variables ask for spans.
-
-    OTEL_TRACES_EXPORTER names an exporter, or an OTLP endpoint is set; OTEL_SDK_DISABLED is not true.
-    """
-    if os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
-        return False
-    exporter = os.environ.get("OTEL_TRACES_EXPORTER", "")
-    endpoints = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-    return exporter != "none" if exporter else any(map(os.environ.get, endpoints))
+logger = logging.getLogger(__name__)
 
 
 def configure() -> None:
     """Export the spans of this process, if the variables ask for it.
 
-    Raises:
-        MissingPackageError: they do, and the extra `otel` is not installed.
-        StatusError: INVALID_ARGUMENT: they ask for an exporter or a protocol that there is not.
+    OTEL_TRACES_EXPORTER lists exporters, or an OTLP endpoint is set; OTEL_SDK_DISABLED is not true. An exporter or a
+    propagator that is not installed is ignored with a warning, as the specification requires.
     """
-    if is_on() or not is_requested():
+    names = _exporter_names()
+    if is_on() or not names:
         return
-    name = os.environ.get("OTEL_TRACES_EXPORTER") or "otlp"
-    if name not in _EXPORTERS:
-        raise invalid_argument(f"invalid OTEL_TRACES_EXPORTER {name!r}: must be one of {', '.join(_EXPORTERS)}")
-    protocol = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL")
-    if name == "otlp" and protocol not in (None, "", _PROTOCOL):
-        raise invalid_argument(f"invalid OTEL_EXPORTER_OTLP_PROTOCOL {protocol!r}: must be {_PROTOCOL}")
-    with naming_extras("OTEL_TRACES_EXPORTER or OTEL_EXPORTER_OTLP_ENDPOINT", "otel"):
-        from opentelemetry import trace
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
+    try:
+        with naming_extras("OTEL_TRACES_EXPORTER or OTEL_EXPORTER_OTLP_ENDPOINT", "otel"):
+            exporters = list(_make_exporters(names))
+            if not exporters:
+                return
+            _ignore_unknown_propagators()
+            from opentelemetry import trace
+            from opentelemetry.sdk.trace import TracerProvider
+            from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except MissingPackageError as error:
+        _warn(f"no spans are exported: {error}")
+        return
     if "service.name=" not in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):
         os.environ.setdefault("OTEL_SERVICE_NAME", "savedmodel-bakery")
-    provider = TracerProvider()
-    provider.add_span_processor(
-        BatchSpanProcessor(OTLPSpanExporter() if name == "otlp" else ConsoleSpanExporter(out=sys.stderr))
-    )
+    provider = TracerProvider(shutdown_on_exit=False)  # it would wait for a collector that does not respond
+    for exporter in exporters:
+        provider.add_span_processor(BatchSpanProcessor(exporter))
     trace.set_tracer_provider(provider)
+    atexit.register(flush)
+
+
+def _exporter_names() -> list[str]:
+    """Return the names of the exporters that the variables ask for."""
+    if os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return []
+    names = _listed("OTEL_TRACES_EXPORTER")
+    endpoints = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+    if not names and any(map(os.environ.get, endpoints)):
+        names = ["otlp"]
+    return [name for name in names if name != "none"]
+
+
+def _make_exporters(names: list[str]) -> Iterator[Any]:
+    """Yield those of the exporters that are installed."""
+    from importlib.metadata import entry_points  # slow
+
+    variables = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+    protocol = next(filter(None, map(os.environ.get, variables)), "http/protobuf")
+    for name in names:
+        description, entry_point = repr(name), name
+        if name == "otlp":
+            description, entry_point = f"{name!r} over {protocol!r}", _OTLP_ENTRY_POINTS.get(protocol, protocol)
+        for found in entry_points(group="opentelemetry_traces_exporter", name=entry_point):
+            yield found.load()(out=sys.stderr) if name == "console" else found.load()()
+            break
+        else:
+            _warn(
+                f"no spans are exported with {description}, which is unknown or not installed; to install 'otlp' over "
+                f"'http/protobuf' and 'console', run: {install_command('otel')}"
+            )
+
+
+def _ignore_unknown_propagators() -> None:
+    """Remove from OTEL_PROPAGATORS the names that would make the import of `opentelemetry.propagate` fail."""
+    from importlib.metadata import entry_points
+
+    names = _listed("OTEL_PROPAGATORS")
+    installed = {"none", *entry_points(group="opentelemetry_propagator").names}
+    for name in names:
+        if name not in installed:
+            _warn(f"OTEL_PROPAGATORS: {name!r} is unknown or not installed, and is ignored")
+    if names:
+        os.environ["OTEL_PROPAGATORS"] = ",".join(name for name in names if name in installed)
+
+
+def _listed(variable: str) -> list[str]:
+    """Return each entry of a comma-separated list once."""
+    entries = map(str.strip, os.environ.get(variable, "").split(","))
+    return list(dict.fromkeys(filter(None, entries)))
+
+
+@cache
+def _warn(message: str) -> None:
+    """Log a warning once."""
+    logger.warning(message)
 
 
 def is_on() -> bool:
@@ -118,10 +167,13 @@ def fail(span: Any, description: str) -> None:
 
 
 def flush() -> None:
-    """Export what has not been exported yet, before a process ends at once; for two seconds at most."""
+    """Export what has not been exported yet, before the process ends; returns after two seconds at most."""
     if is_on():
         from opentelemetry import trace
 
         force_flush = getattr(trace.get_tracer_provider(), "force_flush", None)
         if force_flush:
-            force_flush(_FLUSH_MS)
+            # The SDK ignores the timeout of force_flush (opentelemetry-python, issue 4568).
+            flushing = threading.Thread(target=force_flush, daemon=True)
+            flushing.start()
+            flushing.join(_FLUSH_S)

@@ -23,6 +23,7 @@ from savedmodel_bakery.interrupts import exit_on_interrupt
 from savedmodel_bakery.serving.admission.limits import Limits
 from savedmodel_bakery.serving.amqp.broker_options import broker_options, naming_missing_extras, result_queue_option
 from savedmodel_bakery.serving.amqp.server_options import describe_server, server_options
+from savedmodel_bakery.serving.telemetry.page_options import metrics_options, serve_page
 from savedmodel_bakery.tensorflow_log import show_log
 from savedmodel_bakery.wire.amqp import MAX_MESSAGE_BYTES
 
@@ -194,19 +195,7 @@ Examples:
     show_default="70 % less what the model uses",
     help="Memory for delivered messages and calls.",
 )
-@click.option(
-    "--metrics-port",
-    type=click.IntRange(1, 65535),
-    show_default="none",
-    help="Port of a page /metrics for Prometheus.",
-)
-@click.option(
-    "--metrics-address",
-    default="127.0.0.1",
-    show_default=True,
-    metavar="ADDRESS",
-    help="IP address of that page; it needs no token.",
-)
+@metrics_options
 @click.option("-v", "--verbose", is_flag=True, help="Show the log of TensorFlow.")
 @click.pass_context
 def work(
@@ -248,15 +237,9 @@ def work(
         from savedmodel_bakery.serving.amqp.handlers import Handlers
         from savedmodel_bakery.serving.amqp.limits import CallLimits, divide_memory
         from savedmodel_bakery.serving.amqp.server import Worker
-        from savedmodel_bakery.serving.telemetry.worker import serve_page
 
     if metrics_port is not None:
-        try:
-            serve_page(metrics_address, metrics_port)
-        except OSError as error:
-            raise click.ClickException(
-                f"cannot listen on {metrics_address}:{metrics_port} for --metrics-port: {error.strerror or error}"
-            ) from error
+        serve_page(metrics_address, metrics_port)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: _exit())  # until the worker consumes
     model_name = model_name or (DEFAULT_MODEL if model_base_path is None else model_base_path.resolve().name)
@@ -307,8 +290,8 @@ async def _run_worker(worker: Worker) -> None:
 
 def _exit() -> NoReturn:
     """Exit at once, without waiting for calls that take longer than the grace period."""
-    tracing.flush()
     sys.stderr.flush()
+    tracing.flush()
     os._exit(0)
 
 

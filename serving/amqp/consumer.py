@@ -152,8 +152,9 @@ class Consumer:
     async def _receive(self, message: AbstractIncomingMessage) -> None:
         deliveries = _header(message, amqp.DELIVERY_COUNT)
         if self._reject(message, deliveries):
-            return
-        if deliveries:
+            if deliveries:
+                worker.REDELIVERIES.inc()
+        elif deliveries:  # counted when it arrives from the retry queue
             self._spawn(self._retry(message, deliveries, attempts=0))
         else:
             self._fresh.put_nowait(message)
@@ -255,10 +256,10 @@ class Consumer:
 
     async def _finish(self, message: AbstractIncomingMessage, response: Response) -> None:
         """Publish the response, dead-letter the message if it has to be, and acknowledge it."""
-        worker.MESSAGES.labels(response.error.code.name if response.error else "OK").inc()
         reason = await queues.retry_while_full(
             queues.reply, self._channel, message, response, self._options.expiration_s
         )
+        worker.MESSAGES.labels(response.error.code.name if response.error else "OK").inc()
         if response.dead_letter:
             reason = str(response.error)
         if reason:
@@ -268,8 +269,8 @@ class Consumer:
 
     async def _dead_letter(self, message: AbstractIncomingMessage, reason: str) -> None:
         logger.warning("dead-lettering a message: %s", reason)
-        worker.DEAD_LETTERS.inc()
         await queues.retry_while_full(queues.dead_letter, self._channel, message, self._options.queue, reason)
+        worker.DEAD_LETTERS.inc()
         await self._acknowledge(message)
 
     async def _acknowledge(self, message: AbstractIncomingMessage) -> None:

@@ -43,6 +43,7 @@ class Worker:
         self._handlers = handlers
         self._options = options
         self._measures_queue = measures_queue
+        self._declared = asyncio.Event()
         self._threads = ThreadPoolExecutor(options.calls, thread_name_prefix="amqp")
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -75,6 +76,7 @@ class Worker:
                         declared = await queues.declare(
                             channel, self._options.queue, delivery_limit=self._options.delivery_limit
                         )
+                        self._declared.set()
                         logger.info("Consuming queue %s of %s ...", self._options.queue, self._broker.endpoint.address)
                         has_consumed, pause_s = True, _MIN_PAUSE_S
                         await Consumer(channel, self._handlers, self._options, self._threads).run(declared, stop)
@@ -90,7 +92,9 @@ class Worker:
 
     async def _measure(self) -> None:
         """Read the counts of the queue from the broker every few seconds, over connections of their own."""
+        await self._declared.wait()
         queue = self._options.queue
+        is_available = True
         while True:
             try:
                 connection = await self._broker.connect("bakery worker metrics", timeout_s=_CONNECT_TIMEOUT_S)
@@ -98,8 +102,12 @@ class Worker:
                     with self._broker.translate_errors():
                         status = await queues.status(connection, queue, with_reasons=False)
                 worker.set_queue(queue, waiting=status.ready, dead=status.dead, consumers=status.consumers)
-            except ClientError as error:  # the queue is not there yet, or the broker is away
-                logger.debug("the counts of queue %s are not available: %s", queue, error)
+                is_available = True
+            except ClientError as error:  # the broker is away, or the queue was deleted
+                worker.forget_queue(queue)
+                if is_available:
+                    logger.warning("no metrics of queue %s until the broker has them again: %s", queue, error)
+                is_available = False
             await asyncio.sleep(_MEASURE_INTERVAL_S)
 
     async def _connect(self, stop: asyncio.Event) -> AbstractConnection | None:

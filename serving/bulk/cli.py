@@ -18,9 +18,12 @@ import click
 
 from savedmodel_bakery.client.exits import PHOTOS_FAILED, resumable, run_command
 from savedmodel_bakery.extras import naming_extras
+from savedmodel_bakery.serving.telemetry.page_options import metrics_options, serve_page
 from savedmodel_bakery.wire.status import Code, StatusError
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+
+RAY_OPTIONS = {"model_base_path", "model_name", "ray_address", "actors", "metrics_port", "metrics_address"}
 
 EPILOG = """
 \b
@@ -46,8 +49,9 @@ def main(arguments: Sequence[str], *, program: str) -> NoReturn:
 
 
 def ray_options(command: _Command) -> _Command:
-    """Give a command the options of the engine `ray`: `model_base_path`, `model_name`, `ray_address` and `actors`."""
+    """Give a command the options of the engine `ray`, whose names are in `RAY_OPTIONS`."""
     for option in (
+        metrics_options,
         click.option(
             "--actors", type=click.IntRange(1), default=1, show_default=True, help="Ray workers that load the model."
         ),
@@ -107,6 +111,8 @@ def run_on_ray(
     model_name: str | None,
     ray_address: str | None,
     actors: int,
+    metrics_port: int | None,
+    metrics_address: str,
     batch_size: int,
     all_files: bool,
 ) -> int:
@@ -124,6 +130,7 @@ def run_on_ray(
     from savedmodel_bakery.client.bulk.files import FileList
     from savedmodel_bakery.client.bulk.photos import path_key
     from savedmodel_bakery.client.bulk.sources import check_parquet_files
+    from savedmodel_bakery.serving.bulk import progress
     from savedmodel_bakery.serving.bulk.parts import lock_folder, read_parts
 
     files = FileList.from_arguments(paths, all_files=all_files)
@@ -137,8 +144,12 @@ def run_on_ray(
     except OSError as exc:
         raise click.UsageError(f"cannot write to {out}: {exc.strerror}") from exc
     done = read_parts(out, model=model_name)
-    pending = [str(file) for file in _expand(files.without([out])) if path_key(file) not in done.keys]
+    pending = [file for file in _expand(files.without([out])) if path_key(file) not in done.keys]
+    if metrics_port is not None:
+        serve_page(metrics_address, metrics_port)
+        progress.publish(out, pending, done.keys, all_files=all_files)
     if pending:
+        names = list(map(str, pending))
         version = _newest_version(model_name, model_base_path)
         with resumable(context), _ray_job(ray_address, actors=actors) as job:
             try:
@@ -146,7 +157,7 @@ def run_on_ray(
             except ValueError as exc:
                 raise click.ClickException(str(exc)) from exc
             job.run(
-                pending,
+                names,
                 done.keys,
                 version=version,
                 all_files=all_files,
@@ -155,7 +166,7 @@ def run_on_ray(
                 out=out.resolve(),
             )
             done = read_parts(out, model=model_name)
-            if missing := job.find_missing(pending, done.keys, all_files=all_files):
+            if missing := job.find_missing(names, done.keys, all_files=all_files):
                 raise click.ClickException(
                     f"{missing} and possibly other photos have no row; run the job again to classify them"
                 )

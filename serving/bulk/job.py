@@ -13,12 +13,13 @@ import ray
 from ray.data import ActorPoolStrategy, DataContext
 from ray.data.datasource import FilenameProvider
 
-from savedmodel_bakery.client.bulk.photos import UnreadablePhotoError, path_key
+from savedmodel_bakery.client.bulk.photos import UnreadablePhotoError
 from savedmodel_bakery.client.bulk.sources import open_file
 from savedmodel_bakery.client.endpoints import Endpoint
 from savedmodel_bakery.client.errors import ClientError
 from savedmodel_bakery.serving.bulk.classifier import PHOTOS, Classifier
 from savedmodel_bakery.serving.bulk.parts import part_name
+from savedmodel_bakery.serving.bulk.progress import find_new
 from savedmodel_bakery.wire.status import StatusError
 
 # Size of a part, and so of the work that a restart may repeat.
@@ -139,17 +140,7 @@ def _file(row: dict[str, str], folder: str) -> Path:
 
 
 def _find_missing(row: dict[str, str], *, all_files: bool, done: Any, folder: str) -> list[dict[str, str]]:
-    path, done_keys, missing = _file(row, folder), _fetch(done), []
-
-    def check(key: str) -> bool:
-        if key not in done_keys:
-            missing.append({"image": key})
-        return False
-
-    if path_key(path) not in done_keys:  # a file with its own row is a photo or a damaged archive
-        for _ in open_file(path, check, all_files=all_files):
-            pass  # `check` selects no photo
-    return missing
+    return [{"image": key} for key in find_new(_file(row, folder), _fetch(done), all_files=all_files)]
 
 
 def _read_photos(row: dict[str, str], *, all_files: bool, done: Any, folder: str) -> Iterator[dict[str, Any]]:

@@ -37,6 +37,7 @@ class Protocol(HttpToolsProtocol):
 
     Attributes:
         on_disconnect: is called when the connection is lost.
+        body_error: why the application has to reject the request instead of waiting for more of its body; or None.
     """
 
     def __init__(self, *arguments: Any, limits: Limits, idle: dict[Protocol, None], **options: Any) -> None:
@@ -51,6 +52,7 @@ class Protocol(HttpToolsProtocol):
         self._is_received = False
         self._take_body: Callable[[int], bool] | None = None
         self.on_disconnect: Callable[[], None] | None = None
+        self.body_error: OverloadError | None = None
 
     @property
     def is_received(self) -> bool:
@@ -119,6 +121,7 @@ class Protocol(HttpToolsProtocol):
         self._receives_headers, self._receives_since = False, self.loop.time()
         self._is_received = False
         self._take_body = None
+        self.body_error = None
         scope: MutableMapping[str, Any] = self.scope
         scope["target"] = self.url
         scope["connection"] = self
@@ -172,7 +175,7 @@ class Protocol(HttpToolsProtocol):
             self._received = b""
 
     def check_time(self, now: float) -> None:
-        """Close the connection if a request takes too long to arrive, or if the client has closed it."""
+        """Reject a request that takes too long to arrive; close the connection if the client has closed it."""
         if self.flow.read_paused and _is_closed_by_peer(self.transport.get_extra_info("socket")):
             self.transport.abort()
             return
@@ -186,7 +189,11 @@ class Protocol(HttpToolsProtocol):
         )
         if now - self._receives_since > timeout_s:
             error = OverloadError(f"the {part} of the request took longer than {timeout_s:g} s (--{flag})", limit=flag)
-            self.refuse(_rejection(error))
+            if self._receives_headers or self.cycle.response_started:
+                self.refuse(_rejection(error))
+            else:
+                self.body_error = error
+                self._wake_with_body()
 
     async def wait_until_sent(self) -> None:
         """Return when most of a response has been sent; close the connection if the client doesn't read it in time."""

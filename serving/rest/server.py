@@ -198,7 +198,7 @@ class RestServer:
         """Receive the rest of a request and handle it; return None if the client has disconnected.
 
         Raises:
-            StatusError: the request can't be received: there is no place or memory for it, or it is too large.
+            StatusError: the request can't be received: there is no place or memory for it, or it is too large or slow.
         """
         if not lane.admission.try_enter():
             raise lane.admission.full()
@@ -250,6 +250,8 @@ class RestServer:
             message = await receive()
             if message["type"] == "http.disconnect":
                 return None
+            if connection.body_error:
+                raise connection.body_error
             pieces.append(message.get("body", b""))
             size += len(pieces[-1])
             self._check_length(size, lane)

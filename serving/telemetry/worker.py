@@ -1,8 +1,8 @@
-"""The metrics of a worker of a RabbitMQ queue, and their page."""
+"""The metrics of a worker of a RabbitMQ queue."""
 
 from __future__ import annotations
 
-from prometheus_client import Counter, Gauge, start_http_server
+from prometheus_client import Counter, Gauge
 
 from savedmodel_bakery.serving.telemetry.registry import REGISTRY
 
@@ -27,17 +27,14 @@ WAITING_DEAD_LETTERS = Gauge(
 CONSUMERS = Gauge("bakery_amqp_consumers", "Workers of the queue.", ("queue",), registry=REGISTRY)
 
 
-def serve_page(address: str, port: int) -> None:
-    """Serve the page at `/metrics` of a port until the process ends.
-
-    Raises:
-        OSError: the port is not available.
-    """
-    start_http_server(port, address, REGISTRY)
-
-
 def set_queue(queue: str, *, waiting: int, dead: int, consumers: int) -> None:
     """Publish what the broker says about the queue."""
     WAITING_MESSAGES.labels(queue).set(waiting)
     WAITING_DEAD_LETTERS.labels(queue).set(dead)
     CONSUMERS.labels(queue).set(consumers)
+
+
+def forget_queue(queue: str) -> None:
+    """Remove the queue's metrics, because the broker does not say anything about it now."""
+    for metric in (WAITING_MESSAGES, WAITING_DEAD_LETTERS, CONSUMERS):
+        metric.remove_by_labels({"queue": queue})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -55,6 +56,17 @@ for transport in ("grpc", "rest"):
 print([name for name in sys.modules if name.startswith("opentelemetry")])
 """
 
+FLUSH = """
+import os
+from savedmodel_bakery import tracing
+
+tracing.configure()
+with tracing.span("job", "INTERNAL", {}):
+    pass
+tracing.flush()
+os._exit(0)
+"""
+
 
 @pytest.fixture(scope="module")
 def receiver() -> Iterator[OtlpReceiver]:
@@ -77,11 +89,11 @@ def server(receiver: OtlpReceiver, tmp_path_factory: pytest.TempPathFactory) -> 
         yield running
 
 
-def bakery(*arguments: str, variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+def bakery(*arguments: str, variables: Mapping[str, str], timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
     """Run a command with further variables."""
     command = [sys.executable, "-m", "savedmodel_bakery", *arguments]
     environment = {**os.environ, **variables}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout_s, check=False)
 
 
 def ports(server: ServerProcess) -> tuple[str, ...]:
@@ -152,33 +164,96 @@ def test_without_the_variables_nothing_is_imported(server: ServerProcess) -> Non
 
 
 @pytest.mark.parametrize(
-    ("variables", "message"),
+    ("variables", "warning"),
     [
+        ({"OTEL_TRACES_EXPORTER": "otlp,zipkin,otlp"}, "no spans are exported with 'zipkin', which is unknown or"),
         (
-            {"OTEL_TRACES_EXPORTER": "zipkin"},
-            "error: INVALID_ARGUMENT: invalid OTEL_TRACES_EXPORTER 'zipkin': must be one of otlp, console, none\n",
+            {"OTEL_TRACES_EXPORTER": "otlp,console,none", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
+            "no spans are exported with 'otlp' over 'grpc', which is unknown or not installed; to install 'otlp' over "
+            "'http/protobuf' and 'console', run: pip install ",
         ),
         (
-            {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
-            "error: INVALID_ARGUMENT: invalid OTEL_EXPORTER_OTLP_PROTOCOL 'grpc': must be http/protobuf\n",
+            {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_PROPAGATORS": "b3,tracecontext"},
+            "OTEL_PROPAGATORS: 'b3' is unknown or not installed, and is ignored",
         ),
     ],
+    ids=["exporter", "protocol", "propagator"],
 )
-def test_wrong_variables(variables: dict[str, str], message: str) -> None:
-    done = bakery("status", "-m", MODEL, variables=variables)
-    assert (1, message) == (done.returncode, done.stderr)
+def test_what_is_not_installed_is_ignored_with_a_warning(
+    receiver: OtlpReceiver, server: ServerProcess, variables: dict[str, str], warning: str
+) -> None:
+    """The other exporters of the list get the spans."""
+    receiver.spans.clear()
+    done = bakery("status", "-m", MODEL, *ports(server), variables={**receiver.variables, **variables})
+    assert (0, 1) == (done.returncode, done.stderr.count("unknown or not installed")), done.stderr
+    assert warning in done.stderr
+    if "console" in variables["OTEL_TRACES_EXPORTER"]:
+        assert f'"name": "{STATUS}"' in done.stderr
+    else:
+        receiver.wait_for(STATUS, "CLIENT")
 
 
-def test_a_missing_extra_is_named(tmp_path: Path) -> None:
-    package = tmp_path / "opentelemetry"
-    package.mkdir()
-    (package / "__init__.py").write_text("raise ModuleNotFoundError('no', name='opentelemetry')")
-    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    done = bakery("status", "-m", MODEL, variables={"OTEL_TRACES_EXPORTER": "otlp", "PYTHONPATH": path})
-    assert 1 == done.returncode
+def test_a_missing_extra_is_named_in_a_warning(server: ServerProcess, tmp_path: Path) -> None:
+    replace_opentelemetry(tmp_path, "raise ModuleNotFoundError('no', name='opentelemetry')")
+    variables = {"OTEL_TRACES_EXPORTER": "otlp", "PYTHONPATH": first_path(tmp_path)}
+    done = bakery("status", "-m", MODEL, *ports(server), variables=variables)
+    assert (0, 1) == (done.returncode, len(done.stderr.splitlines())), done.stderr
     assert "needs opentelemetry, which is not installed; try: pip install" in done.stderr
     assert "[otel]" in done.stderr
-    assert 1 == len(done.stderr.splitlines())
+
+
+def replace_opentelemetry(folder: Path, program: str) -> None:
+    """Write a package `opentelemetry` that runs a program when it is imported."""
+    (folder / "opentelemetry").mkdir()
+    (folder / "opentelemetry" / "__init__.py").write_text(program)
+
+
+def first_path(folder: Path) -> str:
+    return os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+
+
+@pytest.mark.parametrize(
+    ("variables", "is_imported"), [({}, False), ({"OTEL_TRACES_EXPORTER": "console"}, True)], ids=["off", "on"]
+)
+def test_a_server_imports_nothing_unless_the_variables_ask_for_spans(
+    half_plus_two: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
+    is_imported: bool,
+) -> None:
+    replace_opentelemetry(tmp_path, f"open({str(tmp_path / 'imported')!r}, 'w'); raise ModuleNotFoundError")
+    for name, value in {"PYTHONPATH": first_path(tmp_path), **variables}.items():
+        monkeypatch.setenv(name, value)
+    flags = ("--model_name=m", f"--model_base_path={half_plus_two}", "--access_log")
+    with ServerProcess(*flags, log=tmp_path / "log") as server:
+        for transport in ("GRPC", "REST"):
+            bakery("status", "-m", "m", "--format", transport, *ports(server), variables={"OTEL_SDK_DISABLED": "true"})
+    assert 2 == (tmp_path / "log").read_text().count("request_id=")
+    assert is_imported == (tmp_path / "imported").exists()
+
+
+@pytest.fixture
+def unresponsive_collector() -> Iterator[dict[str, str]]:
+    """The variables for a collector that accepts connections and never responds."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        yield {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
+            "OTEL_EXPORTER_OTLP_TIMEOUT": "600",
+        }
+
+
+def test_a_command_does_not_wait_for_a_collector_that_does_not_respond(
+    server: ServerProcess, unresponsive_collector: dict[str, str]
+) -> None:
+    done = bakery("status", "-m", MODEL, *ports(server), variables=unresponsive_collector, timeout_s=25)
+    assert 0 == done.returncode, done.stderr
+
+
+def test_a_flush_does_not_wait_for_a_collector_that_does_not_respond(unresponsive_collector: dict[str, str]) -> None:
+    environment = {**os.environ, **unresponsive_collector}
+    subprocess.run([sys.executable, "-c", FLUSH], env=environment, timeout=25, check=True)
 
 
 def test_disabled_variables_need_no_extra(server: ServerProcess) -> None:

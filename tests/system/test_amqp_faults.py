@@ -21,6 +21,7 @@ from amqp_worker import (
     holding_server,
     make_message,
     predict_request,
+    publish,
     status,
     wait_for_status,
 )
@@ -279,6 +280,58 @@ def test_metrics_count_redeliveries_dead_letters_and_what_waits(broker: RabbitMQ
             return expected <= page
 
         wait_until(is_published, describe=lambda: expected - page)
+
+
+def metrics(port: int) -> dict[str, float]:
+    """Return the values of the worker's own metrics, by name and labels."""
+    lines = requests.get(f"http://127.0.0.1:{port}/metrics", timeout=10).text.splitlines()
+    found = (line.rpartition(" ") for line in lines if line.startswith("bakery_amqp_"))
+    return {name: float(value) for name, _, value in found}
+
+
+def test_a_redelivered_message_that_is_dead_lettered_at_once_is_counted(broker: RabbitMQ, start: StartWorker) -> None:
+    limit = ("--delivery-limit", "1")
+    with holding_server() as (target, _), ThreadPoolExecutor() as pool:
+        killed = start(*limit, target=target)
+        replies = pool.submit(exchange, broker.url(), [make_message(predict_request([1]))])
+        wait_until(lambda: "1" in broker.control("list_queues", "messages_unacknowledged").split())
+        killed.kill()
+        wait_for_status(broker.url(), ready=1)
+        port = free_port()
+        start(*limit, "--metrics-port", str(port))
+        assert Code.ABORTED == replies.result(120)[0].headers[amqp.STATUS]
+    assert 1 == metrics(port)["bakery_amqp_redeliveries_total"]
+
+
+def test_dead_letters_are_counted_when_the_broker_has_them(broker: RabbitMQ, start: StartWorker) -> None:
+    """The broker takes no messages until it has memory again."""
+    start().stop()  # declares the queues
+    publish(broker.url(), make_message(b"without a queue for the reply"))
+    broker.control("set_vm_memory_high_watermark", "absolute", "1MB")
+    port = free_port()
+    try:
+        start("--metrics-port", str(port)).wait_for_log("dead-lettering a message")
+        assert 0 == metrics(port)["bakery_amqp_dead_letters_total"]
+    finally:
+        broker.control("set_vm_memory_high_watermark", "absolute", "1GB")
+    wait_until(lambda: metrics(port)["bakery_amqp_dead_letters_total"] == 1)
+    wait_for_status(broker.url(), ready=0, dead=1)
+
+
+def test_metrics_of_the_queue_disappear_while_the_broker_is_away(broker: RabbitMQ, start: StartWorker) -> None:
+    port = free_port()
+    worker = start("--metrics-port", str(port))
+    names = {
+        f'bakery_amqp_{name}{{queue="{QUEUE}"}}' for name in ("waiting_messages", "waiting_dead_letters", "consumers")
+    }
+    wait_until(lambda: names <= metrics(port).keys())
+    broker.stop()
+    wait_until(lambda: not names & metrics(port).keys())
+    broker.start()
+    wait_until(lambda: names <= metrics(port).keys())
+    assert 1 == worker.log.read_text().count(
+        f"WARNING savedmodel_bakery.serving.amqp.server] no metrics of queue {QUEUE}"
+    )
 
 
 def test_a_port_for_metrics_that_is_taken_is_an_error(broker: RabbitMQ, tmp_path: Path, server: ServerProcess) -> None:

@@ -20,6 +20,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import requests
 from server_process import ServerProcess, free_port
 from waiting import wait_until
 
@@ -77,9 +78,9 @@ def by_image(table: pa.Table) -> pa.Table:
     return table.sort_by("image")
 
 
-def start_job(base_path: Path, inputs: Path, out: Path, log: Path) -> subprocess.Popen[bytes]:
+def start_job(base_path: Path, inputs: Path, out: Path, log: Path, *more: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "savedmodel_bakery.serving", "bulk", str(inputs)]
-    options = ["--model-name=sizing", f"--model-base-path={base_path}", "--actors=2", f"--out={out}"]
+    options = ["--model-name=sizing", f"--model-base-path={base_path}", "--actors=2", f"--out={out}", *more]
     with log.open("wb") as output:
         return subprocess.Popen([*command, *options], stderr=output)
 
@@ -147,6 +148,32 @@ def test_a_killed_job_continues_where_it_stopped(
     assert local_rows.equals(by_image(pq.read_table(tmp_path / "out")))
     last = (tmp_path / "log").read_text().splitlines()[-1]
     assert f"{local_rows.num_rows} photos, 2 of them failed" == last
+
+
+def test_the_progress_is_published_while_the_job_runs(base_path: Path, inputs: Path, tmp_path: Path) -> None:
+    port = free_port()
+    job = start_job(base_path, inputs, tmp_path / "out", tmp_path / "log", f"--metrics-port={port}")
+    page: dict[str, float] = {}
+
+    def has_parts() -> bool:
+        assert job.poll() is None, (tmp_path / "log").read_text()
+        try:
+            lines = requests.get(f"http://127.0.0.1:{port}/metrics", timeout=10).text.splitlines()
+        except requests.ConnectionError:  # not yet
+            return False
+        samples = (line.rpartition(" ") for line in lines if line.startswith("bakery_bulk_"))
+        page.update({name: float(value) for name, _, value in samples})
+        return "bakery_bulk_expected_photos" in page and page["bakery_bulk_parts_total"] >= 2
+
+    try:
+        wait_until(has_parts, timeout_s=120, describe=lambda: page)
+    finally:
+        job.terminate()
+        job.wait()
+    assert FILES + MEMBERS + ROWS + 1 == page["bakery_bulk_expected_photos"]  # none.tar has a row too
+    assert 2 <= page["bakery_bulk_parts_total"] < PARTS
+    assert 256 < page['bakery_bulk_photos_total{outcome="ok"}'] < FILES
+    assert 2 >= page['bakery_bulk_photos_total{outcome="failed"}']
 
 
 def test_a_lost_part_is_detected(job: subprocess.Popen[bytes], tmp_path: Path) -> None:

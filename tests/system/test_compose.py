@@ -56,11 +56,21 @@ def test_mounted_files_exist_and_are_read_only(clone: Path, services: dict[str, 
 def test_prometheus_reads_the_metrics_of_the_server(services: dict[str, Any]) -> None:
     configuration = mounted(services["prometheus"], "/etc/prometheus") / "prometheus.yaml"
     assert ["--config.file=/etc/prometheus/prometheus.yaml"] == services["prometheus"]["command"]
-    [job] = yaml.safe_load(configuration.read_text())["scrape_configs"]
-    assert [{"targets": ["server:8501"]}] == job["static_configs"]
+    jobs = {job["job_name"]: job for job in yaml.safe_load(configuration.read_text())["scrape_configs"]}
+    assert [{"targets": ["server:8501"]}] == jobs["bakery"]["static_configs"]
     enabled = mounted(services["server"], "/etc/bakery/monitoring.config")
     assert "prometheus_config { enable: true }" == enabled.read_text().strip()
     assert ["--monitoring_config_file=/etc/bakery/monitoring.config"] == services["server"]["command"]
+
+
+def test_prometheus_reads_the_metrics_of_the_worker(services: dict[str, Any]) -> None:
+    configuration = mounted(services["prometheus"], "/etc/prometheus") / "prometheus.yaml"
+    jobs = {job["job_name"]: job for job in yaml.safe_load(configuration.read_text())["scrape_configs"]}
+    assert [{"targets": ["worker:9464"]}] == jobs["bakery-workers"]["static_configs"]
+    assert "metrics_path" not in jobs["bakery-workers"]
+    command = services["worker"]["command"]
+    assert ["--metrics-port", "9464", "--metrics-address", "0.0.0.0"] == command[command.index("--metrics-port") :]
+    assert "ports" not in services["worker"]
 
 
 def test_grafana_finds_prometheus_and_the_dashboards(clone: Path, services: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""A real Prometheus reads the server's metrics, and runs every query of the dashboards and alerts."""
+"""A real Prometheus reads the metrics of a server and a worker, and runs every query of the dashboards and alerts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 import requests
 import yaml
+from amqp_worker import WorkerProcess, exchange, make_message, predict_request
 from attacked_server import METRICS_PATH
+from rabbitmq import RabbitMQ
 from server_process import ServerProcess, free_port
 from waiting import wait_until
 
@@ -35,12 +37,29 @@ def measured(half_plus_two: Path, tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 @pytest.fixture(scope="module")
-def query(clone: Path, measured: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Query]:
+def worker_port(measured: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """The port with the metrics of a worker that calls the server for messages, and has replied to one."""
+    port = free_port()
+    options = ("--server", measured.target, "--model-name", MODEL, "--metrics-port", str(port))
+    with (
+        RabbitMQ(tmp_path_factory.mktemp("rabbitmq")) as broker,
+        WorkerProcess(broker.url(), *options, log=tmp_path_factory.mktemp("worker") / "log"),
+    ):
+        exchange(broker.url(), [make_message(predict_request([1]))])
+        yield port
+
+
+@pytest.fixture(scope="module")
+def query(
+    clone: Path, measured: ServerProcess, worker_port: int, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Query]:
     """Runs a query on a Prometheus with our configuration, which has read the metrics before and after some calls."""
     folder = tmp_path_factory.mktemp("prometheus")
     config = yaml.safe_load((clone / "deploy" / "prometheus" / "prometheus.yaml").read_text())
     config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
-    config["scrape_configs"][0]["static_configs"] = [{"targets": [f"127.0.0.1:{measured.rest_api_port}"]}]
+    ports = {"bakery": measured.rest_api_port, "bakery-workers": worker_port}
+    for job in config["scrape_configs"]:
+        job["static_configs"] = [{"targets": [f"127.0.0.1:{ports[job['job_name']]}"]}]
     (folder / "alerts.yaml").write_text((clone / "deploy" / "prometheus" / "alerts.yaml").read_text())
     (folder / "prometheus.yaml").write_text(yaml.safe_dump(config))
     port = free_port()
@@ -57,8 +76,9 @@ def query(clone: Path, measured: ServerProcess, tmp_path_factory: pytest.TempPat
                 return False
         except requests.ConnectionError:
             return False
-        found = run("bakery_request_rows_count")
-        return bool(found) and int(found[0]["value"][1]) >= least
+        rows = run("bakery_request_rows_count")
+        workers = run("count_over_time(bakery_amqp_consumers[1m])")
+        return bool(rows and workers) and int(rows[0]["value"][1]) >= least and int(workers[0]["value"][1]) >= 2
 
     def predict(count: int) -> None:
         for _ in range(count):
@@ -100,8 +120,9 @@ def test_every_query_is_valid_and_panels_have_data(clone: Path, query: Query) ->
     assert WITHOUT_DATA == empty
 
 
-def test_every_metric_of_the_queries_is_published(clone: Path, measured: ServerProcess) -> None:
-    page = requests.get(measured.url + METRICS_PATH, timeout=10).text
+def test_every_metric_of_the_queries_is_published(clone: Path, measured: ServerProcess, worker_port: int) -> None:
+    pages = (measured.url + METRICS_PATH, f"http://127.0.0.1:{worker_port}/metrics")
+    page = "".join(requests.get(url, timeout=10).text for url in pages)
     published = set(re.findall(r"^# TYPE (\S+)", page, re.MULTILINE))
     used = {name for text in expressions(clone).values() for name in re.findall(r"(?:bakery_|process_|:)[\w:]+", text)}
     assert len(used) > 15
@@ -112,7 +133,9 @@ def test_every_metric_of_the_queries_is_published(clone: Path, measured: ServerP
 
 def test_no_alert_fires(query: Query) -> None:
     assert [] == query('ALERTS{alertstate="firing"}')
-    assert ["1"] == [found["value"][1] for found in query('up{job="bakery"}')]
+    assert {"bakery": "1", "bakery-workers": "1"} == {
+        found["metric"]["job"]: found["value"][1] for found in query("up")
+    }
 
 
 @pytest.mark.parametrize(

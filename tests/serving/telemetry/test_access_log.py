@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 from collections.abc import Iterator
+from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +39,8 @@ def server(half_plus_two: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
     tokens = root / "tokens.toml"
     tokens.write_text(format_token(Token("shop", hash_secret(SECRET), frozenset({Role.PREDICT}), None)))
     flags = (f"--model_name={MODEL}", f"--model_base_path={half_plus_two}", f"--auth_tokens_file={tokens}")
-    with ServerProcess(*flags, "--access_log", "--access_log_json", log=root / "log") as running:
+    flags += ("--access_log", "--access_log_json", "--body_timeout_seconds=1")
+    with ServerProcess(*flags, log=root / "log") as running:
         yield running
 
 
@@ -95,6 +98,44 @@ def test_rejected_http_requests(server: ServerProcess) -> None:
         assert (f"GET {path}", str(status)) == (logged["call"], logged["status"])
 
 
+def test_a_body_that_takes_too_long(server: ServerProcess) -> None:
+    path = f"/v1/models/{MODEL}:predict"
+    headers = f"Content-Length: 18\r\nX-Request-Id: slow\r\nAuthorization: {AUTHORIZATION[1]}"
+    with socket.create_connection(("127.0.0.1", server.rest_api_port), 30) as connection:
+        connection.sendall(f'POST {path} HTTP/1.1\r\nHost: x\r\n{headers}\r\n\r\n{{"inst'.encode())
+        response = HTTPResponse(connection)
+        response.begin()
+        content = response.read()
+    assert b"--body_timeout_seconds" in content
+    assert (429, "slow", "close") == (response.status, response.headers["x-request-id"], response.headers["connection"])
+    assert {
+        "request_id": "slow",
+        "entrypoint": "REST",
+        "call": f"POST {path}",
+        "status": "429",
+        "received_bytes": 0,
+        "sent_bytes": len(content),
+        "token_name": "shop",
+    } == entry(server, "slow")
+
+
+def test_a_caller_that_goes_before_its_body_has_arrived(server: ServerProcess) -> None:
+    headers = f"Content-Length: 18\r\nX-Request-Id: gone\r\nAuthorization: {AUTHORIZATION[1]}"
+    with socket.create_connection(("127.0.0.1", server.rest_api_port), 30) as connection:
+        connection.sendall(f"POST /v1/models/{MODEL}:predict HTTP/1.1\r\nHost: x\r\n{headers}\r\n\r\n".encode())
+    assert "499" == entry(server, "gone")["status"]
+
+
+def test_a_long_name_of_a_model_is_cut(server: ServerProcess) -> None:
+    message = grpc_calls.request(x=np.float32([VALUE]))
+    message.model_spec.name = "m" * 1_000_000
+    with grpc.insecure_channel(server.target) as channel:
+        stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+        with pytest.raises(grpc.RpcError):
+            stub.Predict(message, timeout=60, metadata=(AUTHORIZATION, ("x-request-id", "long-name")))
+    assert "m" * 256 == entry(server, "long-name")["model_name"]
+
+
 def test_grpc_calls(server: ServerProcess) -> None:
     with grpc.insecure_channel(server.target) as channel:
         stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
@@ -131,9 +172,11 @@ def test_a_strange_id_is_replaced(server: ServerProcess, request_id: str) -> Non
 
 
 def test_neither_payloads_nor_tokens_are_logged(server: ServerProcess) -> None:
-    url = f"{server.url}/v1/models/{MODEL}:predict?key=hidden"
-    response = requests.post(url, json={"instances": [VALUE]}, headers=dict([AUTHORIZATION]), timeout=60)
-    assert (200, "shop") == (response.status_code, entry(server, response.headers["x-request-id"])["token_name"])
+    for query, status in (("", 200), ("?key=hidden", 400)):
+        url = f"{server.url}/v1/models/{MODEL}:predict{query}"
+        response = requests.post(url, json={"instances": [VALUE]}, headers=dict([AUTHORIZATION]), timeout=60)
+        assert status == response.status_code
+        assert "shop" == entry(server, response.headers["x-request-id"])["token_name"]
     text = server.log.read_text()
     assert not [hidden for hidden in (SECRET, "hidden", str(VALUE)) if hidden in text]
 
