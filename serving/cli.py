@@ -150,7 +150,7 @@ def _exit(status: int) -> NoReturn:
 
 
 def _flush() -> None:
-    tracing.flush()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, AttributeError):  # None, if it was closed before the start
             stream.flush()
+    tracing.flush()
