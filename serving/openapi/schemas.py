@@ -38,7 +38,7 @@ def _result(own: Schema, description: str) -> Schema:
 _SCORE: Schema = {"type": ["number", "null"], "description": "A probability, 0 to 1; null if it is not finite."}
 _VALUE: Schema = {"type": ["number", "null"], "description": "null if it is not finite."}
 _SCORED = {"label": _STRING, "score": _SCORE}
-_EDGES = dict.fromkeys(("ymin", "xmin", "ymax", "xmax"), _NUMBER)
+_EDGES = dict.fromkeys(("ymin", "xmin", "ymax", "xmax"), _VALUE)
 
 _RESULTS = {
     "Classification": _result(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
 
 from multipart import MultipartError, MultipartSegment, PushMultipartParser, parse_options_header
@@ -14,6 +15,10 @@ from savedmodel_bakery.wire.status import invalid_argument
 from savedmodel_bakery.wire.v2.datatypes import shown
 
 _FORM = "multipart/form-data"
+# Bytes become characters one by one: a name may be in any encoding, and only its quotation marks matter.
+_NAMES = "latin-1"
+# RFC 7578 forbids this parameter, but some clients send it alone, and the parser ignores it.
+_EXTENDED_FILE_NAME = re.compile(r";\s*filename\*\s*=", re.IGNORECASE)
 
 
 def read_photos(request: Request, context: RequestContext) -> list[bytes]:
@@ -27,7 +32,7 @@ def read_photos(request: Request, context: RequestContext) -> list[bytes]:
     """
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding != "identity":
-        raise invalid_argument(f"Content-Encoding is {shown(encoding)}: photos must be sent as they are")
+        raise invalid_argument(f"invalid Content-Encoding {shown(encoding)}: photos must be sent uncompressed")
     media_type, options = parse_options_header(request.headers.get("content-type", ""))
     if media_type.startswith("multipart/"):
         return _read_form(request.body, media_type, options.get("boundary", ""), context)
@@ -47,12 +52,15 @@ def results_response(document: dict[str, Any]) -> Response:
 
 def _read_form(body: bytes, media_type: str, boundary: str, context: RequestContext) -> list[bytes]:
     if media_type != _FORM:
-        raise invalid_argument(f"Content-Type is {shown(media_type)}: a form must be {_FORM}")
+        raise invalid_argument(
+            f"invalid Content-Type {shown(media_type)}: must be {_FORM} for a form, or any type that is not multipart "
+            "for a single photo"
+        )
     context.charge(len(body))
     photos: list[bytes] = []
     pieces: list[bytes] = []
     try:
-        with PushMultipartParser(boundary) as parser:
+        with PushMultipartParser(boundary, header_charset=_NAMES) as parser:
             for event in parser.parse(body or b"\r\n"):  # the parser takes no bytes as the end
                 if isinstance(event, MultipartSegment):
                     _check_is_file(event)
@@ -63,16 +71,17 @@ def _read_form(body: bytes, media_type: str, boundary: str, context: RequestCont
                 else:
                     pieces.append(event)
     except MultipartError as error:
-        raise invalid_argument(f"the body is not a valid {_FORM}: {error}") from error
+        raise invalid_argument(f"the body is not a valid {_FORM}: {error.args[0]}") from error
     if not photos:
         raise invalid_argument("the form has no file")
     return photos
 
 
 def _check_is_file(segment: MultipartSegment) -> None:
-    if segment.filename is None:
+    if segment.filename is None and not _EXTENDED_FILE_NAME.search(segment["Content-Disposition"]):
+        name = (segment.name or "").encode(_NAMES).decode(errors="replace")
         raise invalid_argument(
-            f"the field {shown(segment.name)} of the form is not a file: send photos as files, as curl does with "
+            f"the field {shown(name)} of the form is not a file: send photos as files, as curl does with "
             "-F file=@photo.jpg"
         )
 

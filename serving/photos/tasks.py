@@ -73,8 +73,8 @@ def _find_task(servable: Servable) -> tuple[Task[Any], str]:
             return task, name
     raise StatusError(
         Code.FAILED_PRECONDITION,
-        f"{signatures.title} does not take photos: it has no signature of a baked model, whose task is "
-        f"{', '.join(task.title for task in TASKS)}; call it with /v1/models or /v2/models",
+        f'{signatures.title} does not take photos: none of its signatures has the input "image" and the outputs of a '
+        f"task ({', '.join(task.title for task in TASKS)}); call it with /v1/models or /v2/models",
     )
 
 

@@ -16,6 +16,7 @@ _FILES = {
     PATH: ("playground.html", "text/html; charset=utf-8"),
     f"{PATH}/playground.css": ("playground.css", "text/css; charset=utf-8"),
     f"{PATH}/playground.js": ("playground.js", "text/javascript; charset=utf-8"),
+    f"{PATH}/results.js": ("results.js", "text/javascript; charset=utf-8"),
 }
 PUBLIC_PATHS = (_ROOT, *_FILES)
 """Paths that need no token: the page asks for it, and its requests send it."""

@@ -1,13 +1,13 @@
 // The page calls the APIs of its own server: the index of v2, the metadata and `preview` of TensorFlow Serving's API,
 // and /photos. Texts of the server and of files become text nodes only.
 
-const POLL_MS = 5000;
+import { drawPhoto, drawn, element, hint, previewFigure, showResult } from "./results.js";
+
+const POLL_MS = 15000; // each request may count against a limit of the token
+const MAX_RETRY_AFTER_S = 10;
 const MAX_RESULTS = 50;
-const SHOWN_SIDE = 640; // pixels of a drawing
-const SHOWN_NUMBERS = 12; // of an embedding
-const METHODS = {
-  classify: "classify", multilabel: "tags", embed: "embed", detect: "detect", segment: "segment", regress: "regress",
-};
+const METHODS = { multilabel: "tags" }; // of the client; the others are named as the task
+const TOKEN = /^[\w.~+/-]+=*$/; // RFC 6750, 2.1, as in client/credentials.py
 const TOKEN_VARIABLE = "BAKERY_CLIENT_TOKEN";
 
 const byId = (id) => document.getElementById(id);
@@ -18,19 +18,14 @@ let shownIndex = "";
 let lastFiles = [];
 let running = new AbortController();
 let queue = Promise.resolve();
+let queued = 0; // photos
 
 class ServerError extends Error {
-  constructor(status, message) {
+  constructor(message, status = 0, retryAfterS = NaN) {
     super(message);
     this.status = status;
+    this.retryAfterS = retryAfterS;
   }
-}
-
-// Makes an element; strings among the children become text.
-function element(name, properties = {}, ...children) {
-  const made = Object.assign(document.createElement(name), properties);
-  made.append(...children);
-  return made;
 }
 
 function say(text) {
@@ -39,48 +34,80 @@ function say(text) {
 
 // Calls
 
+// Returns the JSON of the response and the time it took.
 async function call(path, options = {}) {
   const headers = { ...options.headers, ...(token ? { Authorization: `Bearer ${token}` } : {}) };
-  let response;
+  const started = performance.now();
+  let response, text;
   try {
-    response = await fetch(path, { ...options, headers, cache: "no-store", credentials: "omit" });
+    // A proxy may need its cookies, and Firefox sends a client certificate only with credentials.
+    response = await fetch(path, { ...options, headers, cache: "no-store", credentials: "same-origin" });
+    text = await response.text();
   } catch (error) {
-    if (error.name === "AbortError") throw error;
-    throw new ServerError(0, "The server cannot be reached, or the file cannot be read.");
+    if (options.signal?.aborted) throw error;
+    const reason = options.body instanceof Blob ? ", or the file cannot be read" : "";
+    throw new ServerError(`The server cannot be reached${reason}.`);
   }
-  const text = await response.text();
+  const took = `${(performance.now() - started).toFixed(0)} ms`;
   let body = null;
   try {
     body = JSON.parse(text);
   } catch {
     // not from this server's APIs
   }
-  if (response.ok && body !== null) return body;
-  const message = body && body.error ? body.error : `The server answered with status ${response.status}.`;
-  if (response.status === 401) askForToken(token ? message : "");
-  throw new ServerError(response.status, message);
+  if (response.ok && body !== null) return { body, took };
+  const message = body?.error || `The server answered with status ${response.status}.`;
+  throw new ServerError(message, response.status, Number(response.headers.get("Retry-After") || NaN));
+}
+
+// Calls again, once, if the server is busy and says when to try again.
+async function callPatiently(path, options) {
+  try {
+    return await call(path, options);
+  } catch (error) {
+    if (!(error.retryAfterS <= MAX_RETRY_AFTER_S)) throw error;
+    say(`Waiting ${error.retryAfterS} s: ${error.message}`);
+    await pause(error.retryAfterS, options.signal);
+    return call(path, options);
+  }
+}
+
+function pause(seconds, signal) {
+  return new Promise((resolve, reject) => {
+    setTimeout(resolve, 1000 * seconds);
+    signal.addEventListener("abort", () => reject(signal.reason));
+  });
 }
 
 function modelPath(api, { model, version }) {
   return `${api}/${encodeURIComponent(model)}/versions/${version}`;
 }
 
-const signatures = new Map(); // of available versions, by path
+// Of available versions, by path.
+const signatures = new Map();
+const tasks = new Map();
 
-async function hasPreview(target) {
+async function hasPreview(target, signal) {
   const path = modelPath("v1/models", target);
   if (!signatures.has(path)) {
-    const metadata = await call(`${path}/metadata`);
-    signatures.set(path, Object.keys(metadata.metadata.signature_def.signature_def));
+    const { body } = await callPatiently(`${path}/metadata`, { signal });
+    signatures.set(path, Object.keys(body.metadata.signature_def.signature_def));
   }
   return signatures.get(path).includes("preview");
 }
 
+// Returns what the model saw, the reason why that cannot be shown, or nothing if the model has no `preview`.
 async function preview(target, photo, signal) {
-  if (!(await hasPreview(target))) return null;
-  const body = JSON.stringify({ signature_name: "preview", inputs: { image: [{ b64: await toBase64(photo) }] } });
-  const { outputs } = await call(`${modelPath("v1/models", target)}:predict`, { method: "POST", body, signal });
-  return outputs.ok[0] ? outputs.png_bytes[0].b64 : null;
+  try {
+    if (!(await hasPreview(target, signal))) return "";
+    const inputs = { image: [{ b64: await toBase64(photo) }] };
+    const options = { method: "POST", body: JSON.stringify({ signature_name: "preview", inputs }), signal };
+    const { body } = await callPatiently(`${modelPath("v1/models", target)}:predict`, options);
+    if (!body.outputs.ok[0]) throw new Error(body.outputs.error[0]);
+    return previewFigure(body.outputs.png_bytes[0].b64);
+  } catch (error) {
+    return hint(`What the model saw cannot be shown: ${error.message}`);
+  }
 }
 
 function toBase64(photo) {
@@ -101,43 +128,57 @@ function askForToken(message) {
   byId("token").setAttribute("aria-invalid", String(message !== ""));
   if (message) byId("token").focus();
   shownIndex = "";
-  byId("no-models").textContent = "A token is needed to list them.";
+  byId("no-models").textContent = "Enter a token to see the models.";
   byId("no-models").hidden = false;
   byId("models-scroll").hidden = true;
 }
 
 async function useToken(event) {
   event.preventDefault();
-  token = byId("token").value.trim();
-  if (!(await refresh())) return;
+  const entered = byId("token").value.trim();
+  if (!TOKEN.test(entered)) {
+    askForToken("Invalid token: it may contain letters, digits and -._~+/, and = at the end.");
+    return;
+  }
+  token = entered;
+  try {
+    await loadModels();
+  } catch (error) {
+    askForToken(error.message);
+    return;
+  }
   byId("token-form").hidden = true;
   byId("token").value = "";
   byId("model").focus();
   say("The token is valid.");
 }
 
-// Loads the models; returns whether that was possible.
+async function loadModels() {
+  const { body: index } = await call("v2/repository/index", { method: "POST" });
+  isWaitingForToken = false;
+  const text = JSON.stringify(index);
+  if (text !== shownIndex) showModels(index);
+  shownIndex = text;
+}
+
 async function refresh() {
   try {
-    const index = await call("v2/repository/index", { method: "POST" });
-    isWaitingForToken = false;
-    const text = JSON.stringify(index);
-    if (text !== shownIndex) showModels(index);
-    shownIndex = text;
-    return true;
+    await loadModels();
   } catch (error) {
-    if (error.status === 403 && token) askForToken(error.message);
-    else if (error.status !== 401) {
-      byId("no-models").textContent = error.message;
-      byId("no-models").hidden = false;
+    if (error.status === 401 || (error.status === 403 && token)) {
+      askForToken(token && error.message);
+      return;
     }
-    return false;
+    shownIndex = ""; // so that the next answer replaces the error
+    byId("no-models").textContent = error.message;
+    byId("no-models").hidden = false;
   }
 }
 
 function showModels(index) {
   available.clear();
   signatures.clear();
+  tasks.clear();
   for (const row of index) {
     if (!available.has(row.name)) available.set(row.name, []);
     if (row.state === "READY") available.get(row.name).push(row.version);
@@ -149,7 +190,7 @@ function showModels(index) {
     element("td", { className: row.state.toLowerCase() }, row.reason ? `${row.state}: ${row.reason}` : row.state))));
   byId("models-scroll").hidden = index.length === 0;
   byId("no-models").hidden = index.length > 0;
-  byId("no-models").textContent = "None. If the server needs a token, this one covers none of its models.";
+  byId("no-models").textContent = token ? "This token covers no models." : "The server has no models.";
   setOptions("model", [...available.keys()].filter((name) => available.get(name).length));
   showVersions();
 }
@@ -177,19 +218,27 @@ function targets() {
 
 function runAll(files) {
   if (!files.length) return;
-  if (!targets().length) {
+  lastFiles = [...files];
+  byId("again").disabled = false;
+  const chosen = targets();
+  if (isWaitingForToken) {
+    say("Enter a token first.");
+    byId("token").focus();
+    return;
+  }
+  if (!chosen.length) {
     say("There is no available model.");
     return;
   }
-  lastFiles = [...files];
-  byId("again").disabled = byId("clear").disabled = false;
+  byId("clear").disabled = false;
   byId("no-results").hidden = true;
   const { signal } = running;
-  const chosen = targets();
+  queued += lastFiles.length;
   for (const file of lastFiles) {
     queue = queue
       .then(() => (signal.aborted ? null : runPhoto(file, chosen, signal)))
-      .catch((error) => say(`The result cannot be shown: ${error.message}`));
+      .catch((error) => say(`The result cannot be shown: ${error.message}`))
+      .finally(() => { queued -= 1; });
   }
 }
 
@@ -200,9 +249,7 @@ async function runPhoto(file, chosen, signal) {
   if (signal.aborted) return;
   const columns = element("div", { className: "versions" });
   const article = element("article", {}, element("h3", {}, name));
-  const picture = bitmap
-    ? photoFigure(bitmap, name)
-    : element("p", { className: "hint" }, "This browser cannot show the file.");
+  const picture = bitmap ? await drawn(() => drawPhoto(bitmap, name)) : hint("This browser cannot show the file.");
   article.append(picture, columns);
   article.setAttribute("aria-label", name);
   byId("results").prepend(article);
@@ -220,188 +267,72 @@ async function runPhoto(file, chosen, signal) {
 async function runVersion(file, bitmap, target, columns, signal) {
   const section = element("section", {}, element("h4", {}, `${target.model} version ${target.version}`));
   columns.append(section);
-  const headers = { "Content-Type": file.type || "application/octet-stream" };
-  const started = performance.now();
+  const path = modelPath("photos", target);
+  const headers = { "Content-Type": "application/octet-stream" };
   let answer;
   try {
-    answer = await call(modelPath("photos", target), { method: "POST", body: file, headers, signal });
+    answer = await callPatiently(path, { method: "POST", body: file, headers, signal });
   } catch (error) {
     if (signal.aborted) return "";
-    section.append(element("p", { className: "error" }, error.message), requestDetails(file, target, null));
+    if (error.status === 401) askForToken(token && error.message);
+    section.append(element("p", { className: "error" }, error.message), requestDetails(file, target));
     return error.message;
   }
-  const took = `${(performance.now() - started).toFixed(0)} ms`;
-  const [result] = answer.results;
-  const [shown, summary] = await SHOW[answer.task](result, bitmap, file.name || "photo");
-  section.append(...shown, element("p", { className: "hint" }, `Answered in ${took}.`));
-  const png = await preview(target, file, signal).catch(() => null);
-  if (png) section.append(previewFigure(png));
-  section.append(requestDetails(file, target, answer.task));
+  const { body: { task, results: [result] }, took } = answer;
+  tasks.set(path, task);
+  const { shown, summary, draw } = showResult(task, result);
+  if (draw) section.append(await drawn(() => draw(bitmap, `${file.name}, ${summary}`)));
+  section.append(...shown, hint(`Answered in ${took}.`));
+  section.append(await preview(target, file, signal), requestDetails(file, target));
   return `${summary}, in ${took}`;
-}
-
-// Results
-
-const percent = (score) => (score === null ? "not a number" : `${(100 * score).toFixed(1)} %`);
-const colour = (index) => `hsl(${(index * 137.5) % 360} 85% 55%)`;
-
-function bars(rows) {
-  return element("ol", { className: "bars" }, ...rows.map(({ name, score, swatch }) => {
-    const fill = element("span", { className: "fill" });
-    fill.style.width = `${100 * Math.min(1, Math.max(0, score || 0))}%`;
-    const track = element("span", { className: "track" }, fill);
-    track.setAttribute("aria-hidden", "true");
-    const label = element("span", { className: "name" }, name);
-    if (swatch) {
-      const box = element("span", { className: "swatch" });
-      box.style.background = fill.style.background = swatch;
-      label.prepend(box);
-    }
-    return element("li", {}, label, element("span", {}, percent(score)), track);
-  }));
-}
-
-function showScored(rows, none) {
-  if (!rows.length) return [[element("p", {}, none)], none];
-  const shown = bars(rows.map(({ label, score }) => ({ name: label, score })));
-  return [[shown], `${rows[0].label} ${percent(rows[0].score)}`];
-}
-
-const SHOW = {
-  classify: async (result) => showScored(result.top, "No class."),
-  multilabel: async (result) => {
-    const [shown] = showScored(result.tags, "No tag.");
-    return [shown, result.tags.map((tag) => tag.label).join(", ") || "no tag"];
-  },
-  regress: async (result) => {
-    const rows = Object.entries(result.values);
-    const list = element("dl", {}, ...rows.flatMap(([name, value]) => [
-      element("dt", {}, name), element("dd", {}, value === null ? "not a number" : String(Number(value.toPrecision(6)))),
-    ]));
-    return [[list], rows.map(([name, value]) => `${name} ${value === null ? "not a number" : value.toPrecision(4)}`).join(", ")];
-  },
-  embed: async (result) => {
-    const vector = result.embedding;
-    const first = vector.slice(0, SHOWN_NUMBERS).map((value) => (value === null ? "not a number" : value.toFixed(4))).join(", ");
-    const summary = `${vector.length} numbers, length ${Math.hypot(...vector).toFixed(3)}`;
-    return [[element("p", {}, summary), element("p", {}, vector.length > SHOWN_NUMBERS ? `${first}, …` : first)], summary];
-  },
-  detect: async (result, bitmap, name) => {
-    const labels = [...new Set(result.boxes.map((box) => box.label))].sort();
-    const rows = result.boxes.map((box) => ({ ...box, name: box.label, swatch: colour(labels.indexOf(box.label)) }));
-    const summary = rows.length ? `${rows.length} found: ${rows.map((row) => row.label).join(", ")}` : "nothing found";
-    const shown = rows.length ? [bars(rows)] : [element("p", {}, "Nothing found.")];
-    return [bitmap ? [drawBoxes(bitmap, rows, `${name}, ${summary}`), ...shown] : shown, summary];
-  },
-  segment: async (result, bitmap, name) => {
-    const rows = Object.entries(result.shares)
-      .map(([label, score]) => ({ name: label, score, swatch: colour(result.labels.indexOf(label)) }))
-      .filter((row) => row.score > 0)
-      .sort((a, b) => b.score - a.score);
-    const summary = rows.map((row) => `${row.name} ${percent(row.score)}`).join(", ");
-    const canvas = await drawMap(bitmap, result, `${name}, coloured by class: ${summary}`);
-    return [[canvas, bars(rows)], summary];
-  },
-};
-
-// Drawings
-
-function makeCanvas(width, height, label, side = SHOWN_SIDE) {
-  const scale = Math.min(1, side / Math.max(width, height));
-  const size = { width: Math.max(1, Math.round(scale * width)), height: Math.max(1, Math.round(scale * height)) };
-  const canvas = element("canvas", size);
-  canvas.setAttribute("role", "img");
-  canvas.setAttribute("aria-label", label);
-  return [canvas, canvas.getContext("2d"), size.width / width];
-}
-
-function photoFigure(bitmap, name) {
-  const [canvas, context] = makeCanvas(bitmap.width, bitmap.height, name, SHOWN_SIDE / 2);
-  context.drawImage(bitmap, 0, 0, canvas.width, canvas.height);
-  return element("figure", {}, canvas, element("figcaption", {}, `${bitmap.width} × ${bitmap.height} pixels`));
-}
-
-function previewFigure(png) {
-  const image = element("img", { alt: "What the model saw", src: `data:image/png;base64,${png}` });
-  return element("figure", {}, image, element("figcaption", {}, "What the model saw"));
-}
-
-function drawBoxes(bitmap, rows, label) {
-  const [canvas, context, scale] = makeCanvas(bitmap.width, bitmap.height, label);
-  context.drawImage(bitmap, 0, 0, canvas.width, canvas.height);
-  context.font = "14px system-ui, sans-serif";
-  context.textBaseline = "top";
-  for (const { xmin, ymin, xmax, ymax, label: text, swatch } of [...rows].reverse()) {
-    context.strokeStyle = context.fillStyle = swatch;
-    context.lineWidth = 3;
-    context.strokeRect(scale * xmin, scale * ymin, scale * (xmax - xmin), scale * (ymax - ymin));
-    const width = context.measureText(text).width + 8;
-    const [x, y] = [Math.min(scale * xmin, canvas.width - width), Math.max(0, scale * ymin - 18)];
-    context.fillRect(x, y, width, 18);
-    context.fillStyle = "#000";
-    context.fillText(text, x + 4, y + 2);
-  }
-  return element("figure", {}, canvas);
-}
-
-// Draws the photo below the colours of the classes; `map_png` has the class id of each pixel as its grey level.
-async function drawMap(bitmap, { map_png: png }, label) {
-  const bytes = Uint8Array.from(atob(png), (character) => character.charCodeAt(0));
-  const options = { colorSpaceConversion: "none", premultiplyAlpha: "none" };
-  const map = await createImageBitmap(new Blob([bytes], { type: "image/png" }), options);
-  const [canvas, context] = makeCanvas(map.width, map.height, label);
-  const { width, height } = canvas;
-  const layer = element("canvas", { width, height });
-  const pixels = layer.getContext("2d");
-  pixels.imageSmoothingEnabled = false;
-  pixels.drawImage(map, 0, 0, width, height);
-  map.close();
-  const data = pixels.getImageData(0, 0, width, height);
-  const palette = new Map();
-  for (let offset = 0; offset < data.data.length; offset += 4) {
-    const id = data.data[offset];
-    if (!palette.has(id)) palette.set(id, toRgb(colour(id)));
-    data.data.set(palette.get(id), offset);
-  }
-  pixels.putImageData(data, 0, 0);
-  if (bitmap) context.drawImage(bitmap, 0, 0, width, height);
-  context.globalAlpha = bitmap ? 0.6 : 1;
-  context.drawImage(layer, 0, 0);
-  return element("figure", {}, canvas);
-}
-
-function toRgb(css) {
-  const context = element("canvas", { width: 1, height: 1 }).getContext("2d");
-  context.fillStyle = css;
-  context.fillRect(0, 0, 1, 1);
-  return context.getImageData(0, 0, 1, 1).data;
 }
 
 // The request as commands
 
 const shellWord = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
-function curlCommand(file, target) {
-  const url = new URL(modelPath("photos", target), document.baseURI).href;
+function curlCommand(url, name) {
   const header = token ? `-H "Authorization: Bearer $${TOKEN_VARIABLE}" ` : "";
-  return `curl ${header}--data-binary ${shellWord(`@${file.name}`)} ${shellWord(url)}`;
+  const file = name === "-" ? "./-" : name; // - is stdin
+  return `curl ${header}--data-binary ${shellWord(`@${file}`)} ${shellWord(url)}`;
 }
 
-function pythonCode(file, { model, version }, task) {
+const quoted = JSON.stringify; // for Python too
+
+function clientCode({ model, version }, name, task) {
   const argument = token ? `, token=os.environ["${TOKEN_VARIABLE}"]` : "";
   return [
     ...(token ? ["import os", ""] : []),
     "from savedmodel_bakery import Client",
     "",
-    `with Client(${JSON.stringify(location.origin)}, model=${JSON.stringify(model)}, version=${version}${argument}) as client:`,
-    `    print(client.${METHODS[task]}(${JSON.stringify(file.name)}))`,
+    `with Client(${quoted(location.origin)}, model=${quoted(model)}, version=${version}${argument}) as client:`,
+    `    print(client.${METHODS[task] || task}(${quoted(name)}))`,
   ].join("\n");
 }
 
-function requestDetails(file, target, task) {
+function requestsCode(url, name) {
+  const headers = token ? `, headers={"Authorization": "Bearer " + os.environ["${TOKEN_VARIABLE}"]}` : "";
+  return [
+    ...(token ? ["import os"] : []),
+    "from pathlib import Path",
+    "",
+    "import requests",
+    "",
+    `photo = Path(${quoted(name)}).read_bytes()`,
+    `response = requests.post(${quoted(url)}, data=photo${headers})`,
+    "print(response.text)",
+  ].join("\n");
+}
+
+function requestDetails(file, target) {
+  const path = modelPath("photos", target);
+  const url = new URL(path, document.baseURI);
+  const task = tasks.get(path);
+  const isAtRoot = url.pathname === `/${path}`; // else a proxy adds a prefix, which the client cannot send
+  const python = task && isAtRoot ? clientCode(target, file.name, task) : requestsCode(url.href, file.name);
   const details = element("details", {}, element("summary", {}, "Send this request yourself"));
-  details.append(...copyable("curl", curlCommand(file, target)));
-  if (task) details.append(...copyable("Python", pythonCode(file, target, task)));
+  if (token) details.append(hint(`The token is read from the environment variable ${TOKEN_VARIABLE}.`));
+  details.append(...copyable("curl", curlCommand(url.href, file.name)), ...copyable("Python", python));
   return details;
 }
 
@@ -420,7 +351,7 @@ async function copy(code, language) {
     say(`Copied the request as ${language}.`);
   } catch {
     getSelection().selectAllChildren(code);
-    say("The browser does not let this page copy: the text is selected, so copy it with the keyboard.");
+    say("This page may not use the clipboard. The text is selected: press Ctrl+C or ⌘C.");
   }
 }
 
@@ -462,6 +393,6 @@ addEventListener("drop", (event) => {
 });
 addEventListener("paste", (event) => runAll(event.clipboardData.files));
 setInterval(() => {
-  if (!document.hidden && !isWaitingForToken) refresh();
+  if (!document.hidden && !isWaitingForToken && !queued) refresh();
 }, POLL_MS);
 refresh();

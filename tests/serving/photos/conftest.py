@@ -23,6 +23,12 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "segment": {"map_png_bytes": b"PNG", "shares": [0.25, 0.75], "labels": ["road", "tree"]},
     "regress": {"value": 1.5},
     "broken": {"value": float("nan")},
+    "broken boxes": {
+        "boxes": [[float("nan"), 2.0, float("inf"), 14.0]],
+        "labels": ["cat"],
+        "scores": [float("nan")],
+        "count": 1,
+    },
 }
 """The outputs for a photo, by model."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import requests
@@ -41,6 +42,11 @@ RESULTS: dict[str, Any] = {
     },
     "regress": {"ok": True, "error": None, "values": {"value": 1.5}},
     "broken": {"ok": True, "error": None, "values": {"value": None}},
+    "broken boxes": {
+        "ok": True,
+        "error": None,
+        "boxes": [{"label": "cat", "score": None, "ymin": None, "xmin": 2.0, "ymax": None, "xmax": 14.0}],
+    },
 }
 EMPTY = {
     "classify": {"label": None, "top": []},
@@ -50,7 +56,9 @@ EMPTY = {
     "segment": {"shares": {}, "map_png": "", "labels": []},
     "regress": {"values": {}},
     "broken": {"values": {}},
+    "broken boxes": {"boxes": []},
 }
+_TYPE = "multipart/form-data; boundary=b"
 
 
 def form(*files: tuple[str, tuple[str | None, bytes]]) -> tuple[dict[str, str], bytes]:
@@ -91,10 +99,10 @@ def test_a_form_has_a_result_per_photo_and_a_bad_photo_does_not_affect_the_other
     registry: Registry, task: str
 ) -> None:
     headers, body = form(("file", ("a.jpg", b"good")), ("other", ("b.jpg", b"bad")))
-    response = send(registry, f"/photos/{task}", body, headers)
+    response = send(registry, f"/photos/{quote(task)}", body, headers)
     assert (200, "nosniff") == (response.status, response.headers["X-Content-Type-Options"])
     answer = json.loads(response.body)
-    name = "regress" if task == "broken" else task
+    name = {"broken": "regress", "broken boxes": "detect"}.get(task, task)
     signature = "top_k" if task == "classify" else "serving_default"
     results = [RESULTS[task], {"ok": False, "error": "damaged", **EMPTY[task]}]
     assert {"model": task, "version": 3, "task": name, "signature": signature, "results": results} == answer
@@ -108,6 +116,17 @@ def test_the_body_is_a_photo_whatever_its_type(registry: Registry, path: str) ->
         assert [CLASSIFICATION] == answer["results"]
 
 
+@pytest.mark.parametrize(
+    "parameter",
+    [b'filename="caf\xe9.jpg"', 'filename="café.jpg"'.encode(), b"filename*=UTF-8''caf%C3%A9.jpg", b"FileName* = x"],
+    ids=["Latin-1", "UTF-8", "extended", "extended, other case"],
+)
+def test_a_file_may_have_any_name(registry: Registry, parameter: bytes) -> None:
+    body = b'--b\r\nContent-Disposition: form-data; name="f"; ' + parameter + b"\r\n\r\ngood\r\n--b--"
+    answer = json.loads(send(registry, "/photos/classify", body, {"content-type": _TYPE}).body)
+    assert [CLASSIFICATION] == answer["results"]
+
+
 def test_a_single_bad_photo_is_an_error(registry: Registry) -> None:
     response = send(registry, "/photos/classify", b"bad")
     assert (400, "the photo cannot be read: damaged") == error_of(response)
@@ -115,18 +134,18 @@ def test_a_single_bad_photo_is_an_error(registry: Registry) -> None:
     check_schema(json.loads(response.body), "Error")
 
 
-_TYPE = "multipart/form-data; boundary=b"
 ERRORS: dict[str, tuple[dict[str, Any], int, str]] = {
     "empty body": ({"body": b""}, 400, "the body is empty: it must be an image file, or a form with image files"),
     "compressed": (
         {"headers": {"content-encoding": "gzip"}},
         400,
-        'Content-Encoding is "gzip": photos must be sent as',
+        'invalid Content-Encoding "gzip": photos must be sent uncompressed',
     ),
     "another multipart": (
         {"headers": {"content-type": "multipart/mixed; boundary=b"}},
         400,
-        "must be multipart/form-d",
+        'invalid Content-Type "multipart/mixed": must be multipart/form-data for a form, or any type that is not '
+        "multipart for a single photo",
     ),
     "no boundary": (
         {"headers": {"content-type": "multipart/form-data"}},
@@ -152,6 +171,27 @@ ERRORS: dict[str, tuple[dict[str, Any], int, str]] = {
         400,
         'the field "k" of the form is not a file: send photos as files, as curl does with -F file=@photo.jpg',
     ),
+    "a field whose name is not UTF-8": (
+        {
+            "headers": {"content-type": _TYPE},
+            "body": b'--b\r\nContent-Disposition: form-data; name="caf\xe9"\r\n\r\n1\r\n--b--',
+        },
+        400,
+        'the field "caf\N{REPLACEMENT CHARACTER}" of the form is not a file',
+    ),
+    "a field whose name is UTF-8": (
+        {
+            "headers": {"content-type": _TYPE},
+            "body": '--b\r\nContent-Disposition: form-data; name="café"\r\n\r\n1\r\n--b--'.encode(),
+        },
+        400,
+        'the field "café" of the form is not a file',
+    ),
+    "an invalid name of a header": (
+        {"headers": {"content-type": _TYPE}, "body": b"--b\r\nf\xfcr: x\r\n\r\nx\r\n--b--"},
+        400,
+        "the body is not a valid multipart/form-data: Invalid segment header name",
+    ),
     "unknown model": ({"path": "/photos/m"}, 404, "Servable not found for request: Latest(m)"),
     "unknown version": ({"path": "/photos/classify/versions/2"}, 404, "Specific(classify, 2)"),
     "no version": ({"path": "/photos/classify/versions/x"}, 400, 'invalid version "x": must be a number between 0 and'),
@@ -159,8 +199,9 @@ ERRORS: dict[str, tuple[dict[str, Any], int, str]] = {
     "no photos": (
         {"path": "/photos/other"},
         400,
-        'model "other" version 3 does not take photos: it has no signature of a baked model, whose task is classify or '
-        "binary, multilabel, embed, detect, segment, regress; call it with /v1/models or /v2/models",
+        'model "other" version 3 does not take photos: none of its signatures has the input "image" and the outputs of '
+        "a task (classify or binary, multilabel, embed, detect, segment, regress); call it with /v1/models or "
+        "/v2/models",
     ),
     "method": ({"method": "GET"}, 405, "GET is not allowed for /photos/classify: must be POST"),
 }

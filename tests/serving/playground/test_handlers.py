@@ -37,7 +37,7 @@ def test_every_response_forbids_what_the_page_does_not_need(path: str) -> None:
 
 def test_the_files_have_their_types() -> None:
     types = {path: get(path).content_type.partition(";")[0] for path in PUBLIC_PATHS[1:]}
-    assert ["text/html", "text/css", "text/javascript"] == list(types.values())
+    assert ["text/html", "text/css", "text/javascript", "text/javascript"] == list(types.values())
 
 
 def test_the_page_links_to_nothing_else_and_has_nothing_inline() -> None:
@@ -48,8 +48,8 @@ def test_the_page_links_to_nothing_else_and_has_nothing_inline() -> None:
     assert "http" not in (FILES / "playground.css").read_text()
 
 
-def test_the_script_makes_no_markup_of_texts() -> None:
-    script = (FILES / "playground.js").read_text()
+def test_the_scripts_make_no_markup_of_texts() -> None:
+    script = "".join((FILES / name).read_text() for name in ("playground.js", "results.js"))
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", script)
     assert "http" not in script.lower().replace("https and on this machine", "")
 
