@@ -65,7 +65,7 @@ check: $(VENV)/.installed-dev ## Lint, types, import rules, shell scripts, Docke
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/shellcheck entrypoint.sh healthcheck.sh tools/finish_environment.sh .ci/run tests/support/stub_model_server
+	$(BIN)/shellcheck entrypoint.sh healthcheck.sh deploy/kubernetes/ray/classify-photos.sh tools/finish_environment.sh .ci/run tests/support/stub_model_server
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/zensical build --strict >/dev/null
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from google.protobuf.json_format import MessageToDict
 
-from savedmodel_bakery.exporter.tasks import Signature, Task
+from savedmodel_bakery.exporter.tasks import Signature, Task, Tolerance
 from savedmodel_bakery.exporter.validation.requests import (
     PredictionLog,
     decode_outputs,
@@ -78,13 +78,23 @@ def _compared(signature: Signature) -> list[str]:
     return [*(alias for alias in signature.columns if not alias.endswith(_PICTURE)), "ok", "error"]
 
 
-def golden_tolerances(logs: Sequence[PredictionLog]) -> dict[str, float]:
-    """Return the allowed absolute differences by output, for the responses in `logs`; other outputs must be equal."""
+def golden_tolerances(logs: Sequence[PredictionLog], least: Tolerance | None = None) -> dict[str, float]:
+    """Return the allowed absolute differences by output, for the responses in `logs`; other outputs must be equal.
+
+    Args:
+        logs: responses.
+        least: for a network that computes in 16 bits, whose answers depend on the processor as much as they differ from
+            those in float32.
+    """
+    least = least or Tolerance()
     largest: dict[str, float] = {}
     for alias, array in itertools.chain.from_iterable(_outputs(log).items() for log in logs):
         if array.dtype.kind == "f":
             largest[alias] = float(np.abs(array).max(initial=largest.get(alias, 1.0)))
-    return {alias: _PIXEL_TOLERANCE if alias == "pixels" else _TOLERANCE * value for alias, value in largest.items()}
+    return {
+        alias: _PIXEL_TOLERANCE if alias == "pixels" else max(_TOLERANCE * value, least.atol + least.rtol * value)
+        for alias, value in largest.items()
+    }
 
 
 def _outputs(log: PredictionLog) -> Mapping[str, np.ndarray]:

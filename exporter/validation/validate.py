@@ -140,7 +140,8 @@ def validate_and_record(
         check.add(responses)
         if golden:
             with publish.writing(version):
-                write_goldens(version, model_name, logs, golden_tolerances(logs))
+                least = tolerance if recipe.optimisation.precision in ("bfloat16", "float16") else None
+                write_goldens(version, model_name, logs, golden_tolerances(logs, least))
             golden = []  # once is enough
     report = check.report(None if int8_check is None else int8_check.agreement())
     with publish.writing(version):

@@ -104,10 +104,14 @@ def limited_memory(server: ServerProcess) -> Iterator[Path | None]:
         (group / "cgroup.procs").write_text(str(server.process.pid))
     except OSError as error:
         print("RLIMIT_DATA, because there can be no control group:", error)
+        if group.exists():
+            group.rmdir()
         resource.prlimit(server.process.pid, resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
         yield None
-    else:
+        return
+    try:
         yield group
+    finally:
         server.stop()
         group.rmdir()
 

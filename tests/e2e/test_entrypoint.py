@@ -6,11 +6,15 @@ import os
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from tls_files import TlsFiles
 from waiting import wait_until
 
 MODEL = 'it\'s a "model" $HOME'
@@ -75,6 +79,20 @@ def test_the_base_path_may_be_the_parent_folder_of_the_model(
     assert f"--model_base_path={models / MODEL}" in arguments
 
 
+class TlsServer(ThreadingHTTPServer):
+    """An HTTP server whose connections have TLS. As in the real one, a failed handshake ends the connection only."""
+
+    context: ssl.SSLContext
+
+    def get_request(self) -> tuple[socket.socket, tuple[str, int]]:
+        """Accept a connection; the handshake follows with the first read."""
+        connection, address = super().get_request()
+        return self.context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False), address
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Ignore what a client without TLS, or without a certificate, causes."""
+
+
 def check_health(clone: Path, response: bytes, path: str, **environment: str) -> tuple[int, str, str]:
     """Return the health check's exit status, its output and the path it requests from a bare socket."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -97,13 +115,36 @@ def check_health(clone: Path, response: bytes, path: str, **environment: str) ->
     [
         pytest.param(b"HTTP/1.1 200 OK\r\n\r\n", (0, ""), id="ready"),
         pytest.param(b"HTTP/1.1 503 Service Unavailable", (1, "HTTP/1.1 503 Service Unavailable\n"), id="not ready"),
-        pytest.param(b"", (0, ""), id="TLS, closed"),
-        pytest.param(b"\x15\x03\x01\x00\x02\x02\x46", (0, ""), id="TLS, with an alert"),
     ],
 )
 def test_the_health_check_of_the_embedded_server(clone: Path, response: bytes, expected: tuple[int, str]) -> None:
-    """With TLS, it only checks that the port accepts connections."""
     assert (*expected, "/v2/health/ready") == check_health(clone, response, "/usr/bin:/bin")
+
+
+@pytest.mark.parametrize("require_client", [False, True])
+@pytest.mark.parametrize("status", [200, 503])
+def test_the_health_check_asks_over_tls(clone: Path, tmp_path: Path, status: int, require_client: bool) -> None:
+    """It does not verify the certificate. Where clients need one, it is enough that the server says so."""
+
+    class Health(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status if self.path == "/v2/health/ready" else 404)
+            self.end_headers()
+
+    with TlsServer(("127.0.0.1", 0), Health) as server:
+        server.context = TlsFiles(tmp_path).ssl_context("for another name", require_client=require_client)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        environment = {"PATH": "/usr/bin:/bin", "REST_API_PORT": str(server.server_port)}
+        check = subprocess.run([clone / "healthcheck.sh"], env=environment, capture_output=True, text=True, check=False)
+        server.shutdown()
+    assert (0 if status == 200 or require_client else 1) == check.returncode, check.stdout
+    assert ("503" in check.stdout) is (check.returncode == 1)
+
+
+def test_the_health_check_fails_if_the_port_closes_connections(clone: Path) -> None:
+    code, output, _ = check_health(clone, b"", "/usr/bin:/bin")
+    assert 1 == code
+    assert output
 
 
 @pytest.mark.parametrize(("state", "status"), [("AVAILABLE", 0), ("END", 1)])

@@ -10,6 +10,7 @@ import pytest
 from server_process import ServerProcess
 
 from savedmodel_bakery.client import Client
+from savedmodel_bakery.client.goldens import read_goldens, replay
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 COMMAND = [
@@ -34,10 +35,14 @@ def test_bfloat16_halves_the_weights_and_keeps_the_labels(lite0: Path, tmp_path:
     assert 0.5 < sizes[1] / sizes[0] < 0.7  # the last layer, more than a quarter of the weights, stays in float32
     photos = [(EXAMPLES / name).read_bytes() for name in ("coffee.png", "rocket.jpg", "chelsea.png")]
     best = []
+    goldens = read_goldens(base_path / "1")
+    assert {"scores": 0.1, "pixels": 0.5} == goldens.tolerances
     for path in (lite0, base_path):
         flags = ("--model_name=m", f"--model_base_path={path}")
         with ServerProcess(*flags, log=tmp_path / "log") as server, Client(server.target, model="m") as client:
             best.append([result.top[0] for result in client.classify(photos)])
+            # The network in float32 stands for another processor.
+            assert [] == [text for golden in goldens.requests for text in replay(golden, client, goldens.tolerances)]
     assert [row.class_id for row in best[0]] == [row.class_id for row in best[1]]
     distances = [abs(full.score - half.score) for full, half in zip(*best, strict=True)]
     assert 1e-5 < max(distances) < 0.1

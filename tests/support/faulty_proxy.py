@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from contextlib import suppress
 from types import TracebackType
 
 from server_process import free_port
 
-FAULTS = ("silent", "garbage", "cut")
-"""Answers are swallowed; replaced by other bytes; or end, with the connection, after half of the first piece."""
+FAULTS = ("silent", "garbage", "cut", "slow")
+"""Answers are swallowed; replaced by other bytes; end, with the connection, after half of the first piece; or arrive in
+pieces of a few bytes with pauses, so that bytes keep coming beyond a caller's time limit."""
+
+_PIECE_BYTES = 16
 
 
 class FaultyProxy:
@@ -21,9 +25,11 @@ class FaultyProxy:
 
     Attributes:
         port: to connect to.
+        pause_s: between the pieces of a slow answer.
     """
 
     def __init__(self, upstream_port: int) -> None:
+        self.pause_s = 0.5
         self.port = free_port()
         self._upstream_port = upstream_port
         self._fault = ""
@@ -54,7 +60,11 @@ class FaultyProxy:
                 elif fault == "cut":
                     sink.sendall(content[: len(content) // 2])
                     break
-                if fault != "silent":
+                if fault == "slow":
+                    for start in range(0, len(content), _PIECE_BYTES):
+                        time.sleep(self.pause_s)
+                        sink.sendall(content[start : start + _PIECE_BYTES])
+                elif fault != "silent":
                     sink.sendall(content)
         _close(source, sink)
 

@@ -6,6 +6,7 @@ the pods inside custom resources with Kubernetes' schemas again.
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,6 +40,14 @@ def build(folder: Path) -> list[Manifest]:
     built = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert 0 == built.returncode, built.stderr[:2000]
     return list(yaml.safe_load_all(built.stdout))
+
+
+def client_side(command: str, folder: Path) -> Manifest:
+    """Run a `kubectl create …` command in a folder without a cluster, and return what it would create."""
+    arguments = [_program("kubectl"), *shlex.split(command)[1:], "--dry-run=client", "--output=yaml"]
+    made = subprocess.run(arguments, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    assert 0 == made.returncode, made.stderr
+    return dict(yaml.safe_load(made.stdout))
 
 
 def pod_templates(manifest: Manifest) -> Iterator[Manifest]:

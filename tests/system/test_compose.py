@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from pages import blocks, commands
 
 
 def compose_config(clone: Path, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -38,6 +40,23 @@ def test_the_worker_has_the_password_of_the_broker(services: dict[str, Any]) -> 
     broker, worker = (services[name]["environment"] for name in ("rabbitmq", "worker"))
     user, password = broker["RABBITMQ_DEFAULT_USER"], broker["RABBITMQ_DEFAULT_PASS"]
     assert f"amqp://{user}:{password}@rabbitmq/" == worker["BAKERY_AMQP_URL"]
+
+
+def test_a_queue_outlives_the_containers(clone: Path, services: dict[str, Any], tmp_path: Path) -> None:
+    """The broker's folder in its volume has the name of its host, and knows the first password only."""
+    assert "rabbitmq" == services["rabbitmq"]["hostname"]
+    assert "/var/lib/rabbitmq" in [mount.split(":")[1] for mount in services["rabbitmq"]["volumes"]]
+    page = (clone / "docs" / "how-to" / "docker.md").read_text()
+    shown = [command for block in blocks(page) if block.language == "console" for command, _ in commands(block)]
+    make_password, start = shown[shown.index("docker compose up --detach") - 1 :][:2]
+    assert "docker compose up --detach" == start
+    subprocess.run(make_password, shell=True, cwd=tmp_path, check=True)
+    shutil.copy(clone / "compose.yaml", tmp_path)
+    assert 0o600 == (tmp_path / ".env").stat().st_mode & 0o777
+    made = (tmp_path / ".env").read_text().strip().partition("=")[2]
+    used = yaml.safe_load(compose_config(tmp_path).stdout)["services"]["rabbitmq"]["environment"]
+    assert made == used["RABBITMQ_DEFAULT_PASS"]
+    assert len(made) == 32
 
 
 def test_ports_are_published_on_the_loopback_address_only(services: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,27 @@ def test_nothing_from_the_build_remains(images: Images) -> None:
     assert (1, "") == images.execute("classifier", {}, "python3 -c 'import tensorflow_hub'")
 
 
+@pytest.mark.timeout(300)
+def test_secrets_in_the_clone_get_into_no_image(clone: Path, tmp_path: Path) -> None:
+    """An image with the whole build context, as those of the builder and of Ray, has none of their files."""
+    secrets = {"tokens.toml", "tls.config", "shop.token", "server.key", "ca.pem", ".env"}
+    for folder in (tmp_path / "context", tmp_path / "context" / "folder"):
+        folder.mkdir()
+        for name in (*secrets, "flowers.toml"):
+            (folder / name).touch()
+    shutil.copy(clone / ".dockerignore", tmp_path / "context")
+    (tmp_path / "context" / "Dockerfile").write_text("FROM scratch\nCOPY . /context\n")
+    images = Images(tmp_path / "images")
+    images.folder.mkdir()
+    try:
+        images.build("docker build --tag context .", context=tmp_path / "context", bases={})
+        copied = images.root("context") / "context"
+        paths = {str(path.relative_to(copied)) for path in copied.rglob("*") if path.is_file()}
+    finally:
+        images.remove()
+    assert {"Dockerfile", "flowers.toml", "folder/flowers.toml"} == paths
+
+
 @pytest.mark.timeout(1800)
 def test_gpu_settings(images: Images, tmp_path: Path) -> None:
     """Memory grows, and only one GPU is used, however many the container has."""
@@ -84,11 +106,13 @@ def test_gpu_settings(images: Images, tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(1800)
-def test_the_server_image_is_reproducible(context: Path, images: Images) -> None:
+@pytest.mark.parametrize("target", ["client", "server"])
+def test_an_image_is_reproducible(target: str, context: Path, images: Images) -> None:
     """Built twice from its beginning, it has the same digest."""
-    for tag in ("once", "again"):
-        images.build(f"docker build --target server --tag {tag} .", context=context, bases=BASES, reproducible=True)
-    assert images.digest("once") == images.digest("again")
+    tags = (f"{target}-once", f"{target}-again")
+    for tag in tags:
+        images.build(f"docker build --target {target} --tag {tag} .", context=context, bases=BASES, reproducible=True)
+    assert images.digest(tags[0]) == images.digest(tags[1])
 
 
 @pytest.mark.timeout(1800)

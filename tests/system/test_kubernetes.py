@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import copy
+import os
+import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -12,11 +16,14 @@ from typing import Any
 import click
 import pytest
 import yaml
-from kubernetes_manifests import Manifest, build, pod_templates, validate
-from pages import blocks
+from kubernetes_manifests import Manifest, build, client_side, pod_templates, validate
+from pages import blocks, commands
 
 from savedmodel_bakery.bulk import bulk
+from savedmodel_bakery.client.exits import FAILED, PHOTOS_FAILED
+from savedmodel_bakery.serving.amqp.cli import work
 from savedmodel_bakery.serving.amqp.consumer import GRACE_S as WORKER_GRACE_S
+from savedmodel_bakery.serving.grpc.server import channel_arguments
 from savedmodel_bakery.serving.server import GRACE_S
 from savedmodel_bakery.wire.amqp import DEFAULT_QUEUE
 
@@ -41,6 +48,20 @@ def containers(pod: Manifest) -> list[Manifest]:
     return [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]]
 
 
+def images(manifests: list[Manifest]) -> list[str]:
+    """Return the images of volumes and of containers."""
+    templates = pods(manifests)
+    references = [volume["image"]["reference"] for pod in templates for volume in pod["spec"].get("volumes", [])
+                  if "image" in volume]  # fmt: skip
+    return [*references, *(container["image"] for pod in templates for container in containers(pod))]
+
+
+def page_commands(page: str, start: str) -> list[str]:
+    """Return the commands of a page that start with `start`."""
+    shown = [command for block in blocks(page) if block.language == "console" for command, _ in commands(block)]
+    return [command for command in shown if command.startswith(start)]
+
+
 def test_there_are_the_four_overlays() -> None:
     assert {"overlays/cpu", "overlays/embedded", "overlays/gpu", "overlays/tensorflow-serving"} <= set(KUSTOMIZATIONS)
 
@@ -50,40 +71,103 @@ def test_manifests_are_valid(name: str) -> None:
     assert [] == validate(built(name))
 
 
-def test_the_model_can_be_copied_by_an_init_container(tmp_path: Path) -> None:
-    """Instead of an image volume; an overlay on the base adds the component."""
-    base, component = (FOLDER / name for name in ("base", "components/init-container"))
-    (tmp_path / "base").symlink_to(base)
-    (tmp_path / "component").symlink_to(component)
-    (tmp_path / "kustomization.yaml").write_text(
-        "resources: [base]\ncomponents: [component]\nimages: [{name: model, newName: registry.example/flowers}]\n"
+@pytest.mark.parametrize("name", KUSTOMIZATIONS)
+def test_images_are_in_a_registry_that_does_not_exist(name: str) -> None:
+    """Until an overlay replaces their addresses; a name without a registry would be pulled from Docker Hub."""
+    assert [] == [
+        image for image in images(built(name)) if not re.fullmatch(r"registry\.example/[\w-]+:[\w.-]+", image)
+    ]
+
+
+@pytest.mark.parametrize("name", [name for name in KUSTOMIZATIONS if name == "amqp" or name.startswith("overlays/")])
+def test_the_model_can_be_copied_by_an_init_container(name: str, tmp_path: Path) -> None:
+    """Instead of an image volume; an overlay adds the component."""
+    (tmp_path / "kubernetes").symlink_to(FOLDER)
+    overlay = tmp_path / "overlay"
+    overlay.mkdir()
+    (overlay / "kustomization.yaml").write_text(
+        f"resources: [../kubernetes/{name}]\ncomponents: [../kubernetes/components/init-container]\n"
+        "images: [{name: registry.example/efficientnet-lite0, newName: registry.example/flowers}]\n"
     )
-    manifests = build(tmp_path)
-    assert [] == validate(manifests)
-    [pod] = pods(manifests)
-    assert ["registry.example/flowers"] == [container["image"] for container in pod["spec"]["initContainers"]]
-    assert [] == [volume for volume in pod["spec"]["volumes"] if "image" in volume]
-
-
-def test_the_overlay_of_the_page(clone: Path, tmp_path: Path) -> None:
-    """It replaces the images, also that of the volume, and the settings of the model."""
-    page = (clone / "docs" / "how-to" / "kubernetes.md").read_text()
-    [overlay] = [block for block in blocks(page) if block.title == "kustomization.yaml"]
-    (tmp_path / "savedmodel-bakery").symlink_to(clone)
-    (tmp_path / "kustomization.yaml").write_text(overlay.content)
-    manifests = build(tmp_path)
+    manifests = build(overlay)
     assert [] == validate(manifests)
     assert [] == sorted(dangling(manifests))
     [pod] = pods(manifests)
-    references = [volume["image"]["reference"] for volume in pod["spec"]["volumes"] if "image" in volume]
-    used = [*references, *(container["image"] for container in containers(pod))]
+    assert ["registry.example/flowers:1"] == [container["image"] for container in pod["spec"]["initContainers"]]
+    assert [] == [volume for volume in pod["spec"]["volumes"] if "image" in volume]
+
+
+@pytest.fixture
+def page(clone: Path) -> str:
+    """The text of the page on Kubernetes."""
+    return (clone / "docs" / "how-to" / "kubernetes.md").read_text()
+
+
+def page_overlay(clone: Path, page: str, title: str, tmp_path: Path) -> list[Manifest]:
+    """Build an overlay of the page in a folder beside the clone."""
+    [overlay] = [block for block in blocks(page) if block.title == title]
+    (tmp_path / "savedmodel-bakery").symlink_to(clone)
+    path = tmp_path / "shop" / title
+    path.parent.mkdir(parents=True)
+    path.write_text(overlay.content)
+    manifests = build(path.parent)
+    assert [] == validate(manifests)
+    assert [] == sorted(dangling(manifests))
+    assert {"models"} == {manifest["metadata"]["namespace"] for manifest in manifests}
+    return manifests
+
+
+def test_the_overlay_of_the_page(clone: Path, page: str, tmp_path: Path) -> None:
+    """It replaces the images, also that of the volume, and the settings of the model."""
+    manifests = page_overlay(clone, page, "kustomization.yaml", tmp_path)
     assert [
         "registry.shop.example/flowers:3", "registry.shop.example/bakery-server:0.1.0",
         "registry.shop.example/bakery-client:0.1.0",
-    ] == used  # fmt: skip
+    ] == images(manifests)  # fmt: skip
     settings = [manifest["data"] for manifest in of_kind(manifests, "ConfigMap")]
     assert {"MODEL_NAME": "flowers", "MODEL_VERSION": "3"} in settings
-    assert {"models"} == {manifest["metadata"]["namespace"] for manifest in manifests}
+
+
+def test_the_overlay_of_the_page_for_workers(clone: Path, page: str, tmp_path: Path) -> None:
+    manifests = page_overlay(clone, page, "workers/kustomization.yaml", tmp_path)
+    assert ["registry.shop.example/flowers:3", "registry.shop.example/bakery-server:0.1.0"] == images(manifests)
+    [pod] = pods(manifests)
+    assert "/models/flowers" == containers(pod)[0]["args"][1]
+
+
+def test_the_page_builds_every_image(page: str) -> None:
+    """The image for Ray by a Dockerfile of its own."""
+    shown = [shlex.split(command) for command in page_commands(page, "docker")]
+    tags = {command[command.index("--tag") + 1] for command in shown if command[1] == "build"}
+    assert {image for name in KUSTOMIZATIONS for image in images(built(name))} == tags
+    assert tags == {command[2] for command in shown if command[1] == "push"}
+
+
+def test_the_secrets_of_the_page(page: str, tmp_path: Path) -> None:
+    """The page makes the Secrets, with the keys that the pods use, in their namespace."""
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    for command in page_commands(page, "bakery token"):
+        subprocess.run(command, shell=True, cwd=tmp_path, env=environment, check=True, capture_output=True)
+    for name in ("tls.config", "ca.pem"):
+        (tmp_path / name).touch()
+    made = [client_side(command, tmp_path) for command in page_commands(page, "kubectl create")]
+    secrets = {one["metadata"]["name"]: one for one in of_kind(made, "Secret")}
+    assert ["models"] == [one["metadata"]["name"] for one in of_kind(made, "Namespace")]
+    assert {"models"} == {one["metadata"]["namespace"] for one in secrets.values()}
+    keys = {
+        "model-server-access": {"tokens.toml", "tls.config"}, "readiness-access": {"token", "ca.pem"},
+        "amqp-broker": {"url"},
+    }  # fmt: skip
+    assert keys == {name: set(secret["data"]) for name, secret in secrets.items()}
+    used = set()
+    for name in ("overlays/embedded", "amqp"):
+        [pod] = pods(built(name))
+        used |= {volume["secret"]["secretName"] for volume in pod["spec"]["volumes"] if "secret" in volume}
+        for container in containers(pod):
+            sources = [variable.get("valueFrom", {}) for variable in container.get("env", [])]
+            used |= {source["secretKeyRef"]["name"] for source in sources if "secretKeyRef" in source}
+    assert keys.keys() == used
+    assert all("--namespace models" in line for line in page_commands(page, "kubectl rollout"))
 
 
 def test_the_rules_of_the_adapter_have_the_metrics_of_the_autoscalers() -> None:
@@ -176,13 +260,58 @@ def test_workers_scale_on_their_queue_and_finish_messages() -> None:
 
 
 def test_the_command_of_the_ray_job_is_valid() -> None:
-    [job] = of_kind(built("ray"), "RayJob")
-    program, command, *arguments = shlex.split(job["spec"]["entrypoint"])
+    program, command, *arguments = shlex.split(ray_script().partition("\nstatus=")[0], comments=True)
     assert ("bakery", "bulk") == (program, command)
     options = bulk.make_context("bulk", arguments).params
     assert ("ray", "auto") == (options["engine"], options["ray_address"])
     with pytest.raises(click.NoSuchOption):
         bulk.make_context("bulk", [*arguments, "--workers=4"])
+
+
+@pytest.mark.parametrize(("status", "expected"), [(0, 0), (PHOTOS_FAILED, 0), (FAILED, FAILED), (130, 130)])
+def test_the_ray_job_succeeds_if_every_photo_has_a_row(status: int, expected: int, tmp_path: Path) -> None:
+    """With errors in some rows too: starting it again would not change them."""
+    program = tmp_path / "bakery"
+    program.write_text(f"#!/bin/sh\nexit {status}\n")
+    program.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    assert expected == subprocess.run(["bash", "-c", ray_script()], env=environment, check=False).returncode
+
+
+def ray_script() -> str:
+    """Return the script that the Ray job runs."""
+    [job] = of_kind(built("ray"), "RayJob")
+    shell, path = job["spec"]["entrypoint"].split()
+    assert "bash" == shell
+    [config] = of_kind(built("ray"), "ConfigMap")
+    head = job["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]
+    [volume] = [one["name"] for one in head["volumes"] if one.get("configMap") == {"name": config["metadata"]["name"]}]
+    [mount] = [one["mountPath"] for one in head["containers"][0]["volumeMounts"] if one["name"] == volume]
+    return str(config["data"][str(Path(path).relative_to(mount))])
+
+
+def test_connections_do_not_outlive_a_scale_up() -> None:
+    """Only then do the clients of gRPC look for new pods."""
+    for name in sorted(name for name in KUSTOMIZATIONS if name.startswith("overlays/")):
+        [pod] = pods(built(name))
+        [value] = [one for one in containers(pod)[0]["args"] if one.startswith("--grpc_channel_arguments=")]
+        arguments = channel_arguments(value.partition("=")[2])
+        age_ms, grace_ms = (arguments[f"grpc.max_connection_age{part}_ms"] for part in ("", "_grace"))
+        assert isinstance(age_ms, int)
+        assert isinstance(grace_ms, int)
+        assert age_ms <= 60_000 < grace_ms
+
+
+def test_prometheus_may_read_the_metrics_of_workers(tmp_path: Path) -> None:
+    [pod] = pods(built("amqp"))
+    [container] = containers(pod)
+    arguments = [argument.replace("/models/efficientnet_lite0", str(tmp_path)) for argument in container["args"]]
+    options = work.make_context("work", [*arguments, "--url", "amqp://broker"]).params
+    [port] = container["ports"]
+    assert (port["containerPort"], "0.0.0.0") == (options["metrics_port"], options["metrics_address"])
+    [policy] = of_kind(built("amqp"), "NetworkPolicy")
+    [rule] = policy["spec"]["ingress"]
+    assert [{"port": port["name"]}] == rule["ports"]
 
 
 def test_kserve_serves_both_protocols_with_the_runtime() -> None:

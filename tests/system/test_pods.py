@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -108,6 +109,12 @@ def test_a_pod_of_the_embedded_server(overlay: str, clone: Path, images: Images,
                 client.status()
             assert 0 == server.execute(*pod.container("server")["lifecycle"]["preStop"]["exec"]["command"][:1], "0")
             assert 0 == server.stop(), server.log.read_text()
+        # A server that is started again is checked again.
+        readiness.wait_until(lambda: not pod.probe("readiness", "readinessProbe"))
+        with pod.start("server", LOOPBACK, variables=of_server) as server:
+            readiness.wait_until(lambda: pod.probe("readiness", "readinessProbe"))
+            assert 2 == readiness.log.read_text().count("18 of 18 responses agree")
+            assert 0 == server.stop(), server.log.read_text()
         assert 0 == readiness.stop()
     assert [] == written_files(images, "bakery-server", before) + written_files(images, "bakery-client", before)
 
@@ -123,41 +130,40 @@ def test_a_pod_of_tensorflow_model_server(overlay: str, images: Images, tmp_path
     assert [
         "--port=8500", "--rest_api_port=8501", f"--model_name={MODEL}", f"--model_base_path=/models/{MODEL}",
         "--monitoring_config_file=/etc/model-server/monitoring.config",
-    ] == server.log.read_text().splitlines()[1:6]  # fmt: skip
+        "--grpc_channel_arguments=grpc.max_connection_age_ms=60000,grpc.max_connection_age_grace_ms=300000",
+    ] == server.log.read_text().splitlines()[1:7]  # fmt: skip
 
 
 @pytest.mark.timeout(1800)
-def test_the_init_container_copies_the_model(images: Images, tmp_path: Path) -> None:
-    overlay = tmp_path / "overlay"
+@pytest.mark.parametrize("name", ["overlays/cpu", "amqp"])
+def test_the_init_container_copies_the_model(name: str, images: Images, tmp_path: Path) -> None:
+    (tmp_path / "kubernetes").symlink_to(FOLDER)
+    overlay, folder = tmp_path / "overlay", tmp_path / "pod"
     overlay.mkdir()
-    for name in ("base", "components/init-container"):
-        (overlay / Path(name).name).symlink_to(FOLDER / name)
-    (overlay / "kustomization.yaml").write_text(
-        "resources: [base]\ncomponents: [init-container]\nimages:\n"
-        f'  - {{name: model, newName: {REGISTRY}efficientnet-lite0, newTag: "1"}}\n'
-    )
-    folder = tmp_path / "pod"
     folder.mkdir()
-    [template] = [template for manifest in build(overlay) for template in pod_templates(manifest)]
+    (overlay / "kustomization.yaml").write_text(
+        f"resources: [../kubernetes/{name}]\ncomponents: [../kubernetes/components/init-container]\n"
+    )
+    manifests = build(overlay)
+    [template] = [template for manifest in manifests for template in pod_templates(manifest)]
+    template["spec"]["volumes"] = [volume for volume in template["spec"]["volumes"] if volume["name"] == "model"]
     pod = Pod(
-        template,
-        manifests=build(overlay),
-        secrets={},
-        images=images,
-        local_images=LOCAL_IMAGES,
-        ports={},
-        folder=folder,
+        template, manifests=manifests, secrets={}, images=images, local_images=LOCAL_IMAGES, ports={}, folder=folder
     )
     copying = pod.start("copy-model")
     assert 0 == copying.wait(), copying.log.read_text()
-    assert (folder / "model" / "models" / MODEL / "1" / "saved_model.pb").is_file()
+    mounted = folder / "model" / pod.container(template["spec"]["containers"][0]["name"])["volumeMounts"][0]["subPath"]
+    assert (mounted / MODEL / "1" / "saved_model.pb").is_file()
 
 
 @pytest.mark.timeout(1800)
 def test_a_worker(clone: Path, broker: RabbitMQ, images: Images, tmp_path: Path) -> None:
     pod, _ = make_pod("amqp", "Deployment", images, tmp_path, secrets={"amqp-broker": {"url": broker.url()}})
-    with pod.start("worker") as worker, AmqpClient(broker.url(), model=MODEL, timeout_s=120) as client:
+    arguments = ("--metrics-port", str(port := free_port()), "--metrics-address", "127.0.0.1")
+    with pod.start("worker", *arguments) as worker, AmqpClient(broker.url(), model=MODEL, timeout_s=120) as client:
         worker.wait_for_log("Consuming queue")
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as page:
+            assert b"bakery_" in page.read()
         assert "espresso" == client.classify(clone / "examples" / "coffee.png").label
         assert 0 == worker.stop(), worker.log.read_text()
 
