@@ -210,5 +210,11 @@ def _can_add(
 
 
 def _is_read_before(graph: FlatGraph, unit: Unit, summand: str, addition: str, uses: Mapping[str, list[Use]]) -> bool:
-    before = graph.dependencies(graph.nodes[unit.convolution].input)
-    return all(use.node == addition or use.node in before for use in uses[summand])
+    """Return whether all other readers of the summand come before the convolution of the unit.
+
+    The readers of a Pad count as readers of the summand, because a convolution that adds the padding itself reads it.
+    """
+    readers = {use.node for use in uses[summand]} - {addition}
+    pads = [name for name in readers if name and graph.nodes[name].op == "Pad"]
+    readers.update(use.node for pad in pads for use in uses[pad])
+    return readers <= graph.dependencies(graph.nodes[unit.convolution].input)
