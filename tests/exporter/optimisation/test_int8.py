@@ -257,3 +257,12 @@ def test_too_large_filters_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(sys.modules[optimise_int8.__module__], "MAX_FILTER_BYTES", 100)
     with pytest.raises(SourceError, match=r"^the int8 filters of this network have 3600 bytes: .* at most 100"):
         quantised(classifier(lambda tensor: block(tensor, 25, 3)), images(2))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf], ids=str)
+def test_activations_that_are_not_finite_are_rejected(bad: float) -> None:
+    calibration = images(10).copy()
+    calibration[9, 3, 4, 0] = bad
+    stack = [layers.Conv2D(8, 1), layers.Conv2D(8, 3), layers.Flatten(), layers.Dense(2)]
+    with pytest.raises(SourceError, match=r"^cannot quantise the network: its tensor \S+ has values that are not finite"):
+        optimise_int8(trace(keras.Sequential([keras.Input((SIDE, SIDE, 3)), *stack])), OPTIMISATIONS, calibration)
