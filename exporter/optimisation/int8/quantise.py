@@ -39,7 +39,7 @@ def quantise(graph: FlatGraph, images: np.ndarray) -> Coverage:
         return Coverage(0, 0.0, 0)
     nodes = [graph.nodes[name] for name in graph.order()]
     passed = {node.name: passed_inputs(graph, node) for node in nodes if is_passed(node)}
-    total = multiply_adds(graph)
+    total = multiply_adds(graph, images[:1])
     tensors = [tensor for unit in units for tensor in _tensors(unit)]
     ranges = measure_ranges(graph, tensors, images, [[name, *inputs] for name, inputs in passed.items()])
     converter, by_last = Converter(graph, ranges), {unit.last: unit for unit in units}
