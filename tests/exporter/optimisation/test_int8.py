@@ -195,6 +195,14 @@ def test_additions_are_fused() -> None:
     assert 1 == fused_additions(after)
 
 
+@pytest.mark.parametrize("side", [SIDE, SIDE // 2], ids=["global", "in parts"])
+def test_global_average_pools_stay_float32(side: int) -> None:
+    """Also as AveragePooling2D over the whole image."""
+    _, after, _ = quantised(classifier(lambda tensor: layers.AveragePooling2D(side)(block(tensor, 16, 1))), images(8))
+    counts = operations(after)
+    assert (side < SIDE, side == SIDE) == (counts["QuantizedAvgPool"], counts["AvgPool"])
+
+
 def fused_additions(function: Any) -> int:
     convolutions = [node for node in function.graph.get_operations() if node.type == QUANTISED[0]]
     return sum(b"Sum" in node.get_attr("fused_ops") for node in convolutions)
