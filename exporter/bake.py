@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from savedmodel_bakery.exporter import labels, publish, resources, sources
-from savedmodel_bakery.exporter.calibration import Calibration, read_calibration
+from savedmodel_bakery.exporter.calibration import NO_CALIBRATION, read_calibration
 from savedmodel_bakery.exporter.errors import PublishError, RecipeError
 from savedmodel_bakery.exporter.recipe import Recipe, RecipeFile, complete_recipe, convert_values, read_recipe_file
 from savedmodel_bakery.exporter.servable_module import ServableModule
@@ -133,17 +133,18 @@ def bake(
         )
     onnx_call = None if onnx is None else onnx.network(complete)
     class_names = labels.read_class_names(complete.answers.labels)
-    calibration = Calibration({}, {}, ())
+    calibration = NO_CALIBRATION
     if complete.optimisation.calibration is not None:
         progress(f"reading photos in {complete.optimisation.calibration}")
         calibration = read_calibration(
             complete.optimisation.calibration, complete.optimisation.digests, hold_back=not photos
         )
-        stated_digests = ",".join(calibration.digests)
-        complete = replace(complete, optimisation=replace(complete.optimisation, calibration_digests=stated_digests))
     progress("building the servable")
-    servable = ServableModule(network.call, complete, class_names, calibration.photos)
+    servable = ServableModule(network.call, complete, class_names, calibration)
     task = servable.task
+    if servable.quantisation is not None:
+        stated_digests = ",".join(servable.calibration.digests)
+        complete = replace(complete, optimisation=replace(complete.optimisation, calibration_digests=stated_digests))
     progress(f"writing it for task {task.name}")
     complete = replace(complete, answers=replace(complete.answers, task=task.name))
     photo_files = [Path(photo) for photo in photos] if photos else resources.example_photos()
@@ -151,7 +152,7 @@ def bake(
 
     def validate(version_folder: Path) -> Validation:
         progress("verifying it in a fresh process")
-        with calibration.held_back_files() as held_back:
+        with servable.calibration.held_back_files() as held_back:
             validation = validate_and_record(
                 version_folder,
                 network,

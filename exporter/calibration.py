@@ -6,8 +6,8 @@ import contextlib
 import hashlib
 import shutil
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -19,14 +19,13 @@ from savedmodel_bakery.client.bulk.photos import UnreadablePhotoError
 from savedmodel_bakery.client.bulk.sources import check_parquet_files, open_file
 from savedmodel_bakery.exporter.errors import RecipeError
 from savedmodel_bakery.exporter.publish import writing
-from savedmodel_bakery.exporter.tensor_types import PixelBatch
 from savedmodel_bakery.interrupts import cleaning_up
 
 MIN_PHOTOS = 10
-"""Fewer are rejected."""
+"""Fewer that can be read are rejected. Those that are held back count too."""
 
 ENOUGH_PHOTOS = 50
-"""Fewer cause a warning."""
+"""Fewer that can be read cause a warning. Those that are held back count too."""
 
 # More photos made no network more accurate.
 _MAX_PHOTOS = 200
@@ -36,21 +35,83 @@ _HELD_BACK_SHARE = 0.4
 _MIN_IMAGES = 60
 _CROPPED_SIDE = 0.75
 _DIGITS = 16
+_MAX_NAMED = 3
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Photos of a folder, each once: the bytes of the image files by a name of digest and file name.
+    """Photos of a folder, each once: the bytes of the image files by the key of `client.bulk.photos`.
 
     Attributes:
+        folder: as stated.
         photos: those to measure the network's activations on.
         held_back: those to evaluate the quantised network on; empty if there are others.
-        digests: of `photos`.
+        unreadable: reasons by key of the photos that were skipped.
     """
 
+    folder: str
     photos: Mapping[str, bytes]
     held_back: Mapping[str, bytes]
-    digests: tuple[str, ...]
+    unreadable: Mapping[str, str]
+
+    @property
+    def count(self) -> int:
+        """The number of photos that can be read, including those that are held back."""
+        return len(self.photos) + len(self.held_back)
+
+    @property
+    def digests(self) -> tuple[str, ...]:
+        """The digests of `photos`."""
+        return tuple(map(digest_of, self.photos.values()))
+
+    def decode(self, read: Callable[[bytes], np.ndarray | str]) -> tuple[Calibration, np.ndarray]:
+        """Decode the photos, and skip those that can't be decoded.
+
+        Args:
+            read: returns an image, float32 [height, width, channels], or the reason why it can't be decoded.
+
+        Returns:
+            The other photos, and the images of `photos`.
+
+        Raises:
+            RecipeError: too few can be decoded.
+        """
+        unreadable = dict(self.unreadable)
+        images, count = np.empty((0, 0, 0, 0), np.float32), 0
+        for key, photo in {**self.photos, **self.held_back}.items():
+            image = read(photo)
+            if isinstance(image, str):
+                unreadable[key] = image
+            elif key in self.photos:
+                images = images if count else np.empty((len(self.photos), *image.shape), np.float32)
+                images[count] = image
+                count += 1
+        decoded = replace(
+            self,
+            photos={key: photo for key, photo in self.photos.items() if key not in unreadable},
+            held_back={key: photo for key, photo in self.held_back.items() if key not in unreadable},
+            unreadable=unreadable,
+        )
+        decoded.check(hold_back=bool(self.held_back))
+        return decoded, images[:count]
+
+    def check(self, *, hold_back: bool) -> None:
+        """Reject too few photos.
+
+        Raises:
+            RecipeError: with the number of photos.
+        """
+        if not self.photos or self.count < MIN_PHOTOS:
+            unreadable = f" ({describe_unreadable(self.unreadable)})" if self.unreadable else ""
+            raise RecipeError(
+                f"too few photos to calibrate with: {self.folder} has {self.count} different ones that can be "
+                f"read{unreadable}; must be at least {MIN_PHOTOS}, better {ENOUGH_PHOTOS} or more"
+            )
+        if hold_back and not self.held_back:
+            raise RecipeError(
+                f"no photos to evaluate the quantised network on: all in {self.folder} are for calibration; pass "
+                "others with --photos"
+            )
 
     @contextlib.contextmanager
     def held_back_files(self) -> Iterator[list[Path]]:
@@ -61,11 +122,14 @@ class Calibration:
         """
         folder = Path(tempfile.mkdtemp())
         with cleaning_up(partial(shutil.rmtree, folder, ignore_errors=True)):
-            files = [folder / name for name in self.held_back]
+            files = [folder / f"{digest_of(photo)}_{Path(key).name}" for key, photo in self.held_back.items()]
             with writing(folder):
                 for file, content in zip(files, self.held_back.values(), strict=True):
                     file.write_bytes(content)
             yield files
+
+
+NO_CALIBRATION = Calibration("", {}, {}, {})
 
 
 def digest_of(photo: bytes) -> str:
@@ -82,40 +146,40 @@ def read_calibration(folder: str, digests: frozenset[str], *, hold_back: bool) -
         hold_back: whether to keep a part of the photos for evaluation.
 
     Raises:
-        RecipeError: the folder doesn't exist, a photo can't be read, or there are too few.
+        RecipeError: the folder doesn't exist, or has too few photos that can be read.
     """
     try:
-        files = FileList.from_arguments([folder], all_files=False)
-        files.check()
-        check_parquet_files(files.named())
+        file_list = FileList.from_arguments([folder], all_files=False)
+        file_list.check()
+        check_parquet_files(file_list.named())
     except ValueError as error:
         raise RecipeError(f"invalid calibration {folder!r}: {error}") from error
-    paths = sorted(files)
-    contents = _read(paths, None if digests else _choose(paths, folder), digests)
-    if len(contents) < MIN_PHOTOS:
-        raise RecipeError(
-            f"too few photos to calibrate with: {folder} has {len(contents)} different ones; must be at least "
-            f"{MIN_PHOTOS}, better {ENOUGH_PHOTOS} or more"
-        )
-    if missing := digests - contents.keys():
+    paths = sorted(file_list)
+    files, unreadable = _read(paths, None if digests else _choose(paths, folder), digests)
+    ordered = sorted(files)
+    held_back_count = min(int(len(ordered) * _HELD_BACK_SHARE), _MAX_HELD_BACK) if hold_back else 0
+    used = sorted(digests & files.keys()) if digests else ordered[held_back_count:][:_MAX_PHOTOS]
+    held_back = [digest for digest in ordered if digest not in used][:_MAX_HELD_BACK] if hold_back else []
+    calibration = Calibration(
+        folder,
+        {files[digest].key: files[digest].content for digest in used},
+        {files[digest].key: files[digest].content for digest in held_back},
+        unreadable,
+    )
+    if missing := digests - files.keys():
         raise RecipeError(
             f"{len(missing)} of the {len(digests)} photos in calibration_digests are not in {folder}; pass the folder "
             "that has them, or remove calibration_digests from the recipe to choose others"
         )
-    ordered = sorted(contents)
-    held_back_count = min(int(len(ordered) * _HELD_BACK_SHARE), _MAX_HELD_BACK) if hold_back else 0
-    used = sorted(digests) or ordered[held_back_count:][:_MAX_PHOTOS]
-    held_back = [digest for digest in ordered if digest not in used][:_MAX_HELD_BACK] if hold_back else []
-    if hold_back and not held_back:
-        raise RecipeError(
-            f"no photos to evaluate the quantised network on: all in {folder} are for calibration; pass others with "
-            "--photos"
-        )
-    return Calibration(
-        {f"{digest}_{contents[digest].name}": contents[digest].content for digest in used},
-        {f"{digest}_{contents[digest].name}": contents[digest].content for digest in held_back},
-        tuple(used),
-    )
+    calibration.check(hold_back=hold_back)
+    return calibration
+
+
+def describe_unreadable(reasons: Mapping[str, str]) -> str:
+    """Return the number of photos that can't be read, and some of their keys with the reason."""
+    named = [f"{key}: {reason}" for key, reason in list(reasons.items())[:_MAX_NAMED]]
+    more = [f"{len(reasons) - _MAX_NAMED} more"] if len(reasons) > _MAX_NAMED else []
+    return f"skipped {len(reasons)} that can't be read: {', '.join(named + more)}"
 
 
 def _choose(paths: Iterable[Path], folder: str) -> set[str]:
@@ -137,40 +201,44 @@ def _choose(paths: Iterable[Path], folder: str) -> set[str]:
 
 
 class _File(NamedTuple):
-    name: str
+    key: str
     content: bytes
 
 
-def _read(paths: Iterable[Path], chosen: Collection[str] | None, digests: Collection[str]) -> dict[str, _File]:
-    """Return photos by digest: the chosen ones, or those with one of the digests and some others."""
+def _read(
+    paths: Iterable[Path], chosen: Collection[str] | None, digests: Collection[str]
+) -> tuple[dict[str, _File], dict[str, str]]:
+    """Return photos by digest, the chosen ones, or those with one of the digests and some others; and errors by key."""
     files: dict[str, _File] = {}
+    unreadable: dict[str, str] = {}
     others = 0
     for path in paths:
         for photo in open_file(path, lambda key: chosen is None or key in chosen, all_files=False):
             try:
                 content = photo.read()
             except UnreadablePhotoError as error:
-                raise RecipeError(f"cannot calibrate with {photo.key}: {error}") from error
+                unreadable[photo.key] = str(error)
+                continue
             digest = digest_of(content)
             if digest not in files and (chosen is not None or digest in digests or others < _MAX_HELD_BACK):
-                files[digest] = _File(Path(photo.key).name, content)
+                files[digest] = _File(photo.key, content)
                 others += digest not in digests
-    return files
+    return files, unreadable
 
 
-def extend(pixels: np.ndarray) -> PixelBatch:
+def extend(images: np.ndarray) -> np.ndarray:
     """Add mirrored and cropped images to a few: at least 60 in all, in the same way each time.
 
     Args:
-        pixels: float32 [images, height, width, 3].
+        images: normalised, float32 [images, height, width, channels].
     """
     import tensorflow as tf
 
     random = np.random.default_rng(0)
-    extended = [pixels]
+    extended = [images]
     while sum(map(len, extended)) < _MIN_IMAGES:
-        corners = random.uniform(0, 1 - _CROPPED_SIDE, (len(pixels), 2))
+        corners = random.uniform(0, 1 - _CROPPED_SIDE, (len(images), 2))
         boxes = np.concatenate([corners, corners + _CROPPED_SIDE], axis=1)
-        cropped = tf.image.crop_and_resize(pixels, boxes, np.arange(len(pixels)), pixels.shape[1:3])
+        cropped = tf.image.crop_and_resize(images, boxes, np.arange(len(images)), images.shape[1:3])
         extended.append(np.asarray(cropped) if len(extended) % 2 else np.asarray(cropped)[:, :, ::-1])
-    return np.concatenate(extended)
+    return np.concatenate(extended) if len(extended) > 1 else images  # many take gigabytes

@@ -10,14 +10,14 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from savedmodel_bakery.exporter import batching, calibration, lazy_functions, network_outputs, optimisation
-from savedmodel_bakery.exporter.errors import PublishError, SourceError
+from savedmodel_bakery.exporter import batching, lazy_functions, network_outputs, optimisation
+from savedmodel_bakery.exporter.calibration import NO_CALIBRATION, Calibration, extend
+from savedmodel_bakery.exporter.errors import PublishError
 from savedmodel_bakery.exporter.image.per_image import EMPTY, ReadImages, read_images
 from savedmodel_bakery.exporter.image.pixels import normalise
 from savedmodel_bakery.exporter.recipe import Recipe
@@ -57,11 +57,15 @@ class Quantisation:
         coverage: how much of it.
         speeds: how fast it is on this machine.
         photos: number of photos that it was calibrated with.
+        available_photos: number of photos for calibration that can be read, including those that are held back.
+        unreadable_photos: reasons by key of the photos for calibration that were skipped.
     """
 
     coverage: optimisation.Coverage
     speeds: tuple[optimisation.Speed, ...]
     photos: int
+    available_photos: int
+    unreadable_photos: Mapping[str, str]
 
 
 class ServableModule(tf.Module):
@@ -71,18 +75,18 @@ class ServableModule(tf.Module):
         task: what the network's outputs mean.
         functions: the signatures' functions by name.
         quantisation: how the network was quantised; None if the recipe's precision isn't int8.
+        calibration: the photos that could be decoded.
 
     Args:
         network: takes a normalised batch; returns a tensor, or a dict of them by name.
         recipe: of the bake.
         class_names: in the order of class ids; empty for an id without a name.
-        calibration_photos: image files to quantise the network with, for precision int8.
+        calibration: photos to quantise the network with, for precision int8.
 
     Raises:
-        SourceError: the network rejects such a batch or returns another shape, or can't be quantised; or a calibration
-            photo can't be read.
+        SourceError: the network rejects such a batch or returns another shape, or can't be quantised.
         LabelError: the names don't fit the network and its task.
-        RecipeError: the recipe doesn't fit the task.
+        RecipeError: the recipe doesn't fit the task, or too few calibration photos can be decoded.
     """
 
     def __init__(
@@ -90,7 +94,7 @@ class ServableModule(tf.Module):
         network: Callable[[NormalisedBatch], NetworkOutput],
         recipe: Recipe,
         class_names: Sequence[str],
-        calibration_photos: Mapping[str, bytes] = MappingProxyType({}),
+        calibration: Calibration = NO_CALIBRATION,
     ) -> None:
         super().__init__()
         self._recipe = recipe
@@ -108,12 +112,20 @@ class ServableModule(tf.Module):
         ).get_concrete_function(
             tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.int32), tf.TensorSpec([], tf.int32)
         )
+        self.calibration = calibration
         self.quantisation: Quantisation | None = None
         if is_int8:
-            images = self._read_normalised(calibration_photos)
-            int8, int8_variables, coverage = optimisation.optimise_int8(traced, steps, images)
+            with startup_log_hidden():  # the first run of the image graph logs that oneDNN has no kernels for uint8
+                self.calibration, images = calibration.decode(self._read_normalised)
+            int8, int8_variables, coverage = optimisation.optimise_int8(traced, steps, extend(images))
             speeds = optimisation.compare_speed(optimised, int8, images[0])  # reads the variables of both
-            self.quantisation = Quantisation(coverage, tuple(speeds), len(calibration_photos))
+            self.quantisation = Quantisation(
+                coverage,
+                tuple(speeds),
+                len(self.calibration.photos),
+                self.calibration.count,
+                self.calibration.unreadable,
+            )
             optimised, variables = int8, int8_variables
         self._network = batching.batch(optimised, variables, recipe) if recipe.batching.batch_max else optimised
         # tensorflow_model_server doesn't restore variables that are tracked through a Keras 3 model only. So those
@@ -206,20 +218,12 @@ class ServableModule(tf.Module):
         ok, error = _ok_and_error(image, rows, errors)
         return {"png_bytes": _place(files, ok, blank=b""), "ok": ok, "error": error}
 
-    def _read_normalised(self, photos: Mapping[str, bytes]) -> np.ndarray:
-        """Read photos as signatures do: normalised, float32 [images, height, width, channels], with some more images.
-
-        Raises:
-            SourceError: one of them can't be read.
-        """
-        pixels = []
-        with startup_log_hidden():  # the first run of the image graph logs that oneDNN has no kernels for uint8
-            for name, photo in photos.items():
-                read: ReadImages = self._read_images(tf.constant([photo]), tf.constant([0]), tf.constant(1))
-                if error := read.errors[0].numpy().decode():
-                    raise SourceError(f"cannot calibrate with the photo {name}: it is {error}")
-                pixels.append(np.asarray(read.pixels[0]))
-        return np.asarray(normalise(calibration.extend(np.stack(pixels)), self._preprocessing))
+    def _read_normalised(self, photo: bytes) -> np.ndarray | str:
+        """Read a photo as signatures do: normalised, float32 [height, width, channels]; or the reason why it can't."""
+        read: ReadImages = self._read_images(tf.constant([photo]), tf.constant([0]), tf.constant(1))
+        if error := read.errors[0].numpy().decode():
+            return f"it is {error}"
+        return np.asarray(normalise(read.pixels, self._preprocessing)[0])
 
     def save(self, path: Path) -> None:
         """Write the SavedModel with all its signatures to `path`, which must not exist.

@@ -73,7 +73,8 @@ def optimise_int8(
         A function that approximates the network, the variables it reads, and how much of it is quantised.
 
     Raises:
-        SourceError: nothing can be quantised, or the filters are too large for a SavedModel's graph.
+        SourceError: nothing can be quantised, activations are not finite, or the filters are too large for a
+            SavedModel's graph.
     """
     graph = flatten(network)
     coverage = Coverage(0, 0.0, 0)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from savedmodel_bakery.exporter.calibration import ENOUGH_PHOTOS, digest_of
+from savedmodel_bakery.exporter.calibration import ENOUGH_PHOTOS, describe_unreadable, digest_of
 from savedmodel_bakery.exporter.errors import ParityError, RecipeError
 from savedmodel_bakery.exporter.image.pixels import normalise
 from savedmodel_bakery.exporter.recipe import Recipe
@@ -80,9 +80,12 @@ class Int8Agreement:
             )
         if self.quantisation is None:
             return warnings
-        if self.quantisation.photos < ENOUGH_PHOTOS:
+        if self.quantisation.unreadable_photos:
+            warnings.append(f"photos for calibration: {describe_unreadable(self.quantisation.unreadable_photos)}")
+        if self.quantisation.available_photos < ENOUGH_PHOTOS:
             warnings.append(
-                f"int8 is calibrated with {self.quantisation.photos} photos only; {ENOUGH_PHOTOS} or more are better"
+                f"there are only {self.quantisation.available_photos} photos for calibration, including those that "
+                f"are held back; {ENOUGH_PHOTOS} or more are better"
             )
         slower = [speed for speed in self.quantisation.speeds if speed.ratio <= 1]
         if slower:
@@ -139,6 +142,7 @@ class Int8Agreement:
             **values,
             "agreement": self.share,
             "calibration_photos": self.quantisation.photos,
+            "unreadable_calibration_photos": len(self.quantisation.unreadable_photos),
             "quantised_convolutions": self.quantisation.coverage.convolutions,
             "quantised_share": self.quantisation.coverage.share,
             "speeds": [dataclasses.asdict(speed) for speed in self.quantisation.speeds],

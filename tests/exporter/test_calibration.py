@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -33,15 +34,19 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def names(calibration: Calibration) -> set[str]:
-    return {*calibration.photos, *calibration.held_back}
+def digests_of(photos: Mapping[str, bytes]) -> set[str]:
+    return set(map(digest_of, photos.values()))
+
+
+def digests_in(calibration: Calibration) -> set[str]:
+    return digests_of(calibration.photos) | digests_of(calibration.held_back)
 
 
 def test_each_photo_is_used_once(folder: Path) -> None:
     calibration = read_calibration(str(folder), ALL, hold_back=True)
-    assert (18, 12) == (len(calibration.photos), len(calibration.held_back))
-    assert digests(range(30)) == {name.partition("_")[0] for name in names(calibration)}
-    assert set(calibration.digests) == set(map(digest_of, calibration.photos.values()))
+    assert (18, 12, 30) == (len(calibration.photos), len(calibration.held_back), calibration.count)
+    assert digests(range(30)) == digests_in(calibration)
+    assert set(calibration.digests) == digests_of(calibration.photos)
     with calibration.held_back_files() as files:
         assert list(calibration.held_back.values()) == [file.read_bytes() for file in files]
     assert not any(file.exists() for file in files)
@@ -54,27 +59,31 @@ def test_all_are_for_calibration_if_others_are_for_evaluation(folder: Path) -> N
 
 def test_the_same_photos_are_chosen_wherever_the_folder_is(folder: Path) -> None:
     first = read_calibration(str(folder), ALL, hold_back=True)
-    assert first == read_calibration(str(folder.rename(folder.with_name("moved"))), ALL, hold_back=True)
+    moved = read_calibration(str(folder.rename(folder.with_name("moved"))), ALL, hold_back=True)
+    assert first.digests == moved.digests
+    assert list(first.held_back.values()) == list(moved.held_back.values())
 
 
 def test_digests_choose_the_photos(folder: Path) -> None:
     calibration = read_calibration(str(folder), frozenset(digests(range(3, 9))), hold_back=True)
     assert digests(range(3, 9)) == set(calibration.digests)
-    assert digests(range(3), range(9, 30)) == {name.partition("_")[0] for name in calibration.held_back}
+    assert digests(range(3), range(9, 30)) == digests_of(calibration.held_back)
 
 
 def test_a_large_folder_is_used_in_part(tmp_path: Path) -> None:
     folder = write_photos(tmp_path / "large", **contents(0, 500))
     calibration = read_calibration(str(folder), ALL, hold_back=True)
     assert (200, 100) == (len(calibration.photos), len(calibration.held_back))
-    assert 300 == len(names(calibration))
+    assert 300 == len(digests_in(calibration))
 
 
 def test_folders_that_are_rejected(folder: Path, tmp_path: Path) -> None:
     few = write_photos(tmp_path / "few", **contents(0, 9))
     (few / "again.jpg").write_bytes(b"photo 0")
-    with pytest.raises(RecipeError, match=r"has 9 different ones; must be at least 10, better 50 or more$"):
+    with pytest.raises(RecipeError, match=r"has 9 different ones that can be read; must be at least 10, better 50 or"):
         read_calibration(str(few), ALL, hold_back=True)
+    with pytest.raises(RecipeError, match=r"has 6 different ones that can be read; must be at least 10, better 50 or"):
+        read_calibration(str(folder), frozenset(digests(range(6))), hold_back=False)
     with pytest.raises(RecipeError, match=r"^invalid calibration '.*nowhere': not found: "):
         read_calibration(str(tmp_path / "nowhere"), ALL, hold_back=True)
     others = frozenset(digests(range(28, 32)))
@@ -82,9 +91,43 @@ def test_folders_that_are_rejected(folder: Path, tmp_path: Path) -> None:
         read_calibration(str(folder), others, hold_back=True)
     with pytest.raises(RecipeError, match=r"^no photos to evaluate the quantised network on: all in .* are for "):
         read_calibration(str(folder), frozenset(digests(range(30))), hold_back=True)
+
+
+def test_the_photos_that_are_held_back_count(tmp_path: Path) -> None:
+    """10 photos are enough, also for the same bake again, from its recipe."""
+    folder = write_photos(tmp_path / "ten", **contents(0, 10))
+    first = read_calibration(str(folder), ALL, hold_back=True)
+    assert (6, 4) == (len(first.photos), len(first.held_back))
+    assert first == read_calibration(str(folder), frozenset(first.digests), hold_back=True)
+
+
+def test_files_that_cannot_be_read_are_skipped(folder: Path) -> None:
     (folder / "damaged.zip").write_bytes(b"PK")
-    with pytest.raises(RecipeError, match=r"^cannot calibrate with .*damaged.zip: the archive cannot be read"):
-        read_calibration(str(folder), ALL, hold_back=True)
+    calibration = read_calibration(str(folder), ALL, hold_back=True)
+    assert digests(range(30)) == digests_in(calibration)
+    ((key, reason),) = calibration.unreadable.items()
+    assert str(folder / "damaged.zip") == key
+    assert reason.startswith("the archive cannot be read")
+
+
+def test_photos_that_cannot_be_decoded_are_skipped(folder: Path) -> None:
+    """Those that are held back too; too few others are an error."""
+
+    def decode(count: int) -> tuple[Calibration, np.ndarray]:
+        """Decode only the first of the photos."""
+        readable = set(contents(0, count).values())
+
+        def read(photo: bytes) -> np.ndarray | str:
+            return np.full((2, 2, 3), len(photo), np.float32) if photo in readable else "it is no image"
+
+        return read_calibration(str(folder), ALL, hold_back=True).decode(read)
+
+    calibration, images = decode(28)
+    assert digests(range(28)) == digests_in(calibration)
+    assert list(map(len, calibration.photos.values())) == images[:, 1, 1, 2].tolist()
+    assert {"photo28", "photo29"} == {Path(key).stem for key in calibration.unreadable}
+    with pytest.raises(RecipeError, match=r"^too few .* 9 .* \(skipped 21 .*: it is no image, .*, 18 more\); must"):
+        decode(9)
 
 
 def test_few_images_are_extended() -> None:

@@ -24,8 +24,17 @@ _LIMITS = {"Relu": math.inf, "Relu6": 6.0}
 _MAX_WEIGHT_CODE = 127
 
 
-def is_passed(node: NodeDef) -> bool:
-    """Return whether an operation can take codes and return codes of the same range: a pool or a concatenation."""
+def passed_operations(graph: FlatGraph) -> list[str]:
+    """Return the operations that can take codes and return codes of the same range: pools and concatenations.
+
+    Global average pools stay float32: their output is too fine for the codes of their input.
+    """
+    passed = [name for name in graph.order() if _is_passed(graph.nodes[name])]
+    averages = graph.shapes([name for name in passed if graph.nodes[name].op == "AvgPool"])
+    return [name for name in passed if name not in averages or averages[name][1:3] != [1, 1]]
+
+
+def _is_passed(node: NodeDef) -> bool:
     return (
         node.op in _PASSED
         and node.attr["T"].type == tf.float32.as_datatype_enum

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from savedmodel_bakery.exporter.optimisation.flat_graph import FlatGraph
-from savedmodel_bakery.exporter.optimisation.int8.conversion import Converter, is_passed, passed_inputs
+from savedmodel_bakery.exporter.optimisation.int8.conversion import Converter, passed_inputs, passed_operations
 from savedmodel_bakery.exporter.optimisation.int8.ranges import measure_ranges
 from savedmodel_bakery.exporter.optimisation.int8.units import Unit, find_units, multiply_adds
 
@@ -37,9 +37,8 @@ def quantise(graph: FlatGraph, images: np.ndarray) -> Coverage:
     units = find_units(graph)
     if not units:
         return Coverage(0, 0.0, 0)
-    nodes = [graph.nodes[name] for name in graph.order()]
-    passed = {node.name: passed_inputs(graph, node) for node in nodes if is_passed(node)}
-    total = multiply_adds(graph)
+    passed = {name: passed_inputs(graph, graph.nodes[name]) for name in passed_operations(graph)}
+    total = multiply_adds(graph, images[:1])
     tensors = [tensor for unit in units for tensor in _tensors(unit)]
     ranges = measure_ranges(graph, tensors, images, [[name, *inputs] for name, inputs in passed.items()])
     converter, by_last = Converter(graph, ranges), {unit.last: unit for unit in units}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from savedmodel_bakery.exporter.errors import SourceError
 from savedmodel_bakery.exporter.optimisation.flat_graph import FlatGraph
 from savedmodel_bakery.exporter.tensor_types import Tensor
 
@@ -52,6 +54,9 @@ def measure_ranges(
         tensors: to measure.
         images: normalised, float32 [images, height, width, channels].
         together: groups of tensors that get one range.
+
+    Raises:
+        SourceError: a tensor has infinite values or NaN.
     """
     names = sorted({*tensors, *(tensor for group in together for tensor in group)})
     run = graph.function(names, _extremes)
@@ -63,6 +68,12 @@ def measure_ranges(
     extremes = dict(
         zip(names, zip(seen[..., 0].min(0).tolist(), seen[..., 1].max(0).tolist(), strict=True), strict=True)
     )
+    for tensor, (lowest, highest) in extremes.items():
+        if not (math.isfinite(lowest) and math.isfinite(highest)):
+            raise SourceError(
+                f"cannot quantise the network: its tensor {tensor} has values that are not finite (minimum {lowest}, "
+                f"maximum {highest}) for the calibration photos; bake with --precision float32"
+            )
     for _ in together:  # a tensor may be in several groups
         for group in together:
             lowest, highest = zip(*(extremes[tensor] for tensor in group), strict=True)

@@ -6,9 +6,10 @@ convolution ─► bias ─► add another unit's output ─► Relu or Relu6
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import tensorflow as tf
 
 from savedmodel_bakery.exporter.optimisation.flat_graph import FlatGraph, Use, has_channels_last, node_name
@@ -16,6 +17,7 @@ from savedmodel_bakery.exporter.tensor_types import NodeDef
 
 CONVOLUTIONS = frozenset({"Conv2D", "DepthwiseConv2dNative"})
 PRODUCTS = frozenset({"MatMul"})
+_ALL_PRODUCTS = PRODUCTS | {"BatchMatMulV2", "Einsum"}
 _ACTIVATIONS = frozenset({"Relu", "Relu6"})
 _NO_PADDING = (0,) * 8
 
@@ -71,26 +73,54 @@ def find_units(graph: FlatGraph) -> list[Unit]:
     return sorted(units.values(), key=lambda unit: order.index(unit.last))
 
 
-def multiply_adds(graph: FlatGraph) -> int:
-    """Return the multiplications with weights per image, of convolutions and matrix products of known shapes."""
-    linear = [
-        name
-        for name, node in graph.nodes.items()
-        if node.op in CONVOLUTIONS | PRODUCTS and graph.origin(node.input[1]) in graph.weights
+def multiply_adds(graph: FlatGraph, image: np.ndarray) -> int:
+    """Return the multiplications with weights per image, of convolutions and matrix products.
+
+    Args:
+        graph: of the network.
+        image: normalised, float32 [1, height, width, channels]. The network runs on it, because the static shape of a
+            product over all pixels has no number of rows.
+    """
+    nodes = [
+        node
+        for node in graph.nodes.values()
+        if node.op in CONVOLUTIONS | _ALL_PRODUCTS and _is_weight(graph, node.input[1])
     ]
-    shapes = graph.shapes(linear)
-    return sum(_multiply_adds(graph, graph.nodes[name], shapes[name]) for name in linear)
+    outputs = graph.function([node.name for node in nodes], tf.shape)(tf.constant(image))
+    weights = graph.shapes([node.input[1] for node in nodes])
+    return sum(
+        _multiply_adds(node, output.numpy().tolist(), weights[node.input[1]])
+        for node, output in zip(nodes, outputs, strict=True)
+        if weights[node.input[1]].is_fully_defined()
+    )
 
 
-def _multiply_adds(graph: FlatGraph, node: NodeDef, shape: tf.TensorShape) -> int:
-    pixels = shape[1:3] if node.op in CONVOLUTIONS and has_channels_last(node) else shape[1:1]
-    weights = math.prod(graph.weights[graph.origin(node.input[1])].shape)
-    return int(weights) * math.prod(pixels) if pixels.is_fully_defined() else 0
+def _is_weight(graph: FlatGraph, tensor: str) -> bool:
+    names = graph.dependencies([tensor])
+    return all(name in graph.weights or graph.nodes[name].op != "Placeholder" for name in names)
+
+
+def _multiply_adds(node: NodeDef, output: Sequence[int], weights: Sequence[int]) -> int:
+    """Return the multiplications of an operation, from the shapes of its output and of its weights."""
+    match node.op:
+        case "Conv2D":
+            per_number = weights[:3]
+        case "DepthwiseConv2dNative":
+            per_number = weights[:2]
+        case "Einsum":
+            operands, _, result = node.attr["equation"].s.decode().partition("->")
+            axes = zip(operands.partition(",")[2], weights, strict=False)
+            per_number = [size for axis, size in axes if axis not in result]
+        case _:
+            is_transposed = node.attr["transpose_b" if node.op == "MatMul" else "adj_y"].b
+            per_number = weights[-1:] if is_transposed else weights[-2:-1]
+    return math.prod(output) * math.prod(per_number)
 
 
 def _is_supported(graph: FlatGraph, node: NodeDef) -> bool:
     return (
-        len(node.input) == 2
+        node.op in CONVOLUTIONS
+        and len(node.input) == 2
         and node.attr["T"].type == tf.float32.as_datatype_enum
         and has_channels_last(node)
         and graph.origin(node.input[1]) in graph.weights
@@ -119,11 +149,14 @@ def _unit_of(
         else:
             break
         last = user.name
-    padding, unpadded = _padding(node, graph.weights[graph.origin(node.input[1])].shape, source), None
+    weights = graph.weights[graph.origin(node.input[1])].shape
+    padding, unpadded = _padding(node, weights, source), None
     tensor = graph.origin(node.input[0])
     if padding == _NO_PADDING and (pad := _zero_padding(graph, graph.nodes[node_name(tensor)])) is not None:
         padding, unpadded = pad, graph.origin(graph.nodes[node_name(tensor)].input[0])
-    return Unit(name, tensor, last, bias, activation, None, padding, unpadded, _multiply_adds(graph, node, output))
+    return Unit(
+        name, tensor, last, bias, activation, None, padding, unpadded, _multiply_adds(node, output[1:], weights)
+    )
 
 
 def _only_user(graph: FlatGraph, name: str, uses: Mapping[str, list[Use]]) -> NodeDef | None:
@@ -210,5 +243,11 @@ def _can_add(
 
 
 def _is_read_before(graph: FlatGraph, unit: Unit, summand: str, addition: str, uses: Mapping[str, list[Use]]) -> bool:
-    before = graph.dependencies(graph.nodes[unit.convolution].input)
-    return all(use.node == addition or use.node in before for use in uses[summand])
+    """Return whether all other readers of the summand come before the convolution of the unit.
+
+    The readers of a Pad count as readers of the summand, because a convolution that adds the padding itself reads it.
+    """
+    readers = {use.node for use in uses[summand]} - {addition}
+    pads = [name for name in readers if name and graph.nodes[name].op == "Pad"]
+    readers.update(use.node for pad in pads for use in uses[pad])
+    return readers <= graph.dependencies(graph.nodes[unit.convolution].input)

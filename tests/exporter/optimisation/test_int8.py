@@ -137,34 +137,70 @@ def test_outputs_are_close_and_do_not_depend_on_the_batch(name: str) -> None:
         np.testing.assert_allclose(actual[:count], after(tf.constant(evaluated[:count])), atol=1e-5)
 
 
-def test_an_operand_that_is_read_later_is_not_overwritten() -> None:
-    """The addition stays float32: another branch reads the operand too, maybe after the convolution."""
+def read_later(tensor: Any) -> Any:
+    """Another branch reads the operand too, maybe after the convolution."""
+    first = block(tensor, 16, 1, None)
+    added = layers.Add()([first, block(block(first, 16, 1), 16, 1, None)])
+    return block(layers.Concatenate()([added, block(first, 16, 3)]), 8, 1)
 
-    def body(tensor: Any) -> Any:
-        first = block(tensor, 16, 1, None)
-        added = layers.Add()([first, block(block(first, 16, 1), 16, 1, None)])
-        return block(layers.Concatenate()([added, block(first, 16, 3)]), 8, 1)
 
+def read_by_itself(tensor: Any) -> Any:
+    """The convolution reads the operand while it would write over it."""
+    first = block(tensor, 16, 1, None)
+    return block(layers.Add()([first, block(first, 16, 3, None)]), 8, 1)
+
+
+def padded_by_itself(tensor: Any) -> Any:
+    """The same with the padding in an operation of its own, which the convolution replaces."""
+    first = block(tensor, 16, 1, "relu")
+    return block(layers.Add()([first, block(layers.ZeroPadding2D()(first), 16, 3, None, padding="valid")]), 8, 1)
+
+
+def padded_and_read_later(tensor: Any) -> Any:
+    """Two convolutions replace the same Pad, one of which may run after the operand is overwritten."""
+    first = block(tensor, 16, 1, "relu")
+    padded = layers.ZeroPadding2D()(first)
+    added = layers.Add()([first, block(block(padded, 16, 3, padding="valid"), 16, 1, None)])
+    return block(layers.Concatenate()([added, block(padded, 16, 3, padding="valid")]), 8, 1)
+
+
+def padded_and_kept(tensor: Any) -> Any:
+    """A convolution replaces the Pad, but an operation in float32 needs it, and reads the operand maybe later."""
+    first = block(tensor, 16, 1, "relu")
+    padded = layers.ZeroPadding2D()(first)
+    added = layers.Add()([first, block(block(padded, 16, 3, padding="valid"), 16, 1, None)])
+    return block(layers.Concatenate()([added, layers.Activation("tanh")(layers.Cropping2D(1)(padded))]), 8, 1)
+
+
+@pytest.mark.parametrize("body", [read_later, read_by_itself, padded_by_itself, padded_and_read_later, padded_and_kept])
+def test_an_operand_that_is_still_needed_is_not_overwritten(body: Callable[[Any], Any]) -> None:
     before, after, _ = quantised(classifier(body), images(16))
     assert 0 == fused_additions(after)
     np.testing.assert_allclose(before(tf.constant(images(3))), after(tf.constant(images(3))), atol=0.05)
 
 
-def test_the_operand_of_a_convolution_of_itself_is_not_overwritten() -> None:
-    """The convolution reads the tensor while it would write over it."""
-
+def test_an_operand_that_was_padded_before_is_overwritten() -> None:
     def body(tensor: Any) -> Any:
-        first = block(tensor, 16, 1, None)
-        return block(layers.Add()([first, block(first, 16, 3, None)]), 8, 1)
+        first = block(tensor, 16, 1, "relu")
+        inner = block(layers.ZeroPadding2D()(first), 16, 3, padding="valid")
+        return block(layers.Add()([first, block(inner, 16, 1, None)]), 8, 1)
 
     before, after, _ = quantised(classifier(body), images(16))
-    assert 0 == fused_additions(after)
+    assert 1 == fused_additions(after)
     np.testing.assert_allclose(before(tf.constant(images(3))), after(tf.constant(images(3))), atol=0.05)
 
 
 def test_additions_are_fused() -> None:
     _, after, _ = quantised(classifier(int8_networks.residual), images(8))
     assert 1 == fused_additions(after)
+
+
+@pytest.mark.parametrize("side", [SIDE, SIDE // 2], ids=["global", "in parts"])
+def test_global_average_pools_stay_float32(side: int) -> None:
+    """Also as AveragePooling2D over the whole image."""
+    _, after, _ = quantised(classifier(lambda tensor: layers.AveragePooling2D(side)(block(tensor, 16, 1))), images(8))
+    counts = operations(after)
+    assert (side < SIDE, side == SIDE) == (counts["QuantizedAvgPool"], counts["AvgPool"])
 
 
 def fused_additions(function: Any) -> int:
@@ -229,3 +265,44 @@ def test_too_large_filters_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(sys.modules[optimise_int8.__module__], "MAX_FILTER_BYTES", 100)
     with pytest.raises(SourceError, match=r"^the int8 filters of this network have 3600 bytes: .* at most 100"):
         quantised(classifier(lambda tensor: block(tensor, 25, 3)), images(2))
+
+
+DENSE: dict[str, tuple[list[Any], int]] = {
+    "an image": ([layers.Dense(5)], 16 * 16 * 16 * 5),
+    "rows": ([layers.Reshape((256, 16)), layers.Dense(5)], 256 * 16 * 5),
+    "by formula": ([layers.Reshape((256, 16)), layers.EinsumDense("abc,cd->abd", (256, 5))], 256 * 16 * 5),
+    "Einsum": (
+        [layers.Lambda(lambda tensor: tf.einsum("bhwc,dc->bhwd", tensor, tf.ones((5, 16))))],
+        16 * 16 * 16 * 5,
+    ),
+    "transposed": (
+        [layers.Lambda(lambda tensor: tf.linalg.matmul(tensor, tf.ones((1, 1, 5, 16)), transpose_b=True))],
+        16 * 16 * 16 * 5,
+    ),
+    "attention": (
+        [layers.Lambda(lambda tensor: tf.linalg.matmul(tensor, tensor, transpose_b=True)), layers.Dense(5)],
+        16 * 16 * 16 * 5,
+    ),
+    "a vector": ([layers.Flatten(), layers.Dense(5)], 16 * 16 * 16 * 5),
+}
+
+
+@pytest.mark.parametrize(("stack", "dense"), DENSE.values(), ids=DENSE)
+def test_the_share_counts_dense_layers_once_per_row(stack: list[Any], dense: int) -> None:
+    """Products of activations with each other don't count."""
+    stem = [keras.Input((SIDE, SIDE, 3)), layers.Conv2D(8, 1), layers.Conv2D(16, 1)]
+    model = keras.Sequential([*stem, *stack, layers.Flatten(), layers.Dense(2)])
+    kernels = [np.prod(weight.shape) for weight in model.weights]
+    _, _, coverage = optimise_int8(trace(model), OPTIMISATIONS, images(2))
+    convolution = 16 * 16 * 8 * 16
+    total = 16 * 16 * 3 * 8 + convolution + dense + kernels[-2]
+    assert coverage.share == pytest.approx(convolution / total)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf], ids=str)
+def test_activations_that_are_not_finite_are_rejected(bad: float) -> None:
+    calibration = images(10).copy()
+    calibration[9, 3, 4, 0] = bad
+    stack = [layers.Conv2D(8, 1), layers.Conv2D(8, 3), layers.Flatten(), layers.Dense(2)]
+    with pytest.raises(SourceError, match=r"^cannot quantise the network: its tensor \S+ has values that are not"):
+        optimise_int8(trace(keras.Sequential([keras.Input((SIDE, SIDE, 3)), *stack])), OPTIMISATIONS, calibration)

@@ -19,7 +19,7 @@ from savedmodel_bakery.exporter.tasks.multilabel import Multilabel
 from savedmodel_bakery.exporter.validation.int8_agreement import Int8Agreement, Int8Check, check_min_agreement
 
 NAMES = ("sea", "sky", "dog")
-QUANTISATION = Quantisation(Coverage(48, 0.969, 1000), (Speed(1, 10.0, 5.0), Speed(8, 8.0, 2.0)), 60)
+QUANTISATION = Quantisation(Coverage(48, 0.969, 1000), (Speed(1, 10.0, 5.0), Speed(8, 8.0, 2.0)), 60, 100, {})
 GOOD = Int8Agreement(40, 39, 0.004, 0.05, 0.95, QUANTISATION)
 
 
@@ -105,8 +105,13 @@ def test_warnings() -> None:
     assert ["the agreement of int8 with float32 is coarse, because it was measured on 19 photos"] == [
         warning.partition(";")[0] for warning in few.warnings
     ]
-    calibrated = dataclasses.replace(GOOD, quantisation=dataclasses.replace(QUANTISATION, photos=49))
-    assert ["int8 is calibrated with 49 photos only; 50 or more are better"] == calibrated.warnings
+    changed = dataclasses.replace(
+        QUANTISATION, photos=30, available_photos=49, unreadable_photos={"a.zip/b.jpg": "it is empty"}
+    )
+    assert [
+        "photos for calibration: skipped 1 that can't be read: a.zip/b.jpg: it is empty",
+        "there are only 49 photos for calibration, including those that are held back; 50 or more are better",
+    ] == dataclasses.replace(GOOD, quantisation=changed).warnings
     slow = dataclasses.replace(QUANTISATION, speeds=(Speed(1, 5.0, 5.5), Speed(8, 8.0, 2.0)))
     (warning,) = dataclasses.replace(GOOD, quantisation=slow).warnings
     assert "int8 is not faster than float32 on this machine: 5.5 instead of 5.0 ms per image in batches of 1" in warning
