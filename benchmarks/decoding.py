@@ -33,8 +33,8 @@ def _as_baked(image: Any, preprocessing: Preprocessing = _RECIPE) -> Any:
     return per_image.read_images(image[tf.newaxis], tf.constant([0]), tf.constant(1), preprocessing).pixels
 
 
-def _without(*measures: tuple[Any, str, Callable[..., Any]]) -> Callable[[Any], Any]:
-    """Return the image graph in which functions, given by module and name, are replaced by simpler ones."""
+def _without(*measures: tuple[Any, str, Any]) -> Callable[[Any], Any]:
+    """Return the image graph in which names of modules have other values, such as simpler functions."""
 
     def build(image: Any) -> Any:
         with ExitStack() as stack:
