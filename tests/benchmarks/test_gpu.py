@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from baked_tasks import draw_photo
+from click.testing import CliRunner
 
 from benchmarks import devices, gpu, machine, networks
 from benchmarks.candidates import Workshop
@@ -25,7 +26,7 @@ RECIPE = {"crop": "none", "resize": "bilinear", "antialias": False, "scale": "0.
 @pytest.fixture
 def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
     """A workshop whose bakes are of a tiny network."""
-    workshop = Workshop(tmp_path / "cache", tmp_path, "efficientnet-lite0", gpu.bakes_of([gpu.BATCHING], [4]))
+    workshop = Workshop(tmp_path / "cache", tmp_path, "efficientnet-lite0", gpu.bakes_of(gpu.GROUPS, [4]))
     folder = tmp_path / "cache" / "models" / workshop.network
     folder.mkdir(parents=True)
     description = networks.Description(8, 0.0, 255.0, ["red", "green", "blue"], is_trained=False)
@@ -41,27 +42,36 @@ def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
             field: values[field] for field in ("batch_max", "precision", "optimise") if values[field] is not None
         }
         bake(
-            model="shape_models:classifier", name=base_path.name, out=base_path.parent, recipe=recipe, photos=[photo]
-        )  # fmt: skip
+            model="shape_models:convolutional_classifier",
+            name=base_path.name,
+            out=base_path.parent,
+            recipe=recipe,
+            photos=[photo],
+        )
 
     monkeypatch.setattr(networks, "bake", bake_tiny)
     return workshop
 
 
 @pytest.mark.system
-def test_the_servers_of_all_bakes_and_a_process_are_measured(workshop: Workshop) -> None:
-    log: list[str] = []
-    document = gpu.run(
-        workshop, [gpu.BATCHING], log.append, photo="small", callers=[2], rounds=1, seconds=0.3, images=9
-    )  # fmt: skip
-    assert ["base", "batch-4"] == [row["candidate"] for row in document["rows"]]
+@pytest.mark.timeout(1200)
+def test_the_servers_of_all_bakes_and_a_process_are_measured(
+    workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All groups, by the command."""
+    monkeypatch.setattr(gpu, "CACHE", workshop.cache)
+    options = "--batch-max 4 --callers 2 --rounds 1 --seconds 0.3 --images 9"
+    outcome = CliRunner().invoke(gpu.main, [*options.split(), "--out", str(tmp_path / "out")], catch_exceptions=False)
+    assert 0 == outcome.exit_code, outcome.output
+    document = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert {*gpu.bakes_of(gpu.GROUPS, [4]), "on-cpu"} == {row["candidate"] for row in document["rows"]}
     assert all(row["images_per_s"] > 0 for row in document["rows"])
     assert ["as needed", "nearly all"] == list(document["devices"])
     for row in document["devices"].values():
         assert row["operations"]["CPU:0"] > 50
         assert row["ms"].keys() == {"preprocess", "pixels", "top_k"}
         assert min(row["ms"].values()) > 0
-    page = gpu.markdown(json.loads(json.dumps(document)))
+    page = outcome.stdout
     assert "| batch-4 | " in page
     assert "- `batch-4`: --batch-max 4\n" in page
     assert "No GPU was found" in page

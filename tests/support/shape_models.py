@@ -110,6 +110,17 @@ def classifier() -> Any:
     return colour_network((8 * np.eye(3)).tolist(), [0.0] * 3, "softmax")
 
 
+def convolutional_classifier() -> Any:
+    """Return `classifier` after a convolution that changes nothing, for options that are about convolutions."""
+    import keras
+
+    images = keras.Input((8, 8, 3))
+    convolution = keras.layers.Conv2D(3, 1)
+    outputs = classifier()(convolution(images))
+    convolution.set_weights([np.eye(3, dtype=np.float32).reshape(1, 1, 3, 3), np.zeros(3, np.float32)])
+    return keras.Model(images, outputs)
+
+
 def tagger() -> Any:
     """Return a network that says how much red, green and blue there is, each with a sigmoid."""
     return colour_network((8 * np.eye(3)).tolist(), [-4.0] * 3, "sigmoid")

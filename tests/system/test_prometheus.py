@@ -159,3 +159,16 @@ def test_every_alert_has_a_test_and_a_line_in_the_page(clone: Path) -> None:
     assert alerts == [test["name"] for test in yaml.safe_load((folder / "alerts_test.yaml").read_text())["tests"]]
     page = (clone / "docs" / "how-to" / "monitoring.md").read_text()
     assert alerts == re.findall(r"^\| `([A-Z]\w+)` \|", page, re.MULTILINE)
+
+
+def test_the_queries_of_the_autoscalers_have_data(clone: Path, query: Query) -> None:
+    """Those of the adapter, for the labels that this Prometheus has instead of those of a cluster."""
+    rules = yaml.safe_load((clone / "deploy" / "kubernetes" / "prometheus-adapter.yaml").read_text())["rules"]
+    for rule in rules:
+        series = rule["seriesQuery"].partition("{")[0]
+        assert query(series), series
+        rendered = rule["metricsQuery"]
+        for name, value in {"Series": series, "LabelMatchers": 'job="bakery"', "GroupBy": "instance"}.items():
+            rendered = rendered.replace(f"<<.{name}>>", value)
+        [found] = query(rendered)
+        assert float(found["value"][1]) >= 0, rendered
