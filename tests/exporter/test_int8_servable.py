@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,7 +27,10 @@ from savedmodel_bakery.exporter.errors import RecipeError
 from savedmodel_bakery.exporter.servable_module import ServableModule
 from savedmodel_bakery.exporter.tasks.classify import Classify
 from savedmodel_bakery.exporter.validation.validate import compare_with_source
+from savedmodel_bakery.serving import warmup
+from savedmodel_bakery.serving.models.loading import LoadOptions, load
 from savedmodel_bakery.wire import schema
+from savedmodel_bakery.wire.status import StatusError
 
 NAMES = [f"class {number}" for number in range(CLASSES)]
 OPTIONS = {"size": (SIDE, SIDE), "scale": "-1..1", "resize": "bilinear"}
@@ -107,6 +112,8 @@ def test_all_signatures_return_the_same(run: Loaded, photos: list[bytes]) -> Non
     assert best["labels"][:, 0].tolist() == run("serving_default", photos[:3])["output_0"].tolist()
     pixels = run("preprocess", photos[:3])["pixels"].round().astype(np.uint8)
     np.testing.assert_allclose(best["scores"], run("pixels", pixels)["scores"], atol=1e-5)
+    pictures = [Image.open(io.BytesIO(file)) for file in run("preview", photos[:3])["png_bytes"]]
+    assert pixels.tolist() == [np.asarray(picture).tolist() for picture in pictures]
     examples = [
         tf.train.Example(
             features=tf.train.Features(
@@ -158,6 +165,30 @@ def test_parity_of_a_published_version(baked: BakeResult, folder: Path) -> None:
     assert (20, baked.parity.int8.same) == (comparison.report.int8.photos, comparison.report.int8.same)
     assert comparison.report.is_within
     assert "the same labels for" in comparison.report.to_table()
+
+
+@pytest.mark.parametrize(
+    ("lacks", "reason"),
+    [
+        ("operation", r"^NOT_FOUND: Op type not registered 'Lacking' in binary"),
+        ("kernel", r"^INVALID_ARGUMENT: No OpKernel was registered to support Op '_FusedQuantizedConv2D' "),
+    ],
+)
+def test_a_runtime_without_these_operations_does_not_load_it(
+    lacks: str, reason: str, baked: BakeResult, tmp_path: Path
+) -> None:
+    """As on other CPUs than x86: the error is TensorFlow's."""
+    version = shutil.copytree(baked.path, tmp_path / "1")
+    saved_model = schema.SavedModel.FromString((version / "saved_model.pb").read_bytes())
+    for function in saved_model.meta_graphs[0].graph_def.library.function:
+        for node in function.node_def:
+            if node.op == "_FusedQuantizedConv2D" and lacks == "operation":
+                node.op = "Lacking"
+            elif node.op == "_FusedQuantizedConv2D":
+                node.attr["Tfilter"].type = tf.quint8.as_datatype_enum
+    (version / "saved_model.pb").write_bytes(saved_model.SerializeToString())
+    with pytest.raises(StatusError, match=reason):
+        load("small", 1, version, LoadOptions(warm_up=warmup.replay))
 
 
 def test_a_reference_is_rejected(baked: BakeResult, tmp_path: Path) -> None:
