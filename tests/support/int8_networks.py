@@ -1,15 +1,17 @@
 """Small networks with the parts of common classifiers, with seeded weights, and images for them.
 
     python int8_networks.py OUT.npz
+    python int8_networks.py OUT.npz VERSION PHOTO
 
-quantises one of them, and writes what it returns for batches of several sizes. Run with other environment variables, it
-shows whether other CPUs return the same.
+quantises one of them, and writes what it returns for batches of several sizes; or writes what a baked version returns
+for a photo. Run with other environment variables, it shows whether other CPUs return the same.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -148,8 +150,14 @@ def everything(tensor: Any) -> Any:
 
 
 def main() -> None:
-    _, network, _ = quantised(varied(), images(16))
-    np.savez(sys.argv[1], **{str(count): network(tf.constant(images(count, seed=count))) for count in BATCHES})
+    out, *version_and_photo = sys.argv[1:]
+    if version_and_photo:
+        version, photo = version_and_photo
+        answers = tf.saved_model.load(version).signatures["top_k"](image=tf.constant([Path(photo).read_bytes()]))
+        np.savez(out, class_ids=answers["class_ids"], scores=answers["scores"])
+    else:
+        _, network, _ = quantised(varied(), images(16))
+        np.savez(out, **{str(count): network(tf.constant(images(count, seed=count))) for count in BATCHES})
 
 
 if __name__ == "__main__":
