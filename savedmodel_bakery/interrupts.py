@@ -52,6 +52,19 @@ def exit_on_interrupt(*, stderr: int = _stderr) -> Iterator[None]:
 
 
 @contextmanager
+def interrupt_on_termination() -> Iterator[None]:
+    """In the block, SIGTERM, which cancelled jobs and stopped services get, is handled as an interrupt."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+
+
+@contextmanager
 def cleaning_up(action: Callable[[], object]) -> Iterator[None]:
     """Call `action` after the block, also if the process is ended in it by `exit_now`. It may be called twice."""
     _cleanups.append(action)

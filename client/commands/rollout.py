@@ -17,6 +17,7 @@ from savedmodel_bakery.client.error_text import one_line
 from savedmodel_bakery.client.errors import ClientError
 from savedmodel_bakery.client.exits import FAILED, NO_CONNECTION, as_usage_error, print_error, resumable
 from savedmodel_bakery.client.rollout.steps import STABLE
+from savedmodel_bakery.interrupts import interrupt_on_termination
 from savedmodel_bakery.wire.status import Code
 
 if TYPE_CHECKING:
@@ -296,7 +297,7 @@ def _opened(
     from savedmodel_bakery.client.rollout.config_file import ConfigFile, locked
     from savedmodel_bakery.client.rollout.rollout import Rollout
 
-    with _expected_errors(), resumable(context), ExitStack() as stack:
+    with _expected_errors(), resumable(context), interrupt_on_termination(), ExitStack() as stack:
         servers = _open_servers(context, stack)
         if not polled and not all(server.can_reload for server in servers):
             raise click.UsageError("the configuration is sent over gRPC: use --format GRPC, or --polled")

@@ -26,7 +26,8 @@ def parse(text: str) -> Any:
     try:
         return text_format.Parse(text, schema.ModelServerConfig(), descriptor_pool=schema.POOL)
     except text_format.ParseError as error:
-        raise ConfigError(f"not a valid ModelServerConfig: {error}") from error
+        hint = "it begins with a byte order mark: " if text.startswith("\ufeff") else ""
+        raise ConfigError(f"not a valid ModelServerConfig: {hint}{error}") from error
 
 
 def edit_model(text: str, model: str, *, versions: frozenset[int], labels: Mapping[str, int]) -> str:

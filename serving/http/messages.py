@@ -42,9 +42,10 @@ class Response:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def decode_name(part: str | None) -> str:
+def decode_name(part: str | None, *, errors: str = "surrogateescape") -> str:
     """Return a percent-encoded part of a URL; an empty string for None.
 
-    Bytes that are not valid UTF-8 become surrogate escapes; no model has such a name.
+    No model has a name with bytes that are not valid UTF-8. By default they become surrogate escapes, so that an error
+    that names them contains the same bytes, as the real server's does; with `errors` "replace" it remains valid JSON.
     """
-    return unquote(part or "", errors="surrogateescape")
+    return unquote(part or "", errors=errors)

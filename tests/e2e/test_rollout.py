@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import signal
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -341,7 +342,10 @@ def test_an_interrupted_promotion_or_rollback_is_continued(place: Place, run: Ru
     assert (rolled_back, ("3", 1)) == (place.file.read_text(), answer(place.sent))
 
 
-def test_an_interrupt_puts_the_file_back(place: Place, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_puts_the_file_back(
+    number: signal.Signals, place: Place, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = place.file.read_text()
     reload, calls = ModelServer.reload, []
 
@@ -349,7 +353,7 @@ def test_an_interrupt_puts_the_file_back(place: Place, run: Run, monkeypatch: py
         calls.append(config)
         reload(server, config, timeout_s=timeout_s)
         if len(calls) == 1:
-            raise KeyboardInterrupt
+            signal.raise_signal(number)
 
     monkeypatch.setattr(ModelServer, "reload", interrupted)
     assert 130 == run("start", "--canary", EQUAL)[0]

@@ -203,6 +203,7 @@ ERRORS: dict[str, tuple[dict[str, Any], int, str]] = {
         "a task (classify or binary, multilabel, embed, detect, segment, regress); call it with /v1/models or "
         "/v2/models",
     ),
+    "name that is not UTF-8": ({"path": "/photos/%ff"}, 404, "Servable not found for request: Latest(\ufffd)"),
     "method": ({"method": "GET"}, 405, "GET is not allowed for /photos/classify: must be POST"),
 }
 

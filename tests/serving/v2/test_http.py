@@ -170,6 +170,7 @@ def test_errors_name_what_is_wrong(server: ServerProcess, request_: dict[str, An
         ("GET", f"{MODEL}/infer", 405, "must be POST"),
         ("POST", MODEL, 405, "must be GET"),
         ("GET", "/v2/models/unknown/ready", 404, "Servable not found"),
+        ("GET", "/v2/models/%ff/ready", 404, "Latest(\ufffd)"),
         ("GET", f"{MODEL}?signature_name=z", 400, 'signature "z" not found'),
         ("POST", "/v2/repository/models/m/load", 501, "HandleReloadConfigRequest"),
         ("POST", "/v2/repository/models/m/unload", 501, "HandleReloadConfigRequest"),
