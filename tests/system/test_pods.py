@@ -152,8 +152,9 @@ def test_the_init_container_copies_the_model(name: str, images: Images, tmp_path
     )
     copying = pod.start("copy-model")
     assert 0 == copying.wait(), copying.log.read_text()
-    mounted = folder / "model" / pod.container(template["spec"]["containers"][0]["name"])["volumeMounts"][0]["subPath"]
-    assert (mounted / MODEL / "1" / "saved_model.pb").is_file()
+    mounts = template["spec"]["containers"][0]["volumeMounts"]
+    [sub_path] = [mount["subPath"] for mount in mounts if mount["name"] == "model"]
+    assert (folder / "model" / sub_path / MODEL / "1" / "saved_model.pb").is_file()
 
 
 @pytest.mark.timeout(1800)
