@@ -342,7 +342,16 @@ def test_an_interrupted_promotion_or_rollback_is_continued(place: Place, run: Ru
     assert (rolled_back, ("3", 1)) == (place.file.read_text(), answer(place.sent))
 
 
+@pytest.fixture
+def interrupts() -> Iterator[None]:
+    """Let SIGINT raise KeyboardInterrupt: an interrupted command leaves the handler that ends the process."""
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, handler)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.usefixtures("interrupts")
 def test_an_interrupt_puts_the_file_back(
     number: signal.Signals, place: Place, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
