@@ -195,7 +195,8 @@ def normalise(pixels: PixelBatch, preprocessing: Preprocessing) -> NormalisedBat
     height, width = pixels.shape[1:3]
     shift, scale = (np.tile(numbers, width) for numbers in (np.array(mean, "f4"), 1 / np.array(std, "f4")))
     scaled = tf.reshape((tf.reshape(pixels, [-1, height, width * 3]) - shift) * scale, [-1, height, width, 3])
-    return scaled[..., ::-1] if preprocessing.channels == "BGR" else scaled
+    # A slice with a negative step would take ten times as long.
+    return tf.reverse(scaled, [-1]) if preprocessing.channels == "BGR" else scaled
 
 
 def _decode_bmp(data: ImageBytes) -> Pixels:
