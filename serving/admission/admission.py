@@ -26,7 +26,7 @@ _ARRIVAL_S = 0.3
 
 
 class _ThreadWaiter:
-    """A call that waits on its thread, for a lock: an Event takes twice as many switches between threads."""
+    """A call that waits on its thread, for a lock: a thread that an Event wakes waits for the Event's own lock next."""
 
     def __init__(self) -> None:
         self.has_turn = False

@@ -42,10 +42,10 @@ class Response:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def decode_name(part: str | None, *, errors: str = "surrogateescape") -> str:
+def decode_name(part: str | None, *, errors: str = "replace") -> str:
     """Return a percent-encoded part of a URL; an empty string for None.
 
-    No model has a name with bytes that are not valid UTF-8. By default they become surrogate escapes, so that an error
-    that names them contains the same bytes, as the real server's does; with `errors` "replace" it remains valid JSON.
+    No model has a name with bytes that are not valid UTF-8. By default they are replaced, so that an error that names
+    them is valid JSON; with `errors` "surrogateescape" it contains the same bytes, as the real server's does.
     """
     return unquote(part or "", errors=errors)

@@ -17,7 +17,6 @@ from savedmodel_bakery.serving.photos.tasks import row_document, run
 from savedmodel_bakery.wire.status import StatusError, invalid_argument
 
 _URL = re.compile(PHOTOS + r"(?P<model>[^/:]+)(?:/versions/(?P<version>[^/:]+)|/labels/(?P<label>[^/:]+))?")
-_decode = partial(decode_name, errors="replace")  # errors stay valid JSON
 
 
 class Handlers:
@@ -35,16 +34,16 @@ class Handlers:
         match = _URL.fullmatch(request.path)
         if match is None:
             return None
-        model_name = _decode(match["model"])
+        model_name = decode_name(match["model"])
         if request.method == "POST":
             return Route(partial(self._run, match), model_name, api="photos", runs_model=True, on_error=_error)
         return PREFLIGHT if request.method == "OPTIONS" else Route(_not_allowed, model_name, api=None)
 
     def _run(self, match: re.Match[str], request: Request, context: RequestContext) -> Response:
-        name = _decode(match["model"])
+        name = decode_name(match["model"])
         context.check_model(name)
-        label = _decode(match["label"]) if match["label"] else None
-        choice = ModelChoice(name, read_version(_decode(match["version"])), label)
+        label = decode_name(match["label"]) if match["label"] else None
+        choice = ModelChoice(name, read_version(decode_name(match["version"])), label)
         photos = read_photos(request, context)
         with self._registry.acquire(choice) as servable:
             results = run(servable, photos, context)

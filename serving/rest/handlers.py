@@ -131,7 +131,7 @@ def _error_response(error: StatusError) -> Response:
 
 
 def _model_name(match: re.Match[str] | None) -> str:
-    return decode_name(match[1]) if match else ""
+    return decode_name(match[1], errors="surrogateescape") if match else ""
 
 
 def _choice(match: re.Match[str], model_name: str) -> ModelChoice:
@@ -142,5 +142,5 @@ def _choice(match: re.Match[str], model_name: str) -> ModelChoice:
     return ModelChoice(
         model_name,
         number,
-        decode_name(label) if label is not None else None,
+        decode_name(label, errors="surrogateescape") if label is not None else None,
     )

@@ -23,7 +23,6 @@ from savedmodel_bakery.wire.v2.infer import RequestedOutput
 
 _MODEL = r"/v2/models/(?P<model>[^/:]+)(?:/versions/(?P<version>[^/:]+))?"
 _HEADER_LENGTH = http.HEADER_LENGTH.lower()
-_decode = partial(decode_name, errors="replace")  # errors stay valid JSON
 
 Handle = Callable[[Request, RequestContext, re.Match[str]], Response]
 
@@ -165,11 +164,11 @@ def _call(handle: Handle, match: re.Match[str], request: Request, context: Reque
 
 
 def _model_name(match: re.Match[str]) -> str:
-    return _decode(match.groupdict().get("model"))
+    return decode_name(match.groupdict().get("model"))
 
 
 def _choice(match: re.Match[str], context: RequestContext) -> ModelChoice:
     """Return the model and version of a URL, which the caller may use."""
     name = _model_name(match)
     context.check_model(name)
-    return ModelChoice(name, read_version(_decode(match["version"])))
+    return ModelChoice(name, read_version(decode_name(match["version"])))
