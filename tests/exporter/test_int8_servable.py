@@ -171,13 +171,13 @@ def test_parity_of_a_published_version(baked: BakeResult, folder: Path) -> None:
     ("lacks", "reason"),
     [
         ("operation", r"^NOT_FOUND: Op type not registered 'Lacking' in binary"),
-        ("kernel", r"^INVALID_ARGUMENT: No OpKernel was registered to support Op '_FusedQuantizedConv2D' "),
+        ("kernel", r"^INVALID_ARGUMENT: .*\bNo OpKernel was registered to support Op '_FusedQuantizedConv2D' "),
     ],
 )
 def test_a_runtime_without_these_operations_does_not_load_it(
     lacks: str, reason: str, baked: BakeResult, tmp_path: Path
 ) -> None:
-    """As on other CPUs than x86: the error is TensorFlow's."""
+    """As on other CPUs than x86: the error is TensorFlow's, which sometimes begins with the functions' names."""
     version = shutil.copytree(baked.path, tmp_path / "1")
     saved_model = schema.SavedModel.FromString((version / "saved_model.pb").read_bytes())
     for function in saved_model.meta_graphs[0].graph_def.library.function:
