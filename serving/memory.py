@@ -23,9 +23,11 @@ _MOUNT = Path("/sys/fs/cgroup")
 def use_system_allocator() -> None:
     """Let TensorFlow use the C library's memory, which `trim` returns. Call it before TensorFlow is imported.
 
-    With oneDNN, TensorFlow has a pool of its own that grows to the largest burst of requests and never shrinks.
+    With oneDNN, TensorFlow has a pool of its own that grows to the largest burst of requests and never shrinks. It is
+    faster: an operator who prefers it sets TF_ONEDNN_USE_SYSTEM_ALLOCATOR=0, and the C library keeps its defaults too.
     """
-    os.environ.setdefault("TF_ONEDNN_USE_SYSTEM_ALLOCATOR", "1")
+    if os.environ.setdefault("TF_ONEDNN_USE_SYSTEM_ALLOCATOR", "1") == "0":
+        return
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc only
     if mallopt is not None:
         for parameter, value in _MALLOPT.items():

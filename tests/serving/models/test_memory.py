@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import model_makers
+import pytest
 import requests
 import tensorflow as tf
 from server_process import ServerProcess
@@ -87,3 +90,16 @@ def test_replacing_versions_does_not_accumulate_memory(tmp_path: Path) -> None:
             server.wait_for_log(f"Unloaded servable version {{name: m version: {version}}}")
             sizes.append(resident(server.process.pid))
     assert (sizes[-1] - sizes[0]) / WEIGHTS < 0.5
+
+
+def test_an_operator_may_keep_the_pool_of_tensorflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings: list[tuple[int, int]] = []
+    library = SimpleNamespace(mallopt=lambda parameter, value: settings.append((parameter, value)))
+    monkeypatch.setattr(memory.ctypes, "CDLL", lambda _name: library)
+    monkeypatch.setenv("TF_ONEDNN_USE_SYSTEM_ALLOCATOR", "0")
+    memory.use_system_allocator()
+    assert (os.environ["TF_ONEDNN_USE_SYSTEM_ALLOCATOR"], settings) == ("0", [])
+    monkeypatch.delenv("TF_ONEDNN_USE_SYSTEM_ALLOCATOR")
+    memory.use_system_allocator()
+    assert os.environ["TF_ONEDNN_USE_SYSTEM_ALLOCATOR"] == "1"
+    assert settings
