@@ -6,6 +6,7 @@ import logging
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from functools import partial
@@ -303,7 +304,14 @@ class Transfers:
                 if now - self._started.get(call, now) > self._timeout_s:
                     call.cancel()
             if len(slow) > 1 and self._memory.is_exceeded():
-                slow[-1].cancel()  # the newest
+                _newest_of_busiest_peer(slow).cancel()
+
+
+def _newest_of_busiest_peer(calls: list[Any]) -> Any:
+    """Return the newest call of the connection with most of the calls, so that no other caller pays for them."""
+    calls_by_peer = Counter(call.peer() for call in reversed(calls))
+    busiest = max(calls_by_peer, key=calls_by_peer.__getitem__)
+    return next(call for call in reversed(calls) if call.peer() == busiest)
 
 
 def _answer(
