@@ -129,20 +129,23 @@ class MemoryBudget:
             self._grant()
             if self._is_trimming or self._held > self._peak // 4:
                 return
-            self._is_trimming = memory.resident_bytes() > self._resident_bytes + _MIN_BURST_BYTES
-        if self._is_trimming:
-            trimming = threading.Timer(_TRIM_DELAY_S, self._trim)
-            trimming.daemon = True
-            try:
-                trimming.start()
-            except RuntimeError:  # the system allows no more threads; a later request tries again
-                self._is_trimming = False
+            self._is_trimming = True
+        trimming = threading.Timer(_TRIM_DELAY_S, self._trim)
+        trimming.daemon = True
+        try:
+            trimming.start()
+        except RuntimeError:  # the system allows no more threads; a later request tries again
+            self._is_trimming = False
 
     def _trim(self) -> None:
-        memory.trim()
+        """Return free memory to the system if the process has grown since the last time."""
+        resident_bytes = self._resident_bytes
+        if memory.resident_bytes() > resident_bytes + _MIN_BURST_BYTES:
+            memory.trim()
+            resident_bytes = memory.resident_bytes()
         with self._lock:
             self._peak, self._is_trimming = self._held, False
-            self._resident_bytes = memory.resident_bytes()
+            self._resident_bytes = resident_bytes
 
     def is_exceeded(self) -> bool:
         """Whether the process, with what is not counted here, uses nearly all the memory that it may use."""
