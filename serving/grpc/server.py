@@ -44,6 +44,7 @@ _OPTIONS = {
     "grpc.so_reuseport": 0,  # no second process may listen on the same port
     "grpc.per_message_decompression": 0,  # see codec.unpack
     "grpc.http2.bdp_probe": 0,  # with it, gRPC receives megabytes of messages that are rejected unread
+    "grpc.http2.lookahead_bytes": 2**18,  # what it receives of a message before it is read: a small photo
 }
 
 _MAX_TIMEOUT_S = 365 * 24 * 3600.0
