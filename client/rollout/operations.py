@@ -101,11 +101,17 @@ def prune(rollout: Rollout, *, keep: int, base_path: Path | None, is_trial: bool
         keep: how many of the newest versions to keep, besides those that the config file or a server needs.
         base_path: folder of the versions; None is that of the config file.
         is_trial: remove nothing.
+
+    Raises:
+        RolloutError: `base_path` lacks a version that the config file or a server needs, so it is another model's.
     """
     folder = base_path or rollout.base_path
     versions = list_versions(folder)
     numbers = {number for number, _ in versions}
     reasons = find_reasons(rollout.file, rollout.model, rollout.servers, numbers)
+    missing = next((number for number in reasons if number not in numbers), None)
+    if base_path and missing is not None:
+        raise RolloutError(f"{folder} lacks version {missing} ({reasons[missing]}): no version was removed")
     if not is_trial:
         remove_rests(folder)
     newest = sorted(numbers)[-keep:]

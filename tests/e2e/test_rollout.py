@@ -474,6 +474,16 @@ def test_prune_keeps_what_models_with_the_same_base_path_name(place: Place, run:
     assert f"version 2 is kept: among the latest 5 that {place.file} names\n" in err
 
 
+def test_prune_removes_nothing_from_a_folder_without_the_versions_in_use(place: Place, run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "another_model"
+    for number in range(7, 12):
+        (folder / str(number)).mkdir(parents=True)
+    code, out, err = run("prune", "--keep", 1, "--base-path", folder)
+    assert (1, "") == (code, out)
+    assert re.fullmatch(rf"error: {folder} lacks version \d \(.*\): no version was removed\n", err)
+    assert len(list(folder.iterdir())) == 5
+
+
 def test_prune_removes_nothing_if_a_server_does_not_serve_the_model(
     place: Place, capsys: pytest.CaptureFixture[str]
 ) -> None:
