@@ -67,12 +67,14 @@ FROM server-packages AS builder
 ENV PYTHONDONTWRITEBYTECODE=
 ARG MODEL=efficientnet-lite0
 ARG MODEL_NAME=efficientnet_lite0
+ARG MODEL_VERSION=
 ARG RECIPE=
 COPY requirements/builder.lock requirements/
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
     pip install --no-deps --require-hashes --requirement requirements/builder.lock
 COPY . .
-RUN bakery bake --model "$MODEL" --name "$MODEL_NAME" --out /models ${RECIPE:+--recipe "$RECIPE"}
+RUN bakery bake --model "$MODEL" --name "$MODEL_NAME" --out /models \
+    ${MODEL_VERSION:+--version "$MODEL_VERSION"} ${RECIPE:+--recipe "$RECIPE"}
 
 FROM ${PYTHON_BASE} AS client
 LABEL org.opencontainers.image.title="savedmodel-bakery client" \

@@ -31,14 +31,11 @@ from savedmodel_bakery.client.errors import (
 from savedmodel_bakery.client.images import encode_images
 from savedmodel_bakery.client.results import Prediction
 from savedmodel_bakery.client.tasks import Task
-from savedmodel_bakery.client.transports.retries import stated_pause_s
+from savedmodel_bakery.client.transports.retries import SHUTTING_DOWN, stated_pause_s
 from savedmodel_bakery.wire.status import Code
 
 _REQUEST_BYTES = 4 << 20  # a photo that would exceed it goes into the next request
 _backoff = wait_random_exponential(multiplier=0.2, max=10.0)
-
-# The codes of a server that restarts; it sends CANCELLED for unfinished calls when it shuts down.
-_RESTARTING = (Code.UNAVAILABLE, Code.CANCELLED)
 
 
 class Job:
@@ -155,7 +152,7 @@ def _batches(photos: Iterable[Photo], size: int) -> Iterator[list[Photo]]:
 def _is_transient(exc: BaseException, *, single: bool) -> bool:
     if isinstance(exc, RequestRefusedError):
         is_overloaded = exc.retry_after_s is not None or (single and exc.code is Code.RESOURCE_EXHAUSTED)
-        return is_overloaded or exc.code in _RESTARTING
+        return is_overloaded or exc.code in SHUTTING_DOWN
     return isinstance(exc, (ConnectionFailedError, DeadlineExceededError)) and not isinstance(exc, TlsHandshakeError)
 
 

@@ -1,8 +1,9 @@
 """Repeats calls to a model server, the same for all its transports. All calls of `client.calls` are idempotent.
 
-A call that cannot reach the server, or gets UNAVAILABLE, is repeated up to three times after growing pauses. If the
-server states a time after which to try again, that is the pause, and the number of attempts is not limited. No attempt
-starts after the time limit of the call.
+A call that cannot reach the server, or gets UNAVAILABLE or CANCELLED, is repeated up to three times after growing
+pauses: a server that shuts down sends CANCELLED for calls that it has not finished. If the server states a time after
+which to try again, that is the pause, and the number of attempts is not limited. No attempt starts after the time limit
+of the call.
 
 The first attempt does without tenacity, which costs a tenth of the time of a small call and is slow to import.
 """
@@ -25,6 +26,9 @@ Result = TypeVar("Result")
 
 OVERLOADED = (Code.RESOURCE_EXHAUSTED, Code.UNAVAILABLE)
 """The codes with which a server may state a time after which to try again."""
+
+SHUTTING_DOWN = (Code.UNAVAILABLE, Code.CANCELLED)
+"""The codes of a server that restarts; it sends CANCELLED for unfinished calls when it shuts down."""
 
 MAX_ATTEMPTS = 4
 _MIN_PAUSE_S = 0.1
@@ -148,7 +152,7 @@ def _error(state: RetryCallState) -> BaseException | None:
 
 def _is_retryable(exc: BaseException | None) -> bool:
     if isinstance(exc, RequestRefusedError):
-        return exc.code is Code.UNAVAILABLE or exc.retry_after_s is not None
+        return exc.code in SHUTTING_DOWN or exc.retry_after_s is not None
     return isinstance(exc, ConnectionFailedError) and not isinstance(exc, TlsHandshakeError)
 
 

@@ -34,13 +34,14 @@ from savedmodel_bakery.serving.amqp.errors import (
     attempts_used_up,
     delivery_limit_reached,
     encode_failure,
+    is_away,
     is_temporary,
     message_too_large,
 )
 from savedmodel_bakery.serving.amqp.handlers import Handlers
 from savedmodel_bakery.serving.telemetry import worker
 from savedmodel_bakery.wire import amqp
-from savedmodel_bakery.wire.status import Code, StatusError
+from savedmodel_bakery.wire.status import StatusError
 
 logger = logging.getLogger(__name__)
 
@@ -219,7 +220,7 @@ class Consumer:
                 self._free_calls.release()
         for message, response in zip(messages, responses, strict=True):
             if response.error and is_temporary(response.error):
-                if response.error.code is Code.UNAVAILABLE:
+                if is_away(response.error):
                     self._availability.doubt()
                 self._spawn(self._retry_after_pause(message, response.error))
             else:

@@ -22,8 +22,13 @@ def encode_failure(error: StatusError, content_type: str, *, dead_letter: bool =
 
 
 def is_temporary(error: StatusError) -> bool:
-    """Return whether a later attempt may succeed: the model server is unavailable, or busy and allows another one."""
-    return error.code is Code.UNAVAILABLE or (error.retry_after_s is not None and math.isfinite(error.retry_after_s))
+    """Return whether a later attempt may succeed: the model server is away, or busy and allows another one."""
+    return is_away(error) or (error.retry_after_s is not None and math.isfinite(error.retry_after_s))
+
+
+def is_away(error: StatusError) -> bool:
+    """Return whether the model server is unavailable, or shuts down, for which it sends CANCELLED."""
+    return error.code in (Code.UNAVAILABLE, Code.CANCELLED)
 
 
 def delivery_limit_reached(count: int) -> StatusError:

@@ -474,7 +474,7 @@ def test_prune_keeps_what_models_with_the_same_base_path_name(place: Place, run:
     assert f"version 2 is kept: among the latest 5 that {place.file} names\n" in err
 
 
-def test_prune_removes_nothing_from_a_folder_without_the_versions_in_use(place: Place, run: Run, tmp_path: Path) -> None:
+def test_prune_removes_nothing_from_a_folder_without_the_versions_in_use(run: Run, tmp_path: Path) -> None:
     folder = tmp_path / "another_model"
     for number in range(7, 12):
         (folder / str(number)).mkdir(parents=True)

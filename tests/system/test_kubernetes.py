@@ -302,6 +302,16 @@ def test_connections_do_not_outlive_a_scale_up() -> None:
         assert age_ms <= 60_000 < grace_ms
 
 
+@pytest.mark.parametrize("name", sorted(name for name in KUSTOMIZATIONS if name.startswith("overlays/")))
+def test_connections_end_before_a_server_is_told_to_stop(name: str) -> None:
+    """A call that arrives while a server stops may be lost. gRPC varies the age by 10 %."""
+    [pod] = pods(built(name))
+    [value] = [one for one in containers(pod)[0]["args"] if one.startswith("--grpc_channel_arguments=")]
+    age_ms = channel_arguments(value.partition("=")[2])["grpc.max_connection_age_ms"]
+    assert isinstance(age_ms, int)
+    assert int(containers(pod)[0]["lifecycle"]["preStop"]["exec"]["command"][1]) > 1.1 * age_ms / 1000
+
+
 def test_prometheus_may_read_the_metrics_of_workers(tmp_path: Path) -> None:
     [pod] = pods(built("amqp"))
     [container] = containers(pod)

@@ -90,7 +90,9 @@ def test_the_pause_is_the_stated_one(run: Any, errors: list[ClientError], pauses
     assert ("result", pauses) == run(errors)
 
 
-@pytest.mark.parametrize("error", [refused(Code.UNAVAILABLE), ConnectionFailedError("no connection")], ids=repr)
+@pytest.mark.parametrize(
+    "error", [refused(Code.UNAVAILABLE), refused(Code.CANCELLED), ConnectionFailedError("no connection")], ids=repr
+)
 def test_without_a_stated_time_there_are_three_growing_pauses(run: Any, error: ClientError) -> None:
     result, pauses = run([error] * 3)
     assert ("result", 3) == (result, len(pauses))

@@ -33,6 +33,7 @@ def test_a_long_message_is_shortened_in_headers_alone() -> None:
 
 TEMPORARY = {
     "unavailable": (StatusError(Code.UNAVAILABLE, ""), True),
+    "shutting down": (StatusError(Code.CANCELLED, ""), True),
     "busy": (StatusError(Code.RESOURCE_EXHAUSTED, "", retry_after_s=1.0), True),
     "busy, no other attempt": (StatusError(Code.RESOURCE_EXHAUSTED, "", retry_after_s=math.inf), False),
     "beyond a limit": (StatusError(Code.RESOURCE_EXHAUSTED, ""), False),
