@@ -136,10 +136,11 @@ def test_the_overlay_of_the_page_for_workers(clone: Path, page: str, tmp_path: P
 
 
 def test_the_page_builds_every_image(page: str) -> None:
-    """The image for Ray by a Dockerfile of its own."""
+    """The image for Ray by a Dockerfile of its own, and the model of the overlay on the page."""
     shown = [shlex.split(command) for command in page_commands(page, "docker")]
     tags = {command[command.index("--tag") + 1] for command in shown if command[1] == "build"}
-    assert {image for name in KUSTOMIZATIONS for image in images(built(name))} == tags
+    named = {image for name in KUSTOMIZATIONS for image in images(built(name))}
+    assert {*named, "registry.shop.example/flowers:3"} == tags
     assert tags == {command[2] for command in shown if command[1] == "push"}
 
 
@@ -153,6 +154,10 @@ def test_the_secrets_of_the_page(page: str, tmp_path: Path) -> None:
     made = [client_side(command, tmp_path) for command in page_commands(page, "kubectl create")]
     secrets = {one["metadata"]["name"]: one for one in of_kind(made, "Secret")}
     assert ["models"] == [one["metadata"]["name"] for one in of_kind(made, "Namespace")]
+    of_prometheus = secrets.pop("bakery-access")
+    assert ("monitoring", {"prometheus.token", "ca.pem"}) == (
+        of_prometheus["metadata"]["namespace"], set(of_prometheus["data"]),
+    )  # fmt: skip
     assert {"models"} == {one["metadata"]["namespace"] for one in secrets.values()}
     keys = {
         "model-server-access": {"tokens.toml", "tls.config"}, "readiness-access": {"token", "ca.pem"},
