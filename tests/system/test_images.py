@@ -49,7 +49,7 @@ def test_tensorflow_model_server_gets_its_model_its_ports_and_further_arguments(
     assert [
         "--grpc_max_threads=256", "--port=8500", "--rest_api_port=8501", "--model_name=flowers",
         "--model_base_path=/models/flowers", "--enable_batching=true",
-        "serving /models/flowers/1/saved_model.pb as user 65532 with glibc.malloc.hugetlb=1",
+        "serving /models/flowers/3/saved_model.pb as user 65532 with glibc.malloc.hugetlb=1",
     ] == log.read_text().splitlines()  # fmt: skip
 
 
