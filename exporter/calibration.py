@@ -35,6 +35,7 @@ _HELD_BACK_SHARE = 0.4
 _MIN_IMAGES = 60
 _CROPPED_SIDE = 0.75
 _DIGITS = 16
+_MAX_NAME = 50  # characters; each has up to 4 bytes
 _MAX_NAMED = 3
 
 
@@ -122,7 +123,10 @@ class Calibration:
         """
         folder = Path(tempfile.mkdtemp())
         with cleaning_up(partial(shutil.rmtree, folder, ignore_errors=True)):
-            files = [folder / f"{digest_of(photo)}_{Path(key).name}" for key, photo in self.held_back.items()]
+            # The end of its name, because a file's name can have 255 bytes.
+            files = [
+                folder / f"{digest_of(photo)}_{Path(key).name[-_MAX_NAME:]}" for key, photo in self.held_back.items()
+            ]
             with writing(folder):
                 for file, content in zip(files, self.held_back.values(), strict=True):
                     file.write_bytes(content)

@@ -85,8 +85,8 @@ def optimise_int8(
         graph.prune()
     if graph is None or not coverage.convolutions:
         raise SourceError(
-            "precision int8 has no effect on this network: it has no convolution of 8 channels or more before its last "
-            "layer, or uses control flow of TensorFlow 1; bake with --precision float32"
+            "precision int8 has no effect on this network: it has no convolution of 8 or more input channels in one "
+            "group before its last layer, or uses control flow of TensorFlow 1; bake with --precision float32"
         )
     if coverage.filter_bytes > MAX_FILTER_BYTES:
         raise SourceError(

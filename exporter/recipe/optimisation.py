@@ -124,7 +124,8 @@ class Optimisation(FieldGroup):
             for name in ("calibration", "calibration_digests"):
                 if getattr(self, name) is not None:
                     raise RecipeError(
-                        f"invalid {name} {getattr(self, name)!r}: precision {self.precision} has none, only {INT8}"
+                        f"invalid {name} {getattr(self, name)!r}: precision {self.precision} has none, only {INT8}; "
+                        "leave it out, also of the recipe file"
                     )
             return
         if self.calibration is None:

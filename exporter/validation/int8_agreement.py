@@ -74,9 +74,10 @@ class Int8Agreement:
         """What is doubtful, and what to do."""
         warnings = []
         if self.photos < _MIN_PHOTOS:
+            alternative = "" if self.quantisation is None else ", or a larger folder with --calibration"
             warnings.append(
                 f"the agreement of int8 with float32 is coarse, because it was measured on {self.photos} photos; pass "
-                f"{_MIN_PHOTOS} or more with --photos, or a larger folder with --calibration"
+                f"{_MIN_PHOTOS} or more with --photos{alternative}"
             )
         if self.quantisation is None:
             return warnings
@@ -90,7 +91,7 @@ class Int8Agreement:
         slower = [speed for speed in self.quantisation.speeds if speed.ratio <= 1]
         if slower:
             times = ", ".join(
-                f"{speed.int8_ms:.1f} instead of {speed.float32_ms:.1f} ms per image in batches of {speed.batch}"
+                f"{speed.int8_ms:.3g} instead of {speed.float32_ms:.3g} ms per image in batches of {speed.batch}"
                 for speed in slower
             )
             warnings.append(f"int8 is not faster than float32 on this machine: {times}; consider --precision float32")
@@ -105,8 +106,8 @@ class Int8Agreement:
         ]
         if self.quantisation is not None:
             speeds = ", ".join(
-                f"{speed.ratio:.1f} times as fast as float32 in batches of {speed.batch} ({speed.int8_ms:.1f} instead "
-                f"of {speed.float32_ms:.1f} ms per image)"
+                f"{speed.ratio:.1f} times as fast as float32 in batches of {speed.batch} ({speed.int8_ms:.3g} instead "
+                f"of {speed.float32_ms:.3g} ms per image)"
                 for speed in self.quantisation.speeds
             )
             coverage = self.quantisation.coverage

@@ -52,6 +52,14 @@ def test_each_photo_is_used_once(folder: Path) -> None:
     assert not any(file.exists() for file in files)
 
 
+def test_photos_with_the_longest_file_names_are_held_back(folder: Path) -> None:
+    for file in list(folder.iterdir()):
+        file.rename(file.with_name(f"{'é' * 120}{file.name}"))
+    calibration = read_calibration(str(folder), ALL, hold_back=True)
+    with calibration.held_back_files() as files:
+        assert list(calibration.held_back.values()) == [file.read_bytes() for file in files]
+
+
 def test_all_are_for_calibration_if_others_are_for_evaluation(folder: Path) -> None:
     calibration = read_calibration(str(folder), ALL, hold_back=False)
     assert (digests(range(30)), {}) == (set(calibration.digests), calibration.held_back)

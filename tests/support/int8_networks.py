@@ -127,8 +127,24 @@ def unusual(tensor: Any) -> Any:
     return block(block(odd, 12, 3, "relu", dilation_rate=2), 8, 4, "relu", strides=2)
 
 
+def broadcast_channels(tensor: Any) -> Any:
+    """Spatial attention: features, and one number per pixel, are added."""
+    return block(layers.Add()([block(tensor, 1, 3, None), block(tensor, 16, 3, None)]), 16, 3)
+
+
+def broadcast_rows(tensor: Any) -> Any:
+    """Strip pooling: a row and a column of features are added."""
+    row = layers.AveragePooling2D((SIDE, 1))(tensor)
+    column = layers.AveragePooling2D((1, SIDE))(tensor)
+    return block(layers.Add()([block(row, 16, 3, None), block(column, 16, 3, None)]), 16, 3)
+
+
 BODIES = {
-    body.__name__: body for body in (inverted_residual, residual, branches, gated, hard_swish, dense_block, unusual)
+    body.__name__: body
+    for body in (
+        *(inverted_residual, residual, branches, gated, hard_swish, dense_block, unusual),
+        *(broadcast_channels, broadcast_rows),
+    )
 }
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from savedmodel_bakery.exporter.errors import SourceError
 from savedmodel_bakery.exporter.optimisation.flat_graph import FlatGraph, has_channels_last
 from savedmodel_bakery.exporter.optimisation.int8.ranges import Range
 from savedmodel_bakery.exporter.optimisation.int8.units import Unit
@@ -74,7 +75,11 @@ class Converter:
         self.filter_bytes = 0
 
     def convert(self, unit: Unit) -> None:
-        """Replace a unit by one quantised operation."""
+        """Replace a unit by one quantised operation.
+
+        Raises:
+            SourceError: its weights are not finite.
+        """
         graph, node = self._graph, self._graph.nodes[unit.convolution]
         is_depthwise = node.op == "DepthwiseConv2dNative"
         source, padding = self._padded_source(unit)
@@ -82,6 +87,11 @@ class Converter:
         summand = self._quantised(unit.summand) if unit.summand is not None else None
         output = self._output_range(unit)
         (weights,) = graph.values([node.input[1]]).values()
+        if not np.isfinite(weights).all():
+            raise SourceError(
+                f"cannot quantise the network: the weights of its convolution {unit.convolution} have values that are "
+                "not finite"
+            )
         kernel = quantise_depthwise_kernel(weights) if is_depthwise else quantise_kernel(weights)
         self.filter_bytes += kernel.codes.nbytes
         bias = (

@@ -201,14 +201,20 @@ def _zero_padding(graph: FlatGraph, node: NodeDef) -> tuple[int, ...] | None:
 def _take_additions(graph: FlatGraph, units: dict[str, Unit], order: list[str], uses: Mapping[str, list[Use]]) -> None:
     """Let a convolution without activation add the other operand of the addition after it.
 
-    The quantised operation overwrites that operand, so all other readers of it must come before the convolution.
+    The quantised operation overwrites that operand, so all other readers of it must come before the convolution, and
+    both must have the same shape: the operation does not broadcast.
     """
     position = {name: number for number, name in enumerate(order)}
-    for name in order:
-        node = graph.nodes[name]
-        if node.op not in ("Add", "AddV2") or len(node.input) != 2:
+    operands = {
+        name: [graph.origin(source) for source in graph.nodes[name].input]
+        for name in order
+        if graph.nodes[name].op in ("Add", "AddV2") and len(graph.nodes[name].input) == 2
+    }
+    shapes = graph.shapes([source for sources in operands.values() for source in sources])
+    for name, sources in operands.items():
+        later, earlier = sorted(sources, key=lambda tensor: -position[node_name(tensor)])
+        if not _have_one_shape(shapes[later], shapes[earlier]):
             continue
-        later, earlier = sorted(map(graph.origin, node.input), key=lambda tensor: -position[node_name(tensor)])
         for last, summand in ((later, earlier), (earlier, later)):
             unit = units.get(last)
             if unit is None or not _can_add(graph, unit, summand, name, units, uses):
@@ -221,6 +227,11 @@ def _take_additions(graph: FlatGraph, units: dict[str, Unit], order: list[str], 
                 unit = replace(unit, last=name, summand=summand)
             units[unit.last] = unit
             break
+
+
+def _have_one_shape(shape: tf.TensorShape, other: tf.TensorShape) -> bool:
+    """Return whether two tensors have the same known shape. The number of images may be unknown, but in both."""
+    return bool(shape[1:].is_fully_defined() and shape.as_list() == other.as_list())
 
 
 def _can_add(

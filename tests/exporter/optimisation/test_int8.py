@@ -119,7 +119,17 @@ COUNTS = {
     "hard_swish": {"_FusedQuantizedConv2D": 2, "_FusedQuantizedDepthwiseConv2D": 1, "Conv2D": 1, "Pad": 1},
     "dense_block": {"_FusedQuantizedConv2D": 4, "Conv2D": 1},
     "unusual": {"_FusedQuantizedConv2D": 3, "Conv2D": 1, "Pad": 0},
+    "broadcast_channels": {"_FusedQuantizedConv2D": 3, "Conv2D": 1, "AddV2": 3},
+    "broadcast_rows": {"_FusedQuantizedConv2D": 3, "Conv2D": 1, "AddV2": 3},
 }
+
+
+def test_weights_that_are_not_finite_are_rejected() -> None:
+    model = classifier(BODIES["residual"])
+    kernel = next(weight for weight in model.weights if weight.shape == (3, 3, 8, 8))
+    kernel.assign(np.full(kernel.shape, np.nan))
+    with pytest.raises(SourceError, match="cannot quantise the network"):
+        quantised(model, images(10))
 
 
 @pytest.mark.parametrize("name", BODIES)
