@@ -139,13 +139,11 @@ class MemoryBudget:
 
     def _trim(self) -> None:
         """Return free memory to the system if the process has grown since the last time."""
-        resident_bytes = self._resident_bytes
-        if memory.resident_bytes() > resident_bytes + _MIN_BURST_BYTES:
+        if memory.resident_bytes() > self._resident_bytes + _MIN_BURST_BYTES:
             memory.trim()
-            resident_bytes = memory.resident_bytes()
+            self._resident_bytes = memory.resident_bytes()
         with self._lock:
             self._peak, self._is_trimming = self._held, False
-            self._resident_bytes = resident_bytes
 
     def is_exceeded(self) -> bool:
         """Whether the process, with what is not counted here, uses nearly all the memory that it may use."""
