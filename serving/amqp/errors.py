@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from savedmodel_bakery.client.transports.retries import SHUTTING_DOWN
 from savedmodel_bakery.serving.amqp.codec import Response
 from savedmodel_bakery.wire import amqp
 from savedmodel_bakery.wire.json.status import encode_error
@@ -27,8 +28,8 @@ def is_temporary(error: StatusError) -> bool:
 
 
 def is_away(error: StatusError) -> bool:
-    """Return whether the model server is unavailable, or shuts down, for which it sends CANCELLED."""
-    return error.code in (Code.UNAVAILABLE, Code.CANCELLED)
+    """Return whether the model server is unavailable or shuts down."""
+    return error.code in SHUTTING_DOWN
 
 
 def delivery_limit_reached(count: int) -> StatusError:

@@ -28,7 +28,8 @@ from savedmodel_bakery.serving.server import GRACE_S
 from savedmodel_bakery.wire.amqp import DEFAULT_QUEUE
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "kubernetes"
-KUSTOMIZATIONS = ["amqp", "kserve", "ray"] + [f"overlays/{path.name}" for path in sorted(FOLDER.glob("overlays/*"))]
+OVERLAYS = [f"overlays/{path.name}" for path in sorted(FOLDER.glob("overlays/*"))]
+KUSTOMIZATIONS = ["amqp", "kserve", "ray", *OVERLAYS]
 
 
 @cache
@@ -79,7 +80,7 @@ def test_images_are_in_a_registry_that_does_not_exist(name: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("name", [name for name in KUSTOMIZATIONS if name == "amqp" or name.startswith("overlays/")])
+@pytest.mark.parametrize("name", ["amqp", *OVERLAYS])
 def test_the_model_can_be_copied_by_an_init_container(name: str, tmp_path: Path) -> None:
     """Instead of an image volume; an overlay adds the component."""
     (tmp_path / "kubernetes").symlink_to(FOLDER)
@@ -243,7 +244,7 @@ def test_containers_are_restricted(name: str) -> None:
         assert name == "kserve" or template["spec"]["automountServiceAccountToken"] is False
 
 
-@pytest.mark.parametrize("name", sorted(name for name in KUSTOMIZATIONS if name.startswith("overlays/")))
+@pytest.mark.parametrize("name", OVERLAYS)
 def test_running_calls_can_end_before_a_server_is_killed(name: str) -> None:
     """tensorflow_model_server drops running calls at SIGTERM, so they must end while preStop waits."""
     [pod] = pods(built(name))
@@ -295,26 +296,30 @@ def ray_script() -> str:
     return str(config["data"][str(Path(path).relative_to(mount))])
 
 
-def test_connections_do_not_outlive_a_scale_up() -> None:
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_connections_do_not_outlive_a_scale_up(name: str) -> None:
     """Only then do the clients of gRPC look for new pods."""
-    for name in sorted(name for name in KUSTOMIZATIONS if name.startswith("overlays/")):
-        [pod] = pods(built(name))
-        [value] = [one for one in containers(pod)[0]["args"] if one.startswith("--grpc_channel_arguments=")]
-        arguments = channel_arguments(value.partition("=")[2])
-        age_ms, grace_ms = (arguments[f"grpc.max_connection_age{part}_ms"] for part in ("", "_grace"))
-        assert isinstance(age_ms, int)
-        assert isinstance(grace_ms, int)
-        assert age_ms <= 60_000 < grace_ms
+    [pod] = pods(built(name))
+    age_ms, grace_ms = connection_age_ms(pod)
+    assert age_ms <= 60_000 < grace_ms
 
 
-@pytest.mark.parametrize("name", sorted(name for name in KUSTOMIZATIONS if name.startswith("overlays/")))
+@pytest.mark.parametrize("name", OVERLAYS)
 def test_connections_end_before_a_server_is_told_to_stop(name: str) -> None:
     """A call that arrives while a server stops may be lost. gRPC varies the age by 10 %."""
     [pod] = pods(built(name))
-    [value] = [one for one in containers(pod)[0]["args"] if one.startswith("--grpc_channel_arguments=")]
-    age_ms = channel_arguments(value.partition("=")[2])["grpc.max_connection_age_ms"]
-    assert isinstance(age_ms, int)
+    age_ms, _ = connection_age_ms(pod)
     assert int(containers(pod)[0]["lifecycle"]["preStop"]["exec"]["command"][1]) > 1.1 * age_ms / 1000
+
+
+def connection_age_ms(pod: Manifest) -> tuple[int, int]:
+    """Return after how long a server ends a connection, and how long it then waits for the running calls."""
+    [value] = [one for one in containers(pod)[0]["args"] if one.startswith("--grpc_channel_arguments=")]
+    arguments = channel_arguments(value.partition("=")[2])
+    age_ms, grace_ms = (arguments[f"grpc.max_connection_age{part}_ms"] for part in ("", "_grace"))
+    assert isinstance(age_ms, int)
+    assert isinstance(grace_ms, int)
+    return age_ms, grace_ms
 
 
 def test_prometheus_may_read_the_metrics_of_workers(tmp_path: Path) -> None:
