@@ -34,8 +34,11 @@ class Optimised(NamedTuple):
         return operations(self.after)
 
     def weights(self) -> list[tuple[int, ...]]:
-        """Shapes of the variables that are read; these are saved."""
-        return sorted(tuple(variable.shape) for variable in self.variables)
+        """Shapes of the variables that are read, which are saved, and of the vectors that are constants."""
+        operations = (each for each in self.after.graph.get_operations() if each.type == "Const")
+        constants = [each.outputs[0] for each in operations]
+        vectors = [tensor for tensor in constants if tensor.shape.rank == 1 and tensor.dtype == tf.float32]
+        return sorted(tuple(weight.shape) for weight in (*self.variables, *vectors))
 
 
 def operations(function: Any) -> Counter[str]:
@@ -156,7 +159,7 @@ def test_a_convolution_that_is_the_output_stays() -> None:
     optimised = optimise_and_compare(network_of(conv()))
     assert 1 == optimised.operations()["BiasAdd"]
     variables = {id(variable) for variable in (*optimised.before.graph.variables, *optimised.variables)}
-    assert 3 == len(variables)  # the kernel, the old and the new bias
+    assert 2 == len(variables)  # the kernel and the old bias: the new one is a constant
 
 
 def test_a_saved_model_of_tensorflow_1(tmp_path: Path) -> None:
@@ -208,6 +211,13 @@ def test_large_constants_of_a_source_become_variables() -> None:
     assert [(3, 3, 3, 32), (32,)] == optimised.weights()
     optimised = optimise_and_compare(lambda images: tf.nn.relu(tf.nn.conv2d(images, kernel, 1, "SAME")) + np.float32(1))
     assert [(3, 3, 3, 32)] == optimised.weights()
+
+
+def test_vectors_become_constants_unless_they_are_large() -> None:
+    """Each signature has its own copy of a constant."""
+    small, large = layers.Dense(1024), layers.Dense(2**13 + 1)
+    optimised = optimise_and_compare(network_of(layers.GlobalAveragePooling2D(), small, large))
+    assert {(3, 1024), (1024, 2**13 + 1), (2**13 + 1,)} == {tuple(variable.shape) for variable in optimised.variables}
 
 
 ROW_OPERATIONS = {"MatMul", "BiasAdd", "Relu6", "Relu"}
