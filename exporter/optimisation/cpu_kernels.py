@@ -5,7 +5,7 @@ A convolution with a 1 × 1 kernel is a matrix product. As such, EfficientNet-Li
 of the time: there oneDNN's convolutions of one image apply a fused Relu6 element by element. So the remaining
 convolutions clip to 6 in a separate operation. Not measured on GPUs.
 
-A run takes time to read each variable, so vectors, such as the 50 biases of EfficientNet-Lite0, become constants: 2 %
+A run takes time to read each variable, so vectors, such as the 50 biases of EfficientNet-Lite0, become constants: 1 %
 less time with one photo (TensorFlow 2.21, AVX-512).
 """
 
