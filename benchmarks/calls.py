@@ -107,6 +107,18 @@ def run(workload: Workload, settings: Settings, rounds: int, calls: int) -> dict
     return rows
 
 
+def run_starts(
+    workload: Workload, settings: Settings, starts: int, rounds: int, calls: int
+) -> dict[str, dict[str, list[Row]]]:
+    """Return the rows of several starts; see `run`. Starts of the same code differ by up to 8 %."""
+    first, *others = (run(workload, settings, rounds, calls) for _ in range(starts))
+    for other in others:
+        for title, ways in other.items():
+            for name, rows in ways.items():
+                first[title][name] += rows
+    return first
+
+
 def _parse_servers(_context: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> list[ModelServer]:
     try:
         return [*map(ModelServer.parse, values), ModelServer("embedded")]
@@ -121,17 +133,24 @@ def _parse_servers(_context: click.Context, _option: click.Parameter, values: tu
     help="Compare with the embedded server of another checkout, or with a program that takes tensorflow_model_server's "
     "flags; repeatable. Ratios are to the first.",
 )  # fmt: skip
-@click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Turns of each server.")
+@click.option("--starts", type=click.IntRange(1), default=1, show_default=True, help="Starts of each server.")
+@click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Turns of each server, per start.")
 @click.option("--calls", type=click.IntRange(1), help="Calls per turn.  [default: depends on the workload]")
 @click.option("--photo", type=click.Choice(list(photos.SIZES)), default="small", show_default=True)
 @click.option("--megabytes", type=click.IntRange(1, 2000), default=1024, show_default=True, help="Size of arrays.")
 def main(
-    names: Sequence[str], servers: list[ModelServer], rounds: int, calls: int | None, photo: str, megabytes: int
+    names: Sequence[str],
+    servers: list[ModelServer],
+    starts: int,
+    rounds: int,
+    calls: int | None,
+    photo: str,
+    megabytes: int,
 ) -> None:
     """Measure the WORKLOADs (all by default) and print Markdown tables."""
     for name in names or WORKLOADS:
         workload = WORKLOADS[name]
-        rows = run(workload, Settings(servers, photo, megabytes), rounds, calls or workload.calls)
+        rows = run_starts(workload, Settings(servers, photo, megabytes), starts, rounds, calls or workload.calls)
         click.echo(table(name, workload.callers, rows) + "\n")
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.calls import Row, table
-from benchmarks.workloads import ModelServer
+from benchmarks import calls
+from benchmarks.calls import WORKLOADS, Row, run_starts, table
+from benchmarks.workloads import ModelServer, Settings
 
 
 def run(clone: Path, *arguments: str) -> list[list[str]]:
@@ -49,6 +50,21 @@ def test_tables_have_medians_and_ratios_of_rounds() -> None:
         "| gRPC old | 10.00 |  | 20.00 | 100 |  | 5.00 |  |",
         "| gRPC new | 20.00 | 2.000 (1.500–2.000) | 40.00 | 100 | 1.000 (0.500–2.000) | 10.00 | 2.000 (1.000–4.000) |",
     ] == table("tiny", 16, {"gRPC": {"old": old, "new": new}}).splitlines()[2:]
+
+
+def test_rows_of_several_starts_are_joined_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So each ratio is one of the same start."""
+    starts = iter([1.0, 2.0, 3.0])
+
+    def start(*_: object) -> dict[str, dict[str, list[Row]]]:
+        p50_ms = next(starts)
+        return {"gRPC": {name: [Row(p50_ms * factor, 1, 1, 1)] for name, factor in (("old", 1), ("new", 10))}}
+
+    monkeypatch.setattr(calls, "run", start)
+    rows = run_starts(WORKLOADS["tiny"], Settings([], "small", 1), starts=3, rounds=1, calls=1)["gRPC"]
+    assert {"old": [1.0, 2.0, 3.0], "new": [10.0, 20.0, 30.0]} == {
+        name: [row.p50_ms for row in mine] for name, mine in rows.items()
+    }
 
 
 def test_servers_are_checkouts_or_programs(clone: Path, tmp_path: Path) -> None:
