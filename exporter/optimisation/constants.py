@@ -52,7 +52,7 @@ def fold_constants(graph: FlatGraph) -> None:
     origins = {tensor: graph.origin(tensor) for tensor in constant_edges(graph)}
     computed = [tensor for tensor, origin in origins.items() if graph.nodes[node_name(origin)].op not in _NOT_COMPUTED]
     for tensor, value in graph.values(computed).items():
-        graph.replace(tensor, graph.add_weight(f"{node_name(tensor)}/folded", value))
+        _replace(graph, tensor, graph.add_weight(f"{node_name(tensor)}/folded", value))
 
 
 def share_constants(graph: FlatGraph) -> None:
@@ -61,7 +61,14 @@ def share_constants(graph: FlatGraph) -> None:
         if node.op == "Const" and _dtype(graph, name) in _FLOATS:
             value = tf.make_ndarray(node.attr["value"].tensor)
             if value.nbytes >= _WEIGHT_BYTES:
-                graph.replace(name, graph.add_weight(f"{name}/shared", value))
+                _replace(graph, name, graph.add_weight(f"{name}/shared", value))
+
+
+def _replace(graph: FlatGraph, tensor: str, replacement: str) -> None:
+    for node in graph.nodes.values():
+        for position, name in enumerate(node.input):
+            if name.removesuffix(":0") == tensor:
+                node.input[position] = replacement
 
 
 def _dtype(graph: FlatGraph, tensor: str) -> tf.DType | None:

@@ -42,9 +42,7 @@ def suit_cpu_kernels(graph: FlatGraph) -> None:
             _rewrite_as_product(graph, node, last, shape)
         elif graph.nodes[last].op == "Relu6":
             _split_relu6(graph, last)
-    for name, weight in graph.weights.items():
-        if weight.shape.rank == 1 and weight.dtype.size * weight.shape[0] <= _MAX_CONSTANT_BYTES:
-            graph.replace(name, graph.add_constant(f"{name}/constant", weight.numpy()))
+    _embed_vectors(graph)
 
 
 def _is_supported(node: NodeDef) -> bool:
@@ -99,3 +97,12 @@ def _split_relu6(graph: FlatGraph, relu6: str) -> None:
     (source, *control_inputs) = graph.nodes[relu6].input
     relu = graph.add("Relu", f"{relu6}/relu", source, *control_inputs, T=tf.float32)
     graph.put("Minimum", relu6, relu, graph.add_constant(f"{relu6}/six", np.float32(6)), T=tf.float32)
+
+
+def _embed_vectors(graph: FlatGraph) -> None:
+    """Replace variables that are read and are vectors by constants of the same names."""
+    for name in [name for name in graph.weights if name in graph.nodes]:
+        weight = graph.weights[name]
+        if weight.shape.rank == 1 and weight.dtype.size * weight.shape[0] <= _MAX_CONSTANT_BYTES:
+            del graph.nodes[name], graph.weights[name]
+            graph.add_constant(name, weight.numpy())

@@ -177,13 +177,6 @@ class FlatGraph:
             node.attr[attribute].type = dtype.as_datatype_enum
         self.nodes[name] = node
 
-    def replace(self, tensor: str, replacement: str) -> None:
-        """Let the users of a tensor use another one."""
-        for node in self.nodes.values():
-            for position, name in enumerate(node.input):
-                if name.removesuffix(":0") == tensor:
-                    node.input[position] = replacement
-
     def rename(self, name: str) -> str:
         """Rename a node to a new name, and return it; users still refer to the old name, to be replaced by `put`."""
         node = self.nodes.pop(name)

@@ -35,8 +35,7 @@ class Optimised(NamedTuple):
 
     def weights(self) -> list[tuple[int, ...]]:
         """Shapes of the variables that are read, which are saved, and of the vectors that are constants."""
-        operations = (each for each in self.after.graph.get_operations() if each.type == "Const")
-        constants = [each.outputs[0] for each in operations]
+        constants = [each.outputs[0] for each in self.after.graph.get_operations() if each.type == "Const"]
         vectors = [tensor for tensor in constants if tensor.shape.rank == 1 and tensor.dtype == tf.float32]
         return sorted(tuple(weight.shape) for weight in (*self.variables, *vectors))
 
