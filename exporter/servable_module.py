@@ -183,8 +183,14 @@ class ServableModule(tf.Module):
 
         def read(rows: Rows) -> ReadImages:
             rows = rows[: self._per_run]
-            sizes = tf.tile(tf.constant([self._preprocessing.size], tf.int64), [tf.size(rows), 1])
-            return ReadImages(tf.cast(tf.gather(pixels, rows), tf.float32), sizes, tf.fill(tf.shape(rows), ""))
+            # Some kernels reject an empty batch.
+            images = tf.cond(
+                tf.size(rows) > 0,
+                lambda: tf.gather(pixels, rows),
+                lambda: tf.zeros([1, *self._preprocessing.size, 3], tf.uint8),
+            )
+            sizes = tf.tile(tf.constant([self._preprocessing.size], tf.int64), [tf.shape(images)[0], 1])
+            return ReadImages(tf.cast(images, tf.float32), sizes, tf.fill(tf.shape(rows), ""))
 
         error, answers = self._predict(tf.range(batch), read, signature)
         return {**answers, "ok": tf.fill([batch], True), "error": error}
