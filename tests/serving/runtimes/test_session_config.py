@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from server_process import ServerProcess
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.options import flags
 from savedmodel_bakery.serving.options.settings import read_settings
-from savedmodel_bakery.serving.runtimes.tf_session import SavedModel, SessionOptions
+from savedmodel_bakery.serving.runtimes.tf_session import DirectSession, SavedModel, SessionOptions
 from savedmodel_bakery.wire import dtypes, schema
 from savedmodel_bakery.wire.status import Code, StatusError
 from savedmodel_bakery.wire.tensors import Tensor
@@ -118,6 +120,33 @@ def test_a_small_graph_runs_in_the_callers_thread_unless_an_operation_may_wait(
     feeds = {signature.inputs["x"].name: Tensor(np.float32(0), dtypes.BY_NAME["float"])}
     (thread,) = model.run(feeds, [signature.outputs["output_0"].name], RequestContext(timeout_s=30))
     assert (waits is None) == (thread.array == threading.get_ident())
+
+
+def test_one_image_on_a_baked_model_runs_in_the_callers_thread(
+    lite0: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But not several, nor an image on a SavedModel that may contain other models."""
+    other = tmp_path / "1"
+    shutil.copytree(lite0 / "1", other, ignore=shutil.ignore_patterns("recipe.toml"))
+    photo = tf.io.encode_png(np.zeros([8, 8, 3], np.uint8)).numpy()
+    used: list[int] = []
+
+    def record(session: DirectSession, feeds: Any, fetches: Any, options: Any = None, metadata: Any = None) -> Any:
+        used.append(options.inter_op_thread_pool)
+        return run(session, feeds, fetches, options, metadata)
+
+    run = DirectSession.run
+    for path in (lite0 / "1", other):
+        model = SavedModel(path, SessionOptions())
+        monkeypatch.setattr(DirectSession, "run", record)
+        signature = model.signatures["top_k"]
+        for count in (1, 2):
+            feeds = {signature.inputs["image"].name: Tensor(np.array([photo] * count, object), dtypes.STRING)}
+            (ok,) = model.run(feeds, [signature.outputs["ok"].name], RequestContext(timeout_s=60))
+            assert [True] * count == ok.array.tolist()
+        monkeypatch.undo()
+        model.close()
+    assert [-1, 0, 0, 0] == used
 
 
 def test_the_time_limit_applies_to_small_graphs(tmp_path: Path) -> None:
