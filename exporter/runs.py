@@ -48,20 +48,28 @@ def compute_in_runs(
     # In the loop, the network is a call, because TensorFlow prepares and visits operations that aren't needed too.
     call = tf.function(compute, autograph=False, experimental_attributes={"_noinline": True})
 
-    def write(run: Integer, images: ReadImages, outputs: Sequence[Tensor], arrays: list[Tensor]) -> list[Tensor]:
+    def read_from(start: Integer) -> ReadImages:
+        return read(rows[start : start + _MAX_ROWS_PER_READ])
+
+    def write(
+        run: Integer,
+        images: ReadImages,
+        compute: Callable[[PixelBatch, Tensor], Sequence[Tensor]],
+        arrays: list[Tensor],
+    ) -> list[Tensor]:
         readable = tf.math.count_nonzero(tf.equal(images.errors, ""), dtype=tf.int32)
-        values = (images.errors, *(output[:readable] for output in outputs))
+        values = (images.errors, *(output[:readable] for output in compute(images.pixels, images.sizes)))
         return [array.write(run, value) for array, value in zip(arrays, values, strict=True)]
 
     def run_and_read_next(
         start: Integer, run: Integer, images: ReadImages, arrays: list[Tensor]
     ) -> tuple[Integer, Integer, ReadImages, list[Tensor]]:
-        written = write(run, images, call(images.pixels, images.sizes), arrays)
-        following = read(rows[start : start + _MAX_ROWS_PER_READ])
+        written = write(run, images, call, arrays)
+        following = read_from(start)
         # The start of the next run depends on this read, so two reads never run at the same time.
         return start + tf.size(following.errors), run + 1, following, written
 
-    first = read(rows[:_MAX_ROWS_PER_READ])
+    first = read_from(0)
     any_images = ReadImages(*(tf.TensorShape([None, *tensor.shape[1:]]) for tensor in first))
     _, run, last, arrays = tf.while_loop(
         lambda start, *_: start < count,
@@ -70,5 +78,5 @@ def compute_in_runs(
         shape_invariants=(tf.TensorShape([]), tf.TensorShape([]), any_images, [tf.TensorShape(None) for _ in arrays]),
         parallel_iterations=1,  # of which each reads images while it computes
     )
-    errors, *outputs = (array.concat() for array in write(run, last, compute(last.pixels, last.sizes), arrays))
+    errors, *outputs = (array.concat() for array in write(run, last, compute, arrays))
     return errors, outputs
