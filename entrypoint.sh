@@ -11,6 +11,8 @@
 #                     is 256; in the embedded server they wait, so its default is four per CPU
 #   GLIBC_TUNABLES    Default: glibc.malloc.hugetlb=1, which uses huge pages where Linux grants them on request, for
 #                     large requests
+#   LD_PRELOAD        Of the embedded server. Default: mimalloc, which replaces the C library's memory allocation
+#   MIMALLOC_LARGE_OS_PAGES  Default: 1, which uses huge pages likewise
 set -euo pipefail
 
 : "${PORT:=8500}" "${REST_API_PORT:=8501}" "${MODEL_NAME:=efficientnet_lite0}"
@@ -24,6 +26,10 @@ export GLIBC_TUNABLES="${GLIBC_TUNABLES-glibc.malloc.hugetlb=1}"
 server=(tensorflow_model_server --grpc_max_threads="${GRPC_MAX_THREADS:-256}")
 if ! command -v tensorflow_model_server >/dev/null; then
     server=(bakery model-server --engine=embedded --grpc_max_threads="${GRPC_MAX_THREADS:-0}")
+    mimalloc=/opt/bakery/lib/libmimalloc.so.2
+    if [[ -e "$mimalloc" ]]; then
+        export LD_PRELOAD="${LD_PRELOAD-$mimalloc}" MIMALLOC_LARGE_OS_PAGES="${MIMALLOC_LARGE_OS_PAGES-1}"
+    fi
 fi
 
 exec "${server[@]}" \

@@ -33,6 +33,8 @@ def test_embedded_answers_and_stops(clone: Path, images: Images, tmp_path: Path)
         url = f"http://127.0.0.1:{ports['REST_API_PORT']}/v1/models/efficientnet_lite0"
         (version,) = requests.get(url, timeout=30).json()["model_version_status"]
         assert ("1", "AVAILABLE") == (version["version"], version["state"])
+        uses_mimalloc = "cat /proc/[0-9]*/maps 2>/dev/null | grep --quiet /opt/bakery/lib/libmimalloc"
+        assert 0 == running.execute("bash", "-c", uses_mimalloc)
         assert 0 == running.stop(), log.read_text()
         assert 0 != running.execute("healthcheck.sh")
 
