@@ -20,7 +20,7 @@ FROM ${PYTHON_BASE} AS tools
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONDONTWRITEBYTECODE=1
 WORKDIR /src
 COPY requirements/image-tools.lock requirements/
-# The versions of strip and mimalloc do not matter, and no image contains the lists of packages.
+# The version of strip does not matter, that of mimalloc is the one of Debian 12, and no image contains the lists of packages.
 # hadolint ignore=DL3008,DL3009
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
     apt-get update --quiet \

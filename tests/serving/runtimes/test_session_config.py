@@ -156,7 +156,7 @@ def pools(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path, Sequence[
         model.close()
 
 
-def test_one_image_on_a_baked_model_runs_in_the_callers_thread_if_nothing_else_runs(
+def test_one_image_on_a_baked_model_runs_in_the_callers_thread_without_other_runs(
     lite0: Path, pools: Callable[[Path, Sequence[int]], list[int]]
 ) -> None:
     assert [-1, 0, 0] == pools(lite0 / "1", [1, 1, 1])
