@@ -12,8 +12,6 @@
 #   GLIBC_TUNABLES    Default: glibc.malloc.hugetlb=1, which uses huge pages where Linux grants them on request, for
 #                     large requests
 #   LD_PRELOAD        Of the embedded server. Default: mimalloc, which replaces the C library's memory allocation
-#   MIMALLOC_LARGE_OS_PAGES
-#                     Default: 1, which uses huge pages, unless the host has reserved some: mimalloc would take those first
 set -euo pipefail
 
 : "${PORT:=8500}" "${REST_API_PORT:=8501}" "${MODEL_NAME:=efficientnet_lite0}"
@@ -30,9 +28,6 @@ if ! command -v tensorflow_model_server >/dev/null; then
     mimalloc=/opt/bakery/lib/libmimalloc.so.2
     if [[ -e "$mimalloc" ]]; then
         export LD_PRELOAD="${LD_PRELOAD-$mimalloc}"
-        if ! grep --quiet --no-messages --invert-match '^0$' /sys/kernel/mm/hugepages/*/nr_hugepages; then
-            export MIMALLOC_LARGE_OS_PAGES="${MIMALLOC_LARGE_OS_PAGES-1}"
-        fi
     fi
 fi
 
