@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -123,51 +124,42 @@ def test_a_small_graph_runs_in_the_callers_thread_unless_an_operation_may_wait(
     assert (waits is None) == (thread.array == threading.get_ident())
 
 
-@pytest.fixture
-def pools(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path, Sequence[int]], list[int]]]:
+def pools_of_nested_runs(path: Path, counts: Sequence[int], monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Run a baked model on that many images at a time, each run during the one before; return the pools of the runs."""
-    run, photo = DirectSession.run, tf.io.encode_png(np.zeros([8, 8, 3], np.uint8)).numpy()
-    models: list[SavedModel] = []
+    model, run, waiting, used = SavedModel(path, SessionOptions()), DirectSession.run, list(counts), []
+    signature = model.signatures["top_k"]
+    photo = tf.io.encode_png(np.zeros([8, 8, 3], np.uint8)).numpy()
 
-    def run_nested(path: Path, counts: Sequence[int]) -> list[int]:
-        models.append(model := SavedModel(path, SessionOptions()))
-        signature = model.signatures["top_k"]
-        waiting, used = list(counts), []
+    def run_next() -> None:
+        count = waiting.pop(0)
+        feeds = {signature.inputs["image"].name: Tensor(np.array([photo] * count, object), dtypes.STRING)}
+        (ok,) = model.run(feeds, [signature.outputs["ok"].name], RequestContext(timeout_s=60))
+        assert [True] * count == ok.array.tolist()
 
-        def run_next() -> None:
-            count = waiting.pop(0)
-            feeds = {signature.inputs["image"].name: Tensor(np.array([photo] * count, object), dtypes.STRING)}
-            (ok,) = model.run(feeds, [signature.outputs["ok"].name], RequestContext(timeout_s=60))
-            assert [True] * count == ok.array.tolist()
-
-        def record(session: DirectSession, feeds: Any, fetches: Any, options: Any = None, metadata: Any = None) -> Any:
-            used.append(options.inter_op_thread_pool)
-            if waiting:
-                run_next()
-            return run(session, feeds, fetches, options, metadata)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(DirectSession, "run", record)
+    def record(session: DirectSession, feeds: Any, fetches: Any, options: Any = None, metadata: Any = None) -> Any:
+        used.append(options.inter_op_thread_pool)
+        if waiting:
             run_next()
-        return used
+        return run(session, feeds, fetches, options, metadata)
 
-    yield run_nested
-    for model in models:
-        model.close()
+    with closing(model), monkeypatch.context() as patch:
+        patch.setattr(DirectSession, "run", record)
+        run_next()
+    return used
 
 
 def test_one_image_on_a_baked_model_runs_in_the_callers_thread_without_other_runs(
-    lite0: Path, pools: Callable[[Path, Sequence[int]], list[int]]
+    lite0: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert [-1, 0, 0] == pools(lite0 / "1", [1, 1, 1])
-    assert [0] == pools(lite0 / "1", [2])
+    assert [-1, 0, 0] == pools_of_nested_runs(lite0 / "1", [1, 1, 1], monkeypatch)
+    assert [0] == pools_of_nested_runs(lite0 / "1", [2], monkeypatch)
 
 
 def test_one_image_on_a_model_that_may_contain_others_runs_in_threads_of_the_session(
-    lite0: Path, tmp_path: Path, pools: Callable[[Path, Sequence[int]], list[int]]
+    lite0: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(lite0 / "1", tmp_path / "1", ignore=shutil.ignore_patterns("recipe.toml"))
-    assert [0] == pools(tmp_path / "1", [1])
+    assert [0] == pools_of_nested_runs(tmp_path / "1", [1], monkeypatch)
 
 
 def test_the_time_limit_applies_to_small_graphs(tmp_path: Path) -> None:
