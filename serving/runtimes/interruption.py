@@ -8,6 +8,7 @@ those that follow it outside a loop: a network without loops runs to its end.
 
 from __future__ import annotations
 
+import copy
 import os
 import threading
 from collections.abc import Mapping, Sequence
@@ -28,8 +29,8 @@ tf1 = tf.compat.v1
 _QUEUES = 8 * (os.cpu_count() or 1)
 # Errors number the inputs of a run in the order of their names; this one must be the last.
 _SCOPE = "zzz_interruption"
-# The session's threads may be busy for minutes with the runs that are to end.
-_IN_CALLERS_THREAD = tf1.RunOptions(inter_op_thread_pool=-1)
+IN_CALLERS_THREAD = tf1.RunOptions(inter_op_thread_pool=-1)
+"""Options of a run that does not wait for the session's threads. They are shared: change only a copy."""
 
 
 class Interrupter:
@@ -62,7 +63,7 @@ class Interrupter:
             session.handle, (name, flag, size, dequeued, enqueued)
         )
         session.extend()
-        names = session.run({}, [session.handle(tensor) for tensor in kept], _IN_CALLERS_THREAD)
+        names = session.run({}, [session.handle(tensor) for tensor in kept], IN_CALLERS_THREAD)
         self._idle = [np.array(name, object) for name in names]
         # TensorFlow prepares operations when they first run, which takes long in a large graph: the thread that tells
         # of a cancellation, which others need too, can't wait for that.
@@ -105,18 +106,19 @@ class Interrupter:
         # the first in its chain.
         remaining_s = context.remaining_s()
         if remaining_s is not None:
+            options = copy.deepcopy(options)
             options.timeout_in_ms = max(1, round(remaining_s * 1000))
         return self._session.run(feeds, handles, options, metadata)
 
     def _interrupt(self, queue: np.ndarray) -> None:
         feeds = {self._name: queue, self._flag: np.array(False)}
-        self._session.run(feeds, [self._enqueued], _IN_CALLERS_THREAD)
+        self._session.run(feeds, [self._enqueued], IN_CALLERS_THREAD)
 
     def _empty(self, queue: np.ndarray) -> None:
         """Remove the flags that a run left in its queue."""
-        (count,) = self._session.run({self._name: queue}, [self._size], _IN_CALLERS_THREAD)
+        (count,) = self._session.run({self._name: queue}, [self._size], IN_CALLERS_THREAD)
         for _ in range(count):
-            self._session.run({self._name: queue}, [self._dequeued], _IN_CALLERS_THREAD)
+            self._session.run({self._name: queue}, [self._dequeued], IN_CALLERS_THREAD)
 
     def _watch(self, fetches: Sequence[Any]) -> Any:
         """Return the handle of a tensor that is there when all fetches are, unless `_interrupt` makes it fail."""

@@ -6,11 +6,13 @@ The only module of `serving` that uses TensorFlow's private Python API.
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +23,7 @@ from tensorflow.python.framework import op_def_registry
 
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.runtimes.fetches import FetchLists
-from savedmodel_bakery.serving.runtimes.interruption import Interrupter
+from savedmodel_bakery.serving.runtimes.interruption import IN_CALLERS_THREAD, Interrupter
 from savedmodel_bakery.serving.runtimes.stages import StageSampler, reads_images
 from savedmodel_bakery.serving.runtimes.unrepresentable_shapes import UnrepresentableShapeRunner
 from savedmodel_bakery.wire import dtypes, schema, version_folder
@@ -53,7 +55,9 @@ _STATEFUL_NON_BLOCKING = {
     *("VarHandleOp", "VarIsInitializedOp", "Variable", "VariableV2"),
 }
 _ASCII = bytes(range(128)) + b"?" * 128  # for bytes.translate
-_CALLER_THREAD, _SESSION_THREADS = -1, 0  # RunOptions.inter_op_thread_pool
+
+# Kept for all runs: making them takes a quarter of the time of a small run.
+_IN_CALLERS_THREAD = pywrap_tf_session.TF_NewBufferFromString(IN_CALLERS_THREAD.SerializeToString())
 
 # The runtime has its own numpy types for quantised numbers.
 _RUNTIME_TYPES = {row.number: np.dtype(tf.as_dtype(row.number).as_numpy_dtype) for row in dtypes.BY_NUMBER.values()}
@@ -79,6 +83,23 @@ class SessionOptions:
 
     tags: tuple[str, ...] = ("serve",)
     config: bytes = tf.compat.v1.ConfigProto(allow_soft_placement=True).SerializeToString()
+
+
+class _Ports(dict[str, _Port]):
+    """The tensors of a graph by name, NODE or NODE:N; each is found when it is first used.
+
+    Reading one that does not exist raises StatusError INVALID_ARGUMENT or OUT_OF_RANGE.
+    """
+
+    def __init__(self, graph: tf.Graph) -> None:
+        super().__init__()
+        self._graph = graph
+
+    def __missing__(self, name: str) -> _Port:
+        tensor = _find_tensor(self._graph, name)
+        dtype = dtypes.of_number(tensor.dtype.base_dtype.as_datatype_enum)
+        port = self[name] = _Port(tensor, DirectSession.handle(tensor), dtype)
+        return port
 
 
 class DirectSession:
@@ -116,6 +137,8 @@ class DirectSession:
         Raises:
             tf.errors.OpError: the run failed.
         """
+        if options is IN_CALLERS_THREAD and metadata is None:
+            return self.session._call_tf_sessionrun(_IN_CALLERS_THREAD, feeds, fetches, [], None)  # type: ignore[no-any-return]
         buffer = None if options is None else pywrap_tf_session.TF_NewBufferFromString(options.SerializeToString())
         filled = None if metadata is None else pywrap_tf_session.TF_NewBuffer()
         try:
@@ -161,7 +184,6 @@ class SavedModel:
             except Exception as error:
                 self._session.close()
                 raise _load_error(error, path, options.tags) from error
-        self._graph = graph
         self._unrepresentable = UnrepresentableShapeRunner(self._session.session, _find_tensor, _to_runtime)
         # TensorFlow's message classes differ from those of `wire`.
         self.signatures: dict[str, Any] = {
@@ -169,7 +191,7 @@ class SavedModel:
             for key, signature in loaded.signature_def.items()
         }
         self._fetch_lists = FetchLists(self.signatures)
-        self._ports: dict[str, _Port] = {}
+        self._ports = _Ports(graph)
         nodes = _nodes(loaded.graph_def)
         # Without a loop, nothing could end a run early.
         self._interrupter = Interrupter(self._session, graph) if _has_loops(nodes) else None
@@ -197,24 +219,26 @@ class SavedModel:
         TensorFlow deliberately leaks 0.7 kB per run that fails under a time limit (core/framework/local_rendezvous.h).
         """
         for name in fetches:
-            self._port(name)  # reports the first unknown one
+            self._ports[name]  # raises the error of the first unknown one
         chosen = self._fetch_lists.choose(feeds, fetches)
-        ports = [self._port(name) for name in chosen]
-        self._check_feeds(feeds)
+        fed = {}
+        for name, tensor in feeds.items():
+            if tensor.dtype.number in dtypes.HANDLES:
+                raise self._cannot_feed(feeds)
+            fed[self._ports[name].handle] = _to_runtime(tensor)
         is_alone = not self._active_runs
         in_callers_thread = self._is_small or (is_alone and self._is_small_for_one_row and _have_one_row(feeds))
-        threads = _CALLER_THREAD if in_callers_thread else _SESSION_THREADS
-        options = tf.compat.v1.RunOptions(inter_op_thread_pool=threads)
+        options = IN_CALLERS_THREAD if in_callers_thread else tf.compat.v1.RunOptions()
         context.check()
-        timeout_s = context.remaining_s()
         # In the caller's thread, TensorFlow would check the limit only while an operation waits, and none does.
-        if timeout_s is not None and not in_callers_thread:
+        timeout_s = None if in_callers_thread else context.remaining_s()
+        if timeout_s is not None:
             options.timeout_in_ms = max(1, round(timeout_s * 1000))
         try:
-            if any(tensor.shape is not None for tensor in feeds.values()):
+            if any(map(_unrepresentable_shape, feeds.values())):
                 tensors = dict(zip(chosen, self._unrepresentable.run(feeds, chosen, options), strict=True))
                 return [tensors[name] for name in fetches]
-            outputs = self._run_arrays(feeds, ports, options, context)
+            outputs = self._run_arrays(fed, [self._ports[name] for name in chosen], options, context)
             context.check()
         except tf.errors.OpError as error:
             if context.is_cancelled:
@@ -224,19 +248,19 @@ class SavedModel:
             code = self._code_with_ascii(feeds, fetches, context)
             raise StatusError(code, error.object.decode("utf-8", "surrogateescape")) from error
         arrays = dict(zip(chosen, outputs, strict=True))
-        return [_from_runtime(arrays[name], self._port(name).dtype) for name in fetches]
+        return [_from_runtime(arrays[name], self._ports[name].dtype) for name in fetches]
 
     def close(self) -> None:
         """See `Runtime.close`."""
         self._session.close()
 
     def _run_arrays(
-        self, feeds: Mapping[str, Tensor], ports: Sequence[_Port], options: Any, context: RequestContext
+        self, fed: Mapping[Any, np.ndarray], ports: Sequence[_Port], options: Any, context: RequestContext
     ) -> list[Any]:
         """Run the graph once; record the stages of the run if it is in the sample."""
-        fed = {self._port(name).handle: _to_runtime(tensor) for name, tensor in feeds.items()}
         metadata = self._stages.sample() if self._stages else None
         if metadata is not None:
+            options = copy.deepcopy(options)
             options.trace_level = tf.compat.v1.RunOptions.SOFTWARE_TRACE
         started = time.perf_counter()
         self._active_runs.append(context)
@@ -265,31 +289,22 @@ class SavedModel:
             return error.code
         return Code.INVALID_ARGUMENT
 
-    def _check_feeds(self, feeds: Mapping[str, Tensor]) -> None:
-        """Reject tensors that numpy cannot pass, with the runtime's messages (tensorflow/core/common_runtime)."""
-        for index, (name, tensor) in enumerate(sorted(feeds.items())):
-            if tensor.dtype.number not in dtypes.HANDLES:
-                continue
-            if tensor.dtype.name == "resource":
-                handle = tensor.array.flat[0] if tensor.array.size else schema.ResourceHandleProto()
-                raise invalid_argument(
-                    f"Invalid resource type hash code: {handle.hash_code}(name: {handle.name} type: "
-                    f"{handle.maybe_type_name}). Perhaps a resource tensor was being provided as a feed? That is not "
-                    "currently allowed. Please file an issue at https://github.com/tensorflow/tensorflow/issues/new, "
-                    "ideally with a short code snippet that leads to this error message."
-                )
-            raise invalid_argument(
-                f"Expects arg[{index}] to be {self._port(name).dtype.name} but {tensor.dtype.name} is provided"
+    def _cannot_feed(self, feeds: Mapping[str, Tensor]) -> StatusError:
+        """Return the error of the first handle, which numpy cannot pass (tensorflow/core/common_runtime)."""
+        index, name = next(
+            (index, name) for index, name in enumerate(sorted(feeds)) if feeds[name].dtype.number in dtypes.HANDLES
+        )
+        array, dtype, _ = feeds[name]
+        if dtype.name == "resource":
+            handle = array.flat[0] if array.size else schema.ResourceHandleProto()
+            return invalid_argument(
+                f"Invalid resource type hash code: {handle.hash_code}(name: {handle.name} type: "
+                f"{handle.maybe_type_name}). Perhaps a resource tensor was being provided as a feed? That is not "
+                "currently allowed. Please file an issue at https://github.com/tensorflow/tensorflow/issues/new, "
+                "ideally with a short code snippet that leads to this error message."
             )
-
-    def _port(self, tensor_name: str) -> _Port:
-        port = self._ports.get(tensor_name)
-        if port is None:
-            tensor = _find_tensor(self._graph, tensor_name)
-            dtype = dtypes.of_number(tensor.dtype.base_dtype.as_datatype_enum)
-            port = _Port(tensor, DirectSession.handle(tensor), dtype)
-            self._ports[tensor_name] = port
-        return port
+        expected = self._ports[name].dtype.name
+        return invalid_argument(f"Expects arg[{index}] to be {expected} but {dtype.name} is provided")
 
 
 def _find_tensor(graph: Any, name: str) -> Any:
@@ -308,6 +323,9 @@ def _find_tensor(graph: Any, name: str) -> Any:
             f"output {index}",
         )
     return operation.outputs[index]
+
+
+_unrepresentable_shape = attrgetter("shape")  # of a Tensor
 
 
 def _have_one_row(feeds: Mapping[str, Tensor]) -> bool:
