@@ -47,7 +47,7 @@ def take_tensors(context: RequestContext, feeds: Mapping[str, Tensor], max_pixel
     strings = [tensor.array for tensor in feeds.values() if tensor.dtype is dtypes.STRING]
     for array in strings:
         context.check_rows(array.size)
-    rows = max((len(tensor.array) for tensor in feeds.values() if tensor.array.ndim), default=1)
+    rows = max([len(tensor.array) for tensor in feeds.values() if tensor.array.ndim], default=1)
     context.take_rows(rows)
     for array in strings:
         _take_images(context, array.flat, max_pixels)

@@ -8,6 +8,7 @@ import select
 import socket
 from collections.abc import Callable, Iterable, MutableMapping
 from http import HTTPStatus
+from itertools import chain
 from typing import Any
 
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
@@ -114,7 +115,7 @@ class Protocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Start the request. An HTTP/1.0 client that asks for keep-alive gets a response that confirms it."""
-        size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+        size = len(self.url) + sum(map(len, chain.from_iterable(self.headers)))
         if self._is_closing or not self._check_header_bytes(size):
             return
         self._header_bytes = 0
