@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 
 
 class CallThreads(ThreadPoolExecutor):
@@ -15,5 +14,7 @@ class CallThreads(ThreadPoolExecutor):
 
     def _adjust_thread_count(self) -> None:
         # Called when a call is in the queue already. An error would end the thread that receives calls.
-        with suppress(RuntimeError):  # can't start new thread
+        try:
             super()._adjust_thread_count()
+        except RuntimeError:  # can't start new thread
+            return

@@ -33,7 +33,7 @@ class RequestContext:
         timeout_s: seconds until the request's deadline; None for none.
         memory: where its memory comes from; None for no limit.
         max_rows: strings in one input, or examples, that it may have; None for no limit.
-        identity: who sent it; None if everybody may.
+        identity: who sent it; None, or one without a token, if everybody may.
         entry: where its model is noted, if the request is observed.
 
     Attributes:
@@ -54,7 +54,7 @@ class RequestContext:
         self.restart(timeout_s)
         self._memory = memory
         self._max_rows = max_rows
-        self._identity = identity
+        self._identity = identity if identity and identity.token else None
         self._entry = entry
         self._lock = threading.Lock()
         self._is_cancelled = False
@@ -161,7 +161,7 @@ class RequestContext:
         Raises:
             StatusError: RESOURCE_EXHAUSTED if it will not become free in time; CANCELLED.
         """
-        if not self.try_charge(size):
+        if size > _LITTLE_BYTES and not self.try_charge(size):
             assert self._memory
             with self.turn.passed_on() if self.turn else nullcontext():
                 self._memory.take(size, self)

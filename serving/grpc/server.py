@@ -225,7 +225,7 @@ class _Calls(grpc.GenericRpcHandler):
             if entry and identity and identity.token:
                 entry.token_name = identity.token.name
             context = lane.admission.context(timeout_s=_timeout_s(call), identity=identity, entry=entry)
-            call.add_callback(context.cancel)
+            lane.transfers.watch(call, context)
             if rpc.runs_model:
                 lane.admission.expect(context, context.remaining_s())
             return _answer(rpc, lane, entry, messages, call, context)
@@ -284,18 +284,23 @@ class Transfers:
         try:
             return next(messages, None)
         finally:
-            del self._started[call]
+            self._started.pop(call, None)
+
+    def watch(self, call: Any, context: RequestContext) -> None:
+        """Cancel the context of a call when the call ends."""
+        if not call.add_callback(partial(self._end, call, context)):
+            context.cancel()
 
     def send(self, call: Any, context: RequestContext) -> None:
-        """Close the context of a call, and so give its memory back, when its response has been sent."""
+        """Close the context of a watched call, and so give its memory back, when its response has been sent."""
         self._started[call] = time.monotonic()
+        if context.is_cancelled:  # the call has ended already
+            self._end(call, context)
 
-        def end() -> None:
-            self._started.pop(call, None)
+    def _end(self, call: Any, context: RequestContext) -> None:
+        context.cancel()
+        if self._started.pop(call, None) is not None:  # only once
             context.close()
-
-        if not call.add_callback(end):
-            end()
 
     def _run(self) -> None:
         while True:

@@ -238,7 +238,7 @@ class SavedModel:
             if any(map(_unrepresentable_shape, feeds.values())):
                 tensors = dict(zip(chosen, self._unrepresentable.run(feeds, chosen, options), strict=True))
                 return [tensors[name] for name in fetches]
-            outputs = self._run_arrays(fed, [self._ports[name] for name in chosen], options, context)
+            outputs = self._run_arrays(fed, chosen, options, context)
             context.check()
         except tf.errors.OpError as error:
             if context.is_cancelled:
@@ -255,7 +255,7 @@ class SavedModel:
         self._session.close()
 
     def _run_arrays(
-        self, fed: Mapping[Any, np.ndarray], ports: Sequence[_Port], options: Any, context: RequestContext
+        self, fed: Mapping[Any, np.ndarray], names: Sequence[str], options: Any, context: RequestContext
     ) -> list[Any]:
         """Run the graph once; record the stages of the run if it is in the sample."""
         metadata = self._stages.sample() if self._stages else None
@@ -266,9 +266,10 @@ class SavedModel:
         self._active_runs.append(context)
         try:
             if self._interrupter:
-                outputs = self._interrupter.run(fed, [port.tensor for port in ports], options, context, metadata)
+                tensors = [self._ports[name].tensor for name in names]
+                outputs = self._interrupter.run(fed, tensors, options, context, metadata)
             else:
-                outputs = self._session.run(fed, [port.handle for port in ports], options, metadata)
+                outputs = self._session.run(fed, [self._ports[name].handle for name in names], options, metadata)
         finally:
             self._active_runs.remove(context)
         if self._stages and metadata is not None:

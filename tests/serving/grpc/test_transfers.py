@@ -32,16 +32,18 @@ class StubCall:
             self._callbacks.pop()()
 
 
-def charged(budget: MemoryBudget) -> RequestContext:
+def send(transfers: Transfers, call: StubCall, budget: MemoryBudget) -> None:
+    """Send the response of a call that has used memory."""
     context = RequestContext(memory=budget)
+    transfers.watch(call, context)
     context.charge(5 * MIB)
-    return context
+    transfers.send(call, context)
 
 
 def test_memory_is_held_until_the_response_has_been_sent() -> None:
     budget = MemoryBudget(10 * MIB)
     transfers, call = Transfers(60, budget), StubCall()
-    transfers.send(call, charged(budget))
+    send(transfers, call, budget)
     assert 5 * MIB == budget.held
     call.end()
     assert 0 == budget.held
@@ -49,12 +51,24 @@ def test_memory_is_held_until_the_response_has_been_sent() -> None:
 
 def test_memory_of_a_call_that_has_ended_is_given_back_at_once() -> None:
     budget = MemoryBudget(10 * MIB)
-    Transfers(60, budget).send(StubCall(is_over=True), charged(budget))
+    send(Transfers(60, budget), StubCall(is_over=True), budget)
+    assert 0 == budget.held
+
+
+def test_memory_of_a_call_that_has_ended_while_its_model_ran_is_given_back_after_the_run() -> None:
+    budget = MemoryBudget(10 * MIB)
+    transfers, call, context = Transfers(60, budget), StubCall(), RequestContext(memory=budget)
+    transfers.watch(call, context)
+    context.charge(5 * MIB)
+    call.end()
+    assert context.is_cancelled
+    assert 5 * MIB == budget.held
+    transfers.send(call, context)
     assert 0 == budget.held
 
 
 def test_a_response_that_is_not_read_in_time_is_cancelled() -> None:
     budget = MemoryBudget(10 * MIB)
-    Transfers(0.2, budget).send(StubCall(), charged(budget))
+    send(Transfers(0.2, budget), StubCall(), budget)
     assert 5 * MIB == budget.held
     wait_until(lambda: budget.held == 0)
