@@ -94,7 +94,7 @@ def fill_head(proto: Any, dtype: DType, shape: Sequence[int]) -> None:
     proto.MergeFromString(_head(dtype.number, tuple(shape)))
 
 
-@lru_cache(1024)
+@lru_cache(256)
 def _head(number: int, shape: tuple[int, ...]) -> bytes:
     """Serialize an element type and a shape; kept, because making the messages takes three times as long."""
     tensor_shape = {"dim": [{"size": size} for size in shape]}  # a scalar has an empty shape, which is still present

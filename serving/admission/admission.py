@@ -221,7 +221,7 @@ class Admission:
     ) -> _Waiter | None:
         """Begin a turn and return None, or if there is none, join the queue, whose waiters are woken for their turn.
 
-        `first` before those who wait already.
+        With `first`, it joins before those who wait already.
         """
         context.check()
         with self._lock:

@@ -92,6 +92,8 @@ class RequestContext:
     def cancel(self) -> None:
         """End the request: what waits ends at once, what runs as soon as it can."""
         with self._lock:
+            if self._is_cancelled:
+                return
             self._is_cancelled = True
             for callback in self._on_cancel:
                 callback()

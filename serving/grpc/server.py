@@ -276,6 +276,7 @@ class Transfers:
         self._timeout_s = timeout_s
         self._memory = memory
         self._started: dict[Any, float] = {}
+        self._sending: dict[Any, RequestContext] = {}
         threading.Thread(target=self._run, name="grpc-transfers", daemon=True).start()
 
     def receive(self, messages: Iterator[bytes], call: Any) -> bytes | None:
@@ -294,12 +295,14 @@ class Transfers:
     def send(self, call: Any, context: RequestContext) -> None:
         """Close the context of a watched call, and so give its memory back, when its response has been sent."""
         self._started[call] = time.monotonic()
+        self._sending[call] = context
         if context.is_cancelled:  # the call has ended already
             self._end(call, context)
 
     def _end(self, call: Any, context: RequestContext) -> None:
         context.cancel()
-        if self._started.pop(call, None) is not None:  # only once
+        self._started.pop(call, None)
+        if self._sending.pop(call, None):  # the model no longer runs
             context.close()
 
     def _run(self) -> None:

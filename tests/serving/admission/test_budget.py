@@ -175,6 +175,20 @@ def test_many_requests_share_a_budget_without_exceeding_it() -> None:
     assert (0, 0) == (budget.held, budget.queued)
 
 
+def test_memory_is_returned_to_the_system_if_the_process_has_grown(monkeypatch: pytest.MonkeyPatch) -> None:
+    resident = GIB
+    trimming_threads: list[int] = []
+    monkeypatch.setattr(memory, "resident_bytes", lambda: resident)
+    monkeypatch.setattr(memory, "trim", lambda: trimming_threads.append(threading.get_ident()))
+    budget, this_thread = MemoryBudget(GIB), threading.get_ident()  # budgets of earlier tests have threads of their own
+    budget._trim()
+    assert 0 == trimming_threads.count(this_thread)
+    resident += GIB
+    budget._trim()
+    budget._trim()
+    assert 1 == trimming_threads.count(this_thread)
+
+
 def test_memory_is_returned_to_the_system_later_if_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
     """A control group may limit the number of threads."""
     trimmed: list[MemoryBudget] = []  # budgets of earlier tests may be among them

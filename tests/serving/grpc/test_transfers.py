@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from waiting import wait_until
 
@@ -62,6 +62,22 @@ def test_memory_of_a_call_that_has_ended_while_its_model_ran_is_given_back_after
     context.charge(5 * MIB)
     call.end()
     assert context.is_cancelled
+    assert 5 * MIB == budget.held
+    transfers.send(call, context)
+    assert 0 == budget.held
+
+
+def test_memory_of_a_call_that_has_ended_while_its_message_arrived_is_given_back() -> None:
+    budget = MemoryBudget(10 * MIB)
+    transfers, call, context = Transfers(60, budget), StubCall(), RequestContext(memory=budget)
+    transfers.watch(call, context)
+
+    def messages() -> Iterator[bytes]:
+        call.end()
+        yield b"message"
+
+    assert b"message" == transfers.receive(messages(), call)
+    context.charge(5 * MIB)
     assert 5 * MIB == budget.held
     transfers.send(call, context)
     assert 0 == budget.held
