@@ -29,7 +29,8 @@ FLAG_NOTES = {
     "enable_grpc_healthcheck_service": "same, and NOT_SERVING while the server stops",
     "grpc_channel_arguments": "same, but `grpc.http2.bdp_probe` is 0 and `grpc.http2.lookahead_bytes` 262,144 by "
     "default: a call that is rejected sends 256 KiB at most, and a large message over a slow line takes more round "
-    "trips. `grpc.http2.bdp_probe=1` restores the real server's behaviour",
+    "trips. `grpc.http2.bdp_probe=1` restores the real server's behaviour. `grpc.enable_channelz` is 0: nothing serves "
+    "its records",
     "grpc_max_threads": "calls that run at the same time; further ones wait instead of failing with "
     "RESOURCE_EXHAUSTED, up to `--max_waiting_calls`",
     "rest_api_num_threads": "calls that run at the same time; further ones wait, up to `--max_waiting_calls`",
