@@ -12,6 +12,8 @@ import pytest
 from filelock import FileLock
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+# The default on newer CPUs. Without oneDNN, TensorFlow can't compute grouped convolutions with a bias.
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 # Shells ignore SIGINT in background jobs, and children inherit that; tests that interrupt a program need the default.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
