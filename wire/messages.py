@@ -230,12 +230,12 @@ def make_predict_response(spec: ModelSpec, outputs: Mapping[str, Tensor], *, pac
     write_spec(response.model_spec, spec)
     message: Any = response
     for alias, (array, dtype, shape) in outputs.items():
+        options: dict[str, Any] = {"packed": packed, "packed_strings": packed, "dtype": dtype, "shape": shape}
         if array.nbytes < LARGE_BYTES:
-            into = response.outputs[alias]
-            encode_tensor(array, packed=packed, packed_strings=packed, dtype=dtype, shape=shape, into=into)
+            encode_tensor(array, **options, into=response.outputs[alias])
         else:
             message = message if isinstance(message, TensorMessage) else TensorMessage(response, "outputs")
-            message.add(alias, array, packed=packed, packed_strings=packed, dtype=dtype, shape=shape)
+            message.add(alias, array, **options)
     return message
 
 

@@ -23,9 +23,6 @@ class Access:
     Args:
         tokens_file: lists the tokens; None if callers need none.
 
-    Attributes:
-        needs_token: whether callers need a token.
-
     Raises:
         OSError: the file can't be read.
         TokensError: the file is invalid; the message names it.
@@ -33,7 +30,11 @@ class Access:
 
     def __init__(self, tokens_file: Path | None = None) -> None:
         self._file = TokensFile(tokens_file) if tokens_file else None
-        self.needs_token = tokens_file is not None
+
+    @property
+    def needs_token(self) -> bool:
+        """Whether callers need a token."""
+        return self._file is not None
 
     def authorize(self, credentials: str | None, *, is_local: bool, role: Role | None) -> Identity:
         """Return the caller of a request and count the request.

@@ -76,9 +76,7 @@ class _Turn:
         self.run_s = 0.0
 
     def __enter__(self) -> None:
-        waiter = self._admission._join(self._context, self, _ThreadWaiter)
-        if waiter:
-            self._admission._wait(self._context, self, waiter)
+        self._admission._wait(self._context, self)
         self._context.turn = self
 
     def __exit__(self, *_: object) -> None:
@@ -103,9 +101,7 @@ class _Turn:
     def passed_on(self) -> Iterator[None]:
         self._admission._interrupt(self)
         yield
-        waiter = self._admission._join(self._context, self, _ThreadWaiter, first=True)
-        if waiter:
-            self._admission._wait(self._context, self, waiter)
+        self._admission._wait(self._context, self, first=True)
 
 
 class Admission:
@@ -210,19 +206,18 @@ class Admission:
         """
         return _Turn(self, context)
 
-    def _wait(self, context: RequestContext, turn: _Turn, waiter: _ThreadWaiter) -> None:
-        """Wait for a turn and begin it."""
-        with context.on_cancel(waiter.wake):
-            waiter.wait(context.remaining_s())
-        self._begin(context, turn, waiter)
+    def _wait(self, context: RequestContext, turn: _Turn, *, first: bool = False) -> None:
+        """Wait for a turn; `first` before those who wait already."""
+        waiter = self._join(context, turn, _ThreadWaiter, first=first)
+        if waiter:
+            with context.on_cancel(waiter.wake):
+                waiter.wait(context.remaining_s())
+            self._begin(context, turn, waiter)
 
     def _join(
         self, context: RequestContext, turn: _Turn, waiter_type: type[_Waiter], *, first: bool = False
     ) -> _Waiter | None:
-        """Begin a turn and return None, or if there is none, join the queue, whose waiters are woken for their turn.
-
-        With `first`, it joins before those who wait already.
-        """
+        """Begin a turn and return None, or if there is none, join the queue, whose waiters are woken for their turn."""
         context.check()
         with self._lock:
             self._arriving.pop(context, None)

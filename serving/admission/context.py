@@ -163,7 +163,7 @@ class RequestContext:
         Raises:
             StatusError: RESOURCE_EXHAUSTED if it will not become free in time; CANCELLED.
         """
-        if size > _LITTLE_BYTES and not self.try_charge(size):
+        if not self.try_charge(size):
             assert self._memory
             with self.turn.passed_on() if self.turn else nullcontext():
                 self._memory.take(size, self)

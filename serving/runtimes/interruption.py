@@ -30,7 +30,8 @@ _QUEUES = 8 * (os.cpu_count() or 1)
 # Errors number the inputs of a run in the order of their names; this one must be the last.
 _SCOPE = "zzz_interruption"
 IN_CALLERS_THREAD = tf1.RunOptions(inter_op_thread_pool=-1)
-"""Options of a run that does not wait for the session's threads. They are shared: change only a copy."""
+"""Options of a run that does not wait for the session's threads, which may be busy for minutes with runs that are to
+end. They are shared: change only a copy."""
 
 
 class Interrupter:

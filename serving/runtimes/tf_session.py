@@ -138,7 +138,8 @@ class DirectSession:
             tf.errors.OpError: the run failed.
         """
         if options is IN_CALLERS_THREAD and metadata is None:
-            return self.session._call_tf_sessionrun(_IN_CALLERS_THREAD, feeds, fetches, [], None)  # type: ignore[no-any-return]
+            arrays: list[Any] = self.session._call_tf_sessionrun(_IN_CALLERS_THREAD, feeds, fetches, [], None)
+            return arrays
         buffer = None if options is None else pywrap_tf_session.TF_NewBufferFromString(options.SerializeToString())
         filled = None if metadata is None else pywrap_tf_session.TF_NewBuffer()
         try:

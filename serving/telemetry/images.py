@@ -78,7 +78,7 @@ class RowCounts:
             outputs: by tensor name.
         """
         self._rows.observe(rows)
-        images = self._find(feeds) if self._outputs else None
+        images = self._find(feeds)
         if images is None:
             return
         ok, errors = (outputs[name].array.ravel() if name and name in outputs else None for name in images)
