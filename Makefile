@@ -126,7 +126,7 @@ test-system: $(VENV)/.installed-dev $(KERAS_HUB)/.installed $(BROWSER)/.installe
 	$(BIN)/python -m pytest -m system --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 
 image-test: $(VENV)/.installed-dev $(KUBERNETES)/.installed ## Only the system tests that build and run the images.
-	$(BIN)/python -m pytest -m system tests/system/test_images.py tests/system/test_pods.py
+	$(BIN)/python -m pytest -m system tests/system/test_images.py
 
 guide-deps: ## Install the Debian packages that test-guides needs, as root.
 	apt-get update --quiet

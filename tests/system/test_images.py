@@ -1,22 +1,45 @@
-"""The commands of the pages build the images, which start, answer and stop; what the images contain."""
+"""The commands of the pages build the images, which start, answer and stop, also in pods; what the images contain.
+
+One file, because one process builds all images, in ten minutes.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shutil
+import stat
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 import requests
 import tomllib
+import trustme
 from container_images import BASES, LOOPBACK, Images, image_commands
+from kubernetes_manifests import build, pod_templates
+from pod_containers import Pod
+from rabbitmq import RabbitMQ
 from server_process import ServerProcess, free_port
 
-from savedmodel_bakery.client import Client
+from savedmodel_bakery.client import AmqpClient, Client, ConnectionFailedError, RequestRefusedError, Tls
 
 SERVERS = ["classifier", "classifier-gpu", "flowers"]
 PYTHON = ["bakery-client", "bakery-server", "classifier", "efficientnet-lite0"]
+KUBERNETES = Path(__file__).parents[2] / "deploy" / "kubernetes"
+MODEL = "efficientnet_lite0"
+REGISTRY = "registry.example/"
+LOCAL_IMAGES = {
+    f"{REGISTRY}bakery-server:0.1.0": "bakery-server",
+    f"{REGISTRY}bakery-client:0.1.0": "bakery-client",
+    f"{REGISTRY}efficientnet-lite0:1": "efficientnet-lite0",
+    f"{REGISTRY}efficientnet-lite0-tensorflow-serving:1": "flowers",
+    f"{REGISTRY}efficientnet-lite0-tensorflow-serving-gpu:1": "classifier-gpu",
+}
 
 
 @pytest.mark.timeout(1800)
@@ -119,13 +142,33 @@ def test_gpu_settings(images: Images, tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("target", ["client", "server"])
-def test_an_image_is_reproducible(target: str, context: Path, images: Images) -> None:
-    """Built twice from its beginning, it has the same digest."""
-    tags = (f"{target}-once", f"{target}-again")
-    for tag in tags:
-        images.build(f"docker build --target {target} --tag {tag} .", context=context, bases=BASES, reproducible=True)
-    assert images.digest(tags[0]) == images.digest(tags[1])
+def test_an_image_is_reproducible(context: Path, images: Images) -> None:
+    """Built twice from its beginning, that of the client has the same digest."""
+    for tag in ("once", "again"):
+        images.build(f"docker build --target client --tag {tag} .", context=context, bases=BASES, reproducible=True)
+    assert images.digest("once") == images.digest("again")
+
+
+@pytest.mark.timeout(1800)
+def test_the_files_of_the_server_are_reproducible(context: Path, images: Images) -> None:
+    """Built again from its beginning, the image has the same files in its environment, of the same times."""
+    images.build("docker build --target server --tag rebuilt .", context=context, bases=BASES, reproducible=True)
+    built, rebuilt = (files(images.root(image) / "opt" / "bakery") for image in ("bakery-server", "rebuilt"))
+    assert len(built) > 5000
+    assert {} == {path: (built.get(path), rebuilt.get(path)) for path, _ in built.items() ^ rebuilt.items()}
+
+
+def files(root: Path) -> dict[Path, tuple[int, float, str]]:
+    """Return mode, time and digest of each file below a folder; the digest of a link is its target."""
+    found = {}
+    for path in root.rglob("*"):
+        status = path.lstat()
+        digest = str(path.readlink()) if path.is_symlink() else ""
+        if stat.S_ISREG(status.st_mode):
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+        found[path.relative_to(root)] = (status.st_mode, status.st_mtime, digest)
+    return found
 
 
 @pytest.mark.timeout(1800)
@@ -172,3 +215,162 @@ def test_the_configuration_of_an_image(images: Images, image: str) -> None:
     assert ["CMD", "healthcheck.sh"] == configuration["Healthcheck"]["Test"]
     assert ["entrypoint.sh"] == configuration["Entrypoint"]
     assert not configuration["Cmd"]
+
+
+def make_pod(
+    name: str, kind: str, images: Images, folder: Path, *, secrets: Mapping[str, Mapping[str, str]] | None = None
+) -> tuple[Pod, dict[str, int]]:
+    """Return the pod of a kustomization, and the ports to use instead of those of the manifests."""
+    manifests = build(KUBERNETES / name)
+    [manifest] = [manifest for manifest in manifests if manifest["kind"] == kind]
+    [template] = pod_templates(manifest)
+    ports = {"grpc": free_port(), "rest": free_port()}
+    ports["8080"] = ports["rest"]
+    pod = Pod(
+        template, manifests=manifests, secrets=secrets or {}, images=images, local_images=LOCAL_IMAGES, ports=ports,
+        folder=folder,
+    )  # fmt: skip
+    return pod, ports
+
+
+def server_certificate(folder: Path) -> tuple[Path, str]:
+    """Return the file of an authority, and the server's SSLConfig with a certificate for localhost."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(folder / "ca.pem"))
+    issued = authority.issue_cert("localhost")
+    key, certificate = (pem.bytes().decode() for pem in (issued.private_key_pem, issued.cert_chain_pems[0]))
+    return folder / "ca.pem", f"server_key: {json.dumps(key)}\nserver_cert: {json.dumps(certificate)}\n"
+
+
+def written_files(images: Images, image: str, before: Path) -> list[str]:
+    """Return the files in the containers of an image that are newer than `before`, its volumes excepted."""
+    found = subprocess.run(
+        ["find", images.root(image), "-xdev", "-newer", before, "-type", "f"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    # buildah itself writes these two, as container engines do.
+    return [line for line in found.stdout.splitlines() if not line.endswith(("/etc/hosts", "/etc/resolv.conf"))]
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("overlay", ["embedded", "cpu"])
+def test_a_pod_of_the_embedded_server(overlay: str, clone: Path, images: Images, tmp_path: Path) -> None:
+    """It is ready once the goldens agree; it requires TLS and tokens, finishes, and writes to its volumes only."""
+    folder = tmp_path / "pod"
+    folder.mkdir()
+    authority, config = server_certificate(tmp_path)
+    tokens = {}
+    for caller in ("readiness", "shop"):
+        command = ["token", "new", caller, "--file", str(tmp_path / "tokens.toml")]
+        made = subprocess.run(
+            [sys.executable, "-m", "savedmodel_bakery", *command], check=True, capture_output=True, text=True
+        )
+        tokens[caller] = made.stdout.strip()
+    secrets = {
+        "model-server-access": {"tokens.toml": (tmp_path / "tokens.toml").read_text(), "tls.config": config},
+        "readiness-access": {"token": tokens["readiness"], "ca.pem": authority.read_text()},
+    }
+    pod, ports = make_pod(f"overlays/{overlay}", "Deployment", images, folder, secrets=secrets)
+    of_server = {"PORT": ports["grpc"], "REST_API_PORT": ports["rest"]}
+    of_client = {"BAKERY_CLIENT_PORT": ports["grpc"], "BAKERY_CLIENT_REST_API_PORT": ports["rest"]}
+    (before := tmp_path / "before").touch()
+    with pod.start("readiness", variables=of_client) as readiness:
+        readiness.wait_for_log("cannot connect")
+        assert not pod.probe("readiness", "readinessProbe")
+        assert not pod.probe("server", "livenessProbe")
+        with pod.start("server", LOOPBACK, variables=of_server) as server:
+            server.wait_until(lambda: pod.probe("server", "startupProbe", of_server))
+            server.wait_until(lambda: pod.probe("server", "readinessProbe", of_server))
+            assert pod.probe("server", "livenessProbe")
+            readiness.wait_until(lambda: pod.probe("readiness", "readinessProbe"))
+            assert "18 of 18 responses agree" in readiness.log.read_text()
+            address = {"target": "grpcs://localhost", "port": ports["grpc"], "model": MODEL}
+            with Client(**address, tls=Tls(ca=authority), token=tokens["shop"]) as client:
+                assert "espresso" == client.classify(clone / "examples" / "coffee.png").label
+            with Client(**address, tls=Tls(ca=authority)) as client, pytest.raises(RequestRefusedError, match="token"):
+                client.status()
+            with Client(target="localhost", port=ports["grpc"]) as client, pytest.raises(ConnectionFailedError):
+                client.status()
+            assert 0 == server.execute(*pod.container("server")["lifecycle"]["preStop"]["exec"]["command"][:1], "0")
+            assert 0 == server.stop(), server.log.read_text()
+        # A server that is started again is checked again.
+        readiness.wait_until(lambda: not pod.probe("readiness", "readinessProbe"))
+        with pod.start("server", LOOPBACK, variables=of_server) as server:
+            readiness.wait_until(lambda: pod.probe("readiness", "readinessProbe"))
+            assert 2 == readiness.log.read_text().count("18 of 18 responses agree")
+            assert 0 == server.stop(), server.log.read_text()
+        assert 0 == readiness.stop()
+    assert [] == written_files(images, "bakery-server", before) + written_files(images, "bakery-client", before)
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("overlay", ["tensorflow-serving", "gpu"])
+def test_a_pod_of_tensorflow_model_server(overlay: str, images: Images, tmp_path: Path) -> None:
+    """The server gets its model from the volume, its ports, and the settings of the metrics."""
+    pod, _ = make_pod(f"overlays/{overlay}", "Deployment", images, tmp_path)
+    with pod.start("server") as server:
+        server.wait_for_log("as user 65532")
+        assert 0 == server.stop()
+    assert [
+        "--port=8500", "--rest_api_port=8501", f"--model_name={MODEL}", f"--model_base_path=/models/{MODEL}",
+        "--monitoring_config_file=/etc/model-server/monitoring.config",
+        "--grpc_channel_arguments=grpc.max_connection_age_ms=60000,grpc.max_connection_age_grace_ms=300000",
+    ] == server.log.read_text().splitlines()[1:7]  # fmt: skip
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", ["overlays/cpu", "amqp"])
+def test_the_init_container_copies_the_model(name: str, images: Images, tmp_path: Path) -> None:
+    (tmp_path / "kubernetes").symlink_to(KUBERNETES)
+    overlay, folder = tmp_path / "overlay", tmp_path / "pod"
+    overlay.mkdir()
+    folder.mkdir()
+    (overlay / "kustomization.yaml").write_text(
+        f"resources: [../kubernetes/{name}]\ncomponents: [../kubernetes/components/init-container]\n"
+    )
+    manifests = build(overlay)
+    [template] = [template for manifest in manifests for template in pod_templates(manifest)]
+    template["spec"]["volumes"] = [volume for volume in template["spec"]["volumes"] if volume["name"] == "model"]
+    pod = Pod(
+        template, manifests=manifests, secrets={}, images=images, local_images=LOCAL_IMAGES, ports={}, folder=folder
+    )
+    copying = pod.start("copy-model")
+    assert 0 == copying.wait(), copying.log.read_text()
+    mounts = template["spec"]["containers"][0]["volumeMounts"]
+    [sub_path] = [mount["subPath"] for mount in mounts if mount["name"] == "model"]
+    assert (folder / "model" / sub_path / MODEL / "1" / "saved_model.pb").is_file()
+
+
+@pytest.mark.timeout(1800)
+def test_a_worker(clone: Path, broker: RabbitMQ, images: Images, tmp_path: Path) -> None:
+    pod, _ = make_pod("amqp", "Deployment", images, tmp_path, secrets={"amqp-broker": {"url": broker.url()}})
+    arguments = ("--metrics-port", str(port := free_port()), "--metrics-address", "127.0.0.1")
+    with pod.start("worker", *arguments) as worker, AmqpClient(broker.url(), model=MODEL, timeout_s=120) as client:
+        worker.wait_for_log("Consuming queue")
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as page:
+            assert b"bakery_" in page.read()
+        assert "espresso" == client.classify(clone / "examples" / "coffee.png").label
+        assert 0 == worker.stop(), worker.log.read_text()
+
+
+@pytest.mark.timeout(1800)
+def test_the_runtime_of_kserve_answers_v1_and_v2(clone: Path, images: Images, tmp_path: Path) -> None:
+    """KServe replaces {{.Name}}, and mounts the base path that storageUri names at /mnt/models."""
+    pod, ports = make_pod("kserve", "ServingRuntime", images, tmp_path)
+    container = pod.container("kserve-container")
+    container["args"] = [
+        argument.replace("{{.Name}}", "lite0").replace("8080", str(ports["rest"])).replace("8500", str(ports["grpc"]))
+        for argument in container["args"]
+    ]
+    pod.add_volume("storage", images.root("efficientnet-lite0") / "models" / MODEL)
+    container["volumeMounts"] = [{"name": "storage", "mountPath": "/mnt/models", "readOnly": True}]
+    (before := tmp_path / "before").touch()
+    with pod.start("kserve-container", LOOPBACK) as server:
+        server.wait_until(lambda: pod.probe("kserve-container", "readinessProbe"))
+        for transport in ("rest", "v2"):
+            with Client(transport=transport, rest_api_port=ports["rest"], model="lite0") as client:
+                assert "espresso" == client.classify(clone / "examples" / "coffee.png").label
+        assert 0 == server.stop(), server.log.read_text()
+    assert [] == written_files(images, "bakery-server", before)
