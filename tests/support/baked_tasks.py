@@ -41,10 +41,10 @@ def draw_photo(path: Path) -> Path:
     return path
 
 
-def bake_tasks(folder: Path) -> Path:
+def bake_tasks(folder: Path) -> None:
     """Bake a model per task, named as the task, and a second version of `classify` that returns two classes.
 
-    Returns the file for `--model_config_file`, with which all versions are served.
+    `models.config`, for `--model_config_file`, serves all versions.
     """
     photo = draw_photo(folder / "photo.png")
     for name, names in _LABELS.items():
@@ -60,6 +60,4 @@ def bake_tasks(folder: Path) -> Path:
     for task in TASKS:
         base_path = f'name: "{task}" base_path: "{folder / task}" model_platform: "tensorflow"'
         configs.append(f"config {{ {base_path} model_version_policy {{ all {{}} }} }}")
-    config = folder / "models.config"
-    config.write_text(f"model_config_list {{ {' '.join(configs)} }}")
-    return config
+    (folder / "models.config").write_text(f"model_config_list {{ {' '.join(configs)} }}")

@@ -27,11 +27,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def task_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def task_models(make_once: Callable[..., Path]) -> Path:
     """The file for `--model_config_file` with a baked model per task; `photo.png` is beside it."""
     from baked_tasks import bake_tasks  # imports TensorFlow
 
-    return bake_tasks(tmp_path_factory.mktemp("models"))
+    return make_once("task_models", bake_tasks) / "models.config"
 
 
 @pytest.fixture
