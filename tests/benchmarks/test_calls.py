@@ -16,7 +16,7 @@ from benchmarks.workloads import ModelServer, Settings
 def run(clone: Path, *arguments: str) -> list[list[str]]:
     """Return the cells of the table, without its head."""
     command = [sys.executable, "-m", "benchmarks.calls", *arguments, "--rounds", "1"]
-    ended = subprocess.run(command, cwd=clone, check=True, capture_output=True, text=True, timeout=200)
+    ended = subprocess.run(command, cwd=clone, check=True, capture_output=True, text=True, timeout=500)
     _, _, *lines = ended.stdout.strip().splitlines()
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
