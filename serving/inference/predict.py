@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import OverloadError
 from savedmodel_bakery.serving.inference import claims
-from savedmodel_bakery.serving.models.servable import Servable
+from savedmodel_bakery.serving.models.servable import Servable, SignatureTensors
 from savedmodel_bakery.serving.telemetry import metrics
 from savedmodel_bakery.wire import dtypes
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
@@ -45,8 +45,11 @@ class SignatureNotFoundError(StatusError):
         self.name = name
 
 
-def find_signature(signatures: Mapping[str, Any], name: str) -> Any:
-    """Return the SignatureDef with this name; an empty name means the default signature.
+_Signature = TypeVar("_Signature")
+
+
+def find_signature(signatures: Mapping[str, _Signature], name: str) -> _Signature:
+    """Return the signature with this name; an empty name means the default signature.
 
     Raises:
         SignatureNotFoundError: there is no such signature.
@@ -79,7 +82,7 @@ def predict(servable: Servable, call: PredictCall, context: RequestContext) -> d
     Raises:
         StatusError: the call does not fit the signature, or the model run failed.
     """
-    signature = find_signature(servable.runtime.signatures, call.signature_name)
+    signature = find_signature(servable.tensors, call.signature_name)
     if call.check_method_name and signature.method_name not in METHOD_NAMES:
         raise StatusError(
             Code.INTERNAL,
@@ -91,7 +94,7 @@ def predict(servable: Servable, call: PredictCall, context: RequestContext) -> d
     if len(feeds) < len(signature.inputs):
         _reject_shared_tensor(signature)
     rows = claims.take_tensors(context, feeds, servable.max_pixels)
-    fetches = [signature.outputs[alias].name for alias in aliases]
+    fetches = [signature.outputs[alias] for alias in aliases]
     outputs = run(servable, feeds, fetches, context, api="Predict", rows=rows)
     return dict(zip(aliases, outputs, strict=True))
 
@@ -130,7 +133,7 @@ def run(
     return outputs
 
 
-def _read_inputs(signature: Any, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _read_inputs(signature: SignatureTensors, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the tensors to feed, by tensor name."""
     expected, count = signature.inputs, len(inputs)
     if count > len(expected) or (count < len(expected) and not signature.defaults):
@@ -141,16 +144,16 @@ def _read_inputs(signature: Any, inputs: Mapping[str, Tensor]) -> dict[str, Tens
         )
     feeds = {}
     used = 0
-    for alias in sorted(expected):
+    for alias, name in expected.items():
         is_sent = alias in inputs
         if not is_sent and alias not in signature.defaults:
             raise invalid_argument(
-                f"Signature input alias: {alias}(feed name: {expected[alias].name}) not found in request and no "
+                f"Signature input alias: {alias}(feed name: {name}) not found in request and no "
                 f"default value provided. Inputs expected to be in the request {_braced(inputs)}, or default input "
                 f"alias set: {','.join(sorted(signature.defaults))}"
             )
         try:
-            feeds[expected[alias].name] = inputs[alias] if is_sent else decode_tensor(signature.defaults[alias])
+            feeds[name] = inputs[alias] if is_sent else decode_tensor(signature.defaults[alias])
         except OverloadError:
             raise
         except StatusError as error:
@@ -164,10 +167,10 @@ def _read_inputs(signature: Any, inputs: Mapping[str, Tensor]) -> dict[str, Tens
     return feeds
 
 
-def _select_outputs(signature: Any, output_filter: Sequence[str]) -> list[str]:
+def _select_outputs(signature: SignatureTensors, output_filter: Sequence[str]) -> list[str]:
     """Return the aliases of the outputs to fetch."""
     if not output_filter:
-        return sorted(signature.outputs)
+        return list(signature.outputs)
     seen: set[str] = set()
     for alias in output_filter:
         if alias not in signature.outputs:
@@ -181,9 +184,9 @@ def _select_outputs(signature: Any, output_filter: Sequence[str]) -> list[str]:
     return list(output_filter)
 
 
-def _reject_shared_tensor(signature: Any) -> None:
+def _reject_shared_tensor(signature: SignatureTensors) -> None:
     """Raise TensorFlow's error for a signature in which two inputs name the same tensor (core/graph/subgraph.cc)."""
-    names = sorted(info.name for info in signature.inputs.values())
+    names = sorted(signature.inputs.values())
     duplicate = next(name for name, following in pairwise(names) if name == following)
     raise invalid_argument(f'Endpoint "{duplicate}" fed more than once.')
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -90,6 +90,28 @@ class VersionStatus(NamedTuple):
     error: StatusError | None
 
 
+class _Use:
+    """A request's use of a version; see `Registry.acquire`."""
+
+    def __init__(self, registry: Registry, choice: ModelChoice) -> None:
+        self._registry = registry
+        self._choice = choice
+
+    def __enter__(self) -> Servable:
+        with self._registry._lock:
+            self._version = self._registry._find(self._choice)
+            self._version.requests += 1
+            servable = self._version.servable
+        assert servable is not None
+        return servable
+
+    def __exit__(self, *_: object) -> None:
+        with self._registry._lock:
+            self._version.requests -= 1
+            if self._version.state is not State.AVAILABLE:
+                self._registry.changed.notify_all()
+
+
 class Registry:
     """Thread-safe store of versions by model. Every change of state notifies `changed`."""
 
@@ -168,25 +190,12 @@ class Registry:
             assert servable is not None
             return servable
 
-    @contextlib.contextmanager
-    def acquire(self, choice: ModelChoice) -> Iterator[Servable]:
-        """Yield the servable for a request; it stays loaded until the end of the `with` block.
+    def acquire(self, choice: ModelChoice) -> AbstractContextManager[Servable]:
+        """Return a context manager of the servable for a request; it stays loaded until the end of the `with` block.
 
-        Raises:
-            StatusError: no available version matches; worded as tensorflow_model_server words it.
+        Entering it raises StatusError if no available version matches, worded as tensorflow_model_server words it.
         """
-        with self._lock:
-            version = self._find(choice)
-            version.requests += 1
-            servable = version.servable
-            assert servable is not None
-        try:
-            yield servable
-        finally:
-            with self._lock:
-                version.requests -= 1
-                if version.state is not State.AVAILABLE:
-                    self.changed.notify_all()
+        return _Use(self, choice)
 
     def statuses(self, name: str, number: int | None) -> list[VersionStatus]:
         """Return the status of all known versions of a model, highest first, or of one version.

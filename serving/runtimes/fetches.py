@@ -32,9 +32,10 @@ class FetchLists:
 
     def choose(self, feeds: Iterable[str], names: Sequence[str]) -> tuple[str, ...]:
         """Return which tensors to fetch for a request that feeds and needs others; each once, in a fixed order."""
-        needed, fed = tuple(sorted(set(names))), set(feeds)
+        needed = tuple(sorted(set(names)))
         if needed not in self._known:
             if len(self._known) >= self._max_lists:
+                fed = set(feeds)
                 fitting = (outputs for inputs, outputs in self._signatures if inputs <= fed and {*needed} <= {*outputs})
                 return min(fitting, key=len, default=needed)
             self._known.add(needed)

@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
@@ -113,6 +114,7 @@ class DirectSession:
 
     def __init__(self, graph: tf.Graph, config: Any) -> None:
         self.session = tf.compat.v1.Session(graph=graph, config=config)
+        self._call = partial(pywrap_tf_session.TF_SessionRun_wrapper, self.session._session)
 
     @staticmethod
     def handle(tensor: Any) -> Any:
@@ -138,12 +140,12 @@ class DirectSession:
             tf.errors.OpError: the run failed.
         """
         if options is IN_CALLERS_THREAD and metadata is None:
-            arrays: list[Any] = self.session._call_tf_sessionrun(_IN_CALLERS_THREAD, feeds, fetches, [], None)
+            arrays: list[Any] = self._call(_IN_CALLERS_THREAD, feeds, fetches, [], None)
             return arrays
         buffer = None if options is None else pywrap_tf_session.TF_NewBufferFromString(options.SerializeToString())
         filled = None if metadata is None else pywrap_tf_session.TF_NewBuffer()
         try:
-            outputs: list[Any] = self.session._call_tf_sessionrun(buffer, feeds, fetches, [], filled)
+            outputs: list[Any] = self._call(buffer, feeds, fetches, [], filled)
             if filled is not None:
                 metadata.ParseFromString(pywrap_tf_session.TF_GetBuffer(filled))
             return outputs
