@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tiny_models
 from photos import labelled_photos
 from PIL import Image
 
@@ -263,8 +264,9 @@ class TestProgram:
         (photos / "good.jpg").write_bytes(turned.read_bytes())
         Image.new("RGB", (8, 8)).save(photos / "odd.tiff")
         (photos / "odd.tiff").rename(photos / "odd.png")
-        ended = run("bake", "--model", "efficientnet-lite0", "--out", tmp_path / "out", "--photos", photos)
-        assert (1, "") == (ended.returncode, ended.stdout)
+        tiny_models.write_workshop(tmp_path)
+        ended = tiny_models.run(tmp_path, *tiny_models.bake_arguments("out"), "--photos", str(photos))
+        assert (1, "") == (ended.code, ended.stdout)
         message = (
             f"error: the baked graph cannot read {photos / 'odd.png'}: neither base64 nor a supported image format"
         )
