@@ -43,7 +43,7 @@ RUNTIMES := .cache/runtimes
 RUNTIME_VERSIONS := 2.14.1 2.16.2 2.18.1 2.19.1 2.20.0
 RUNTIMES_PYTHON ?= /usr/bin/python3.11
 
-.PHONY: help install demo bake serve check test docs fuzz bench bench-peers system-deps test-system image-test guide-deps test-guides test-runtimes clean lock
+.PHONY: help install demo bake serve check test docs fuzz bench bench-peers system-deps test-system test-slow image-test guide-deps test-guides test-runtimes clean lock
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -98,7 +98,7 @@ system-deps: ## Install the Debian packages that test-system needs, as root.
 	for service in $$new; do invoke-rc.d $$service stop; update-rc.d $$service disable; done
 
 # Not in .venv, so that the other tests run without KerasHub, as it is for most users.
-$(KERAS_HUB)/.installed: tests/system/requirements-keras-hub.txt $(VENV)/.installed-dev
+$(KERAS_HUB)/.installed: tests/e2e/requirements-keras-hub.txt $(VENV)/.installed-dev
 	$(BIN)/python -m pip install --quiet --upgrade --no-deps --target $(@D) --requirement $<
 	@touch $@
 
@@ -122,7 +122,10 @@ $(V2)/%/.installed: tests/system/requirements-v2-%.txt
 	$(@D)/bin/python -m pip install --quiet --requirement $<
 	@touch $@
 
-test-system: $(VENV)/.installed-dev $(KERAS_HUB)/.installed $(BROWSER)/.installed $(KUBERNETES)/.installed $(V2)/clients/.installed $(V2)/mlserver/.installed $(BENCH)/triton/.installed ## All tests that need Debian packages, much memory or minutes; run as root.
+test-slow: $(VENV)/.installed-dev $(KERAS_HUB)/.installed ## Tests with real networks or many bakes, which take minutes and need only Python.
+	$(BIN)/python -m pytest -m slow --numprocesses=2 --dist=loadfile --no-loadscope-reorder
+
+test-system: $(VENV)/.installed-dev $(BROWSER)/.installed $(KUBERNETES)/.installed $(V2)/clients/.installed $(V2)/mlserver/.installed $(BENCH)/triton/.installed ## All tests that need Debian packages, much memory or minutes; run as root.
 	$(BIN)/python -m pytest -m system --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 
 image-test: $(VENV)/.installed-dev $(KUBERNETES)/.installed ## Only the system tests that build and run the images.

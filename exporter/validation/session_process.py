@@ -8,6 +8,7 @@ REQUESTS has only requests, RESPONSES the same requests with their responses.
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import Any
 
@@ -19,6 +20,7 @@ from savedmodel_bakery.wire.tensors import as_array, decode_array, encode_tensor
 
 with hidden_modules("keras", "tf_keras"):  # TensorFlow would import them, which takes a second
     import tensorflow as tf
+gc.freeze()  # scanning TensorFlow's objects takes half a second at the exit alone
 
 
 class Session:

@@ -53,7 +53,7 @@ def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
     return workshop
 
 
-@pytest.mark.system
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_servers_and_a_process_are_measured(
     workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

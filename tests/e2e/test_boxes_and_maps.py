@@ -122,7 +122,7 @@ def check_boxes(outputs: dict[str, np.ndarray], pixels: float = 1.0) -> None:
             assert np.abs(box - expected).max() <= allowed + 1e-3
 
 
-@pytest.fixture(scope="module", params=[pytest.param("none", marks=pytest.mark.system), "letterbox"])
+@pytest.fixture(scope="module", params=[pytest.param("none", marks=pytest.mark.slow), "letterbox"])
 def detector(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, photos: list[Path]
 ) -> BakeResult:
@@ -157,7 +157,7 @@ def test_boxes_are_objects(detector: BakeResult, photos: list[Path], tmp_path: P
             assert (False, ()) == (bad.ok, bad.boxes)
 
 
-@pytest.mark.system
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [{"batch_max": 4}, {"optimise": "none", "decode": "fast"}, {"rows_per_run": 2}],
@@ -168,7 +168,7 @@ def test_detectors_have_the_options_of_classifiers(photos: list[Path], tmp_path:
     check_boxes(ask(result, photos, tmp_path / "log"))
 
 
-@pytest.mark.system
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["", "hub:"], ids=["SavedModel", "TF Hub"])
 def test_a_model_of_the_object_detection_api(photos: list[Path], tmp_path: Path, source: str) -> None:
     """It takes one image of uint8. Its ids start at 1 and have a gap."""
@@ -185,7 +185,7 @@ def test_a_model_of_the_object_detection_api(photos: list[Path], tmp_path: Path,
     check_boxes(outputs)
 
 
-@pytest.fixture(scope="module", params=[pytest.param("none", marks=pytest.mark.system), "letterbox"])
+@pytest.fixture(scope="module", params=[pytest.param("none", marks=pytest.mark.slow), "letterbox"])
 def segmenter(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, photos: list[Path]
 ) -> BakeResult:

@@ -14,7 +14,7 @@ from savedmodel_bakery.client import Client
 from savedmodel_bakery.exporter import resources
 from savedmodel_bakery.exporter.bake import bake
 
-pytestmark = pytest.mark.system  # they take a minute
+pytestmark = pytest.mark.slow
 
 tf1 = tf.compat.v1
 PHOTOS = {photo.stem: photo.read_bytes() for photo in resources.example_photos()}

@@ -22,7 +22,7 @@ from server_process import ServerProcess
 
 from savedmodel_bakery.client import Client
 
-pytestmark = pytest.mark.system
+pytestmark = pytest.mark.slow
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 COMMAND = [sys.executable, "-m", "savedmodel_bakery.exporter"]

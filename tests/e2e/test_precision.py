@@ -25,7 +25,7 @@ COMMAND = [
 ]
 
 
-@pytest.mark.system
+@pytest.mark.slow
 def test_bfloat16_halves_the_weights_and_keeps_the_labels(lite0: Path, tmp_path: Path) -> None:
     options = ["--out", str(tmp_path), "--parity-atol", "0.1"]
     result = subprocess.run([*COMMAND, *options], check=True, capture_output=True, text=True, timeout=240)

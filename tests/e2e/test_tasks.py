@@ -43,8 +43,8 @@ def picture(colour: str) -> bytes:
     scope="module",
     params=[
         "logits",
-        pytest.param("probabilities", marks=pytest.mark.system),
-        pytest.param("logits without an axis", marks=pytest.mark.system),
+        pytest.param("probabilities", marks=pytest.mark.slow),
+        pytest.param("logits without an axis", marks=pytest.mark.slow),
     ],
 )
 def binary(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -250,7 +250,7 @@ def test_one_output_without_labels_is_a_number(tmp_path: Path) -> None:
     assert {"value": pytest.approx(1011)} == ask_amqp(result, "cyan")
 
 
-@pytest.mark.system
+@pytest.mark.slow
 def test_several_numbers_have_names(tmp_path: Path) -> None:
     save_network(tmp_path / "network.keras", [[1, 0, 0], [0, 2, 0]], [0.5, -1])
     result = bake_network(tmp_path, task="regress", output_names="width,height", units="m,m")

@@ -1,6 +1,6 @@
 """Presets of KerasHub are baked with their own preprocessing, and served without KerasHub.
 
-KerasHub is in a folder of its own, which `make test-system` makes.
+KerasHub is in a folder of its own, which `make test-slow` makes.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from server_process import ServerProcess
 from savedmodel_bakery.client import Client
 from savedmodel_bakery.exporter import resources
 from savedmodel_bakery.exporter.recipe import read_recipe_file
+
+pytestmark = pytest.mark.slow
 
 PHOTOS = resources.example_photos()
 IMAGES = np.array([photo.read_bytes() for photo in PHOTOS], object)
