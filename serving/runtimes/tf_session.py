@@ -244,17 +244,18 @@ class SavedModel:
         TensorFlow deliberately leaks 0.7 kB per run that fails under a time limit (core/framework/local_rendezvous.h).
         """
         prepared = self._prepared(tuple(feeds), tuple(fetches))
-        arrays = []
-        for tensor in feeds.values():
+        arrays, has_right_types = [], True
+        for tensor, port in zip(feeds.values(), prepared.feeds, strict=True):
             if tensor.dtype.number in dtypes.HANDLES:
                 raise self._cannot_feed(feeds)
             arrays.append(_to_runtime(tensor))
+            has_right_types &= tensor.dtype is port.dtype
         context.check()
         try:
             if any(map(_unrepresentable_shape, feeds.values())):
                 tensors = self._unrepresentable.run(feeds, prepared.names, self._options(feeds, context))
                 return [tensors[place] for place, _ in prepared.results]
-            if self._is_small:
+            if self._is_small and has_right_types:  # which this function does not check
                 outputs = self._callable(tuple(feeds), prepared.names)(*arrays)
             else:
                 outputs = self._run_arrays(prepared, arrays, self._options(feeds, context), context)
