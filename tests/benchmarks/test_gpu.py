@@ -26,7 +26,7 @@ RECIPE = {"crop": "none", "resize": "bilinear", "antialias": False, "scale": "0.
 @pytest.fixture
 def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
     """A workshop whose bakes are of a tiny network."""
-    workshop = Workshop(tmp_path / "cache", tmp_path, "efficientnet-lite0", gpu.bakes_of([gpu.BATCHING], [4]))
+    workshop = Workshop(tmp_path / "cache", tmp_path, "efficientnet-lite0", gpu.bakes_of(gpu.GROUPS, [4]))
     folder = tmp_path / "cache" / "models" / workshop.network
     folder.mkdir(parents=True)
     description = networks.Description(8, 0.0, 255.0, ["red", "green", "blue"], is_trained=False)
@@ -55,16 +55,16 @@ def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_servers_and_a_process_are_measured(
+def test_the_servers_of_all_bakes_and_a_process_are_measured(
     workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of two groups, by the command; the others differ in the options of their bakes only: see the next test."""
+    """All groups, by the command."""
     monkeypatch.setattr(gpu, "CACHE", workshop.cache)
-    options = "--only placement --only batching --batch-max 4 --callers 2 --rounds 1 --seconds 0.3 --images 9"
+    options = "--batch-max 4 --callers 2 --rounds 1 --seconds 0.3 --images 9"
     outcome = CliRunner().invoke(gpu.main, [*options.split(), "--out", str(tmp_path / "out")], catch_exceptions=False)
     assert 0 == outcome.exit_code, outcome.output
     document = json.loads((tmp_path / "out" / "results.json").read_text())
-    assert {"base", "batch-4", "on-cpu"} == {row["candidate"] for row in document["rows"]}
+    assert {*gpu.bakes_of(gpu.GROUPS, [4]), "on-cpu"} == {row["candidate"] for row in document["rows"]}
     assert all(row["images_per_s"] > 0 for row in document["rows"])
     assert ["as needed", "nearly all"] == list(document["devices"])
     for row in document["devices"].values():

@@ -58,7 +58,7 @@ def test_during_a_bake(workshop: Path, disk: Path, tmp_path: Path) -> None:
     flags = ("--model_name=tiny", f"--model_base_path={base_path}")
     with ServerProcess(*flags, log=tmp_path / "log") as server:
         with SteadyCallers({"status": lambda: is_served(server, 1)}) as callers:
-            for share in (0.02, 0.9):
+            for share in (0.02, 0.3, 0.9):
                 filler = fill(disk, leave_bytes=int(share * version_bytes))
                 started_s = time.monotonic()
                 run = tiny_models.run(workshop, *tiny_models.bake_arguments(disk))

@@ -25,7 +25,7 @@ from waiting import wait_until
 from savedmodel_bakery.client.rollout.config_file import ConfigFile
 from savedmodel_bakery.wire.model_config import Specific
 
-BAKES, JOBS, ROLLOUTS = 4, 7, 6
+BAKES, JOBS, ROLLOUTS = 7, 7, 6
 PHOTOS = 1500
 
 

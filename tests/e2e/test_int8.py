@@ -158,9 +158,9 @@ def test_a_server_answers_as_with_float32(lite0: Path, base_path: Path, flags: l
     assert 1e-4 < max(abs(full.score - int8.score) for full, int8 in zip(*best, strict=True)) < 0.2
 
 
-def test_parity_and_too_few_photos(base_path: Path, tmp_path: Path) -> None:
+def test_parity_and_too_little_agreement(base_path: Path, photos: Path, tmp_path: Path) -> None:
     page = tmp_path / "parity.html"
-    command = [*COMMAND, "parity", str(base_path / "1"), "--photos", str(EXAMPLES), "--parity-html", str(page)]
+    command = [*COMMAND, "parity", str(base_path / "1"), "--photos", str(photos), "--parity-html", str(page)]
     result = subprocess.run(command, check=True, capture_output=True, text=True, timeout=240)
     last = result.stdout.splitlines()[-1]
     assert last.startswith("int8 and float32 have the same labels for")

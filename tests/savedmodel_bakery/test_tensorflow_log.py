@@ -33,7 +33,7 @@ def run(code: list[str], **levels: str) -> str:
     return subprocess.run([sys.executable, *code], env=environment, capture_output=True, text=True).stderr
 
 
-@pytest.mark.parametrize("level", [None, "1"])
+@pytest.mark.parametrize("level", [None, "1", "3"])
 @pytest.mark.parametrize("module", MODULES)
 def test_starting_tensorflow_prints_nothing(module: str, level: str | None) -> None:
     assert "" == run(["-c", RUN.format(module=module)], **({"TF_CPP_MIN_LOG_LEVEL": level} if level else {}))
