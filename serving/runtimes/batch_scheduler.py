@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from savedmodel_bakery.serving.options.batching import BatchingParameters
-from savedmodel_bakery.serving.runtimes.tf_session import DirectSession
+from savedmodel_bakery.serving.runtimes.direct_session import DirectSession
 from savedmodel_bakery.wire.status import Code, StatusError
 
 tf1 = tf.compat.v1

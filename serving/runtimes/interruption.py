@@ -13,15 +13,13 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from savedmodel_bakery.serving.admission.context import RequestContext
-
-if TYPE_CHECKING:
-    from savedmodel_bakery.serving.runtimes.tf_session import DirectSession
+from savedmodel_bakery.serving.runtimes.direct_session import IN_CALLERS_THREAD, DirectSession
 
 tf1 = tf.compat.v1
 
@@ -29,9 +27,6 @@ tf1 = tf.compat.v1
 _QUEUES = 8 * (os.cpu_count() or 1)
 # Errors number the inputs of a run in the order of their names; this one must be the last.
 _SCOPE = "zzz_interruption"
-IN_CALLERS_THREAD = tf1.RunOptions(inter_op_thread_pool=-1)
-"""Options of a run that does not wait for the session's threads, which may be busy for minutes with runs that are to
-end. They are shared: change only a copy."""
 
 
 class Interrupter:

@@ -1,6 +1,6 @@
 """A SavedModel, loaded into a Session as tensorflow_model_server loads it.
 
-The only module of `serving` that uses TensorFlow's private Python API.
+With `direct_session`, the only module of `serving` that uses TensorFlow's private Python API.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.core.protobuf import config_pb2
-from tensorflow.python.client import pywrap_tf_session
 from tensorflow.python.framework import op_def_registry
 
 from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving.runtimes.direct_session import IN_CALLERS_THREAD, DirectSession
 from savedmodel_bakery.serving.runtimes.fetches import FetchLists
-from savedmodel_bakery.serving.runtimes.interruption import IN_CALLERS_THREAD, Interrupter
+from savedmodel_bakery.serving.runtimes.interruption import Interrupter
 from savedmodel_bakery.serving.runtimes.stages import StageSampler, reads_images
 from savedmodel_bakery.serving.runtimes.unrepresentable_shapes import UnrepresentableShapeRunner
 from savedmodel_bakery.wire import dtypes, schema, version_folder
@@ -118,67 +117,6 @@ class _Prepared(NamedTuple):
     results: list[tuple[int, DType]]
 
 
-class DirectSession:
-    """A TensorFlow Session that can run without `Session.run`.
-
-    `Session.run` rejects shapes that the real server accepts, and takes longer than a small model.
-
-    Attributes:
-        session: the `tf.compat.v1.Session`.
-    """
-
-    def __init__(self, graph: tf.Graph, config: Any) -> None:
-        self.session = tf.compat.v1.Session(graph=graph, config=config)
-
-    @staticmethod
-    def handle(tensor: Any) -> Any:
-        """Return the handle of a tensor, by which `run` feeds or fetches it."""
-        return tensor._as_tf_output()
-
-    def extend(self) -> None:
-        """Make operations that were added to the graph available to `run`; `Session.run` does this by itself."""
-        self.session._extend_graph()
-
-    def run(
-        self, feeds: Mapping[Any, np.ndarray], fetches: Sequence[Any], options: Any = None, metadata: Any = None
-    ) -> list[Any]:
-        """Run the graph once.
-
-        Args:
-            feeds: arrays by handle.
-            fetches: handles.
-            options: RunOptions; None for the defaults.
-            metadata: RunMetadata that is filled if `options` ask for a trace; None for none.
-
-        Raises:
-            tf.errors.OpError: the run failed.
-        """
-        buffer = None if options is None else pywrap_tf_session.TF_NewBufferFromString(options.SerializeToString())
-        filled = None if metadata is None else pywrap_tf_session.TF_NewBuffer()
-        try:
-            outputs: list[Any] = self.session._call_tf_sessionrun(buffer, feeds, fetches, [], filled)
-            if filled is not None:
-                metadata.ParseFromString(pywrap_tf_session.TF_GetBuffer(filled))
-            return outputs
-        finally:
-            for made in (buffer, filled):
-                if made is not None:
-                    pywrap_tf_session.TF_DeleteBuffer(made)
-
-    def make_callable(self, feeds: Sequence[str], fetches: Sequence[str]) -> Callable[..., list[Any]]:
-        """Return a function from the arrays of `feeds` to those of `fetches`, for a small graph.
-
-        It runs in its caller's thread, in two thirds of the time of `run`, and raises what that raises.
-        """
-        options = config_pb2.CallableOptions(feed=feeds, fetch=fetches, run_options=IN_CALLERS_THREAD)
-        made: Callable[..., list[Any]] = self.session._make_callable_from_options(options)
-        return made
-
-    def close(self) -> None:
-        """Close the session; no run may be active."""
-        self.session.close()
-
-
 class SavedModel:
     """A loaded graph; see `Runtime`. All threads that run it share one copy of the weights."""
 
@@ -243,7 +181,8 @@ class SavedModel:
         A run that fails with a text that is not valid UTF-8 is repeated once, to learn the code of its error.
         TensorFlow deliberately leaks 0.7 kB per run that fails under a time limit (core/framework/local_rendezvous.h).
         """
-        prepared = self._prepared(tuple(feeds), tuple(fetches))
+        fed = tuple(feeds)
+        prepared = self._prepared(fed, tuple(fetches))
         arrays, has_right_types = [], True
         for tensor, port in zip(feeds.values(), prepared.feeds, strict=True):
             if tensor.dtype.number in dtypes.HANDLES:
@@ -256,7 +195,7 @@ class SavedModel:
                 tensors = self._unrepresentable.run(feeds, prepared.names, self._options(feeds, context))
                 return [tensors[place] for place, _ in prepared.results]
             if self._is_small and has_right_types:  # which this function does not check
-                outputs = self._callable(tuple(feeds), prepared.names)(*arrays)
+                outputs = self._callable(fed, prepared.names)(*arrays)
             else:
                 outputs = self._run_arrays(prepared, arrays, self._options(feeds, context), context)
             context.check()

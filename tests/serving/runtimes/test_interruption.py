@@ -14,8 +14,9 @@ import pytest
 import tensorflow as tf
 
 from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving.runtimes.direct_session import DirectSession
 from savedmodel_bakery.serving.runtimes.interruption import Interrupter
-from savedmodel_bakery.serving.runtimes.tf_session import DirectSession, SavedModel, SessionOptions
+from savedmodel_bakery.serving.runtimes.tf_session import SavedModel, SessionOptions
 from savedmodel_bakery.wire import dtypes
 from savedmodel_bakery.wire.status import StatusError
 from savedmodel_bakery.wire.tensors import Tensor

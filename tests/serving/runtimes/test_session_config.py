@@ -18,7 +18,8 @@ from server_process import ServerProcess
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.options import flags
 from savedmodel_bakery.serving.options.settings import read_settings
-from savedmodel_bakery.serving.runtimes.tf_session import DirectSession, SavedModel, SessionOptions
+from savedmodel_bakery.serving.runtimes.direct_session import DirectSession
+from savedmodel_bakery.serving.runtimes.tf_session import SavedModel, SessionOptions
 from savedmodel_bakery.wire import dtypes, schema
 from savedmodel_bakery.wire.status import Code, StatusError
 from savedmodel_bakery.wire.tensors import Tensor
