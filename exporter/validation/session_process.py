@@ -8,19 +8,16 @@ REQUESTS has only requests, RESPONSES the same requests with their responses.
 
 from __future__ import annotations
 
-import gc
 import sys
 from typing import Any
 
 import numpy as np
 
-from savedmodel_bakery.hidden_modules import hidden_modules
+from savedmodel_bakery.tensorflow_import import import_tensorflow
 from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.tensors import as_array, decode_array, encode_tensor
 
-with hidden_modules("keras", "tf_keras"):  # TensorFlow would import them, which takes a second
-    import tensorflow as tf
-gc.freeze()  # scanning TensorFlow's objects takes half a second at the exit alone
+tf = import_tensorflow(without=("keras", "tf_keras"))
 
 
 class Session:

@@ -1,4 +1,7 @@
-"""A TensorFlow Session without what `Session.run` adds. Uses TensorFlow's private Python API."""
+"""A TensorFlow Session without what `Session.run` adds.
+
+The only module of `serving` that uses TensorFlow's private Python API.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.client import pywrap_tf_session
+from tensorflow.python.framework import op_def_registry
 
 IN_CALLERS_THREAD = tf.compat.v1.RunOptions(inter_op_thread_pool=-1)
 """Options of a run that does not wait for the session's threads, which may be busy for minutes with runs that are to
@@ -74,3 +78,9 @@ class DirectSession:
     def close(self) -> None:
         """Close the session; no run may be active."""
         self.session.close()
+
+
+def has_state(operation: str) -> bool:
+    """Return whether operations of this type may have a state, as those of unknown types may."""
+    definition = op_def_registry.get(operation)
+    return definition is None or definition.is_stateful

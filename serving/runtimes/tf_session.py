@@ -1,7 +1,4 @@
-"""A SavedModel, loaded into a Session as tensorflow_model_server loads it.
-
-With `direct_session`, the only module of `serving` that uses TensorFlow's private Python API.
-"""
+"""A SavedModel, loaded into a Session as tensorflow_model_server loads it."""
 
 from __future__ import annotations
 
@@ -19,10 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.framework import op_def_registry
 
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.runtimes.direct_session import IN_CALLERS_THREAD, DirectSession
+from savedmodel_bakery.serving.runtimes.direct_session import IN_CALLERS_THREAD, DirectSession, has_state
 from savedmodel_bakery.serving.runtimes.fetches import FetchLists
 from savedmodel_bakery.serving.runtimes.interruption import Interrupter
 from savedmodel_bakery.serving.runtimes.stages import StageSampler, reads_images
@@ -345,12 +341,7 @@ def _has_loops(nodes: Sequence[Any]) -> bool:
 def _is_small(nodes: Sequence[Any]) -> bool:
     """Whether a graph runs faster in the caller's thread, and no operation in it may wait for another one."""
     operations = {node.op for node in nodes} - _STATEFUL_NON_BLOCKING
-    definitions = [op_def_registry.get(name) for name in operations]
-    return (
-        len(nodes) <= _SMALL_GRAPH_OPERATIONS
-        and not _has_loops(nodes)
-        and not any(definition is None or definition.is_stateful for definition in definitions)
-    )
+    return len(nodes) <= _SMALL_GRAPH_OPERATIONS and not _has_loops(nodes) and not any(map(has_state, operations))
 
 
 def _check_files(path: Path) -> None:

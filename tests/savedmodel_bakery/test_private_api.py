@@ -20,4 +20,4 @@ def test_only_the_session_and_the_inliner_use_it() -> None:
     modules = {file.relative_to(root).as_posix(): file for file in files if file.suffix == ".py"}
     assert len(modules) > 150
     users = {name for name, file in modules.items() if PRIVATE.search(file.read_text(encoding="utf-8"))}
-    assert {"exporter/optimisation/inlining.py", "serving/runtimes/tf_session.py"} == users
+    assert {"exporter/optimisation/inlining.py", "serving/runtimes/direct_session.py"} == users
