@@ -140,7 +140,7 @@ class Protocol(HttpToolsProtocol):
             self._wake_with_body()
 
     def on_body(self, body: bytes) -> None:
-        """Collect the body. It is only used as a whole, so do not wake the application before its end or a limit."""
+        """Collect the body. It is only used as a whole, so do not wake the application for each part."""
         if self._is_closing or self.cycle.response_complete:
             return
         self.cycle.body += body

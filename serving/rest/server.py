@@ -36,6 +36,7 @@ _KEEP_ALIVE_S = 3600
 _CONTROL_THREADS = 8
 _BODY_COPIES = 2  # as it is received, and as it is used
 _UNCHARGED_BYTES = 2**16  # of a body that has arrived
+_PIECE_BYTES = 2**24  # of a body; copying one holds up all other requests
 _CALLER_HAS_GONE = "499"  # as nginx logs it; no response has this status
 _ORIGIN = re.compile(rb"(?:[A-Za-z][A-Za-z0-9+.-]*:)?//[^/?#]*")  # with or without a scheme (RFC 3986, 4.2)
 
@@ -237,7 +238,7 @@ class RestServer:
         def take(count: int) -> bool:
             nonlocal arrived, charged
             arrived += count
-            if arrived > max_bytes:
+            if arrived > max_bytes or arrived - size > _PIECE_BYTES:
                 return False
             if arrived - charged > _UNCHARGED_BYTES:
                 if not context.try_charge(_BODY_COPIES * (arrived - charged)):
