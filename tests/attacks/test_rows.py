@@ -61,8 +61,8 @@ def test_twenty_thousand_empty_strings_in_a_small_body(classifier: AttackedServe
 
 
 def test_three_hundred_images(classifier: AttackedServer) -> None:
-    """Sent: 300 tiny images in 22 kB. Allowed: all are classified, for 300 MB at most: not all run at once."""
+    """Sent: 300 tiny images in 22 kB. Allowed: all are classified, for 500 MB at most: not all run at once."""
     images = request("top_k", model=CLASSIFIER, image=np.array([png(8, RGB, 8)] * 300, object))
-    with HonestCallers(classifier) as others, classifier.growing_at_most(300):
+    with HonestCallers(classifier) as others, classifier.growing_at_most(500):
         assert ("OK", "", [True] * 300) == predict(classifier, images)
     others.assert_served()
