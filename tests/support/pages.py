@@ -28,6 +28,8 @@ from typing import Literal
 from server_process import free_port
 
 _MARK = "=== step"
+TRAINING_PAGES = {f"how-to/{name}.md" for name in ("boxes-and-maps", "fine-tuned", "pipelines", "tasks")}
+"""Pages that train networks, and need nothing but Python."""
 _BLOCK = re.compile(
     r'^(?P<skip><!-- not run: \S[^\n]* -->\n)?```(?P<language>\w+)(?: title="(?P<title>[^"]+)")?\n(?P<content>.*?)^```',
     re.MULTILINE | re.DOTALL,
@@ -79,10 +81,16 @@ def environments(page: str) -> list[str]:
     return [name for line in re.findall(r"^<!-- environments: (.+) -->$", page, re.MULTILINE) for name in line.split()]
 
 
-def pages_of(suite: Literal["guides", "system"]) -> dict[str, str]:
+def pages_of(suite: Literal["guides", "slow", "system"]) -> dict[str, str]:
     """Return the pages of the documentation that the tests of a suite run, by their path in `docs`."""
     docs = Path(__file__).parent.parent.parent / "docs"
-    return {name: page for name, page in pages(docs).items() if bool(environments(page)) == (suite == "guides")}
+    return {name: page for name, page in pages(docs).items() if suite == _suite(name, page)}
+
+
+def _suite(name: str, page: str) -> str:
+    if environments(page):
+        return "guides"
+    return "slow" if name in TRAINING_PAGES else "system"
 
 
 def commands(block: Block) -> list[tuple[str, str]]:

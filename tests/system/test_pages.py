@@ -1,4 +1,7 @@
-"""The pages print what they show, from an empty folder; RabbitMQ is a real one. `make test-guides` runs some others."""
+"""The pages print what they show, from an empty folder; RabbitMQ is a real one.
+
+`make test-guides` and `make test-slow` run some others.
+"""
 
 from __future__ import annotations
 
