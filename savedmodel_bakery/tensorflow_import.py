@@ -13,7 +13,7 @@ from savedmodel_bakery.tensorflow_log import startup_log_hidden
 
 
 def import_tensorflow(*, without: tuple[str, ...]) -> Any:
-    """Import TensorFlow unless it has been imported, and list its devices, which logs errors if there is no GPU.
+    """Import TensorFlow and list its devices, which logs errors if there is no GPU.
 
     Args:
         without: packages that it would import but can do without. They can still be imported afterwards.
@@ -21,20 +21,20 @@ def import_tensorflow(*, without: tuple[str, ...]) -> Any:
     Returns:
         The module.
     """
-    tensorflow = sys.modules.get("tensorflow")
-    if tensorflow is not None:
-        return tensorflow
-    # The new objects live until the end. Scanning them takes a tenth of the time of the import, and later would block
-    # requests for a tenth of a second, and the exit for half a second.
+    is_first, collects_garbage = "tensorflow" not in sys.modules, gc.isenabled()
     gc.disable()
     try:
         with startup_log_hidden(), _hidden_modules(without):
             tensorflow = importlib.import_module("tensorflow")
             tensorflow.config.list_physical_devices()
-            return tensorflow
+        if is_first:
+            # The new objects live until the end. Scanning them takes a tenth of the time of the import, and later would
+            # block requests for a tenth of a second, and the exit for half a second.
+            gc.freeze()
+        return tensorflow
     finally:
-        gc.freeze()
-        gc.enable()
+        if collects_garbage:
+            gc.enable()
 
 
 @contextmanager

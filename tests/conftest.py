@@ -23,6 +23,7 @@ CLONE = Path(__file__).parent.parent
 LONGEST_FIRST = (
     "system/test_images.py",
     "system/test_pages.py",
+    "docs/test_training_pages.py",
     "e2e/test_int8.py",
     "system/test_playground.py",
     "e2e/test_boxes_and_maps.py",

@@ -29,7 +29,7 @@ from server_process import free_port
 
 _MARK = "=== step"
 TRAINING_PAGES = {f"how-to/{name}.md" for name in ("boxes-and-maps", "fine-tuned", "pipelines", "tasks")}
-"""Pages that train networks, and need nothing but Python."""
+"""Pages that train networks, and need no Debian packages but curl."""
 _BLOCK = re.compile(
     r'^(?P<skip><!-- not run: \S[^\n]* -->\n)?```(?P<language>\w+)(?: title="(?P<title>[^"]+)")?\n(?P<content>.*?)^```',
     re.MULTILINE | re.DOTALL,

@@ -294,11 +294,17 @@ def test_pipelined_bodies_leave_no_memory_charged() -> None:
     server.stop(5)
 
 
-def test_a_chunked_body_larger_than_a_window_arrives_as_a_whole(server: ServerProcess) -> None:
-    body = BODY.ljust(5_000_000)
-    pieces = (body[start : start + 70_000] for start in range(0, len(body), 70_000))
-    response = requests.post(f"{server.url}{MODEL}:predict", data=pieces, timeout=30)
-    assert {"predictions": [5.0]} == response.json()
+@pytest.mark.parametrize("size", [5_000_000, 40_000_000], ids=["a window", "a piece"])
+@pytest.mark.parametrize("is_chunked", [True, False], ids=["chunks", "length"])
+def test_a_body_larger_than_a_window_or_a_piece_arrives_as_a_whole(
+    server: ServerProcess, size: int, is_chunked: bool
+) -> None:
+    body = BODY[:-1].ljust(size) + BODY[-1:]
+    with requests.Session() as session:
+        for _ in range(2):  # on one connection
+            chunks = (body[start : start + 70_000] for start in range(0, len(body), 70_000))
+            response = session.post(f"{server.url}{MODEL}:predict", data=chunks if is_chunked else body, timeout=30)
+            assert {"predictions": [5.0]} == response.json()
 
 
 @pytest.mark.parametrize("after", [b"", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"], ids=["alone", "another follows"])
