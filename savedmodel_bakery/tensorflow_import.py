@@ -11,6 +11,9 @@ from typing import Any
 
 from savedmodel_bakery.tensorflow_log import startup_log_hidden
 
+KERAS = ("keras", "tf_keras")
+"""The packages of Keras, for `without`."""
+
 
 def import_tensorflow(*, without: tuple[str, ...]) -> Any:
     """Import TensorFlow and list its devices, which logs errors if there is no GPU.

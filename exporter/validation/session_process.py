@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from savedmodel_bakery.tensorflow_import import import_tensorflow
+from savedmodel_bakery.tensorflow_import import KERAS, import_tensorflow
 from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.tensors import as_array, decode_array, encode_tensor
 
-tf = import_tensorflow(without=("keras", "tf_keras"))
+tf = import_tensorflow(without=KERAS)
 
 
 class Session:

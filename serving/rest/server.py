@@ -259,9 +259,10 @@ class RestServer:
             due, charged = size - charged, size  # more may arrive while this waits
             await self._charge(context, _BODY_COPIES * due, lane)
             if not message.get("more_body", False):
-                # On a thread, because it takes long for a large body; for one piece, nothing is copied.
-                loop = asyncio.get_running_loop()
-                return await loop.run_in_executor(lane.threads, b"".join, pieces) if pieces[1:] else pieces[0]
+                if len(pieces) == 1:
+                    return pieces[0]
+                # On a thread, because joining a large body takes long.
+                return await asyncio.get_running_loop().run_in_executor(lane.threads, b"".join, pieces)
 
     def _check_length(self, size: int, lane: _Lane) -> None:
         check_size(size, self._limits.message_bytes, "bytes", limit="max_message_bytes")

@@ -12,4 +12,4 @@ def import_tensorflow() -> None:
     TensorFlow Text's layers may import Keras afterwards.
     """
     memory.use_system_allocator()
-    tensorflow_import.import_tensorflow(without=("keras", "tf_keras"))
+    tensorflow_import.import_tensorflow(without=tensorflow_import.KERAS)

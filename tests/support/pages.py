@@ -28,7 +28,7 @@ from typing import Literal
 from server_process import free_port
 
 _MARK = "=== step"
-TRAINING_PAGES = {f"how-to/{name}.md" for name in ("boxes-and-maps", "fine-tuned", "pipelines", "tasks")}
+_TRAINING_PAGES = {f"how-to/{name}.md" for name in ("boxes-and-maps", "fine-tuned", "pipelines", "tasks")}
 """Pages that train networks, and need no Debian packages but curl."""
 _BLOCK = re.compile(
     r'^(?P<skip><!-- not run: \S[^\n]* -->\n)?```(?P<language>\w+)(?: title="(?P<title>[^"]+)")?\n(?P<content>.*?)^```',
@@ -90,7 +90,7 @@ def pages_of(suite: Literal["guides", "slow", "system"]) -> dict[str, str]:
 def _suite(name: str, page: str) -> str:
     if environments(page):
         return "guides"
-    return "slow" if name in TRAINING_PAGES else "system"
+    return "slow" if name in _TRAINING_PAGES else "system"
 
 
 def commands(block: Block) -> list[tuple[str, str]]:
