@@ -4,7 +4,7 @@ A message is acknowledged after the broker has confirmed its reply, so no messag
 
 The broker redelivers a message that crashed its worker together with the messages that were prefetched beside it, and
 counts each redelivery. So that only the message at fault reaches the delivery limit, a worker moves redelivered
-messages to the retry queue, from which each worker prefetches one message at a time.
+messages to the retry queue, from which each worker prefetches one message at a time, and processes it after the moves.
 
 Messages for which the model server was unavailable go to the retry queue too, because one of them may have crashed it.
 Such a message is called alone, and has a number of attempts. While the server is unreachable no attempt is made.
@@ -49,6 +49,7 @@ GRACE_S = 25.0
 """Time to finish prefetched messages after SIGTERM; a pod gets 30 s between SIGTERM and SIGKILL by default."""
 
 _WATCH_INTERVAL_S = 1.0
+_MOVES_LIMIT_S = 5.0  # a retry queue that is full takes no message until another has been processed
 _FIRST_PAUSE_S, _MAX_PAUSE_S = 1.0, 60.0  # before another attempt; each pause is four times as long as the last
 
 
@@ -109,6 +110,7 @@ class Consumer:
         self._idle.set()
         self._free_calls = asyncio.Semaphore(options.calls)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._moves: set[asyncio.Task[None]] = set()  # of redelivered messages to the retry queue
         self._lost = asyncio.Event()
         channel.close_callbacks.add(lambda *_: self._lost.set())
 
@@ -121,9 +123,9 @@ class Consumer:
         tags: dict[AbstractQueue, str] = {}
         try:
             self._spawn(self._dispatch())
-            for queue, receive, prefetch in (
-                (declared.retries, self._receive_again, 1),
+            for queue, receive, prefetch in (  # first the queue whose redelivered messages are moved
                 (declared.requests, self._receive, self._options.prefetch),
+                (declared.retries, self._receive_again, 1),
             ):
                 await self._channel.set_qos(prefetch_count=prefetch)  # of consumers that start after it
                 tags[queue] = await queue.consume(receive)
@@ -156,7 +158,9 @@ class Consumer:
             if deliveries:
                 worker.REDELIVERIES.inc()
         elif deliveries:  # counted when it arrives from the retry queue
-            self._spawn(self._retry(message, deliveries, attempts=0))
+            move = self._spawn(self._retry(message, deliveries, attempts=0))
+            self._moves.add(move)
+            move.add_done_callback(self._moves.discard)
         else:
             self._fresh.put_nowait(message)
 
@@ -196,7 +200,12 @@ class Consumer:
             self._spawn(self._process(messages, calls=1))
 
     async def _process_alone(self, message: AbstractIncomingMessage) -> None:
-        """Process a message of the retry queue; without other calls beside it if it may crash the model server."""
+        """Process a message of the retry queue; without other calls beside it if it may crash the model server.
+
+        It may crash the worker, which would count another delivery of each message that is being moved.
+        """
+        if self._moves:
+            await asyncio.wait(self._moves, timeout=_MOVES_LIMIT_S)
         calls = self._options.calls if _header(message, amqp.ATTEMPTS) else 1
         for _ in range(calls):
             await self._free_calls.acquire()

@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -255,18 +255,34 @@ def crashing_server(poison: bytes) -> Iterator[tuple[str, list[int]]]:
         supervisor.join()
 
 
+@dataclass(frozen=True)
+class HoldingServer:
+    """A model server that answers Predict, without outputs, only after an event.
+
+    Attributes:
+        target: `host:port`.
+        called: released once by each call that arrives.
+        released: the event.
+    """
+
+    target: str
+    called: threading.Semaphore
+    released: threading.Event
+
+
 @contextlib.contextmanager
-def holding_server() -> Iterator[tuple[str, threading.Event]]:
-    """Run a model server that answers Predict, without outputs, only after an event; yield its target and the event."""
-    released = threading.Event()
+def holding_server() -> Iterator[HoldingServer]:
+    """Run such a server."""
+    called, released = threading.Semaphore(0), threading.Event()
 
     def answer(_: bytes) -> bytes:
+        called.release()
         released.wait(START_LIMIT_S)
         return b""
 
     with answering_server(answer) as target:
         try:
-            yield target, released
+            yield HoldingServer(target, called, released)
         finally:
             released.set()
 
