@@ -16,8 +16,6 @@ from savedmodel_bakery.wire.status import invalid_argument
 from savedmodel_bakery.wire.v2.datatypes import shown
 
 _FORM = "multipart/form-data"
-# Python's lock is held while a piece is searched: 8 ms at most, for a body of line breaks.
-_PIECE_BYTES = 2**20
 # Bytes become characters one by one: a name may be in any encoding, and only its quotation marks matter.
 _NAMES = "latin-1"
 # RFC 7578 forbids this parameter, but some clients send it alone, and the parser ignores it.
@@ -64,7 +62,8 @@ def _read_form(body: bytes, media_type: str, boundary: str, context: RequestCont
     photo = io.BytesIO()
     try:
         parser = PushMultipartParser(boundary, header_charset=_NAMES)
-        for event in parser.parse_blocking(io.BytesIO(body).read, _PIECE_BYTES):
+        # In pieces of 64 KiB, because Python's lock is held while one is searched.
+        for event in parser.parse_blocking(io.BytesIO(body).read):
             if isinstance(event, MultipartSegment):
                 _check_is_file(event)
                 context.check_rows(len(photos) + 1)
