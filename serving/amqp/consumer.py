@@ -4,7 +4,8 @@ A message is acknowledged after the broker has confirmed its reply, so no messag
 
 The broker redelivers a message that crashed its worker together with the messages that were prefetched beside it, and
 counts each redelivery. So that only the message at fault reaches the delivery limit, a worker moves redelivered
-messages to the retry queue, from which each worker prefetches one message at a time, and processes it after the moves.
+messages to the retry queue, from which each worker prefetches one message at a time. It finishes its moves before it
+processes that message, because a crash would count another delivery of all that are being moved.
 
 Messages for which the model server was unavailable go to the retry queue too, because one of them may have crashed it.
 Such a message is called alone, and has a number of attempts. While the server is unreachable no attempt is made.
@@ -49,7 +50,7 @@ GRACE_S = 25.0
 """Time to finish prefetched messages after SIGTERM; a pod gets 30 s between SIGTERM and SIGKILL by default."""
 
 _WATCH_INTERVAL_S = 1.0
-_MOVES_LIMIT_S = 5.0  # a retry queue that is full takes no message until another has been processed
+_MOVES_LIMIT_S = 5.0  # how long a retried message waits for moves: a full retry queue takes none until it is processed
 _FIRST_PAUSE_S, _MAX_PAUSE_S = 1.0, 60.0  # before another attempt; each pause is four times as long as the last
 
 
@@ -200,15 +201,13 @@ class Consumer:
             self._spawn(self._process(messages, calls=1))
 
     async def _process_alone(self, message: AbstractIncomingMessage) -> None:
-        """Process a message of the retry queue; without other calls beside it if it may crash the model server.
-
-        It may crash the worker, which would count another delivery of each message that is being moved.
-        """
-        if self._moves:
-            await asyncio.wait(self._moves, timeout=_MOVES_LIMIT_S)
+        """Process a message of the retry queue; without other calls beside it if it may crash the model server."""
         calls = self._options.calls if _header(message, amqp.ATTEMPTS) else 1
         for _ in range(calls):
             await self._free_calls.acquire()
+        while self._moves:
+            _, stuck = await asyncio.wait(self._moves, timeout=_MOVES_LIMIT_S)
+            self._moves -= stuck
         await self._process([message], calls)
 
     async def _process(self, messages: Sequence[AbstractIncomingMessage], calls: int) -> None:

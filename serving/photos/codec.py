@@ -59,19 +59,19 @@ def _read_form(body: bytes, media_type: str, boundary: str, context: RequestCont
         )
     context.charge(len(body))
     photos: list[bytes] = []
-    photo = io.BytesIO()
+    pieces: list[bytes] = []
     try:
         parser = PushMultipartParser(boundary, header_charset=_NAMES)
-        # In pieces of 64 KiB, because Python's lock is held while one is searched.
+        # In pieces, because Python's lock is held while one is searched.
         for event in parser.parse_blocking(io.BytesIO(body).read):
             if isinstance(event, MultipartSegment):
                 _check_is_file(event)
                 context.check_rows(len(photos) + 1)
-                photo = io.BytesIO()
             elif event is None:
-                photos.append(photo.getvalue())
+                photos.append(b"".join(pieces))
+                pieces = []
             else:
-                photo.write(event)
+                pieces.append(event)
     except MultipartError as error:
         raise invalid_argument(f"the body is not a valid {_FORM}: {error.args[0]}") from error
     if not photos:

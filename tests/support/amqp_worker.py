@@ -257,12 +257,12 @@ def crashing_server(poison: bytes) -> Iterator[tuple[str, list[int]]]:
 
 @dataclass(frozen=True)
 class HoldingServer:
-    """A model server that answers Predict, without outputs, only after an event.
+    """A model server that holds calls of Predict until they may return, and then answers without outputs.
 
     Attributes:
         target: `host:port`.
-        called: released once by each call that arrives.
-        released: the event.
+        called: each call that arrives increments it.
+        released: set it to let calls return.
     """
 
     target: str
@@ -272,7 +272,7 @@ class HoldingServer:
 
 @contextlib.contextmanager
 def holding_server() -> Iterator[HoldingServer]:
-    """Run such a server."""
+    """Run one, and let its calls return at the end."""
     called, released = threading.Semaphore(0), threading.Event()
 
     def answer(_: bytes) -> bytes:

@@ -46,7 +46,7 @@ StartWorker = Callable[..., WorkerProcess]
 
 
 def kill_when_it_processes(broker: RabbitMQ, worker: WorkerProcess, server: HoldingServer) -> None:
-    """Not while it moves a redelivered message to the retry queue, which can leave two copies."""
+    """Kill a worker whose call has reached the server; one that still moves the message can leave two copies of it."""
     assert server.called.acquire(timeout=START_LIMIT_S)
     wait_for_status(broker.url(), ready=0)
     worker.kill()
@@ -93,7 +93,10 @@ def test_a_redelivered_message_is_processed_while_no_fresh_message_waits(broker:
 
 
 def test_messages_prefetched_beside_a_crashing_one_are_answered(broker: RabbitMQ, start: StartWorker) -> None:
-    """The server kills the worker that calls it with one of the messages. The others are lost once, by the first."""
+    """The server kills the worker that calls it with one of the messages.
+
+    The first crash counts as a delivery of the other messages, the second must not.
+    """
     options = ("--delivery-limit", "2", "--prefetch", "61")
     crashing = predict_request([100])
     workers: list[WorkerProcess] = []

@@ -15,6 +15,7 @@ from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.http.messages import Request, Response
 from savedmodel_bakery.serving.models.registry import Registry
 from savedmodel_bakery.serving.openapi.document import document
+from savedmodel_bakery.serving.photos.codec import read_photos
 from savedmodel_bakery.serving.photos.handlers import Handlers
 from savedmodel_bakery.wire.status import StatusError
 
@@ -125,6 +126,15 @@ def test_a_file_may_have_any_name(registry: Registry, parameter: bytes) -> None:
     body = b'--b\r\nContent-Disposition: form-data; name="f"; ' + parameter + b"\r\n\r\ngood\r\n--b--"
     answer = json.loads(send(registry, "/photos/classify", body, {"content-type": _TYPE}).body)
     assert [CLASSIFICATION] == answer["results"]
+
+
+def test_photos_are_whole_wherever_the_parser_cuts_the_form() -> None:
+    """It reads pieces of 64 KiB. The first ends in each place of the second photo's boundary and headers."""
+    head = b'--b\r\nContent-Disposition: form-data; name="f"; filename="f"\r\n\r\n'
+    for beyond in range(len(head) + 4):
+        photos = [bytes(2**16 - len(head) - beyond), b"\r\n--" * 2**15, b"", b"end"]
+        body = b"".join(head + photo + b"\r\n" for photo in photos) + b"--b--\r\nepilogue"
+        assert photos == read_photos(Request("POST", "/", {"content-type": _TYPE}, body), RequestContext())
 
 
 def test_a_single_bad_photo_is_an_error(registry: Registry) -> None:
