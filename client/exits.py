@@ -8,7 +8,6 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TextIO
 
 import click
 
@@ -19,6 +18,7 @@ from savedmodel_bakery.client.error_text import image_error, one_line
 from savedmodel_bakery.client.errors import AccessDeniedError, ClientError, ConnectionFailedError
 from savedmodel_bakery.extras import MissingPackageError
 from savedmodel_bakery.interrupts import INTERRUPTED, ignore_traceback_of_next_interrupt
+from savedmodel_bakery.output import flush_or_discard, os_error_text
 from savedmodel_bakery.wire.status import StatusError
 
 FAILED = 1
@@ -87,8 +87,8 @@ def run_command(
         error = click.ClickException(refusal_text(str(exc)))
     except MissingPackageError as exc:
         error = click.ClickException(str(exc))
-    except OSError as exc:  # without a file name, such as for a full disk behind stdout
-        error = click.ClickException(str(exc) if exc.filename else f"cannot write the output: {exc.strerror or exc}")
+    except OSError as exc:  # such as for a full disk behind stdout
+        error = click.ClickException(os_error_text(exc))
     print_error(f"error: {error.format_message()}")
     return error.exit_code
 
@@ -106,7 +106,7 @@ def print_error(message: str) -> None:
     try:
         click.echo(one_line(message), err=True)
     except OSError:
-        _discard(sys.stderr)
+        flush_or_discard(sys.stderr)
 
 
 @contextmanager
@@ -136,10 +136,5 @@ def quiet_if_output_is_closed() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        _discard(sys.stdout)
+        flush_or_discard(sys.stdout)
         sys.exit(FAILED)
-
-
-def _discard(stream: TextIO) -> None:
-    """Discard what the stream still contains, or the last flush of Python would change the exit code."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

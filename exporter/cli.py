@@ -26,6 +26,7 @@ from savedmodel_bakery.interrupts import (
     ignore_traceback_of_next_interrupt,
     print_interrupted,
 )
+from savedmodel_bakery.output import os_error_text
 from savedmodel_bakery.tensorflow_log import show_log
 
 if TYPE_CHECKING:
@@ -114,8 +115,8 @@ def _errors() -> Iterator[None]:
         raise  # click ends the command silently
     except (BakeError, MissingPackageError) as error:
         message = str(error)
-    except OSError as error:  # without a file name, such as for a full disk behind stdout
-        message = str(error) if error.filename else f"cannot write the output: {error.strerror or error}"
+    except OSError as error:  # such as for a full disk behind stdout
+        message = os_error_text(error)
     else:
         return
     click.echo(f"error: {message}", err=True)

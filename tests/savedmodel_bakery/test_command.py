@@ -244,8 +244,12 @@ def test_a_server_does_not_wait_for_a_full_pipe(monkeypatch: pytest.MonkeyPatch)
     read.set()
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("arguments", [["--help"], ["versions", "."]], ids=" ".join)
-def test_a_full_disk_is_one_line(arguments: list[str], tmp_path: Path) -> None:
+def test_a_full_disk_is_one_line(
+    arguments: list[str], unbuffered: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "saved_model.pb").touch()
     with Path("/dev/full").open("w") as output:
