@@ -16,7 +16,10 @@ def flush_or_discard(stream: TextIO) -> None:
 
 
 def os_error_text(error: OSError) -> str:
-    """Return what to tell the user about an error; one without a file name is taken for one of stdout."""
+    """Return what to tell the user about an error.
+
+    One without a file name is taken for one of stdout, which is then flushed, or its rest discarded.
+    """
     if error.filename:
         return str(error)
     flush_or_discard(sys.stdout)

@@ -81,9 +81,7 @@ def test_a_redelivered_message_is_processed_while_no_fresh_message_waits(broker:
         start().stop()  # declares the queues
         replies = pool.submit(exchange, broker.url(), [make_message(predict_request([1]))])
         wait_for_status(broker.url(), ready=1)
-        killed = start(target=server.target)
-        wait_for_status(broker.url(), ready=0)
-        killed.kill()
+        kill_when_it_processes(broker, start(target=server.target), server)
         wait_for_status(broker.url(), ready=1)
         server.released.set()
         worker = start("--calls", "1", target=server.target)
@@ -305,8 +303,7 @@ def test_a_redelivered_message_that_is_dead_lettered_at_once_is_counted(broker: 
     with holding_server() as server, ThreadPoolExecutor() as pool:
         killed = start(*limit, target=server.target)
         replies = pool.submit(exchange, broker.url(), [make_message(predict_request([1]))])
-        wait_until(lambda: "1" in broker.control("list_queues", "messages_unacknowledged").split())
-        killed.kill()
+        kill_when_it_processes(broker, killed, server)
         wait_for_status(broker.url(), ready=1)
         port = free_port()
         start(*limit, "--metrics-port", str(port))
