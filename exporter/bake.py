@@ -21,6 +21,7 @@ from savedmodel_bakery.exporter.validation.html_page import check_writable, writ
 from savedmodel_bakery.exporter.validation.int8_agreement import check_min_agreement
 from savedmodel_bakery.exporter.validation.onnx_model import OnnxModel
 from savedmodel_bakery.exporter.validation.report import ParityReport
+from savedmodel_bakery.exporter.validation.session import SessionProcess
 from savedmodel_bakery.exporter.validation.validate import Int8Evaluation, Validation, validate_and_record
 
 
@@ -139,46 +140,50 @@ def bake(
         calibration = read_calibration(
             complete.optimisation.calibration, complete.optimisation.digests, hold_back=not photos
         )
-    progress("building the servable")
-    servable = ServableModule(network.call, complete, class_names, calibration)
-    task = servable.task
-    if servable.quantisation is not None:
-        stated_digests = ",".join(servable.calibration.digests)
-        complete = replace(complete, optimisation=replace(complete.optimisation, calibration_digests=stated_digests))
-    progress(f"writing it for task {task.name}")
-    complete = replace(complete, answers=replace(complete.answers, task=task.name))
-    photo_files = [Path(photo) for photo in photos] if photos else resources.example_photos()
-    stated = {"atol": atol, "rtol": rtol, "share": share, "iou": iou}
-
-    def validate(version_folder: Path) -> Validation:
-        progress("verifying it in a fresh process")
-        with servable.calibration.held_back_files() as held_back:
-            validation = validate_and_record(
-                version_folder,
-                network,
-                complete,
-                task,
-                model_name=base_path.name,
-                photos=photo_files,
-                tolerance=task.tolerance.replaced(**stated),
-                onnx=None if onnx_call is None else onnx_network(onnx_call, complete, task, stated),
-                int8=Int8Evaluation(held_back or photo_files, min_agreement, servable.quantisation)
-                if servable.quantisation
-                else None,
+    with SessionProcess() as session:
+        progress("building the servable")
+        servable = ServableModule(network.call, complete, class_names, calibration)
+        task = servable.task
+        if servable.quantisation is not None:
+            stated_digests = ",".join(servable.calibration.digests)
+            complete = replace(
+                complete, optimisation=replace(complete.optimisation, calibration_digests=stated_digests)
             )
-        if parity_html is not None:
-            write_html_page(Path(parity_html), validation.parity, validation.pictures)
-        if require_parity:
-            validation.parity.check(advice="; --parity-html shows it, --no-parity publishes it anyway")
-        return validation
+        progress(f"writing it for task {task.name}")
+        complete = replace(complete, answers=replace(complete.answers, task=task.name))
+        photo_files = [Path(photo) for photo in photos] if photos else resources.example_photos()
+        stated = {"atol": atol, "rtol": rtol, "share": share, "iou": iou}
 
-    path, validation = publish.publish_version(
-        base_path,
-        version,
-        save=servable.save,
-        description=(publish.RECIPE_FILE, complete.to_toml()),
-        validate=validate,
-    )
+        def validate(version_folder: Path) -> Validation:
+            progress("verifying it in a fresh process")
+            with servable.calibration.held_back_files() as held_back:
+                validation = validate_and_record(
+                    version_folder,
+                    session,
+                    network,
+                    complete,
+                    task,
+                    model_name=base_path.name,
+                    photos=photo_files,
+                    tolerance=task.tolerance.replaced(**stated),
+                    onnx=None if onnx_call is None else onnx_network(onnx_call, complete, task, stated),
+                    int8=Int8Evaluation(held_back or photo_files, min_agreement, servable.quantisation)
+                    if servable.quantisation
+                    else None,
+                )
+            if parity_html is not None:
+                write_html_page(Path(parity_html), validation.parity, validation.pictures)
+            if require_parity:
+                validation.parity.check(advice="; --parity-html shows it, --no-parity publishes it anyway")
+            return validation
+
+        path, validation = publish.publish_version(
+            base_path,
+            version,
+            save=servable.save,
+            description=(publish.RECIPE_FILE, complete.to_toml()),
+            validate=validate,
+        )
     return BakeResult(path, complete, validation.agreement, validation.onnx_agreement, validation.parity)
 
 

@@ -16,6 +16,7 @@ from savedmodel_bakery.exporter.function.function_module import Function, Functi
 from savedmodel_bakery.exporter.function.inputs import Input, check_names
 from savedmodel_bakery.exporter.function.validate import validate_function
 from savedmodel_bakery.exporter.sources.function import import_callable
+from savedmodel_bakery.exporter.validation.session import SessionProcess
 
 
 def bake_function(
@@ -50,19 +51,20 @@ def bake_function(
     check_names(inputs)
     progress(f"loading {name}")
     function = Function(import_callable(name), inputs)
-    progress("tracing it")
-    module = FunctionModule(function, inputs, name)
+    with SessionProcess() as session:
+        progress("tracing it")
+        module = FunctionModule(function, inputs, name)
 
-    def validate(version_folder: Path) -> None:
-        progress("verifying it in a fresh process")
-        validate_function(version_folder, function, inputs, base_path.name, example)
+        def validate(version_folder: Path) -> None:
+            progress("verifying it in a fresh process")
+            validate_function(version_folder, session, function, inputs, base_path.name, example)
 
-    description = tomli_w.dumps({"function": name, "inputs": [str(declared) for declared in inputs]})
-    path, _ = publish.publish_version(
-        base_path,
-        version,
-        save=module.save,
-        description=(publish.FUNCTION_FILE, description),
-        validate=validate,
-    )
+        description = tomli_w.dumps({"function": name, "inputs": [str(declared) for declared in inputs]})
+        path, _ = publish.publish_version(
+            base_path,
+            version,
+            save=module.save,
+            description=(publish.FUNCTION_FILE, description),
+            validate=validate,
+        )
     return path

@@ -15,7 +15,7 @@ from savedmodel_bakery.exporter.function.inputs import INEXACT, Input, check_exa
 from savedmodel_bakery.exporter.tensor_types import Tensor
 from savedmodel_bakery.exporter.validation.goldens import write_goldens
 from savedmodel_bakery.exporter.validation.requests import decode_outputs, predict_request
-from savedmodel_bakery.exporter.validation.session import run_requests
+from savedmodel_bakery.exporter.validation.session import SessionProcess
 from savedmodel_bakery.wire import dtypes
 from savedmodel_bakery.wire.tensors import as_array
 
@@ -26,6 +26,7 @@ _ATOL = 1e-6
 
 def validate_function(
     version: Path,
+    session: SessionProcess,
     function: Function,
     inputs: Sequence[Input],
     model_name: str,
@@ -35,6 +36,7 @@ def validate_function(
 
     Args:
         version: its folder, which has an `assets.extra`.
+        session: runs the SavedModel.
         function: the function that was baked.
         inputs: its inputs.
         model_name: the name it will be served under.
@@ -58,7 +60,7 @@ def validate_function(
         raise SourceError(
             f"{error} (the inputs were generated; pass inputs that it accepts with --example FILE.npz)"
         ) from error
-    logs = run_requests(version, [predict_request(SIGNATURE, arrays) for arrays in calls])
+    logs = session.run(version, [predict_request(SIGNATURE, arrays) for arrays in calls])
     tolerances: dict[str, float] = {}
     for log, expected_outputs in zip(logs, expected, strict=True):
         outputs = decode_outputs(log)

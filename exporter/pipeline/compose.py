@@ -17,6 +17,7 @@ from savedmodel_bakery.exporter.pipeline.description import describe
 from savedmodel_bakery.exporter.pipeline.examples import make_examples
 from savedmodel_bakery.exporter.pipeline.graph import save_pipeline
 from savedmodel_bakery.exporter.pipeline.validate import validate_pipeline
+from savedmodel_bakery.exporter.validation.session import SessionProcess
 
 
 class Composition(NamedTuple):
@@ -69,13 +70,14 @@ def compose(
 
     def validate(version_folder: Path) -> int:
         progress("verifying it in a fresh process")
-        return validate_pipeline(version_folder, checked, examples, base_path.name)
+        return validate_pipeline(version_folder, session, checked, examples, base_path.name)
 
-    path, compared = publish.publish_version(
-        base_path,
-        version,
-        save=save,
-        description=(publish.PIPELINE_FILE, describe(checked)),
-        validate=validate,
-    )
+    with SessionProcess(on_cpu=True) as session:
+        path, compared = publish.publish_version(
+            base_path,
+            version,
+            save=save,
+            description=(publish.PIPELINE_FILE, describe(checked)),
+            validate=validate,
+        )
     return Composition(path, compared)

@@ -17,20 +17,23 @@ from savedmodel_bakery.exporter.pipeline.pipeline_file import DEFAULT_SIGNATURE
 from savedmodel_bakery.exporter.pipeline.state import loaded_session
 from savedmodel_bakery.exporter.validation.goldens import MAX_PHOTOS, golden_tolerances, write_goldens
 from savedmodel_bakery.exporter.validation.requests import PredictionLog, decode_outputs, predict_request
-from savedmodel_bakery.exporter.validation.session import run_requests
+from savedmodel_bakery.exporter.validation.session import SessionProcess
 from savedmodel_bakery.wire.tensors import as_array
 
 Arrays = dict[str, np.ndarray]
 
-# Requests per process, which limits the memory that they take.
+# Requests that are compared at once, which limits the memory that they take.
 _BATCH = 100
 
 
-def validate_pipeline(version: Path, checked: CheckedPipeline, examples: Iterable[Example], model_name: str) -> int:
+def validate_pipeline(
+    version: Path, session: SessionProcess, checked: CheckedPipeline, examples: Iterable[Example], model_name: str
+) -> int:
     """Compare a staged version with its steps, bit for bit on the CPU, and write goldens into the version.
 
     Args:
         version: its folder, which has an `assets.extra`.
+        session: runs the SavedModel, on the CPU.
         checked: the pipeline.
         examples: inputs, of which at most `_BATCH` are in memory; the first ones become goldens.
         model_name: the name it will be served under.
@@ -51,7 +54,7 @@ def validate_pipeline(version: Path, checked: CheckedPipeline, examples: Iterabl
         expected = run_steps(checked, batch)
         answered = [(example, outputs) for example, outputs in zip(batch, expected, strict=True) if outputs is not None]
         requests = [predict_request(DEFAULT_SIGNATURE, example.inputs) for example, _ in answered]
-        responses = run_requests(version, requests, on_cpu=True)
+        responses = session.run(version, requests)
         for log, (_, outputs) in zip(responses, answered, strict=True):
             _compare(decode_outputs(log), outputs)
         logs += responses[: MAX_PHOTOS + 1 - len(logs)]

@@ -1,15 +1,18 @@
-"""Runs requests on a SavedModel in a fresh process, as tensorflow_model_server runs them."""
+"""Runs requests on SavedModels in a fresh process, as tensorflow_model_server runs them."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
+from types import TracebackType
 
 from savedmodel_bakery.exporter import publish
 from savedmodel_bakery.exporter.errors import VerificationError
@@ -33,42 +36,92 @@ class SessionError(VerificationError):
         self.completed = completed
 
 
-def run_requests(saved_model: Path, requests: Sequence[PredictionLog], *, on_cpu: bool = False) -> list[PredictionLog]:
-    """Load `saved_model` in a fresh process, as tensorflow_model_server does, and run PredictionLog requests on it.
+class SessionProcess:
+    """A fresh process that loads SavedModels as tensorflow_model_server does, until the end of the `with` block.
 
     tensorflow_model_server restores a SavedModel into a Session. A SavedModel whose variables can't be restored that
     way still works with tf.saved_model.load, so only a Session in a process without the network proves that they can.
+    The process imports TensorFlow while the caller builds the SavedModel.
 
     Args:
-        saved_model: its folder.
-        requests: PredictionLogs without responses.
         on_cpu: whether to hide GPUs from the process.
 
-    Returns:
-        The requests with their responses, in the same order.
-
     Raises:
-        SessionError: the SavedModel can't be loaded or run.
         PublishError: the temporary folder can't be written.
     """
-    folder = tempfile.mkdtemp()
-    with cleaning_up(partial(shutil.rmtree, folder, ignore_errors=True)):
-        requests_file, responses_file = Path(folder) / "requests", Path(folder) / "responses"
-        with publish.writing(Path(folder)):
+
+    def __init__(self, *, on_cpu: bool = False) -> None:
+        self._on_cpu = on_cpu
+
+    def __enter__(self) -> SessionProcess:
+        with publish.writing(Path(tempfile.gettempdir())), ExitStack() as cleanup:
+            self._folder = Path(tempfile.mkdtemp())
+            cleanup.enter_context(cleaning_up(partial(shutil.rmtree, self._folder, ignore_errors=True)))
+            with (self._folder / "log").open("wb") as log:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", _PROCESS],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    text=True,
+                    env=os.environ
+                    | {"TF_CPP_MIN_LOG_LEVEL": "3"}
+                    | ({"CUDA_VISIBLE_DEVICES": "-1"} if self._on_cpu else {}),
+                )
+            cleanup.enter_context(cleaning_up(self._end))
+            self._cleanup = cleanup.pop_all()
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._cleanup.close()
+
+    def _end(self) -> None:
+        self._process.kill()
+        self._process.communicate()  # closes the pipes
+
+    def run(self, saved_model: Path, requests: Sequence[PredictionLog]) -> list[PredictionLog]:
+        """Run requests, and return them with their responses; see `start`."""
+        return self.start(saved_model, requests)()
+
+    def start(self, saved_model: Path, requests: Sequence[PredictionLog]) -> Callable[[], list[PredictionLog]]:
+        """Start running PredictionLog requests on a SavedModel, which stays loaded for the next call.
+
+        Args:
+            saved_model: its folder.
+            requests: PredictionLogs without responses.
+
+        Returns:
+            A function that waits for the responses and returns the requests with them, in the same order. It must be
+            called before the next `start`. It raises a SessionError if the SavedModel can't be loaded or run.
+
+        Raises:
+            PublishError: the temporary folder can't be written.
+        """
+        requests_file, responses_file = self._folder / "requests", self._folder / "responses"
+        with publish.writing(self._folder):
             write_records(requests_file, requests)
-        process = subprocess.Popen(
-            [sys.executable, "-m", _PROCESS, str(saved_model), str(requests_file), str(responses_file)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **({"CUDA_VISIBLE_DEVICES": "-1"} if on_cpu else {})},
-        )
-        with cleaning_up(process.kill):
-            _, reasons = process.communicate()
+            responses_file.unlink(missing_ok=True)
+        command = json.dumps([str(saved_model.absolute()), str(requests_file), str(responses_file)])
+        with suppress(BrokenPipeError):  # if the process has ended, there is no answer either
+            print(command, file=self._process.stdin, flush=True)
+        return partial(self._wait_for, responses_file)
+
+    def _wait_for(self, responses_file: Path) -> list[PredictionLog]:
+        assert self._process.stdout is not None
+        answer = self._process.stdout.readline()
+        reason = json.loads(answer) if answer else self._last_words()
         completed = _read_records(responses_file) if responses_file.is_file() else []
-        if process.returncode != 0:
-            raise SessionError((reasons.strip().splitlines() or ["no reason given"])[-1], completed)
+        if reason:
+            raise SessionError(reason, completed)
         return completed
+
+    def _last_words(self) -> str:
+        """Return why the process ended by itself."""
+        self._process.wait()
+        lines = (self._folder / "log").read_text(errors="replace").strip().splitlines()
+        return (lines or ["no reason given"])[-1]
 
 
 def write_records(path: Path, logs: Sequence[PredictionLog]) -> None:

@@ -1,13 +1,17 @@
-"""A program that loads a SavedModel as tensorflow_model_server does, and runs requests on it.
+"""A program that loads SavedModels as tensorflow_model_server does, and runs requests on them.
 
-python -m savedmodel_bakery.exporter.validation.session_process SAVED_MODEL REQUESTS RESPONSES
+python -m savedmodel_bakery.exporter.validation.session_process
 
-Both files contain PredictionLogs (tensorflow_serving/apis/prediction_log.proto) as TFRecords, as warm-up files do:
-REQUESTS has only requests, RESPONSES the same requests with their responses.
+Each line of stdin is a command, a JSON array: the SavedModel's folder, and two files of PredictionLogs
+(tensorflow_serving/apis/prediction_log.proto) as TFRecords, as warm-up files are: the requests to read, and the same
+requests with their responses to write. The answer is one line of stdout: a JSON string, empty or the reason why it
+failed.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from typing import Any
 
@@ -26,8 +30,10 @@ class Session:
     def __init__(self, saved_model: str) -> None:
         graph = tf.Graph()
         config = tf.compat.v1.ConfigProto()
-        # The optimisers in MLIR, which are beside the others, take half of the time of each signature's first run.
-        config.graph_options.rewrite_options.disable_tfg_optimizer = True
+        rewrites = config.graph_options.rewrite_options
+        # The optimisers in MLIR, and a second pass of the others, take two thirds of each signature's first run.
+        rewrites.disable_tfg_optimizer = True
+        rewrites.meta_optimizer_iterations = rewrites.ONE
         with graph.as_default():
             self._session = tf.compat.v1.Session(graph=graph, config=config)
             loaded = tf.compat.v1.saved_model.load(self._session, [tf.saved_model.SERVING], saved_model)
@@ -71,24 +77,37 @@ class Session:
 
     def _run(self, name: str, inputs: dict[str, np.ndarray], output_filter: list[str]) -> dict[str, np.ndarray]:
         signature = self._signatures[name]
-        fetches = {alias: signature.outputs[alias].name for alias in output_filter or signature.outputs}
+        # All outputs, because each selection of outputs would be prepared separately.
+        fetches = {alias: signature.outputs[alias].name for alias in signature.outputs}
         feeds = {signature.inputs[alias].name: array for alias, array in inputs.items()}
         outputs = self._session.run(fetches, feeds)
-        return {alias: as_array(value) for alias, value in outputs.items()}
+        return {alias: as_array(outputs[alias]) for alias in output_filter or fetches}
 
 
 def main() -> None:
-    """Run a file of requests; a failure is reported in one line on stderr."""
-    saved_model, requests, responses = sys.argv[1:]
-    try:
-        session = Session(saved_model)
-        with tf.io.TFRecordWriter(responses) as writer:
-            for record in tf.data.TFRecordDataset(requests).as_numpy_iterator():
-                log = schema.PredictionLog.FromString(record)
-                session.add_response(log)
-                writer.write(log.SerializeToString())
-    except (tf.errors.OpError, KeyError, OSError, ValueError) as error:
-        raise SystemExit(" ".join(str(error).split())) from error
+    """Run the commands on stdin until it ends."""
+    # The network may print to stdout.
+    with os.fdopen(os.dup(sys.stdout.fileno()), "w") as answers:
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+        folder, session = "", None
+        for command in sys.stdin:
+            saved_model, requests, responses = json.loads(command)
+            try:
+                if saved_model != folder or session is None:
+                    folder, session = saved_model, Session(saved_model)
+                _run_file(session, requests, responses)
+                reason = ""
+            except (tf.errors.OpError, KeyError, OSError, ValueError) as error:
+                reason = " ".join(str(error).split())
+            print(json.dumps(reason), file=answers, flush=True)
+
+
+def _run_file(session: Session, requests: str, responses: str) -> None:
+    with tf.io.TFRecordWriter(responses) as writer:
+        for record in tf.data.TFRecordDataset(requests).as_numpy_iterator():
+            log = schema.PredictionLog.FromString(record)
+            session.add_response(log)
+            writer.write(log.SerializeToString())
 
 
 if __name__ == "__main__":

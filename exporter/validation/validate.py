@@ -29,17 +29,16 @@ from savedmodel_bakery.exporter.validation.parity import ParityCheck, PhotoPictu
 from savedmodel_bakery.exporter.validation.report import ParityReport
 from savedmodel_bakery.exporter.validation.requests import (
     PhotoResponse,
-    PredictionLog,
     decode_outputs,
     decode_photo_responses,
     photo_requests,
     read_photo,
 )
-from savedmodel_bakery.exporter.validation.session import SessionError, run_requests
+from savedmodel_bakery.exporter.validation.session import SessionError, SessionProcess
 
 PARITY_FILE = Path("assets.extra") / "parity.json"
 
-# Photos per process, which limits the memory that their files take.
+# Photos that are compared at once, which limits the memory that their files take.
 _BATCH = 100
 
 
@@ -87,6 +86,7 @@ class Validation(NamedTuple):
 
 def validate_and_record(
     version: Path,
+    session: SessionProcess,
     network: Network,
     recipe: Recipe,
     task: Task,
@@ -101,6 +101,7 @@ def validate_and_record(
 
     Args:
         version: its folder, which has an `assets.extra`.
+        session: runs the photos.
         network: the source's.
         recipe: the recipe that was baked.
         task: of the recipe.
@@ -127,10 +128,9 @@ def validate_and_record(
     source = source_network(network.call, recipe, tolerance)
     agreement = onnx_agreement = Agreement(0, 0.0)
     for batch in _batches(list(dict.fromkeys([*photos, *(int8.photos if int8 else ())]))):
-        responses, logs = _run(version, task, batch, golden)
-        for response in responses:
-            if response.error:
-                raise _unreadable(response.photo, response.error)
+        responses = _run(session, version, task, batch)
+        # They run while this process compares the photos.
+        golden_responses = session.start(version, golden) if golden else None
         if int8 is None or int8_check is None:
             agreement += check_agreement(responses, source, recipe, task)
         else:
@@ -138,7 +138,8 @@ def validate_and_record(
         if onnx is not None:
             onnx_agreement += _check_onnx(responses, onnx, recipe, task)
         check.add(responses)
-        if golden:
+        if golden_responses is not None:
+            logs = golden_responses()
             with publish.writing(version):
                 least = tolerance if recipe.optimisation.precision in ("bfloat16", "float16") else None
                 write_goldens(version, model_name, logs, golden_tolerances(logs, least))
@@ -160,15 +161,16 @@ def _check_onnx(responses: Sequence[PhotoResponse], onnx: Original, recipe: Reci
         raise VerificationError(f"the comparison with --reference failed: {error}") from error
 
 
-def _run(
-    version: Path, task: Task, photos: Sequence[Path], golden: Sequence[PredictionLog]
-) -> tuple[list[PhotoResponse], list[PredictionLog]]:
-    """Return the responses to photos, and the golden requests with their responses."""
+def _run(session: SessionProcess, version: Path, task: Task, photos: Sequence[Path]) -> list[PhotoResponse]:
+    """Return the responses to photos.
+
+    Raises:
+        ParityError: a photo can't be read.
+    """
     strict = _image_signatures(task, rejecting=True)
     signatures = [*_image_signatures(task, rejecting=False), "preprocess", *strict]
-    requests = photo_requests(photos, signatures)
     try:
-        logs = run_requests(version, [*requests, *golden])
+        logs = session.run(version, photo_requests(photos, signatures))
     except SessionError as failure:
         photo, position = divmod(len(failure.completed), len(signatures))
         if photo < len(photos) and signatures[position] in strict:
@@ -177,7 +179,11 @@ def _run(
             if error:
                 raise _unreadable(photos[photo], error.decode()) from failure
         raise
-    return decode_photo_responses(photos, signatures, logs[: len(requests)]), logs[len(requests) :]
+    responses = decode_photo_responses(photos, signatures, logs)
+    for response in responses:
+        if response.error:
+            raise _unreadable(response.photo, response.error)
+    return responses
 
 
 def _image_signatures(task: Task, *, rejecting: bool) -> list[str]:
@@ -222,19 +228,20 @@ def compare_with_source(
     """
     share = check_min_agreement(min_agreement, recipe)
     class_names = labels.read_class_names(recipe.answers.labels)
-    progress(f"loading {recipe.source.model}")
-    network = sources.read_network(recipe.to_values())
-    progress(f"comparing {len(photos)} photos")
-    traced = trace(network.call, recipe)
-    task = choose_task(recipe, shapes(traced), class_names, ends_in_sigmoid=ends_in_sigmoid(traced))
-    check = ParityCheck(network, recipe, task, tolerance_of(task))
-    is_int8 = recipe.optimisation.is_int8
-    int8_check = Int8Check(network.call, recipe, task, min_agreement=share, quantisation=None) if is_int8 else None
-    signatures = [*_image_signatures(task, rejecting=False), "preprocess"]
-    for batch in _batches(photos):
-        logs = run_requests(version, photo_requests(batch, signatures))
-        responses = decode_photo_responses(batch, signatures, logs)
-        check.add(responses)
-        if int8_check is not None:
-            int8_check.add(responses)
+    with SessionProcess() as session:
+        progress(f"loading {recipe.source.model}")
+        network = sources.read_network(recipe.to_values())
+        progress(f"comparing {len(photos)} photos")
+        traced = trace(network.call, recipe)
+        task = choose_task(recipe, shapes(traced), class_names, ends_in_sigmoid=ends_in_sigmoid(traced))
+        check = ParityCheck(network, recipe, task, tolerance_of(task))
+        is_int8 = recipe.optimisation.is_int8
+        int8_check = Int8Check(network.call, recipe, task, min_agreement=share, quantisation=None) if is_int8 else None
+        signatures = [*_image_signatures(task, rejecting=False), "preprocess"]
+        for batch in _batches(photos):
+            logs = session.run(version, photo_requests(batch, signatures))
+            responses = decode_photo_responses(batch, signatures, logs)
+            check.add(responses)
+            if int8_check is not None:
+                int8_check.add(responses)
     return SourceComparison(check.report(None if int8_check is None else int8_check.agreement()), check.pictures)

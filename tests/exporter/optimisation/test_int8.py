@@ -277,31 +277,31 @@ def test_too_large_filters_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None
         quantised(classifier(lambda tensor: block(tensor, 25, 3)), images(2))
 
 
-DENSE: dict[str, tuple[list[Any], int]] = {
-    "an image": ([layers.Dense(5)], 16 * 16 * 16 * 5),
-    "rows": ([layers.Reshape((256, 16)), layers.Dense(5)], 256 * 16 * 5),
-    "by formula": ([layers.Reshape((256, 16)), layers.EinsumDense("abc,cd->abd", (256, 5))], 256 * 16 * 5),
+DENSE: dict[str, tuple[Callable[[], list[Any]], int]] = {
+    "an image": (lambda: [layers.Dense(5)], 16 * 16 * 16 * 5),
+    "rows": (lambda: [layers.Reshape((256, 16)), layers.Dense(5)], 256 * 16 * 5),
+    "by formula": (lambda: [layers.Reshape((256, 16)), layers.EinsumDense("abc,cd->abd", (256, 5))], 256 * 16 * 5),
     "Einsum": (
-        [layers.Lambda(lambda tensor: tf.einsum("bhwc,dc->bhwd", tensor, tf.ones((5, 16))))],
+        lambda: [layers.Lambda(lambda tensor: tf.einsum("bhwc,dc->bhwd", tensor, tf.ones((5, 16))))],
         16 * 16 * 16 * 5,
     ),
     "transposed": (
-        [layers.Lambda(lambda tensor: tf.linalg.matmul(tensor, tf.ones((1, 1, 5, 16)), transpose_b=True))],
+        lambda: [layers.Lambda(lambda tensor: tf.linalg.matmul(tensor, tf.ones((1, 1, 5, 16)), transpose_b=True))],
         16 * 16 * 16 * 5,
     ),
     "attention": (
-        [layers.Lambda(lambda tensor: tf.linalg.matmul(tensor, tensor, transpose_b=True)), layers.Dense(5)],
+        lambda: [layers.Lambda(lambda tensor: tf.linalg.matmul(tensor, tensor, transpose_b=True)), layers.Dense(5)],
         16 * 16 * 16 * 5,
     ),
-    "a vector": ([layers.Flatten(), layers.Dense(5)], 16 * 16 * 16 * 5),
+    "a vector": (lambda: [layers.Flatten(), layers.Dense(5)], 16 * 16 * 16 * 5),
 }
 
 
 @pytest.mark.parametrize(("stack", "dense"), DENSE.values(), ids=DENSE)
-def test_the_share_counts_dense_layers_once_per_row(stack: list[Any], dense: int) -> None:
+def test_the_share_counts_dense_layers_once_per_row(stack: Callable[[], list[Any]], dense: int) -> None:
     """Products of activations with each other don't count."""
     stem = [keras.Input((SIDE, SIDE, 3)), layers.Conv2D(8, 1), layers.Conv2D(16, 1)]
-    model = keras.Sequential([*stem, *stack, layers.Flatten(), layers.Dense(2)])
+    model = keras.Sequential([*stem, *stack(), layers.Flatten(), layers.Dense(2)])
     kernels = [np.prod(weight.shape) for weight in model.weights]
     _, _, coverage = optimise_int8(trace(model), OPTIMISATIONS, images(2))
     convolution = 16 * 16 * 8 * 16

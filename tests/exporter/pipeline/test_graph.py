@@ -18,6 +18,7 @@ from savedmodel_bakery.exporter.pipeline.examples import make_examples
 from savedmodel_bakery.exporter.pipeline.graph import save_pipeline
 from savedmodel_bakery.exporter.pipeline.pipeline_file import parse_pipeline
 from savedmodel_bakery.exporter.pipeline.validate import Example, run_steps, validate_pipeline
+from savedmodel_bakery.exporter.validation.session import SessionProcess
 from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.tensors import as_array
 
@@ -123,6 +124,13 @@ def loop_of_tf1(path: Path) -> None:
             builder.save()
     finally:
         tf1.enable_control_flow_v2()
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[SessionProcess]:
+    """The process in which pipelines are validated."""
+    with SessionProcess(on_cpu=True) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -347,7 +355,7 @@ def test_a_tensor_between_steps_must_have_the_shape_that_was_agreed(models: Path
         composed.run()
 
 
-def test_random_steps_are_rejected(models: Path, tmp_path: Path) -> None:
+def test_random_steps_are_rejected(session: SessionProcess, models: Path, tmp_path: Path) -> None:
     steps = [half("a", "x", "h"), step("b", "drawn", {"x": "h"}, {"y": "y"})]
     content = {"inputs": ["x"], "outputs": ["y"], "steps": steps}
     checked = check_pipeline(parse_pipeline(content, folder=models, default_name="pipeline"))
@@ -357,7 +365,7 @@ def test_random_steps_are_rejected(models: Path, tmp_path: Path) -> None:
         r'the output "y" of the pipeline is not that of the steps .*: 4 of 4 numbers differ, by up to 0\.\d+; steps'
     )
     with pytest.raises(VerificationError, match=message):
-        validate_pipeline(tmp_path / "out", checked, examples, "pipeline")
+        validate_pipeline(tmp_path / "out", session, checked, examples, "pipeline")
 
 
 class Ended(tf.Module):
@@ -368,24 +376,26 @@ class Ended(tf.Module):
         return {"text": text + b"\0"}
 
 
-def test_scalar_texts_are_compared(models: Path, tmp_path: Path) -> None:
+def test_scalar_texts_are_compared(session: SessionProcess, models: Path, tmp_path: Path) -> None:
     module = Ended()
     tf.saved_model.save(module, str(models / "ended"), signatures=module.serve)
     steps = [step(name, "ended", {"text": taken}, {"text": made}) for name, taken, made in
              (("first", "a", "b"), ("second", "b", "c"))]  # fmt: skip
     composed = Composed(models, tmp_path / "out", steps, {"a": np.array(b"a", object)})
     (tmp_path / "out/assets.extra").mkdir()
-    assert 1 == validate_pipeline(composed.path, composed.checked, [composed.example], "pipeline")
+    assert 1 == validate_pipeline(composed.path, session, composed.checked, [composed.example], "pipeline")
     (expected,) = run_steps(composed.checked, [composed.example])
     assert {"c": b"a\0\0"} == {name: array.item() for name, array in expected.items()}
 
 
-def test_all_batches_of_examples_are_compared(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_batches_of_examples_are_compared(
+    session: SessionProcess, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("savedmodel_bakery.exporter.pipeline.validate._BATCH", 1)
     composed = Composed(models, tmp_path / "out", [half("halve", "x", "h")], {"x": np.float32([4])})
     (tmp_path / "out/assets.extra").mkdir()
     examples = (Example({"x": np.float32([number])}) for number in (4, 8))
-    assert 2 == validate_pipeline(composed.path, composed.checked, examples, "pipeline")
+    assert 2 == validate_pipeline(composed.path, session, composed.checked, examples, "pipeline")
     goldens = tmp_path / "out/assets.extra/goldens/serving_default.jsonl"
     assert 2 == len(goldens.read_text().splitlines())
 
