@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
+import warm_start
+from bake_cache import bake_once
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # The default on newer CPUs. Without oneDNN, TensorFlow can't compute grouped convolutions with a bias.
@@ -36,6 +40,59 @@ LONGEST_FIRST = (
 """Files of tests."""
 
 
+COLD = {
+    "savedmodel_bakery/test_command.py": "starts, and packages that are missing",
+    "savedmodel_bakery/test_interrupts.py": "interrupts of a start",
+    "savedmodel_bakery/test_log.py": "output",
+    "savedmodel_bakery/test_packaging.py": "installed packages",
+    "savedmodel_bakery/test_tensorflow_import.py": "the import",
+    "savedmodel_bakery/test_tensorflow_log.py": "the log of the import",
+    "serving/test_start.py": "the start",
+    "exporter/test_bake_killed.py": "which processes end",
+    "docs/test_readme.py": "everything, as a user runs it",
+    "e2e/test_demo.py": "everything, as a user runs it",
+    "attacks": "memory and time",
+    "drills": "memory, time, and which processes end",
+    "benchmarks": "times",
+}
+"""Tests whose programs start by themselves instead of as forks (warm_start.py), with what these tests are about."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start the forkserver, in the process that starts the others."""
+    # CUDA does not survive a fork.
+    if hasattr(config, "workerinput") or Path("/proc/driver/nvidia").exists():
+        return
+    folder = Path(tempfile.mkdtemp(prefix="bakery-"))
+    warm = Path(warm_start.__file__).parent
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(warm), os.environ.get("PYTHONPATH")]))
+    os.environ[warm_start.ADDRESS] = str(folder / "socket")
+    # Callers that connect before TensorFlow is imported wait.
+    with socket.socket(socket.AF_UNIX) as listener, (folder / "log").open("w") as log:
+        listener.bind(os.environ[warm_start.ADDRESS])
+        listener.listen(64)
+        forkserver = subprocess.Popen(
+            [sys.executable, str(warm / "forkserver.py"), str(listener.fileno())],
+            stdin=subprocess.PIPE, stdout=log, stderr=log, pass_fds=[listener.fileno()],
+        )  # fmt: skip
+
+    def end() -> None:
+        forkserver.communicate()
+        shutil.rmtree(folder)
+
+    config.add_cleanup(end)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _start(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let programs start by themselves in the files of `COLD`."""
+    place = str(request.path.relative_to(CLONE / "tests"))
+    with pytest.MonkeyPatch.context() as patch:
+        if any(place.startswith(cold) for cold in COLD):
+            patch.delenv(warm_start.ADDRESS, raising=False)
+        yield
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run files that take minutes first, so that none of them runs alone at the end."""
@@ -50,32 +107,14 @@ def clone() -> Path:
 
 
 @pytest.fixture(scope="session")
-def make_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Make a folder of this name for all processes of a run; the first one that needs it makes it."""
-    run = tmp_path_factory.getbasetemp()
-    root = run.parent if "PYTEST_XDIST_WORKER" in os.environ else run
-
-    def make_once(name: str, make: Callable[[Path], object]) -> Path:
-        folder, done = root / name, root / f"{name}.done"
-        with FileLock(root / f"{name}.lock"):
-            if not done.exists():
-                folder.mkdir()
-                make(folder)
-                done.touch()
-        return folder
-
-    return make_once
-
-
-@pytest.fixture(scope="session")
-def lite0(make_once: Callable[..., Path]) -> Path:
+def lite0() -> Path:
     """Base path of EfficientNet-Lite0 with its real weights, version 1, baked by the command line."""
 
     def bake(root: Path) -> None:
         command = [sys.executable, "-m", "savedmodel_bakery.exporter", "bake", "--model", "efficientnet-lite0"]
         subprocess.run([*command, "--out", str(root)], check=True, capture_output=True, timeout=240)
 
-    return make_once("lite0", bake) / "efficientnet_lite0"
+    return bake_once("lite0", bake) / "efficientnet_lite0"
 
 
 @pytest.fixture(scope="session")

@@ -25,6 +25,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Literal
 
+import warm_start
 from server_process import free_port
 
 _MARK = "=== step"
@@ -167,7 +168,7 @@ def differences(
             **{name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))},
             "HOME": str(home),
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "PYTHONPATH": str(clone),
+            "PYTHONPATH": os.pathsep.join([str(Path(warm_start.__file__).parent), str(clone)]),
             **variables,
             **(environment or {}),
         },

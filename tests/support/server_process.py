@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 
 import requests
+import warm_start
 from waiting import wait_until
 
 START_TIMEOUT_S = 90
@@ -48,12 +49,10 @@ class ServerProcess:
         self.port, self.rest_api_port = free_port(), free_port()
         self.log = log
         ports = (f"--port={self.port}", f"--rest_api_port={self.rest_api_port}", "--bind_address=127.0.0.1")
+        command = [sys.executable, "-m", "savedmodel_bakery.serving", "--engine=embedded", *ports, *flags]
         with log.open("w") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "savedmodel_bakery.serving", "--engine=embedded", *ports, *flags],
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, "PYTHONFAULTHANDLER": "1"},
+            self.process = warm_start.start(
+                command, output=output.fileno(), environment={**os.environ, "PYTHONFAULTHANDLER": "1"}
             )
         if wait:
             self.wait_until_listening()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from amqp_worker import WorkerProcess
+from bake_cache import bake_once
 from container_images import BASES, Images, image_blocks, image_commands
 from rabbitmq import RabbitMQ
 from server_process import ServerProcess
@@ -27,11 +28,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def task_models(make_once: Callable[..., Path]) -> Path:
+def task_models() -> Path:
     """The file for `--model_config_file` with a baked model per task; `photo.png` is beside it."""
-    from baked_tasks import bake_tasks  # imports TensorFlow
+    import baked_tasks  # imports TensorFlow
 
-    return make_once("task_models", bake_tasks) / "models.config"
+    files = [Path(module.__file__) for module in (baked_tasks, baked_tasks.shape_models)]
+    return bake_once("task_models", baked_tasks.bake_tasks, *files) / "models.config"
 
 
 @pytest.fixture
