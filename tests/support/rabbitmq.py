@@ -1,7 +1,10 @@
-"""A real RabbitMQ for one test: on free loopback ports, with its own folder and its own epmd."""
+"""A real RabbitMQ: on free loopback ports, with its own folder and its own epmd."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 import os
 import signal
 import socket
@@ -24,10 +27,13 @@ class RabbitMQ:
     Args:
         folder: for its data, configuration and log; the broker can be stopped and started again in it.
         settings: further lines of rabbitmq.conf; `{tls_port}` is replaced by a free port.
+        virtual_hosts: number of virtual hosts besides the default one, for `use_next_virtual_host`.
     """
 
-    def __init__(self, folder: Path, settings: str = "") -> None:
+    def __init__(self, folder: Path, settings: str = "", *, virtual_hosts: int = 0) -> None:
         self.folder = folder
+        self._virtual_host = ""
+        self._unused = iter([f"test{number}" for number in range(virtual_hosts)])
         self.port, self.tls_port, self._distribution_port, self._epmd_port = (free_port() for _ in range(4))
         folder.mkdir(exist_ok=True)
         (folder / "rabbitmq.conf").write_text(
@@ -37,6 +43,10 @@ class RabbitMQ:
             "disk_free_limit.absolute = 50MB\n"
             "log.console = false\nlog.file.level = warning\n" + settings.format(tls_port=self.tls_port)
         )
+        if virtual_hosts:
+            (folder / "definitions.json").write_text(json.dumps(_definitions(virtual_hosts)))
+            with (folder / "rabbitmq.conf").open("a") as configuration:
+                configuration.write(f"\nload_definitions = {folder / 'definitions.json'}\n")
         (folder / "enabled_plugins").write_text("[].\n")
         (folder / "env.conf").write_text("")
         cookie = folder / ".erlang.cookie"
@@ -52,7 +62,11 @@ class RabbitMQ:
 
     def url(self, user: str = "guest", password: str = "guest", options: str = "") -> str:
         """Return the URL of the broker."""
-        return f"amqp://{user}:{password}@127.0.0.1:{self.port}/{options}"
+        return f"amqp://{user}:{password}@127.0.0.1:{self.port}/{self._virtual_host}{options}"
+
+    def use_next_virtual_host(self) -> None:
+        """Let `url` return that of a virtual host without queues."""
+        self._virtual_host = next(self._unused)
 
     def start(self) -> None:
         """Start epmd and the broker, and return when it accepts connections."""
@@ -145,3 +159,22 @@ class RabbitMQ:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def _definitions(virtual_hosts: int) -> dict[str, object]:
+    """Return the user guest and its virtual hosts, as rabbitmq.com/docs/definitions describes them."""
+    salt = b"salt"
+    names = ["/", *(f"test{number}" for number in range(virtual_hosts))]
+    everything = {"user": "guest", "configure": ".*", "write": ".*", "read": ".*"}
+    return {
+        "users": [
+            {
+                "name": "guest",
+                "password_hash": base64.b64encode(salt + hashlib.sha256(salt + b"guest").digest()).decode(),
+                "hashing_algorithm": "rabbit_password_hashing_sha256",
+                "tags": ["administrator"],
+            }
+        ],
+        "vhosts": [{"name": name} for name in names],
+        "permissions": [{**everything, "vhost": name} for name in names],
+    }

@@ -36,11 +36,26 @@ def task_models() -> Path:
     return bake_once("task_models", baked_tasks.bake_tasks, *files) / "models.config"
 
 
-@pytest.fixture
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
-    """A broker per test: RabbitMQ 3.10 fails to declare a quorum queue again after a restart."""
-    with RabbitMQ(tmp_path_factory.mktemp("rabbitmq")) as running:
+@pytest.fixture(scope="session")
+def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
+    """A broker for the tests that do not disturb it."""
+    with RabbitMQ(tmp_path_factory.mktemp("rabbitmq"), virtual_hosts=60) as running:
         yield running
+
+
+@pytest.fixture
+def broker(request: pytest.FixtureRequest) -> Iterator[RabbitMQ]:
+    """A virtual host of the shared broker; a broker of its own for a test that is marked `own_broker`.
+
+    Not one broker that is restarted: RabbitMQ 3.10 fails to declare a quorum queue again after a restart.
+    """
+    if request.node.get_closest_marker("own_broker"):
+        with RabbitMQ(request.getfixturevalue("tmp_path_factory").mktemp("rabbitmq")) as running:
+            yield running
+    else:
+        shared: RabbitMQ = request.getfixturevalue("shared_broker")
+        shared.use_next_virtual_host()
+        yield shared
 
 
 @pytest.fixture(scope="session")

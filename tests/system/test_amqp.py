@@ -205,6 +205,7 @@ def test_a_purge_ends_a_bulk_job(broker: RabbitMQ, start: StartWorker, tmp_path:
     assert 0 == status(broker.url())["ready"]
 
 
+@pytest.mark.own_broker
 def test_submitted_requests_survive_a_restart_of_the_broker(
     broker: RabbitMQ, start: StartWorker, connect: Connect
 ) -> None:

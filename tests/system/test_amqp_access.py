@@ -36,6 +36,7 @@ def test_a_queue_with_other_arguments_is_refused(start: StartWorker) -> None:
     assert "x-delivery-limit" in worker.log.read_text()
 
 
+@pytest.mark.own_broker
 def test_users_need_few_permissions_and_no_output_contains_a_password(
     broker: RabbitMQ, start: StartWorker, connect: Connect
 ) -> None:

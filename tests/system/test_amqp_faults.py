@@ -158,6 +158,7 @@ def test_delivered_messages_are_limited_in_number_and_size(broker: RabbitMQ, sta
     wait_for_status(broker.url(), ready=0, dead=1)
 
 
+@pytest.mark.own_broker
 def test_an_outage_of_the_server_costs_no_attempt_and_no_connection(
     broker: RabbitMQ, half_plus_two: Path, start: StartWorker, tmp_path: Path
 ) -> None:
@@ -198,6 +199,7 @@ def test_sigterm_finishes_the_prefetched_messages(broker: RabbitMQ, start: Start
     assert {"ready": 0, "dead": 0}.items() <= status(broker.url()).items()
 
 
+@pytest.mark.own_broker
 def test_workers_and_clients_reconnect_after_a_restart_of_the_broker(
     broker: RabbitMQ, start: StartWorker, connect: Connect
 ) -> None:
@@ -213,6 +215,7 @@ def test_workers_and_clients_reconnect_after_a_restart_of_the_broker(
     assert [2.5] == client.predict({"x": [1]}).arrays["y"].tolist()
 
 
+@pytest.mark.own_broker
 def test_a_lost_connection_is_not_the_end_of_the_results(
     broker: RabbitMQ, start: StartWorker, connect: Connect
 ) -> None:
@@ -230,6 +233,7 @@ def test_a_lost_connection_is_not_the_end_of_the_results(
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.own_broker
 def test_a_broker_without_memory_delays_no_caller_beyond_the_timeout(
     broker: RabbitMQ, start: StartWorker, connect: Connect
 ) -> None:
@@ -311,6 +315,7 @@ def test_a_redelivered_message_that_is_dead_lettered_at_once_is_counted(broker: 
     assert 1 == metrics(port)["bakery_amqp_redeliveries_total"]
 
 
+@pytest.mark.own_broker
 def test_dead_letters_are_counted_when_the_broker_has_them(broker: RabbitMQ, start: StartWorker) -> None:
     """The broker takes no messages until it has memory again."""
     start().stop()  # declares the queues
@@ -326,6 +331,7 @@ def test_dead_letters_are_counted_when_the_broker_has_them(broker: RabbitMQ, sta
     wait_for_status(broker.url(), ready=0, dead=1)
 
 
+@pytest.mark.own_broker
 def test_metrics_of_the_queue_disappear_while_the_broker_is_away(broker: RabbitMQ, start: StartWorker) -> None:
     port = free_port()
     worker = start("--metrics-port", str(port))

@@ -85,6 +85,7 @@ def test_a_submitted_call_is_produced_and_consumed_in_the_trace_of_its_caller(
     receiver.wait_for(PREDICT, "CLIENT", parent=consumed)
 
 
+@pytest.mark.own_broker
 def test_each_joined_message_has_a_span_in_its_own_trace(
     receiver: OtlpReceiver, broker: RabbitMQ, start: Callable[..., WorkerProcess]
 ) -> None:

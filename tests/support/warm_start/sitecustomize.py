@@ -2,7 +2,7 @@
 
 import os
 
-if "BAKERY_FORKSERVER" in os.environ:
+if os.environ.get("BAKERY_FORKSERVER"):
     import warm_start
 
     warm_start.take_over()

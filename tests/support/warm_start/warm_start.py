@@ -54,7 +54,8 @@ _PREFIXES = (
     "PYTHON",
     "TF_",
 )
-_APPLIED = {"PYTHONFAULTHANDLER", "PYTHONPATH"}  # the fork applies them
+# The fork applies the first two; TensorFlow reads the last when it first needs memory, which the server sets itself.
+_APPLIED = {"PYTHONFAULTHANDLER", "PYTHONPATH", "TF_ONEDNN_USE_SYSTEM_ALLOCATOR"}
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGABRT, signal.SIGUSR1)
 _LIMITS = (
     resource.RLIMIT_AS,
@@ -99,7 +100,7 @@ def connect(command: Sequence[str], environment: Mapping[str, str], streams: Seq
         the connection is closed.
     """
     program = program_of(command)
-    if program is None or ADDRESS not in environment:
+    if program is None or not environment.get(ADDRESS):
         return None
     module, arguments = program
     request = {
@@ -221,6 +222,7 @@ def start(
         pid = read_line(connection)
         if pid:
             return WarmProcess(connection, int(pid))
+        connection.close()
     return subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env={**environment, ADDRESS: ""}
     )
