@@ -43,7 +43,7 @@ RUNTIMES := .cache/runtimes
 RUNTIME_VERSIONS := 2.14.1 2.16.2 2.18.1 2.19.1 2.20.0
 RUNTIMES_PYTHON ?= /usr/bin/python3.11
 
-.PHONY: help install demo bake serve check test docs fuzz bench bench-peers system-deps test-system test-slow image-test guide-deps test-guides test-runtimes clean lock
+.PHONY: help install demo bake serve check test docs fuzz bench bench-peers system-deps system-environments test-system test-slow image-test guide-deps test-guides test-runtimes clean lock
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -122,10 +122,13 @@ $(V2)/%/.installed: tests/system/requirements-v2-%.txt
 	$(@D)/bin/python -m pip install --quiet --requirement $<
 	@touch $@
 
-test-slow: $(VENV)/.installed-dev $(KERAS_HUB)/.installed ## Tests with real networks or many bakes, which take minutes and need only Python.
+test-slow: $(VENV)/.installed-dev $(KERAS_HUB)/.installed $(BENCH)/triton/.installed ## Tests with real networks, many bakes or large images; needs the Debian packages too, run as root.
 	$(BIN)/python -m pytest -m slow --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 
-test-system: $(VENV)/.installed-dev $(BROWSER)/.installed $(KUBERNETES)/.installed $(V2)/clients/.installed $(V2)/mlserver/.installed $(BENCH)/triton/.installed ## All tests that need Debian packages, much memory or minutes; run as root.
+# What test-system and test-slow need besides .venv.
+system-environments: $(KERAS_HUB)/.installed $(BROWSER)/.installed $(KUBERNETES)/.installed $(V2)/clients/.installed $(V2)/mlserver/.installed $(BENCH)/triton/.installed
+
+test-system: $(VENV)/.installed-dev system-environments ## All tests that need Debian packages, much memory or minutes; run as root.
 	$(BIN)/python -m pytest -m system --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 
 image-test: $(VENV)/.installed-dev $(KUBERNETES)/.installed ## Only the system tests that build and run the images.

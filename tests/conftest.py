@@ -52,7 +52,7 @@ COLD = {
     "docs/test_readme.py": "everything, as a user runs it",
     "e2e/test_demo.py": "everything, as a user runs it",
     "attacks": "memory and time",
-    "drills": "memory, time, and which processes end",
+    "drills/test_limits.py": "memory",
     "benchmarks": "times",
 }
 """Tests whose programs start by themselves instead of as forks (warm_start.py), with what these tests are about."""
@@ -108,11 +108,17 @@ def clone() -> Path:
 
 @pytest.fixture(scope="session")
 def lite0() -> Path:
-    """Base path of EfficientNet-Lite0 with its real weights, version 1, baked by the command line."""
+    """Base path of EfficientNet-Lite0 with its real weights, version 1, baked by the command line.
+
+    Beside it is `bake.log` with what the command wrote to stderr.
+    """
 
     def bake(root: Path) -> None:
         command = [sys.executable, "-m", "savedmodel_bakery.exporter", "bake", "--model", "efficientnet-lite0"]
-        subprocess.run([*command, "--out", str(root)], check=True, capture_output=True, timeout=240)
+        with (root / "bake.log").open("w") as log:
+            subprocess.run(
+                [*command, "--out", str(root)], check=True, stdout=subprocess.DEVNULL, stderr=log, timeout=240
+            )
 
     return bake_once("lite0", bake) / "efficientnet_lite0"
 

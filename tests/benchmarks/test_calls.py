@@ -34,7 +34,7 @@ def test_arrays_are_measured_beside_an_echo(clone: Path) -> None:
     assert all(float(row[1]) > 0 for row in rows)
 
 
-@pytest.mark.system
+@pytest.mark.slow
 def test_pipelines_are_measured_beside_their_steps_and_triton(clone: Path) -> None:
     rows = run(clone, "pipelines", "--calls", "1")
     ways = ("one graph", "separate calls", "Triton ensemble")

@@ -1,4 +1,4 @@
-"""SIGKILL at 20 random moments: 7 of bakes, 7 of bulk jobs, 6 of rollouts. The same command then completes the work."""
+"""SIGKILL at 9 random moments: 3 of bakes, 3 of bulk jobs, 3 of rollouts. The same command then completes the work."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from waiting import wait_until
 from savedmodel_bakery.client.rollout.config_file import ConfigFile
 from savedmodel_bakery.wire.model_config import Specific
 
-BAKES, JOBS, ROLLOUTS = 7, 7, 6
+BAKES, JOBS, ROLLOUTS = 3, 3, 3
 PHOTOS = 1500
 
 

@@ -29,6 +29,10 @@ import warm_start
 from server_process import free_port
 
 _MARK = "=== step"
+_BAKE = "bakery bake --model efficientnet-lite0"
+_COPY = (
+    "mkdir saved_model && cp --recursive {lite0} saved_model && cat {log} >&2 && echo saved_model/efficientnet_lite0/1"
+)
 _TRAINING_PAGES = {f"how-to/{name}.md" for name in ("boxes-and-maps", "fine-tuned", "pipelines", "tasks")}
 """Pages that train networks, and need no Debian packages but curl."""
 _BLOCK = re.compile(
@@ -147,10 +151,12 @@ def differences(
     environment: Mapping[str, str] | None = None,
     *,
     timeout_s: float = 800,
+    lite0: Path | None = None,
 ) -> str:
     """Run a page in a folder; return the steps that print something else than the page or do not end, as text.
 
-    The folder may be empty: `~/savedmodel-bakery` is the clone. All processes that the page starts are killed at the
+    With `lite0`, the base path of what `bakery bake --model efficientnet-lite0` has baked, that command copies it. The
+    folder may be empty: `~/savedmodel-bakery` is the clone. All processes that the page starts are killed at the
     end, and after `timeout_s` seconds at the latest.
     """
     home = folder / ".home"
@@ -160,6 +166,9 @@ def differences(
     run = steps(page)
     # Some commands, such as curl, do not end their output with a newline; the marks start a line nevertheless.
     script = "\n".join(f"echo $'\\n{_MARK} {number}'\n{step.script}" for number, step in enumerate(run))
+    if lite0 is not None:
+        copy = f"{{ {_COPY.format(lite0=lite0, log=lite0.with_name('bake.log'))}; }}"
+        script = re.sub(rf"^{_BAKE}(?= 2>bake\.log$|$)", lambda _: copy, script, count=1, flags=re.MULTILINE)
     process = subprocess.Popen(
         ["bash", "-c", f"exec 2>&1\n{script}\necho $'\\n{_MARK} end'\nkill $(jobs -p)\nwait"],
         cwd=folder,

@@ -21,9 +21,9 @@ MODEL = "half_plus_two"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests in this folder."""
+    """Mark the tests in this folder, except those that `make test-slow` runs."""
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if Path(__file__).parent in item.path.parents and not item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.system)
 
 
@@ -111,15 +111,21 @@ def context(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def images(clone: Path, context: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Images]:
-    """The images of all targets, built by the commands of the pages."""
+def base_images(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Images]:
+    """The images that the others are built on."""
     images = Images(tmp_path_factory.mktemp("images"))
     stub = tmp_path_factory.mktemp("stub") / "usr" / "bin" / "tensorflow_model_server"
     stub.parent.mkdir(parents=True)
     shutil.copy(clone / "tests" / "support" / "stub_model_server", stub)
     images.make_base("python", "python3", "python3-venv")
     images.make_base("model-server", files=stub.parents[2])
-    for command in image_commands(clone, "docker build"):
-        images.build(command, context=context, bases=BASES)
     yield images
     images.remove()
+
+
+@pytest.fixture(scope="session")
+def images(clone: Path, context: Path, base_images: Images) -> Images:
+    """The images of all targets, built by the commands of the pages."""
+    for command in image_commands(clone, "docker build"):
+        base_images.build(command, context=context, bases=BASES)
+    return base_images

@@ -14,7 +14,7 @@ from rabbitmq import RabbitMQ
 
 from savedmodel_bakery.client import AmqpClient
 
-REQUESTS, CALLERS, KILLS = 10_000, 16, 10
+REQUESTS, CALLERS, KILLS = 2_500, 16, 4
 
 
 class Callers:

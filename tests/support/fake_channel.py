@@ -1,0 +1,305 @@
+"""An AMQP channel and connection in memory, and an event loop whose time passes at once. Opens no network connection.
+
+They have the parts of aio-pika's interface that a worker uses. Delivered messages are aio-pika's own `IncomingMessage`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import itertools
+import selectors
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, ParamSpec
+
+from aio_pika import IncomingMessage, Message, exceptions
+from aiormq.abc import DeliveredMessage
+from pamqp.commands import Basic
+from pamqp.header import ContentHeader
+
+Parameters = ParamSpec("Parameters")
+Receive = Callable[[IncomingMessage], Awaitable[None]]
+
+
+class FakeQueue:
+    """A queue with one consumer at most.
+
+    Attributes:
+        published: all messages that were routed to the queue.
+        ready: those that were not delivered yet.
+        max_length: messages, ready or unacknowledged, beyond which the queue rejects others.
+        confirms: while it is not set, the broker confirms no message.
+    """
+
+    def __init__(self, channel: FakeChannel, name: str) -> None:
+        self._channel = channel
+        self.name = name
+        self.published: list[Message] = []
+        self.ready: deque[Message] = deque()
+        self.max_length: int | None = None
+        self.confirms = asyncio.Event()
+        self.confirms.set()
+        self.declaration_result = SimpleNamespace(message_count=0, consumer_count=0)
+
+    async def consume(self, receive: Receive) -> str:
+        """Deliver messages to `receive`, as many as the channel's prefetch count allows; return the consumer's tag."""
+        return await self._channel.add_consumer(self, receive)
+
+    async def cancel(self, tag: str) -> None:
+        """End a consumer."""
+        await self._channel.remove_consumer(tag)
+
+
+@dataclass
+class _Consumer:
+    queue: FakeQueue
+    receive: Receive
+    prefetch: int
+    unacknowledged: int = 0
+
+
+class FakeChannel:
+    """A channel together with its default exchange, its queues, and the channel of aiormq below it.
+
+    Args:
+        refusal: raised when a queue is declared.
+
+    Attributes:
+        consumers: by tag.
+        acknowledged: queue and body of each acknowledged message.
+    """
+
+    def __init__(self, refusal: Exception | None = None) -> None:
+        self._refusal = refusal
+        self._prefetch = 0
+        self._tags = itertools.count(1)
+        self._unacknowledged: dict[int, tuple[_Consumer, bytes]] = {}
+        self._receiving: set[asyncio.Future[None]] = set()
+        self.queues: dict[str, FakeQueue] = {}
+        self.consumers: dict[str, _Consumer] = {}
+        self.acknowledged: list[tuple[str, bytes]] = []
+        self.close_callbacks: set[Callable[..., object]] = set()
+        self.is_closed = False
+        self.default_exchange = self
+
+    async def get_underlay_channel(self) -> FakeChannel:
+        """Return the channel of aiormq."""
+        return self
+
+    async def declare_queue(
+        self, name: str, *, durable: bool = False, arguments: Mapping[str, Any] | None = None
+    ) -> FakeQueue:
+        """Return a queue, which is created unless it exists."""
+        del durable, arguments
+        await self._reach_broker()
+        if self._refusal:
+            self.lose()
+            raise self._refusal
+        return self.queues.setdefault(name, FakeQueue(self, name))
+
+    async def set_qos(self, *, prefetch_count: int) -> None:
+        """Limit the unacknowledged messages of each consumer that starts later."""
+        await self._reach_broker()
+        self._prefetch = prefetch_count
+
+    async def publish(self, message: Message, routing_key: str, *, mandatory: bool) -> None:
+        """Put a message into a queue and return when the broker has confirmed it."""
+        assert mandatory
+        await self._reach_broker()
+        queue = self.queues.get(routing_key)
+        if queue is None:
+            returned = Basic.Return(312, "NO_ROUTE", "", routing_key)
+            raise exceptions.PublishError(_delivered(returned, message, self), returned)
+        waiting = sum(consumer.queue is queue for consumer, _ in self._unacknowledged.values()) + len(queue.ready)
+        if queue.max_length is not None and waiting >= queue.max_length:
+            raise exceptions.DeliveryError(None, Basic.Nack())
+        queue.published.append(message)
+        queue.ready.append(message)
+        self._deliver()
+        await queue.confirms.wait()
+        await self._reach_broker()
+
+    async def basic_ack(self, *, delivery_tag: int, multiple: bool) -> None:
+        """Acknowledge one message."""
+        assert not multiple
+        await self._reach_broker()
+        consumer, body = self._unacknowledged.pop(delivery_tag)
+        consumer.unacknowledged -= 1
+        self.acknowledged.append((consumer.queue.name, body))
+        self._deliver()
+
+    async def add_consumer(self, queue: FakeQueue, receive: Receive) -> str:
+        """See `FakeQueue.consume`."""
+        await self._reach_broker()
+        tag = f"ctag{next(self._tags)}"
+        self.consumers[tag] = _Consumer(queue, receive, self._prefetch)
+        self._deliver()
+        return tag
+
+    async def remove_consumer(self, tag: str) -> None:
+        """See `FakeQueue.cancel`."""
+        await self._reach_broker()
+        self.consumers.pop(tag, None)
+
+    def delete_queue(self, name: str) -> None:
+        """Delete a queue on the broker, which ends its consumers."""
+        del self.queues[name]
+        self.consumers = {tag: consumer for tag, consumer in self.consumers.items() if consumer.queue.name != name}
+
+    async def close(self) -> None:
+        """Close the channel."""
+        await asyncio.sleep(0)
+        self.lose()
+
+    def lose(self) -> None:
+        """Close the channel without waiting, as the broker does, or an interrupted connection."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        for queue in self.queues.values():
+            queue.confirms.set()
+        for callback in self.close_callbacks:
+            callback(self, None)
+
+    async def _reach_broker(self) -> None:
+        await asyncio.sleep(0)
+        if self.is_closed:
+            raise exceptions.ChannelInvalidStateError("the channel is closed")
+
+    def _deliver(self) -> None:
+        for tag, consumer in self.consumers.items():
+            queue = consumer.queue
+            while queue.ready and consumer.unacknowledged < consumer.prefetch:
+                message = queue.ready.popleft()
+                number = next(self._tags)
+                self._unacknowledged[number] = consumer, message.body
+                consumer.unacknowledged += 1
+                delivery = Basic.Deliver(tag, number, False, "", queue.name)
+                receiving = asyncio.ensure_future(
+                    consumer.receive(IncomingMessage(_delivered(delivery, message, self)))
+                )
+                self._receiving.add(receiving)
+                receiving.add_done_callback(self._receiving.discard)
+
+
+def _delivered(frame: Any, message: Message, channel: Any) -> DeliveredMessage:
+    return DeliveredMessage(frame, ContentHeader(properties=message.properties), message.body, channel)
+
+
+class SilentBroker(Exception):  # noqa: N818 -- an outcome, which is not raised
+    """The broker accepts the connection and sends nothing."""
+
+
+class FakeConnections:
+    """Stands in for the class `aio_pika.Connection`.
+
+    Args:
+        outcomes: of the attempts to connect, one each. An exception is raised; SilentBroker lets the attempt time out.
+            A channel is the one that the connection opens, and a number the time in seconds after which a connection
+            with a new channel is lost. The last outcome repeats.
+
+    Attributes:
+        attempts: the time of each attempt.
+        open: number of connections that were not closed.
+    """
+
+    def __init__(self, outcomes: Iterable[Exception | FakeChannel | float]) -> None:
+        self._outcomes = deque(outcomes)
+        self.attempts: list[float] = []
+        self.open = 0
+
+    def __call__(self, _url: object, *, client_properties: Mapping[str, Any]) -> FakeConnection:
+        """Make a connection, which is not open yet."""
+        assert "connection_name" in client_properties
+        self.attempts.append(asyncio.get_running_loop().time())
+        self.open += 1
+        return FakeConnection(self, self._outcomes.popleft() if len(self._outcomes) > 1 else self._outcomes[0])
+
+
+class FakeConnection:
+    """One connection; see FakeConnections."""
+
+    def __init__(self, connections: FakeConnections, outcome: Exception | FakeChannel | float) -> None:
+        self._connections = connections
+        self._outcome = outcome
+        self._is_closed = False
+
+    async def connect(self, timeout_s: float) -> None:
+        """Connect, or raise."""
+        await asyncio.sleep(timeout_s if isinstance(self._outcome, SilentBroker) else 0)
+        if isinstance(self._outcome, SilentBroker):
+            raise asyncio.TimeoutError
+        if isinstance(self._outcome, Exception):
+            raise self._outcome
+
+    async def channel(self, *, on_return_raises: bool) -> FakeChannel:
+        """Open the channel."""
+        assert on_return_raises
+        if isinstance(self._outcome, FakeChannel):
+            return self._outcome
+        assert not isinstance(self._outcome, Exception)
+        channel = FakeChannel()
+        asyncio.get_running_loop().call_later(self._outcome, channel.lose)
+        return channel
+
+    async def close(self) -> None:
+        """Close it."""
+        self._connections.open -= not self._is_closed
+        self._is_closed = True
+
+    async def __aenter__(self) -> FakeConnection:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+class _VirtualTimeSelector(selectors.DefaultSelector):
+    """Advances the time instead of waiting."""
+
+    now_s = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        events = super().select(0)
+        if not events:
+            assert timeout is not None, "the test waits for an event that will never happen"
+            self.now_s += max(timeout, 0.0)
+        return events
+
+
+class _VirtualTimeLoop(asyncio.SelectorEventLoop):
+    """An event loop whose time starts at 0 and passes at once while nothing else can run."""
+
+    def __init__(self) -> None:
+        self._virtual = _VirtualTimeSelector()
+        super().__init__(self._virtual)
+
+    def time(self) -> float:
+        return self._virtual.now_s
+
+
+def in_virtual_time(
+    test: Callable[Parameters, Coroutine[Any, Any, None]],
+) -> Callable[Parameters, None]:
+    """Decorate a test that is a coroutine function: run it in an event loop whose time passes at once.
+
+    After `asyncio.sleep(1)` in the test, everything that can happen within a second has happened.
+    """
+
+    @functools.wraps(test)
+    def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
+        loop = _VirtualTimeLoop()
+        try:
+            loop.run_until_complete(test(*args, **kwargs))
+        finally:
+            remaining = asyncio.all_tasks(loop)
+            for task in remaining:
+                task.cancel()
+            if remaining:
+                loop.run_until_complete(asyncio.wait(remaining))
+            loop.close()
+
+    return run
