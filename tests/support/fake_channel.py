@@ -1,6 +1,6 @@
-"""An AMQP channel and connection in memory, and an event loop whose time passes at once. Opens no network connection.
+"""AMQP channels and connections in memory, and an event loop with virtual time. Does no network I/O.
 
-They have the parts of aio-pika's interface that a worker uses. Delivered messages are aio-pika's own `IncomingMessage`.
+Has the parts of aio-pika's interface that a worker uses. Delivered messages are aio-pika's own `IncomingMessage`.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ Receive = Callable[[IncomingMessage], Awaitable[None]]
 
 
 class FakeQueue:
-    """A queue with one consumer at most.
+    """A queue.
 
     Attributes:
         published: all messages that were routed to the queue.
-        ready: those that were not delivered yet.
-        max_length: messages, ready or unacknowledged, beyond which the queue rejects others.
-        confirms: while it is not set, the broker confirms no message.
+        ready: the messages that were not delivered yet.
+        max_length: number of ready and unacknowledged messages at which the queue rejects others; None is no limit.
+        confirms: while it is clear, the broker confirms no message.
     """
 
     def __init__(self, channel: FakeChannel, name: str) -> None:
@@ -62,10 +62,10 @@ class _Consumer:
 
 
 class FakeChannel:
-    """A channel together with its default exchange, its queues, and the channel of aiormq below it.
+    """A channel, its default exchange and its queues; also stands in for the channel of aiormq below it.
 
     Args:
-        refusal: raised when a queue is declared.
+        refusal: raised when a queue is declared, after which the channel is closed.
 
     Attributes:
         consumers: by tag.
@@ -155,7 +155,7 @@ class FakeChannel:
         self.lose()
 
     def lose(self) -> None:
-        """Close the channel without waiting, as the broker does, or an interrupted connection."""
+        """Close the channel at once, as the broker or an interrupted connection does."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -189,24 +189,23 @@ def _delivered(frame: Any, message: Message, channel: Any) -> DeliveredMessage:
     return DeliveredMessage(frame, ContentHeader(properties=message.properties), message.body, channel)
 
 
-class SilentBroker(Exception):  # noqa: N818 -- an outcome, which is not raised
-    """The broker accepts the connection and sends nothing."""
+Outcome = Exception | FakeChannel | float | None
 
 
 class FakeConnections:
     """Stands in for the class `aio_pika.Connection`.
 
     Args:
-        outcomes: of the attempts to connect, one each. An exception is raised; SilentBroker lets the attempt time out.
-            A channel is the one that the connection opens, and a number the time in seconds after which a connection
-            with a new channel is lost. The last outcome repeats.
+        outcomes: of the attempts to connect, one each; the last one repeats. An exception is raised. None is a broker
+            that never responds. A channel is the one that the connection opens. A number is the time in seconds after
+            which the connection, which opens a new channel, is lost.
 
     Attributes:
         attempts: the time of each attempt.
         open: number of connections that were not closed.
     """
 
-    def __init__(self, outcomes: Iterable[Exception | FakeChannel | float]) -> None:
+    def __init__(self, outcomes: Iterable[Outcome]) -> None:
         self._outcomes = deque(outcomes)
         self.attempts: list[float] = []
         self.open = 0
@@ -222,16 +221,17 @@ class FakeConnections:
 class FakeConnection:
     """One connection; see FakeConnections."""
 
-    def __init__(self, connections: FakeConnections, outcome: Exception | FakeChannel | float) -> None:
+    def __init__(self, connections: FakeConnections, outcome: Outcome) -> None:
         self._connections = connections
         self._outcome = outcome
         self._is_closed = False
 
     async def connect(self, timeout_s: float) -> None:
         """Connect, or raise."""
-        await asyncio.sleep(timeout_s if isinstance(self._outcome, SilentBroker) else 0)
-        if isinstance(self._outcome, SilentBroker):
+        if self._outcome is None:
+            await asyncio.sleep(timeout_s)
             raise asyncio.TimeoutError
+        await asyncio.sleep(0)
         if isinstance(self._outcome, Exception):
             raise self._outcome
 
@@ -240,14 +240,15 @@ class FakeConnection:
         assert on_return_raises
         if isinstance(self._outcome, FakeChannel):
             return self._outcome
-        assert not isinstance(self._outcome, Exception)
+        assert isinstance(self._outcome, float)
         channel = FakeChannel()
         asyncio.get_running_loop().call_later(self._outcome, channel.lose)
         return channel
 
     async def close(self) -> None:
         """Close it."""
-        self._connections.open -= not self._is_closed
+        if not self._is_closed:
+            self._connections.open -= 1
         self._is_closed = True
 
     async def __aenter__(self) -> FakeConnection:
@@ -271,7 +272,7 @@ class _VirtualTimeSelector(selectors.DefaultSelector):
 
 
 class _VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time starts at 0 and passes at once while nothing else can run."""
+    """An event loop whose time starts at 0 and, when all tasks wait, jumps to the next timer."""
 
     def __init__(self) -> None:
         self._virtual = _VirtualTimeSelector()
@@ -284,9 +285,10 @@ class _VirtualTimeLoop(asyncio.SelectorEventLoop):
 def in_virtual_time(
     test: Callable[Parameters, Coroutine[Any, Any, None]],
 ) -> Callable[Parameters, None]:
-    """Decorate a test that is a coroutine function: run it in an event loop whose time passes at once.
+    """Decorate a coroutine function that is a test: run it in an event loop with virtual time.
 
-    After `asyncio.sleep(1)` in the test, everything that can happen within a second has happened.
+    After `asyncio.sleep(1)` in the test, everything that can happen within a second has happened. A test that waits for
+    something that will never happen fails at once.
     """
 
     @functools.wraps(test)
