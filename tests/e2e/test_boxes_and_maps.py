@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import numpy as np
 import pytest
 import shape_models
 from PIL import Image
-from server_process import ServerProcess
 
 from savedmodel_bakery import LocalTransport
 from savedmodel_bakery.client import Client
@@ -25,6 +23,7 @@ from savedmodel_bakery.serving.amqp.handlers import Handlers
 from savedmodel_bakery.serving.amqp.limits import CallLimits
 from savedmodel_bakery.serving.amqp.local_model import LocalModel
 
+Clients = Callable[[Path], list[Client]]
 RECIPE = {"size": 96, "resize": "bilinear", "antialias": True, "scale": "0..1", "channels": "RGB"}
 DETECTOR = {"model": "shape_models:detector", "outputs": "probabilities", "boxes": "yxyx", "box_unit": "fractions"}
 SHAPES = {"red": (0.1, 0.2, 0.3, 0.6), "blue": (0.5, 0.5, 0.9, 0.75)}
@@ -63,38 +62,22 @@ def test_boxes_in_another_unit_are_rejected(tmp_path: Path, photos: list[Path]) 
     assert [] == list((tmp_path / "models").glob("*/*"))
 
 
-def ask(result: BakeResult, photos: list[Path], log: Path, signature: str = "serving_default") -> dict[str, np.ndarray]:
+def ask(clients: Clients, result: BakeResult, photos: list[Path]) -> dict[str, np.ndarray]:
     """Send photos and bytes that are no image over gRPC and REST, and replay the goldens; return the outputs."""
     images = np.array([*(photo.read_bytes() for photo in photos), b"?"], object)
-    flags = ("--model_name=shapes", f"--model_base_path={result.path.parent}")
     answers = []
-    with ServerProcess(*flags, log=log) as server:
-        for target, transport in ((server.target, "grpc"), (server.url, "rest")):
-            with Client(target, model="shapes", transport=transport) as client:
-                goldens = read_goldens(result.path)
-                assert len(goldens.requests) >= 3 + len(photos)
-                for golden in goldens.requests:
-                    assert [] == replay(golden, client, goldens.tolerances), golden.signature
-                answers.append(client.predict({"image": images}, signature=signature).arrays)
+    for client in clients(result.path.parent)[:2]:
+        goldens = read_goldens(result.path)
+        assert len(goldens.requests) >= 3 + len(photos)
+        for golden in goldens.requests:
+            assert [] == replay(golden, client, goldens.tolerances), golden.signature
+        answers.append(client.predict({"image": images}).arrays)
     over_grpc, over_rest = answers
     for alias, array in over_grpc.items():
         np.testing.assert_array_equal(array, over_rest[alias])
         assert not any(array[-1:].reshape(-1).tolist()) or alias == "error"
     assert [True] * len(photos) + [False] == over_grpc["ok"].tolist()
     return dict(over_grpc)
-
-
-@contextmanager
-def each_client(result: BakeResult, log: Path) -> Iterator[list[Client]]:
-    """Serve a model and connect a client per transport; the last one runs the model itself, without the server."""
-    flags = ("--model_name=shapes", f"--model_base_path={result.path.parent}")
-    with (
-        ServerProcess(*flags, log=log) as server,
-        Client(server.target, model="shapes") as grpc_client,
-        Client(server.url, model="shapes") as rest_client,
-        Client(transport=LocalTransport(result.path.parent)) as local_client,
-    ):
-        yield [grpc_client, rest_client, local_client]
 
 
 def ask_amqp(result: BakeResult, photo: Path) -> dict[str, Any]:
@@ -132,9 +115,9 @@ def detector(
     return result
 
 
-def test_boxes_lie_where_the_shapes_are(detector: BakeResult, photos: list[Path], tmp_path: Path) -> None:
+def test_boxes_lie_where_the_shapes_are(detector: BakeResult, clients: Clients, photos: list[Path]) -> None:
     """In photos that are wide, high or turned by EXIF data, stretched and letterboxed."""
-    check_boxes(ask(detector, photos, tmp_path / "log"))
+    check_boxes(ask(clients, detector, photos))
 
 
 def test_boxes_over_amqp(detector: BakeResult, photos: list[Path]) -> None:
@@ -143,18 +126,17 @@ def test_boxes_over_amqp(detector: BakeResult, photos: list[Path]) -> None:
     assert [[0.0] * 4] * 2 == row["boxes"][2:]
 
 
-def test_boxes_are_objects(detector: BakeResult, photos: list[Path], tmp_path: Path) -> None:
+def test_boxes_are_objects(detector: BakeResult, clients: Clients, photos: list[Path]) -> None:
     """Those of an array of the network's size are in its pixels."""
     array = np.asarray(shape_models.draw((96, 96), SHAPES))
-    with each_client(detector, tmp_path / "log") as clients:
-        for client in clients:
-            wide, bad, of_array = client.detect([photos[0], b"?", array])
-            for result, size, allowed in ((wide, SIZES["wide.png"], 500 / 96), (of_array, (96, 96), 1)):
-                assert ["blue", "red"] == sorted(box.label for box in result.boxes)
-                for box in result.boxes:
-                    edges = (box.ymin, box.xmin, box.ymax, box.xmax)
-                    assert edges == pytest.approx(np.array(SHAPES[box.label]) * [*size, *size], abs=allowed)
-            assert (False, ()) == (bad.ok, bad.boxes)
+    for client in clients(detector.path.parent):
+        wide, bad, of_array = client.detect([photos[0], b"?", array])
+        for result, size, allowed in ((wide, SIZES["wide.png"], 500 / 96), (of_array, (96, 96), 1)):
+            assert ["blue", "red"] == sorted(box.label for box in result.boxes)
+            for box in result.boxes:
+                edges = (box.ymin, box.xmin, box.ymax, box.xmax)
+                assert edges == pytest.approx(np.array(SHAPES[box.label]) * [*size, *size], abs=allowed)
+        assert (False, ()) == (bad.ok, bad.boxes)
 
 
 @pytest.mark.slow
@@ -163,14 +145,16 @@ def test_boxes_are_objects(detector: BakeResult, photos: list[Path], tmp_path: P
     [{"batch_max": 4}, {"optimise": "none", "decode": "fast"}, {"rows_per_run": 2}],
     ids=["batching", "fast decoding", "runs of two"],
 )
-def test_detectors_have_the_options_of_classifiers(photos: list[Path], tmp_path: Path, options: dict[str, Any]) -> None:
+def test_detectors_have_the_options_of_classifiers(
+    clients: Clients, photos: list[Path], tmp_path: Path, options: dict[str, Any]
+) -> None:
     result = bake_shapes(tmp_path, photos, **DETECTOR, crop="none", **options)
-    check_boxes(ask(result, photos, tmp_path / "log"))
+    check_boxes(ask(clients, result, photos))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("source", ["", "hub:"], ids=["SavedModel", "TF Hub"])
-def test_a_model_of_the_object_detection_api(photos: list[Path], tmp_path: Path, source: str) -> None:
+def test_a_model_of_the_object_detection_api(clients: Clients, photos: list[Path], tmp_path: Path, source: str) -> None:
     """It takes one image of uint8. Its ids start at 1 and have a gap."""
     shape_models.save_like_object_detection_api(tmp_path / "saved")
     (tmp_path / "map.pbtxt").write_text(
@@ -180,7 +164,7 @@ def test_a_model_of_the_object_detection_api(photos: list[Path], tmp_path: Path,
     result = bake_shapes(tmp_path, photos, **labels, crop="letterbox", scale=None)
     answers, boxes = result.recipe.answers, result.recipe.boxes
     assert ("detect", "tf-object-detection") == (answers.task, boxes.boxes)
-    outputs = ask(result, photos, tmp_path / "log")
+    outputs = ask(clients, result, photos)
     assert (len(photos) + 1, 100, 4) == outputs["boxes"].shape
     check_boxes(outputs)
 
@@ -195,8 +179,8 @@ def segmenter(
     return bake_shapes(folder, photos, **recipe, crop=request.param)
 
 
-def test_maps_have_the_size_of_the_photo(segmenter: BakeResult, photos: list[Path], tmp_path: Path) -> None:
-    outputs = ask(segmenter, photos, tmp_path / "log")
+def test_maps_have_the_size_of_the_photo(segmenter: BakeResult, clients: Clients, photos: list[Path]) -> None:
+    outputs = ask(clients, segmenter, photos)
     for row, (height, width) in enumerate(SIZES.values()):
         with Image.open(io.BytesIO(outputs["map_png_bytes"][row])) as picture:
             class_map = np.asarray(picture)
@@ -213,15 +197,14 @@ def test_maps_have_the_size_of_the_photo(segmenter: BakeResult, photos: list[Pat
         assert [b"background", b"red", b"green", b"blue"] == outputs["labels"][row].tolist()
 
 
-def test_a_map_has_the_class_of_each_pixel(segmenter: BakeResult, photos: list[Path], tmp_path: Path) -> None:
-    with each_client(segmenter, tmp_path / "log") as clients:
-        for client in clients:
-            good, bad = client.segment((photos[0], b"?"))
-            assert SIZES["wide.png"] == good.map.shape
-            assert ("background", "red", "green", "blue") == good.labels == tuple(good.shares)
-            counts = np.bincount(good.map.reshape(-1), minlength=4)
-            assert (counts / good.map.size).tolist() == pytest.approx(list(good.shares.values()))
-            assert (False, {}) == (bad.ok, bad.shares)
+def test_a_map_has_the_class_of_each_pixel(segmenter: BakeResult, clients: Clients, photos: list[Path]) -> None:
+    for client in clients(segmenter.path.parent):
+        good, bad = client.segment((photos[0], b"?"))
+        assert SIZES["wide.png"] == good.map.shape
+        assert ("background", "red", "green", "blue") == good.labels == tuple(good.shares)
+        counts = np.bincount(good.map.reshape(-1), minlength=4)
+        assert (counts / good.map.size).tolist() == pytest.approx(list(good.shares.values()))
+        assert (False, {}) == (bad.ok, bad.shares)
 
 
 def test_a_photo_too_wide_for_a_png_file_harms_no_other(segmenter: BakeResult, photos: list[Path]) -> None:

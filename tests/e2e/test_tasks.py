@@ -6,8 +6,7 @@ import asyncio
 import base64
 import io
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,6 @@ import shape_models
 from PIL import Image
 from server_process import ServerProcess
 
-from savedmodel_bakery import LocalTransport
 from savedmodel_bakery.client import AsyncClient, Client, RequestRefusedError, Tags
 from savedmodel_bakery.client.goldens import read_goldens, replay
 from savedmodel_bakery.exporter.bake import BakeResult, bake
@@ -30,6 +28,8 @@ from savedmodel_bakery.serving.amqp.local_model import LocalModel
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
 RECIPE = {"crop": "none", "resize": "bilinear", "antialias": False, "scale": "0..1", "channels": "RGB"}
+Clients = Callable[[Path], list[Client]]
+Serve = Callable[[Path], ServerProcess]
 REDNESS = 2.0  # the logit of a plain red image, and the negative one of a green image
 
 
@@ -68,29 +68,24 @@ def binary(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return result.path.parent
 
 
-@pytest.mark.parametrize("transport", ["grpc", "rest"])
-def test_one_output_decides_between_two_labels(binary: Path, tmp_path: Path, transport: str) -> None:
-    flags = ("--model_name=red", f"--model_base_path={binary}")
+def test_one_output_decides_between_two_labels(binary: Path, clients: Clients, serve: Serve) -> None:
     probability = 1 / (1 + np.exp(-REDNESS))
     images = [picture("#f00"), picture("#0f0"), picture("#f80"), b"?"]  # the third one is red with 0.72: below 0.8
-    with ServerProcess(*flags, log=tmp_path / "log") as server:
-        target = server.target if transport == "grpc" else server.url
-        with Client(target, model="red", transport=transport) as client:
-            *results, bad = client.classify(images)
-            assert ["red", "green", "green"] == [result.label for result in results]
-            for result, expected in zip(results, (probability, probability, 1 - 0.7177), strict=True):
-                assert expected == pytest.approx(result.top[0].score, abs=0.002)
-                assert 1.0 == pytest.approx(sum(top.score for top in result.top))
-            assert not bad.ok
-            outputs = client.predict({"image": np.array(images[:3], object)}).outputs
-            assert [b"red", b"green", b"green"] == outputs["output_0"].tolist()
-            assert "green" == client.classify(np.array(Image.new("RGB", (8, 8), "#f80"))).label  # by signature pixels
-            examples = [{"image/encoded": image} for image in images[:3]]
-            assert ["red", "green", "green"] == [row[0][0] for row in client.classify_examples(examples)]
-        body = {"instances": [{"b64": base64.b64encode(images[2]).decode()}]}
-        assert {"predictions": ["green"]} == requests.post(
-            f"{server.url}/v1/models/red:predict", json=body, timeout=30
-        ).json()
+    for client in clients(binary)[:2]:
+        *results, bad = client.classify(images)
+        assert ["red", "green", "green"] == [result.label for result in results]
+        for result, expected in zip(results, (probability, probability, 1 - 0.7177), strict=True):
+            assert expected == pytest.approx(result.top[0].score, abs=0.002)
+            assert 1.0 == pytest.approx(sum(top.score for top in result.top))
+        assert not bad.ok
+        outputs = client.predict({"image": np.array(images[:3], object)}).outputs
+        assert [b"red", b"green", b"green"] == outputs["output_0"].tolist()
+        assert "green" == client.classify(np.array(Image.new("RGB", (8, 8), "#f80"))).label  # by signature pixels
+        examples = [{"image/encoded": image} for image in images[:3]]
+        assert ["red", "green", "green"] == [row[0][0] for row in client.classify_examples(examples)]
+    body = {"instances": [{"b64": base64.b64encode(images[2]).decode()}]}
+    url = f"{serve(binary).url}/v1/models/red:predict"
+    assert {"predictions": ["green"]} == requests.post(url, json=body, timeout=30).json()
 
 
 COLOURS = {"red": "#f00", "cyan": "#0ff", "black": "#000", "gray": "#808080"}
@@ -117,41 +112,25 @@ def check_goldens(result: BakeResult, client: Client) -> None:
         assert [] == replay(golden, client, goldens.tolerances), golden.signature
 
 
-def ask(result: BakeResult, log: Path, signature: str = "serving_default") -> dict[str, np.ndarray]:
+def ask(clients: Clients, result: BakeResult, signature: str = "serving_default") -> dict[str, np.ndarray]:
     """Send the pictures in COLOURS and one that is none, and replay the goldens; return the outputs.
 
     Over REST the same is done, and the same returned.
     """
     images = np.array([*map(picture, COLOURS.values()), b"?"], object)
-    flags = ("--model_name=network", f"--model_base_path={result.path.parent}")
     answers: list[dict[str, np.ndarray]] = []
-    with ServerProcess(*flags, log=log) as server:
-        for target, transport in ((server.target, "grpc"), (server.url, "rest")):
-            with Client(target, model="network", transport=transport) as client:
-                check_goldens(result, client)
-                answers.append(dict(client.predict({"image": images}, signature=signature).outputs))
-                if "value" in answers[-1]:
-                    examples = [{"image/encoded": image} for image in images[:-1]]
-                    assert answers[-1]["value"][:-1].tolist() == pytest.approx(client.regress_examples(examples))
+    for client in clients(result.path.parent)[:2]:
+        check_goldens(result, client)
+        answers.append(dict(client.predict({"image": images}, signature=signature).outputs))
+        if "value" in answers[-1]:
+            examples = [{"image/encoded": image} for image in images[:-1]]
+            assert answers[-1]["value"][:-1].tolist() == pytest.approx(client.regress_examples(examples))
     over_grpc, over_rest = answers
     for alias, array in over_grpc.items():
         np.testing.assert_array_equal(array, over_rest[alias])
     assert [True] * len(COLOURS) + [False] == over_grpc.pop("ok").tolist()
     assert over_grpc.pop("error")[-1].startswith(b"neither base64 nor a supported image format")
     return over_grpc
-
-
-@contextmanager
-def each_client(base_path: Path, log: Path) -> Iterator[list[Client]]:
-    """Serve a model and connect a client per transport; the last one runs the model itself, without the server."""
-    flags = ("--model_name=network", f"--model_base_path={base_path}")
-    with (
-        ServerProcess(*flags, log=log) as server,
-        Client(server.target, model="network") as grpc_client,
-        Client(server.url, model="network") as rest_client,
-        Client(transport=LocalTransport(base_path)) as local_client,
-    ):
-        yield [grpc_client, rest_client, local_client]
 
 
 def plain(colour: str) -> np.ndarray:
@@ -185,8 +164,8 @@ def tagger(tmp_path_factory: pytest.TempPathFactory) -> BakeResult:
     return result
 
 
-def test_an_image_has_any_number_of_labels(tagger: BakeResult, tmp_path: Path) -> None:
-    outputs = ask(tagger, tmp_path / "log")
+def test_an_image_has_any_number_of_labels(tagger: BakeResult, clients: Clients) -> None:
+    outputs = ask(clients, tagger)
     red, cyan, black, gray, bad = outputs["labels"].tolist()
     assert ([b"red", b"", b""], [b"green", b"blue", b""]) == (red, cyan)
     assert ([b"", b"", b""], [b"red", b"blue", b""], [b"", b"", b""]) == (black, gray, bad)
@@ -194,29 +173,28 @@ def test_an_image_has_any_number_of_labels(tagger: BakeResult, tmp_path: Path) -
     high, middle = 1 / (1 + np.exp(-4)), 1 / (1 + np.exp(4 - 8 * 128 / 255))
     expected = [[high, 0, 0], [high, high, 0], [0, 0, 0], [middle, middle, 0], [0, 0, 0]]
     np.testing.assert_allclose(expected, outputs["scores"], atol=0.001)
-    best = ask(tagger, tmp_path / "log", signature="top_k")
+    best = ask(clients, tagger, signature="top_k")
     assert [b"red", b"green", b"blue"] == best["labels"][3].tolist()
 
 
-def test_tags_of_images_of_every_type(tagger: BakeResult, tmp_path: Path) -> None:
+def test_tags_of_images_of_every_type(tagger: BakeResult, clients: Clients, tmp_path: Path) -> None:
     cyan = picture("cyan")
     (tmp_path / "cyan.png").write_bytes(cyan)
     photo = Image.open(io.BytesIO(cyan))
     images = [cyan, tmp_path / "cyan.png", str(tmp_path / "cyan.png"), photo, np.array(photo), plain("cyan")]
     score = pytest.approx(1 / (1 + np.exp(-4)), abs=0.001)
-    with each_client(tagger.path.parent, tmp_path / "log") as clients:
-        for client in clients:
-            *results, black, bad = client.tags([io.BytesIO(cyan), *images, plain("black"), b"?"])
-            assert [("green", score), ("blue", score)] == [(tag.label, tag.score) for tag in results[0].tags]
-            labels = [[tag.label for tag in result.tags] for result in results]
-            assert [["green", "blue"]] * (1 + len(images)) == labels
-            assert Tags(True, None, ()) == black
-            assert (False, ()) == (bad.ok, bad.tags)
-            assert bad.error is not None
-            assert bad.error.startswith("neither base64 nor a supported image format")
-            assert results[0] == client.tags(images[0])
-            with pytest.raises(RequestRefusedError, match=r"the task of model .* is multilabel: use the method tags"):
-                client.detect(cyan)
+    for client in clients(tagger.path.parent):
+        *results, black, bad = client.tags([io.BytesIO(cyan), *images, plain("black"), b"?"])
+        assert [("green", score), ("blue", score)] == [(tag.label, tag.score) for tag in results[0].tags]
+        labels = [[tag.label for tag in result.tags] for result in results]
+        assert [["green", "blue"]] * (1 + len(images)) == labels
+        assert Tags(True, None, ()) == black
+        assert (False, ()) == (bad.ok, bad.tags)
+        assert bad.error is not None
+        assert bad.error.startswith("neither base64 nor a supported image format")
+        assert results[0] == client.tags(images[0])
+        with pytest.raises(RequestRefusedError, match=r"the task of model .* is multilabel: use the method tags"):
+            client.detect(cyan)
 
 
 def test_labels_over_amqp(tagger: BakeResult) -> None:
@@ -224,54 +202,49 @@ def test_labels_over_amqp(tagger: BakeResult) -> None:
     assert (["green", "blue", ""], 2) == (row["labels"], row["count"])
 
 
-def test_the_output_of_a_layer_is_an_embedding(tagger: BakeResult, tmp_path: Path) -> None:
+def test_the_output_of_a_layer_is_an_embedding(tagger: BakeResult, clients: Clients, tmp_path: Path) -> None:
     options = {"task": "embed", "layer": "mean", "normalise": "l2"}
     model = tagger.path.parents[1] / "network.keras"
     result = bake(model=str(model), name="network", out=tmp_path, recipe={**RECIPE, **options})
     assert result.parity.is_within
-    vectors = ask(result, tmp_path / "log")["embedding"]
-    with each_client(result.path.parent, tmp_path / "log") as clients:
-        for client in clients:
-            embeddings = client.embed([*map(picture, COLOURS.values()), b"?"])
-            assert embeddings[-1].vector is None
-            np.testing.assert_array_equal(vectors[:-1], [embedding.vector for embedding in embeddings[:-1]])
-            np.testing.assert_allclose(vectors[1], client.embed(plain("cyan")).vector, atol=1e-3)
+    vectors = ask(clients, result)["embedding"]
+    for client in clients(result.path.parent):
+        embeddings = client.embed([*map(picture, COLOURS.values()), b"?"])
+        assert embeddings[-1].vector is None
+        np.testing.assert_array_equal(vectors[:-1], [embedding.vector for embedding in embeddings[:-1]])
+        np.testing.assert_allclose(vectors[1], client.embed(plain("cyan")).vector, atol=1e-3)
     lengths = np.linalg.norm([*MEANS.values(), [0, 0, 0]], axis=1, keepdims=True)
     np.testing.assert_allclose([*MEANS.values(), [0, 0, 0]] / np.maximum(lengths, 1e-9), vectors, atol=1e-3)
     assert pytest.approx([0, 0.7071, 0.7071], abs=1e-3) == ask_amqp(result, "cyan")["embedding"]
 
 
-def test_one_output_without_labels_is_a_number(tmp_path: Path) -> None:
+def test_one_output_without_labels_is_a_number(clients: Clients, tmp_path: Path) -> None:
     save_network(tmp_path / "network.keras", [[100, 10, 1]], [1000])
     result = bake_network(tmp_path, units="lumen")
     assert "regress" == result.recipe.answers.task
-    values = ask(result, tmp_path / "log")["value"]
+    values = ask(clients, result)["value"]
     assert [1100, 1011, 1000, 1000 + 111 * 128 / 255, 0] == pytest.approx(values.tolist(), abs=0.01)
     assert {"value": pytest.approx(1011)} == ask_amqp(result, "cyan")
 
 
 @pytest.mark.slow
-def test_several_numbers_have_names(tmp_path: Path) -> None:
+def test_several_numbers_have_names(clients: Clients, tmp_path: Path) -> None:
     save_network(tmp_path / "network.keras", [[1, 0, 0], [0, 2, 0]], [0.5, -1])
     result = bake_network(tmp_path, task="regress", output_names="width,height", units="m,m")
-    with each_client(result.path.parent, tmp_path / "log") as clients:
-        for client in clients:
-            cyan, bad = client.regress([picture("cyan"), b"?"])
-            assert {"width": 0.5, "height": 1} == pytest.approx(dict(cyan.values), abs=1e-3)
-            assert ({}, False) == (bad.values, bad.ok)
-    outputs = ask(result, tmp_path / "log")
+    for client in clients(result.path.parent):
+        cyan, bad = client.regress([picture("cyan"), b"?"])
+        assert {"width": 0.5, "height": 1} == pytest.approx(dict(cyan.values), abs=1e-3)
+        assert ({}, False) == (bad.values, bad.ok)
+    outputs = ask(clients, result)
     assert [1.5, 0.5, 0.5, 0.5 + 128 / 255, 0] == pytest.approx(outputs["width"].tolist(), abs=1e-3)
     assert [-1, 1, -1, 2 * 128 / 255 - 1, 0] == pytest.approx(outputs["height"].tolist(), abs=1e-3)
 
 
-def test_the_asynchronous_client_has_the_same_methods(tagger: BakeResult, tmp_path: Path) -> None:
+def test_the_asynchronous_client_has_the_same_methods(tagger: BakeResult, serve: Serve) -> None:
     async def run(target: str) -> tuple[Tags, list[Tags]]:
         async with AsyncClient(target, model="network") as client:
             return await client.tags(plain("red")), await client.tags([plain("red"), plain("black")])
 
-    with ServerProcess(
-        "--model_name=network", f"--model_base_path={tagger.path.parent}", log=tmp_path / "log"
-    ) as server:
-        one, several = asyncio.run(run(server.target))
+    one, several = asyncio.run(run(serve(tagger.path.parent).target))
     assert [one, Tags(True, None)] == several
     assert ["red"] == [tag.label for tag in one.tags]

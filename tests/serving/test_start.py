@@ -16,7 +16,9 @@ import requests
 from server_process import ServerProcess, free_port
 
 from savedmodel_bakery.serving import cli
+from savedmodel_bakery.serving.options import flags, settings
 from savedmodel_bakery.serving.options.model_config import UnavailableVersionError
+from savedmodel_bakery.wire.status import StatusError
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -141,10 +143,20 @@ def test_version_reports_a_missing_tensorflow(
         ),
     ],
 )
-def test_invalid_flags_end_the_start(arguments: list[str], message: str) -> None:
-    result = run(*arguments)
-    assert result.returncode == 255
-    assert f"Failed to start server. Error: INVALID_ARGUMENT: {message}\n" == result.stdout
+def test_invalid_flags_have_a_reason(arguments: list[str], message: str) -> None:
+    def read(command_line: flags.CommandLine) -> None:
+        settings.check_flags(command_line)
+        settings.read_settings(command_line)
+
+    with pytest.raises(StatusError) as raised:
+        read(flags.parse(arguments))
+    assert f"INVALID_ARGUMENT: {message}" == str(raised.value)
+
+
+def test_invalid_flags_end_the_start() -> None:
+    result = run("--model_base_path=models/m", "--model_name=m")
+    message = "Expected model m to have an absolute path or URI; got base_path()=models/m"
+    assert (255, f"Failed to start server. Error: INVALID_ARGUMENT: {message}\n") == (result.returncode, result.stdout)
 
 
 def test_the_parse_error_of_a_config_file_is_printed_to_stderr(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ import selectors
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any, ParamSpec
 
 from aio_pika import IncomingMessage, Message, exceptions
@@ -42,7 +41,6 @@ class FakeQueue:
         self.max_length: int | None = None
         self.confirms = asyncio.Event()
         self.confirms.set()
-        self.declaration_result = SimpleNamespace(message_count=0, consumer_count=0)
 
     async def consume(self, receive: Receive) -> str:
         """Deliver messages to `receive`, as many as the channel's prefetch count allows; return the consumer's tag."""
@@ -142,7 +140,7 @@ class FakeChannel:
     async def remove_consumer(self, tag: str) -> None:
         """See `FakeQueue.cancel`."""
         await self._reach_broker()
-        self.consumers.pop(tag, None)
+        del self.consumers[tag]
 
     def delete_queue(self, name: str) -> None:
         """Delete a queue on the broker, which ends its consumers."""
@@ -150,7 +148,6 @@ class FakeChannel:
         self.consumers = {tag: consumer for tag, consumer in self.consumers.items() if consumer.queue.name != name}
 
     async def close(self) -> None:
-        """Close the channel."""
         await asyncio.sleep(0)
         self.lose()
 
@@ -178,9 +175,8 @@ class FakeChannel:
                 self._unacknowledged[number] = consumer, message.body
                 consumer.unacknowledged += 1
                 delivery = Basic.Deliver(tag, number, False, "", queue.name)
-                receiving = asyncio.ensure_future(
-                    consumer.receive(IncomingMessage(_delivered(delivery, message, self)))
-                )
+                incoming = IncomingMessage(_delivered(delivery, message, self))
+                receiving = asyncio.ensure_future(consumer.receive(incoming))
                 self._receiving.add(receiving)
                 receiving.add_done_callback(self._receiving.discard)
 
@@ -227,7 +223,6 @@ class FakeConnection:
         self._is_closed = False
 
     async def connect(self, timeout_s: float) -> None:
-        """Connect, or raise."""
         if self._outcome is None:
             await asyncio.sleep(timeout_s)
             raise asyncio.TimeoutError
@@ -236,7 +231,6 @@ class FakeConnection:
             raise self._outcome
 
     async def channel(self, *, on_return_raises: bool) -> FakeChannel:
-        """Open the channel."""
         assert on_return_raises
         if isinstance(self._outcome, FakeChannel):
             return self._outcome
@@ -246,10 +240,9 @@ class FakeConnection:
         return channel
 
     async def close(self) -> None:
-        """Close it."""
         if not self._is_closed:
+            self._is_closed = True
             self._connections.open -= 1
-        self._is_closed = True
 
     async def __aenter__(self) -> FakeConnection:
         return self
@@ -282,9 +275,7 @@ class _VirtualTimeLoop(asyncio.SelectorEventLoop):
         return self._virtual.now_s
 
 
-def in_virtual_time(
-    test: Callable[Parameters, Coroutine[Any, Any, None]],
-) -> Callable[Parameters, None]:
+def in_virtual_time(test: Callable[Parameters, Coroutine[Any, Any, None]]) -> Callable[Parameters, None]:
     """Decorate a coroutine function that is a test: run it in an event loop with virtual time.
 
     After `asyncio.sleep(1)` in the test, everything that can happen within a second has happened. A test that waits for
