@@ -16,7 +16,7 @@ def encode_failure(error: StatusError, content_type: str, *, dead_letter: bool =
 
     Its error is shortened and made valid UTF-8, because it is sent in a header; a JSON body has the whole text.
     """
-    short = StatusError(error.code, truncate_message(error.text))
+    short = StatusError(error.code, truncate_message(error.text), retry_after_s=error.retry_after_s)
     if amqp.media_type(content_type) == amqp.PROTOBUF:
         return Response(b"", amqp.PROTOBUF, error=short, dead_letter=dead_letter)
     return Response(encode_error(error.message), amqp.JSON, error=short, dead_letter=dead_letter)

@@ -43,7 +43,9 @@ TEMPORARY = {
 
 @pytest.mark.parametrize(("error", "expected"), TEMPORARY.values(), ids=TEMPORARY)
 def test_calls_are_repeated_while_the_server_is_unavailable_or_busy(error: StatusError, expected: bool) -> None:
-    assert expected == is_temporary(error)
+    response = encode_failure(error, amqp.JSON)
+    assert response.error is not None
+    assert [expected, expected] == [is_temporary(error), is_temporary(response.error)]
 
 
 def test_a_protobuf_failure_has_an_empty_body() -> None:
