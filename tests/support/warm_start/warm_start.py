@@ -42,7 +42,6 @@ _SHOW_MORE = {"-h", "--help", "-v", "--verbose", "--version"}
 # Read when Python starts, or when TensorFlow and its libraries are imported.
 _PREFIXES = (
     "GLIBC_",
-    "GRPC_",
     "KERAS_",
     "LANG",
     "LC_",
