@@ -81,8 +81,11 @@ def pytest_configure(config: pytest.Config) -> None:
         )  # fmt: skip
 
     def end() -> None:
+        has_ended = forkserver.poll() is not None
         forkserver.communicate()
+        text = (folder / "log").read_text()
         shutil.rmtree(folder)
+        assert not has_ended, f"the forkserver of the tests ended early:\n{text}"
 
     config.add_cleanup(end)
 

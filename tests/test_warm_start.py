@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -92,6 +93,20 @@ def test_a_fork_ends_when_its_caller_is_killed(half_plus_two: Path, tmp_path: Pa
     caller.kill()
     caller.wait()
     wait_until(lambda: not fork.is_running())
+
+
+def test_a_caller_that_is_killed_while_it_connects_harms_no_other() -> None:
+    for sent in (b"", b"\0", (100).to_bytes(8, "big"), (100).to_bytes(8, "big") + b"half"):
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(os.environ[warm_start.ADDRESS])
+            connection.sendall(sent)
+    assert forkserver().is_running()
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"}
+    with Path(os.devnull).open() as nothing:
+        connection = warm_start.connect(program("bake", "--model", "x"), environment, [nothing.fileno()] * 3)
+    assert connection is not None
+    with connection:
+        assert "" == warm_start.read_line(connection)  # refused: it still answers
 
 
 def test_a_server_that_is_started_directly_has_the_pid_and_status_of_its_fork(

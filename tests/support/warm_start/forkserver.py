@@ -72,13 +72,9 @@ class Forkserver:
 
     def _accept(self) -> None:
         connection, _ = self._listener.accept()
-        size, ancillary, *_ = connection.recvmsg(8, socket.CMSG_SPACE(3 * 4))
-        streams = array.array("i", ancillary[0][2]) if ancillary else []
-        content = b""
-        while len(content) < int.from_bytes(size, "big"):
-            content += connection.recv(1 << 16)
-        request = json.loads(content or "{}")
-        if warm_start.import_settings(request["environment"]) == _settings and len(streams) == 3:
+        content, streams = _receive(connection)
+        request = json.loads(content) if content else None  # the caller may have been killed
+        if request and warm_start.import_settings(request["environment"]) == _settings:
             pid = os.fork()
             if pid == 0:
                 self._close_all(connection)
@@ -97,7 +93,8 @@ class Forkserver:
 
     def _watch(self, pid: int, connection: socket.socket) -> None:
         self._connections[pid], self._handles[pid] = connection, os.pidfd_open(pid)
-        connection.sendall(b"%d\n" % pid)
+        with contextlib.suppress(OSError):  # if the caller has ended, its connection can be read
+            connection.sendall(b"%d\n" % pid)
         self._selector.register(connection, selectors.EVENT_READ, lambda: self._abandon(pid))
         self._selector.register(self._handles[pid], selectors.EVENT_READ, lambda: self._report(pid))
 
@@ -109,13 +106,26 @@ class Forkserver:
     def _report(self, pid: int) -> None:
         connection, handle = self._connections.pop(pid), self._handles.pop(pid)
         _, status = os.waitpid(pid, 0)
-        with contextlib.suppress(KeyError):
+        with contextlib.suppress(KeyError):  # abandoned
             self._selector.unregister(connection)
         self._selector.unregister(handle)
         os.close(handle)
         with contextlib.suppress(OSError):
             connection.sendall(b"%d\n" % status)
         connection.close()
+
+
+def _receive(connection: socket.socket) -> tuple[bytes, list[int]]:
+    """Return a request, empty if it is incomplete, and the descriptors that were sent with it."""
+    content, streams = b"", []
+    with contextlib.suppress(OSError):
+        size, ancillary, *_ = connection.recvmsg(8, socket.CMSG_SPACE(3 * 4))
+        streams = [descriptor for *_, data in ancillary for descriptor in array.array("i", data)]
+        while piece := connection.recv(int.from_bytes(size, "big") - len(content)):
+            content += piece
+        if len(streams) == 3 and len(content) == int.from_bytes(size, "big"):
+            return content, streams
+    return b"", streams
 
 
 def become(request: dict[str, Any], streams: list[int]) -> None:
