@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from benchmarks.versions import table
 
 
+@pytest.mark.slow
 def test_versions_take_turns(clone: Path, lite0: Path) -> None:
     versions = [f"{name}={lite0 / '1'}" for name in ("one", "two")]
     command = [sys.executable, "-m", "benchmarks.versions", *versions, "--rounds", "1", "--calls", "1"]

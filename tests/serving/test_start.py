@@ -224,10 +224,10 @@ def test_sigterm_while_waiting_for_a_model_exits_0(tmp_path: Path) -> None:
 
 
 def test_sigterm_lets_running_requests_finish_and_exits_0(half_plus_two: Path, tmp_path: Path) -> None:
-    """A REST call of about two seconds is answered although SIGTERM arrives while it runs."""
+    """A REST call of about a second is answered although SIGTERM arrives while it runs."""
     with ServerProcess(f"--model_base_path={half_plus_two}", log=tmp_path / "log") as server:
         url = f"{server.url}/v1/models/default:predict"
-        steps = server.slow_steps("default", 1.0)
+        steps = server.slow_steps("default", 0.5)
         responses = []
 
         def send_slow_request() -> None:

@@ -232,7 +232,7 @@ def test_without_the_flag_the_health_service_is_unimplemented(server: ServerProc
 
 def test_a_grpc_call_cancelled_in_the_queue_is_not_run(secured: Secured) -> None:
     """The only thread is busy while one call is cancelled and the deadline of another passes."""
-    steps = secured.server.slow_steps("half_plus_two", 1.0)
+    steps = secured.server.slow_steps("half_plus_two", 0.4)
     with secured.channel(secured.server.target) as channel:
         stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
         count = request("counting", x=np.float32([1]))
@@ -251,7 +251,7 @@ def test_a_grpc_call_cancelled_in_the_queue_is_not_run(secured: Secured) -> None
 def test_a_rest_call_whose_client_disconnects_in_the_queue_is_not_run(secured: Secured) -> None:
     """REST's only thread is busy while a client disconnects."""
     models = f"{secured.server.url}/v1/models"
-    steps = secured.server.slow_steps("half_plus_two", 1.0)
+    steps = secured.server.slow_steps("half_plus_two", 0.4)
 
     def post(model: str, *, timeout_s: float = 60, **body: object) -> dict[str, object]:
         decoded: dict[str, object] = requests.post(f"{models}/{model}:predict", json=body, timeout=timeout_s).json()

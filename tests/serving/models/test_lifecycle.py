@@ -173,7 +173,7 @@ def test_a_base_path_that_stays_away_is_logged_once(
 
 def test_unloading_waits_for_running_requests(server: ServerProcess, base_path: Path) -> None:
     url = f"{server.url}/v1/models/m/versions/1:predict"
-    steps = server.slow_steps("m", 1.5)
+    steps = server.slow_steps("m", 0.5)
     responses: list[object] = []
 
     def send_slow_request() -> None:

@@ -309,7 +309,7 @@ def test_a_body_larger_than_a_window_or_a_piece_arrives_as_a_whole(
 
 @pytest.mark.parametrize("after", [b"", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"], ids=["alone", "another follows"])
 def test_a_run_ends_when_its_client_disconnects(server: ServerProcess, after: bytes) -> None:
-    steps = server.slow_steps("half_plus_two", 1.0) * 100
+    steps = server.slow_steps("half_plus_two", 0.3) * 300
     body = json.dumps({"signature_name": "slow", "inputs": steps}).encode()
     with connect(server) as connection:
         connection.sendall(f"{POST}Content-Length: {len(body)}\r\n\r\n".encode() + body + after)

@@ -98,7 +98,7 @@ def test_errors(channel: grpc.Channel, options: dict[str, Any], code: str, text:
 
 
 def test_a_run_ends_at_its_deadline_and_with_its_caller(server: ServerProcess, channel: grpc.Channel) -> None:
-    steps = np.int32(server.slow_steps(HALF, 1.0) * 100)
+    steps = np.int32(server.slow_steps(HALF, 0.3) * 300)
     content = messages.encode_request(HALF, {"n": steps}, signature_name="slow").SerializeToString()
     run = channel.unary_unary(schema.METHODS["ModelInfer"].path)
     with pytest.raises(grpc.RpcError) as error:
