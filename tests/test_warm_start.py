@@ -24,10 +24,11 @@ def program(*arguments: str) -> list[str]:
 
 
 def forkserver() -> psutil.Process:
-    """The process that the tests have started; its forks have the same command line."""
+    """The child of pytest's main process, which is this one or the parent of this one."""
     script = str(Path(warm_start.__file__).with_name("forkserver.py"))
-    same = [process for process in psutil.process_iter(["cmdline"]) if script in (process.info["cmdline"] or [])]
-    return min(same, key=psutil.Process.create_time)
+    children = [child for pid in (os.getpid(), os.getppid()) for child in psutil.Process(pid).children()]
+    (found,) = [child for child in children if script in child.cmdline()]
+    return found
 
 
 def test_only_programs_that_import_tensorflow_are_forked() -> None:

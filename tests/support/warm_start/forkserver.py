@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import ctypes
 import faulthandler
 import gc
 import io
@@ -30,6 +31,8 @@ _MODULES = (
     "command", "exporter.bake", "exporter.cli", "exporter.function.bake", "exporter.pipeline.compose",
     "exporter.validation.session", "serve", "serving.cli", "serving.server",
 )  # fmt: skip
+
+_PR_SET_PDEATHSIG = 1  # prctl(2)
 
 _settings = warm_start.import_settings(os.environ)
 _own_path = {*os.environ.get("PYTHONPATH", "").split(os.pathsep), str(Path(__file__).resolve().parent)}
@@ -129,7 +132,8 @@ def _receive(connection: socket.socket) -> tuple[bytes, list[int]]:
 
 
 def become(request: dict[str, Any], streams: list[int]) -> None:
-    """Make this process what Python would be if it had started the program."""
+    """Make this process what Python would be if it had started the program; it ends when the forkserver ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     for target, stream in enumerate(streams):
         os.dup2(stream, target)
     for stream in streams:
