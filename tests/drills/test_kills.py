@@ -96,7 +96,7 @@ def test_of_bulk_jobs(sizing_server: ServerProcess, tmp_path: Path, moments: ran
 
     duration_s = run_s(command("whole.parquet"), tmp_path)
     kills = 0
-    for number in range(2 * JOBS):
+    for number in range(8 * JOBS):  # some end before they are killed
         name = f"rows{number}{('.jsonl', '.csv', '.parquet')[number % 3]}"
         kills += kill_within(command(name), tmp_path, after_s=moments.uniform(0, duration_s))
         run_s(command(name), tmp_path)
