@@ -24,8 +24,6 @@ from savedmodel_bakery.exporter.servable_module import ServableModule
 from savedmodel_bakery.exporter.sources import Network
 from savedmodel_bakery.exporter.tasks import Doubt
 from savedmodel_bakery.exporter.tasks.classify import Classify
-from savedmodel_bakery.exporter.validation import reference
-from savedmodel_bakery.exporter.validation.agreement import run_network
 from savedmodel_bakery.exporter.validation.html_page import write_html_page
 from savedmodel_bakery.exporter.validation.parity import ParityCheck, PhotoPictures
 from savedmodel_bakery.exporter.validation.report import ParityReport, PhotoParity
@@ -102,27 +100,6 @@ def test_the_sources_recipe_agrees_on_labelled_photos(network: Network, names: l
     assert max(photo.difference for photo in result.photos) < 0.002
     assert max(photo.pixels_mean for photo in result.photos) < 0.02
     result.check()
-
-
-def test_the_probability_of_the_true_class(network: Network, names: list[str], labelled: list[Path]) -> None:
-    """Graph and reference differ by at most 0.005 in the mean and 0.02 per photo."""
-    baked = complete_recipe(network.recipe, OWN)
-
-    def direct(pixels: np.ndarray) -> np.ndarray:
-        normalised = reference.normalise(pixels[np.newaxis], baked.preprocessing)[0]
-        return run_network(network.call, normalised, baked)["vector"]
-
-    servable = ServableModule(network.call, baked, names)
-    true = [int(photo.stem.split("_")[2]) for photo in labelled]
-    by_graph, by_reference = [], []
-    for photo, class_id in zip(labelled, true, strict=True):
-        (baked_pixels,) = servable.preprocess([photo.read_bytes()])["pixels"].numpy()
-        expected = reference.fit(reference.read_upright(photo, baked.preprocessing), baked.preprocessing)
-        by_graph.append(direct(baked_pixels)[class_id])
-        by_reference.append(direct(expected)[class_id])
-    assert abs(np.mean(by_graph) - np.mean(by_reference)) < 0.005
-    assert np.abs(np.subtract(by_graph, by_reference)).max() < 0.02
-    assert np.mean(by_reference) == pytest.approx(0.706, abs=0.005)
 
 
 WRONG = {
