@@ -152,7 +152,6 @@ class Case:
 LOGITS = {**RECIPE, "outputs": "logits"}
 CASES = {
     "keras": Case(keras_file, "colours.csv", **LOGITS),
-    "bgr": Case(lambda _: "colour_models:as_keras", **LOGITS | {"channels": "BGR"}),
     "module": Case(lambda _: "colour_models:as_module", **LOGITS, size=(8, 16)),
     "scaling": Case(scaling_keras, outputs="logits", like="keras:EfficientNetB0"),
     "gray": Case(gray_keras, "bright.json", **{**RECIPE, "channels": None, "outputs": "probabilities"}),
@@ -200,11 +199,6 @@ def labels(server: ServerProcess, model: str, *colours: str) -> list[str | None]
 @pytest.mark.parametrize("name", ["keras", "module", "scaling", "tf1", "tf2", "hub"])
 def test_the_label_is_the_colour(server: ServerProcess, name: str) -> None:
     assert COLOURS == labels(server, name, "#f00", "#0f0", "#00f")
-
-
-@pytest.mark.timeout(600)
-def test_bgr_swaps_red_and_blue(server: ServerProcess) -> None:
-    assert ["blue", "green", "red"] == labels(server, "bgr", "#f00", "#0f0", "#00f")
 
 
 @pytest.mark.timeout(600)
