@@ -10,6 +10,7 @@ failed.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
@@ -89,13 +90,11 @@ def main() -> None:
     # The network may print to stdout.
     with os.fdopen(os.dup(sys.stdout.fileno()), "w") as answers:
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-        folder, session = "", None
+        load = functools.lru_cache(maxsize=1)(Session)
         for command in sys.stdin:
             saved_model, requests, responses = json.loads(command)
             try:
-                if saved_model != folder or session is None:
-                    folder, session = saved_model, Session(saved_model)
-                _run_file(session, requests, responses)
+                _run_file(load(saved_model), requests, responses)
                 reason = ""
             except (tf.errors.OpError, KeyError, OSError, ValueError) as error:
                 reason = " ".join(str(error).split())

@@ -173,7 +173,7 @@ def _run(session: SessionProcess, version: Path, task: Task, photos: Sequence[Pa
         logs = session.run(version, photo_requests(photos, signatures))
     except SessionError as failure:
         photo, position = divmod(len(failure.completed), len(signatures))
-        if photo < len(photos) and signatures[position] in strict:
+        if signatures[position] in strict:
             # It fails if the image can't be read; the first response for the photo has the reason.
             (error,) = decode_outputs(failure.completed[photo * len(signatures)])["error"]
             if error:

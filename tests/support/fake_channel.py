@@ -19,8 +19,21 @@ from aiormq.abc import DeliveredMessage
 from pamqp.commands import Basic
 from pamqp.header import ContentHeader
 
+from savedmodel_bakery.serving.amqp.consumer import WorkerOptions
+
 Parameters = ParamSpec("Parameters")
 Receive = Callable[[IncomingMessage], Awaitable[None]]
+OPTIONS = WorkerOptions(
+    queue="bakery.predict",
+    prefetch=16,
+    max_message_bytes=100,
+    batch_size=1,
+    calls=2,
+    delivery_limit=3,
+    retry_attempts=5,
+    result_queues=("results*",),
+    expiration_s=None,
+)
 
 
 class FakeQueue:

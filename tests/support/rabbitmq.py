@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -33,7 +34,8 @@ class RabbitMQ:
     def __init__(self, folder: Path, settings: str = "", *, virtual_hosts: int = 0) -> None:
         self.folder = folder
         self._virtual_host = ""
-        self._unused = iter([f"test{number}" for number in range(virtual_hosts)])
+        names = [f"test{number}" for number in range(virtual_hosts)]
+        self._unused = iter(names)
         self.port, self.tls_port, self._distribution_port, self._epmd_port = (free_port() for _ in range(4))
         folder.mkdir(exist_ok=True)
         (folder / "rabbitmq.conf").write_text(
@@ -43,8 +45,8 @@ class RabbitMQ:
             "disk_free_limit.absolute = 50MB\n"
             "log.console = false\nlog.file.level = warning\n" + settings.format(tls_port=self.tls_port)
         )
-        if virtual_hosts:
-            (folder / "definitions.json").write_text(json.dumps(_definitions(virtual_hosts)))
+        if names:
+            (folder / "definitions.json").write_text(json.dumps(_definitions(names)))
             with (folder / "rabbitmq.conf").open("a") as configuration:
                 configuration.write(f"\nload_definitions = {folder / 'definitions.json'}\n")
         (folder / "enabled_plugins").write_text("[].\n")
@@ -161,10 +163,10 @@ class RabbitMQ:
         self.stop()
 
 
-def _definitions(virtual_hosts: int) -> dict[str, object]:
+def _definitions(virtual_hosts: Sequence[str]) -> dict[str, object]:
     """Return the user guest and its virtual hosts, as rabbitmq.com/docs/definitions describes them."""
     salt = b"salt"
-    names = ["/", *(f"test{number}" for number in range(virtual_hosts))]
+    names = ["/", *virtual_hosts]
     everything = {"user": "guest", "configure": ".*", "write": ".*", "read": ".*"}
     return {
         "users": [

@@ -11,28 +11,17 @@ from typing import Any
 
 import pytest
 from aio_pika import Message
-from fake_channel import FakeChannel, FakeQueue, in_virtual_time
+from fake_channel import OPTIONS, FakeChannel, FakeQueue, in_virtual_time
 
 from savedmodel_bakery.client.errors import ConnectionFailedError
 from savedmodel_bakery.serving.amqp import codec, queues
 from savedmodel_bakery.serving.amqp.codec import Response
-from savedmodel_bakery.serving.amqp.consumer import GRACE_S, Consumer, WorkerOptions
+from savedmodel_bakery.serving.amqp.consumer import GRACE_S, Consumer
 from savedmodel_bakery.serving.amqp.errors import encode_failure
 from savedmodel_bakery.wire import amqp
 from savedmodel_bakery.wire.status import Code, StatusError
 
-QUEUE, RETRIES, DEAD, RESULTS = "bakery.predict", "bakery.predict.retry", "bakery.predict.dead", "results"
-OPTIONS = WorkerOptions(
-    queue=QUEUE,
-    prefetch=16,
-    max_message_bytes=100,
-    batch_size=1,
-    calls=2,
-    delivery_limit=3,
-    retry_attempts=5,
-    result_queues=("results*",),
-    expiration_s=None,
-)
+QUEUE, RETRIES, DEAD, RESULTS = OPTIONS.queue, "bakery.predict.retry", "bakery.predict.dead", "results"
 CALL_S = 1.0
 Answer = Callable[[codec.Message], Response]
 

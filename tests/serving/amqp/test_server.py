@@ -11,26 +11,14 @@ from typing import Any
 import aio_pika
 import pytest
 from aio_pika import exceptions
-from fake_channel import FakeChannel, FakeConnections, Outcome, in_virtual_time
+from fake_channel import OPTIONS, FakeChannel, FakeConnections, Outcome, in_virtual_time
 
 from savedmodel_bakery.client.errors import RequestRefusedError
 from savedmodel_bakery.client.transports.amqp_broker import Broker
 from savedmodel_bakery.serving.amqp import server
-from savedmodel_bakery.serving.amqp.consumer import WorkerOptions
 from savedmodel_bakery.serving.amqp.server import Worker
 from savedmodel_bakery.wire.status import Code
 
-OPTIONS = WorkerOptions(
-    queue="bakery.predict",
-    prefetch=16,
-    max_message_bytes=100,
-    batch_size=1,
-    calls=2,
-    delivery_limit=3,
-    retry_attempts=5,
-    result_queues=(),
-    expiration_s=None,
-)
 FOREVER_S = 1e6
 
 
