@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -26,9 +27,12 @@ def program(*arguments: str) -> list[str]:
 def forkserver() -> psutil.Process:
     """The child of pytest's main process, which is this one or the parent of this one."""
     script = str(Path(warm_start.__file__).with_name("forkserver.py"))
-    children = [child for pid in (os.getpid(), os.getppid()) for child in psutil.Process(pid).children()]
-    (found,) = [child for child in children if script in child.cmdline()]
-    return found
+    for pid in (os.getpid(), os.getppid()):
+        for child in psutil.Process(pid).children():
+            with contextlib.suppress(psutil.NoSuchProcess):  # other programs end meanwhile
+                if script in child.cmdline():
+                    return child
+    raise AssertionError("no forkserver")
 
 
 def test_only_programs_that_import_tensorflow_are_forked() -> None:
@@ -75,8 +79,13 @@ def start_server(model: Path, folder: Path) -> tuple[subprocess.Popen[bytes], ps
         command = [sys.executable, "-m", "savedmodel_bakery.serving", *flags]
         caller = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
 
+    def is_in_folder(fork: psutil.Process) -> bool:
+        with contextlib.suppress(psutil.NoSuchProcess):  # other tests' forks end meanwhile
+            return fork.cwd() == str(folder)
+        return False
+
     def forks() -> list[psutil.Process]:
-        return [child for child in forkserver().children() if child.cwd() == str(folder)]
+        return [fork for fork in forkserver().children() if is_in_folder(fork)]
 
     wait_until(lambda: bool(forks()))
     return caller, forks()[0]
