@@ -21,6 +21,7 @@ def run(clone: Path, *arguments: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
+@pytest.mark.slow
 def test_tiny_requests_take_turns_with_another_checkout_over_both_transports(clone: Path) -> None:
     rows = run(clone, "tiny", "--calls", "32", "--server", f"other={clone}")
     assert ["gRPC other", "gRPC embedded", "REST other", "REST embedded"] == [row[0] for row in rows]
@@ -28,6 +29,7 @@ def test_tiny_requests_take_turns_with_another_checkout_over_both_transports(clo
     assert all(float(row[column].split()[0]) > 0 for row in rows[1::2] for column in (1, 2, 3, 4, 5))
 
 
+@pytest.mark.slow
 def test_arrays_are_measured_beside_an_echo(clone: Path) -> None:
     rows = run(clone, "arrays", "--megabytes", "2")
     assert ["2 MiB, bare echo", "2 MiB, embedded"] == [row[0] for row in rows]

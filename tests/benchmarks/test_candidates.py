@@ -22,6 +22,7 @@ def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
     return workshop
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "candidate",
     [replace(CANDIDATES["ours-fast"], processes=2), CANDIDATES["direct"]],

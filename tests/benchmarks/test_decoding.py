@@ -20,6 +20,7 @@ def run_of(variant: str) -> Callable[[bytes], np.ndarray]:
     return make_run(VARIANTS[variant])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", VARIANTS)
 def test_every_variant_reads_the_photo(name: str) -> None:
     """Without its measure a variant still returns the pixels, so its time is comparable."""
@@ -28,6 +29,7 @@ def test_every_variant_reads_the_photo(name: str) -> None:
     assert np.abs(expected - pixels).mean() < 2
 
 
+@pytest.mark.slow
 def test_the_graph_as_baked_reads_base64_too() -> None:
     run, photo = run_of("as baked"), photos.make("small")
     np.testing.assert_array_equal(run(photo), run(base64.urlsafe_b64encode(photo)))
