@@ -1,4 +1,4 @@
-"""Every type of source can be baked and served; tests/exporter/test_bake.py bakes .h5 files.
+"""Every type of source becomes a SavedModel that answers; tests/exporter/test_bake.py bakes .h5 files.
 
 The networks return the mean of each colour channel, so the label of a plain image is its colour.
 """
@@ -14,10 +14,13 @@ import numpy as np
 import pytest
 from hub_server import HubServer
 from PIL import Image
-from server_process import ServerProcess
+from tf1_session import Loaded, loaded
 
-from savedmodel_bakery.client import Client
-from savedmodel_bakery.exporter.bake import bake
+from savedmodel_bakery.exporter.errors import SourceError
+from savedmodel_bakery.exporter.labels import read_class_names
+from savedmodel_bakery.exporter.recipe import complete_recipe, convert_values
+from savedmodel_bakery.exporter.servable_module import ServableModule
+from savedmodel_bakery.exporter.sources import read_network, read_preprocessing
 
 # Keras saves its variables in a way that NumPy 2 warns about.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
@@ -162,26 +165,19 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module")
-def baked(folder: Path) -> Path:
-    """Model root with version 1 of every case."""
-    root = folder / "models"
-    for name, case in CASES.items():
-        labels = case.labels if case.labels == "imagenet" else str(folder / case.labels)
-        bake(model=case.make(folder), out=root, name=name, recipe={"labels": labels, **case.options})
-    return root
-
-
-@pytest.fixture(scope="module")
-def server(baked: Path) -> Iterator[ServerProcess]:
-    configs = "".join(
-        f'config {{ name: "{name}" base_path: "{baked / name}" model_platform: "tensorflow" }}\n' for name in CASES
-    )
-    config = baked / "models.config"
-    config.write_text(f"model_config_list {{ {configs} }}")
-    flags = (f"--model_config_file={config}", "--enable_model_warmup=false")  # of all signatures of all models
-    with ServerProcess(*flags, log=baked / "log") as running:
-        yield running
+@pytest.fixture
+def run(request: pytest.FixtureRequest, folder: Path, tmp_path: Path) -> Iterator[Loaded]:
+    """The SavedModel of a case in a Session, as the model server runs it."""
+    case = CASES[request.param]
+    values = {"labels": case.labels if case.labels == "imagenet" else str(folder / case.labels), **case.options}
+    values = convert_values({**values, "model": case.make(folder)})
+    network = read_network(values)
+    like = read_preprocessing(values["like"]) if "like" in values else {}
+    known = {**network.defaults, **network.recipe}
+    recipe = complete_recipe(known, values, like=like, scaling_layer=network.scaling_layer)
+    ServableModule(network.call, recipe, read_class_names(recipe.answers.labels)).save(tmp_path / "1")
+    with loaded(tmp_path / "1") as run:
+        yield run
 
 
 def picture(colour: str) -> bytes:
@@ -190,28 +186,23 @@ def picture(colour: str) -> bytes:
     return data.getvalue()
 
 
-def labels(server: ServerProcess, model: str, *colours: str) -> list[str | None]:
-    with Client(port=server.port, model=model) as client:
-        return [result.label for result in client.classify([picture(colour) for colour in colours])]
+@pytest.mark.parametrize("run", ["keras", "module", "scaling", "tf1", "tf2", "hub"], indirect=True)
+def test_the_label_is_the_colour(run: Loaded) -> None:
+    outputs = run("serving_default", [picture(colour) for colour in ("#f00", "#0f0", "#00f")])
+    assert [b"red", b"green", b"blue"] == outputs["output_0"].tolist()
 
 
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", ["keras", "module", "scaling", "tf1", "tf2", "hub"])
-def test_the_label_is_the_colour(server: ServerProcess, name: str) -> None:
-    assert COLOURS == labels(server, name, "#f00", "#0f0", "#00f")
-
-
-@pytest.mark.timeout(600)
-def test_a_network_with_one_channel_gets_gray_images(server: ServerProcess) -> None:
+@pytest.mark.parametrize("run", ["gray"], indirect=True)
+def test_a_network_with_one_channel_gets_gray_images(run: Loaded) -> None:
     """Rec. 601: pure green has 0.587 of white's brightness, pure red 0.299."""
-    assert ["bright", "dark", "bright", "dark"] == labels(server, "gray", "#fff", "#000", "#0f0", "#f00")
+    outputs = run("serving_default", [picture(colour) for colour in ("#fff", "#000", "#0f0", "#f00")])
+    assert [b"bright", b"dark", b"bright", b"dark"] == outputs["output_0"].tolist()
 
 
-@pytest.mark.timeout(600)
-def test_a_keras_application_returns_its_classes(server: ServerProcess) -> None:
-    with Client(port=server.port, model="application") as client:
-        result = client.classify(picture("#888"), top_k=5)
-    assert 5 == len({row.class_id for row in result.top})
+@pytest.mark.parametrize("run", ["application"], indirect=True)
+def test_a_keras_application_returns_its_classes(run: Loaded) -> None:
+    (class_ids,) = run("top_k", [picture("#888")])["class_ids"]
+    assert 5 == len({*class_ids.tolist()})
 
 
 class TestHubDownload:
@@ -219,9 +210,6 @@ class TestHubDownload:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The second time the cache is used; a failed download adds nothing to it."""
-        from savedmodel_bakery.exporter.errors import SourceError
-        from savedmodel_bakery.exporter.sources import read_network
-
         cache = tmp_path / "cache"
         monkeypatch.setenv("TFHUB_CACHE_DIR", str(cache))
         module = Path(hub_module(tmp_path).removeprefix("hub:"))
