@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,17 +12,13 @@ import pytest
 import shape_models
 from PIL import Image
 
-from savedmodel_bakery import LocalTransport
 from savedmodel_bakery.client import Client
 from savedmodel_bakery.client.goldens import read_goldens, replay
 from savedmodel_bakery.exporter.bake import BakeResult, bake
 from savedmodel_bakery.exporter.errors import ParityError
-from savedmodel_bakery.serving.amqp.codec import Message
-from savedmodel_bakery.serving.amqp.handlers import Handlers
-from savedmodel_bakery.serving.amqp.limits import CallLimits
-from savedmodel_bakery.serving.amqp.local_model import LocalModel
 
 Clients = Callable[[Path], list[Client]]
+AskAmqp = Callable[[Path, bytes], dict[str, Any]]
 RECIPE = {"size": 96, "resize": "bilinear", "antialias": True, "scale": "0..1", "channels": "RGB"}
 DETECTOR = {"model": "shape_models:detector", "outputs": "probabilities", "boxes": "yxyx", "box_unit": "fractions"}
 SHAPES = {"red": (0.1, 0.2, 0.3, 0.6), "blue": (0.5, 0.5, 0.9, 0.75)}
@@ -66,7 +61,7 @@ def ask(clients: Clients, result: BakeResult, photos: list[Path]) -> dict[str, n
     """Send photos and bytes that are no image over gRPC and REST, and replay the goldens; return the outputs."""
     images = np.array([*(photo.read_bytes() for photo in photos), b"?"], object)
     answers = []
-    for client in clients(result.path.parent)[:2]:
+    for client in clients(result.path.parent):
         goldens = read_goldens(result.path)
         assert len(goldens.requests) >= 3 + len(photos)
         for golden in goldens.requests:
@@ -78,19 +73,6 @@ def ask(clients: Clients, result: BakeResult, photos: list[Path]) -> dict[str, n
         assert not any(array[-1:].reshape(-1).tolist()) or alias == "error"
     assert [True] * len(photos) + [False] == over_grpc["ok"].tolist()
     return dict(over_grpc)
-
-
-def ask_amqp(result: BakeResult, photo: Path) -> dict[str, Any]:
-    """Send a photo as a message to a worker's handlers; return the row of the JSON response."""
-    local = LocalModel("shapes", result.path.parent)
-    try:
-        handlers = Handlers(local, model_name="shapes", limits=CallLimits(60))
-        (response,) = handlers.handle([Message(photo.read_bytes(), "image/png")])
-    finally:
-        local.close()
-    assert response.error is None
-    (row,) = json.loads(response.body)["predictions"]
-    return dict(row)
 
 
 def check_boxes(outputs: dict[str, np.ndarray], pixels: float = 1.0) -> None:
@@ -120,8 +102,8 @@ def test_boxes_lie_where_the_shapes_are(detector: BakeResult, clients: Clients, 
     check_boxes(ask(clients, detector, photos))
 
 
-def test_boxes_over_amqp(detector: BakeResult, photos: list[Path]) -> None:
-    row = ask_amqp(detector, photos[0])
+def test_boxes_over_amqp(detector: BakeResult, ask_amqp: AskAmqp, photos: list[Path]) -> None:
+    row = ask_amqp(detector.path.parent, photos[0].read_bytes())
     assert (["blue", "red", "", ""], 2) == (sorted(row["labels"][:2]) + row["labels"][2:], row["count"])
     assert [[0.0] * 4] * 2 == row["boxes"][2:]
 
@@ -207,17 +189,18 @@ def test_a_map_has_the_class_of_each_pixel(segmenter: BakeResult, clients: Clien
         assert (False, {}) == (bad.ok, bad.shares)
 
 
-def test_a_photo_too_wide_for_a_png_file_harms_no_other(segmenter: BakeResult, photos: list[Path]) -> None:
+def test_a_photo_too_wide_for_a_png_file_harms_no_other(
+    segmenter: BakeResult, clients: Clients, photos: list[Path]
+) -> None:
     file = io.BytesIO()
     Image.new("RGB", (70_000, 1)).save(file, "PNG")
-    with Client(transport=LocalTransport(segmenter.path.parent)) as client:
-        good, wide = client.segment([photos[0], file.getvalue()])
+    good, wide = clients(segmenter.path.parent)[0].segment([photos[0], file.getvalue()])
     assert good.ok
     error = "too large: its header states 70000 by 1 pixels; the longest side can have 65535"
     assert (False, error) == (wide.ok, wide.error)
 
 
-def test_maps_over_amqp(segmenter: BakeResult, photos: list[Path]) -> None:
-    row = ask_amqp(segmenter, photos[0])
+def test_maps_over_amqp(segmenter: BakeResult, ask_amqp: AskAmqp, photos: list[Path]) -> None:
+    row = ask_amqp(segmenter.path.parent, photos[0].read_bytes())
     assert {"map_png_bytes", "shares", "labels", "ok", "error"} == row.keys()
     assert 1 == pytest.approx(sum(row["shares"]))

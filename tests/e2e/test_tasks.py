@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import io
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,19 +16,17 @@ import shape_models
 from PIL import Image
 from server_process import ServerProcess
 
+from savedmodel_bakery import LocalTransport
 from savedmodel_bakery.client import AsyncClient, Client, RequestRefusedError, Tags
 from savedmodel_bakery.client.goldens import read_goldens, replay
 from savedmodel_bakery.exporter.bake import BakeResult, bake
-from savedmodel_bakery.serving.amqp.codec import Message
-from savedmodel_bakery.serving.amqp.handlers import Handlers
-from savedmodel_bakery.serving.amqp.limits import CallLimits
-from savedmodel_bakery.serving.amqp.local_model import LocalModel
 
 # Keras saves its variables in a way that NumPy 2 warns about.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
 RECIPE = {"crop": "none", "resize": "bilinear", "antialias": False, "scale": "0..1", "channels": "RGB"}
 Clients = Callable[[Path], list[Client]]
+AskAmqp = Callable[[Path, bytes], dict[str, Any]]
 Serve = Callable[[Path], ServerProcess]
 REDNESS = 2.0  # the logit of a plain red image, and the negative one of a green image
 
@@ -71,7 +69,7 @@ def binary(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def test_one_output_decides_between_two_labels(binary: Path, clients: Clients, serve: Serve) -> None:
     probability = 1 / (1 + np.exp(-REDNESS))
     images = [picture("#f00"), picture("#0f0"), picture("#f80"), b"?"]  # the third one is red with 0.72: below 0.8
-    for client in clients(binary)[:2]:
+    for client in clients(binary):
         *results, bad = client.classify(images)
         assert ["red", "green", "green"] == [result.label for result in results]
         for result, expected in zip(results, (probability, probability, 1 - 0.7177), strict=True):
@@ -119,7 +117,7 @@ def ask(clients: Clients, result: BakeResult, signature: str = "serving_default"
     """
     images = np.array([*map(picture, COLOURS.values()), b"?"], object)
     answers: list[dict[str, np.ndarray]] = []
-    for client in clients(result.path.parent)[:2]:
+    for client in clients(result.path.parent):
         check_goldens(result, client)
         answers.append(dict(client.predict({"image": images}, signature=signature).outputs))
         if "value" in answers[-1]:
@@ -136,21 +134,6 @@ def ask(clients: Clients, result: BakeResult, signature: str = "serving_default"
 def plain(colour: str) -> np.ndarray:
     """An array of the networks' input size."""
     return np.array(Image.new("RGB", (8, 8), colour))
-
-
-def ask_amqp(result: BakeResult, colour: str) -> dict[str, object]:
-    """Send a picture as a message to a worker's handlers; return the row of the JSON response."""
-    local = LocalModel("network", result.path.parent)
-    try:
-        handlers = Handlers(local, model_name="network", limits=CallLimits(60))
-        (response,) = handlers.handle([Message(picture(colour), "image/png")])
-    finally:
-        local.close()
-    assert response.error is None
-    (row,) = json.loads(response.body)["predictions"]
-    assert row.pop("ok")
-    assert "" == row.pop("error")
-    return dict(row)
 
 
 @pytest.fixture(scope="module")
@@ -177,13 +160,20 @@ def test_an_image_has_any_number_of_labels(tagger: BakeResult, clients: Clients)
     assert [b"red", b"green", b"blue"] == best["labels"][3].tolist()
 
 
-def test_tags_of_images_of_every_type(tagger: BakeResult, clients: Clients, tmp_path: Path) -> None:
+@pytest.fixture
+def local(tagger: BakeResult) -> Iterator[Client]:
+    """Run the tagger in this process."""
+    with Client(transport=LocalTransport(tagger.path.parent)) as client:
+        yield client
+
+
+def test_tags_of_images_of_every_type(tagger: BakeResult, clients: Clients, local: Client, tmp_path: Path) -> None:
     cyan = picture("cyan")
     (tmp_path / "cyan.png").write_bytes(cyan)
     photo = Image.open(io.BytesIO(cyan))
     images = [cyan, tmp_path / "cyan.png", str(tmp_path / "cyan.png"), photo, np.array(photo), plain("cyan")]
     score = pytest.approx(1 / (1 + np.exp(-4)), abs=0.001)
-    for client in clients(tagger.path.parent):
+    for client in (*clients(tagger.path.parent), local):
         *results, black, bad = client.tags([io.BytesIO(cyan), *images, plain("black"), b"?"])
         assert [("green", score), ("blue", score)] == [(tag.label, tag.score) for tag in results[0].tags]
         labels = [[tag.label for tag in result.tags] for result in results]
@@ -197,12 +187,14 @@ def test_tags_of_images_of_every_type(tagger: BakeResult, clients: Clients, tmp_
             client.detect(cyan)
 
 
-def test_labels_over_amqp(tagger: BakeResult) -> None:
-    row = ask_amqp(tagger, "cyan")
+def test_labels_over_amqp(tagger: BakeResult, ask_amqp: AskAmqp) -> None:
+    row = ask_amqp(tagger.path.parent, picture("cyan"))
     assert (["green", "blue", ""], 2) == (row["labels"], row["count"])
 
 
-def test_the_output_of_a_layer_is_an_embedding(tagger: BakeResult, clients: Clients, tmp_path: Path) -> None:
+def test_the_output_of_a_layer_is_an_embedding(
+    tagger: BakeResult, clients: Clients, ask_amqp: AskAmqp, tmp_path: Path
+) -> None:
     options = {"task": "embed", "layer": "mean", "normalise": "l2"}
     model = tagger.path.parents[1] / "network.keras"
     result = bake(model=str(model), name="network", out=tmp_path, recipe={**RECIPE, **options})
@@ -215,16 +207,16 @@ def test_the_output_of_a_layer_is_an_embedding(tagger: BakeResult, clients: Clie
         np.testing.assert_allclose(vectors[1], client.embed(plain("cyan")).vector, atol=1e-3)
     lengths = np.linalg.norm([*MEANS.values(), [0, 0, 0]], axis=1, keepdims=True)
     np.testing.assert_allclose([*MEANS.values(), [0, 0, 0]] / np.maximum(lengths, 1e-9), vectors, atol=1e-3)
-    assert pytest.approx([0, 0.7071, 0.7071], abs=1e-3) == ask_amqp(result, "cyan")["embedding"]
+    assert pytest.approx([0, 0.7071, 0.7071], abs=1e-3) == ask_amqp(result.path.parent, picture("cyan"))["embedding"]
 
 
-def test_one_output_without_labels_is_a_number(clients: Clients, tmp_path: Path) -> None:
+def test_one_output_without_labels_is_a_number(clients: Clients, ask_amqp: AskAmqp, tmp_path: Path) -> None:
     save_network(tmp_path / "network.keras", [[100, 10, 1]], [1000])
     result = bake_network(tmp_path, units="lumen")
     assert "regress" == result.recipe.answers.task
     values = ask(clients, result)["value"]
     assert [1100, 1011, 1000, 1000 + 111 * 128 / 255, 0] == pytest.approx(values.tolist(), abs=0.01)
-    assert {"value": pytest.approx(1011)} == ask_amqp(result, "cyan")
+    assert {"value": pytest.approx(1011), "ok": True, "error": ""} == ask_amqp(result.path.parent, picture("cyan"))
 
 
 @pytest.mark.slow
