@@ -48,6 +48,7 @@ def test_bfloat16_halves_the_weights_and_keeps_the_labels(lite0: Path, tmp_path:
     assert 1e-5 < max(distances) < 0.1
 
 
+@pytest.mark.slow
 def test_a_bake_beyond_the_tolerance_is_rejected_with_advice(tmp_path: Path) -> None:
     options = ["--out", str(tmp_path), "--parity-atol", "0.0001"]
     result = subprocess.run([*COMMAND, *options], check=False, capture_output=True, text=True, timeout=240)
