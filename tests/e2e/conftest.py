@@ -27,7 +27,11 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path],
 
         def serve(base_path: Path) -> ServerProcess:
             if base_path not in servers:
-                flags = (f"--model_name={base_path.name}", f"--model_base_path={base_path}")
+                flags = (
+                    f"--model_name={base_path.name}",
+                    f"--model_base_path={base_path}",
+                    "--enable_model_warmup=false",
+                )
                 log = tmp_path_factory.mktemp("server") / "log"
                 servers[base_path] = stack.enter_context(ServerProcess(*flags, log=log))
             return servers[base_path]

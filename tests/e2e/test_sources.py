@@ -199,6 +199,7 @@ def test_a_network_with_one_channel_gets_gray_images(run: Loaded) -> None:
     assert [b"bright", b"dark", b"bright", b"dark"] == outputs["output_0"].tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", ["application"], indirect=True)
 def test_a_keras_application_returns_its_classes(run: Loaded) -> None:
     (class_ids,) = run("top_k", [picture("#888")])["class_ids"]

@@ -87,7 +87,6 @@ def run_of(workshop: Path) -> Iterator[RunOf]:
 
         runs: dict[str, Future[Run]] = {}
         runs["first"] = pool.submit(run_bake, workshop, "out", "--model", "tiny:build", *OPTIONS)
-        runs["trained"] = pool.submit(run_bake, workshop, "trained", "--model", "trained.keras", *OPTIONS)
         runs["again"] = pool.submit(after_first)
         runs["zero"] = pool.submit(run_bake, workshop, "plain", "--model", "plain.h5", "--version", "0", *OPTIONS)
         runs["existing"] = pool.submit(existing)
@@ -137,11 +136,6 @@ def test_version_0_is_published_on_request(run_of: RunOf) -> None:
     assert (0, "plain/tiny/0\n") == (run.code, run.stdout), run.stderr
 
 
-def test_a_keras_file_is_baked(run_of: RunOf) -> None:
-    run = run_of("trained")
-    assert (0, "trained/tiny/1\n") == (run.code, run.stdout), run.stderr
-
-
 def test_a_bake_that_agrees_with_its_onnx_model_is_published_and_says_so(run_of: RunOf) -> None:
     run = run_of("reference")
     assert (0, "referenced/tiny/1\n") == (run.code, run.stdout), run.stderr
@@ -149,6 +143,7 @@ def test_a_bake_that_agrees_with_its_onnx_model_is_published_and_says_so(run_of:
 
 
 def test_a_recipe_file_has_the_name_and_paths_relative_to_its_folder(run_of: RunOf) -> None:
+    """It names a Keras file."""
     run = run_of("recipe")
     assert (0, "from-recipe/blooms/1\n") == (run.code, run.stdout), run.stderr
 
@@ -173,8 +168,8 @@ def outputs(version: Path) -> tuple[Any, Any]:
 
 
 def test_files_of_the_same_weights_give_the_same_outputs(workshop: Path, run_of: RunOf) -> None:
-    run_of("trained"), run_of("zero")
-    trained, plain = workshop / "trained" / "tiny" / "1", workshop / "plain" / "tiny" / "0"
+    run_of("recipe"), run_of("zero")
+    trained, plain = workshop / "from-recipe" / "blooms" / "1", workshop / "plain" / "tiny" / "0"
     assert outputs(plain) == outputs(trained)
 
 
@@ -186,7 +181,7 @@ def test_the_baked_network_returns_the_label_of_each_colour(workshop: Path, run_
 
 def test_optimizer_state_is_not_baked(run_of: RunOf) -> None:
     """Adam keeps two numbers per weight, which would make the version three times as large."""
-    trained, plain = (sum(map(len, run_of(name).after.values())) for name in ("trained", "zero"))
+    trained, plain = (sum(map(len, run_of(name).after.values())) for name in ("recipe", "zero"))
     weights = 4 * (192 * 1024 + 1024 + 1024 * 3 + 3)
     assert plain >= weights
     assert trained <= plain * 1.05

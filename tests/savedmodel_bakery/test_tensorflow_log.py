@@ -40,9 +40,8 @@ def test_starting_tensorflow_prints_nothing(module: str, level: str | None) -> N
     assert "" == run(["-c", RUN.format(module=module)], **({"TF_CPP_MIN_LOG_LEVEL": level} if level else {}))
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_the_environment_variable_shows_the_whole_log(module: str) -> None:
-    assert " oneDNN custom operations are on" in run(["-c", RUN.format(module=module)], TF_CPP_MIN_LOG_LEVEL="0")
+def test_the_environment_variable_shows_the_whole_log() -> None:
+    assert " oneDNN custom operations are on" in run(["-c", RUN.format(module=MODULES[1])], TF_CPP_MIN_LOG_LEVEL="0")
 
 
 def test_verbose_shows_the_whole_log() -> None:

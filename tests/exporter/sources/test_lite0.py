@@ -123,6 +123,7 @@ def test_the_published_version_recognises_18_of_20(
     np.testing.assert_allclose(scores[listed], expected_scores[listed], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [{"channels": "BGR"}, {"scale": "imagenet"}], ids=["BGR", "scale of ImageNet"])
 def test_a_wrong_recipe_lowers_the_mean_probability(
     true_scores_with: Callable[..., np.ndarray], expected_scores: np.ndarray, changes: dict[str, Any]

@@ -38,6 +38,7 @@ def server(lite0: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
     flags = (
         f"--model_name={NAME}",
         f"--model_base_path={lite0}",
+        "--enable_model_warmup=false",
         f"--monitoring_config_file={monitoring}",
         f"--auth_tokens_file={tokens}",
         f"--max_rows_per_request={MAX_ROWS}",
