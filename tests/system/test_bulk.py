@@ -180,7 +180,8 @@ def test_relative_paths_work_on_a_cluster_started_in_another_folder(base_path: P
     options = [f"--port={port}", "--num-cpus=3", "--include-dashboard=false", "--disable-usage-stats"]
     # Listen on the loopback address only, as the job's own Ray does, and require a token.
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-    environment = {**os.environ, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", **token}
+    settings = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0"}
+    environment = {**os.environ, **settings, **token}
     cluster = subprocess.Popen([*ray, *options], cwd="/", env=environment, stdout=subprocess.PIPE)
     try:
         assert cluster.stdout is not None
