@@ -91,18 +91,33 @@ class Images:
         assert 0 == ended.returncode, f"buildah {shlex.join(arguments)}\n{ended.stdout}\n{ended.stderr}"
         return ended.stdout.strip()
 
-    def make_base(self, name: str, *packages: str, files: Path | None = None) -> None:
-        """Make an image with this machine's Debian release, `packages` and the files of a folder."""
-        root = self.folder / f"{name}.debootstrap"
-        included = [f"--include={','.join(packages)}"] if packages else []
+    def make_debian(self) -> None:
+        """Make the image `debian` with this machine's Debian release."""
+        root = self.folder / "debootstrap"
         release = platform.freedesktop_os_release()["VERSION_CODENAME"]
-        command = ["debootstrap", "--variant=minbase", *included, release, str(root)]
+        command = ["debootstrap", "--variant=minbase", release, str(root)]
         subprocess.run(command, check=True, capture_output=True, timeout=BUILD_TIMEOUT_S)
-        container = self.buildah("from", "scratch")
-        for tree in [root, *([files] if files else [])]:
-            self.buildah("add", "--quiet", container, str(tree), "/")
-        self.buildah("commit", "--quiet", "--format=docker", "--rm", container, f"localhost/{name}")
+        self._make_base(
+            "scratch", "debian", lambda container: self.buildah("add", "--quiet", container, str(root), "/")
+        )
         subprocess.run(["rm", "--recursive", "--force", "--one-file-system", str(root)], check=True)
+
+    def make_base(self, name: str, *packages: str, files: Path | None = None) -> None:
+        """Make an image of one layer from `debian`, `packages` and the files of a folder."""
+
+        def fill(container: str) -> None:
+            if packages:
+                install = f"apt-get update && apt-get install --yes --no-install-recommends {' '.join(packages)}"
+                self.buildah("run", "--env=DEBIAN_FRONTEND=noninteractive", container, "--", "sh", "-c", install)
+            if files:
+                self.buildah("add", "--quiet", container, str(files), "/")
+
+        self._make_base("localhost/debian", name, fill)
+
+    def _make_base(self, start: str, name: str, fill: Callable[[str], object]) -> None:
+        container = self.buildah("from", start)
+        fill(container)
+        self.buildah("commit", "--quiet", "--format=docker", "--squash", "--rm", container, f"localhost/{name}")
 
     def build(self, docker_build: str, *, context: Path, bases: dict[str, str], reproducible: bool = False) -> None:
         """Run a `docker build …` command line, with other base images and this machine's pip configuration.

@@ -117,6 +117,7 @@ def base_images(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     stub = tmp_path_factory.mktemp("stub") / "usr" / "bin" / "tensorflow_model_server"
     stub.parent.mkdir(parents=True)
     shutil.copy(clone / "tests" / "support" / "stub_model_server", stub)
+    images.make_debian()
     images.make_base("python", "python3", "python3-venv")
     images.make_base("model-server", files=stub.parents[2])
     yield images

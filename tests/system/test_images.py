@@ -140,7 +140,8 @@ def test_gpu_settings(images: Images, tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("target", ["client", pytest.param("server", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["client", "server"])
 def test_an_image_is_reproducible(target: str, context: Path, base_images: Images) -> None:
     """Built twice from its beginning, it has the same digest."""
     tags = (f"{target}-once", f"{target}-again")

@@ -78,7 +78,7 @@ def test_the_size_is_the_one_that_keras_builds_by_default(name: str, monkeypatch
     assert (*stopped.value.args, *stopped.value.args) == read_preprocessing(f"keras:{name}")["size"]
 
 
-@pytest.mark.parametrize("name", ["MobileNetV3Small", "VGG16"])
+@pytest.mark.parametrize("name", ["MobileNetV3Small", pytest.param("VGG16", marks=pytest.mark.slow)])
 def test_an_embedder_has_no_classifier(name: str) -> None:
     """Its vectors are the means of the last feature map; VGG's own classifier has none."""
     import keras
