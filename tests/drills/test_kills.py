@@ -74,7 +74,10 @@ def test_of_bakes(workshop: Path, tmp_path: Path, moments: random.Random) -> Non
 
         kills = 0
         while kills < BAKES:
-            kills += kill_within(command, workshop, after_s=moments.uniform(0, duration_s))
+            if kill_within(command, workshop, after_s=moments.uniform(0, duration_s)):
+                kills += 1
+            else:
+                duration_s *= 0.8  # the first bake was slower, beside other tests
             wait_until(serves_all)
         run_s(command, workshop)
         wait_until(serves_all)

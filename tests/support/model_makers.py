@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Concatenate, ParamSpec
 
 import flatbuffers
 import tensorflow as tf
@@ -13,6 +16,31 @@ from tensorflow.lite.python import schema_py_generated as lite_schema
 
 tf1 = tf.compat.v1
 Tensors = dict[str, tf.Tensor]
+Options = ParamSpec("Options")
+
+
+def saved_once(make: Callable[Concatenate[Path, int | str, Options], Path]) -> Callable[..., Path]:
+    """Let a maker write the version that it has saved before, if it has: saving takes up to half a second.
+
+    The version appears on disk in one step.
+    """
+    versions: dict[object, dict[Path, bytes]] = {}
+
+    @functools.wraps(make)
+    def copy(base_path: Path, version: int | str = 1, *args: Options.args, **kwargs: Options.kwargs) -> Path:
+        key = (args, *sorted(kwargs.items()))
+        if key not in versions:
+            with TemporaryDirectory() as folder:
+                path = make(Path(folder), version, *args, **kwargs)
+                files = (file for file in path.rglob("*") if file.is_file())
+                versions[key] = {file.relative_to(path): file.read_bytes() for file in files}
+        staged = base_path / f"{version}.staged"
+        for name, content in versions[key].items():
+            (staged / name).parent.mkdir(parents=True, exist_ok=True)
+            (staged / name).write_bytes(content)
+        return staged.rename(base_path / str(version))
+
+    return copy
 
 
 def _signature(inputs: Tensors, outputs: Tensors, method: str = "predict") -> object:
@@ -24,14 +52,13 @@ def _signature(inputs: Tensors, outputs: Tensors, method: str = "predict") -> ob
     )
 
 
+@saved_once
 def half_plus(base_path: Path, version: int | str, plus: float = 2.0, tags: tuple[str, ...] = ("serve",)) -> Path:
-    """Save a TensorFlow 1 version that computes x / 2 + `plus`; it appears on disk in one step.
+    """Save a TensorFlow 1 version that computes x / 2 + `plus`.
 
     Signatures: serving_default (x float [batch] → y), two (a, b → sum, diff), text (s string → t, t_bytes),
     slow (n int32 → v, after n steps), classify (inputs → classes, scores), regress (inputs → outputs), none (→ c).
     """
-    staged = base_path / f"{version}.staged"
-    base_path.mkdir(parents=True, exist_ok=True)
     with tf.Graph().as_default(), tf1.Session() as session:
         half, added = tf.Variable(0.5, name="half"), tf.Variable(plus, name="added")
         x = tf1.placeholder(tf.float32, [None], "x")
@@ -59,12 +86,13 @@ def half_plus(base_path: Path, version: int | str, plus: float = 2.0, tags: tupl
             "none": _signature({}, {"c": tf.constant([1.5], name="c")}),
         }
         session.run(tf1.global_variables_initializer())
-        builder = tf1.saved_model.builder.SavedModelBuilder(str(staged))
+        builder = tf1.saved_model.builder.SavedModelBuilder(str(base_path / str(version)))
         builder.add_meta_graph_and_variables(session, list(tags), signature_def_map=signatures)
         builder.save()
-    return staged.rename(base_path / str(version))
+    return base_path / str(version)
 
 
+@saved_once
 def batched(base_path: Path, version: int = 1) -> Path:
     """Save a version whose tensors have any shape, so that its outputs show how requests were joined.
 
@@ -127,6 +155,7 @@ def copying(base_path: Path, dtypes: Iterable[str], version: int = 1) -> Path:
     return base_path / str(version)
 
 
+@saved_once
 def counting(base_path: Path, version: int = 1) -> Path:
     """Save a version that counts its runs: x float [batch] → runs int32, including this one."""
 
@@ -146,6 +175,7 @@ def counting(base_path: Path, version: int = 1) -> Path:
     return path
 
 
+@saved_once
 def labelling(base_path: Path, version: int = 1) -> Path:
     """Save a version with the signature of a baked classifier: the label of `horse` is sorrel, of all else ox."""
 
@@ -160,6 +190,7 @@ def labelling(base_path: Path, version: int = 1) -> Path:
     return path
 
 
+@saved_once
 def sizing(base_path: Path, version: int = 1, steps: int = 0, plus: int = 0, score: float = 0.5) -> Path:
     """Save a version whose `top_k` returns an image's number of bytes as label and class id, with a score.
 
@@ -188,6 +219,7 @@ def sizing(base_path: Path, version: int = 1, steps: int = 0, plus: int = 0, sco
     return path
 
 
+@saved_once
 def half_plus_two_tf2(base_path: Path, version: int = 1) -> Path:
     """Save the same model with TensorFlow 2: x float [batch] → output_0."""
 
