@@ -126,9 +126,16 @@ def test_killing_an_actor_loses_no_row(
     job: subprocess.Popen[bytes], local_rows: pa.Table, metrics_port: int, tmp_path: Path
 ) -> None:
     """Before, the progress is published, and Ray listens on the loopback address only."""
-    lines = requests.get(f"http://127.0.0.1:{metrics_port}/metrics", timeout=10).text.splitlines()
-    samples = [line.rpartition(" ") for line in lines if line.startswith("bakery_bulk_")]
-    page = {name: float(value) for name, _, value in samples}
+    page: dict[str, float] = {}
+
+    def has_parts() -> bool:
+        assert job.poll() is None, (tmp_path / "log").read_text()
+        lines = requests.get(f"http://127.0.0.1:{metrics_port}/metrics", timeout=10).text.splitlines()
+        samples = (line.rpartition(" ") for line in lines if line.startswith("bakery_bulk_"))
+        page.update({name: float(value) for name, _, value in samples})
+        return page["bakery_bulk_parts_total"] >= 2
+
+    wait_until(has_parts, describe=lambda: page)  # the page may be behind the files
     assert FILES + MEMBERS + ROWS + 1 == page["bakery_bulk_expected_photos"]  # none.tar has a row too
     assert 2 <= page["bakery_bulk_parts_total"] < PARTS
     assert 256 < page['bakery_bulk_photos_total{outcome="ok"}'] < FILES
