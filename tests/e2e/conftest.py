@@ -68,6 +68,7 @@ def ask_amqp(serve: Callable[[Path], ServerProcess]) -> Callable[[Path, bytes], 
             backend.close()
         assert response.error is None
         (row,) = json.loads(response.body)["predictions"]
+        assert (True, "") == (row["ok"], row["error"])
         return dict(row)
 
     return ask_amqp

@@ -201,6 +201,12 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 class TestProgram:
+    def test_parity_of_a_published_version_on_the_example_photos(self, lite0: Path) -> None:
+        ended = run("parity", lite0 / "1")
+        assert 0 == ended.returncode, ended.stderr
+        assert 4 == len(ended.stdout.splitlines())
+        assert ended.stdout.count("within") == 3
+
     def test_parity_of_a_published_version_on_labelled_photos(self, lite0: Path, tmp_path: Path) -> None:
         folder = tmp_path / "photos"
         folder.mkdir()
@@ -236,9 +242,7 @@ class TestProgram:
         Image.new("RGB", (8, 8)).save(photos / "odd.tiff")
         (photos / "odd.tiff").rename(photos / "odd.png")
         tiny_models.write_workshop(tmp_path)
-        ended = tiny_models.run(
-            tmp_path, *tiny_models.bake_arguments("out"), "--photos", str(photos), "--parity-html", "p.html"
-        )
+        ended = tiny_models.run(tmp_path, *tiny_models.bake_arguments("out"), "--photos", str(photos))
         assert (1, "") == (ended.code, ended.stdout)
         message = (
             f"error: the baked graph cannot read {photos / 'odd.png'}: neither base64 nor a supported image format"
