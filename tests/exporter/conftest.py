@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import io
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -61,16 +60,13 @@ def read(recipe_of: Callable[..., Recipe]) -> Callable[..., ReadImages]:
 
     from savedmodel_bakery.exporter.image.per_image import read_images
 
-    @functools.cache
-    def traced(**changes: Any) -> Any:
-        preprocessing = recipe_of(**changes).preprocessing
-        return tf.function(
-            lambda image: read_images(image, tf.range(tf.size(image)), tf.size(image), preprocessing),
-            input_signature=[tf.TensorSpec([None], tf.string)],
-        )
+    def read_eagerly(images: Any, **changes: Any) -> Any:
+        return read_images(images, tf.range(tf.size(images)), tf.size(images), recipe_of(**changes).preprocessing)
+
+    traced = tf.function(read_eagerly, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
 
     def read(images: list[bytes], **changes: Any) -> ReadImages:
-        pixels, _, errors = traced(**changes)(tf.constant(images, tf.string))
+        pixels, _, errors = (read_eagerly if changes else traced)(tf.constant(images, tf.string), **changes)
         ok = [error == b"" for error in errors.numpy()]
         return ReadImages(pixels.numpy()[: sum(ok)], ok, [error.decode() for error in errors.numpy()])
 

@@ -146,7 +146,9 @@ def queue_name(recipe: Recipe, weight: float = 1.0) -> bytes:
     """Return the name of the queue of a network with a recipe and a weight."""
     network = batch_size_model.Network(weight)
     spec = tf.TensorSpec([None, batch_size_model.SIDE, batch_size_model.SIDE, 3])
-    joined = batching.batch(tf.function(network).get_concrete_function(spec), network.variables, recipe)
+    joined = batching.batch(
+        tf.function(network, autograph=False).get_concrete_function(spec), network.variables, recipe
+    )
     (node,) = [node for node in joined.graph.as_graph_def().node if node.op == "BatchFunction"]
     name: bytes = node.attr["shared_name"].s
     return name

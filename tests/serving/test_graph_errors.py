@@ -25,11 +25,11 @@ CASES = {
 
 
 class Strings(tf.Module):
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="s")])
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="s")], autograph=False)
     def to_number(self, s: tf.Tensor) -> dict[str, tf.Tensor]:
         return {"n": tf.strings.to_number(s)}
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="s")])
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="s")], autograph=False)
     def read(self, s: tf.Tensor) -> dict[str, tf.Tensor]:
         return {"content": tf.io.read_file(s[0])}
 

@@ -251,13 +251,13 @@ def half_plus_two_tf2(path: Path) -> None:
         "regress_x2_to_y3": ("inputs", one, lambda x: {"outputs": module.a * x + module.c}),
     }
     signatures = {
-        key: tf.function(function).get_concrete_function(tf.TensorSpec(spec.shape, spec.dtype, alias))
+        key: tf.function(function, autograph=False).get_concrete_function(tf.TensorSpec(spec.shape, spec.dtype, alias))
         for key, (alias, spec, function) in functions.items()
     }
 
     zero = tf.constant([0.0])
 
-    @tf.function(input_signature=[tf.TensorSpec([1], tf.float32, "x")])
+    @tf.function(input_signature=[tf.TensorSpec([1], tf.float32, "x")], autograph=False)
     def serve(x: tf.Tensor = zero) -> Tensors:  # a signature with a default
         return {"y": module.a * x + module.b}
 

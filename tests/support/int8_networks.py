@@ -35,7 +35,7 @@ def images(count: int, seed: int = 0) -> np.ndarray:
 
 def trace(model: Any) -> Any:
     spec = tf.TensorSpec([None, *model.input_shape[1:]], tf.float32, name="normalised")
-    return tf.function(lambda batch: model(batch, training=False)).get_concrete_function(spec)
+    return tf.function(lambda batch: model(batch, training=False), autograph=False).get_concrete_function(spec)
 
 
 def quantised(model: Any, calibration: np.ndarray) -> tuple[Any, Any, Coverage]:

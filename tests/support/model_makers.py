@@ -164,7 +164,7 @@ def counting(base_path: Path, version: int = 1) -> Path:
             super().__init__()
             self.runs = tf.Variable(0)
 
-        @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, name="x")])
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, name="x")], autograph=False)
         def serve(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
             with tf.control_dependencies([x]):
                 return {"runs": self.runs.assign_add(1)}
@@ -180,7 +180,7 @@ def labelling(base_path: Path, version: int = 1) -> Path:
     """Save a version with the signature of a baked classifier: the label of `horse` is sorrel, of all else ox."""
 
     class Labelling(tf.Module):
-        @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="image")])
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="image")], autograph=False)
         def serve(self, image: tf.Tensor) -> tf.Tensor:
             return tf.where(image == "horse", "sorrel", "ox")
 
@@ -199,7 +199,7 @@ def sizing(base_path: Path, version: int = 1, steps: int = 0, plus: int = 0, sco
     """
 
     class Sizing(tf.Module):
-        @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="image")])
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="image")], autograph=False)
         def top_k(self, image: tf.Tensor) -> dict[str, tf.Tensor]:
             counted = tf.while_loop(lambda i: i < steps, lambda i: [i + 1], [0], parallel_iterations=1)
             with tf.control_dependencies(counted):
@@ -228,7 +228,7 @@ def half_plus_two_tf2(base_path: Path, version: int = 1) -> Path:
             super().__init__()
             self.half, self.two = tf.Variable(0.5), tf.Variable(2.0)
 
-        @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, name="x")])
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, name="x")], autograph=False)
         def serve(self, x: tf.Tensor) -> tf.Tensor:
             return x * self.half + self.two
 
@@ -265,7 +265,7 @@ def tf_lite(path: Path, *, signature: bytes | None = None) -> Path:
     """
 
     class Halves(tf.Module):
-        @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.float32, name="x")])
+        @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.float32, name="x")], autograph=False)
         def serve(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
             return {"y": tf.matmul(x, tf.constant([[0.5, 0.0], [0.0, 0.5]])) + 2.0}
 

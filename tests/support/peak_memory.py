@@ -32,6 +32,7 @@ def main() -> None:
     read = tf.function(
         lambda images: read_images(images, tf.range(tf.size(images)), tf.size(images), preprocessing),
         input_signature=[tf.TensorSpec([None], tf.string)],
+        autograph=False,
     )
     read(tf.constant(warm_up))
     results = []

@@ -58,7 +58,7 @@ def save_like_object_detection_api(path: Path) -> None:
     """Write a SavedModel as TensorFlow's Object Detection API exports it: one uint8 image, ids from 1, without NMS."""
     detector = Detector()
 
-    @tf.function(input_signature=[tf.TensorSpec([1, None, None, 3], tf.uint8, name="input_tensor")])
+    @tf.function(input_signature=[tf.TensorSpec([1, None, None, 3], tf.uint8, name="input_tensor")], autograph=False)
     def detect(input_tensor: tf.Tensor) -> dict[str, tf.Tensor]:
         boxes, scores = detector.boxes_and_scores(tf.cast(input_tensor, tf.float32) / 255)
         boxes, scores = boxes[:, 3:], tf.linalg.diag_part(scores[:, 3:])

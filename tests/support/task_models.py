@@ -48,11 +48,11 @@ def _save(path: Path, answers: Mapping[str, Any]) -> Path:
         return {**columns, "ok": ok, "error": tf.where(ok, "", "no image")}
 
     class TaskModel(tf.Module):
-        @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="image")])
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="image")], autograph=False)
         def serve(self, image: tf.Tensor) -> dict[str, tf.Tensor]:
             return outputs(tf.logical_not(tf.strings.regex_full_match(image, "bad.*")))
 
-        @tf.function(input_signature=[tf.TensorSpec([None, 8, 8, 3], tf.uint8, name="pixels")])
+        @tf.function(input_signature=[tf.TensorSpec([None, 8, 8, 3], tf.uint8, name="pixels")], autograph=False)
         def pixels(self, pixels: tf.Tensor) -> dict[str, tf.Tensor]:
             return outputs(tf.ones(tf.shape(pixels)[:1], tf.bool))
 

@@ -36,19 +36,21 @@ TEXT = tf.TensorSpec([], tf.string)
 
 @pytest.fixture(scope="module")
 def picture_size() -> Any:
-    return tf.function(lambda data: header.read_header(data)[:2], input_signature=[TEXT])
+    return tf.function(lambda data: header.read_header(data)[:2], input_signature=[TEXT], autograph=False)
 
 
 @pytest.fixture(scope="module")
 def orientation() -> Any:
-    return tf.function(lambda data: header.read_header(data).orientation, input_signature=[TEXT])
+    return tf.function(lambda data: header.read_header(data).orientation, input_signature=[TEXT], autograph=False)
 
 
 @pytest.fixture(scope="module")
 def decode() -> Any:
     preprocessing = Recipe.from_values(RECIPE).preprocessing
     return tf.function(
-        lambda data: pixels.decode_file(data, header.read_header(data), preprocessing).pixels, input_signature=[TEXT]
+        lambda data: pixels.decode_file(data, header.read_header(data), preprocessing).pixels,
+        input_signature=[TEXT],
+        autograph=False,
     )
 
 
@@ -161,6 +163,7 @@ def reader(crop: str) -> Any:
     return tf.function(
         lambda image: read_images(image, tf.range(tf.size(image)), tf.size(image), preprocessing),
         input_signature=[tf.TensorSpec([None], tf.string)],
+        autograph=False,
     )
 
 

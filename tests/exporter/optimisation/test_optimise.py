@@ -51,7 +51,7 @@ def optimise_and_compare(call: Callable[[Any], Any], steps: tuple[str, ...] = OP
     """Trace and optimise a network, and check that its outputs stay the same."""
     images = np.random.default_rng(0).normal(size=(3, SIDE, SIDE, 3)).astype(np.float32)
     spec = tf.TensorSpec([None, SIDE, SIDE, 3], tf.float32, name="normalised")
-    before = tf.function(call).get_concrete_function(spec)
+    before = tf.function(call, autograph=False).get_concrete_function(spec)
     optimised = Optimised(before, *optimise(before, steps))
     for batch in (images, images[:1]):
         np.testing.assert_allclose(optimised.before(batch), optimised.after(batch), rtol=1e-4, atol=1e-5)
@@ -304,7 +304,7 @@ def test_a_bias_of_another_axis_is_not_applied_to_rows() -> None:
     """A bias with channels first on an input with channels last: one per row of the image. OneDNN can't run it."""
     kernel = make_kernel(1)
     before = tf.function(
-        lambda images: tf.nn.bias_add(tf.nn.conv2d(images, kernel, 1, "SAME"), tf.range(6.0), "NCHW")
+        lambda images: tf.nn.bias_add(tf.nn.conv2d(images, kernel, 1, "SAME"), tf.range(6.0), "NCHW"), autograph=False
     ).get_concrete_function(tf.TensorSpec([None, SIDE, SIDE, 3], tf.float32))
     after, _ = optimise(before, OPTIMISATIONS)
     (bias,) = (each for each in after.graph.get_operations() if each.type == "BiasAdd")
@@ -326,9 +326,9 @@ def test_a_clip_keeps_its_control_dependencies() -> None:
 
 def test_a_convolution_of_images_of_any_size_stays() -> None:
     kernel = make_kernel(1)
-    before = tf.function(lambda images: tf.nn.relu6(tf.nn.conv2d(images, kernel, 1, "SAME"))).get_concrete_function(
-        tf.TensorSpec([None, None, None, 3], tf.float32)
-    )
+    before = tf.function(
+        lambda images: tf.nn.relu6(tf.nn.conv2d(images, kernel, 1, "SAME")), autograph=False
+    ).get_concrete_function(tf.TensorSpec([None, None, None, 3], tf.float32))
     after, _ = optimise(before, OPTIMISATIONS)
     assert "Conv2D" in operations(after)
     images = np.random.default_rng(1).normal(size=(2, 5, 7, 3), scale=9).astype(np.float32)
@@ -356,7 +356,9 @@ class Stateful(tf.Module):
 
 def test_a_network_that_writes_its_variables_stays_unchanged() -> None:
     network = Stateful()
-    before = tf.function(network).get_concrete_function(tf.TensorSpec([None, SIDE, SIDE, 3], tf.float32))
+    before = tf.function(network, autograph=False).get_concrete_function(
+        tf.TensorSpec([None, SIDE, SIDE, 3], tf.float32)
+    )
     assert before is optimise(before, OPTIMISATIONS)[0]
 
 
@@ -368,7 +370,7 @@ def test_loops_conditions_and_checks_stay() -> None:
         _, doubled = tf.while_loop(lambda i, _: i < 3, lambda i, x: (i + 1, x * 2.0), (0, images))
         return tf.cond(tf.reduce_sum(images) > 0.0, lambda: doubled, lambda: -doubled)
 
-    before = tf.function(call).get_concrete_function(tf.TensorSpec([None, SIDE, SIDE, 3], tf.float32))
+    before = tf.function(call, autograph=False).get_concrete_function(tf.TensorSpec([None, SIDE, SIDE, 3], tf.float32))
     after, _ = optimise(before, OPTIMISATIONS)
     assert before is not after
     for level in (-1.0, 1.0):
@@ -398,7 +400,7 @@ def test_each_step_can_be_applied_alone(steps: tuple[str, ...], expected: dict[s
 
 def test_functions_that_loops_call_are_kept() -> None:
     """The body of a loop isn't inlined, so what it calls must stay too."""
-    scale = tf.function(lambda image: image * 2, input_signature=[tf.TensorSpec([1, SIDE, SIDE, 3])])
+    scale = tf.function(lambda image: image * 2, input_signature=[tf.TensorSpec([1, SIDE, SIDE, 3])], autograph=False)
     optimise_and_compare(
         lambda images: tf.reduce_mean(tf.map_fn(lambda image: scale(image[tf.newaxis])[0], images), [1, 2])
     )

@@ -34,7 +34,7 @@ def network() -> Any:
 
 
 def trace(model: Any) -> Any:
-    return tf.function(lambda images: model(images, training=False)).get_concrete_function(SPEC)
+    return tf.function(lambda images: model(images, training=False), autograph=False).get_concrete_function(SPEC)
 
 
 def dtypes_of(function: Any, *operations: str) -> list[str]:

@@ -39,12 +39,12 @@ class Lookup(tf.Module):
         self.values.insert(tf.range(len(values), dtype=tf.int64), tf.constant(values))
         self.file = tf.saved_model.Asset(str(vocabulary))
 
-    @tf.function(input_signature=[TEXTS])
+    @tf.function(input_signature=[TEXTS], autograph=False)
     def serve(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         line = self.lines.lookup(text)
         return {"value": self.values.lookup(line), "line": line}
 
-    @tf.function(input_signature=[TEXTS])
+    @tf.function(input_signature=[TEXTS], autograph=False)
     def count(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         words = tf.strings.split(tf.io.read_file(self.file.asset_path))
         return {"count": tf.reduce_sum(tf.cast(text[:, tf.newaxis] == words, tf.float32), axis=1)}
@@ -61,7 +61,7 @@ class Times(tf.Module):
     def multiplied(self, x: tf.Tensor) -> tf.Tensor:
         return tf.cond(tf.size(x) > 0, lambda: x * self.factor, lambda: x)
 
-    @tf.function(input_signature=[FLOATS])
+    @tf.function(input_signature=[FLOATS], autograph=False)
     def serve(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
         return {"y": self.multiplied(x), "x": x}
 
@@ -73,7 +73,7 @@ class Constant(tf.Module):
         super().__init__()
         self._factor = factor
 
-    @tf.function(input_signature=[FLOATS])
+    @tf.function(input_signature=[FLOATS], autograph=False)
     def serve(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
         return {"y": x * tf.constant(self._factor)}
 
@@ -81,7 +81,7 @@ class Constant(tf.Module):
 class Drawn(tf.Module):
     """Returns random numbers."""
 
-    @tf.function(input_signature=[FLOATS])
+    @tf.function(input_signature=[FLOATS], autograph=False)
     def serve(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
         # Seeds of 0 mean none, also if another test has set TensorFlow's global seed.
         return {"y": x + tf.raw_ops.RandomUniform(shape=tf.shape(x), dtype=tf.float32, seed=0, seed2=0)}
@@ -344,7 +344,9 @@ def test_tensors_of_unknown_rank_are_connected(models: Path, tmp_path: Path) -> 
 
 def test_a_tensor_between_steps_must_have_the_shape_that_was_agreed(models: Path, tmp_path: Path) -> None:
     module = tf.Module()
-    module.serve = tf.function(lambda x: {"y": x}, input_signature=[tf.TensorSpec([3], tf.float32, name="x")])
+    module.serve = tf.function(
+        lambda x: {"y": x}, input_signature=[tf.TensorSpec([3], tf.float32, name="x")], autograph=False
+    )
     tf.saved_model.save(module, str(models / "three"), signatures=module.serve)
     steps = [half("first", "x", "y"), step("second", "three", {"x": "y"}, {"y": "z"})]
     composed = Composed(models, tmp_path / "out", steps, {"x": np.float32([1, 2, 3])})
@@ -371,7 +373,7 @@ def test_random_steps_are_rejected(session: SessionProcess, models: Path, tmp_pa
 class Ended(tf.Module):
     """Appends a zero to a text, which numpy would drop from an array of bytes."""
 
-    @tf.function(input_signature=[tf.TensorSpec([], tf.string, name="text")])
+    @tf.function(input_signature=[tf.TensorSpec([], tf.string, name="text")], autograph=False)
     def serve(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         return {"text": text + b"\0"}
 
@@ -403,7 +405,7 @@ def test_all_batches_of_examples_are_compared(
 class Strict(tf.Module):
     """Returns the lengths of images, and fails on a text in angle brackets."""
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="image")])
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="image")], autograph=False)
     def serve(self, image: tf.Tensor) -> dict[str, tf.Tensor]:
         is_text = tf.strings.regex_full_match(image, "<.*>")
         with tf.control_dependencies([tf.debugging.Assert(~tf.reduce_any(is_text), ["no image"])]):
@@ -452,7 +454,7 @@ def test_state_that_is_neither_a_variable_nor_a_table_is_rejected(models: Path, 
 
 
 def test_a_step_that_calls_python_is_rejected(models: Path, tmp_path: Path) -> None:
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, name="x")])
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, name="x")], autograph=False)
     def call(x: Any) -> Any:
         return {"y": tf.numpy_function(lambda value: value * 2, [x], tf.float32)}
 

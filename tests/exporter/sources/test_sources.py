@@ -117,11 +117,11 @@ def test_an_unknown_network_is_rejected_with_the_known_ones(name: str, message: 
 
 def tiny_saved_model(path: Path) -> str:
     class Module(tf.Module):
-        @tf.function(input_signature=[tf.TensorSpec([None, 4, 6, 3], tf.float32, name="images")])
+        @tf.function(input_signature=[tf.TensorSpec([None, 4, 6, 3], tf.float32, name="images")], autograph=False)
         def classify(self, images: tf.Tensor) -> dict[str, tf.Tensor]:
             return {"a": tf.reduce_mean(images, [1, 2]), "b": tf.reduce_max(images, [1, 2])}
 
-        @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="bytes")])
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="bytes")], autograph=False)
         def decode(self, data: tf.Tensor) -> dict[str, tf.Tensor]:
             return {"length": tf.strings.length(data)}
 

@@ -31,7 +31,7 @@ class Table(tf.Module):
         super().__init__()
         self._table = tf.Variable(tf.ones([WEIGHTS // 4]))
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32, name="x")])
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32, name="x")], autograph=False)
     def serve(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
         return {"y": tf.gather(self._table, x)}
 

@@ -28,18 +28,18 @@ ENDLESS = 2**31 - 1
 class Loops(tf.Module):
     """Signatures that do `n` steps: in a loop, in calls of a function, in a data set."""
 
-    @tf.function(input_signature=[tf.TensorSpec([], tf.int32, name="n")])
+    @tf.function(input_signature=[tf.TensorSpec([], tf.int32, name="n")], autograph=False)
     def loop(self, n: Any) -> Any:
         return {"v": tf.while_loop(lambda i: i < n, lambda i: [i + 1], [0])[0]}
 
-    @tf.function(input_signature=[tf.TensorSpec([], tf.int32, name="n")])
+    @tf.function(input_signature=[tf.TensorSpec([], tf.int32, name="n")], autograph=False)
     def mapped(self, n: Any) -> Any:
         def step(i: Any) -> Any:
             return i + 1 + tf.cast(tf.linalg.det(tf.eye(300) * 0.0), tf.int32)  # takes milliseconds
 
         return {"v": tf.reduce_max(tf.map_fn(step, tf.range(tf.minimum(n, 100_000)), parallel_iterations=1))}
 
-    @tf.function(input_signature=[tf.TensorSpec([], tf.int32, name="n")])
+    @tf.function(input_signature=[tf.TensorSpec([], tf.int32, name="n")], autograph=False)
     def failing(self, n: Any) -> Any:
         def step(i: Any) -> Any:
             with tf.control_dependencies([tf.debugging.assert_less(i, 3, "too many")]):
@@ -47,7 +47,7 @@ class Loops(tf.Module):
 
         return {"v": tf.reduce_max(tf.map_fn(step, tf.range(n)))}
 
-    @tf.function(input_signature=[tf.TensorSpec([], tf.int32, name="n")])
+    @tf.function(input_signature=[tf.TensorSpec([], tf.int32, name="n")], autograph=False)
     def data_set(self, n: Any) -> Any:
         numbers = tf.data.Dataset.range(tf.cast(n, tf.int64))
         return {"v": tf.cast(numbers.reduce(tf.constant(0, tf.int64), lambda _, i: i + 1), tf.int32)}

@@ -102,7 +102,7 @@ class ThreadReporter(tf.Module):
         self.zero = tf.Variable(0.0)
         self.waits = waits
 
-    @tf.function(input_signature=[tf.TensorSpec([], tf.float32, "x")])
+    @tf.function(input_signature=[tf.TensorSpec([], tf.float32, "x")], autograph=False)
     def serve(self, x: tf.Tensor) -> tf.Tensor:
         x += self.zero
         if self.waits == "loop":

@@ -84,7 +84,7 @@ def any_rank(path: Path) -> Path:
     """A version that doubles floats of any shape."""
 
     class Doubles(tf.Module):
-        @tf.function(input_signature=[tf.TensorSpec(None, tf.float32, name="x")])
+        @tf.function(input_signature=[tf.TensorSpec(None, tf.float32, name="x")], autograph=False)
         def serve(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
             return {"y": x * 2.0}
 
@@ -100,7 +100,7 @@ def column(path: Path, rows: int | None) -> Path:
     """A version that computes x / 2 + 2 for an input of shape [rows, 1]."""
 
     class Halves(tf.Module):
-        @tf.function(input_signature=[tf.TensorSpec([rows, 1], tf.float32, name="x")])
+        @tf.function(input_signature=[tf.TensorSpec([rows, 1], tf.float32, name="x")], autograph=False)
         def serve(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
             return {"y": x / 2.0 + 2.0}
 
