@@ -70,8 +70,8 @@ check: $(VENV)/.installed-dev ## Lint, types, import rules, shell scripts, Docke
 	$(BIN)/zensical build --strict >/dev/null
 
 test: $(VENV)/.installed-dev ## All tests that need only Python.
-	@# More processes than CPUs, because tests often wait.
-	$(BIN)/python -m pytest --numprocesses=$$(($$(nproc) < 3 ? 3 : 4)) --dist=loadfile --no-loadscope-reorder
+	@# More processes than the two CPUs of a small machine, because tests often wait.
+	$(BIN)/python -m pytest --numprocesses=4 --dist=loadfile --no-loadscope-reorder
 
 docs: $(VENV)/.installed-dev ## Build the documentation site in .cache/site; fails on broken links.
 	$(BIN)/zensical build --strict --clean
@@ -129,7 +129,7 @@ test-slow: $(VENV)/.installed-dev $(KERAS_HUB)/.installed $(BENCH)/triton/.insta
 system-environments: $(KERAS_HUB)/.installed $(BROWSER)/.installed $(KUBERNETES)/.installed $(V2)/clients/.installed $(V2)/mlserver/.installed $(BENCH)/triton/.installed
 
 test-system: $(VENV)/.installed-dev system-environments ## All tests that need Debian packages, much memory or minutes; run as root.
-	$(BIN)/python -m pytest -m system --numprocesses=2 --dist=loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m system --numprocesses=3 --dist=loadfile --no-loadscope-reorder
 
 image-test: $(VENV)/.installed-dev $(KUBERNETES)/.installed ## Only the system tests that build and run the images.
 	$(BIN)/python -m pytest -m system tests/system/test_images.py

@@ -33,6 +33,7 @@ LONGEST_FIRST = (
     "system/test_pages.py",
     "docs/test_training_pages.py",
     "e2e/test_int8.py",
+    "system/test_bulk.py",
     "system/test_playground.py",
     "e2e/test_boxes_and_maps.py",
     "docs/test_readme.py",

@@ -47,10 +47,12 @@ def turned(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def responses_of(servable: ServableModule, photos: list[Path]) -> list[PhotoResponse]:
-    """Run photos through the graph without a Session; other tests show that a Session returns the same."""
+    """Run photos through signatures without a Session, eagerly; other tests show that a Session returns the same."""
     responses = []
     for photo in photos:
+        tf.config.run_functions_eagerly(True)
         best, preprocessed = (servable.functions[name]([photo.read_bytes()]) for name in ("top_k", "preprocess"))
+        tf.config.run_functions_eagerly(False)
         answers = {"top_k": {alias: tensor.numpy()[0] for alias, tensor in best.items()}}
         error = answers["top_k"]["error"].decode()
         responses.append(PhotoResponse(photo, error, answers, preprocessed["pixels"].numpy()[0]))
