@@ -47,12 +47,12 @@ LONGEST_FIRST = (
 
 COLD = {
     "savedmodel_bakery/test_command.py": "starts, and packages that are missing",
-    "savedmodel_bakery/test_interrupts.py": "interrupts of a start",
-    "savedmodel_bakery/test_log.py": "output",
     "savedmodel_bakery/test_packaging.py": "installed packages",
-    "savedmodel_bakery/test_tensorflow_import.py": "the import",
     "savedmodel_bakery/test_tensorflow_log.py": "the log of the import",
+    "docs/test_readme.py": "a fresh clone",
     "exporter/test_bake_killed.py": "which processes end",
+    "serving/models/test_memory.py": "memory",
+    "system/test_large_model.py": "memory",
     "attacks": "memory and time",
     "drills/test_limits.py": "memory",
     "benchmarks": "times",
@@ -80,6 +80,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     def end() -> None:
         has_ended = forkserver.poll() is not None
+        forkserver.kill()  # kills the programs that still run
         forkserver.communicate()
         text = (folder / "log").read_text()
         shutil.rmtree(folder)
@@ -125,7 +126,7 @@ def lite0() -> Path:
                 [*command, "--out", str(root)], check=True, stdout=subprocess.DEVNULL, stderr=log, timeout=240
             )
 
-    return bake_once("lite0", bake) / "efficientnet_lite0"
+    return bake_once("lite0", bake, Path(__file__)) / "efficientnet_lite0"
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from bake_cache import bake_once
+from bake_cache import bake_once, digest
 
 
 @pytest.fixture
@@ -29,7 +29,9 @@ class Baker:
         (folder / "number").write_text(str(self._bakes))
 
     def bake(self, name: str = "tiny") -> int:
-        folder = bake_once(name, self._make, self._clone / "networks.py", clone=self._clone, sources=["exporter"])
+        folder = bake_once(
+            name, self._make, self._clone / "networks.py", clone=self._clone, sources=digest([self._clone / "exporter"])
+        )
         return int((folder / "number").read_text())
 
 
@@ -72,6 +74,6 @@ def test_a_bake_that_failed_is_made_again(clone: Path) -> None:
         raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):
-        bake_once("tiny", fail, clone=clone, sources=["exporter"])
-    folder = bake_once("tiny", lambda folder: (folder / "whole").touch(), clone=clone, sources=["exporter"])
+        bake_once("tiny", fail, clone=clone)
+    folder = bake_once("tiny", lambda folder: (folder / "whole").touch(), clone=clone)
     assert ["whole"] == [path.name for path in folder.iterdir()]

@@ -54,21 +54,23 @@ class SessionProcess:
         self._on_cpu = on_cpu
 
     def __enter__(self) -> SessionProcess:
-        with publish.writing(Path(tempfile.gettempdir())), ExitStack() as cleanup:
-            self._folder = Path(tempfile.mkdtemp())
-            cleanup.enter_context(cleaning_up(partial(shutil.rmtree, self._folder, ignore_errors=True)))
-            with (self._folder / "log").open("wb") as log:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-m", _PROCESS],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=log,
-                    text=True,
-                    env=os.environ
-                    | {"TF_CPP_MIN_LOG_LEVEL": "3"}
-                    | ({"CUDA_VISIBLE_DEVICES": "-1"} if self._on_cpu else {}),
-                )
-            cleanup.enter_context(cleaning_up(self._end))
+        with ExitStack() as cleanup:
+            with publish.writing(Path(tempfile.gettempdir())):
+                self._folder = Path(tempfile.mkdtemp())
+                cleanup.enter_context(cleaning_up(partial(shutil.rmtree, self._folder, ignore_errors=True)))
+                log = cleanup.enter_context((self._folder / "log").open("wb"))
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", _PROCESS],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=os.environ
+                | {"TF_CPP_MIN_LOG_LEVEL": "3"}
+                | ({"CUDA_VISIBLE_DEVICES": "-1"} if self._on_cpu else {}),
+            )
+            cleanup.callback(self._process.communicate)  # closes the pipes; after the kill
+            cleanup.enter_context(cleaning_up(self._process.kill))
             self._cleanup = cleanup.pop_all()
         return self
 
@@ -76,10 +78,6 @@ class SessionProcess:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._cleanup.close()
-
-    def _end(self) -> None:
-        self._process.kill()
-        self._process.communicate()  # closes the pipes
 
     def run(self, saved_model: Path, requests: Sequence[PredictionLog]) -> list[PredictionLog]:
         """Run requests, and return them with their responses; see `start`."""

@@ -1,4 +1,4 @@
-"""Fixtures of the exporter's tests: real photos, and the image graph, traced once per recipe."""
+"""Fixtures of the exporter's tests: real photos, and the image graph."""
 
 from __future__ import annotations
 
@@ -55,7 +55,10 @@ def preprocessing_of(recipe_of: Callable[..., Recipe]) -> Callable[..., Preproce
 
 @pytest.fixture(scope="session")
 def read(recipe_of: Callable[..., Recipe]) -> Callable[..., ReadImages]:
-    """Read a batch of images with the baked image graph; keywords change the recipe."""
+    """Read a batch of images with the image graph; keywords change the recipe.
+
+    A graph takes a second to trace, so with keywords the same functions run eagerly.
+    """
     import tensorflow as tf
 
     from savedmodel_bakery.exporter.image.per_image import read_images

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 import tiny_models
 from tiny_models import TIMEOUT_S
@@ -33,8 +34,8 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextlib.contextmanager
 def baking(workshop: Path, root: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A bake in a process group of its own, which is killed at the end."""
-    command = tiny_models.command(*tiny_models.bake_arguments(root))
+    """A bake in a process group of its own, which is killed at the end. It heeds SIGHUP, also if the tests do not."""
+    command = ["env", "--default-signal=HUP", *tiny_models.command(*tiny_models.bake_arguments(root))]
     process = subprocess.Popen(command, cwd=workshop, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
         yield process
@@ -66,12 +67,20 @@ def test_a_kill_leaves_nothing_that_a_server_would_load(workshop: Path, tmp_path
     assert 1 == publish.next_version(base_path)
 
 
-@pytest.mark.parametrize(("stop", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_stopped_bake_removes_staged_files(workshop: Path, tmp_path: Path, stop: signal.Signals, code: int) -> None:
-    """Schedulers stop a job with SIGTERM, users with Ctrl-C: no folder remains."""
-    base_path = tmp_path / "tiny"
-    with baking(workshop, tmp_path) as process:
-        wait_for(process, base_path, ".staging-*")
+@pytest.mark.parametrize(("stop", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])
+def test_a_stopped_bake_leaves_no_files_and_no_process(
+    workshop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: signal.Signals, code: int
+) -> None:
+    """Schedulers stop a job with SIGTERM, users with Ctrl-C."""
+    root, temporary = tmp_path / "out", tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    with baking(workshop, root) as process:
+        wait_for(process, root / "tiny", ".staging-*")
+        (verifying,) = psutil.Process(process.pid).children()
         process.send_signal(stop)
         assert code == process.wait(60)
-    assert [] == list(tmp_path.iterdir())
+        # An orphan may not have been waited for.
+        wait_until(lambda: not verifying.is_running() or verifying.status() == psutil.STATUS_ZOMBIE)
+    assert [] == list(temporary.glob("tmp*"))
+    assert not root.exists()

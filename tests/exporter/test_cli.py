@@ -113,9 +113,8 @@ def test_parity_compares_with_a_model_that_was_moved(workshop: Path) -> None:
     (workshop / "rgb.txt").rename(folder / "names.txt")
     (workshop / "tiny.py").rename(folder / "moved.py")
     try:
-        run = tiny_models.run(
-            folder, "parity", "../out/tiny/1", "--model", "moved:build", "--labels", "names.txt", "--json"
-        )
+        arguments = ("../out/tiny/1", "--model", "moved:build", "--labels", "names.txt", "--json")
+        run = tiny_models.run(folder, "parity", *arguments, is_cold=True)
     finally:
         (folder / "names.txt").rename(workshop / "rgb.txt")
         (folder / "moved.py").rename(workshop / "tiny.py")

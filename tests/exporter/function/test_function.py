@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
+import tiny_models
 
 from savedmodel_bakery.exporter.errors import BakeError, RecipeError, SourceError, VerificationError
 from savedmodel_bakery.exporter.function.bake import bake_function
@@ -82,19 +81,10 @@ def bake(folder: Path, name: str, *inputs: str, **options: Any) -> Path:
 
 def test_trees_of_tensors_are_baked_with_the_names_of_their_leaves(workshop: Path) -> None:
     inputs = ("--input", "a/0/b:float32[?]", "--input", "a/1/b:float32[...]", "--input", "k:int64[]")
-    command = [
-        sys.executable,
-        "-m",
-        "savedmodel_bakery.exporter",
-        "function",
-        "sample_functions:nested",
-        *inputs,
-        "--out",
-        "out",
-    ]
-    ended = subprocess.run(command, cwd=workshop, capture_output=True, text=True, timeout=120, check=True)
+    arguments = ("sample_functions:nested", *inputs, "--out", "out")
+    run = tiny_models.run(workshop, "function", *arguments, is_cold=True)
     version = workshop / "out" / "nested" / "1"
-    assert "out/nested/1\n" == ended.stdout
+    assert (0, "out/nested/1\n") == (run.code, run.stdout), run.stderr
     assert [version] == list(version.parent.iterdir())
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         loaded = tf.compat.v1.saved_model.load(session, ["serve"], str(version)).signature_def["serving_default"]

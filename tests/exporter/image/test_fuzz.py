@@ -52,7 +52,7 @@ def run_signature(
 ) -> Iterator[Loaded]:
     """A network that returns the mean of each channel, in a Session; images may have up to two million pixels."""
     decode, crop = request.param
-    recipe = recipe_of(size=(SIDE, SIDE), crop=crop, decode=decode, max_pixels=2_000_000)
+    recipe = recipe_of(size=(SIDE, SIDE), crop=crop, decode=decode, max_pixels=2_000_000, padding="9,8,7")
     path = tmp_path_factory.mktemp("fuzz") / decode
     ServableModule(lambda pixels: tf.reduce_mean(pixels, [1, 2]), recipe, NAMES).save(path)
     with loaded(path) as run_signature:

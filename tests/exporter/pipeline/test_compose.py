@@ -43,9 +43,8 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_pipeline_is_published_with_its_example_as_golden(workshop: Path) -> None:
     np.savez(workshop / "example.npz", x=np.float32([8, 16]))
-    run = tiny_models.run(
-        workshop, "compose", "files/pipeline.toml", "--out", "out", "--version", "3", "--example", "example.npz"
-    )
+    arguments = ("files/pipeline.toml", "--out", "out", "--version", "3", "--example", "example.npz")
+    run = tiny_models.run(workshop, "compose", *arguments, is_cold=True)
     assert (0, "out/quarter/3\n") == (run.code, run.stdout), run.stderr
     assert [
         "composing first, second …",

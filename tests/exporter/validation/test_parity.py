@@ -17,7 +17,7 @@ import tiny_models
 from photos import labelled_photos
 from PIL import Image
 
-from savedmodel_bakery.exporter import resources, sources
+from savedmodel_bakery.exporter import labels, resources, sources
 from savedmodel_bakery.exporter.errors import ParityError
 from savedmodel_bakery.exporter.recipe import complete_recipe
 from savedmodel_bakery.exporter.servable_module import ServableModule
@@ -51,8 +51,10 @@ def responses_of(servable: ServableModule, photos: list[Path]) -> list[PhotoResp
     responses = []
     for photo in photos:
         tf.config.run_functions_eagerly(True)
-        best, preprocessed = (servable.functions[name]([photo.read_bytes()]) for name in ("top_k", "preprocess"))
-        tf.config.run_functions_eagerly(False)
+        try:
+            best, preprocessed = (servable.functions[name]([photo.read_bytes()]) for name in ("top_k", "preprocess"))
+        finally:
+            tf.config.run_functions_eagerly(False)
         answers = {"top_k": {alias: tensor.numpy()[0] for alias, tensor in best.items()}}
         error = answers["top_k"]["error"].decode()
         responses.append(PhotoResponse(photo, error, answers, preprocessed["pixels"].numpy()[0]))
@@ -96,6 +98,18 @@ def test_a_wrong_recipe_is_detected(small: Network, changes: dict[str, Any]) -> 
     assert {name} == result.departures.keys()
     with pytest.raises(ParityError, match=rf"; {name} is {value}, the source uses "):
         result.check()
+
+
+@pytest.mark.slow
+def test_a_wrong_recipe_is_detected_by_a_real_network() -> None:
+    """Each of the recipes above."""
+    network = sources.read_network(OWN)
+    names = labels.read_class_names("imagenet")
+    undetected = [
+        name for name, changes in WRONG.items()
+        if report_on(network, names, resources.example_photos(), **changes).is_within
+    ]  # fmt: skip
+    assert [] == undetected
 
 
 def test_the_right_recipe_agrees_also_on_a_turned_photo(small: Network, turned: Path) -> None:

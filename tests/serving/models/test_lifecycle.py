@@ -173,6 +173,7 @@ def test_a_base_path_that_stays_away_is_logged_once(
 
 def test_unloading_waits_for_running_requests(server: ServerProcess, base_path: Path) -> None:
     url = f"{server.url}/v1/models/m/versions/1:predict"
+    path = model_makers.half_plus(base_path.parent / "whole", 2, plus=2.0)
     steps = server.slow_steps("m", 0.5)
     responses: list[object] = []
 
@@ -182,7 +183,9 @@ def test_unloading_waits_for_running_requests(server: ServerProcess, base_path: 
     caller = threading.Thread(target=send_slow_request)
     caller.start()
     server.wait_until_busy()
-    model_makers.half_plus(base_path, 2, plus=2.0)
+    path.rename(base_path / "2")
+    wait_for_states(server, {"1": "UNLOADING", "2": "AVAILABLE"})
+    assert [] == responses
     wait_for_states(server, {"1": "END", "2": "AVAILABLE"})
     caller.join()
     assert [{"outputs": float(3 * steps)}] == responses

@@ -170,7 +170,7 @@ def main() -> None:
     """Import everything, then serve."""
     from savedmodel_bakery.tensorflow_import import import_tensorflow
 
-    import_tensorflow(without=("matplotlib", "pandas")).get_logger().setLevel("ERROR")
+    import_tensorflow(without=("matplotlib", "pandas"))
     for module in _MODULES:
         __import__(f"{warm_start.PACKAGE}.{module}")
     gc.collect()
