@@ -6,19 +6,25 @@ import shutil
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import model_makers
+import numpy as np
 import pytest
 import requests
 from server_process import ServerProcess
 from waiting import wait_until
 
+from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.models import storage
 from savedmodel_bakery.serving.models.lifecycle import Lifecycle, LifecycleOptions
-from savedmodel_bakery.serving.models.registry import Registry
+from savedmodel_bakery.serving.models.loading import LoadOptions, load
+from savedmodel_bakery.serving.models.registry import ModelChoice, Registry, State
 from savedmodel_bakery.serving.options.model_config import single_model
+from savedmodel_bakery.wire import dtypes
 from savedmodel_bakery.wire.model_config import ModelConfig
+from savedmodel_bakery.wire.tensors import Tensor
 
 FLAGS = ("--model_name=m", "--max_num_load_retries=2", "--load_retry_interval_micros=300000")
 
@@ -171,21 +177,18 @@ def test_a_base_path_that_stays_away_is_logged_once(
     assert [missing, not_a_folder, missing, missing] == [error.rpartition("with error ")[2] for error in errors]
 
 
-def test_unloading_waits_for_running_requests(server: ServerProcess, base_path: Path) -> None:
-    url = f"{server.url}/v1/models/m/versions/1:predict"
-    path = model_makers.half_plus(base_path.parent / "whole", 2, plus=2.0)
-    steps = server.slow_steps("m", 0.5)
-    responses: list[object] = []
+def test_unloading_waits_for_running_requests(base_path: Path) -> None:
+    registry = Registry()
+    lifecycle = Lifecycle(registry, partial(load, options=LoadOptions()), LifecycleOptions(poll_wait_s=0.01))
+    lifecycle.start(single_model("m", str(base_path)))
 
-    def send_slow_request() -> None:
-        responses.append(requests.post(url, json={"signature_name": "slow", "inputs": 3 * steps}, timeout=60).json())
+    def states() -> dict[int, State]:
+        return {version.number: version.state for version in registry.statuses("m", None)}
 
-    caller = threading.Thread(target=send_slow_request)
-    caller.start()
-    server.wait_until_busy()
-    path.rename(base_path / "2")
-    wait_for_states(server, {"1": "UNLOADING", "2": "AVAILABLE"})
-    assert [] == responses
-    wait_for_states(server, {"1": "END", "2": "AVAILABLE"})
-    caller.join()
-    assert [{"outputs": float(3 * steps)}] == responses
+    with registry.acquire(ModelChoice("m")) as servable:
+        model_makers.half_plus(base_path.parent / "whole", 2, plus=2.0).rename(base_path / "2")
+        wait_until(lambda: states() == {1: State.UNLOADING, 2: State.AVAILABLE})
+        feeds = {"x:0": Tensor(np.float32([0]), dtypes.BY_NAME["float"])}
+        assert [[1.0]] == [tensor.array.tolist() for tensor in servable.runtime.run(feeds, ["y:0"], RequestContext())]
+    wait_until(lambda: states() == {1: State.END, 2: State.AVAILABLE})
+    lifecycle.stop()
