@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from threading import Event
 
@@ -23,6 +24,9 @@ class GrpcConnection:
         self._timeout_s = timeout_s
         self._metadata = grpc_channel.call_metadata(server)
         self._channel = grpc_channel.create_channel(server, for_load=for_load)
+        # Of a connection that is dropped, or still open when the program ends: gRPC waits for ever for the thread that
+        # watches the channel's state if Python's exit has stopped it.
+        self._close = weakref.finalize(self, self._channel.close)
 
     def prepare(self, path: str, request: bytes) -> Callable[[float], bytes]:
         """Return the function that sends a request to a method once, within a number of seconds.
@@ -47,7 +51,7 @@ class GrpcConnection:
 
     def close(self) -> None:
         """Close the channel."""
-        self._channel.close()
+        self._close()
 
     def _is_connected(self, code: grpc.StatusCode) -> bool:
         """Return whether the channel is connected: an error does not say whether server or connection caused it."""
