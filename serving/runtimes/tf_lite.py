@@ -79,7 +79,7 @@ class TfLiteModel:
                 raise invalid_argument(
                     f"Expects arg[{number}] to be {port.dtype.name} but {tensor.dtype.name} is provided"
                 )
-            _check_rank(port, tensor, number)
+            _check_shape(port, tensor, number)
         if not self._slots.acquire(timeout=context.remaining_s()):
             raise StatusError(Code.DEADLINE_EXCEEDED, "Timed out waiting for an interpreter")
         try:
@@ -90,10 +90,9 @@ class TfLiteModel:
                 # XNNPACK, and an interpreter that has run with another rank, would crash.
                 return _invoke(self._new_interpreter(xnnpack=False), inputs, arrays, outputs)
             interpreter = self._idle_interpreter()
-            try:
-                return _invoke(interpreter, inputs, arrays, outputs)
-            finally:
-                self._idle.put(interpreter)
+            results = _invoke(interpreter, inputs, arrays, outputs)
+            self._idle.put(interpreter)  # not after a failure, which may leave it damaged
+            return results
         finally:
             self._slots.release()
 
@@ -200,16 +199,28 @@ def _find(ports: Mapping[str, _Port], name: str) -> _Port:
         raise invalid_argument(f"Tensor {name} was not found in the model; it has {', '.join(sorted(ports))}") from None
 
 
-def _check_rank(port: _Port, tensor: Tensor, number: int) -> None:
-    """Reject a rank with which TF Lite may read or write out of bounds: its operations rely on the rank in the file.
+def _check_shape(port: _Port, tensor: Tensor, number: int) -> None:
+    """Reject a shape with which TF Lite may read or write out of bounds: its operations rely on the sizes in the file.
 
-    An input of a single number, or of a batch of them, takes any rank. So does an input of unknown rank, which in the
+    An input of a single number, or of a batch of them, takes any shape. So does an input of unknown rank, which in the
     file has no dimensions, like a scalar.
     """
-    rank = len(tensor.array.shape if tensor.shape is None else tensor.shape)
-    allowed = f"up to {_MAX_DIMENSIONS}" if _is_single(port) else str(len(port.shape))
-    if rank > _MAX_DIMENSIONS if _is_single(port) else rank != len(port.shape):
-        raise invalid_argument(f"Expects arg[{number}] to have {allowed} dimensions but {rank} are provided")
+    shape = tensor.array.shape if tensor.shape is None else tuple(tensor.shape)
+    if _is_single(port):
+        if len(shape) > _MAX_DIMENSIONS:
+            raise invalid_argument(
+                f"Expects arg[{number}] to have up to {_MAX_DIMENSIONS} dimensions but {len(shape)} are provided"
+            )
+        return
+    if len(shape) != len(port.shape):
+        raise invalid_argument(
+            f"Expects arg[{number}] to have {len(port.shape)} dimensions but {len(shape)} are provided"
+        )
+    if any(fixed not in (-1, size) for fixed, size in zip(port.shape, shape, strict=True)):
+        declared = ",".join("?" if size == -1 else str(size) for size in port.shape)
+        raise invalid_argument(
+            f"Expects arg[{number}] to have shape [{declared}] but [{','.join(map(str, shape))}] is provided"
+        )
 
 
 def _is_single(port: _Port) -> bool:

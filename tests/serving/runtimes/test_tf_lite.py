@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import keras
 import model_makers
 import numpy as np
 import pytest
@@ -18,8 +20,9 @@ from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.models.loading import Batching, LoadOptions, load
 from savedmodel_bakery.serving.models.servable import Servable
 from savedmodel_bakery.serving.options.batching import BatchingParameters
+from savedmodel_bakery.serving.runtimes import tf_lite
 from savedmodel_bakery.wire import dtypes, schema
-from savedmodel_bakery.wire.status import StatusError
+from savedmodel_bakery.wire.status import Code, StatusError
 from savedmodel_bakery.wire.tensors import Tensor
 
 FLOAT, INT = dtypes.BY_NAME["float"], dtypes.BY_NAME["int32"]
@@ -74,9 +77,49 @@ def test_another_element_type_is_rejected(servable: Servable) -> None:
         run(servable, np.int32([[1, 2]]), INT)
 
 
-def test_an_unsupported_shape_is_rejected_and_the_next_call_succeeds(servable: Servable) -> None:
-    with pytest.raises(StatusError, match="INVALID_ARGUMENT"):
-        run(servable, np.float32([[1, 2, 3]]))
+def convolution(path: Path, rows: int | None) -> Path:
+    """A version with a convolution, for an input of shape [rows, 8, 8, 3]; an output of shape [rows, 8, 8, 2]."""
+    model = keras.Sequential([keras.Input((8, 8, 3), batch_size=rows), keras.layers.Conv2D(2, 3, padding="same")])
+    path.mkdir(parents=True)
+    (path / "model.tflite").write_bytes(tf.lite.TFLiteConverter.from_keras_model(model).convert())
+    return path
+
+
+@pytest.mark.parametrize("rows", [1, None])
+def test_every_size_that_the_model_fixes_is_compared(tmp_path: Path, rows: int | None) -> None:
+    """With others the interpreter may end the process, or give wrong answers from then on."""
+    servable = load("m", 1, convolution(tmp_path / "1", rows), LoadOptions(prefer_tf_lite=True, tf_lite_interpreters=1))
+    signature = servable.signatures["serving_default"]
+    (source,), (target,) = signature.inputs.values(), signature.outputs.values()
+
+    def call(*shape: int) -> np.ndarray:
+        array = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+        (tensor,) = servable.runtime.run({source.name: Tensor(array, FLOAT)}, [target.name], RequestContext())
+        return tensor.array
+
+    expected = call(1, 8, 8, 3)
+    wrong = [(1, 1, 1, 3), (1, 3, 8, 8), (1, 8, 8, 6), (1, 16, 8, 3), (1, 0, 8, 3), *([(2, 8, 8, 3)] if rows else [])]
+    for shape in wrong:
+        declared = f"[{rows or '?'},8,8,3] but [{','.join(map(str, shape))}] is provided"
+        with pytest.raises(StatusError, match=re.escape(f"INVALID_ARGUMENT: Expects arg[0] to have shape {declared}")):
+            call(*shape)
+        np.testing.assert_array_equal(expected, call(1, 8, 8, 3))
+    assert rows or (5, 8, 8, 2) == call(5, 8, 8, 3).shape
+
+
+def test_an_interpreter_that_has_failed_is_not_used_again(servable: Servable, monkeypatch: pytest.MonkeyPatch) -> None:
+    used = []
+
+    def fail(interpreter: object, *_: object) -> None:
+        used.append(interpreter)
+        raise StatusError(Code.INVALID_ARGUMENT, "failed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tf_lite, "_invoke", fail)
+        for _ in range(3):
+            with pytest.raises(StatusError, match="failed"):
+                run(servable, np.float32([[1, 2]]))
+    assert 3 == len({*map(id, used)})
     assert [[2.5, 3.0]] == run(servable, np.float32([[1, 2]]))
 
 
