@@ -23,6 +23,7 @@ from savedmodel_bakery.serving.options.batching import BatchingParameters, check
 from savedmodel_bakery.serving.runtimes.batch_scheduler import BatchScheduler
 from savedmodel_bakery.serving.runtimes.runtime import Runtime
 from savedmodel_bakery.serving.telemetry import metrics
+from savedmodel_bakery.serving.telemetry.calls import HALVED_BATCHES
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 from savedmodel_bakery.wire.tensors import Tensor
 
@@ -30,6 +31,12 @@ logger = logging.getLogger(__name__)
 
 # A row's number is that of its task times _MAX_ROWS, plus its index. Task numbers repeat after _MAX_TASKS.
 _MAX_ROWS = _MAX_TASKS = 2**31
+
+_CAUSED_BY_A_REQUEST = {
+    Code.UNKNOWN, Code.INVALID_ARGUMENT, Code.NOT_FOUND, Code.FAILED_PRECONDITION, Code.OUT_OF_RANGE,
+    Code.UNIMPLEMENTED, Code.INTERNAL, Code.DATA_LOSS,
+}  # fmt: skip
+"""Errors of runs that one of several requests may cause; others mean that time or memory is over."""
 
 
 @dataclass
@@ -124,12 +131,23 @@ class Batcher:
         """Run a batch and store the result in its tasks; see `batch_scheduler.RunBatch`."""
         with self._slots:
             for group in self._groups(self._pieces(rows)):
-                try:
-                    self._run_pieces(_without_cancelled(group))
-                except StatusError as error:
-                    _fail(group, error)
-                except Exception:
-                    _fail(group, incident.report(logger, "a batch"))
+                self._run_group(group)
+
+    def _run_group(self, group: list[_Piece]) -> None:
+        """Run pieces together; after an error in halves, so that only the pieces that cause it get it."""
+        pieces = _without_cancelled(group)
+        try:
+            self._run_pieces(pieces)
+        except StatusError as error:
+            if len(pieces) == 1 or error.code not in _CAUSED_BY_A_REQUEST:
+                _fail(pieces, error)
+                return
+            HALVED_BATCHES.inc()
+            middle = len(pieces) // 2
+            self._run_group(pieces[:middle])
+            self._run_group(pieces[middle:])
+        except Exception:
+            _fail(pieces, incident.report(logger, "a batch"))
 
     def _pieces(self, rows: np.ndarray) -> list[_Piece]:
         """Return the pieces of a batch, without the padding at its end."""

@@ -19,6 +19,7 @@ REJECTED_CALLS = Counter(
     ("entrypoint", "limit"),
     registry=REGISTRY,
 )
+HALVED_BATCHES = Counter("bakery_halved_batches", "Batches that failed and ran again in halves.", registry=REGISTRY)
 
 
 def count_rejection(entrypoint: str, error: StatusError) -> None:

@@ -19,8 +19,9 @@ from savedmodel_bakery.serving.models.loading import Batching, LoadOptions, load
 from savedmodel_bakery.serving.options.batching import FILE_IN_VERSION, BatchingParameters
 from savedmodel_bakery.serving.runtimes.batching import Batcher
 from savedmodel_bakery.serving.runtimes.tf_session import SavedModel, SessionOptions
+from savedmodel_bakery.serving.telemetry.registry import REGISTRY
 from savedmodel_bakery.wire import dtypes
-from savedmodel_bakery.wire.status import StatusError
+from savedmodel_bakery.wire.status import Code, StatusError
 from savedmodel_bakery.wire.tensors import Tensor
 
 # Long enough for every caller of a test to arrive on a busy machine; full batches, which tests make, don't wait for it.
@@ -139,16 +140,9 @@ def test_strings_are_padded(make_batcher: MakeBatcher) -> None:
     assert [[[b"a", b"a"]], [[b"b", b"c"]]] == call_together(batcher, *rows, signature="text")
 
 
-SHAPES_DIFFER = (
-    "FAILED_PRECONDITION: Tensors with name 'x:0' from different tasks have different shapes and padding is turned "
-    "off. Set pad_variable_length_inputs to true, or ensure that all tensors with the same name have equal dimensions "
-    "starting with the first dim."
-)
-
-
-def test_different_shapes_fail_the_whole_batch_without_padding(make_batcher: MakeBatcher) -> None:
+def test_different_shapes_run_separately_without_padding(make_batcher: MakeBatcher) -> None:
     batcher = make_batcher(max_batch_size=2)
-    assert [SHAPES_DIFFER] * 2 == call_together(batcher, np.float32([[1.0]]), np.float32([[2.0, 3.0]]))
+    assert [[[2.5]], [[3.0, 3.5]]] == call_together(batcher, np.float32([[1.0]]), np.float32([[2.0, 3.0]]))
 
 
 def test_different_ranks_and_types_run_separately(make_batcher: MakeBatcher, recorder: RecordingRuntime) -> None:
@@ -158,11 +152,30 @@ def test_different_ranks_and_types_run_separately(make_batcher: MakeBatcher, rec
     assert 3 == len(recorder.runs)
 
 
-def test_an_error_of_the_run_is_the_error_of_all_members(make_batcher: MakeBatcher, recorder: RecordingRuntime) -> None:
-    batcher = make_batcher(max_batch_size=2)
-    first, second = call_together(batcher, np.int32([1]), np.int32([0]), signature="boom")
-    assert first == second
-    assert str(first).startswith("INVALID_ARGUMENT: Integer division by zero")
+def test_only_the_requests_that_cause_an_error_get_it(make_batcher: MakeBatcher, recorder: RecordingRuntime) -> None:
+    batcher = make_batcher(max_batch_size=8)
+    before = REGISTRY.get_sample_value("bakery_halved_batches_total") or 0.0
+    values = (1, 2, 0, 1, 2, 1, 2, 1)
+    results = call_together(batcher, *([np.int32([value]) for value in values]), signature="boom")
+    for value, result in zip(values, results, strict=True):
+        if value:
+            assert [1 // value] == result
+        else:
+            assert str(result).startswith("INVALID_ARGUMENT: Integer division by zero")
+    assert before + 3 == REGISTRY.get_sample_value("bakery_halved_batches_total")
+    assert [8, 4, 4, 2, 2, 1, 1] == sorted((len(next(iter(run.values()))) for run in recorder.runs), reverse=True)
+
+
+def test_a_batch_that_takes_too_long_is_not_repeated(
+    make_batcher: MakeBatcher, recorder: RecordingRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(*_: object) -> list[Tensor]:
+        recorder.runs.append({})
+        raise StatusError(Code.DEADLINE_EXCEEDED, "Timed out")
+
+    monkeypatch.setattr(recorder, "run", run)
+    results = call_together(make_batcher(max_batch_size=2), np.float32([1]), np.float32([2]))
+    assert ["DEADLINE_EXCEEDED: Timed out"] * 2 == results
     assert 1 == len(recorder.runs)
 
 
