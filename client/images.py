@@ -22,6 +22,7 @@ Image: TypeAlias = "str | PathLike[str] | bytes | BinaryIO | np.ndarray | PilIma
 
 URL = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)  # C:// is a path on Windows
 _PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
+_ALPHA_MODES = {"PA": "RGBA", "RGBa": "RGBA", "La": "LA"}
 
 
 def encode_images(images: Sequence[bytes]) -> dict[str, np.ndarray]:
@@ -37,7 +38,7 @@ def read_image(image: Image) -> bytes | np.ndarray:
     Raises:
         OSError: the file cannot be read.
         TypeError: it is of another type.
-        ValueError: it is a URL, or an array of another dtype or shape.
+        ValueError: it is a URL, an array of another dtype or shape, or a Pillow image of floats or out of 16 bits.
     """
     if isinstance(image, bytes):
         return image
@@ -89,7 +90,22 @@ def _encode_pillow(image: Any) -> bytes:
     """Return a Pillow image as a PNG file, upright, because Pillow does not keep its orientation in the file."""
     from PIL import ImageOps
 
-    image = ImageOps.exif_transpose(image)
+    image = _in_png_mode(ImageOps.exif_transpose(image))
     file = io.BytesIO()
-    (image if image.mode in _PNG_MODES else image.convert("RGB")).save(file, "PNG", compress_level=1)
+    image.save(file, "PNG", compress_level=1)
     return file.getvalue()
+
+
+def _in_png_mode(image: Any) -> Any:
+    """Return a Pillow image in a mode that PNG files have; integers of 32 bits become 16 bits, unchanged."""
+    if image.mode in _PNG_MODES:
+        return image
+    if image.mode.startswith("I"):
+        image = image.convert("I")
+        low, high = image.getextrema()
+        if low < 0 or high > 65535:
+            raise ValueError(f"invalid image: a Pillow image of mode I with values {low} to {high}; must be 0 to 65535")
+        return image.convert("I;16")
+    if image.mode == "F":
+        raise ValueError("invalid image: a Pillow image of mode F; must have integers, as in modes L and RGB")
+    return image.convert(_ALPHA_MODES.get(image.mode, "RGB"))

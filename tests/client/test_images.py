@@ -37,14 +37,40 @@ def test_an_image_is_bytes_a_path_or_a_binary_file(tmp_path: Path) -> None:
         ]
 
 
-@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr", "F", "I", "I;16"])
-def test_a_pillow_image_of_any_mode_becomes_a_png_file(mode: str) -> None:
-    """Only RGB and RGBA are compared: others lose nothing more than Pillow's own conversion."""
-    image = Image.fromarray(GRADIENT).convert("I" if mode == "I;16" else mode).convert(mode)
-    pixels = pixels_of(read_image(image))
-    assert (2, 3) == pixels.shape[:2]
-    if mode in ("RGB", "RGBA"):
-        np.testing.assert_array_equal(GRADIENT, pixels[..., :3])
+MODES = ["1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "CMYK", "YCbCr", "HSV"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_pillow_image_of_8_bits_becomes_a_png_file(mode: str) -> None:
+    """It loses nothing more than by Pillow's own conversion, and keeps its transparency."""
+    image = Image.fromarray(GRADIENT).convert("RGBA")
+    image.putpixel((0, 0), (10, 20, 30, 0))
+    image = image.convert("P").convert("PA") if mode == "PA" else image.convert(mode)
+    shown = Image.open(io.BytesIO(read_image(image))).convert("RGBA")
+    np.testing.assert_array_equal(np.asarray(image.convert("RGBA")), np.asarray(shown))
+
+
+@pytest.mark.parametrize("mode", ["I;16", "I;16L", "I;16B", "I"])
+def test_a_pillow_image_of_16_bits_keeps_them(mode: str) -> None:
+    """Also one of mode I, as Pillow opens other files of 16 bits."""
+    levels = np.array([[0, 255, 256], [1000, 40_000, 65_535]])
+    dtype = {"I;16": "<u2", "I;16L": "<u2", "I;16B": ">u2", "I": "i4"}[mode]
+    image = Image.frombytes(mode, (3, 2), levels.astype(dtype).tobytes())
+    np.testing.assert_array_equal(levels, pixels_of(read_image(image)))
+
+
+@pytest.mark.parametrize(
+    ("image", "message"),
+    [
+        (Image.new("F", (2, 2), 0.5), "a Pillow image of mode F; must have integers"),
+        (Image.new("I", (2, 2), -1), "a Pillow image of mode I with values -1 to -1; must be 0 to 65535"),
+        (Image.new("I", (2, 2), 70_000), "a Pillow image of mode I with values 70000 to 70000; must be 0 to 65535"),
+    ],
+    ids=["floats", "negative", "more than 16 bits"],
+)
+def test_a_pillow_image_without_a_known_range_is_refused(image: Image.Image, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^invalid image: {message}"):
+        read_image(image)
 
 
 def test_a_pillow_image_is_sent_upright() -> None:
