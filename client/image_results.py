@@ -74,7 +74,7 @@ class Tags(ImageResult):
     tags: tuple[Tag, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Embedding(ImageResult):
     """The embedding of one image.
 
@@ -85,6 +85,15 @@ class Embedding(ImageResult):
     """
 
     vector: np.ndarray | None = None
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether they have the same vector; arrays don't compare by `==` alone."""
+        import numpy as np
+
+        if not isinstance(other, Embedding):
+            return NotImplemented
+        vectors = np.asarray(self.vector), np.asarray(other.vector)
+        return (self.ok, self.error) == (other.ok, other.error) and np.array_equal(*vectors)
 
 
 @dataclass(frozen=True)
