@@ -28,10 +28,12 @@ def compare(
 
 
 def _difference(alias: str, expected: np.ndarray, actual: np.ndarray, atol: float) -> str:
-    if actual.shape != expected.shape:
+    if actual.shape not in (expected.shape, _shape_in_json(expected)):
         return f'"{alias}" has shape {list(actual.shape)}, expected {list(expected.shape)}'
     if actual.dtype != expected.dtype:
         return f'"{alias}" is {actual.dtype}, expected {expected.dtype}'
+    if not expected.size:
+        return ""
     if expected.dtype.kind in _INEXACT:
         difference = _max_difference(expected.astype(np.complex128), actual.astype(np.complex128))
         return "" if difference <= atol else f'"{alias}" differs by {difference:.3g}; allowed is {atol:g}'
@@ -40,6 +42,11 @@ def _difference(alias: str, expected: np.ndarray, actual: np.ndarray, atol: floa
         return ""
     first = tuple(differing[0])
     return f'"{alias}" is {actual[first]!r} at {list(map(int, first))}, expected {expected[first]!r}'
+
+
+def _shape_in_json(array: np.ndarray) -> tuple[int, ...]:
+    """Return the shape that nested lists have: nothing is inside an empty one."""
+    return array.shape[: array.shape.index(0) + 1] if 0 in array.shape else array.shape
 
 
 def _max_difference(expected: np.ndarray, actual: np.ndarray) -> float:

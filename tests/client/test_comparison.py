@@ -20,6 +20,8 @@ NAN = float("nan")
         pytest.param(np.float64([NAN, 2]), np.float64([NAN, 2]), 0.0, id="not a number, exactly"),
         pytest.param(np.array([b"a", b""], object), np.array([b"a", b""], object), 0.0, id="strings"),
         pytest.param(np.zeros([0, 3], np.float32), np.zeros([0, 3], np.float32), 0.5, id="nothing"),
+        pytest.param(np.zeros([0, 32, 3], np.float32), np.zeros([0], np.float32), 0.5, id="nothing, in JSON"),
+        pytest.param(np.zeros([2, 0, 3], np.int32), np.zeros([2, 0], np.int32), 0.0, id="two times nothing, in JSON"),
     ],
 )
 def test_outputs_that_agree(expected: np.ndarray, actual: np.ndarray, atol: float) -> None:
@@ -38,6 +40,20 @@ def test_outputs_that_agree(expected: np.ndarray, actual: np.ndarray, atol: floa
         ),
         pytest.param(np.float32([1]), np.float64([1]), 0.5, '"y" is float64, expected float32', id="type"),
         pytest.param(np.float32([1]), np.float32([1, 1]), 0.5, '"y" has shape [2], expected [1]', id="shape"),
+        pytest.param(
+            np.zeros([0, 3], np.float32),
+            np.zeros([0, 4], np.float32),
+            0.5,
+            '"y" has shape [0, 4], expected [0, 3]',
+            id="shape of nothing",
+        ),
+        pytest.param(
+            np.zeros([0, 3], np.float32),
+            np.zeros([], np.float32),
+            0.5,
+            '"y" has shape [], expected [0, 3]',
+            id="scalar",
+        ),
     ],
 )
 def test_outputs_that_differ(expected: np.ndarray, actual: np.ndarray, atol: float, text: str) -> None:
