@@ -40,7 +40,7 @@ def result_queue_option(command: _Command) -> _Command:
     return click.option(
         "--result-queue", "result_queues", multiple=True, default=DEFAULT_PATTERNS, show_default=True,
         callback=_parse_result_queues, metavar="NAME|PREFIX*",
-        help="Queue that replies may go to, beside those that the broker has named (amq.*). Repeatable.",
+        help="Queue that replies may go to, beside those with generated names (amq.*, amq_*). Repeatable.",
     )(command)  # fmt: skip
 
 

@@ -38,6 +38,7 @@ from savedmodel_bakery.serving.amqp.errors import (
     is_away,
     is_temporary,
     message_too_large,
+    unsupported_encoding,
 )
 from savedmodel_bakery.serving.amqp.handlers import Handlers
 from savedmodel_bakery.serving.telemetry import worker
@@ -183,6 +184,8 @@ class Consumer:
         self._idle.clear()
         if error := reply_queues.check(message.reply_to, self._options.result_queues):
             self._spawn(self._dead_letter(message, str(error)))
+        elif error := unsupported_encoding(message.content_encoding):
+            self._spawn(self._fail(message, error))
         elif len(message.body) > self._options.max_message_bytes:
             self._spawn(self._fail(message, message_too_large(len(message.body), self._options.max_message_bytes)))
         elif deliveries >= self._options.delivery_limit:

@@ -8,7 +8,9 @@ from savedmodel_bakery.client.transports.retries import SHUTTING_DOWN
 from savedmodel_bakery.serving.amqp.codec import Response
 from savedmodel_bakery.wire import amqp
 from savedmodel_bakery.wire.json.status import encode_error
-from savedmodel_bakery.wire.status import Code, StatusError, truncate_message
+from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument, truncate_message
+
+_PLAIN_ENCODINGS = {"", "identity", "binary", "us-ascii", "utf-8", "utf8"}  # some libraries always send one
 
 
 def encode_failure(error: StatusError, content_type: str, *, dead_letter: bool = False) -> Response:
@@ -60,6 +62,13 @@ def message_too_large(size: int, limit: int) -> StatusError:
     return StatusError(
         Code.RESOURCE_EXHAUSTED, f"the message has {size} bytes; at most {limit} are allowed (--max-message-bytes)"
     )
+
+
+def unsupported_encoding(encoding: str | None) -> StatusError | None:
+    """Return the error for a message whose body is compressed; None for others, whose encoding is a character set."""
+    if encoding is None or encoding.lower() in _PLAIN_ENCODINGS:
+        return None
+    return invalid_argument(f'content_encoding "{encoding}" is not supported: send the body as it is')
 
 
 def response_too_large(size: int) -> StatusError:

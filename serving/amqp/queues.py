@@ -101,7 +101,7 @@ async def reply(
     """Publish the response to a message, whose `reply_to` was checked; return after the broker has confirmed it.
 
     Returns:
-        Why the response can't be delivered, or None. If a queue with a name of the broker's own is gone, its caller has
+        Why the response can't be delivered, or None. If a queue with a generated name is gone, its caller has
         disconnected: that is no reason to keep the message.
     """
     assert message.reply_to
@@ -117,7 +117,7 @@ async def reply(
     try:
         await channel.default_exchange.publish(published, message.reply_to, mandatory=True)
     except exceptions.PublishError:
-        is_temporary = message.reply_to.startswith(reply_queues.BROKER_PREFIX)
+        is_temporary = message.reply_to.startswith(reply_queues.GENERATED_PREFIXES)
         return None if is_temporary else f'reply queue "{message.reply_to}" does not exist'
     return None
 

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
-BROKER_PREFIX = "amq."
-"""Starts names that the broker has generated; such a queue is deleted with its consumer."""
+GENERATED_PREFIXES = ("amq.", "amq_")
+"""Start names that the broker or a robust connection of aio-pika has generated; such queues end with their callers."""
 
 DEFAULT_PATTERNS = ("results*",)
+
+_GENERATED = [f"{prefix}*" for prefix in GENERATED_PREFIXES]
 
 
 def parse_pattern(text: str) -> str:
@@ -28,15 +30,15 @@ def check(reply_to: str | None, patterns: Sequence[str]) -> StatusError | None:
 
     Args:
         reply_to: the property of the message.
-        patterns: the queues that are allowed beside those that the broker has named; see `parse_pattern`.
+        patterns: the queues that are allowed beside those with generated names; see `parse_pattern`.
     """
     if not reply_to:
         return invalid_argument("the message has no reply_to")
-    if reply_to.startswith(BROKER_PREFIX) or any(_matches(reply_to, pattern) for pattern in patterns):
+    if reply_to.startswith(GENERATED_PREFIXES) or any(_matches(reply_to, pattern) for pattern in patterns):
         return None
     return StatusError(
         Code.PERMISSION_DENIED,
-        f'reply_to "{reply_to}" is not allowed: must be {BROKER_PREFIX}* or {" or ".join(patterns)} (--result-queue)',
+        f'reply_to "{reply_to}" is not allowed: must be {" or ".join([*_GENERATED, *patterns])} (--result-queue)',
     )
 
 

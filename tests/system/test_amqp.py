@@ -152,7 +152,9 @@ def test_replies_go_to_allowed_queues_alone(broker: RabbitMQ, start: StartWorker
     wait_for_status(broker.url(), ready=0, dead=3)
     worker.stop()
     assert [1, 0, 0, 1] == [message_count(broker.url(), queue) for queue in queues[:4]]
-    reason = 'PERMISSION_DENIED: reply_to "{}" is not allowed: must be amq.* or labels or pay* (--result-queue)'
+    reason = (
+        'PERMISSION_DENIED: reply_to "{}" is not allowed: must be amq.* or amq_* or labels or pay* (--result-queue)'
+    )
     refused = ("labels.2", "results", "bakery.predict.dead")
     assert {reason.format(queue): 1 for queue in refused} == status(broker.url(), "--reasons")["reasons"]
     submit()

@@ -135,6 +135,20 @@ def redelivered(body: bytes) -> Message:
 
 
 @in_virtual_time
+async def test_a_compressed_message_is_rejected_with_a_reason() -> None:
+    """Some libraries always send a character set."""
+    async with RunningConsumer() as running:
+        for encoding in ("gzip", "utf-8"):
+            message = request(b"text")
+            message.content_encoding = encoding
+            await running.publish(message)
+        await asyncio.sleep(10)
+    reason = 'INVALID_ARGUMENT: content_encoding "gzip" is not supported: send the body as it is'
+    assert [reason] == running.reasons
+    assert [3, 0] == [reply.headers["grpc-status"] for reply in running.replies]
+
+
+@in_virtual_time
 async def test_a_message_is_acknowledged_only_after_its_reply_has_been_confirmed() -> None:
     """The message is as large as allowed."""
     body = b"a" * OPTIONS.max_message_bytes

@@ -11,6 +11,7 @@ BOTH = ("labels", "results*")
 NAMES = {
     "amq.gen-JzTY20BRgKO-HjmUJj0wLg": True,
     "amq.rabbitmq.reply-to.g1h2AA5yZXBseUA": True,
+    "amq_5f2a9c1be0d34c7f9a8e": True,
     "amqp": False,
     "labels": True,
     "labels2": False,
@@ -32,7 +33,7 @@ def test_a_reply_queue_is_one_of_the_broker_or_matches_a_pattern(name: str) -> N
 def test_the_reason_names_the_queue_and_what_is_allowed() -> None:
     error = reply_queues.check("payroll", BOTH)
     assert error is not None
-    expected = 'reply_to "payroll" is not allowed: must be amq.* or labels or results* (--result-queue)'
+    expected = 'reply_to "payroll" is not allowed: must be amq.* or amq_* or labels or results* (--result-queue)'
     assert (Code.PERMISSION_DENIED, expected) == (error.code, error.message)
 
 
