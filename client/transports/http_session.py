@@ -95,6 +95,7 @@ class HttpSession:
         server: the server.
         timeout_s: time limit of a call, for messages.
         read_error: returns the message in the JSON object of an error; None if it is not an error of this API.
+        advice: for a server that does not have this API.
     """
 
     def __init__(
@@ -103,11 +104,13 @@ class HttpSession:
         *,
         timeout_s: float,
         read_error: Callable[[Mapping[str, Any]], str | None] = read_error,
+        advice: str = "",
     ) -> None:
         [self._endpoint] = server.endpoints
         self._server = server
         self._timeout_s = timeout_s
         self._read_error = read_error
+        self._advice = advice
         self._session = requests.Session()
         self._session.trust_env = not self._endpoint.is_loopback
         if server.tls is not None:
@@ -204,7 +207,8 @@ class HttpSession:
                 'a model server responds {"error": …}'
             )
             if response.status_code not in _GATEWAY_STATUSES:
-                return InvalidResponseError(message)
+                advice = self._advice if response.status_code == requests.codes.not_found else ""
+                return InvalidResponseError("; ".join(filter(None, [message, advice])))
         if code is Code.DEADLINE_EXCEEDED:
             return DeadlineExceededError(message)
         return refused(code, message, retry_after_s=_retry_after_s(response) if code in OVERLOADED else None)

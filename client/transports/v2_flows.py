@@ -28,6 +28,12 @@ from savedmodel_bakery.wire.v2.infer import TENSORFLOW_SERVING_METADATA, InferRe
 
 _MAX_DIGITS = 19  # int() rejects thousands of digits
 
+NO_V2 = "tensorflow_model_server has no v2 protocol: use the transport grpc or rest"
+"""Advice for a server that does not implement a request."""
+
+_NO_METHOD = ("", "Method not found!")
+"""What gRPC's servers in C++ and in Python say of a method that they don't know."""
+
 _STATES = {"READY": "AVAILABLE", "UNAVAILABLE": "END"}
 """TensorFlow Serving's names of states, where they differ."""
 
@@ -87,9 +93,14 @@ def exchange(call: Call) -> Generator[Request, Any, Any]:
             f'label "{call.spec.label}": the v2 protocol has no version labels; use a version number, or the transport '
             "grpc or rest",
         )
-    if isinstance(call, Predict):
-        return read_prediction(call, (yield start(call)))
-    return (yield from _metadata(call.spec) if isinstance(call, Metadata) else _status(call.spec))
+    try:
+        if isinstance(call, Predict):
+            return read_prediction(call, (yield start(call)))
+        return (yield from _metadata(call.spec) if isinstance(call, Metadata) else _status(call.spec))
+    except RequestRefusedError as exc:
+        if exc.code is not Code.UNIMPLEMENTED or exc.message not in _NO_METHOD:
+            raise
+        raise RequestRefusedError(exc.code, "; ".join(filter(None, [exc.message, NO_V2]))) from exc
 
 
 def start(call: Predict) -> Infer:

@@ -39,7 +39,7 @@ class V2HttpTransport:
 
     def __init__(self, server: Server, *, timeout_s: float) -> None:
         self._timeout_s = timeout_s
-        self._http = HttpSession(server, timeout_s=timeout_s, read_error=_read_error)
+        self._http = HttpSession(server, timeout_s=timeout_s, read_error=_read_error, advice=v2_flows.NO_V2)
         self._extensions: list[Any] | None = None
 
     def send(self, call: Call) -> Any:

@@ -6,11 +6,15 @@ import asyncio
 import copy
 import json
 import re
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import canned_models
 import canned_v2
+import grpc
 import numpy as np
 import pytest
 from canned_v2 import V2
@@ -344,3 +348,41 @@ def test_binary_data_that_does_not_fit_is_an_invalid_response(
         InvalidResponseError, match=re.escape('output "y" has 3 bytes of data; 1 values of FP32 need 4')
     ):
         connect().predict({"x": [1]})
+
+
+class NotFound(BaseHTTPRequestHandler):
+    """Answers as tensorflow_model_server to URLs that it does not have."""
+
+    def do_GET(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.send_error(404)
+
+    def do_POST(self) -> None:
+        self.do_GET()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def without_v2(transport: str) -> Iterator[Client]:
+    """A client of a server that has no v2 protocol."""
+    if transport == "v2":
+        with ThreadingHTTPServer(("127.0.0.1", 0), NotFound) as http:
+            threading.Thread(target=http.serve_forever).start()
+            with Client(transport=transport, rest_api_port=http.server_port, model="m") as client:
+                yield client
+            http.shutdown()
+        return
+    server = grpc.server(ThreadPoolExecutor(1))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    with Client(transport=transport, port=port, model="m") as client:
+        yield client
+    server.stop(None).wait()
+
+
+@pytest.mark.parametrize("method", ["status", "metadata", "predict"])
+def test_a_server_without_v2_gets_advice(without_v2: Client, method: str) -> None:
+    with pytest.raises(ClientError, match=r"; tensorflow_model_server has no v2 protocol: use the transport .* rest$"):
+        getattr(without_v2, method)(*([{"x": [1]}] if method == "predict" else []))
