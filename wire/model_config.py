@@ -96,13 +96,19 @@ def parse_config(message: Any) -> dict[str, ModelConfig] | None:
 
 
 def check_base_path(name: str, base_path: str) -> None:
-    """Check that the base path of a model is an absolute path or a URI.
+    """Check that the base path of a model is an absolute path or a URI of scheme file.
 
     Raises:
         StatusError: INVALID_ARGUMENT if it is not.
     """
-    if not base_path.startswith("/") and not re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", base_path):
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", base_path)
+    if not base_path.startswith("/") and not scheme:
         raise invalid_argument(f"Expected model {name} to have an absolute path or URI; got base_path()={base_path}")
+    if scheme and scheme[1] != "file":
+        raise invalid_argument(
+            f"File system scheme '{scheme[1]}' not implemented (model {name}, base_path()={base_path}); must be an "
+            "absolute path or a URI of scheme file"
+        )
 
 
 def platform_of(config: ModelConfig) -> str:

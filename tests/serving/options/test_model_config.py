@@ -55,11 +55,18 @@ def read_and_check(
 
 
 def test_labels_and_the_deprecated_model_type_are_read(tmp_path: Path) -> None:
-    body = 'name: "m" base_path: "s3://b/m" model_type: TENSORFLOW version_labels { key: "stable" value: 4 }'
+    body = 'name: "m" base_path: "file:///b/m" model_type: TENSORFLOW version_labels { key: "stable" value: 4 }'
     model = read(tmp_path, config_list(body))["m"]
-    assert ("m", "s3://b/m", Latest(1), {"stable": 4}) == (model.name, model.base_path, model.policy, model.labels)
+    assert ("m", "file:///b/m", Latest(1), {"stable": 4}) == (model.name, model.base_path, model.policy, model.labels)
     read_and_check(tmp_path, config_list(body), available=4)
     read_and_check(tmp_path, config_list(body), labels_for_unavailable=True)
+
+
+@pytest.mark.parametrize("base_path", ["s3://bucket/m", "gs://bucket/m", "hdfs://host/m"])
+def test_a_file_system_that_cannot_be_read_is_refused(tmp_path: Path, base_path: str) -> None:
+    scheme = base_path.partition(":")[0]
+    with pytest.raises(StatusError, match=f"^INVALID_ARGUMENT: File system scheme '{scheme}' not implemented"):
+        read(tmp_path, config_list(f'name: "m" base_path: "{base_path}" model_platform: "tensorflow"'))
 
 
 def test_a_file_without_a_list_differs_from_an_empty_list(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_a_uri_is_checked_as_the_path_that_would_be_read(root: Path, monkeypatch
     monkeypatch.chdir(root)
     roots = parse_model_roots(f"{root}/allowed")
     with pytest.raises(OutsideRootsError):
-        roots.check_base_paths(single_model("m", "gs://../../allowed-not/m"))
+        roots.check_base_paths(single_model("m", "file://../../allowed-not/m"))
 
 
 def test_without_folders_every_path_is_allowed(tmp_path: Path) -> None:
