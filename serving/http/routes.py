@@ -19,6 +19,7 @@ class Route(NamedTuple):
         model_name: that the URL names, for the metrics; empty if it names none.
         api: the name of the call in the metrics; None to not count the request.
         runs_model: whether the request runs a model, and so waits for its turn.
+        takes_body: whether the request has a body without running a model.
         on_error: makes the response for an error.
     """
 
@@ -26,6 +27,7 @@ class Route(NamedTuple):
     model_name: str = ""
     api: str | None = ""
     runs_model: bool = False
+    takes_body: bool = False
     on_error: Callable[[StatusError], Response] = error_response
 
 

@@ -173,8 +173,11 @@ class RestServer:
             if handled is None:
                 return None
             response = _with_id(handled, entry)
-            await _send(send, response, *headers)
-            await connection.wait_until_sent()
+            if connection.is_received:
+                await _send(send, response, *headers)
+                await connection.wait_until_sent()
+            else:  # a large body that it does not need
+                connection.refuse(response)
         except StatusError as error:
             response = _with_id(self._router.reject(error, route), entry)
             if connection.is_received:
@@ -206,7 +209,7 @@ class RestServer:
         try:
             if lane is self._runs:
                 lane.admission.expect(context, self._timeout_s)
-            body = await self._read_body(request, context, lane, connection, receive)
+            body = await self._read_body(request, route, context, lane, connection, receive)
             if body is None:
                 return None
             request.body = body
@@ -222,14 +225,21 @@ class RestServer:
     async def _read_body(
         self,
         request: Request,
+        route: Route | None,
         context: RequestContext,
         lane: _Lane,
         connection: Protocol,
         receive: Callable[[], Awaitable[_Message]],
     ) -> bytes | None:
-        """Return the whole body, for which the request is charged while it arrives; None after a disconnect."""
+        """Return the whole body, for which the request is charged while it arrives; None after a disconnect.
+
+        Does not receive a large one that the request does not need, as one to a mistyped URL: its response says so.
+        """
+        is_needed = route is not None and (route.runs_model or route.takes_body)
         max_bytes = self._limits.message_bytes if lane is self._runs else SMALL_BYTES
         length = int(request.headers.get("content-length", 0))
+        if length > SMALL_BYTES and not is_needed:
+            return b""
         self._check_length(length, lane)
         lane.admission.memory.check_possible(_BODY_COPIES * length)
         pieces: list[bytes] = []
@@ -255,6 +265,8 @@ class RestServer:
                 raise connection.body_error
             pieces.append(message.get("body", b""))
             size += len(pieces[-1])
+            if size > SMALL_BYTES and not is_needed:
+                return b""
             self._check_length(size, lane)
             due, charged = size - charged, size  # more may arrive while this waits
             await self._charge(context, _BODY_COPIES * due, lane)

@@ -36,6 +36,7 @@ class _Url(NamedTuple):
         handle: makes the response.
         api: the name of the call in the metrics; None to not count it.
         runs_model: whether it runs a model.
+        takes_body: whether it has a body without running a model.
     """
 
     path: re.Pattern[str]
@@ -43,6 +44,7 @@ class _Url(NamedTuple):
     handle: Handle
     api: str | None = ""
     runs_model: bool = False
+    takes_body: bool = False
 
 
 class HttpHandlers:
@@ -67,7 +69,7 @@ class HttpHandlers:
             _url(f"{_MODEL}/ready", ("GET",), self._model_ready),
             _url(f"{_MODEL}/config", ("GET",), self._model_config),
             _url(f"{_MODEL}/infer", ("POST",), self._infer, api="infer", runs_model=True),
-            _url("/v2/repository/index", ("POST",), self._index),
+            _url("/v2/repository/index", ("POST",), self._index, takes_body=True),
             *_missing(),
         ]
 
@@ -87,6 +89,7 @@ class HttpHandlers:
                     _model_name(match),
                     url.api if is_allowed else None,
                     runs_model=url.runs_model and is_allowed,
+                    takes_body=url.takes_body and is_allowed,
                 )
         return None
 

@@ -249,19 +249,37 @@ def test_a_body_is_asked_for_if_the_client_expects_that(limited: ServerProcess) 
         assert 200 == read(connection)[0]
 
 
-HEALTH = "POST /v2/health/live HTTP/1.1\r\nHost: x\r\n"
+LARGE = {
+    "length": b"Content-Length: 70000\r\n\r\n",
+    "chunks": b"Transfer-Encoding: chunked\r\n\r\n" + b"2710\r\n" + b" " * 10_000 + b"\r\n",
+}
 
 
-@pytest.mark.parametrize(
-    "parts",
-    [
-        [f"{HEALTH}Content-Length: 70000\r\n\r\n".encode()],
-        [f"{HEALTH}Transfer-Encoding: chunked\r\n\r\n".encode(), *[b"2710\r\n" + b" " * 10_000 + b"\r\n"] * 7],
-    ],
-    ids=["length", "chunks"],
-)
-def test_a_request_that_runs_no_model_may_have_a_small_body_only(limited: ServerProcess, parts: list[bytes]) -> None:
-    status, error, _ = send(limited, *parts)
+def post(path: str, rest: bytes) -> bytes:
+    return f"POST {path} HTTP/1.1\r\nHost: x\r\n".encode() + rest
+
+
+@pytest.mark.parametrize("large", LARGE.values(), ids=LARGE)
+@pytest.mark.parametrize(("path", "status"), [("/nosuch", 404), ("/v1/models/m:predit", 400), ("/v2/health/live", 405)])
+def test_a_large_body_does_not_change_the_response_to_a_wrong_url(
+    limited: ServerProcess, path: str, status: int, large: bytes
+) -> None:
+    chunk = large.partition(b"\r\n\r\n")[2]
+    responses = []
+    for rest in (b"Content-Length: 0\r\n\r\n", large + 6 * chunk):
+        with connect(limited) as connection:
+            connection.sendall(post(path, rest))
+            response = HTTPResponse(connection)
+            response.begin()
+            responses.append((response.status, response.read()))
+    assert status == responses[0][0]
+    assert responses[0] == responses[1]
+
+
+@pytest.mark.parametrize("large", LARGE.values(), ids=LARGE)
+def test_a_request_that_runs_no_model_may_have_a_small_body_only(limited: ServerProcess, large: bytes) -> None:
+    chunks = [large.partition(b"\r\n\r\n")[2]] * 6
+    status, error, _ = send(limited, post("/v2/repository/index", large), *chunks)
     assert (429, "at most 65536 are allowed for one that runs no model") == (status, error.partition("; ")[2])
 
 
