@@ -43,6 +43,7 @@ ENCODED_FEATURE = "image/encoded"
 
 _METHODS = {"classify", "regress"}  # signatures that are called by the methods of their names
 _IMAGES = tf.TensorSpec([None], tf.string, name="image")
+_EXAMPLES = tf.TensorSpec([None], tf.string, name="inputs")
 
 # AutoGraph is off: these functions contain no Python control flow over tensors, and AutoGraph would double the time of
 # a bake.
@@ -139,23 +140,26 @@ class ServableModule(tf.Module):
         answer = self._answer_all if signature.rejects_bad_images else self._answer
 
         def answer_images(image: EncodedImages) -> Outputs:
-            return answer(image, signature)
+            return answer(_checked(image, _IMAGES), signature)
 
         def answer_examples(inputs: Texts) -> Outputs:
-            features = tf.io.parse_example(inputs, {ENCODED_FEATURE: tf.io.FixedLenFeature([], tf.string)})
+            features = tf.io.parse_example(
+                _checked(inputs, _EXAMPLES), {ENCODED_FEATURE: tf.io.FixedLenFeature([], tf.string)}
+            )
             return answer(features[ENCODED_FEATURE], signature)
 
         def answer_pixels(pixels: PixelBatch) -> Outputs:
-            return self._answer_pixels(pixels, signature)
+            return self._answer_pixels(_checked(pixels, pixels_spec), signature)
+
+        pixels_spec = tf.TensorSpec([None, *self._preprocessing.size, 3], tf.uint8, name="pixels")
 
         match signature.takes:
             case "images":
                 return _function(answer_images, input_signature=[_IMAGES])
             case "examples":
-                return _function(answer_examples, input_signature=[tf.TensorSpec([None], tf.string, name="inputs")])
+                return _function(answer_examples, input_signature=[_EXAMPLES])
             case "pixels":
-                spec = tf.TensorSpec([None, *self._preprocessing.size, 3], tf.uint8, name="pixels")
-                return _function(answer_pixels, input_signature=[spec])
+                return _function(answer_pixels, input_signature=[pixels_spec])
 
     def _answer(self, images: EncodedImages, signature: Signature) -> Outputs:
         """Return the answers for images; a bad image has an error instead."""
@@ -198,6 +202,7 @@ class ServableModule(tf.Module):
     @_function(input_signature=[_IMAGES])
     def preprocess(self, image: EncodedImages) -> Outputs:
         """Return the network's input before normalising."""
+        image = _checked(image, _IMAGES)
         rows = _rows_with_bytes(image)
         with tf.control_dependencies([self._fail_on_large_output(image)]):
             errors, (pixels,) = compute_in_runs(
@@ -217,6 +222,7 @@ class ServableModule(tf.Module):
             levels = tf.cast(tf.clip_by_value(tf.round(pixels), 0, 255), tf.uint8)
             return [tf.map_fn(tf.io.encode_png, levels, fn_output_signature=tf.TensorSpec([], tf.string))]
 
+        image = _checked(image, _IMAGES)
         rows = _rows_with_bytes(image)
         errors, (files,) = compute_in_runs(
             rows, lambda rows: self._read_images(image, rows, self._per_run), encode, [tf.TensorSpec([], tf.string)]
@@ -267,6 +273,11 @@ class ServableModule(tf.Module):
         max_images = min(max(self._preprocessing.max_pixels // (height * width), 1), tf.int32.max)
         message = f"too many images to return their pixels: a request can have at most {max_images}"
         return tf.debugging.Assert(tf.size(images) <= max_images, [message])
+
+
+def _checked(tensor: Tensor, spec: tf.TensorSpec) -> Tensor:
+    """Return an input, whose shape the run checks: a server may feed any, which operations would misread or reshape."""
+    return tf.ensure_shape(tensor, spec.shape)
 
 
 def _rows_with_bytes(images: EncodedImages) -> Rows:

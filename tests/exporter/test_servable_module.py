@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,11 @@ from tf1_session import Loaded, loaded
 from savedmodel_bakery.exporter.errors import LabelError
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.servable_module import ServableModule
-from savedmodel_bakery.wire import schema
+from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving.runtimes.tf_session import SavedModel, SessionOptions
+from savedmodel_bakery.wire import dtypes, schema
+from savedmodel_bakery.wire.status import StatusError
+from savedmodel_bakery.wire.tensors import Tensor
 
 Encode = Callable[..., bytes]
 RecipeOf = Callable[..., Recipe]
@@ -196,6 +201,31 @@ def test_a_bad_image_in_top_k_does_not_affect_others(run: Loaded, images: list[b
         alone = run("top_k", [images[row]])
         for alias, array in outputs.items():
             np.testing.assert_array_equal(alone[alias], array[row : row + 1])
+
+
+@pytest.fixture(scope="module")
+def servable(saved: Path) -> SavedModel:
+    """Runs it as the embedded server does; Python's Session would compare shapes itself, which servers don't."""
+    return SavedModel(saved, SessionOptions())
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_other_shapes_are_errors_that_state_what_was_sent_and_what_is_allowed(servable: SavedModel, name: str) -> None:
+    signature = servable.signatures[name]
+    ((alias, info),) = signature.inputs.items()
+    if name == "pixels":
+        shapes, expected, dtype = [(1, 3, 8, 8), (4, 4, 4, 3), (2, 192), (8, 8, 3), (0, 1, 1, 1)], "[?,8,8,3]", "uint8"
+    else:
+        shapes, expected, dtype = [(2, 1), (), (0, 1)], "[?]", "string"
+    for shape in shapes:
+        array = np.zeros(shape, np.uint8) if name == "pixels" else np.full(shape, b"", object)
+        message = rf"{alias}\S* {re.escape(str([*shape]).replace(' ', ''))} is not compatible with expected shape "
+        with pytest.raises(StatusError, match=f"^INVALID_ARGUMENT: Shape of tensor .*{message}{re.escape(expected)}"):
+            servable.run(
+                {info.name: Tensor(array, dtypes.BY_NAME[dtype])},
+                [output.name for output in signature.outputs.values()],
+                RequestContext(),
+            )
 
 
 @pytest.mark.parametrize("signature", ["serving_default", "classify"])
