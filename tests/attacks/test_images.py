@@ -43,7 +43,7 @@ def test_eight_large_images_at_once(classifier: AttackedServer, form: Callable[[
     def send(_: int) -> str:
         with grpc.insecure_channel(classifier.target, options=NO_LIMIT) as channel:
             try:
-                response = prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict(message, timeout=60)
+                response = prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict(message, timeout=300)
             except grpc.RpcError as error:
                 return error.code().name
         return f"OK {list(response.outputs['ok'].bool_val)}"
