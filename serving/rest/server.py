@@ -169,20 +169,17 @@ class RestServer:
         context = lane.admission.context(timeout_s=self._limits.body_timeout_s, identity=identity, entry=entry)
         connection.on_disconnect = context.cancel
         try:
-            handled = await self._admit(request, route, context, lane, connection, receive)
+            try:
+                handled = await self._admit(request, route, context, lane, connection, receive)
+            except StatusError as error:
+                handled = self._router.reject(error, route)
             if handled is None:
                 return None
             response = _with_id(handled, entry)
             if connection.is_received:
                 await _send(send, response, *headers)
                 await connection.wait_until_sent()
-            else:  # a large body that it does not need
-                connection.refuse(response)
-        except StatusError as error:
-            response = _with_id(self._router.reject(error, route), entry)
-            if connection.is_received:
-                await _send(send, response, *headers)
-            else:
+            else:  # it is rejected, or does not need its large body
                 connection.refuse(response)
         finally:
             if entry:
