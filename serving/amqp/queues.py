@@ -117,7 +117,7 @@ async def reply(
     try:
         await channel.default_exchange.publish(published, message.reply_to, mandatory=True)
     except exceptions.PublishError:
-        is_temporary = message.reply_to.startswith(reply_queues.GENERATED_PREFIXES)
+        is_temporary = reply_queues.is_generated(message.reply_to)
         return None if is_temporary else f'reply queue "{message.reply_to}" does not exist'
     return None
 

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
-GENERATED_PREFIXES = ("amq.", "amq_")
-"""Start names that the broker or a robust connection of aio-pika has generated; such queues end with their callers."""
-
 DEFAULT_PATTERNS = ("results*",)
 
-_GENERATED = [f"{prefix}*" for prefix in GENERATED_PREFIXES]
+_GENERATED = ("amq.*", "amq_*")
+"""Names that the broker or a robust connection of aio-pika has generated; such queues end with their callers."""
 
 
 def parse_pattern(text: str) -> str:
@@ -34,13 +32,19 @@ def check(reply_to: str | None, patterns: Sequence[str]) -> StatusError | None:
     """
     if not reply_to:
         return invalid_argument("the message has no reply_to")
-    if reply_to.startswith(GENERATED_PREFIXES) or any(_matches(reply_to, pattern) for pattern in patterns):
+    allowed = [*_GENERATED, *patterns]
+    if _matches_any(reply_to, allowed):
         return None
     return StatusError(
         Code.PERMISSION_DENIED,
-        f'reply_to "{reply_to}" is not allowed: must be {" or ".join([*_GENERATED, *patterns])} (--result-queue)',
+        f'reply_to "{reply_to}" is not allowed: must be {" or ".join(allowed)} (--result-queue)',
     )
 
 
-def _matches(name: str, pattern: str) -> bool:
-    return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
+def is_generated(name: str) -> bool:
+    """Return whether the broker or a client has generated the name of a queue, which ends with its caller."""
+    return _matches_any(name, _GENERATED)
+
+
+def _matches_any(name: str, patterns: Sequence[str]) -> bool:
+    return any(name.startswith(text[:-1]) if text.endswith("*") else name == text for text in patterns)
