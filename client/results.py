@@ -39,8 +39,10 @@ class Prediction:
         if not isinstance(other, Prediction):
             return NotImplemented
         run, other_run = ((p.model, p.version, p.signature, p.arrays.keys()) for p in (self, other))
-        pairs = [(array, other.arrays[alias]) for alias, array in self.arrays.items() if alias in other.arrays]
-        return run == other_run and all(one.dtype == two.dtype and np.array_equal(one, two) for one, two in pairs)
+        return run == other_run and all(
+            array.dtype == other.arrays[alias].dtype and np.array_equal(array, other.arrays[alias])
+            for alias, array in self.arrays.items()
+        )
 
     @cached_property
     def outputs(self) -> dict[str, Any]:

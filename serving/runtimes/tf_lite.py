@@ -205,7 +205,7 @@ def _check_shape(port: _Port, tensor: Tensor, number: int) -> None:
     An input of a single number, or of a batch of them, takes any shape. So does an input of unknown rank, which in the
     file has no dimensions, like a scalar.
     """
-    shape = tensor.array.shape if tensor.shape is None else tuple(tensor.shape)
+    shape = tensor.array.shape if tensor.shape is None else tensor.shape
     if _is_single(port):
         if len(shape) > _MAX_DIMENSIONS:
             raise invalid_argument(
