@@ -6,10 +6,8 @@ import asyncio
 import copy
 import json
 import re
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import canned_models
@@ -350,29 +348,13 @@ def test_binary_data_that_does_not_fit_is_an_invalid_response(
         connect().predict({"x": [1]})
 
 
-class NotFound(BaseHTTPRequestHandler):
-    """Answers as tensorflow_model_server to URLs that it does not have."""
-
-    def do_GET(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self.send_error(404)
-
-    def do_POST(self) -> None:
-        self.do_GET()
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 @pytest.fixture
-def without_v2(transport: str) -> Iterator[Client]:
+def without_v2(transport: str, respond_with: Callable[[str], int]) -> Iterator[Client]:
     """A client of a server that has no v2 protocol."""
     if transport == "v2":
-        with ThreadingHTTPServer(("127.0.0.1", 0), NotFound) as http:
-            threading.Thread(target=http.serve_forever).start()
-            with Client(transport=transport, rest_api_port=http.server_port, model="m") as client:
-                yield client
-            http.shutdown()
+        page = "HTTP/1.1 404 Not Found\r\nContent-Type: text/html\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        with Client(transport=transport, rest_api_port=respond_with(page), model="m") as client:
+            yield client
         return
     server = grpc.server(ThreadPoolExecutor(1))
     port = server.add_insecure_port("127.0.0.1:0")

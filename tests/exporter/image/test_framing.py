@@ -22,9 +22,8 @@ PreprocessingOf = Callable[..., Preprocessing]
 
 
 def read_file(data: bytes, preprocessing: Preprocessing) -> np.ndarray:
-    result: np.ndarray = pixels.read_file(
-        tf.constant(data), header.read_header(tf.constant(data)), preprocessing
-    ).numpy()
+    file = tf.constant(data)
+    result: np.ndarray = pixels.read_file(file, header.read_header(file), preprocessing).numpy()
     return result
 
 

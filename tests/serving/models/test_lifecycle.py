@@ -182,13 +182,13 @@ def test_unloading_waits_for_running_requests(base_path: Path) -> None:
     lifecycle = Lifecycle(registry, partial(load, options=LoadOptions()), LifecycleOptions(poll_wait_s=0.01))
     lifecycle.start(single_model("m", str(base_path)))
 
-    def states() -> dict[int, State]:
+    def registered() -> dict[int, State]:
         return {version.number: version.state for version in registry.statuses("m", None)}
 
     with registry.acquire(ModelChoice("m")) as servable:
         model_makers.half_plus(base_path.parent / "whole", 2, plus=2.0).rename(base_path / "2")
-        wait_until(lambda: states() == {1: State.UNLOADING, 2: State.AVAILABLE})
+        wait_until(lambda: registered() == {1: State.UNLOADING, 2: State.AVAILABLE})
         feeds = {"x:0": Tensor(np.float32([0]), dtypes.BY_NAME["float"])}
         assert [[1.0]] == [tensor.array.tolist() for tensor in servable.runtime.run(feeds, ["y:0"], RequestContext())]
-    wait_until(lambda: states() == {1: State.END, 2: State.AVAILABLE})
+    wait_until(lambda: registered() == {1: State.END, 2: State.AVAILABLE})
     lifecycle.stop()
