@@ -115,6 +115,13 @@ def quoted(names: list[str]) -> str:
     return ", ".join(map(shown, names)) or "none"
 
 
+def shape(info: Any) -> list[int]:
+    """Return the shape of a signature's tensor, with -1 for sizes that may vary; the protocol has no unknown rank."""
+    if info.tensor_shape.unknown_rank:
+        return list(_UNKNOWN_RANK)
+    return [dim.size for dim in info.tensor_shape.dim]
+
+
 def _versions(registry: Registry, servable: Servable) -> list[str]:
     return [str(number) for number in sorted({*registry.available(servable.name), servable.version})]
 
@@ -141,16 +148,9 @@ def _ports(servable: Servable, signature_name: str, describe: Callable[[str, Any
 
 
 def _metadata_tensor(alias: str, info: Any, tensor: str) -> dict[str, Any]:
-    return {"name": alias, "datatype": of_number(info.dtype, tensor), "shape": _shape(info)}
+    return {"name": alias, "datatype": of_number(info.dtype, tensor), "shape": shape(info)}
 
 
 def _config_tensor(alias: str, info: Any, tensor: str) -> dict[str, Any]:
     datatype = of_number(info.dtype, tensor)
-    return {"name": alias, "data_type": _CONFIG_TYPES.get(datatype, f"TYPE_{datatype}"), "dims": _shape(info)}
-
-
-def _shape(info: Any) -> list[int]:
-    """Return the shape of a signature's tensor, with -1 for sizes that may vary; the protocol has no unknown rank."""
-    if info.tensor_shape.unknown_rank:
-        return list(_UNKNOWN_RANK)
-    return [dim.size for dim in info.tensor_shape.dim]
+    return {"name": alias, "data_type": _CONFIG_TYPES.get(datatype, f"TYPE_{datatype}"), "dims": shape(info)}

@@ -13,7 +13,8 @@ from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.inference import claims
 from savedmodel_bakery.serving.inference.predict import DEFAULT_SIGNATURE, PredictCall, predict
 from savedmodel_bakery.serving.models.registry import ModelChoice, Registry
-from savedmodel_bakery.serving.v2.descriptions import quoted, signature_not_found
+from savedmodel_bakery.serving.v2.descriptions import quoted, shape, signature_not_found
+from savedmodel_bakery.wire.dtypes import STRING
 from savedmodel_bakery.wire.status import invalid_argument
 from savedmodel_bakery.wire.v2.datatypes import of_dtype, of_number, shown
 from savedmodel_bakery.wire.v2.infer import InferRequest, InferResponse, RequestedOutput
@@ -64,7 +65,7 @@ def _check_inputs(signature: _Signature, sent: Sequence[SentTensor]) -> dict[str
     """Return the inputs by name.
 
     Raises:
-        StatusError: INVALID_ARGUMENT if one is repeated, unknown, missing or of another datatype.
+        StatusError: INVALID_ARGUMENT if one is repeated, unknown, missing, or of another datatype or shape.
     """
     definition, where = signature
     inputs: dict[str, SentTensor] = {}
@@ -79,11 +80,26 @@ def _check_inputs(signature: _Signature, sent: Sequence[SentTensor]) -> dict[str
         datatype = of_dtype(tensor.dtype, tensor.tensor)
         if datatype != expected:
             raise invalid_argument(f"{tensor.tensor} is {datatype}; must be {expected} for {where}")
-        inputs[tensor.name] = tensor
+        inputs[tensor.name] = tensor._replace(shape=_fitting(tensor, definition.inputs[tensor.name], where))
     missing = sorted(set(definition.inputs) - set(inputs) - set(definition.defaults))
     if missing:
         raise invalid_argument(f"{where} needs the inputs {quoted(missing)}, which the request does not have")
     return inputs
+
+
+def _fitting(sent: SentTensor, declared: Any, where: str) -> tuple[int, ...]:
+    """Return the shape of an input as the signature declares it: MLServer's codecs send n strings as [n, 1].
+
+    Raises:
+        StatusError: INVALID_ARGUMENT if its rank or a fixed size differs.
+    """
+    if declared.tensor_shape.unknown_rank:
+        return sent.shape
+    sizes = shape(declared)
+    fitting = sent.shape[:1] if sent.dtype is STRING and len(sizes) == 1 and sent.shape[1:] == (1,) else sent.shape
+    if len(fitting) != len(sizes) or any(size not in (-1, given) for size, given in zip(sizes, fitting, strict=True)):
+        raise invalid_argument(f"{sent.tensor} has the shape {list(sent.shape)}; must be {sizes} for {where}")
+    return fitting
 
 
 def _check_outputs(signature: _Signature, requested: Sequence[RequestedOutput]) -> None:

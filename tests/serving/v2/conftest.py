@@ -26,6 +26,15 @@ def _signature(inputs: Mapping[str, str], outputs: Mapping[str, str]) -> Any:
     return made
 
 
+def _with_shapes(signature: Any, **shapes: list[int]) -> Any:
+    """The signature with inputs of these shapes, whose sizes may be -1."""
+    for alias, sizes in shapes.items():
+        signature.inputs[alias].tensor_shape.Clear()
+        for size in sizes:
+            signature.inputs[alias].tensor_shape.dim.add(size=size)
+    return signature
+
+
 class _Adding:
     """Adds its inputs."""
 
@@ -35,10 +44,15 @@ class _Adding:
             "complex": _signature({"x": "float"}, {"y": "float", "z": "complex64"}),
             "quantised": _signature({"x": "qint8"}, {"y": "float"}),
             "text": _signature({"s": "string"}, {"y": "float"}),
+            "pixels": _with_shapes(_signature({"x": "float"}, {"y": "float"}), x=[-1, 2, 3]),
+            "images": _with_shapes(_signature({"s": "string"}, {"y": "string"}), s=[-1]),
+            "scalar": _with_shapes(_signature({"x": "float"}, {"y": "float"}), x=[]),
         }
         self.signatures["serving_default"].defaults["k"].CopyFrom(tensors.encode_tensor(np.float32([7])))
 
     def run(self, feeds: Mapping[str, Tensor], fetches: Sequence[str], context: RequestContext) -> list[Tensor]:  # noqa: ARG002
+        if "s:0" in feeds:
+            return [feeds["s:0"]]
         total = sum((tensor.array for tensor in feeds.values()), np.float32(0))
         return [Tensor(total, dtypes.BY_NAME["float"]) for _ in fetches]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,33 @@ def test_strings_are_counted_before_they_are_decoded(registry: Registry) -> None
     strings = np.array([b""] * 11, object)
     with pytest.raises(OverloadError, match="the request has 11 rows; at most 10"):
         infer(registry, {"s": strings}, RequestContext(max_rows=10), signature_name="text")
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 3), (4, 2, 3), (0, 2, 3)])
+def test_shapes_that_the_signature_declares_are_taken(registry: Registry, shape: tuple[int, ...]) -> None:
+    response = infer(registry, {"x": np.ones(shape, np.float32)}, signature_name="pixels")
+    assert shape == response.outputs["y"].array.shape
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 2), (2, 3), (1, 1, 2, 3), (6,), (1, 2, 0)])
+def test_other_ranks_and_sizes_are_refused(registry: Registry, shape: tuple[int, ...]) -> None:
+    expected = f'input "x" has the shape {list(shape)}; must be [-1, 2, 3] for signature "pixels" of model "m"'
+    with pytest.raises(StatusError, match=re.escape(expected)) as caught:
+        infer(registry, {"x": np.ones(shape, np.float32)}, signature_name="pixels")
+    assert caught.value.code is Code.INVALID_ARGUMENT
+    with pytest.raises(StatusError, match=r"must be \[\] for"):
+        infer(registry, {"x": np.ones(shape, np.float32)}, signature_name="scalar")
+
+
+def test_a_column_of_strings_is_taken_as_a_list(registry: Registry) -> None:
+    """MLServer's codecs send strings so."""
+    strings = np.array([b"a", b"b"], object)
+    for shape in ((2,), (2, 1)):
+        response = infer(registry, {"s": strings.reshape(shape)}, signature_name="images")
+        assert strings.tolist() == response.outputs["y"].array.tolist()
+    for shape in ((1, 2), (2, 1, 1), (1, 2, 1), ()):
+        with pytest.raises(StatusError, match=r"must be \[-1\] for"):
+            infer(registry, {"s": np.resize(strings, shape)}, signature_name="images")
 
 
 def test_a_shape_of_unknown_rank_is_minus_one(registry: Registry, servable: Servable) -> None:
