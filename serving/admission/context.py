@@ -16,7 +16,6 @@ from savedmodel_bakery.wire.status import Code, StatusError
 
 _MAX_TIMEOUT_S = 365 * 24 * 3600.0  # a lock can't wait for centuries
 _LITTLE_BYTES = 2**14  # not worth counting
-_NOTED_CHARACTERS = 256  # of a model's name, which a request may make as long as its largest message
 
 
 class Turn(Protocol):
@@ -118,7 +117,7 @@ class RequestContext:
             StatusError: PERMISSION_DENIED.
         """
         if self._entry:
-            self._entry.model_name = name[:_NOTED_CHARACTERS]
+            self._entry.note_model(name)
         if self._identity:
             self._identity.check_model(name)
 

@@ -8,7 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -221,13 +221,14 @@ class _Calls(grpc.GenericRpcHandler):
     ) -> bytes:
         context = None
         try:
-            identity = None if rpc.is_public else self._authorize(call, RPC_ROLES[path])
-            if entry and identity and identity.token:
-                entry.token_name = identity.token.name
-            context = lane.admission.context(timeout_s=_timeout_s(call), identity=identity, entry=entry)
-            lane.transfers.watch(call, context)
-            if rpc.runs_model:
-                lane.admission.expect(context, context.remaining_s())
+            with _count_rejected():
+                identity = None if rpc.is_public else self._authorize(call, RPC_ROLES[path])
+                if entry and identity and identity.token:
+                    entry.token_name = identity.token.name
+                context = lane.admission.context(timeout_s=_timeout_s(call), identity=identity, entry=entry)
+                lane.transfers.watch(call, context)
+                if rpc.runs_model:
+                    lane.admission.expect(context, context.remaining_s())
             return _answer(rpc, lane, entry, messages, call, context)
         except StatusError as error:
             _abort(call, error)
@@ -245,7 +246,8 @@ class _Calls(grpc.GenericRpcHandler):
 
     def _reject_unknown(self, _entry: Entry | None, _messages: Iterator[bytes], call: Any) -> None:
         try:
-            self._authorize(call, None)
+            with _count_rejected():
+                self._authorize(call, None)
         except StatusError as error:
             _abort(call, error)
         call.abort(grpc.StatusCode.UNIMPLEMENTED, "")
@@ -254,11 +256,7 @@ class _Calls(grpc.GenericRpcHandler):
         needs_token = self._access.needs_token
         credentials = dict(call.invocation_metadata()).get("authorization") if needs_token else None
         is_local = role is Role.ADMIN and is_local_peer(call.peer())  # matters to admins only
-        try:
-            return self._access.authorize(credentials, is_local=is_local, role=role)
-        except StatusError as error:
-            metrics.count_request("", "", "GRPC", error.code, 0.0)
-            raise
+        return self._access.authorize(credentials, is_local=is_local, role=role)
 
 
 class Transfers:
@@ -328,28 +326,44 @@ def _answer(
     rpc: Rpc, lane: _Lane, entry: Entry | None, messages: Iterator[bytes], call: Any, context: RequestContext
 ) -> bytes:
     """Receive the message of a call and return the response."""
-    message = lane.transfers.receive(messages, call)
-    if message is None:
-        raise StatusError(Code.INTERNAL, "")
-    if entry:
-        entry.received_bytes = len(message)
-    max_unpacked = lane.admission.limits.unpacked_bytes
-    if rpc.is_public:
-        check_public_size(message)
-        max_unpacked = SMALL_BYTES
-    context.charge(_MESSAGE_COPIES * len(message))
-    with lane.admission.turn(context) if rpc.runs_model else nullcontext():
-        unpacked = unpack(message, max_unpacked, context.charge)
-        del message
-        request = rpc.decode(unpacked, dict(call.invocation_metadata())) if rpc.takes_metadata else rpc.decode(unpacked)
-        del unpacked
+    with ExitStack() as turn:
+        with _count_rejected():
+            message = lane.transfers.receive(messages, call)
+            if message is None:
+                raise StatusError(Code.INTERNAL, "")
+            if entry:
+                entry.received_bytes = len(message)
+            max_unpacked = lane.admission.limits.unpacked_bytes
+            if rpc.is_public:
+                check_public_size(message)
+                max_unpacked = SMALL_BYTES
+            context.charge(_MESSAGE_COPIES * len(message))
+            if rpc.runs_model:
+                turn.enter_context(lane.admission.turn(context))
+            unpacked = unpack(message, max_unpacked, context.charge)
+            del message
+            metadata = [dict(call.invocation_metadata())] if rpc.takes_metadata else []
+            request = rpc.decode(unpacked, *metadata)
+            del unpacked
         response: bytes = rpc.handle(request, context).SerializeToString()
         context.charge(len(response))
         return response
 
 
+@contextmanager
+def _count_rejected() -> Iterator[None]:
+    """Count a call that is rejected before its handler counts it, so without the name of its model."""
+    try:
+        yield
+    except StatusError as error:
+        metrics.count_request("", "", "GRPC", error.code, 0.0)
+        raise
+
+
 def _reject(admission: Admission, _entry: Entry | None, _messages: Iterator[bytes], call: Any) -> None:
-    _abort(call, admission.full())
+    error = admission.full()
+    metrics.count_request("", "", "GRPC", error.code, 0.0)
+    _abort(call, error)
 
 
 def _abort(call: Any, error: StatusError) -> None:

@@ -151,6 +151,9 @@ class RestServer:
     ) -> Response | None:
         """Send the response to a request and return it; return None if the client has disconnected."""
         connection: Protocol = scope["connection"]
+        route = self._router.find(request)
+        if entry and route:
+            entry.note_model(route.model_name)
         identity = self._router.authorize(request)
         if isinstance(identity, Response):
             response = _with_id(identity, entry)
@@ -163,7 +166,6 @@ class RestServer:
             response = _with_id(page(400, "Bad Request"), entry)
             await _send(send, response, (b"Connection", b"close"))
             return response
-        route = self._router.find(request)
         lane = self._runs if route and route.runs_model else self._control
         headers = [(b"Connection", b"keep-alive")] if scope["is_http10_keep_alive"] else []
         context = lane.admission.context(timeout_s=self._limits.body_timeout_s, identity=identity, entry=entry)

@@ -15,6 +15,7 @@ from savedmodel_bakery.serving.telemetry.access_log import AccessLog
 REQUEST_ID = "x-request-id"
 """The header, or the key of the metadata, with the id of a request."""
 
+_NOTED_CHARACTERS = 256  # of a model's name, which a request may make as long as its largest message
 _ID = re.compile(r"[\w.:+/=-]{1,128}", re.ASCII)
 # The server's own fault (opentelemetry.io/docs/specs/semconv: "HTTP spans", "gRPC"), and a caller that has gone.
 _FAILED = re.compile(r"5\d\d|UNKNOWN|DEADLINE_EXCEEDED|UNIMPLEMENTED|INTERNAL|UNAVAILABLE|DATA_LOSS")
@@ -57,7 +58,7 @@ class Entry:
         request_id: the id that the caller has sent, if it is of 1 to 128 letters, digits and `_.:+/=-`, else a new one;
             empty without an access log.
         token_name: name of the caller's token.
-        model_name: the model that it names.
+        model_name: the model that it names; see `note_model`.
         model_version: the version that ran.
         received_bytes: size of its body or message.
     """
@@ -87,6 +88,10 @@ class Entry:
         self.received_bytes: int | None = None
         self._stack = ExitStack()
         self._span = self._stack.enter_context(tracing.span(span_name, "SERVER", attributes, parent=headers))
+
+    def note_model(self, name: str) -> None:
+        """Note the model that the request names; in URLs of TensorFlow Serving, a query is part of the name."""
+        self.model_name = name.partition("?")[0][:_NOTED_CHARACTERS] or None
 
     def end(self, status: str, sent_bytes: int) -> None:
         """Write the line and end the span.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,6 +39,7 @@ def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProces
         f"--monitoring_config_file={monitoring}",
         "--enable_batching",
         f"--batching_parameters_file={batching}",
+        "--max_unpacked_bytes=1000",
     )
     with ServerProcess(*flags, log=root / "log") as running:
         yield running
@@ -135,6 +137,14 @@ def test_a_call_for_an_unknown_model_is_counted_under_the_empty_name(monitored: 
             )
 
     assert {'request_count{model_name="",status="NOT_FOUND"}': 1} == growth(monitored, call)
+
+
+def test_a_call_that_is_rejected_unread_is_counted_under_the_empty_name(monitored: ServerProcess) -> None:
+    def call() -> None:
+        with pytest.raises(grpc.RpcError), grpc.insecure_channel(monitored.target) as channel:
+            channel.unary_unary("/tensorflow.serving.PredictionService/Predict")(gzip.compress(bytes(1001)), timeout=30)
+
+    assert {'request_count{model_name="",status="RESOURCE_EXHAUSTED"}': 1} == growth(monitored, call)
 
 
 @pytest.mark.parametrize(

@@ -90,12 +90,14 @@ def test_http_requests(server: ServerProcess, path: str, body: object, model_ver
 def test_rejected_http_requests(server: ServerProcess) -> None:
     for path, headers, status in (
         (f"/v1/models/{MODEL}", {"X-Request-Id": "no-token"}, 401),
+        (f"/v1/models/{MODEL}", {"X-Request-Id": "no-model", **dict([AUTHORIZATION])}, 404),  # its name has the query
         ("/nothing", {"X-Request-Id": "no-page", **dict([AUTHORIZATION])}, 404),
     ):
         response = requests.get(f"{server.url}{path}?key=hidden", headers=headers, timeout=60)
         assert (status, headers["X-Request-Id"]) == (response.status_code, response.headers["x-request-id"])
         logged = entry(server, headers["X-Request-Id"])
         assert (f"GET {path}", str(status)) == (logged["call"], logged["status"])
+        assert (MODEL if MODEL in path else None) == logged.get("model_name")
 
 
 def test_a_body_that_takes_too_long(server: ServerProcess) -> None:
@@ -115,6 +117,7 @@ def test_a_body_that_takes_too_long(server: ServerProcess) -> None:
         "status": "429",
         "received_bytes": 0,
         "sent_bytes": len(content),
+        "model_name": MODEL,
         "token_name": "shop",
     } == entry(server, "slow")
 
