@@ -83,6 +83,7 @@ RPC_NOTES = {
 }
 OTHER_RPCS = {
     "grpc.health.v1.Health": "same, enabled by the same flag",
+    "grpc.reflection.v1.ServerReflection": "extension, also v1alpha: `grpcurl` needs no proto files",
     "tensorflow.ProfilerService": "same: Profile and Terminate",
     "tensorflow.serving.SessionService": "same: UNIMPLEMENTED",
     "inference.GRPCInferenceService": "extension: the [v2 protocol](v2.md)",

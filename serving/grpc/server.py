@@ -29,6 +29,8 @@ from savedmodel_bakery.serving.grpc.codec import check_public_size, unpack
 from savedmodel_bakery.serving.grpc.credentials import server_credentials
 from savedmodel_bakery.serving.grpc.errors import STATUS_CODES
 from savedmodel_bakery.serving.grpc.health import HealthService
+from savedmodel_bakery.serving.grpc.reflection import PATHS as REFLECTION_PATHS
+from savedmodel_bakery.serving.grpc.reflection import Reflection
 from savedmodel_bakery.serving.options.tls import Tls
 from savedmodel_bakery.serving.rpc import Rpc
 from savedmodel_bakery.serving.telemetry import metrics
@@ -144,6 +146,9 @@ def channel_arguments(text: str) -> dict[str, int | str]:
 _Respond = Callable[[Entry | None, Iterator[bytes], Any], bytes | None]
 """From the observed request, the messages of a call and gRPC's context of it, to the response."""
 
+_Answer = Callable[[Iterator[bytes], Any], Iterator[bytes]]
+"""From the messages of a call that streams, and gRPC's context of it, to a response for each; raises StatusError."""
+
 
 class _Lane:
     """Where a kind of calls runs: runs of models never delay other calls, such as the status of a model.
@@ -185,12 +190,16 @@ class _Calls(grpc.GenericRpcHandler):
             path: self._handler(path, partial(self._respond, path, rpc, lane), lane)
             for path, lane, rpc in ((path, self._lanes[path], rpc) for path, rpc in calls.items())
         }
+        reflection = Reflection({path.split("/")[1] for path in calls})
+        for path in REFLECTION_PATHS:
+            self._lanes[path] = control
+            self._handlers[path] = self._stream_handler(path, reflection.answer, control)
 
     def service(self, details: Any) -> Any:
         path = details.method
         lane = self._lanes.get(path)
         if lane is None:
-            return self._handler(path, self._reject_unknown, self._control)
+            return self._handler(path, partial(self._reject_unknown, path), self._control)
         if not lane.admission.try_enter():
             return self._handler(path, partial(_reject, lane.admission), self._control)
         return self._handlers[path]
@@ -201,19 +210,31 @@ class _Calls(grpc.GenericRpcHandler):
         behaviour.experimental_thread_pool = lane.threads
         return grpc.stream_unary_rpc_method_handler(behaviour)
 
-    def _observe(self, path: str, respond: _Respond, messages: Iterator[bytes], call: Any) -> bytes | None:
-        """Respond to a call and observe it."""
-        assert self._requests
+    def _stream_handler(self, path: str, answer: _Answer, lane: _Lane) -> Any:
+        """Return gRPC's handler for calls to a path that answer each of their messages."""
+        behaviour: Any = partial(self._stream, path, answer, lane)
+        behaviour.experimental_thread_pool = lane.threads
+        return grpc.stream_stream_rpc_method_handler(behaviour)
+
+    def _begin(self, path: str, call: Any) -> Entry | None:
+        """Return the entry of a call; None if calls are not observed."""
+        if self._requests is None:
+            return None
         metadata = {key: value for key, value in call.invocation_metadata() if isinstance(value, str)}
         entry = self._requests.begin_rpc(path, call.peer(), metadata)
         if entry.request_id:
             call.set_trailing_metadata(((REQUEST_ID, entry.request_id),))
+        return entry
+
+    def _observe(self, path: str, respond: _Respond, messages: Iterator[bytes], call: Any) -> bytes | None:
+        """Respond to a call and observe it."""
+        entry = self._begin(path, call)
+        assert entry
         response = None
         try:
             response = respond(entry, messages, call)
         finally:
-            code = grpc.StatusCode.OK if response is not None else call.code() or grpc.StatusCode.CANCELLED
-            entry.end(code.name, len(response or b""))
+            entry.end(_status(call, response is not None), len(response or b""))
         return response
 
     def _respond(
@@ -221,42 +242,49 @@ class _Calls(grpc.GenericRpcHandler):
     ) -> bytes:
         context = None
         try:
-            with _count_rejected():
-                identity = None if rpc.is_public else self._authorize(call, RPC_ROLES[path])
-                if entry and identity and identity.token:
-                    entry.token_name = identity.token.name
-                context = lane.admission.context(timeout_s=_timeout_s(call), identity=identity, entry=entry)
-                lane.transfers.watch(call, context)
-                if rpc.runs_model:
-                    lane.admission.expect(context, context.remaining_s())
-            return _answer(rpc, lane, entry, messages, call, context)
-        except StatusError as error:
-            _abort(call, error)
-        except DecodeError:
-            call.abort(grpc.StatusCode.INTERNAL, "")
-        except grpc.RpcError:  # the caller has gone before its message has arrived
-            raise
-        except Exception:
-            _abort(call, incident.report(logger, path, entry.request_id if entry else ""))
+            with _aborting(path, entry, call):
+                with _count_rejected():
+                    identity = None if rpc.is_public else self._authorize(call, RPC_ROLES[path], entry)
+                    context = lane.admission.context(timeout_s=_timeout_s(call), identity=identity, entry=entry)
+                    lane.transfers.watch(call, context)
+                    if rpc.runs_model:
+                        lane.admission.expect(context, context.remaining_s())
+                return _answer(rpc, lane, entry, messages, call, context)
         finally:
             lane.admission.leave(context)
             if context:
                 lane.transfers.send(call, context)
-        raise AssertionError  # abort raises
+        raise AssertionError  # the call has been aborted, which raises
 
-    def _reject_unknown(self, _entry: Entry | None, _messages: Iterator[bytes], call: Any) -> None:
+    def _stream(self, path: str, answer: _Answer, lane: _Lane, messages: Iterator[bytes], call: Any) -> Iterator[bytes]:
+        """Answer the messages of a call, and observe it."""
+        entry = self._begin(path, call)
+        sent_bytes, is_answered = 0, False
         try:
-            with _count_rejected():
-                self._authorize(call, None)
-        except StatusError as error:
-            _abort(call, error)
+            with lane.transfers.limited(call), _aborting(path, entry, call), _count_rejected():
+                self._authorize(call, None, entry)
+                for response in answer(messages, call):
+                    sent_bytes += len(response)
+                    yield response
+            is_answered = True
+        finally:
+            lane.admission.leave(None)
+            if entry:
+                entry.end(_status(call, is_answered), sent_bytes)
+
+    def _reject_unknown(self, path: str, entry: Entry | None, _messages: Iterator[bytes], call: Any) -> None:
+        with _aborting(path, entry, call), _count_rejected():
+            self._authorize(call, None, entry)
         call.abort(grpc.StatusCode.UNIMPLEMENTED, "")
 
-    def _authorize(self, call: Any, role: Role | None) -> Identity:
+    def _authorize(self, call: Any, role: Role | None, entry: Entry | None) -> Identity:
         needs_token = self._access.needs_token
         credentials = dict(call.invocation_metadata()).get("authorization") if needs_token else None
         is_local = role is Role.ADMIN and is_local_peer(call.peer())  # matters to admins only
-        return self._access.authorize(credentials, is_local=is_local, role=role)
+        identity = self._access.authorize(credentials, is_local=is_local, role=role)
+        if entry and identity.token:
+            entry.token_name = identity.token.name
+        return identity
 
 
 class Transfers:
@@ -282,6 +310,15 @@ class Transfers:
         self._started[call] = time.monotonic()
         try:
             return next(messages, None)
+        finally:
+            self._started.pop(call, None)
+
+    @contextmanager
+    def limited(self, call: Any) -> Iterator[None]:
+        """Cancel a call that streams if the `with` block takes as long as a message may take to arrive."""
+        self._started[call] = time.monotonic()
+        try:
+            yield
         finally:
             self._started.pop(call, None)
 
@@ -358,6 +395,27 @@ def _count_rejected() -> Iterator[None]:
     except StatusError as error:
         metrics.count_request("", "", "GRPC", error.code, 0.0)
         raise
+
+
+@contextmanager
+def _aborting(path: str, entry: Entry | None, call: Any) -> Iterator[None]:
+    """Abort a call with the status of the error that ends the `with` block."""
+    try:
+        yield
+    except StatusError as error:
+        _abort(call, error)
+    except DecodeError:
+        call.abort(grpc.StatusCode.INTERNAL, "")
+    except grpc.RpcError:  # the caller has gone before its message has arrived
+        raise
+    except Exception:
+        _abort(call, incident.report(logger, path, entry.request_id if entry else ""))
+
+
+def _status(call: Any, is_answered: bool) -> str:
+    """Return the name of the status with which a call ends."""
+    code = grpc.StatusCode.OK if is_answered else call.code() or grpc.StatusCode.CANCELLED
+    return str(code.name)
 
 
 def _reject(admission: Admission, _entry: Entry | None, _messages: Iterator[bytes], call: Any) -> None:

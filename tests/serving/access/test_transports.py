@@ -135,6 +135,8 @@ RPCS = {
     "/tensorflow.ProfilerService/Profile": ADMINS | {"admin": "OK"},
     "/tensorflow.ProfilerService/Terminate": ADMINS | {"admin": "OK"},
     "/grpc.health.v1.Health/Check": dict.fromkeys(CALLERS, "OK"),
+    "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo": {**dict.fromkeys(CALLERS, "OK"), **DENIED},
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": {**dict.fromkeys(CALLERS, "OK"), **DENIED},
     "/tensorflow.serving.SessionService/SessionRun": {**dict.fromkeys(CALLERS, "UNIMPLEMENTED"), **DENIED},
     "/nowhere": {**dict.fromkeys(CALLERS, "UNIMPLEMENTED"), **DENIED},
 }

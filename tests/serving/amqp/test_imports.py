@@ -5,7 +5,17 @@ from __future__ import annotations
 import subprocess
 import sys
 
-SERVE_ONLY = ("flatbuffers", "grpc_health", "httptools", "keras", "multipart", "tensorflow", "uvicorn", "uvloop")
+SERVE_ONLY = (
+    "flatbuffers",
+    "grpc_health",
+    "grpc_reflection",
+    "httptools",
+    "keras",
+    "multipart",
+    "tensorflow",
+    "uvicorn",
+    "uvloop",
+)
 
 PROGRAM = """
 import sys
