@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aio_pika.abc import AbstractChannel, AbstractIncomingMessage, AbstractQueue
+from aio_pika.exceptions import ChannelPreconditionFailed
 
 from savedmodel_bakery import tracing
 from savedmodel_bakery.client.errors import ConnectionFailedError
@@ -92,6 +93,11 @@ class Consumer:
         handlers: turn messages into responses, on worker threads.
         options: how to consume.
         threads: where `handlers` run.
+        timeout: what the broker said when it closed an earlier channel of the worker; see `timeout` below.
+
+    Attributes:
+        timeout: what the broker said when it closed this channel, or an earlier one, because a message took longer than
+            its `consumer_timeout`; empty if it has not.
     """
 
     def __init__(
@@ -100,7 +106,9 @@ class Consumer:
         handlers: Handlers,
         options: WorkerOptions,
         threads: ThreadPoolExecutor,
+        timeout: str = "",
     ) -> None:
+        self.timeout = timeout
         self._channel = channel
         self._handlers = handlers
         self._availability = Availability(handlers.check, threads)
@@ -114,7 +122,8 @@ class Consumer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._moves: set[asyncio.Task[None]] = set()  # of redelivered messages to the retry queue
         self._lost = asyncio.Event()
-        channel.close_callbacks.add(lambda *_: self._lost.set())
+        self._loss = ""
+        channel.close_callbacks.add(self._lose)
 
     async def run(self, declared: queues.Queues, stop: asyncio.Event) -> None:
         """Consume until `stop` is set, then finish the prefetched messages within the grace period.
@@ -145,7 +154,14 @@ class Consumer:
         if self._unacknowledged:
             logger.warning("%d messages return to queue %s unprocessed", self._unacknowledged, self._options.queue)
         if self._lost.is_set():
-            raise ConnectionFailedError("the broker, or the connection to it, was lost")
+            raise ConnectionFailedError(f"the broker, or the connection to it, was lost{self._loss}")
+
+    def _lose(self, _channel: object, error: BaseException | None) -> None:
+        """Note that the channel is closed."""
+        self._loss = f": {error}" if error else ""
+        if isinstance(error, ChannelPreconditionFailed):
+            self.timeout = str(error)
+        self._lost.set()
 
     async def _watch(self, tags: Sequence[str]) -> None:
         """Raise when the broker ends a consumer because its queue was deleted; aio-pika before 10 has no callback."""
@@ -189,7 +205,7 @@ class Consumer:
         elif len(message.body) > self._options.max_message_bytes:
             self._spawn(self._fail(message, message_too_large(len(message.body), self._options.max_message_bytes)))
         elif deliveries >= self._options.delivery_limit:
-            self._spawn(self._fail(message, delivery_limit_reached(deliveries)))
+            self._spawn(self._fail(message, delivery_limit_reached(deliveries, self.timeout)))
         else:
             return False
         return True

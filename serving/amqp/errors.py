@@ -34,12 +34,17 @@ def is_away(error: StatusError) -> bool:
     return error.code in SHUTTING_DOWN
 
 
-def delivery_limit_reached(count: int) -> StatusError:
-    """Return the error for a message that was delivered `count` times without a reply."""
+def delivery_limit_reached(count: int, timeout: str) -> StatusError:
+    """Return the error for a message that was delivered `count` times without a reply.
+
+    Args:
+        count: of the deliveries.
+        timeout: what the broker said when a message of the worker took too long; empty if none has.
+    """
+    cause = f"it takes longer than the broker allows ({timeout})" if timeout else "it may crash workers"
     return StatusError(
         Code.ABORTED,
-        f"the message was delivered {count} times without a reply; it may crash workers, and was moved to the "
-        "dead-letter queue",
+        f"the message was delivered {count} times without a reply; {cause}, and was moved to the dead-letter queue",
     )
 
 

@@ -64,7 +64,7 @@ class Worker:
 
     async def _consume(self, stop: asyncio.Event) -> None:
         """See `run`."""
-        has_consumed, pause_s = False, _MIN_PAUSE_S
+        has_consumed, pause_s, timeout = False, _MIN_PAUSE_S, ""
         while not stop.is_set():
             try:
                 connection = await self._connect(stop)
@@ -79,7 +79,11 @@ class Worker:
                         self._declared.set()
                         logger.info("Consuming queue %s of %s ...", self._options.queue, self._broker.endpoint.address)
                         has_consumed, pause_s = True, _MIN_PAUSE_S
-                        await Consumer(channel, self._handlers, self._options, self._threads).run(declared, stop)
+                        consumer = Consumer(channel, self._handlers, self._options, self._threads, timeout)
+                        try:
+                            await consumer.run(declared, stop)
+                        finally:
+                            timeout = consumer.timeout
             except ClientError as error:
                 if stop.is_set():
                     return

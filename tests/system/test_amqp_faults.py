@@ -75,6 +75,24 @@ def test_a_message_that_crashes_workers_is_dead_lettered_and_its_caller_gets_abo
     assert {f"ABORTED: {message}": 1} == status(broker.url(), "--reasons")["reasons"]
 
 
+@pytest.mark.own_broker
+def test_the_broker_says_that_a_message_takes_too_long(broker: RabbitMQ, start: StartWorker) -> None:
+    """It closes the worker's channel; the log, the reply and the dead letter have its words."""
+    broker.control(
+        "eval",
+        "application:set_env(rabbit, consumer_timeout, 2000), application:set_env(rabbit, channel_tick_interval, 500).",
+    )
+    words = "PRECONDITION_FAILED - delivery acknowledgement on channel 1 timed out. Timeout value used: 2000 ms"
+    with holding_server() as server:
+        worker = start("--delivery-limit", "1", target=server.target)
+        (reply,) = exchange(broker.url(), [make_message(predict_request([1]))])
+    message = str(reply.headers[amqp.MESSAGE])
+    assert Code.ABORTED == reply.headers[amqp.STATUS]
+    assert f"1 times without a reply; it takes longer than the broker allows ({words}" in message
+    assert {f"ABORTED: {message}": 1} == status(broker.url(), "--reasons")["reasons"]
+    assert f"the broker, or the connection to it, was lost: {words}" in worker.log.read_text()
+
+
 def test_a_redelivered_message_is_processed_while_no_fresh_message_waits(broker: RabbitMQ, start: StartWorker) -> None:
     """By the only call of a worker."""
     with holding_server() as server, ThreadPoolExecutor() as pool:

@@ -49,7 +49,7 @@ def test_calls_are_repeated_while_the_server_is_unavailable_or_busy(error: Statu
 
 
 def test_a_protobuf_failure_has_an_empty_body() -> None:
-    response = encode_failure(delivery_limit_reached(5), amqp.PROTOBUF, dead_letter=True)
+    response = encode_failure(delivery_limit_reached(5, ""), amqp.PROTOBUF, dead_letter=True)
     assert (b"", True) == (response.body, response.dead_letter)
     assert response.error is not None
     assert "delivered 5 times" in response.error.message
