@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from savedmodel_bakery.client.bulk.files import FileList
-from savedmodel_bakery.client.bulk.photos import UnreadablePhotoError
+from savedmodel_bakery.client.bulk.photos import IMAGE_SUFFIXES, UnreadablePhotoError
 from savedmodel_bakery.client.bulk.sources import check_parquet_files, open_file
 from savedmodel_bakery.exporter.errors import RecipeError
 from savedmodel_bakery.exporter.publish import writing
@@ -103,10 +103,14 @@ class Calibration:
             RecipeError: with the number of photos.
         """
         if not self.photos or self.count < MIN_PHOTOS:
-            unreadable = f" ({describe_unreadable(self.unreadable)})" if self.unreadable else ""
+            reason = ""
+            if self.unreadable:
+                reason = f" ({describe_unreadable(self.unreadable)})"
+            elif not self.count:
+                reason = f" (names of photos end in {', '.join(sorted(IMAGE_SUFFIXES))})"
             raise RecipeError(
                 f"too few photos to calibrate with: {self.folder} has {self.count} different ones that can be "
-                f"read{unreadable}; must be at least {MIN_PHOTOS}, better {ENOUGH_PHOTOS} or more"
+                f"read{reason}; must be at least {MIN_PHOTOS}, better {ENOUGH_PHOTOS} or more"
             )
         if hold_back and not self.held_back:
             raise RecipeError(

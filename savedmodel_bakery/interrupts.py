@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -13,7 +14,17 @@ from typing import NoReturn
 INTERRUPTED = 130
 
 _stderr = 2
-_cleanups: list[Callable[[], object]] = []
+
+
+def _remove_generated_sources() -> None:
+    """Remove what TensorFlow's AutoGraph has generated; it does so itself only if the process ends by itself."""
+    for name, module in sys.modules.copy().items():
+        if name.startswith("__autograph_generated_file"):
+            with suppress(OSError):
+                os.unlink(str(module.__file__))  # noqa: PTH108 - pathlib takes time to import
+
+
+_cleanups: list[Callable[[], object]] = [_remove_generated_sources]
 
 
 def handle_interrupts() -> None:

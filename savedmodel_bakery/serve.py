@@ -55,6 +55,9 @@ def serve(folder: Path, name: str | None, port: int, rest_api_port: int, playgro
 
     with as_usage_error(ValueError):
         check_base_path(folder)
+    name = name or folder.resolve().name
+    if not name.isprintable():
+        raise click.UsageError(f"invalid name {name!r}: must be printable text; choose another with --name")
     if port == rest_api_port:
         raise click.UsageError(f"--port and --rest-api-port are both {port}: choose two different ports")
     _check_ports(port, rest_api_port)
@@ -63,7 +66,6 @@ def serve(folder: Path, name: str | None, port: int, rest_api_port: int, playgro
     from savedmodel_bakery.serving import cli
     from savedmodel_bakery.serving.options import flags
 
-    name = name or folder.resolve().name
     command_line = flags.parse(
         [
             f"--model_name={name}",
@@ -104,7 +106,7 @@ def _check_port(option: str, port: int) -> None:
 def _print_urls(name: str, port: int, rest_api_port: int, *, playground: bool) -> None:
     """Print the URLs; return after a second even if stdout is a full pipe, so that the server can be stopped."""
     lines = [
-        f"Serving {log.escape(name)}. Press Ctrl-C to stop.",
+        f"Serving {name}. Press Ctrl-C to stop.",
         f"  gRPC  {ADDRESS}:{port}",
         f"  REST  http://{ADDRESS}:{rest_api_port}/v1/models/{quote(name, safe='')}",
     ]

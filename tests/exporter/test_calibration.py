@@ -92,6 +92,10 @@ def test_folders_that_are_rejected(folder: Path, tmp_path: Path) -> None:
         read_calibration(str(few), ALL, hold_back=True)
     with pytest.raises(RecipeError, match=r"has 6 different ones that can be read; must be at least 10, better 50 or"):
         read_calibration(str(folder), frozenset(digests(range(6))), hold_back=False)
+    (tmp_path / "named_otherwise").mkdir()
+    (tmp_path / "named_otherwise" / "photo").write_bytes(b"photo 0")
+    with pytest.raises(RecipeError, match=r"has 0 different .* \(names of photos end in \.avif, \.bmp,.* must be at"):
+        read_calibration(str(tmp_path / "named_otherwise"), ALL, hold_back=True)
     with pytest.raises(RecipeError, match=r"^invalid calibration '.*nowhere': not found: "):
         read_calibration(str(tmp_path / "nowhere"), ALL, hold_back=True)
     others = frozenset(digests(range(28, 32)))

@@ -24,9 +24,9 @@ from savedmodel_bakery.command import COMMANDS, SECTIONS
 
 # Packages that only extras install.
 EXTRAS = (
-    "aio_pika", "flatbuffers", "grpc_health", "httptools", "jinja2", "kagglehub", "keras", "matplotlib", "multipart",
-    "onnxruntime", "PIL", "prometheus_client", "pyarrow", "ray", "tensorflow", "tensorflow_hub", "tensorflow_text",
-    "tomli_w", "uvicorn", "uvloop",
+    "aio_pika", "flatbuffers", "grpc_health", "grpc_reflection", "httptools", "jinja2", "kagglehub", "keras",
+    "matplotlib", "multipart", "onnxruntime", "PIL", "prometheus_client", "pyarrow", "ray", "tensorflow",
+    "tensorflow_hub", "tensorflow_text", "tomli_w", "uvicorn", "uvloop",
 )  # fmt: skip
 # Packages of the base install that take long to import.
 HEAVY = ("google.protobuf", "grpc", "ml_dtypes", "numpy", "requests", "tenacity", "tqdm")
@@ -228,11 +228,11 @@ def test_a_server_whose_output_is_closed_ends_silently(tmp_path: Path) -> None:
     assert (1, "") == (ended.returncode, ended.stderr)
 
 
-def test_any_name_is_printed_on_one_line_and_quoted_in_the_url(capsys: pytest.CaptureFixture[str]) -> None:
-    serve._print_urls("a b\n", 1, 2, playground=False)
+def test_a_name_is_quoted_in_the_url(capsys: pytest.CaptureFixture[str]) -> None:
+    serve._print_urls("a b", 1, 2, playground=False)
     first, _, last = capsys.readouterr().out.splitlines()
-    assert r"Serving a b\n. Press Ctrl-C to stop." == first
-    assert last.endswith("http://127.0.0.1:2/v1/models/a%20b%0A")
+    assert "Serving a b. Press Ctrl-C to stop." == first
+    assert last.endswith("http://127.0.0.1:2/v1/models/a%20b")
 
 
 def test_a_server_does_not_wait_for_a_full_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -404,11 +404,18 @@ def test_serve_checks_the_folder_before_anything_else(tmp_path: Path, content: l
         assert (2, True) == (ended.returncode, message in " ".join(ended.stderr.split()))
 
 
-def test_serve_rejects_the_same_port_twice(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--port", "9500", "--rest-api-port", "9500"), "--port and --rest-api-port are both 9500: choose two"),
+        (("--name", "a\nb"), "invalid name 'a\\nb': must be printable text; choose another with --name"),
+    ],
+)
+def test_serve_rejects_options_that_can_not_work(tmp_path: Path, options: tuple[str, ...], message: str) -> None:
     (tmp_path / "model" / "1").mkdir(parents=True)
-    ended = run("serve", "model", "--port", "9500", "--rest-api-port", "9500", folder=tmp_path)
+    ended = run("serve", "model", *options, folder=tmp_path)
     assert (2, "") == (ended.returncode, ended.stdout)
-    assert "--port and --rest-api-port are both 9500: choose two different ports" in " ".join(ended.stderr.split())
+    assert message in " ".join(ended.stderr.split())
 
 
 def test_serve_names_a_port_that_is_in_use(tmp_path: Path) -> None:
