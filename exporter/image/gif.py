@@ -1,7 +1,8 @@
 """Decodes the first frame of a GIF file (GIF89a specification, sections 15 to 27).
 
-TensorFlow's decoder reads all frames, of any size, before it returns the first. It shows transparent pixels black and
-misplaces a frame that is smaller than the canvas. So it is given a file that contains the first frame alone.
+TensorFlow's decoder reads all frames, of any size, before it returns the first. It shows transparent pixels black,
+misplaces a frame that is smaller than the canvas, and misreads an extension without blocks. So it is given a file that
+contains the first frame alone, without extensions.
 """
 
 from __future__ import annotations
@@ -43,10 +44,11 @@ def read_size(data: ImageBytes) -> Size:
 def decode(data: ImageBytes, background: tuple[int, int, int]) -> Pixels:
     """Decode the first frame on a canvas of `background`; the operation fails if the frame can't be decoded."""
     frame = _find_frame(data)
+    opaque = _replace_transparent(data, frame, background)
+    screen = substring(opaque, 0, _SCREEN_BYTES + _palette_bytes(read_integers(data, 10, 1)[0]))
     # With the frame's position set to 0, 0 the decoder doesn't misplace it.
-    rest = substring(data, frame.image + 5, frame.end - frame.image - 5)
-    moved = [substring(data, 0, frame.image + 1), b"\0\0\0\0", rest, b";"]
-    single_frame = _replace_transparent(tf.strings.join(moved), frame, background)
+    rest = substring(opaque, frame.image + 5, frame.end - frame.image - 5)
+    single_frame = tf.strings.join([screen, b",\0\0\0\0", rest, b";"])
     pixels = tf.ensure_shape(tf.io.decode_image(single_frame, channels=3, expand_animations=False), [None, None, 3])
     left, top = _frame_corner(data, frame)
     height, width = _canvas_size(data, frame)
@@ -78,7 +80,7 @@ def _walk_blocks(data: ImageBytes) -> _Frame:
         is_terminator = in_sub_blocks & tf.equal(first, 0)
         is_image = ~in_sub_blocks & tf.equal(first, _IMAGE)
         is_extension = ~in_sub_blocks & tf.equal(first, _EXTENSION)
-        is_control = is_extension & tf.equal(byte_at(offset + 1), _GRAPHIC_CONTROL)
+        is_control = is_extension & tf.equal(byte_at(offset + 1), _GRAPHIC_CONTROL) & tf.equal(byte_at(offset + 2), 4)
         # The descriptor and its colour table are followed by one byte, the LZW code size.
         image_bytes = _IMAGE_BYTES + _palette_bytes(byte_at(offset + 9)) + 1
         block_bytes = tf.where(is_image, image_bytes, tf.where(is_extension, 2, file_size))
@@ -131,13 +133,7 @@ def _replace_transparent(data: ImageBytes, frame: _Frame, background: tuple[int,
     colour = tf.where(has_own_palette, frame.image + _IMAGE_BYTES, _SCREEN_BYTES) + 3 * index
 
     def replaced() -> ImageBytes:
-        # The transparency flag is cleared, because the decoder makes transparent pixels black.
-        opaque = _overwrite(data, frame.control + 3, b"\0")
-        return _overwrite(opaque, colour, bytes(background))
+        after = substring(data, colour + 3, tf.strings.length(data))
+        return tf.strings.join([substring(data, 0, colour), bytes(background), after])
 
     return tf.cond(is_used, replaced, lambda: data)
-
-
-def _overwrite(data: ImageBytes, offset: Offset, new: bytes) -> ImageBytes:
-    before = substring(data, 0, offset)
-    return tf.strings.join([before, new, substring(data, offset + len(new), tf.strings.length(data))])

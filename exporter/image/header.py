@@ -11,17 +11,27 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.image import chunks, encodings, exif, gif, webp
+from savedmodel_bakery.exporter.image import bmp, chunks, encodings, exif, gif, webp
 from savedmodel_bakery.exporter.image.bytes_ops import read_integers, read_unsigned, substring
-from savedmodel_bakery.exporter.tensor_types import FileFormat, Flag, ImageBytes, Offset, Orientation, Side, Tensor
+from savedmodel_bakery.exporter.tensor_types import (
+    FileFormat,
+    Flag,
+    ImageBytes,
+    Integer,
+    Offset,
+    Orientation,
+    Side,
+    Tensor,
+)
 
 # JPEG, ITU-T T.81, table B.1: frame markers hold the size, the scan marker ends the headers, some have no contents.
-# libjpeg skips bytes that are no marker (00) and goes on. Such a file is rejected: it might hide another frame there.
-_OTHER, _FRAME, _END, _APP1, _FILL, _NO_CONTENTS = range(6)
+# ff before ff or 00 is no marker.
+_OTHER, _FRAME, _END, _APP1, _NO_CONTENTS, _NO_MARKER = range(6)
 _ROLES = np.full(256, _OTHER, np.int32)
 _ROLES[0xC0:0xD0], _ROLES[[0xC4, 0xC8, 0xCC]] = _FRAME, _OTHER
 _ROLES[0x01], _ROLES[0xD0:0xD8] = _NO_CONTENTS, _NO_CONTENTS
-_ROLES[0x00], _ROLES[0xDA], _ROLES[0xE1], _ROLES[0xFF] = _END, _END, _APP1, _FILL
+_ROLES[0xDA], _ROLES[0xE1], _ROLES[[0x00, 0xFF]] = _END, _APP1, _NO_MARKER
+_SEARCHED_BYTES = 2**16
 # Photos have about ten segments, or a few hundred if a large profile is split into segments of 64 kB. The limit bounds
 # the time a hostile file can take.
 _MAX_SEGMENTS = 1024
@@ -59,7 +69,7 @@ def read_header(data: ImageBytes) -> Header:
         encodings.JPEG: _read_jpeg,
         encodings.PNG: _read_png,
         encodings.GIF: lambda data: _size_only(*gif.read_size(data)),
-        encodings.BMP: _read_bmp,
+        encodings.BMP: lambda data: _size_only(*bmp.read_size(data)),
         encodings.WEBP: webp.read_header,
         encodings.UNKNOWN: lambda _: _size_only(tf.constant(0, tf.int64), tf.constant(0, tf.int64)),
     }
@@ -89,15 +99,14 @@ def _walk_jpeg_segments(data: ImageBytes) -> tuple[Offset, Offset]:
 
     def read_next(offset: Offset, _in_headers: Flag, exif_offset: Offset, frame: Offset) -> tuple[Tensor, ...]:
         segment = read_integers(data, offset, 4 + len(exif.PREFIX))
-        role = tf.gather(_ROLES, segment[1])
-        role = tf.where(tf.equal(segment[0], 0xFF), role, _END)
+        role = tf.where(tf.equal(segment[0], 0xFF), tf.gather(_ROLES, segment[1]), _NO_MARKER)
         contents = offset + 4
         is_exif = tf.equal(role, _APP1) & tf.reduce_all(tf.equal(segment[4:], list(exif.PREFIX)))
         size = 2 + tf.maximum(256 * segment[2] + segment[3], 2)
-        # Any number of ff bytes may precede a marker.
-        step = tf.where(tf.equal(role, _FILL), 1, tf.where(tf.equal(role, _NO_CONTENTS), 2, size))
+        is_marker = tf.not_equal(role, _NO_MARKER)
+        step = tf.where(tf.equal(role, _NO_CONTENTS), 2, size)
         return (
-            offset + step,
+            offset + tf.cond(is_marker, lambda: step, lambda: _bytes_before_marker(data, offset)),
             tf.not_equal(role, _END) & tf.not_equal(role, _FRAME),
             tf.where(is_exif & tf.equal(exif_offset, 0), contents, exif_offset),
             tf.where(tf.equal(role, _FRAME), contents, frame),
@@ -109,6 +118,14 @@ def _walk_jpeg_segments(data: ImageBytes) -> tuple[Offset, Offset]:
     return exif_offset, frame
 
 
+def _bytes_before_marker(data: ImageBytes, offset: Offset) -> Integer:
+    """Return how many bytes libjpeg skips to find the next marker, at most `_SEARCHED_BYTES`."""
+    searched = tf.io.decode_raw(substring(data, offset, _SEARCHED_BYTES + 1), tf.uint8)
+    is_marker = tf.equal(searched[:-1], 0xFF) & tf.not_equal(searched[1:], 0x00) & tf.not_equal(searched[1:], 0xFF)
+    found = tf.concat([is_marker, [True]], axis=0)
+    return tf.argmax(found, output_type=tf.int32)
+
+
 def _read_png(data: ImageBytes) -> _Fields:
     exif_offset, transparency = chunks.find_png_chunks(data, (b"eXIf", b"tRNS"), stop_at=b"IDAT")
     # IHDR must come first (PNG, section 5.6). libpng skips other chunks before it; for such a file the size is 0.
@@ -117,10 +134,3 @@ def _read_png(data: ImageBytes) -> _Fields:
     has_alpha = tf.equal(read_unsigned(data, 25, 1) & 4, 4) | (transparency > 0)
     height, width = (read_unsigned(data, offset, 4) * starts_with_header for offset in (20, 16))
     return height, width, exif_offset, has_alpha
-
-
-def _read_bmp(data: ImageBytes) -> _Fields:
-    height = read_unsigned(data, 22, 4, little_endian=True)
-    # A signed 32-bit integer, negative if rows are stored from top to bottom.
-    height = tf.where(height >= 2**31, 2**32 - height, height)
-    return _size_only(height, read_unsigned(data, 18, 4, little_endian=True))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.image import encodings, framing, gif, transparency, webp
+from savedmodel_bakery.exporter.image import bmp, encodings, framing, gif, transparency, webp
 from savedmodel_bakery.exporter.image.fallback import with_fallback
 from savedmodel_bakery.exporter.image.header import Header
 from savedmodel_bakery.exporter.recipe import LETTERBOX, Preprocessing
@@ -85,7 +85,7 @@ def decode_file(data: ImageBytes, header: Header, preprocessing: Preprocessing) 
             encodings.JPEG: lambda: _decode_jpeg(data, header, decoded_window, ratio_index, preprocessing),
             encodings.PNG: lambda: crop(lambda data: _decode_with_alpha(data, header.has_alpha)),
             encodings.GIF: lambda: crop(lambda data: gif.decode(data, preprocessing.background_colour)),
-            encodings.BMP: lambda: crop(_decode_bmp),
+            encodings.BMP: lambda: crop(bmp.decode),
             encodings.WEBP: lambda: crop(
                 lambda data: _decode_with_alpha(data, header.has_alpha), webp.set_alpha_flag(data)
             ),
@@ -197,24 +197,3 @@ def normalise(pixels: PixelBatch, preprocessing: Preprocessing) -> NormalisedBat
     scaled = tf.reshape((tf.reshape(pixels, [-1, height, width * 3]) - shift) * scale, [-1, height, width, 3])
     # A slice with a negative step would take ten times as long.
     return tf.reverse(scaled, [-1]) if preprocessing.channels == "BGR" else scaled
-
-
-def _decode_bmp(data: ImageBytes) -> Pixels:
-    """Decode a BMP file (BITMAPINFOHEADER in Microsoft's "Bitmap Storage").
-
-    TensorFlow's decoder shows palette indices as gray levels, and reads compressed data and other byte orders as plain
-    pixels. So palettes are applied here, and files that it would misread are rejected.
-    """
-    header = tf.cast(tf.io.decode_raw(tf.strings.substr(data, 0, 54), tf.uint8), tf.int32)
-    header_size, bits, compression = header[14], header[28], header[30]
-    has_usual_masks = tf.equal(tf.strings.substr(data, 54, 12), b"\0\0\xff\0\0\xff\0\0\xff\0\0\0")
-    is_plain = tf.equal(compression, 0) | (tf.equal(compression, 3) & tf.equal(bits, 32) & has_usual_masks)
-    with tf.control_dependencies([tf.debugging.Assert(is_plain & (header_size >= 40), ["unsupported BMP variant"])]):
-        pixels = tf.io.decode_image(data, channels=3, expand_animations=False)
-
-    def look_up_palette() -> Pixels:
-        palette = tf.io.decode_raw(tf.strings.substr(data, 14 + header_size, 4 * 256), tf.uint8)
-        colours = tf.reshape(palette[: tf.size(palette) // 4 * 4], [-1, 4])[:, 2::-1]
-        return tf.gather(colours, tf.cast(pixels[..., 0], tf.int32))
-
-    return tf.cond(tf.equal(bits, 8), look_up_palette, lambda: pixels)

@@ -8,6 +8,7 @@ not see a GIF's first frame that exceeds the canvas, and gives up on JPEG segmen
 from __future__ import annotations
 
 import binascii
+import re
 import struct
 from collections.abc import Callable
 
@@ -21,14 +22,15 @@ _GROWTH = 32
 
 # JPEG, ITU-T T.81, table B.1
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-_ENDS = frozenset({0x00, 0xDA})
-_FILL = 0xFF
+_MARKER = re.compile(rb"\xff[^\x00\xff]", re.DOTALL)
+_SCAN = 0xDA
 _NO_CONTENTS = frozenset({0x01, *range(0xD0, 0xD8)})
 _MAX_SEGMENTS = 1024
 # GIF89a, sections 15 to 27
 _EXTENSION, _IMAGE = 0x21, 0x2C
 _MAX_SUB_BLOCKS = 2**16
 _LARGEST_GIF_PIXELS = (2 * 65535) ** 2
+_OS2_HEADER_BYTES = 12  # of BMP
 
 
 def claimed_pixels(value: bytes) -> int:
@@ -65,15 +67,17 @@ def _read_pixels(data: bytes) -> int | None:
 def _jpeg(data: bytes) -> int:
     offset = 2
     for _ in range(_MAX_SEGMENTS):
-        if data[offset] != _FILL or data[offset + 1] in _ENDS:
-            return 0
+        found = _MARKER.search(data, offset)
+        if not found:
+            raise IndexError("the file ends before its size")
+        offset = found.start()
         marker = data[offset + 1]
+        if marker == _SCAN:
+            return 0
         if marker in _FRAMES:
             height, width = struct.unpack_from(">HH", data, offset + 5)
             return int(height * width)
-        if marker == _FILL:
-            offset += 1
-        elif marker in _NO_CONTENTS:
+        if marker in _NO_CONTENTS:
             offset += 2
         else:
             (length,) = struct.unpack_from(">H", data, offset + 2)
@@ -106,7 +110,8 @@ def _gif(data: bytes) -> int:
 
 
 def _bmp(data: bytes) -> int:
-    width, height = struct.unpack_from("<Ii", data, 18)
+    (header_bytes,) = struct.unpack_from("<I", data, 14)
+    width, height = struct.unpack_from("<HH" if header_bytes == _OS2_HEADER_BYTES else "<Ii", data, 18)
     return int(width * abs(height))  # negative if rows are stored from top to bottom
 
 

@@ -37,7 +37,7 @@ def post(server: AttackedServer, document: dict[str, Any], data: bytes = b"", **
 
 LIES: dict[str, tuple[dict[str, Any], bytes, str]] = {
     "a shape of 2^60 values": (
-        {"inputs": [{**X, "shape": [2**40, 2**20], **EIGHT_BYTES}]},
+        {"inputs": [{**X, "shape": [2**60], **EIGHT_BYTES}]},
         bytes(8),
         "8 bytes of data",
     ),
