@@ -10,7 +10,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import aio_pika
 import numpy as np
+import pika
 import pytest
 from amqp_worker import (
     QUEUE,
@@ -89,6 +91,39 @@ def test_direct_reply_to_works(broker: RabbitMQ, start: StartWorker) -> None:
     start()
     (reply,) = exchange(broker.url(), [make_message(b'{"instances": [4.0]}', amqp.JSON)], direct=True)
     assert {"predictions": [4.0]} == json.loads(reply.body)
+
+
+def ask_with_pika(url: str, body: bytes) -> bytes:
+    """Its callers let the broker name the reply queue."""
+    with pika.BlockingConnection(pika.URLParameters(url)) as connection:
+        channel = connection.channel()
+        reply_queue = channel.queue_declare("", exclusive=True).method.queue
+        properties = pika.BasicProperties(amqp.JSON, reply_to=reply_queue, correlation_id="7")
+        channel.basic_publish("", QUEUE, body, properties)
+        received = next(channel.consume(reply_queue, auto_ack=True, inactivity_timeout=60))
+        return bytes(received[2] or b"")
+
+
+def ask_with_aio_pika(url: str, body: bytes) -> bytes:
+    """A robust connection names the reply queue itself."""
+
+    async def run() -> bytes:
+        async with await aio_pika.connect_robust(url) as connection:
+            channel = await connection.channel()
+            queue = await channel.declare_queue(exclusive=True)
+            message = aio_pika.Message(body, content_type=amqp.JSON, reply_to=queue.name, correlation_id="7")
+            await channel.default_exchange.publish(message, QUEUE)
+            async with queue.iterator(no_ack=True, timeout=60) as replies:
+                return bytes((await anext(replies)).body)
+
+    return asyncio.run(run())
+
+
+def test_other_clients_get_replies_in_the_queues_that_they_make(broker: RabbitMQ, start: StartWorker) -> None:
+    """With the worker's defaults."""
+    start()
+    for ask in (ask_with_pika, ask_with_aio_pika):
+        assert {"predictions": [4.0]} == json.loads(ask(broker.url(), b'{"instances": [4.0]}')), ask.__name__
 
 
 def test_mistakes_are_answered_and_undecodable_messages_are_also_dead_lettered(
