@@ -98,6 +98,7 @@ class Consumer:
     Attributes:
         timeout: what the broker said when it closed this channel, or an earlier one, because a message took longer than
             its `consumer_timeout`; empty if it has not.
+        has_started: whether the broker has permitted to consume.
     """
 
     def __init__(
@@ -109,6 +110,7 @@ class Consumer:
         timeout: str = "",
     ) -> None:
         self.timeout = timeout
+        self.has_started = False
         self._channel = channel
         self._handlers = handlers
         self._availability = Availability(handlers.check, threads)
@@ -140,6 +142,7 @@ class Consumer:
             ):
                 await self._channel.set_qos(prefetch_count=prefetch)  # of consumers that start after it
                 tags[queue] = await queue.consume(receive)
+            self.has_started = True
             watch = self._spawn(self._watch(list(tags.values())))
             await wait_first(stop.wait(), self._lost.wait())
             if not self._lost.is_set():
@@ -336,7 +339,7 @@ def _deliveries(message: AbstractIncomingMessage) -> int:
 def _header(message: AbstractIncomingMessage, name: str) -> int:
     """Return a count that the broker or a worker has set; 0 without it. A publisher may have set it to anything."""
     value = message.headers.get(name, 0)
-    return max(value, 0) if isinstance(value, int) else 0
+    return max(value, 0) if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
 def _request(message: AbstractIncomingMessage) -> Message:

@@ -78,12 +78,13 @@ class Worker:
                         )
                         self._declared.set()
                         logger.info("Consuming queue %s of %s ...", self._options.queue, self._broker.endpoint.address)
-                        has_consumed, pause_s = True, _MIN_PAUSE_S
                         consumer = Consumer(channel, self._handlers, self._options, self._threads, timeout)
                         try:
                             await consumer.run(declared, stop)
                         finally:
                             timeout = consumer.timeout
+                            if consumer.has_started:
+                                has_consumed, pause_s = True, _MIN_PAUSE_S
             except ClientError as error:
                 if stop.is_set():
                     return

@@ -76,15 +76,17 @@ class FakeChannel:
     """A channel, its default exchange and its queues; also stands in for the channel of aiormq below it.
 
     Args:
-        refusal: raised when a queue is declared, after which the channel is closed.
+        refusal: raised when a queue is declared, or consumed, after which the channel is closed.
+        refuses_to_consume: raise it when a queue is consumed.
 
     Attributes:
         consumers: by tag.
         acknowledged: queue and body of each acknowledged message.
     """
 
-    def __init__(self, refusal: Exception | None = None) -> None:
+    def __init__(self, refusal: Exception | None = None, *, refuses_to_consume: bool = False) -> None:
         self._refusal = refusal
+        self._refuses_to_consume = refuses_to_consume
         self._prefetch = 0
         self._tags = itertools.count(1)
         self._unacknowledged: dict[int, tuple[_Consumer, bytes]] = {}
@@ -106,9 +108,7 @@ class FakeChannel:
         """Return a queue, which is created unless it exists."""
         del durable, arguments
         await self._reach_broker()
-        if self._refusal:
-            self.lose()
-            raise self._refusal
+        self._refuse(on_consuming=False)
         return self.queues.setdefault(name, FakeQueue(self, name))
 
     async def set_qos(self, *, prefetch_count: int) -> None:
@@ -145,6 +145,7 @@ class FakeChannel:
     async def add_consumer(self, queue: FakeQueue, receive: Receive) -> str:
         """See `FakeQueue.consume`."""
         await self._reach_broker()
+        self._refuse(on_consuming=True)
         tag = f"ctag{next(self._tags)}"
         self.consumers[tag] = _Consumer(queue, receive, self._prefetch)
         self._deliver()
@@ -178,6 +179,11 @@ class FakeChannel:
         await asyncio.sleep(0)
         if self.is_closed:
             raise exceptions.ChannelInvalidStateError("the channel is closed")
+
+    def _refuse(self, *, on_consuming: bool) -> None:
+        if self._refusal and self._refuses_to_consume is on_consuming:
+            self.lose()
+            raise self._refusal
 
     def _deliver(self) -> None:
         for tag, consumer in self.consumers.items():

@@ -11,6 +11,7 @@ from typing import Any
 import aio_pika
 import pytest
 from aio_pika import exceptions
+from aiormq.exceptions import ChannelAccessRefused
 from fake_channel import OPTIONS, FakeChannel, FakeConnections, Outcome, in_virtual_time
 
 from savedmodel_bakery.client.errors import RequestRefusedError
@@ -56,6 +57,11 @@ def other_arguments() -> FakeChannel:
     return FakeChannel(exceptions.ChannelPreconditionFailed("PRECONDITION_FAILED - inequivalent arg 'x-queue-type'"))
 
 
+def not_readable() -> FakeChannel:
+    error = ChannelAccessRefused("ACCESS_REFUSED - read access to queue refused for user 'guest'")
+    return FakeChannel(error, refuses_to_consume=True)
+
+
 @pytest.mark.parametrize(("pick", "factor"), [(min, 0.75), (max, 1.25)], ids=["shortest", "longest"])
 @in_virtual_time
 async def test_a_worker_reconnects_after_jittered_pauses_that_grow_until_it_has_connected(
@@ -78,6 +84,7 @@ async def test_a_worker_reconnects_after_jittered_pauses_that_grow_until_it_has_
 REFUSALS = {
     "user": (unauthenticated, Code.UNAUTHENTICATED, 'rejects user "guest": wrong user name or password'),
     "queue": (other_arguments, Code.FAILED_PRECONDITION, "PRECONDITION_FAILED - inequivalent arg 'x-queue-type'"),
+    "reading": (not_readable, Code.PERMISSION_DENIED, "ACCESS_REFUSED - read access to queue refused"),
 }
 
 
