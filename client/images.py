@@ -6,6 +6,7 @@ import io
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
@@ -90,22 +91,26 @@ def _encode_pillow(image: Any) -> bytes:
     """Return a Pillow image as a PNG file, upright, because Pillow does not keep its orientation in the file."""
     from PIL import ImageOps
 
-    image = _in_png_mode(ImageOps.exif_transpose(image))
+    with suppress(SyntaxError):  # its EXIF data are damaged
+        image = ImageOps.exif_transpose(image)
+    image = _in_png_mode(image)
     file = io.BytesIO()
     image.save(file, "PNG", compress_level=1)
     return file.getvalue()
 
 
 def _in_png_mode(image: Any) -> Any:
-    """Return a Pillow image in a mode that PNG files have; integers of 32 bits become 16 bits, unchanged."""
+    """Return a Pillow image in a mode that PNG files have; integers of 32 bits become 8 or 16 bits, unchanged."""
     if image.mode in _PNG_MODES:
         return image
+    if not all(image.size):
+        raise ValueError(f"invalid image: a Pillow image of {image.width} by {image.height} pixels; must have pixels")
     if image.mode.startswith("I"):
-        image = image.convert("I")
-        low, high = image.getextrema()
+        integers = image.convert("I")
+        low, high = integers.getextrema()
         if low < 0 or high > 65535:
             raise ValueError(f"invalid image: a Pillow image of mode I with values {low} to {high}; must be 0 to 65535")
-        return image.convert("I;16")
+        return integers.convert("L" if image.mode == "I" and high <= 255 else "I;16")
     if image.mode == "F":
         raise ValueError("invalid image: a Pillow image of mode F; must have integers, as in modes L and RGB")
     return image.convert(_ALPHA_MODES.get(image.mode, "RGB"))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import weakref
+import time
 from collections.abc import Callable
-from threading import Event
+from contextlib import suppress
 
 import grpc
 
 from savedmodel_bakery import tracing
 from savedmodel_bakery.client.servers import Server
 from savedmodel_bakery.client.transports import grpc_channel
+
+_READY: int = grpc.ChannelConnectivity.READY.value[0]
+_POLL_INTERVAL_S = 0.01
 
 
 class GrpcConnection:
@@ -24,9 +27,6 @@ class GrpcConnection:
         self._timeout_s = timeout_s
         self._metadata = grpc_channel.call_metadata(server)
         self._channel = grpc_channel.create_channel(server, for_load=for_load)
-        # Of a connection that is dropped, or still open when the program ends: gRPC waits for ever for the thread that
-        # watches the channel's state if Python's exit has stopped it.
-        self._close = weakref.finalize(self, self._channel.close)
 
     def prepare(self, path: str, request: bytes) -> Callable[[float], bytes]:
         """Return the function that sends a request to a method once, within a number of seconds.
@@ -51,20 +51,17 @@ class GrpcConnection:
 
     def close(self) -> None:
         """Close the channel."""
-        self._close()
+        self._channel.close()
 
     def _is_connected(self, code: grpc.StatusCode) -> bool:
         """Return whether the channel is connected: an error does not say whether server or connection caused it."""
-        is_connecting = code is grpc.StatusCode.DEADLINE_EXCEEDED
-        states: list[grpc.ChannelConnectivity] = []
-        decided = Event()
-
-        def listen(state: grpc.ChannelConnectivity) -> None:
-            states.append(state)
-            if state is grpc.ChannelConnectivity.READY or not is_connecting:
-                decided.set()
-
-        self._channel.subscribe(listen)
-        decided.wait(timeout=grpc_channel.CONNECTING_S)
-        self._channel.unsubscribe(listen)
-        return grpc.ChannelConnectivity.READY in states
+        # Not by `subscribe`: it starts a thread, for which gRPC waits for ever if the program ends first.
+        read_state = self._channel._channel.check_connectivity_state
+        deadline = time.monotonic() + (grpc_channel.CONNECTING_S if code is grpc.StatusCode.DEADLINE_EXCEEDED else 0.0)
+        with suppress(ValueError):  # another thread has closed the channel
+            while read_state(False) != _READY:
+                if time.monotonic() >= deadline:
+                    return False
+                time.sleep(_POLL_INTERVAL_S)
+            return True
+        return False

@@ -7,7 +7,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 PROGRAM = """
-import asyncio, contextlib, threading
+import asyncio, atexit, contextlib, threading, time
 from savedmodel_bakery import AsyncClient, Client, ClientError
 
 options = {{"model": "flowers", "timeout_s": 0.5, "transport": "{transport}"}}
@@ -32,6 +32,8 @@ CODE = {
     "in a cycle": "clients = [fail()]; clients.append(clients); del clients",
     "in a thread": "threading.Thread(target=fail).start()",
     "uncaught": 'Client("127.0.0.1:1", **options).classify(b"a photo")',
+    "in a daemon thread": "threading.Thread(target=fail, daemon=True).start(); time.sleep(0.6)",
+    "at exit": "atexit.register(fail)",
     "kept, asyncio": "client = asyncio.run(fail_async())",
 }
 

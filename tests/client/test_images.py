@@ -50,6 +50,17 @@ def test_a_pillow_image_of_8_bits_becomes_a_png_file(mode: str) -> None:
     np.testing.assert_array_equal(np.asarray(image.convert("RGBA")), np.asarray(shown))
 
 
+def test_a_pillow_image_of_mode_i_with_bytes_stays_as_it_looks() -> None:
+    gray = Image.linear_gradient("L")
+    np.testing.assert_array_equal(gray, Image.open(io.BytesIO(read_image(gray.convert("I")))))
+
+
+def test_damaged_exif_data_of_a_pillow_image_are_ignored() -> None:
+    image = Image.linear_gradient("L")
+    image.info["exif"] = b"Exif\0\0no tiff"
+    assert (256, 256) == Image.open(io.BytesIO(read_image(image))).size
+
+
 @pytest.mark.parametrize("mode", ["I;16", "I;16L", "I;16B", "I"])
 def test_a_pillow_image_of_16_bits_keeps_them(mode: str) -> None:
     """Also one of mode I, as Pillow opens other files of 16 bits."""
@@ -63,10 +74,11 @@ def test_a_pillow_image_of_16_bits_keeps_them(mode: str) -> None:
     ("image", "message"),
     [
         (Image.new("F", (2, 2), 0.5), "a Pillow image of mode F; must have integers"),
+        (Image.new("I", (0, 2)), "a Pillow image of 0 by 2 pixels; must have pixels"),
         (Image.new("I", (2, 2), -1), "a Pillow image of mode I with values -1 to -1; must be 0 to 65535"),
         (Image.new("I", (2, 2), 70_000), "a Pillow image of mode I with values 70000 to 70000; must be 0 to 65535"),
     ],
-    ids=["floats", "negative", "more than 16 bits"],
+    ids=["floats", "without pixels", "negative", "more than 16 bits"],
 )
 def test_a_pillow_image_without_a_known_range_is_refused(image: Image.Image, message: str) -> None:
     with pytest.raises(ValueError, match=f"^invalid image: {message}"):
