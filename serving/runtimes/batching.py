@@ -32,11 +32,8 @@ logger = logging.getLogger(__name__)
 # A row's number is that of its task times _MAX_ROWS, plus its index. Task numbers repeat after _MAX_TASKS.
 _MAX_ROWS = _MAX_TASKS = 2**31
 
-_CAUSED_BY_A_REQUEST = {
-    Code.UNKNOWN, Code.INVALID_ARGUMENT, Code.NOT_FOUND, Code.FAILED_PRECONDITION, Code.OUT_OF_RANGE,
-    Code.UNIMPLEMENTED, Code.INTERNAL, Code.DATA_LOSS,
-}  # fmt: skip
-"""Errors of runs that one of several requests may cause; others mean that time or memory is over."""
+_TIME_IS_OVER = {Code.DEADLINE_EXCEEDED, Code.CANCELLED}
+"""Errors of runs that no other run would avoid; one of several requests may cause any other one."""
 
 
 @dataclass
@@ -138,16 +135,17 @@ class Batcher:
         pieces = _without_cancelled(group)
         try:
             self._run_pieces(pieces)
-        except StatusError as error:
-            if len(pieces) == 1 or error.code not in _CAUSED_BY_A_REQUEST:
-                _fail(pieces, error)
-                return
-            HALVED_BATCHES.inc()
-            middle = len(pieces) // 2
-            self._run_group(pieces[:middle])
-            self._run_group(pieces[middle:])
-        except Exception:
-            _fail(pieces, incident.report(logger, "a batch"))
+            return
+        except Exception as caught:
+            error = caught if isinstance(caught, StatusError) else incident.report(logger, "a batch")
+        # Not in the `except` block: errors of these runs would have the one above as their context.
+        if len(pieces) == 1 or error.code in _TIME_IS_OVER:
+            _fail(pieces, error)
+            return
+        HALVED_BATCHES.inc()
+        middle = len(pieces) // 2
+        self._run_group(pieces[:middle])
+        self._run_group(pieces[middle:])
 
     def _pieces(self, rows: np.ndarray) -> list[_Piece]:
         """Return the pieces of a batch, without the padding at its end."""

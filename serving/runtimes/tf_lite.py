@@ -32,6 +32,7 @@ _METADATA_NAME, _METADATA_BUFFER = 4, 6
 _BUFFER_DATA = 4
 # XNNPACK has room for this many dimensions (XNN_MAX_TENSOR_DIMS); with more it writes out of bounds and crashes.
 _MAX_DIMENSIONS = 6
+_MAX_SHAPES = 10_000  # that are remembered
 
 
 class _Port(NamedTuple):
@@ -64,6 +65,7 @@ class TfLiteModel:
         self._idle: queue.SimpleQueue[Any] = queue.SimpleQueue()
         first = self._new_interpreter()
         self._idle.put(first)
+        self._allocated: set[tuple[tuple[int, ...], ...]] = set()
         self._inputs = {detail["name"]: _port(detail) for detail in first.get_input_details()}
         self._outputs = {detail["name"]: _port(detail) for detail in first.get_output_details()}
         self.signatures: dict[str, Any] = self._read_signatures() or {
@@ -85,10 +87,9 @@ class TfLiteModel:
         try:
             context.check()
             arrays = [_fitted(port, tensor.array) for port, tensor in zip(inputs, feeds.values(), strict=True)]
-            ranks = [(len(port.shape), array.ndim) for port, array in zip(inputs, arrays, strict=True)]
-            if any(rank and rank != given for rank, given in ranks):
-                # XNNPACK, and an interpreter that has run with another rank, would crash.
+            if not _suits_xnnpack(inputs, arrays):
                 return _invoke(self._new_interpreter(xnnpack=False), inputs, arrays, outputs)
+            self._try_shapes(inputs, arrays)
             interpreter = self._idle_interpreter()
             results = _invoke(interpreter, inputs, arrays, outputs)
             self._idle.put(interpreter)  # not after a failure, which may leave it damaged
@@ -107,6 +108,19 @@ class TfLiteModel:
             return self._idle.get_nowait()
         except queue.Empty:
             return self._new_interpreter()
+
+    def _try_shapes(self, inputs: Sequence[_Port], arrays: Sequence[np.ndarray]) -> None:
+        """Check once, without XNNPACK, that the model can have these shapes: XNNPACK does not check what it computes.
+
+        Raises:
+            StatusError: INVALID_ARGUMENT.
+        """
+        shapes = tuple(array.shape for array in arrays)
+        if shapes in self._allocated:
+            return
+        _allocate(self._new_interpreter(xnnpack=False), inputs, arrays)
+        if len(self._allocated) < _MAX_SHAPES:
+            self._allocated.add(shapes)
 
     def _new_interpreter(self, *, xnnpack: bool = True) -> Any:
         resolver = tf.lite.experimental.OpResolverType
@@ -202,16 +216,21 @@ def _find(ports: Mapping[str, _Port], name: str) -> _Port:
 def _check_shape(port: _Port, tensor: Tensor, number: int) -> None:
     """Reject a shape with which TF Lite may read or write out of bounds: its operations rely on the sizes in the file.
 
-    An input of a single number, or of a batch of them, takes any shape. So does an input of unknown rank, which in the
-    file has no dimensions, like a scalar.
+    As in the real server, a single number fits where all sizes are 1, and a vector fits a column of numbers. An input
+    of unknown rank, which in the file has no dimensions, like a scalar, takes any shape.
     """
     shape = tensor.array.shape if tensor.shape is None else tensor.shape
-    if _is_single(port):
+    if not tensor.array.size:  # some operations read and write beyond it
+        sizes = ",".join(map(str, shape))
+        raise invalid_argument(f"Expects arg[{number}] to have elements but shape [{sizes}] is provided")
+    is_number = tensor.array.size == 1 and tensor.dtype is not dtypes.STRING
+    if not port.shape or _is_column(port) or (is_number and _is_single(port)):
         if len(shape) > _MAX_DIMENSIONS:
             raise invalid_argument(
                 f"Expects arg[{number}] to have up to {_MAX_DIMENSIONS} dimensions but {len(shape)} are provided"
             )
-        return
+        if is_number or not port.shape or (len(shape) == 1 or shape[-1:] == (1,)):
+            return
     if len(shape) != len(port.shape):
         raise invalid_argument(
             f"Expects arg[{number}] to have {len(port.shape)} dimensions but {len(shape)} are provided"
@@ -227,19 +246,38 @@ def _is_single(port: _Port) -> bool:
     return set(port.shape[:1]) <= {1, -1} and set(port.shape[1:]) <= {1}
 
 
+def _is_column(port: _Port) -> bool:
+    """Return whether an input is a batch of numbers: [n] or [n, 1]."""
+    return _is_single(port) and len(port.shape) in (1, 2)
+
+
+def _suits_xnnpack(inputs: Sequence[_Port], arrays: Sequence[np.ndarray]) -> bool:
+    """Return whether inputs have the ranks in the file, and batches as many rows; XNNPACK may crash with others."""
+    has_ranks = all(len(port.shape) in (0, array.ndim) for port, array in zip(inputs, arrays, strict=True))
+    rows = {array.shape[0] for port, array in zip(inputs, arrays, strict=True) if port.shape[:1] == (-1,)}
+    return has_ranks and len(rows) <= 1
+
+
 def _fitted(port: _Port, array: np.ndarray) -> np.ndarray:
     """Return a single number in the input's own shape, as the real server copies it without a change of the shape."""
     is_number = array.size == 1 and port.dtype is not dtypes.STRING
     return array.reshape([1] * len(port.shape)) if is_number and port.shape and _is_single(port) else array
 
 
-def _invoke(
-    interpreter: Any, inputs: Sequence[_Port], arrays: Sequence[np.ndarray], outputs: Sequence[_Port]
-) -> list[Tensor]:
+def _allocate(interpreter: Any, inputs: Sequence[_Port], arrays: Sequence[np.ndarray]) -> None:
     try:
         for port, array in zip(inputs, arrays, strict=True):
             interpreter.resize_tensor_input(port.number, array.shape)
         interpreter.allocate_tensors()
+    except (RuntimeError, ValueError) as error:
+        raise invalid_argument(str(error)) from error
+
+
+def _invoke(
+    interpreter: Any, inputs: Sequence[_Port], arrays: Sequence[np.ndarray], outputs: Sequence[_Port]
+) -> list[Tensor]:
+    _allocate(interpreter, inputs, arrays)
+    try:
         for port, array in zip(inputs, arrays, strict=True):
             interpreter.set_tensor(port.number, array)
         interpreter.invoke()

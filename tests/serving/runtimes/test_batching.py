@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -164,6 +165,26 @@ def test_only_the_requests_that_cause_an_error_get_it(make_batcher: MakeBatcher,
             assert str(result).startswith("INVALID_ARGUMENT: Integer division by zero")
     assert before + 3 == REGISTRY.get_sample_value("bakery_halved_batches_total")
     assert [8, 4, 4, 2, 2, 1, 1] == sorted((len(next(iter(run.values()))) for run in recorder.runs), reverse=True)
+
+
+@pytest.mark.parametrize("failure", [StatusError, MemoryError])
+def test_each_request_gets_its_own_error(
+    make_batcher: MakeBatcher, recorder: RecordingRuntime, monkeypatch: pytest.MonkeyPatch, failure: type[Exception]
+) -> None:
+    """And no run begins while an error is handled, whose text it would take for its own."""
+    handled = []
+
+    def run(feeds: dict[str, Tensor], *_: object) -> list[Tensor]:
+        handled.append(sys.exc_info()[0])
+        rows = next(iter(feeds.values())).array
+        if len(rows) > 1 and failure is MemoryError:
+            raise MemoryError
+        raise StatusError(Code.RESOURCE_EXHAUSTED, str(rows.tolist()))
+
+    monkeypatch.setattr(recorder, "run", run)
+    results = call_together(make_batcher(max_batch_size=4), *(np.float32([value]) for value in range(4)))
+    assert [f"RESOURCE_EXHAUSTED: [{value}.0]" for value in range(4)] == results
+    assert [None] * 7 == handled
 
 
 def test_a_batch_that_takes_too_long_is_not_repeated(

@@ -98,13 +98,68 @@ def test_every_size_that_the_model_fixes_is_compared(tmp_path: Path, rows: int |
         return tensor.array
 
     expected = call(1, 8, 8, 3)
-    wrong = [(1, 1, 1, 3), (1, 3, 8, 8), (1, 8, 8, 6), (1, 16, 8, 3), (1, 0, 8, 3), *([(2, 8, 8, 3)] if rows else [])]
+    wrong = [(1, 1, 1, 3), (1, 3, 8, 8), (1, 8, 8, 6), (1, 16, 8, 3), *([(2, 8, 8, 3)] if rows else [])]
     for shape in wrong:
         declared = f"[{rows or '?'},8,8,3] but [{','.join(map(str, shape))}] is provided"
         with pytest.raises(StatusError, match=re.escape(f"INVALID_ARGUMENT: Expects arg[0] to have shape {declared}")):
             call(*shape)
         np.testing.assert_array_equal(expected, call(1, 8, 8, 3))
     assert rows or (5, 8, 8, 2) == call(5, 8, 8, 3).shape
+
+
+def converted(path: Path, model: keras.Model) -> Servable:
+    """The version of a model of Keras."""
+    path.mkdir(parents=True)
+    (path / "model.tflite").write_bytes(tf.lite.TFLiteConverter.from_keras_model(model).convert())
+    return load("m", 1, path, PREFERRED)
+
+
+def call(servable: Servable, **shapes: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Run a version on ones, by the end of its inputs' names; return the shapes of its outputs."""
+    signature = servable.signatures["serving_default"]
+    feeds = {
+        info.name: Tensor(np.ones(next(shapes[name] for name in shapes if name in alias), np.float32), FLOAT)
+        for alias, info in signature.inputs.items()
+    }
+    outputs = [info.name for info in signature.outputs.values()]
+    return [tensor.array.shape for tensor in servable.runtime.run(feeds, outputs, RequestContext())]
+
+
+def test_sizes_of_one_are_fixed_too(tmp_path: Path) -> None:
+    layers = keras.layers
+    pixel = converted(tmp_path / "1", keras.Sequential([keras.Input((1, 1, 1), name="x"), layers.Conv2D(2, 1)]))
+    assert [(3, 1, 1, 2)] == call(pixel, x=(3, 1, 1, 1))
+    number = converted(tmp_path / "2", keras.Sequential([keras.Input((1,), name="x"), layers.Dense(2)]))
+    assert [(3, 2)] == call(number, x=(3, 1)) == call(number, x=(3,))
+    for servable, shapes in ((pixel, [(1, 64, 64, 3), (3, 1, 1), (3,)]), (number, [(2, 64), (2, 3, 4), (0, 2)])):
+        for shape in shapes:
+            with pytest.raises(StatusError, match=r"INVALID_ARGUMENT: Expects arg\[0\] to have"):
+                call(servable, x=shape)
+
+
+def test_inputs_without_elements_are_rejected(servable: Servable) -> None:
+    """Some operations read and write beyond them."""
+    for shape in ((0, 2), (0,), (2, 0)):
+        with pytest.raises(StatusError, match=r"INVALID_ARGUMENT: Expects arg\[0\] to have elements but shape \["):
+            run(servable, np.ones(shape, np.float32))
+
+
+def test_sizes_that_do_not_fit_each_other_are_rejected(tmp_path: Path) -> None:
+    """XNNPACK would read beyond the inputs, or end the process."""
+    inputs = [keras.Input((4,), name="left"), keras.Input((4,), name="right")]
+    joined = converted(tmp_path / "1", keras.Model(inputs, keras.layers.Concatenate()(inputs)))
+    assert [(2, 8)] == call(joined, left=(2, 4), right=(2, 4))
+    with pytest.raises(StatusError, match="INVALID_ARGUMENT"):
+        call(joined, left=(2, 4), right=(3, 4))
+    added = converted(tmp_path / "2", keras.Model(inputs, keras.layers.Add()(inputs)))
+    assert [(2000, 4)] == call(added, left=(1, 4), right=(2000, 4)) == call(added, left=(2000, 4), right=(1, 4))
+    picture = [keras.Input((None, None, 3), name="x"), keras.layers.Conv2D(4, 3), keras.layers.MaxPool2D()]
+    free = converted(tmp_path / "3", keras.Sequential([*picture, keras.layers.Conv2D(2, 3)]))
+    assert [(1, 7, 7, 2)] == call(free, x=(1, 20, 20, 3))
+    for side in (1, 2, 3, 5):
+        with pytest.raises(StatusError, match="INVALID_ARGUMENT"):
+            call(free, x=(1, side, side, 3))
+    assert [(2, 1, 2, 2)] == call(free, x=(2, 8, 10, 3))
 
 
 def test_an_interpreter_that_has_failed_is_not_used_again(servable: Servable, monkeypatch: pytest.MonkeyPatch) -> None:
