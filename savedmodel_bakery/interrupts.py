@@ -20,8 +20,9 @@ def _remove_generated_sources() -> None:
     """Remove what TensorFlow's AutoGraph has generated; it does so itself only if the process ends by itself."""
     for name, module in sys.modules.copy().items():
         if name.startswith("__autograph_generated_file"):
-            with suppress(OSError):
-                os.unlink(str(module.__file__))  # noqa: PTH108 - pathlib takes time to import
+            for file in (str(module.__file__), str(module.__cached__)):
+                with suppress(OSError):
+                    os.unlink(file)  # noqa: PTH108 - pathlib takes time to import
 
 
 _cleanups: list[Callable[[], object]] = [_remove_generated_sources]

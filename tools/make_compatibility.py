@@ -24,8 +24,8 @@ FLAG_NOTES = {
     "rest_api_timeout_in_ms": "same, but a running TF Lite model is not stopped; only the wait for an interpreter ends",
     "enable_profiler": "same, but only for callers on the same machine, or with `--auth_tokens_file` for those with an "
     "admin token (no flag permits everybody, as the real server does); `--enable_profiler=false` turns it off",
-    "prefer_tflite_model": "same, but errors about shapes have TF Lite's texts, and an input other than a column of "
-    "numbers rejects another number of dimensions, with which TF Lite may read out of bounds",
+    "prefer_tflite_model": "same, but an input rejects sizes other than those that the model fixes, with which TF Lite "
+    "may read out of bounds; only a column of numbers also takes a vector",
     "enable_grpc_healthcheck_service": "same, and NOT_SERVING while the server stops",
     "grpc_channel_arguments": "same, but `grpc.http2.bdp_probe` is 0 and `grpc.http2.lookahead_bytes` 262,144 by "
     "default: a call that is rejected sends 256 KiB at most, and a large message over a slow line takes more round "
@@ -114,8 +114,8 @@ BEHAVIOUR = {
     "and Retry-After; health, status and metadata have their own threads",
     "SIGTERM, SIGINT": "the server finishes running requests for up to 25 seconds and exits with 0",
     "address": "`--bind_address`, 0.0.0.0 by default; REST listens there too, instead of on every IPv6 address",
-    "batching": "calls with different element types or ranks run separately instead of failing together or crashing; a "
-    "call without rows succeeds",
+    "batching": "calls with different element types, ranks or shapes run separately instead of failing together or "
+    "crashing, and a call that fails does not fail the others; a call without rows succeeds",
     "JSON": "values nested deeper than a tensor allows are rejected; the real server may crash. The last digits of "
     "long numbers in error messages may differ",
     "`tensor_content` and REST": "REST responses are correct with `--enable_serialization_as_tensor_content`",

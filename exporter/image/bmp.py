@@ -32,7 +32,10 @@ def decode(data: ImageBytes) -> Pixels:
     is_usual = tf.reduce_any(tf.equal(bits, [8, 24, 32])) & (is_of_os2 | _is_uncompressed(data, bits))
     with tf.control_dependencies([tf.debugging.Assert(is_usual, ["unsupported BMP variant"])]):
         row_bytes = (width * bits + 31) // 32 * 4
-    stored = substring(data, _offset(_field(data, 10, 4)), _offset(row_bytes * height))
+    start = _field(data, 10, 4)
+    after_header = tf.debugging.Assert(start >= _INFO + _field(data, _INFO, 4), ["pixels in the header"])
+    with tf.control_dependencies([after_header]):
+        stored = substring(data, _offset(start), _offset(row_bytes * height))
     rows = tf.reshape(tf.io.decode_raw(stored, tf.uint8), [height, row_bytes])
     pixels = tf.reshape(rows[:, : width * bits // 8], [height, width, bits // 8])
     coloured = tf.cond(
@@ -57,11 +60,12 @@ def _is_uncompressed(data: ImageBytes, bits: Integer) -> Flag:
 
 
 def _palette(data: ImageBytes, entry_bytes: Integer) -> Pixels:
-    """Return the colours between the header and the pixels: uint8 [colours, 3]."""
+    """Return the colours between the header and the pixels, and black for others: uint8 [256, 3]."""
     start = _offset(_INFO + _field(data, _INFO, 4))
     size = tf.clip_by_value(_offset(_field(data, 10, 4)) - start, 0, _COLOURS * entry_bytes)
     entries = tf.io.decode_raw(substring(data, start, size // entry_bytes * entry_bytes), tf.uint8)
-    return tf.reverse(tf.reshape(entries, [-1, entry_bytes])[:, :3], [-1])
+    colours = tf.reverse(tf.reshape(entries, [-1, entry_bytes])[:, :3], [-1])
+    return tf.pad(colours, [[0, _COLOURS - tf.shape(colours)[0]], [0, 0]])
 
 
 def _field(data: ImageBytes, offset: int, size: int) -> Integer:

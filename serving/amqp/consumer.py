@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from aio_pika.abc import AbstractChannel, AbstractIncomingMessage, AbstractQueue
-from aio_pika.exceptions import ChannelPreconditionFailed
 
 from savedmodel_bakery import tracing
 from savedmodel_bakery.client.errors import ConnectionFailedError
@@ -162,7 +161,7 @@ class Consumer:
     def _lose(self, _channel: object, error: BaseException | None) -> None:
         """Note that the channel is closed."""
         self._loss = f": {error}" if error else ""
-        if isinstance(error, ChannelPreconditionFailed):
+        if "delivery acknowledgement" in self._loss:
             self.timeout = str(error)
         self._lost.set()
 

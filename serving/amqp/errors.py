@@ -41,10 +41,11 @@ def delivery_limit_reached(count: int, timeout: str) -> StatusError:
         count: of the deliveries.
         timeout: what the broker said when a message of the worker took too long; empty if none has.
     """
-    cause = f"it takes longer than the broker allows ({timeout})" if timeout else "it may crash workers"
+    cause = f", or take longer than the broker allows ({timeout})" if timeout else ""
     return StatusError(
         Code.ABORTED,
-        f"the message was delivered {count} times without a reply; {cause}, and was moved to the dead-letter queue",
+        f"the message was delivered {count} times without a reply; it may crash workers{cause}, and was moved to the "
+        "dead-letter queue",
     )
 
 
@@ -73,7 +74,9 @@ def unsupported_encoding(encoding: str | None) -> StatusError | None:
     """Return the error for a message whose body is compressed; None for others, whose encoding is a character set."""
     if encoding is None or encoding.lower() in _PLAIN_ENCODINGS:
         return None
-    return invalid_argument(f'content_encoding "{encoding}" is not supported: send the body as it is')
+    return invalid_argument(
+        f'content_encoding "{encoding}" is not supported: must be utf-8, us-ascii, binary, identity or none'
+    )
 
 
 def response_too_large(size: int) -> StatusError:

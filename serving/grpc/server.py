@@ -392,8 +392,8 @@ def _count_rejected() -> Iterator[None]:
     """Count a call that is rejected before its handler counts it, so without the name of its model."""
     try:
         yield
-    except StatusError as error:
-        metrics.count_request("", "", "GRPC", error.code, 0.0)
+    except (StatusError, DecodeError) as error:
+        metrics.count_request("", "", "GRPC", getattr(error, "code", Code.INTERNAL), 0.0)
         raise
 
 

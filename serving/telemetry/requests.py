@@ -90,8 +90,10 @@ class Entry:
         self._span = self._stack.enter_context(tracing.span(span_name, "SERVER", attributes, parent=headers))
 
     def note_model(self, name: str) -> None:
-        """Note the model that the request names; in URLs of TensorFlow Serving, a query is part of the name."""
-        self.model_name = name.partition("?")[0][:_NOTED_CHARACTERS] or None
+        """Note the model that the request names. In URLs of TensorFlow Serving, a query is part of the name."""
+        if self._entrypoint == "REST":
+            name = name.partition("?")[0]
+        self.model_name = name[:_NOTED_CHARACTERS] or None
 
     def end(self, status: str, sent_bytes: int) -> None:
         """Write the line and end the span.

@@ -93,9 +93,9 @@ def _fitting(sent: SentTensor, declared: Any, where: str) -> tuple[int, ...]:
     Raises:
         StatusError: INVALID_ARGUMENT if its rank or a fixed size differs.
     """
-    if declared.tensor_shape.unknown_rank:
-        return sent.shape
     sizes = shape(declared)
+    if declared.tensor_shape.unknown_rank or not sizes:  # a TF Lite file has unknown ranks like scalars
+        return sent.shape
     fitting = sent.shape[:1] if sent.dtype is STRING and len(sizes) == 1 and sent.shape[1:] == (1,) else sent.shape
     if len(fitting) != len(sizes) or any(size not in (-1, given) for size, given in zip(sizes, fitting, strict=True)):
         raise invalid_argument(f"{sent.tensor} has the shape {list(sent.shape)}; must be {sizes} for {where}")

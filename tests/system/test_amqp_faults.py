@@ -88,7 +88,7 @@ def test_the_broker_says_that_a_message_takes_too_long(broker: RabbitMQ, start: 
         (reply,) = exchange(broker.url(), [make_message(predict_request([1]))])
     message = str(reply.headers[amqp.MESSAGE])
     assert Code.ABORTED == reply.headers[amqp.STATUS]
-    assert f"1 times without a reply; it takes longer than the broker allows ({words}" in message
+    assert f"1 times without a reply; it may crash workers, or take longer than the broker allows ({words}" in message
     assert {f"ABORTED: {message}": 1} == status(broker.url(), "--reasons")["reasons"]
     assert f"the broker, or the connection to it, was lost: {words}" in worker.log.read_text()
 

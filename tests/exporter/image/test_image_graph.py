@@ -359,7 +359,7 @@ UNSUPPORTED_BMP = {
     "BMP, compressed": bmp_with(30, b"\x01"),
     "BMP, other masks": bmp_with(30, b"\x03"),
     "BMP, header of OS/2": bmp_with(14, b"\x0c"),
-    "BMP, index beyond its palette": lambda *_: bmp_of_one_pixel(index=200),
+    "BMP, pixels in its header": bmp_with(10, bytes(4)),
 }
 
 
@@ -376,6 +376,7 @@ def bmp_of_one_pixel(index: int) -> bytes:
 def test_a_palette_may_have_few_colours(read: Read) -> None:
     result = read([bmp_of_one_pixel(index=1)])
     np.testing.assert_array_equal(np.broadcast_to(np.float32([255, 0, 0]), result.pixels.shape), result.pixels)
+    assert not read([bmp_of_one_pixel(index=200)]).pixels.any()  # black, as by Pillow
 
 
 @pytest.mark.parametrize("write", UNSUPPORTED_BMP.values(), ids=UNSUPPORTED_BMP)

@@ -143,7 +143,9 @@ async def test_a_compressed_message_is_rejected_with_a_reason() -> None:
             message.content_encoding = encoding
             await running.publish(message)
         await asyncio.sleep(10)
-    reason = 'INVALID_ARGUMENT: content_encoding "gzip" is not supported: send the body as it is'
+    reason = (
+        'INVALID_ARGUMENT: content_encoding "gzip" is not supported: must be utf-8, us-ascii, binary, identity or none'
+    )
     assert [reason] == running.reasons
     assert [3, 0] == [reply.headers["grpc-status"] for reply in running.replies]
 

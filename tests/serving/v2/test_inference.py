@@ -68,8 +68,12 @@ def test_other_ranks_and_sizes_are_refused(registry: Registry, shape: tuple[int,
     with pytest.raises(StatusError, match=re.escape(expected)) as caught:
         infer(registry, {"x": np.ones(shape, np.float32)}, signature_name="pixels")
     assert caught.value.code is Code.INVALID_ARGUMENT
-    with pytest.raises(StatusError, match=r"must be \[\] for"):
-        infer(registry, {"x": np.ones(shape, np.float32)}, signature_name="scalar")
+
+
+def test_a_scalar_of_a_tf_lite_file_may_be_of_unknown_rank(registry: Registry) -> None:
+    for shape in ((), (3,), (2, 2)):
+        response = infer(registry, {"x": np.ones(shape, np.float32)}, signature_name="scalar")
+        assert shape == response.outputs["y"].array.shape
 
 
 def test_a_column_of_strings_is_taken_as_a_list(registry: Registry) -> None:
