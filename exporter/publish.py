@@ -180,8 +180,9 @@ def staging(base_path: Path, *, prefix: str = _STAGING_PREFIX) -> Iterator[Path]
             # It gets the name that other processes clean up only after it is locked.
             unlocked = Path(tempfile.mkdtemp(prefix=".new-", dir=base_path))
         with _locked(unlocked):
-            stage = unlocked.rename(unlocked.with_name(unlocked.name.replace(".new-", prefix)))
-            with cleaning_up(partial(shutil.rmtree, stage, ignore_errors=True)):
+            stage = unlocked.with_name(unlocked.name.replace(".new-", prefix))
+            with cleaning_up(partial(shutil.rmtree, stage, ignore_errors=True)):  # before it has this name
+                unlocked.rename(stage)
                 yield stage
 
 

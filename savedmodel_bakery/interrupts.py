@@ -20,9 +20,11 @@ def _remove_generated_sources() -> None:
     """Remove what TensorFlow's AutoGraph has generated; it does so itself only if the process ends by itself."""
     for name, module in sys.modules.copy().items():
         if name.startswith("__autograph_generated_file"):
-            for file in (str(module.__file__), str(module.__cached__)):
+            source, compiled = str(module.__file__), str(module.__cached__)
+            folder = os.path.dirname(compiled)  # noqa: PTH120 - pathlib takes time to import
+            for remove, path in ((os.unlink, source), (os.unlink, compiled), (os.rmdir, folder)):
                 with suppress(OSError):
-                    os.unlink(file)  # noqa: PTH108 - pathlib takes time to import
+                    remove(path)
 
 
 _cleanups: list[Callable[[], object]] = [_remove_generated_sources]
