@@ -23,6 +23,7 @@ from savedmodel_bakery.serving.telemetry.calls import count_rejection
 _LINGER_S = 2.0
 _HEAD_BYTES = 2**16
 _UPGRADE_HEADER = re.compile(rb"^upgrade:[^\r\n]*\r\n", re.IGNORECASE | re.MULTILINE)
+_MAX_PIPELINED = 16  # requests that wait on a connection for the response to an earlier one; each takes a few kilobytes
 _REQUEST_LINE = re.compile(rb"(\S+) \S+ HTTP/1\.[01]\r?\n")
 
 
@@ -118,6 +119,9 @@ class Protocol(HttpToolsProtocol):
         size = len(self.url) + sum(map(len, chain.from_iterable(self.headers)))
         if self._is_closing or not self._check_header_bytes(size):
             return
+        if len(self.pipeline) >= _MAX_PIPELINED:
+            self._close_after_responses()
+            return
         self._header_bytes = 0
         self._receives_headers, self._receives_since = False, self.loop.time()
         self._is_received = False
@@ -169,6 +173,8 @@ class Protocol(HttpToolsProtocol):
         self.on_disconnect = None
         self._take_body = None  # what arrives next is not this request's
         super().on_response_complete()
+        if self.pipeline:
+            self.flow.pause_reading()  # the base class resumes it for each response
         if self._receives_since is not None:
             self._receives_since = self.loop.time()  # what was sent early may have waited
         elif not self.transport.is_closing() and (self.cycle is None or self.cycle.response_complete):
@@ -243,11 +249,15 @@ class Protocol(HttpToolsProtocol):
             limit="max_header_bytes",
         )
         if self.cycle is not None and not self.cycle.response_complete:  # an earlier request is answered first
-            self._is_closing = True
-            self.cycle.keep_alive = False
+            self._close_after_responses()
         else:
             self.refuse(_rejection(error))
         return False
+
+    def _close_after_responses(self) -> None:
+        """Ignore what arrives from now on, and close the connection after the responses to what has arrived."""
+        self._is_closing = True
+        self.cycle.keep_alive = False
 
 
 def _rejection(error: OverloadError) -> Response:

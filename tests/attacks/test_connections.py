@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import pytest
-from attacked_server import TINY, AttackedServer, HonestCallers
+from attacked_server import MB, TINY, AttackedServer, HonestCallers
 from waiting import wait_until
 
 OPEN_FILES = 256
@@ -54,3 +54,22 @@ def test_half_sent_headers(few_files: AttackedServer, request: pytest.FixtureReq
         with HonestCallers(few_files) as others:
             others.wait_for_round()
         others.assert_served()
+
+
+def test_requests_whose_responses_are_not_read(server: AttackedServer) -> None:
+    """Sent: 32 MB of the same short request on one connection, without reading a response.
+
+    Allowed: 50 MB. The connection ends after the responses to some of them.
+    """
+    with HonestCallers(server) as others, server.growing_at_most(50, kept_mb=50):
+        with socket.create_connection(("127.0.0.1", server.rest_api_port), 10) as connection:
+            with suppress(OSError):
+                for _ in range(160):
+                    connection.sendall(b"GET /x HTTP/1.1\r\n\r\n" * 10_000)
+            others.wait_for_round()
+            received = 0
+            with suppress(ConnectionError):
+                while chunk := connection.recv(MB):
+                    received += len(chunk)
+        assert received < 100_000
+    others.assert_served()
