@@ -34,7 +34,7 @@ def take_declared(context: RequestContext, dtype: DType, shape: tuple[int, ...])
 
 
 def take_tensors(context: RequestContext, feeds: Mapping[str, Tensor], max_pixels: int | None) -> int:
-    """Count and return the rows of a request's tensors, and charge it for the pixels of images among them.
+    """Count and return the rows of a request's tensors, and charge it for repeated strings and the pixels of images.
 
     Args:
         context: of the request.
@@ -44,13 +44,14 @@ def take_tensors(context: RequestContext, feeds: Mapping[str, Tensor], max_pixel
     Raises:
         StatusError: RESOURCE_EXHAUSTED.
     """
-    strings = [tensor.array for tensor in feeds.values() if tensor.dtype is dtypes.STRING]
-    for array in strings:
-        context.check_rows(array.size)
+    strings = [tensor.array.ravel().tolist() for tensor in feeds.values() if tensor.dtype is dtypes.STRING]
+    for values in strings:
+        context.check_rows(len(values))
+        context.charge(_COPIES * _repeated_bytes(values))
     rows = max([len(tensor.array) for tensor in feeds.values() if tensor.array.ndim], default=1)
     context.take_rows(rows)
-    for array in strings:
-        _take_images(context, array.flat, max_pixels)
+    for values in strings:
+        _take_images(context, values, max_pixels)
     return rows
 
 
@@ -61,6 +62,12 @@ def take_examples(context: RequestContext, examples: Sequence[bytes], max_pixels
         context.charge(_COPIES * examples.size)
     context.take_rows(len(examples))
     _take_images(context, (value for example in examples for value in _strings(example)), max_pixels)
+
+
+def _repeated_bytes(strings: Sequence[bytes]) -> int:
+    """Return the size of the strings that are the same object as an earlier one: the message has them once."""
+    sent = {id(string): len(string) for string in strings}
+    return sum(map(len, strings)) - sum(sent.values())
 
 
 def _take_images(context: RequestContext, values: Iterable[bytes], max_pixels: int | None) -> None:

@@ -16,6 +16,7 @@ import pytest
 import requests
 from attacked_server import MB, METRICS_PATH, TINY, AttackedServer, HonestCallers
 from grpc_calls import NO_LIMIT, request
+from tensorflow.core.framework import types_pb2
 from tensorflow_serving.apis import prediction_service_pb2_grpc
 
 CALLS = 8
@@ -62,6 +63,20 @@ def test_zeros_in_gzip_over_grpc(server: AttackedServer) -> None:
         sent = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     code, text = sent.stdout.splitlines()
     assert ("RESOURCE_EXHAUSTED", True) == (code, "--max_unpacked_bytes" in text), text
+    others.assert_served()
+
+
+def test_a_string_that_fills_up_a_shape(server: AttackedServer) -> None:
+    """Sent: one string of 1 MB for a shape of 10,000 strings, in 1 kB of gzip. Allowed: RESOURCE_EXHAUSTED, 100 MB."""
+    message = request("text")
+    message.inputs["s"].dtype = types_pb2.DT_STRING
+    message.inputs["s"].string_val.append(bytes(MB))
+    message.inputs["s"].tensor_shape.dim.add(size=10_000)
+    with HonestCallers(server) as others, server.growing_at_most(100), grpc.insecure_channel(server.target) as channel:
+        stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+        with pytest.raises(grpc.RpcError) as error:
+            stub.Predict(message, timeout=60, compression=grpc.Compression.Gzip)
+        assert "RESOURCE_EXHAUSTED" == error.value.code().name
     others.assert_served()
 
 

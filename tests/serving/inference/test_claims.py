@@ -15,7 +15,7 @@ from savedmodel_bakery.wire import dtypes, messages, schema
 from savedmodel_bakery.wire.examples import ExamplesWithContext
 from savedmodel_bakery.wire.schema import METHODS
 from savedmodel_bakery.wire.status import StatusError
-from savedmodel_bakery.wire.tensors import Tensor
+from savedmodel_bakery.wire.tensors import Tensor, decode_tensor
 
 FLOAT, STRING = dtypes.BY_NAME["float"], dtypes.STRING
 MIB = 2**20
@@ -46,6 +46,16 @@ def test_rows_of_strings_are_limited_and_numbers_are_not(context: RequestContext
         claims.take_examples(context, [b""] * 1001, None)
 
 
+def test_a_string_that_fills_up_a_shape_is_charged_each_time(context: RequestContext) -> None:
+    proto = schema.TensorProto(dtype=STRING.number, string_val=[b"other", bytes(MIB // 10)])
+    proto.tensor_shape.dim.add(size=101)
+    claims.take_tensors(context, {"x": decode_tensor(proto)}, None)
+    assert 2 * 99 * (MIB // 10) == context.charged
+    proto.tensor_shape.dim[0].size = 1000
+    with pytest.raises(StatusError, match="RESOURCE_EXHAUSTED"):
+        claims.take_tensors(context, {"x": decode_tensor(proto)}, None)
+
+
 @pytest.mark.parametrize("shape", [(2**62,), (2**40, 2**40)])
 def test_shapes_that_fit_no_machine_are_left_to_decoding(context: RequestContext, shape: tuple[int, ...]) -> None:
     claims.take_declared(context, FLOAT, shape)
@@ -53,7 +63,8 @@ def test_shapes_that_fit_no_machine_are_left_to_decoding(context: RequestContext
 
 
 def test_pixels_are_charged_up_to_those_that_a_model_decodes_at_one_time(context: RequestContext) -> None:
-    images = {"x": Tensor(np.array([MEGAPIXEL, b"no image", MEGAPIXEL], object), dtypes.STRING)}
+    photos = [MEGAPIXEL, b"no image", bytes(bytearray(MEGAPIXEL))]
+    images = {"x": Tensor(np.array(photos, object), dtypes.STRING)}
     claims.take_tensors(context, images, 1_500_000)
     assert 1_500_000 * BYTES_PER_PIXEL == context.charged
     claims.take_tensors(context, images, None)
