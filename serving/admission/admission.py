@@ -157,6 +157,11 @@ class Admission:
             self._taken += 1
             return True
 
+    def enter(self) -> None:
+        """Take a place for a call that has arrived, also if there is none, because another call is about to leave."""
+        with self._lock:
+            self._taken += 1
+
     def full(self) -> OverloadError:
         """Return the error of a call for which there is no place."""
         with self._lock:

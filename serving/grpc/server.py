@@ -104,7 +104,9 @@ class GrpcServer:
         # Their messages are small, so they arrive as fast as headers.
         control = _Lane(admission.with_turns(_CONTROL_CALLS), "control", limits.header_timeout_s)
         self._server = grpc.server(runs.threads, options=list({**options, **channel_arguments(arguments)}.items()))
-        self._health = HealthService(control.transfers.receive) if health else None
+        # Their threads are not those of a lane, so their calls must not give up its places.
+        watched = Transfers(limits.header_timeout_s, admission.memory)
+        self._health = HealthService(watched.receive) if health else None
         if self._health:
             calls = {**calls, **self._health.calls()}
             self._server.add_generic_rpc_handlers([self._health.watch_handler()])
@@ -201,7 +203,10 @@ class _Calls(grpc.GenericRpcHandler):
         if lane is None:
             return self._handler(path, partial(self._reject_unknown, path), self._control)
         if not lane.admission.try_enter():
-            return self._handler(path, partial(_reject, lane.admission), self._control)
+            # Nobody may hold the places of calls such as health: one that has not sent its message gives up its own.
+            if lane is not self._control or not lane.transfers.cancel_longest():
+                return self._handler(path, partial(_reject, lane.admission), self._control)
+            lane.admission.enter()
         return self._handlers[path]
 
     def _handler(self, path: str, respond: _Respond, lane: _Lane) -> Any:
@@ -312,6 +317,15 @@ class Transfers:
             return next(messages, None)
         finally:
             self._started.pop(call, None)
+
+    def cancel_longest(self) -> bool:
+        """Cancel the call that has waited longest for its message; return whether there was one."""
+        waiting = (call for call in self._started.copy() if call not in self._sending)
+        longest = next(waiting, None)
+        if longest is None or self._started.pop(longest, None) is None:
+            return False
+        longest.cancel()
+        return True
 
     @contextmanager
     def limited(self, call: Any) -> Iterator[None]:

@@ -156,10 +156,7 @@ class RestServer:
             entry.note_model(route.model_name)
         identity = self._router.authorize(request)
         if isinstance(identity, Response):
-            response = _with_id(identity, entry)
-            # A caller that waits for "100 Continue" may send its body or not, so the next request can't be found.
-            await _send(send, response, *[(b"Connection", b"close")] * ("expect" in request.headers))
-            return response
+            return await _finish(connection, send, _with_id(identity, entry))
         if entry and identity.token:
             entry.token_name = identity.token.name
         if scope["http_version"] not in ("1.0", "1.1"):  # the parser accepts any version
@@ -177,17 +174,11 @@ class RestServer:
                 handled = self._router.reject(error, route)
             if handled is None:
                 return None
-            response = _with_id(handled, entry)
-            if connection.is_received:
-                await _send(send, response, *headers)
-                await connection.wait_until_sent()
-            else:  # it is rejected, or does not need its large body
-                connection.refuse(response)
+            return await _finish(connection, send, _with_id(handled, entry), *headers)
         finally:
             if entry:
                 entry.received_bytes = len(request.body)
             context.close()
-        return response
 
     async def _admit(
         self,
@@ -200,15 +191,18 @@ class RestServer:
     ) -> Response | None:
         """Receive the rest of a request and handle it; return None if the client has disconnected.
 
+        A request that runs no model takes its place when its body has arrived, so that no one holds these places.
+
         Raises:
             StatusError: the request can't be received: there is no place or memory for it, or it is too large or slow.
         """
+        body = b"" if lane is self._runs else await self._read_body(request, route, context, lane, connection, receive)
         if not lane.admission.try_enter():
             raise lane.admission.full()
         try:
             if lane is self._runs:
                 lane.admission.expect(context, self._timeout_s)
-            body = await self._read_body(request, route, context, lane, connection, receive)
+                body = await self._read_body(request, route, context, lane, connection, receive)
             if body is None:
                 return None
             request.body = body
@@ -232,13 +226,12 @@ class RestServer:
     ) -> bytes | None:
         """Return the whole body, for which the request is charged while it arrives; None after a disconnect.
 
-        Does not receive a large one that the request does not need, as one to a mistyped URL: its response says so.
+        Does not wait for one that the request does not need, as one to a mistyped URL.
         """
-        is_needed = route is not None and (route.runs_model or route.takes_body)
+        if route is None or not (route.runs_model or route.takes_body):
+            return b""
         max_bytes = self._limits.message_bytes if lane is self._runs else SMALL_BYTES
         length = int(request.headers.get("content-length", 0))
-        if length > SMALL_BYTES and not is_needed:
-            return b""
         self._check_length(length, lane)
         lane.admission.memory.check_possible(_BODY_COPIES * length)
         pieces: list[bytes] = []
@@ -264,8 +257,6 @@ class RestServer:
                 raise connection.body_error
             pieces.append(message.get("body", b""))
             size += len(pieces[-1])
-            if size > SMALL_BYTES and not is_needed:
-                return b""
             self._check_length(size, lane)
             due, charged = size - charged, size  # more may arrive while this waits
             await self._charge(context, _BODY_COPIES * due, lane)
@@ -305,6 +296,21 @@ def _with_id(response: Response, entry: Entry | None) -> Response:
     if entry is None or not entry.request_id:
         return response
     return replace(response, headers={**response.headers, REQUEST_ID: entry.request_id})
+
+
+async def _finish(
+    connection: Protocol,
+    send: Callable[[_Message], Awaitable[None]],
+    response: Response,
+    *headers: tuple[bytes, bytes],
+) -> Response:
+    """Send the response to a request; close the connection if the request has not been received as a whole."""
+    if connection.is_received:
+        await _send(send, response, *headers)
+        await connection.wait_until_sent()
+    else:  # it is rejected, or does not need its body
+        connection.refuse(response)
+    return response
 
 
 async def _send(send: Callable[[_Message], Awaitable[None]], response: Response, *headers: tuple[bytes, bytes]) -> None:

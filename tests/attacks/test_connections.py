@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
+import grpc
 import pytest
 from attacked_server import MB, TINY, AttackedServer, HonestCallers
 from waiting import wait_until
@@ -73,3 +75,27 @@ def test_requests_whose_responses_are_not_read(server: AttackedServer) -> None:
                     received += len(chunk)
         assert received < 100_000
     others.assert_served()
+
+
+def test_calls_that_never_send_their_messages(half_plus_two: Path, tmp_path: Path) -> None:
+    """Sent: 300 calls of health over gRPC, and 300 requests to each of three URLs, without their messages and bodies.
+
+    To a server where 20 calls may wait. Allowed: honest callers are served as always.
+    """
+    paths = (b"GET /v2/health/live", b"GET /v1/models/half_plus_two", b"POST /v2/repository/index")
+    is_over = threading.Event()
+    with ExitStack() as stack:
+        flags = ("--max_waiting_calls=20",)
+        server = stack.enter_context(AttackedServer({TINY: half_plus_two}, *flags, log=tmp_path / "log"))
+        stack.callback(is_over.set)
+        channel = stack.enter_context(grpc.insecure_channel(server.target))
+        check = channel.stream_unary("/grpc.health.v1.Health/Check")
+        for _ in range(CONNECTIONS):
+            check.future(iter(is_over.wait, True))
+        for path in paths * CONNECTIONS:
+            connection = socket.create_connection(("127.0.0.1", server.rest_api_port), 10)
+            stack.enter_context(closing(connection)).sendall(path + b" HTTP/1.1\r\nContent-Length: 5\r\n\r\n")
+        with HonestCallers(server) as others:
+            for _ in range(3):
+                others.wait_for_round()
+        others.assert_served()
