@@ -10,10 +10,15 @@ from __future__ import annotations
 import binascii
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from typing import NamedTuple
 
 BYTES_PER_PIXEL = 6
 """Memory for a pixel while its image is decoded and resized: 4 to 6 bytes were measured for three and four channels."""
+
+# Of a JPEG file that is progressive, or has several scans, libjpeg keeps all coefficients: 5, 9 and 11 bytes per pixel
+# were measured for one, three and four components.
+_SCANS_BYTES, _COEFFICIENT_BYTES = 4, 2
 
 _TO_STANDARD = bytes.maketrans(b"-_", b"+/")
 _INVISIBLE = bytes(range(ord(" ") + 1))  # the graph drops these from base64
@@ -22,6 +27,7 @@ _GROWTH = 32
 
 # JPEG, ITU-T T.81, table B.1
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_PROGRESSIVE_FRAMES = frozenset({0xC2, 0xC6, 0xCA, 0xCE})
 _MARKER = re.compile(rb"\xff[^\x00\xff]", re.DOTALL)
 _SCAN = 0xDA
 _NO_CONTENTS = frozenset({0x01, *range(0xD0, 0xD8)})
@@ -33,10 +39,26 @@ _LARGEST_GIF_PIXELS = (2 * 65535) ** 2
 _OS2_HEADER_BYTES = 12  # of BMP
 
 
-def claimed_pixels(value: bytes) -> int:
-    """Return how many pixels an image file, or its base64, claims to have; 0 if it is none."""
+class Claim(NamedTuple):
+    """What an image file claims.
+
+    Attributes:
+        pixels: how many it has.
+        bytes_per_pixel: memory for each while it is decoded and resized.
+    """
+
+    pixels: int
+    bytes_per_pixel: int = BYTES_PER_PIXEL
+
+
+NOTHING = Claim(0)
+"""The claim of what is no image file."""
+
+
+def claim(value: bytes) -> Claim:
+    """Return what an image file, or its base64, claims."""
     if value.startswith(_STARTS):
-        return _read_pixels(value) or 0
+        return _read_claim(value) or NOTHING
     start = value.find(b",") + 1 if value[:5].lower() == b"data:" else 0
     size = _FIRST_SYMBOLS
     while True:
@@ -44,45 +66,60 @@ def claimed_pixels(value: bytes) -> int:
         try:
             head = binascii.a2b_base64(symbols[: len(symbols) // 4 * 4])
         except binascii.Error:
-            return 0
+            return NOTHING
         if len(head) >= _LONGEST_START and not head.startswith(_STARTS):
-            return 0
-        pixels = _read_pixels(head)
-        if pixels is not None or start + size >= len(value):
-            return pixels or 0
+            return NOTHING
+        read = _read_claim(head)
+        if read or start + size >= len(value):
+            return read or NOTHING
         size *= _GROWTH
 
 
-def _read_pixels(data: bytes) -> int | None:
-    """Return the pixels of an image file; None if `data` ends before its size."""
+def _read_claim(data: bytes) -> Claim | None:
+    """Return the claim of an image file; None if `data` ends before its size."""
     for start, read in _READERS.items():
         if data.startswith(start):
             try:
-                return read(data)
+                claimed = read(data)
             except (IndexError, struct.error):
                 return None
+            return claimed if isinstance(claimed, Claim) else Claim(claimed)
     return None
 
 
-def _jpeg(data: bytes) -> int:
-    offset = 2
+def _jpeg(data: bytes) -> Claim:
+    frame = _find_marker(data, 2, _FRAMES)
+    if frame is None:
+        return NOTHING
+    height, width, components = struct.unpack_from(">HHB", data, frame + 5)
+    try:
+        scan = _find_marker(data, frame, {_SCAN})
+        has_one_scan = scan is not None and data[scan + 4] == components
+    except (IndexError, struct.error):
+        has_one_scan = False
+    if has_one_scan and data[frame + 1] not in _PROGRESSIVE_FRAMES:
+        return Claim(height * width)
+    return Claim(height * width, max(BYTES_PER_PIXEL, _SCANS_BYTES + _COEFFICIENT_BYTES * components))
+
+
+def _find_marker(data: bytes, offset: int, markers: Collection[int]) -> int | None:
+    """Return the offset of the first of these markers; None if the scan, or too many segments, are before it."""
     for _ in range(_MAX_SEGMENTS):
         found = _MARKER.search(data, offset)
         if not found:
-            raise IndexError("the file ends before its size")
+            raise IndexError("the file ends before the marker")
         offset = found.start()
         marker = data[offset + 1]
+        if marker in markers:
+            return offset
         if marker == _SCAN:
-            return 0
-        if marker in _FRAMES:
-            height, width = struct.unpack_from(">HH", data, offset + 5)
-            return int(height * width)
+            return None
         if marker in _NO_CONTENTS:
             offset += 2
         else:
             (length,) = struct.unpack_from(">H", data, offset + 2)
             offset += 2 + max(length, 2)
-    return 0
+    return None
 
 
 def _png(data: bytes) -> int:
@@ -131,7 +168,7 @@ def _webp(data: bytes) -> int:
 
 
 # By the first bytes, of which some are those of other files too.
-_READERS: dict[bytes, Callable[[bytes], int]] = {
+_READERS: dict[bytes, Callable[[bytes], int | Claim]] = {
     b"\xff\xd8\xff": _jpeg,
     b"\x89PNG\r\n\x1a\n": _png,
     b"GIF8": _gif,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from google.protobuf.message import DecodeError
 
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.admission.images import BYTES_PER_PIXEL, claimed_pixels
+from savedmodel_bakery.serving.admission.images import claim
 from savedmodel_bakery.wire import dtypes, schema
 from savedmodel_bakery.wire.dtypes import DType
 from savedmodel_bakery.wire.examples import ExamplesWithContext
@@ -71,8 +71,10 @@ def _repeated_bytes(strings: Sequence[bytes]) -> int:
 
 
 def _take_images(context: RequestContext, values: Iterable[bytes], max_pixels: int | None) -> None:
-    pixels = sum(map(claimed_pixels, values))
-    context.charge(BYTES_PER_PIXEL * (pixels if max_pixels is None else min(pixels, max_pixels)))
+    claims = [claim(value) for value in values]
+    pixels = sum(claimed.pixels for claimed in claims)
+    bytes_per_pixel = max((claimed.bytes_per_pixel for claimed in claims), default=0)
+    context.charge(bytes_per_pixel * (pixels if max_pixels is None else min(pixels, max_pixels)))
 
 
 def _strings(example: bytes) -> Iterable[bytes]:

@@ -15,7 +15,7 @@ from PIL import Image
 
 from savedmodel_bakery.exporter.image import header, pixels
 from savedmodel_bakery.exporter.recipe import Recipe
-from savedmodel_bakery.serving.admission.images import claimed_pixels
+from savedmodel_bakery.serving.admission.images import claim
 
 COUNT = 200
 RECIPE = {
@@ -45,7 +45,7 @@ def read() -> Callable[[bytes], tuple[int, np.ndarray]]:
 
     def read(data: bytes) -> tuple[int, np.ndarray]:
         count, decoded = traced(data)
-        assert claimed_pixels(data) >= decoded.shape[0] * decoded.shape[1]
+        assert claim(data).pixels >= decoded.shape[0] * decoded.shape[1]
         return int(count), decoded.numpy()
 
     return read

@@ -13,7 +13,7 @@ from PIL import Image
 
 from savedmodel_bakery.exporter.image import encodings
 from savedmodel_bakery.exporter.image.header import read_header
-from savedmodel_bakery.serving.admission.images import claimed_pixels
+from savedmodel_bakery.serving.admission.images import claim
 
 
 def encoded(image_format: str, **options: object) -> bytes:
@@ -52,11 +52,34 @@ FORMS: dict[str, Callable[[bytes], bytes]] = {
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 @pytest.mark.parametrize("file", FILES.values(), ids=FILES)
 def test_files_in_every_form(file: bytes, form: Callable[[bytes], bytes]) -> None:
-    assert 2400 == claimed_pixels(form(file))
+    assert 2400 == claim(form(file)).pixels
+
+
+def test_a_file_of_several_scans_needs_memory_for_its_coefficients() -> None:
+    """As much as libjpeg takes for them, 2 bytes each, and for the decoded pixels."""
+
+    def written(mode: str, **options: object) -> bytes:
+        file = io.BytesIO()
+        Image.new(mode, (64, 48)).save(file, "JPEG", **options)
+        return file.getvalue()
+
+    scan = written("RGB").index(b"\xff\xda")
+    several_scans = bytearray(written("RGB"))
+    several_scans[scan + 4] = 1
+    for data, expected in (
+        (written("RGB"), 6),
+        (written("CMYK"), 6),
+        (bytes(several_scans), 10),
+        (written("L", progressive=True), 6),
+        (written("RGB", progressive=True), 10),
+        (written("CMYK", progressive=True), 12),
+        (written("RGB", progressive=True)[: scan - 20], 10),
+    ):
+        assert (64 * 48, expected) == claim(data) == claim(base64.b64encode(data))
 
 
 def test_only_the_header_is_read() -> None:
-    assert 100_000_000 == claimed_pixels(HUGE_PNG)
+    assert 100_000_000 == claim(HUGE_PNG).pixels
 
 
 # Files that the graph decodes although others give up on them, or find another size.
@@ -79,7 +102,7 @@ def test_unusual_files_claim_what_the_graph_decodes(file: bytes, form: Callable[
     value = form(file)
     header = read_header(encodings.decode(tf.constant(value)))
     assert 2400 == int(header.height * header.width)
-    assert 2400 == claimed_pixels(value)
+    assert 2400 == claim(value).pixels
 
 
 @pytest.mark.parametrize("file", [*FILES.values(), *ODD.values()], ids=[*FILES, *ODD])
@@ -89,14 +112,14 @@ def test_damaged_files_claim_at_least_what_the_graph_decodes(file: bytes) -> Non
         for byte in (0x00, 0xFF, file[place] ^ 0x80):
             damaged = file[:place] + bytes([byte]) + file[place + 1 :]
             height, width = read(tf.constant(damaged))
-            assert int(height) * int(width) <= claimed_pixels(damaged), (place, byte)
+            assert int(height) * int(width) <= claim(damaged).pixels, (place, byte)
 
 
 def test_a_gif_with_too_many_blocks_claims_the_most() -> None:
     file = FILES["GIF"]
     start = file[: file.index(b"\x2c\0\0")]
-    assert claimed_pixels(start + b"\x21\xfe" + b"\1x" * 100_000) > 10**9
-    assert claimed_pixels(start + b"\x21\xfe\0" * 100_000) > 10**9
+    assert claim(start + b"\x21\xfe" + b"\1x" * 100_000).pixels > 10**9
+    assert claim(start + b"\x21\xfe\0" * 100_000).pixels > 10**9
 
 
 @pytest.mark.parametrize(
@@ -104,9 +127,9 @@ def test_a_gif_with_too_many_blocks_claims_the_most() -> None:
     [b"", b"x", b"<svg width='9' height='9'/>", b"\xff\xd8\xff", b"\x89PNG\r\n", b"data:", b"/9j/====", b"RIFF" * 9],
 )
 def test_other_values_claim_nothing(value: bytes) -> None:
-    assert 0 == claimed_pixels(value)
+    assert 0 == claim(value).pixels
 
 
 @pytest.mark.parametrize("value", ["größe " * 20_000, " " * 100_000, "a" * 100_000, "=" * 100_000])
 def test_long_texts_claim_nothing(value: str) -> None:
-    assert 0 == claimed_pixels(value.encode())
+    assert 0 == claim(value.encode()).pixels
