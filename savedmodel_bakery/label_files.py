@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
+from savedmodel_bakery.small_files import read_small
+
 Colour = tuple[int, int, int]
 
 _NOT_TEXT = ("Cc", "Cs")  # Unicode's categories of control characters and of surrogates
@@ -59,7 +61,7 @@ def read_label_file(path: str | Path) -> tuple[Label, ...]:
     """
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8-sig")  # a byte order mark is not part of the first name
+        text = read_small(path).decode("utf-8-sig")  # a byte order mark is not part of the first name
     except UnicodeDecodeError as error:
         raise LabelFileError(f"labels {str(path)!r} are not valid UTF-8") from error
     entries = _PARSERS.get(path.suffix.lower(), _parse_lines)(path, text)

@@ -9,6 +9,7 @@ from savedmodel_bakery.exporter.errors import PipelineError
 from savedmodel_bakery.exporter.pipeline.check import CheckedPipeline
 from savedmodel_bakery.exporter.pipeline.pipeline_file import Pipeline, parse_pipeline
 from savedmodel_bakery.exporter.publish import PIPELINE_FILE
+from savedmodel_bakery.small_files import read_small
 from savedmodel_bakery.toml import parse_toml
 
 _TENSORS = "tensors"
@@ -62,7 +63,7 @@ def read_description(version: Path) -> Description | None:
     if not file.is_file():
         return None
     try:
-        content = parse_toml(file.read_text(encoding="utf-8"))
+        content = parse_toml(read_small(file).decode())
         forms = content.pop(_TENSORS)
         pipeline = parse_pipeline(content, folder=Path(), default_name=version.name)
         return Description(pipeline, {name: forms[name] for name in (*pipeline.inputs, *pipeline.makers())})

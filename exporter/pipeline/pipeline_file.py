@@ -14,6 +14,7 @@ from typing import Any
 
 from savedmodel_bakery.exporter.errors import PipelineError, PublishError
 from savedmodel_bakery.exporter.publish import check_name
+from savedmodel_bakery.small_files import read_small
 from savedmodel_bakery.toml import parse_toml
 
 DEFAULT_SIGNATURE = "serving_default"
@@ -85,7 +86,7 @@ def read_pipeline_file(path: Path) -> Pipeline:
             twice.
     """
     try:
-        content = parse_toml(path.read_text(encoding="utf-8-sig"))
+        content = parse_toml(read_small(path).decode("utf-8-sig"))
     except (OSError, ValueError) as error:
         raise PipelineError(f"cannot read the pipeline file {path}: {error}") from error
     try:

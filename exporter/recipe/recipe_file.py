@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from savedmodel_bakery.exporter.errors import RecipeError
 from savedmodel_bakery.exporter.recipe.fields import Field
 from savedmodel_bakery.exporter.recipe.recipe import Recipe, convert_values
+from savedmodel_bakery.small_files import read_small
 from savedmodel_bakery.toml import parse_toml
 from savedmodel_bakery.wire import version_folder
 
@@ -36,7 +37,7 @@ def read_recipe_file(path: Path) -> RecipeFile:
         RecipeError: the file can't be read, is not valid TOML, or has an unknown field or a value that is not allowed.
     """
     try:
-        content = parse_toml(path.read_text(encoding="utf-8"))
+        content = parse_toml(read_small(path).decode())
     except (OSError, ValueError) as error:
         raise RecipeError(f"cannot read the recipe file {path}: {error}") from error
     try:

@@ -21,6 +21,7 @@ from savedmodel_bakery.serving.runtimes.runtime import Runtime
 from savedmodel_bakery.serving.runtimes.tf_session import SavedModel, SessionOptions
 from savedmodel_bakery.serving.telemetry.images import RowCounts
 from savedmodel_bakery.serving.telemetry.stages import Stages
+from savedmodel_bakery.small_files import read_small
 from savedmodel_bakery.toml import parse_toml
 from savedmodel_bakery.wire import version_folder
 from savedmodel_bakery.wire.status import Code, StatusError
@@ -136,8 +137,9 @@ def _load_runtime(path: Path, options: LoadOptions) -> Runtime:
 
 def _read_recipe(path: Path) -> Mapping[str, Any] | None:
     """Return the recipe of a baked image model; None if the version has none, or it can't be read."""
+    file = path / version_folder.RECIPE
     try:
-        return parse_toml((path / version_folder.RECIPE).read_text())
+        return parse_toml(read_small(file).decode()) if file.is_file() else None
     except (OSError, ValueError):
         return None
 
@@ -146,5 +148,5 @@ def _max_pixels(recipe: Mapping[str, Any] | None) -> int | None:
     """Return how many pixels a baked version decodes at one time; None if all images of a request, or not baked."""
     try:
         return int(recipe["max_pixels"]) if recipe and "rows_per_run" in recipe else None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError):
         return None

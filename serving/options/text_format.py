@@ -8,9 +8,11 @@ from typing import Any
 
 from google.protobuf import text_format
 
+from savedmodel_bakery.small_files import read_small
 from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
+_MAX_REASON = 1000  # characters of the parser's message, which quotes a line of the file
 _CODES = {PermissionError: Code.PERMISSION_DENIED, IsADirectoryError: Code.FAILED_PRECONDITION}
 
 
@@ -40,7 +42,7 @@ def read_message(path: Path, message_class: Any, *, has_secrets: bool = False) -
     """
     name = message_class.DESCRIPTOR.full_name
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_small(path).decode()
     except OSError as error:
         raise StatusError(_CODES.get(type(error), Code.NOT_FOUND), f"{path}; {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -55,5 +57,5 @@ def read_message(path: Path, message_class: Any, *, has_secrets: bool = False) -
         if has_secrets:
             place = f"{error.GetLine()}:{error.GetColumn()}"
             reason = f'{place}: expected FIELD: "TEXT" on one line, with \\n for each line break'
-        raise TextFormatError(path, f"Error parsing text-format {name}: {reason}") from None
+        raise TextFormatError(path, f"Error parsing text-format {name}: {reason[:_MAX_REASON]}") from None
     return message

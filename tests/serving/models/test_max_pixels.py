@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from savedmodel_bakery.wire import version_folder
     [
         ("max_pixels = 5000\nrows_per_run = 8\n", 5000),
         ("max_pixels = 5000\n", None),  # baked when all images of a request were decoded at once
+        ("max_pixels = inf\nrows_per_run = 8\n", None),
         ("not TOML", None),
         (None, None),
     ],
@@ -28,4 +30,15 @@ def test_max_pixels(half_plus_two: Path, tmp_path: Path, recipe: str | None, exp
         (version / version_folder.RECIPE).write_text(recipe)
     servable = load("m", 1, version, LoadOptions())
     assert expected == servable.max_pixels
+    servable.close()
+
+
+def test_a_recipe_that_is_no_file_is_not_read(half_plus_two: Path, tmp_path: Path) -> None:
+    """A reader of a pipe would wait for ever."""
+    version = tmp_path / "1"
+    shutil.copytree(half_plus_two / "1", version)
+    (version / version_folder.RECIPE).parent.mkdir(exist_ok=True)
+    os.mkfifo(version / version_folder.RECIPE)
+    servable = load("m", 1, version, LoadOptions())
+    assert servable.max_pixels is None
     servable.close()

@@ -1,0 +1,21 @@
+"""Reads files that people write: recipes, labels, settings. Others of the same name may have any size."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+MAX_BYTES = 2**24
+
+
+def read_small(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
+    """Return the content of a file.
+
+    Raises:
+        OSError: it can't be read, or has more than `max_bytes`.
+    """
+    with path.open("rb") as file:
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise OSError(errno.EFBIG, f"the file has more than {max_bytes} bytes, the limit for such files", str(path))
+    return content
