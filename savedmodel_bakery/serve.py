@@ -42,10 +42,25 @@ Examples:
 @click.option("--port", type=_PORT, default=8500, show_default=True, help="gRPC port.")
 @click.option("--rest-api-port", type=_PORT, default=8501, show_default=True, help="REST port.")
 @click.option(
+    "--allowed-host",
+    "allowed_hosts",
+    multiple=True,
+    metavar="NAME",
+    help="Name beside localhost and 127.0.0.1 that REST requests may use for this machine, as of a proxy. Repeatable.",
+)
+@click.option(
     "--playground/--no-playground", default=True, show_default=True, help="Serve a page to try the model in a browser."
 )
 @click.option("-v", "--verbose", is_flag=True, help="Show the log of TensorFlow.")
-def serve(folder: Path, name: str | None, port: int, rest_api_port: int, playground: bool, verbose: bool) -> None:
+def serve(
+    folder: Path,
+    name: str | None,
+    port: int,
+    rest_api_port: int,
+    allowed_hosts: tuple[str, ...],
+    playground: bool,
+    verbose: bool,
+) -> None:
     """Serve the newest version of the model in FOLDER until Ctrl-C.
 
     FOLDER contains the model's numbered versions. The server listens on 127.0.0.1 only and prints its URLs when it is
@@ -73,6 +88,7 @@ def serve(folder: Path, name: str | None, port: int, rest_api_port: int, playgro
             f"--port={port}",
             f"--rest_api_port={rest_api_port}",
             f"--bind_address={ADDRESS}",
+            f"--allowed_hosts={','.join(('localhost', ADDRESS, *allowed_hosts))}",
             f"--enable_playground={str(playground).lower()}",
             "--engine=embedded",
         ]

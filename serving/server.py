@@ -260,6 +260,7 @@ def _start_rest(
         known_name=registry.known_name,
         cors=flags.on("rest_api_enable_cors_support"),
         metrics_path=settings.metrics_path,
+        allowed_hosts=[name.strip().lower() for name in flags.text("allowed_hosts").split(",") if name.strip()],
         public_paths=(*PUBLIC_PATHS, *(playground.PUBLIC_PATHS if with_playground else ())),
     )
     try:

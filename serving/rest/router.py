@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 _CHARACTER = r"[\w.~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2}"
 # RFC 3986, 3
 _TARGET = re.compile(rf"(?:{_CHARACTER})*(?:\?(?:{_CHARACTER}|\?)*)?(?:#(?:{_CHARACTER}|\?)*)?", re.ASCII)
+_PORT = re.compile(r":\d*$")
+_SHOWN = 100  # characters of a host
 KNOWN_METHODS = ("GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH")
 
 CORS_HEADERS = {
@@ -49,6 +51,8 @@ class Router:
         cors: add CORS headers to responses of the APIs.
         metrics_path: path of the Prometheus page; None to not serve it.
         public_paths: paths that need no token.
+        allowed_hosts: what the header Host may name; empty for anything. A page of another site can have its own name
+            resolve to this machine, and send requests as if they came from it (DNS rebinding).
     """
 
     def __init__(
@@ -60,12 +64,14 @@ class Router:
         cors: bool,
         metrics_path: str | None = None,
         public_paths: Collection[str] = PUBLIC_PATHS,
+        allowed_hosts: Collection[str] = (),
     ) -> None:
         self._apis = apis
         self._access = access
         self._known_name = known_name
         self._metrics_path = metrics_path
         self._public_paths = public_paths
+        self._allowed_hosts = allowed_hosts
         self._cors = cors
         self._headers = CORS_HEADERS if cors else {}
         if cors and access.needs_token:
@@ -77,6 +83,12 @@ class Router:
         Public paths need no token. Neither does OPTIONS with CORS: browsers ask without a token what they may send
         (Fetch standard, "CORS-preflight fetch").
         """
+        host = _PORT.sub("", request.headers.get("host", ""))
+        if self._allowed_hosts and host and host.lower() not in self._allowed_hosts:
+            names = ", ".join(self._allowed_hosts)
+            return self.reject(
+                StatusError(Code.PERMISSION_DENIED, f'the host "{host[:_SHOWN]}" is not allowed: must be {names}')
+            )
         path = request.path
         is_preflight = self._cors and request.method == "OPTIONS"
         if (path in self._public_paths or is_preflight) and path != self._metrics_path:

@@ -371,17 +371,21 @@ def test_serve_prints_its_urls_and_ends_with_ctrl_c(tmp_path: Path) -> None:
     assert "Traceback" not in (tmp_path / "log").read_text()
 
 
-def test_serve_has_no_page_if_it_is_turned_off(tmp_path: Path) -> None:
+def test_serve_has_no_page_if_it_is_turned_off_and_answers_to_names_of_this_machine(tmp_path: Path) -> None:
     model_makers.labelling(tmp_path / "animals")
     port, rest_api_port = free_port(), free_port()
     ports = ("--port", str(port), "--rest-api-port", str(rest_api_port))
-    with serving(str(tmp_path / "animals"), "--no-playground", *ports, log=tmp_path / "log") as process:
+    options = ("--no-playground", "--allowed-host", "my.proxy", *ports)
+    with serving(str(tmp_path / "animals"), *options, log=tmp_path / "log") as process:
         assert process.stdout
         rest_line = [process.stdout.readline() for _ in range(3)][-1]
         origin = rest_line.split()[1].partition("/v1/")[0]
         for path in ("/", "/playground"):
             response = requests.get(origin + path, timeout=30)
             assert (404, "text/html") == (response.status_code, response.headers["Content-Type"])
+        for host, status in (("localhost", 200), ("my.proxy:80", 200), ("evil.example", 403)):
+            response = requests.get(f"{origin}/v1/models/animals", headers={"Host": host}, timeout=30)
+            assert status == response.status_code, host
 
 
 @pytest.mark.parametrize(

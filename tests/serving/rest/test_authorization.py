@@ -52,6 +52,17 @@ def test_a_rejected_request_of_a_browser_has_cors_headers(access: Access) -> Non
     assert (401, "*") == (response.status, response.headers["Access-Control-Allow-Origin"])
 
 
+def test_only_allowed_hosts_are_served() -> None:
+    serving = Router([], access=Access(), known_name=str, cors=False, allowed_hosts=["localhost", "[::1]"])
+    for host in ("localhost", "LocalHost:8501", "[::1]", "[::1]:8501", ""):
+        assert ANYONE is serving.authorize(Request("GET", "/v1/models/m", {"host": host}))
+    for host in ("evil.example", "evil.example:8501", "localhost.evil.example", "127.0.0.1", "[::2]:8501"):
+        response = serving.authorize(Request("GET", "/v2/health/live", {"host": host}))
+        assert isinstance(response, Response)
+        assert (403, True) == (response.status, b"must be localhost, [::1]" in response.body)
+    assert ANYONE is serving.authorize(Request("GET", "/v1/models/m", {}))
+
+
 def test_without_cors_options_needs_a_token_too(access: Access) -> None:
     response = router(access, cors=False).authorize(PREFLIGHT)
     assert isinstance(response, Response)
