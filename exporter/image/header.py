@@ -22,6 +22,7 @@ from savedmodel_bakery.exporter.tensor_types import (
     Orientation,
     Side,
     Tensor,
+    Text,
 )
 
 # JPEG, ITU-T T.81, table B.1: frame markers hold the size, the scan marker ends the headers, some have no contents.
@@ -35,6 +36,10 @@ _SEARCHED_BYTES = 2**16
 # Photos have about ten segments, or a few hundred if a large profile is split into segments of 64 kB. The limit bounds
 # the time a hostile file can take.
 _MAX_SEGMENTS = 1024
+# A photo has up to about 20 scans, and a few texts. Each takes a decoder time that has nothing to do with its size: a
+# scan as much as all pixels, a compressed text up to 8 MB.
+_SCAN, _END_OF_IMAGE, _MAX_SCANS = b"\xff\xda", b"\xff\xd9", 64
+_COMPRESSED_TEXTS, _MAX_TEXTS = (b"zTXt", b"iTXt"), 64
 
 
 class Header(NamedTuple):
@@ -85,7 +90,9 @@ def _size_only(height: Side, width: Side) -> _Fields:
 
 def _read_jpeg(data: ImageBytes) -> _Fields:
     exif_offset, frame = _walk_jpeg_segments(data)
-    sides = tf.where(frame > 0, read_integers(data, frame + 1, 2, tf.uint16), 0)
+    image = tf.strings.split(substring(data, frame, tf.strings.length(data)), _END_OF_IMAGE, 1)[:1]
+    is_usual = (frame > 0) & (_count(image, _SCAN, _MAX_SCANS) <= _MAX_SCANS)
+    sides = tf.where(is_usual, read_integers(data, frame + 1, 2, tf.uint16), 0)
     height, width = tf.unstack(tf.cast(sides, tf.int64))
     return height, width, exif_offset, tf.constant(False)
 
@@ -126,11 +133,17 @@ def _bytes_before_marker(data: ImageBytes, offset: Offset) -> Integer:
     return tf.argmax(found, output_type=tf.int32)
 
 
+def _count(texts: Text, part: bytes, enough: int) -> Integer:
+    """Return how often `part` is in a vector of one text or none; `enough` and 1 if it is there more often."""
+    return tf.size(tf.strings.split(texts, part, enough + 1).flat_values) - 1
+
+
 def _read_png(data: ImageBytes) -> _Fields:
     exif_offset, transparency = chunks.find_png_chunks(data, (b"eXIf", b"tRNS"), stop_at=b"IDAT")
     # IHDR must come first (PNG, section 5.6). libpng skips other chunks before it; for such a file the size is 0.
-    starts_with_header = tf.cast(tf.equal(substring(data, 12, 4), b"IHDR"), tf.int64)
+    texts = tf.add_n([_count(data[tf.newaxis], name, _MAX_TEXTS) for name in _COMPRESSED_TEXTS])
+    is_usual = tf.cast(tf.equal(substring(data, 12, 4), b"IHDR") & (texts <= _MAX_TEXTS), tf.int64)
     # Bit 2 of the colour type means an alpha channel; tRNS makes a palette, or one colour, transparent.
     has_alpha = tf.equal(read_unsigned(data, 25, 1) & 4, 4) | (transparency > 0)
-    height, width = (read_unsigned(data, offset, 4) * starts_with_header for offset in (20, 16))
+    height, width = (read_unsigned(data, offset, 4) * is_usual for offset in (20, 16))
     return height, width, exif_offset, has_alpha

@@ -320,3 +320,29 @@ def test_a_png_file_whose_header_is_not_first_has_size_0(picture_size: Any, rock
     chunk = struct.pack(">I", len(forged) - 4) + forged + struct.pack(">I", zlib.crc32(forged))
     height, width = picture_size(data[:8] + chunk + data[8:])
     assert 0 == height * width
+
+
+def test_a_file_that_takes_a_decoder_long_whatever_its_size_has_size_0(picture_size: Any) -> None:
+    """Each scan takes as long as the pixels, each compressed text of a PNG file up to 8 MB."""
+    progressive = encode(photo(), "JPEG", progressive=True)
+    last_scan = progressive[progressive.rindex(b"\xff\xda") : -2]
+    count = progressive.count(b"\xff\xda")
+
+    def with_scans(scans: int) -> bytes:
+        return progressive[:-2] + last_scan * (scans - count) + progressive[-2:]
+
+    png = encode(photo(), "PNG")
+    text = b"zTXtkey\0\0" + zlib.compress(bytes(1000))
+    chunk = struct.pack(">I", len(text) - 4) + text + struct.pack(">I", zlib.crc32(text))
+    end = len(png) - 12
+    for data, is_read in (
+        (with_scans(64), True),
+        (with_scans(65), False),
+        (with_scans(1000), False),
+        (with_segments(segment(0xE1, with_scans(400))), True),  # of a thumbnail
+        (progressive * 70, True),  # what is after the end of an image is not decoded
+        (png[:33] + chunk * 64 + png[33:], True),
+        (png[:33] + chunk * 65 + png[33:], False),
+        (png[:end] + chunk * 100 + png[end:], False),
+    ):
+        assert (600 if is_read else 0) == int(np.prod([side.numpy() for side in picture_size(data)]))
