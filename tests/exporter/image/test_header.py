@@ -222,6 +222,13 @@ def test_the_size_of_real_photos(picture_size: Any, path: Path) -> None:
         assert (opened.height, opened.width) == tuple(side.numpy() for side in picture_size(path.read_bytes()))
 
 
+def test_a_lossy_webp_file_may_be_as_wide_and_high_as_its_14_bits(picture_size: Any) -> None:
+    data = bytearray(FILES["lossy WebP"])
+    for width, height in ((2**14 - 1, 9000), (9000, 2**14 - 1)):
+        data[26:30] = struct.pack("<HH", width, height)
+        assert (height, width) == tuple(side.numpy() for side in picture_size(bytes(data)))
+
+
 def with_stated_size(file_format: str, side: int) -> bytes:
     """A small file whose header states a square of `side` pixels."""
     if file_format == "PNG":
@@ -263,7 +270,8 @@ HIDDEN_SIZES = {
     "after bytes that are no marker": LARGE[:2] + b"hidden" + LARGE[2:],
     "after a stuffed ff": LARGE[:2] + b"\xff\x00" + LARGE[2:],
     "after a marker without contents": LARGE[:2] + b"\xff\x01" + LARGE[2:],
-    "after a restart marker": LARGE[:2] + b"\xff\xd3" + LARGE[2:],
+    "after the first restart marker": LARGE[:2] + b"\xff\xd0" + LARGE[2:],
+    "after the last restart marker": LARGE[:2] + b"\xff\xd7" + LARGE[2:],
     "after very many segments": LARGE[:2] + segment(0xFE, b"") * 5000 + LARGE[2:],
     "after very many ff": LARGE[:2] + b"\xff" * 5000 + LARGE[2:],
     "after bytes that a marker without contents seems to skip": LARGE[:2]
