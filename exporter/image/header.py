@@ -90,8 +90,8 @@ def _size_only(height: Side, width: Side) -> _Fields:
 
 def _read_jpeg(data: ImageBytes) -> _Fields:
     exif_offset, frame = _walk_jpeg_segments(data)
-    image = tf.strings.split(substring(data, frame, tf.strings.length(data)), _END_OF_IMAGE, 1)[:1]
-    is_usual = (frame > 0) & (_count(image, _SCAN, _MAX_SCANS) <= _MAX_SCANS)
+    image = _split(substring(data, frame, tf.strings.length(data)), _END_OF_IMAGE, 1)[0]
+    is_usual = (frame > 0) & (tf.size(_split(image, _SCAN, _MAX_SCANS + 1)) <= 1 + _MAX_SCANS)
     sides = tf.where(is_usual, read_integers(data, frame + 1, 2, tf.uint16), 0)
     height, width = tf.unstack(tf.cast(sides, tf.int64))
     return height, width, exif_offset, tf.constant(False)
@@ -133,15 +133,18 @@ def _bytes_before_marker(data: ImageBytes, offset: Offset) -> Integer:
     return tf.argmax(found, output_type=tf.int32)
 
 
-def _count(texts: Text, part: bytes, enough: int) -> Integer:
-    """Return how often `part` is in a vector of one text or none; `enough` and 1 if it is there more often."""
-    return tf.size(tf.strings.split(texts, part, enough + 1).flat_values) - 1
+def _split(text: Text, separator: bytes, maximum: int) -> Text:
+    """Return the parts between separators, at least one; the last has the separators after the first `maximum`.
+
+    Without the ragged tensors of tf.strings.split, which are fifty operations.
+    """
+    return tf.raw_ops.StringSplitV2(input=[text], sep=separator, maxsplit=maximum).values
 
 
 def _read_png(data: ImageBytes) -> _Fields:
     exif_offset, transparency = chunks.find_png_chunks(data, (b"eXIf", b"tRNS"), stop_at=b"IDAT")
     # IHDR must come first (PNG, section 5.6). libpng skips other chunks before it; for such a file the size is 0.
-    texts = tf.add_n([_count(data[tf.newaxis], name, _MAX_TEXTS) for name in _COMPRESSED_TEXTS])
+    texts = tf.add_n([tf.size(_split(data, name, _MAX_TEXTS + 1)) - 1 for name in _COMPRESSED_TEXTS])
     is_usual = tf.cast(tf.equal(substring(data, 12, 4), b"IHDR") & (texts <= _MAX_TEXTS), tf.int64)
     # Bit 2 of the colour type means an alpha channel; tRNS makes a palette, or one colour, transparent.
     has_alpha = tf.equal(read_unsigned(data, 25, 1) & 4, 4) | (transparency > 0)
