@@ -8,14 +8,14 @@ from pathlib import Path
 MAX_BYTES = 2**24
 
 
-def read_small(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
+def read_small(path: Path) -> bytes:
     """Return the content of a file.
 
     Raises:
-        OSError: it can't be read, or has more than `max_bytes`.
+        OSError: it can't be read, or has more than `MAX_BYTES`.
     """
     with path.open("rb") as file:
-        content = file.read(max_bytes + 1)
-    if len(content) > max_bytes:
-        raise OSError(errno.EFBIG, f"the file has more than {max_bytes} bytes, the limit for such files", str(path))
+        content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise OSError(errno.EFBIG, f"the file has more than {MAX_BYTES} bytes, the limit for such files", str(path))
     return content

@@ -143,8 +143,8 @@ def _split(text: Text, separator: bytes, maximum: int) -> Text:
 
 def _read_png(data: ImageBytes) -> _Fields:
     exif_offset, transparency = chunks.find_png_chunks(data, (b"eXIf", b"tRNS"), stop_at=b"IDAT")
-    # IHDR must come first (PNG, section 5.6). libpng skips other chunks before it; for such a file the size is 0.
     texts = tf.add_n([tf.size(_split(data, name, _MAX_TEXTS + 1)) - 1 for name in _COMPRESSED_TEXTS])
+    # IHDR must come first (PNG, section 5.6). libpng skips other chunks before it; for such a file the size is 0.
     is_usual = tf.cast(tf.equal(substring(data, 12, 4), b"IHDR") & (texts <= _MAX_TEXTS), tf.int64)
     # Bit 2 of the colour type means an alpha channel; tRNS makes a palette, or one colour, transparent.
     has_alpha = tf.equal(read_unsigned(data, 25, 1) & 4, 4) | (transparency > 0)

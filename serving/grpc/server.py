@@ -104,10 +104,10 @@ class GrpcServer:
         # Their messages are small, so they arrive as fast as headers.
         control = _Lane(admission.with_turns(_CONTROL_CALLS), "control", limits.header_timeout_s)
         self._server = grpc.server(runs.threads, options=list({**options, **channel_arguments(arguments)}.items()))
-        # Their threads are not those of a lane, so their calls must not give up its places.
-        watched = Transfers(limits.header_timeout_s, admission.memory)
-        self._health = HealthService(watched.receive) if health else None
-        if self._health:
+        self._health: HealthService | None = None
+        if health:
+            # The threads of watchers are not those of a lane, so their calls must not give up its places.
+            self._health = HealthService(Transfers(limits.header_timeout_s, admission.memory).receive)
             calls = {**calls, **self._health.calls()}
             self._server.add_generic_rpc_handlers([self._health.watch_handler()])
         self._server.add_generic_rpc_handlers([_Calls(calls, access, runs, control, requests)])

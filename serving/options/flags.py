@@ -116,11 +116,7 @@ FLAGS = {
         Flag("version", False, "Print versions and exit."),
         _own("engine", "auto", "auto, embedded or tensorflow_model_server."),
         _own("bind_address", "0.0.0.0", "IP address to listen on."),
-        _own(
-            "allowed_hosts",
-            "",
-            "Comma-separated names that REST may be called by (Host); empty means any.",
-        ),
+        _own("allowed_hosts", "", "Comma-separated names that REST may be called by (Host); empty means any."),
         _own("allow_unknown_flags", False, "Start although the command line has unknown arguments."),
         _own("allowed_model_roots", "", "Comma-separated folders of models; empty means any."),
         _own("auth_tokens_file", "", "TOML file with the tokens that callers need; empty means none."),

@@ -83,12 +83,13 @@ class Router:
         Public paths need no token. Neither does OPTIONS with CORS: browsers ask without a token what they may send
         (Fetch standard, "CORS-preflight fetch").
         """
-        host = _PORT.sub("", request.headers.get("host", ""))
-        if self._allowed_hosts and host and host.lower() not in self._allowed_hosts:
-            names = ", ".join(self._allowed_hosts)
-            return self.reject(
-                StatusError(Code.PERMISSION_DENIED, f'the host "{host[:_SHOWN]}" is not allowed: must be {names}')
-            )
+        if self._allowed_hosts:
+            host = _PORT.sub("", request.headers.get("host", ""))
+            if host and host.lower() not in self._allowed_hosts:
+                names = ", ".join(self._allowed_hosts)
+                return self.reject(
+                    StatusError(Code.PERMISSION_DENIED, f'the host "{host[:_SHOWN]}" is not allowed: must be {names}')
+                )
         path = request.path
         is_preflight = self._cors and request.method == "OPTIONS"
         if (path in self._public_paths or is_preflight) and path != self._metrics_path:

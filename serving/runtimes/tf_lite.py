@@ -223,13 +223,13 @@ def _check_shape(port: _Port, tensor: Tensor, number: int) -> None:
     if not tensor.array.size:  # some operations read and write beyond it
         sizes = ",".join(map(str, shape))
         raise invalid_argument(f"Expects arg[{number}] to have elements but shape [{sizes}] is provided")
-    is_number = tensor.array.size == 1 and tensor.dtype is not dtypes.STRING
+    is_number = _is_number(port, tensor.array)
     if not port.shape or _is_column(port) or (is_number and _is_single(port)):
         if len(shape) > _MAX_DIMENSIONS:
             raise invalid_argument(
                 f"Expects arg[{number}] to have up to {_MAX_DIMENSIONS} dimensions but {len(shape)} are provided"
             )
-        if is_number or not port.shape or (len(shape) == 1 or shape[-1:] == (1,)):
+        if is_number or not port.shape or len(shape) == 1 or shape[-1:] == (1,):
             return
     if len(shape) != len(port.shape):
         raise invalid_argument(
@@ -240,6 +240,10 @@ def _check_shape(port: _Port, tensor: Tensor, number: int) -> None:
         raise invalid_argument(
             f"Expects arg[{number}] to have shape [{declared}] but [{','.join(map(str, shape))}] is provided"
         )
+
+
+def _is_number(port: _Port, array: np.ndarray) -> bool:
+    return array.size == 1 and port.dtype is not dtypes.STRING
 
 
 def _is_single(port: _Port) -> bool:
@@ -260,8 +264,8 @@ def _suits_xnnpack(inputs: Sequence[_Port], arrays: Sequence[np.ndarray]) -> boo
 
 def _fitted(port: _Port, array: np.ndarray) -> np.ndarray:
     """Return a single number in the input's own shape, as the real server copies it without a change of the shape."""
-    is_number = array.size == 1 and port.dtype is not dtypes.STRING
-    return array.reshape([1] * len(port.shape)) if is_number and port.shape and _is_single(port) else array
+    fits = _is_number(port, array) and port.shape and _is_single(port)
+    return array.reshape([1] * len(port.shape)) if fits else array
 
 
 def _allocate(interpreter: Any, inputs: Sequence[_Port], arrays: Sequence[np.ndarray]) -> None:

@@ -14,28 +14,17 @@ import tensorflow as tf
 from PIL import Image
 
 from savedmodel_bakery.exporter.image import header, pixels
-from savedmodel_bakery.exporter.recipe import Recipe
+from savedmodel_bakery.exporter.recipe import Preprocessing
 from savedmodel_bakery.serving.admission.images import claim
 
 COUNT = 200
-RECIPE = {
-    "model": "m",
-    "labels": "imagenet",
-    "size": (16, 16),
-    "crop": "none",
-    "resize": "bilinear",
-    "antialias": False,
-    "scale": "0..255",
-    "channels": "RGB",
-    "outputs": "probabilities",
-}
 NOISE = np.random.default_rng(7).integers(0, 256, (21, 37, 3), np.uint8)
 
 
 @pytest.fixture(scope="module")
-def read() -> Callable[[bytes], tuple[int, np.ndarray]]:
+def read(preprocessing_of: Callable[..., Preprocessing]) -> Callable[[bytes], tuple[int, np.ndarray]]:
     """Return a function that returns the pixels that a header states, and those of the decoded image."""
-    preprocessing = Recipe.from_values(RECIPE).preprocessing
+    preprocessing = preprocessing_of()
 
     def run(data: Any) -> Any:
         found = header.read_header(data)
