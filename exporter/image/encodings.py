@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.image.bytes_ops import read_integers
+from savedmodel_bakery.exporter.image.bytes_ops import read_integers, substring
 from savedmodel_bakery.exporter.image.fallback import with_fallback
-from savedmodel_bakery.exporter.tensor_types import EncodedImage, FileFormat, ImageBytes, Tensor, Text
+from savedmodel_bakery.exporter.tensor_types import EncodedImage, FileFormat, ImageBytes, Offset, Tensor, Text
 
 # The formats that tf.io.decode_image can decode.
 UNKNOWN, JPEG, PNG, GIF, BMP, WEBP = range(6)
@@ -26,6 +26,8 @@ _MAGIC_NUMBERS = (
     (WEBP, b"RIFF....WEBP"),
 )
 _LONGEST_MAGIC_NUMBER = 12
+_BLOCK_BYTES = 2**20  # of text; converting a block takes up to 11 times its size
+_MAX_MEDIA_TYPE_BYTES = 2**16  # of a data URI, with what surrounds it
 
 
 def detect_format(data: ImageBytes) -> FileFormat:
@@ -60,29 +62,41 @@ def _decode_web_safe(symbols: Text) -> ImageBytes:
 
 def _to_web_safe(text: Text) -> Text:
     """Convert to the web-safe alphabet, without data URI prefix, whitespace and padding."""
-    symbols = _join_bytes(_web_safe_symbols(text, tf.io.decode_raw(text, tf.uint8)))
+    starts = tf.range(_base64_start(text), tf.strings.length(text), _BLOCK_BYTES)
+    blocks = tf.map_fn(
+        lambda start: _web_safe_symbols(substring(text, start, _BLOCK_BYTES)),
+        starts,
+        fn_output_signature=tf.TensorSpec([], tf.string),
+        parallel_iterations=1,
+    )
+    symbols = tf.strings.reduce_join(blocks)
     size = tf.strings.length(symbols)
     padding = tf.reduce_sum(tf.cast(tf.equal(read_integers(symbols, size - 2, 2), ord("=")), tf.int32))
     return tf.strings.substr(symbols, 0, size - padding)
 
 
-def _web_safe_symbols(text: Text, text_bytes: Tensor) -> Tensor:
-    """Convert bytes uint8 [n] to the web-safe alphabet (RFC 4648, section 5), without data URI prefix and whitespace.
+def _base64_start(text: Text) -> Offset:
+    """Return the offset of the base64 of a text, which a data URI has after its first comma.
+
+    A data URI is `data:[<media type>][;base64],<data>` (RFC 2397).
+    """
+    is_data_uri = tf.equal(tf.strings.lower(tf.strings.substr(text, 0, 5)), b"data:")
+    is_comma = tf.equal(read_integers(text, 0, _MAX_MEDIA_TYPE_BYTES), ord(","))
+    return tf.where(is_data_uri, tf.argmax(is_comma, output_type=tf.int32) + 1, 0)
+
+
+def _web_safe_symbols(text: Text) -> Text:
+    """Convert to the web-safe alphabet (RFC 4648, section 5), without whitespace.
 
     Characters that are not base64 symbols are kept, so that decoding rejects them.
     """
-    is_data_uri = tf.equal(tf.strings.lower(tf.strings.substr(text, 0, 5)), b"data:")
-    symbols = tf.cond(is_data_uri, lambda: _after_comma(text_bytes), lambda: text_bytes)
+    symbols = tf.io.decode_raw(text, tf.uint8)
     symbols = tf.where(tf.equal(symbols, ord("+")), tf.constant(ord("-"), tf.uint8), symbols)
     symbols = tf.where(tf.equal(symbols, ord("/")), tf.constant(ord("_"), tf.uint8), symbols)
     is_visible = symbols > ord(" ")
-    return tf.cond(tf.reduce_all(is_visible), lambda: symbols, lambda: tf.boolean_mask(symbols, is_visible))
-
-
-def _after_comma(symbols: Tensor) -> Tensor:
-    """Return what follows the first comma: a data URI is `data:[<media type>][;base64],<data>` (RFC 2397)."""
-    commas = tf.where(tf.equal(symbols, ord(",")))[:1, 0]
-    return symbols[tf.cast(tf.reduce_sum(commas), tf.int32) + 1 :]
+    return _join_bytes(
+        tf.cond(tf.reduce_all(is_visible), lambda: symbols, lambda: tf.boolean_mask(symbols, is_visible))
+    )
 
 
 def _join_bytes(values: Tensor) -> Text:

@@ -19,10 +19,10 @@ from savedmodel_bakery.exporter.image.per_image import read_images
 from savedmodel_bakery.exporter.recipe import Recipe
 
 
-def peak_bytes() -> int:
-    """Return the peak resident memory of this program; ru_maxrss would include that of the process that started it."""
+def resident_bytes(name: str) -> int:
+    """Return the resident memory of this process, `VmRSS`, or its peak, `VmHWM`."""
     status = Path("/proc/self/status").read_text()
-    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) * 1024
+    return int(re.search(rf"{name}:\s+(\d+) kB", status)[1]) * 1024
 
 
 def main() -> None:
@@ -37,9 +37,12 @@ def main() -> None:
     read(tf.constant(warm_up))
     results = []
     for batch in batches:
-        before = peak_bytes()
-        *_, errors = read(tf.constant(batch))
-        results.append({"errors": [error.decode() for error in errors.numpy()], "rise": peak_bytes() - before})
+        images = tf.constant(batch)
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak
+        before = resident_bytes("VmRSS")
+        *_, errors = read(images)
+        rise = resident_bytes("VmHWM") - before
+        results.append({"errors": [error.decode() for error in errors.numpy()], "rise": rise})
     print(json.dumps(results))
 
 

@@ -114,6 +114,7 @@ TEXTS = {
     "whitespace alone": (b" \n", False),
     "data URI without comma": (b"data:AAAA", False),
     "data URI without data": (b"data:image/png;base64,", False),
+    "data URI with two commas": (b"data:,AAAA,AAAA", False),
 }
 
 
@@ -124,6 +125,10 @@ def test_valid_base64_is_decoded_and_other_text_is_not(text: bytes, expected: bo
 
 @pytest.mark.parametrize("length", [*range(8), 255, 256, 16383, 16384, 2**21], ids=lambda length: f"{length} bytes")
 def test_bytes_of_any_length_are_decoded(length: int) -> None:
-    """The lengths include those around which the length field of a protobuf message grows by a byte."""
+    """The lengths include those around which the length field of a protobuf message grows by a byte.
+
+    The longest text is converted in several blocks.
+    """
     data = bytes(np.random.default_rng(length).integers(0, 256, length, np.uint8))
-    assert data == encodings.decode_base64(tf.constant(standard(data))).numpy()
+    for text in (standard(data), base64.encodebytes(data)):
+        assert data == encodings.decode_base64(tf.constant(text)).numpy()

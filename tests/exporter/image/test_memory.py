@@ -25,6 +25,14 @@ SIDE = 3000
 MAX_PIXELS = SIDE * SIDE
 
 
+TEXT_BYTES = 30_000_000
+
+
+def texts() -> list[bytes]:
+    """Texts that are no images, but must be converted to find that out."""
+    return [b"data:" + b"," * TEXT_BYTES, (b"A" * 75 + b"\n") * (TEXT_BYTES // 76), b"+\n" * (TEXT_BYTES // 2)]
+
+
 def saved(image: Image.Image, file_format: str, **options: Any) -> bytes:
     file = io.BytesIO()
     image.save(file, file_format, **options)
@@ -62,17 +70,17 @@ def bombs() -> list[bytes]:
 def measured(
     recipe_of: Callable[..., Recipe], tmp_path_factory: pytest.TempPathFactory, clone: Path
 ) -> list[dict[str, Any]]:
-    """Errors and rise of peak memory of three batches: oversized headers, bombs, many bombs.
+    """Errors and rise of peak memory of four batches: oversized headers, bombs, many bombs, texts.
 
     Before these, the process has read every kind of file.
     """
     values = recipe_of(max_pixels=MAX_PIXELS, crop="7/8", resize="bicubic").to_values()
     path = tmp_path_factory.mktemp("memory") / "images.pickle"
-    batches = [oversized_headers() * 50, bombs(), bombs() * 4]
+    batches = [oversized_headers() * 50, bombs(), bombs() * 4, texts()]
     path.write_bytes(pickle.dumps((values, list(damaged_images.pictures().values()), batches)))
     child = subprocess.run(
         [sys.executable, str(clone / "tests" / "support" / "peak_memory.py"), str(path)],
-        env={**os.environ, "PYTHONPATH": str(clone)},
+        env={**os.environ, "PYTHONPATH": str(clone), "TF_ONEDNN_USE_SYSTEM_ALLOCATOR": "1"},  # as in the server
         capture_output=True,
         text=True,
         check=True,
@@ -94,3 +102,9 @@ def test_images_of_the_maximum_size_are_decoded_one_by_one(measured: list[dict[s
     assert [""] * 6 == measured[1]["errors"]
     assert [""] * 24 == measured[2]["errors"]
     assert measured[2]["rise"] < measured[1]["rise"]
+
+
+def test_converting_base64_takes_four_times_the_memory_of_a_text(measured: list[dict[str, Any]]) -> None:
+    """One text after the other is converted."""
+    assert all("neither base64 nor" in error or "unsupported" in error for error in measured[3]["errors"])
+    assert measured[3]["rise"] < 5 * TEXT_BYTES
