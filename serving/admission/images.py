@@ -13,12 +13,7 @@ import struct
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
-BYTES_PER_PIXEL = 6
-"""Memory for a pixel while its image is decoded and resized: 4 to 6 bytes were measured for three and four channels."""
-
-# Of a JPEG file that is progressive, or has several scans, libjpeg keeps all coefficients: 5, 9 and 11 bytes per pixel
-# were measured for one, three and four components.
-_SCANS_BYTES, _COEFFICIENT_BYTES = 4, 2
+from savedmodel_bakery.serving.admission import costs
 
 _TO_STANDARD = bytes.maketrans(b"-_", b"+/")
 _INVISIBLE = bytes(range(ord(" ") + 1))  # the graph drops these from base64
@@ -48,7 +43,7 @@ class Claim(NamedTuple):
     """
 
     pixels: int
-    bytes_per_pixel: int = BYTES_PER_PIXEL
+    bytes_per_pixel: int = costs.PIXEL
 
 
 NOTHING = Claim(0)
@@ -99,7 +94,7 @@ def _jpeg(data: bytes) -> Claim:
         has_one_scan = False
     if has_one_scan and data[frame + 1] not in _PROGRESSIVE_FRAMES:
         return Claim(height * width)
-    return Claim(height * width, max(BYTES_PER_PIXEL, _SCANS_BYTES + _COEFFICIENT_BYTES * components))
+    return Claim(height * width, max(costs.PIXEL, costs.SCANS_PIXEL + costs.COMPONENT_PIXEL * components))
 
 
 def _find_marker(data: bytes, offset: int, markers: Collection[int]) -> int | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
+from savedmodel_bakery.serving.admission import costs
 from savedmodel_bakery.serving.admission.context import Handler
 from savedmodel_bakery.serving.admission.limits import SMALL_BYTES, check_size
 from savedmodel_bakery.serving.admission.unpacking import unpack_all
@@ -17,7 +18,6 @@ from savedmodel_bakery.wire import messages, schema
 from savedmodel_bakery.wire.schema import METHODS
 
 _COMPRESSED = (b"\x1f\x8b", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
-_UNPACKING_COPIES = 3  # in pieces, joined, and parsed
 
 
 _RUN_MODELS = {"Predict", "Classify", "Regress", "MultiInference"}
@@ -58,7 +58,7 @@ def unpack(message: bytes, limit: int, charge: Callable[[int], None]) -> bytes:
     if not message.startswith(_COMPRESSED):
         return message
     try:
-        return unpack_all(message, limit=limit, before_step=lambda size: charge(_UNPACKING_COPIES * size))
+        return unpack_all(message, limit=limit, before_step=lambda size: charge(costs.UNPACKED_MESSAGE * size))
     except zlib.error as error:
         raise DecodeError(str(error)) from error
 

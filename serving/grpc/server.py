@@ -21,6 +21,7 @@ from savedmodel_bakery.serving.access.callers import is_local_peer
 from savedmodel_bakery.serving.access.identity import Identity
 from savedmodel_bakery.serving.access.required_roles import RPC_ROLES
 from savedmodel_bakery.serving.access.tokens import Role
+from savedmodel_bakery.serving.admission import costs
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
@@ -53,7 +54,6 @@ _OPTIONS = {
 _MAX_TIMEOUT_S = 365 * 24 * 3600.0
 _CONTROL_CALLS = 32
 _WATCH_INTERVAL_S = 0.1
-_MESSAGE_COPIES = 2  # the message, and strings that are parsed from it
 
 
 class GrpcServer:
@@ -88,7 +88,7 @@ class GrpcServer:
         limits = admission.limits
         options: dict[str, int | str] = {
             **_OPTIONS,
-            "grpc.max_receive_message_length": min(limits.message_bytes, admission.memory.size // _MESSAGE_COPIES),
+            "grpc.max_receive_message_length": min(limits.message_bytes, admission.memory.size // costs.MESSAGE),
             "grpc.max_metadata_size": limits.header_bytes,
             "grpc.absolute_max_metadata_size": limits.header_bytes,
             "grpc.max_allowed_incoming_connections": limits.connections,
@@ -388,7 +388,7 @@ def _answer(
             if rpc.is_public:
                 check_public_size(message)
                 max_unpacked = SMALL_BYTES
-            context.charge(_MESSAGE_COPIES * len(message))
+            context.charge(costs.MESSAGE * len(message))
             if rpc.runs_model:
                 turn.enter_context(lane.admission.turn(context))
             unpacked = unpack(message, max_unpacked, context.charge)
@@ -397,7 +397,6 @@ def _answer(
             request = rpc.decode(unpacked, *metadata)
             del unpacked
         response: bytes = rpc.handle(request, context).SerializeToString()
-        context.charge(len(response))
         return response
 
 

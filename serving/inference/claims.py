@@ -1,4 +1,4 @@
-"""What a request claims before it is run: rows, memory for its tensors, and the pixels of its images."""
+"""What a request claims before it is run: rows, and memory for its tensors, its images and what it returns."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from google.protobuf.message import DecodeError
 
+from savedmodel_bakery.serving.admission import costs
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.images import claim
+from savedmodel_bakery.serving.models.servable import Servable
 from savedmodel_bakery.wire import dtypes, schema
 from savedmodel_bakery.wire.dtypes import DType
 from savedmodel_bakery.wire.examples import ExamplesWithContext
 from savedmodel_bakery.wire.tensors import Tensor
 
-_COPIES = 2  # of a tensor while its request runs: TensorFlow's, and an output that may be as large
 _ADDRESSABLE_BYTES = 2**45  # a larger tensor fits no machine
 
 
@@ -30,7 +31,7 @@ def take_declared(context: RequestContext, dtype: DType, shape: tuple[int, ...])
         return  # decoding reports the error
     if dtype is dtypes.STRING:
         context.check_rows(count)
-    context.charge(_COPIES * size)
+    context.charge(costs.TENSOR * size)
 
 
 def take_tensors(context: RequestContext, feeds: Mapping[str, Tensor], max_pixels: int | None) -> int:
@@ -47,11 +48,11 @@ def take_tensors(context: RequestContext, feeds: Mapping[str, Tensor], max_pixel
     strings = [tensor.array.ravel().tolist() for tensor in feeds.values() if tensor.dtype is dtypes.STRING]
     for values in strings:
         context.check_rows(len(values))
-        context.charge(_COPIES * _repeated_bytes(values))
+        context.charge(costs.TENSOR * _repeated_bytes(values))
     rows = max([len(tensor.array) for tensor in feeds.values() if tensor.array.ndim], default=1)
     context.take_rows(rows)
     for values in strings:
-        _take_images(context, values, max_pixels)
+        _take_images(context, values, max(map(len, values), default=0), max_pixels)
     return rows
 
 
@@ -59,9 +60,10 @@ def take_examples(context: RequestContext, examples: Sequence[bytes], max_pixels
     """Count a request's serialized tf.Examples, and charge it for what they need; see `take_tensors`."""
     context.check_rows(len(examples))
     if isinstance(examples, ExamplesWithContext):  # others are no larger than the message
-        context.charge(_COPIES * examples.size)
+        context.charge(costs.TENSOR * examples.size)
     context.take_rows(len(examples))
-    _take_images(context, (value for example in examples for value in _strings(example)), max_pixels)
+    images = (value for example in examples for value in _strings(example))
+    _take_images(context, images, max(map(len, examples), default=0), max_pixels)
 
 
 def _repeated_bytes(strings: Sequence[bytes]) -> int:
@@ -70,7 +72,43 @@ def _repeated_bytes(strings: Sequence[bytes]) -> int:
     return sum(map(len, strings)) - sum(sent.values())
 
 
-def _take_images(context: RequestContext, values: Iterable[bytes], max_pixels: int | None) -> None:
+def take_run(context: RequestContext, servable: Servable, fetches: Iterable[str], rows: int) -> int:
+    """Charge a request for the network of a baked model, and for outputs; return the bytes that outputs declare.
+
+    Args:
+        context: of the request.
+        servable: is run.
+        fetches: names of output tensors.
+        rows: of the request.
+
+    Raises:
+        StatusError: RESOURCE_EXHAUSTED.
+    """
+    outputs = [servable.output_sizes[name] for name in fetches]
+    declared = sum(output.fixed + output.per_row * rows for output in outputs)
+    network = servable.row_bytes * min(rows, servable.rows_per_run)
+    context.charge(max(costs.NETWORK * network, costs.OUTPUT * declared))  # the network has ended before all is there
+    return declared
+
+
+def take_undeclared(context: RequestContext, outputs: Iterable[Tensor], declared: int) -> None:
+    """Charge a request for what its outputs have beyond the `declared` bytes, before they are encoded.
+
+    Raises:
+        StatusError: RESOURCE_EXHAUSTED.
+    """
+    context.charge(costs.OUTPUT * max(0, sum(map(_size, outputs)) - declared))
+
+
+def _size(tensor: Tensor) -> int:
+    if tensor.dtype is dtypes.STRING:
+        return sum(map(len, tensor.array.ravel().tolist())) + costs.STRING * tensor.array.size
+    return tensor.array.nbytes
+
+
+def _take_images(context: RequestContext, values: Iterable[bytes], longest: int, max_pixels: int | None) -> None:
+    """Charge for images, of which the longest has `longest` bytes, and `max_pixels` are decoded at a time."""
+    context.charge(costs.IMAGE_BYTE * longest)  # they are converted one after the other, also to see what they claim
     claims = [claim(value) for value in values]
     pixels = sum(claimed.pixels for claimed in claims)
     bytes_per_pixel = max((claimed.bytes_per_pixel for claimed in claims), default=0)

@@ -117,8 +117,12 @@ def run(
         context: of the request.
         api: the call whose metrics the duration is recorded in; None for none.
         rows: of the inputs.
+
+    Raises:
+        StatusError: the run failed, or RESOURCE_EXHAUSTED.
     """
     context.note_version(servable.version)
+    declared = claims.take_run(context, servable, fetches, rows)
     started = time.perf_counter()
     try:
         outputs = servable.runtime.run(feeds, fetches, context)
@@ -130,6 +134,7 @@ def run(
         metrics.time_run(servable.name, api, time.perf_counter() - started)
     if servable.row_counts:
         servable.row_counts.count(feeds, rows, dict(zip(fetches, outputs, strict=True)))
+    claims.take_undeclared(context, outputs, declared)
     return outputs
 
 

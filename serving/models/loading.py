@@ -114,7 +114,9 @@ def _load_and_warm_up(name: str, version: int, path: Path, options: LoadOptions)
         parameters = options.batching.parameters_for(path) if options.batching else None
         if options.batching and parameters:
             runtime = Batcher(runtime, parameters, options.batching.slots)
-        servable = Servable(name, version, runtime, _max_pixels(recipe))
+        max_pixels, rows_per_run = _images_at_one_time(recipe)
+        row_bytes = loaded.row_bytes if isinstance(loaded, SavedModel) else 0
+        servable = Servable(name, version, runtime, max_pixels, rows_per_run, row_bytes)
         if options.warm_up:
             options.warm_up(servable, path)
     except Exception:
@@ -144,9 +146,12 @@ def _read_recipe(path: Path) -> Mapping[str, Any] | None:
         return None
 
 
-def _max_pixels(recipe: Mapping[str, Any] | None) -> int | None:
-    """Return how many pixels a baked version decodes at one time; None if all images of a request, or not baked."""
+def _images_at_one_time(recipe: Mapping[str, Any] | None) -> tuple[int | None, int]:
+    """Return `max_pixels` and `rows_per_run` of a baked version; None and 0 for others.
+
+    Versions without `rows_per_run` decode all images of a request at once.
+    """
     try:
-        return int(recipe["max_pixels"]) if recipe and "rows_per_run" in recipe else None
+        return (int(recipe["max_pixels"]), int(recipe["rows_per_run"])) if recipe else (None, 0)
     except (ValueError, KeyError, TypeError, OverflowError):
-        return None
+        return None, 0

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from savedmodel_bakery.serving.admission import costs
 from savedmodel_bakery.serving.runtimes.runtime import Runtime
 from savedmodel_bakery.serving.telemetry.images import RowCounts
+from savedmodel_bakery.wire import dtypes
+
+_PICTURE = "png_bytes"  # the alias of the output of signature `preview`
+_PNG_BYTES = 1024  # of a PNG file, beside its pixels
 
 
 class SignatureTensors(NamedTuple):
@@ -27,6 +33,18 @@ class SignatureTensors(NamedTuple):
     defaults: Mapping[str, Any]
 
 
+class OutputSize(NamedTuple):
+    """The bytes that an output declares.
+
+    Attributes:
+        fixed: whatever the request has.
+        per_row: of the request.
+    """
+
+    fixed: int = 0
+    per_row: int = 0
+
+
 @dataclass(frozen=True)
 class Servable:
     """A loaded version of a model.
@@ -36,6 +54,8 @@ class Servable:
         version: the version number.
         runtime: executes the model.
         max_pixels: pixels of images that it decodes at one time in a run; None if that is not limited.
+        rows_per_run: images that its network takes at one time; 0 if it was not baked.
+        row_bytes: the largest tensor in its graph, per image; 0 if that is not known.
         row_counts: counts the rows of its requests; None while it is warmed up.
     """
 
@@ -43,6 +63,8 @@ class Servable:
     version: int
     runtime: Runtime
     max_pixels: int | None = None
+    rows_per_run: int = 0
+    row_bytes: int = 0
     row_counts: RowCounts | None = None
 
     @property
@@ -60,6 +82,18 @@ class Servable:
             for key, signature in self.signatures.items()
         }
 
+    @cached_property
+    def output_sizes(self) -> Mapping[str, OutputSize]:
+        """The sizes that the outputs declare, by the names of their tensors."""
+        # A picture is of the pixels that signature `preprocess` returns, a byte each if it can't be compressed.
+        pixels = self.signatures["preprocess"].outputs["pixels"] if "preprocess" in self.signatures else None
+        picture_bytes = _PNG_BYTES + math.prod(_row_shape(pixels)) if pixels else 0
+        return {
+            info.name: _output_size(info, picture_bytes if alias == _PICTURE else 0)
+            for signature in self.signatures.values()
+            for alias, info in signature.outputs.items()
+        }
+
     def close(self) -> None:
         """Free the model's memory; no run may be in progress."""
         self.runtime.close()
@@ -67,3 +101,23 @@ class Servable:
 
 def _names(tensors: Mapping[str, Any]) -> dict[str, str]:
     return {alias: tensors[alias].name for alias in sorted(tensors)}
+
+
+def _output_size(info: Any, string_bytes: int) -> OutputSize:
+    """Return the size that an output declares; none if it does not say how many values it has.
+
+    Args:
+        info: a TensorInfo.
+        string_bytes: the most that a string of it has, beside the cost of any string.
+    """
+    dtype = dtypes.BY_NUMBER.get(info.dtype)
+    shape = _row_shape(info)
+    if dtype is None or info.tensor_shape.unknown_rank or min(shape, default=0) < 0:
+        return OutputSize()
+    size = (costs.STRING + string_bytes if dtype is dtypes.STRING else dtype.numpy.itemsize) * math.prod(shape)
+    rows = info.tensor_shape.dim[0].size if info.tensor_shape.dim else 1
+    return OutputSize(per_row=size) if rows < 0 else OutputSize(fixed=rows * size)
+
+
+def _row_shape(info: Any) -> list[int]:
+    return [dim.size for dim in info.tensor_shape.dim[1:]]

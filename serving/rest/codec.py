@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import zlib
 
+from savedmodel_bakery.serving.admission import costs
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.unpacking import unpack
 from savedmodel_bakery.serving.http.messages import Request
 
 _GZIP = 16 + zlib.MAX_WBITS
-_UNPACKED_COPIES = 2  # in pieces, and joined
 
 _NAME, _CHOICE = r"/([^/:]+)", r"(?:/versions/([0-9]+)|/labels/([^/:]+))?"
 _CALL_URL = re.compile(rf"/v1/models{_NAME}{_CHOICE}:(?-i:(classify|regress|predict))", re.IGNORECASE)
@@ -38,7 +38,7 @@ def decode_body(request: Request, context: RequestContext, max_unpacked_bytes: i
 
     def before_step(size: int) -> None:
         context.check()
-        context.charge(_UNPACKED_COPIES * size)
+        context.charge(costs.UNPACKED * size)
 
     try:
         body = unpack(request.body, wbits=_GZIP, limit=max_unpacked_bytes, before_step=before_step)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import uvicorn
 
+from savedmodel_bakery.serving.admission import costs
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import RETRY_AFTER_S, SMALL_BYTES, OverloadError, check_size
@@ -34,7 +35,6 @@ _Message = MutableMapping[str, Any]
 # Longer than load balancers keep idle connections; the real server never closes them.
 _KEEP_ALIVE_S = 3600
 _CONTROL_THREADS = 8
-_BODY_COPIES = 2  # as it is received, and as it is used
 _UNCHARGED_BYTES = 2**16  # of a body that has arrived
 _PIECE_BYTES = 2**24  # of a body; copying one holds up all other requests
 _CALLER_HAS_GONE = "499"  # as nginx logs it; no response has this status
@@ -233,7 +233,7 @@ class RestServer:
         max_bytes = self._limits.message_bytes if lane is self._runs else SMALL_BYTES
         length = int(request.headers.get("content-length", 0))
         self._check_length(length, lane)
-        lane.admission.memory.check_possible(_BODY_COPIES * length)
+        lane.admission.memory.check_possible(costs.BODY * length)
         pieces: list[bytes] = []
         size = arrived = charged = 0
 
@@ -243,7 +243,7 @@ class RestServer:
             if arrived > max_bytes or arrived - size > _PIECE_BYTES:
                 return False
             if arrived - charged > _UNCHARGED_BYTES:
-                if not context.try_charge(_BODY_COPIES * (arrived - charged)):
+                if not context.try_charge(costs.BODY * (arrived - charged)):
                     return False
                 charged = arrived
             return True
@@ -259,7 +259,7 @@ class RestServer:
             size += len(pieces[-1])
             self._check_length(size, lane)
             due, charged = size - charged, size  # more may arrive while this waits
-            await self._charge(context, _BODY_COPIES * due, lane)
+            await self._charge(context, costs.BODY * due, lane)
             if not message.get("more_body", False):
                 if len(pieces) == 1:
                     return pieces[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -114,7 +115,11 @@ class _Prepared(NamedTuple):
 
 
 class SavedModel:
-    """A loaded graph; see `Runtime`. All threads that run it share one copy of the weights."""
+    """A loaded graph; see `Runtime`. All threads that run it share one copy of the weights.
+
+    Attributes:
+        row_bytes: of the largest tensor in the graph, per row, as if all were float32.
+    """
 
     def __init__(self, path: Path, options: SessionOptions) -> None:
         """Load the SavedModel in the folder `path`.
@@ -155,6 +160,7 @@ class SavedModel:
         # Without a loop, nothing could end a run early.
         self._interrupter = Interrupter(self._session, graph) if _has_loops(nodes) else None
         self._session.extend()
+        self.row_bytes = _row_bytes(nodes)
         self._reads_images = reads_images(loaded.graph_def)
         self._is_small = _is_small(nodes) and not self._reads_images  # of these, the stages may be timed
         self._is_small_for_one_row = (
@@ -332,6 +338,13 @@ def _with_ascii(tensor: Tensor) -> Tensor:
 def _nodes(graph: Any) -> list[Any]:
     """Return the nodes of a GraphDef and of its functions."""
     return [*graph.node, *chain.from_iterable(function.node_def for function in graph.library.function)]
+
+
+def _row_bytes(nodes: Sequence[Any]) -> int:
+    """Return the bytes per row of the largest float32 tensor that the operations state."""
+    shapes = (shape for node in nodes for shape in node.attr["_output_shapes"].list.shape if len(shape.dim) > 1)
+    sizes = ([dim.size for dim in shape.dim] for shape in shapes)
+    return 4 * max((math.prod(row) for first, *row in sizes if first < 0 <= min(row)), default=0)
 
 
 def _has_loops(nodes: Sequence[Any]) -> bool:

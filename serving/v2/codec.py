@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, unquote
 
 from google.protobuf import json_format
 
+from savedmodel_bakery.serving.admission import costs
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.unpacking import unpack_all
 from savedmodel_bakery.serving.http.messages import Request, Response
@@ -21,7 +22,6 @@ from savedmodel_bakery.wire.v2.infer import SIGNATURE_NAME
 SIGNATURE_HEADER = "signature-name"
 """The key of gRPC's metadata that chooses the signature of ModelMetadata, percent-encoded."""
 
-_UNPACKED_COPIES = 2  # in pieces, and joined
 _ENCODINGS = ("gzip", "deflate")
 
 
@@ -40,7 +40,7 @@ def read_body(request: Request, context: RequestContext, max_unpacked_bytes: int
 
     def before_step(size: int) -> None:
         context.check()
-        context.charge(_UNPACKED_COPIES * size)
+        context.charge(costs.UNPACKED * size)
 
     try:
         return unpack_all(request.body, limit=max_unpacked_bytes, before_step=before_step)

@@ -7,10 +7,11 @@ import struct
 import numpy as np
 import pytest
 
+from savedmodel_bakery.serving.admission import costs
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.admission.images import BYTES_PER_PIXEL
 from savedmodel_bakery.serving.inference import claims
+from savedmodel_bakery.serving.models.servable import Servable
 from savedmodel_bakery.wire import dtypes, messages, schema
 from savedmodel_bakery.wire.examples import ExamplesWithContext
 from savedmodel_bakery.wire.schema import METHODS
@@ -50,7 +51,7 @@ def test_a_string_that_fills_up_a_shape_is_charged_each_time(context: RequestCon
     proto = schema.TensorProto(dtype=STRING.number, string_val=[b"other", bytes(MIB // 10)])
     proto.tensor_shape.dim.add(size=101)
     claims.take_tensors(context, {"x": decode_tensor(proto)}, None)
-    assert 2 * 99 * (MIB // 10) == context.charged
+    assert (2 * 99 + costs.IMAGE_BYTE) * (MIB // 10) == context.charged
     proto.tensor_shape.dim[0].size = 1000
     with pytest.raises(StatusError, match="RESOURCE_EXHAUSTED"):
         claims.take_tensors(context, {"x": decode_tensor(proto)}, None)
@@ -66,16 +67,69 @@ def test_pixels_are_charged_up_to_those_that_a_model_decodes_at_one_time(context
     photos = [MEGAPIXEL, b"no image", bytes(bytearray(MEGAPIXEL))]
     images = {"x": Tensor(np.array(photos, object), dtypes.STRING)}
     claims.take_tensors(context, images, 1_500_000)
-    assert 1_500_000 * BYTES_PER_PIXEL == context.charged
+    assert 1_500_000 * costs.PIXEL == context.charged
     claims.take_tensors(context, images, None)
-    assert 3_500_000 * BYTES_PER_PIXEL == context.charged
+    assert 3_500_000 * costs.PIXEL == context.charged
+
+
+def test_the_longest_image_file_is_charged_for_its_conversion(context: RequestContext) -> None:
+    claims.take_tensors(context, {"x": Tensor(np.array([bytes(MIB), b"A" * MIB, b""], object), dtypes.STRING)}, None)
+    assert costs.IMAGE_BYTE * MIB == context.charged
+
+
+class DeclaredRuntime:
+    """Has a signature whose outputs declare 4000 bytes per row, a picture of 100 pixels, 20,000 bytes, and nothing."""
+
+    def __init__(self) -> None:
+        signature = schema.SignatureDef()
+        for alias, dtype, shape in [
+            ("row", FLOAT, [-1, 1000]),
+            ("fixed", FLOAT, [5, 1000]),
+            ("free", FLOAT, [-1, -1]),
+            ("pixels", FLOAT, [-1, 10, 10, 3]),
+            ("png_bytes", STRING, [-1]),
+        ]:
+            signature.outputs[alias].name, signature.outputs[alias].dtype = alias, dtype.number
+            for size in shape:
+                signature.outputs[alias].tensor_shape.dim.add(size=size)
+        self.signatures = {"preprocess": signature}
+
+
+@pytest.mark.parametrize(
+    ("fetches", "declared"),
+    [
+        (["row", "fixed", "free"], 100 * 4000 + 20_000),
+        (["png_bytes"], 100 * (costs.STRING + 300 + 1024)),
+    ],
+)
+def test_outputs_are_charged_as_declared_before_the_run(
+    context: RequestContext, fetches: list[str], declared: int
+) -> None:
+    assert declared == claims.take_run(context, Servable("m", 1, DeclaredRuntime()), fetches, 100)
+    assert costs.OUTPUT * declared == context.charged
+    with pytest.raises(StatusError, match="RESOURCE_EXHAUSTED"):
+        claims.take_run(context, Servable("m", 1, DeclaredRuntime()), fetches, 100_000)
+
+
+def test_a_network_is_charged_for_the_rows_that_it_takes_at_one_time(context: RequestContext) -> None:
+    servable = Servable("m", 1, DeclaredRuntime(), rows_per_run=8, row_bytes=MIB)
+    claims.take_run(context, servable, ["row"], 100)
+    assert 8 * MIB * costs.NETWORK == context.charged
+
+
+def test_what_outputs_did_not_declare_is_charged_after_the_run(context: RequestContext) -> None:
+    claims.take_undeclared(context, [Tensor(np.zeros(30_000, np.float32), FLOAT)], declared=120_000)
+    assert 0 == context.charged
+    words = Tensor(np.array([bytes(100_000), b"a"], object), STRING)
+    claims.take_undeclared(context, [words], declared=100)
+    assert (100_001 + 2 * costs.STRING - 100) * costs.OUTPUT == context.charged
 
 
 def test_images_in_examples_are_charged(context: RequestContext) -> None:
     example = schema.Example()
     example.features.feature["image/encoded"].bytes_list.value.append(MEGAPIXEL)
     claims.take_examples(context, [example.SerializeToString(), b"\xff damaged"], None)
-    assert 1_000_000 * BYTES_PER_PIXEL == context.charged
+    assert 1_000_000 * costs.PIXEL == context.charged
 
 
 def test_a_context_is_charged_for_each_example_before_it_is_merged(context: RequestContext) -> None:
@@ -85,7 +139,8 @@ def test_a_context_is_charged_for_each_example_before_it_is_merged(context: Requ
         claims.take_examples(context, parsed.examples, None)
     small = messages.parse_request("Classify", message_with_context(3))
     claims.take_examples(context, small.examples, None)
-    assert 2 * sum(map(len, small.examples)) == context.charged
+    longest = max(map(len, small.examples))
+    assert 2 * sum(map(len, small.examples)) + costs.IMAGE_BYTE * longest == context.charged
 
 
 def message_with_context(count: int) -> bytes:

@@ -1,4 +1,4 @@
-"""The server learns from a version's recipe how many pixels it decodes at one time."""
+"""The server learns from a version's recipe how many images it reads at one time."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from savedmodel_bakery.wire import version_folder
 @pytest.mark.parametrize(
     ("recipe", "expected"),
     [
-        ("max_pixels = 5000\nrows_per_run = 8\n", 5000),
-        ("max_pixels = 5000\n", None),  # baked when all images of a request were decoded at once
-        ("max_pixels = inf\nrows_per_run = 8\n", None),
-        ("not TOML", None),
-        (None, None),
+        ("max_pixels = 5000\nrows_per_run = 8\n", (5000, 8)),
+        ("max_pixels = 5000\n", (None, 0)),  # baked when all images of a request were decoded at once
+        ("max_pixels = inf\nrows_per_run = 8\n", (None, 0)),
+        ("not TOML", (None, 0)),
+        (None, (None, 0)),
     ],
 )
-def test_max_pixels(half_plus_two: Path, tmp_path: Path, recipe: str | None, expected: int | None) -> None:
+def test_limits(half_plus_two: Path, tmp_path: Path, recipe: str | None, expected: tuple[int | None, int]) -> None:
     version = tmp_path / "1"
     shutil.copytree(half_plus_two / "1", version)
     if recipe is not None:
         (version / version_folder.RECIPE).parent.mkdir(exist_ok=True)
         (version / version_folder.RECIPE).write_text(recipe)
     servable = load("m", 1, version, LoadOptions())
-    assert expected == servable.max_pixels
+    assert expected == (servable.max_pixels, servable.rows_per_run)
     servable.close()
 
 

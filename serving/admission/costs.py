@@ -1,0 +1,43 @@
+"""What the parts of a request take of the memory, in bytes per byte, string, pixel or row.
+
+Each is charged before it is taken. tests/attacks/test_costs.py sends all kinds of requests to a server, and fails if
+one takes more than it is charged.
+"""
+
+from __future__ import annotations
+
+MESSAGE = 2
+"""Per byte of a message over gRPC: the message, and strings that are parsed from it."""
+
+BODY = 2
+"""Per byte of a body over REST: as it is received, and as it is used."""
+
+UNPACKED = 2
+"""Per byte that is unpacked: in pieces, and joined."""
+
+UNPACKED_MESSAGE = 3
+"""Per byte of a message over gRPC that is unpacked: in pieces, joined, and parsed."""
+
+TENSOR = 2
+"""Per byte of a tensor: as it is decoded, and TensorFlow's copy."""
+
+IMAGE_BYTE = 4
+"""Per byte of an image file, or its base64, while the graph finds and converts the parts that it decodes."""
+
+NETWORK = 3
+"""Per byte of the largest tensor of a network: an operation's input, its output, and what it needs meanwhile."""
+
+OUTPUT = 4
+"""Per byte of a model's outputs, with what computing them takes, or encoding and sending them."""
+
+STRING = 64
+"""Per string of an output, beside its bytes: TensorFlow's object and Python's."""
+
+PIXEL = 6
+"""Per pixel of an image while it is decoded and resized: 4 to 6 were measured for three and four channels."""
+
+SCANS_PIXEL, COMPONENT_PIXEL = 4, 2
+"""Per pixel of a JPEG file that is progressive, or has several scans; and for each of its components.
+
+libjpeg keeps all coefficients: 5, 9 and 11 bytes per pixel were measured for one, three and four components.
+"""

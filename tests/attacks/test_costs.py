@@ -1,0 +1,91 @@
+"""Requests take no more memory than they are charged: each kind grows until the budget ends it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+from attacked_server import CLASSIFIER, MB, TINY, AttackedServer
+from grpc_calls import NO_LIMIT, request
+from image_bombs import RGB, png
+from PIL import Image
+from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+
+BUDGET_MB = 300
+SLACK_MB = 100
+"""What the C library keeps for each of the threads that ran operations."""
+TINY_IMAGE = png(8, RGB, 8)
+
+
+def noise(side: int, **options: object) -> bytes:
+    """A JPEG file, as large as one of its pixels can be."""
+    file = io.BytesIO()
+    pixels = np.random.default_rng(0).integers(0, 256, (side, side, 3), np.uint8)
+    Image.fromarray(pixels).save(file, "JPEG", **options)
+    return file.getvalue()
+
+
+def coefficients(side: int) -> bytes:
+    """A progressive CMYK file, of which libjpeg keeps all coefficients."""
+    file = io.BytesIO()
+    Image.new("CMYK", (side, side)).save(file, "JPEG", progressive=True, quality=1)
+    return file.getvalue()
+
+
+def images(signature: str, *files: bytes) -> predict_pb2.PredictRequest:
+    return request(signature, model=CLASSIFIER, image=np.array(files, object))
+
+
+KINDS: dict[str, tuple[Callable[[int], predict_pb2.PredictRequest], list[int]]] = {
+    "pixels of empty images": (lambda rows: images("preprocess", *[b""] * rows), [100, 400, 1600]),
+    "pixels of tiny images": (lambda rows: images("preprocess", *[TINY_IMAGE] * rows), [100, 400, 1600]),
+    "pictures": (lambda rows: images("preview", *[noise(224)] * rows), [20, 1000]),
+    "commas": (lambda size: images("top_k", b"data:" + b"," * (size * MB)), [10, 40, 90]),
+    "lines": (lambda size: images("top_k", b"AAA\n" * (size * MB // 4)), [10, 40, 90]),
+    "coefficients": (lambda side: images("top_k", coefficients(side)), [3000, 6000]),
+    "large arrays": (
+        lambda rows: request("pixels", model=CLASSIFIER, pixels=np.zeros((rows, 224, 224, 3), np.uint8)),
+        [8, 64, 512],
+    ),
+    "numbers": (lambda size: request(x=np.zeros(size * MB // 4, np.float32)), [10, 40, 90]),
+}
+
+
+@pytest.fixture(scope="module")
+def small(half_plus_two: Path, lite0: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AttackedServer]:
+    """A server with little memory."""
+    base_paths = {TINY: half_plus_two, CLASSIFIER: lite0}
+    budget = f"--memory_budget_bytes={BUDGET_MB * MB}"
+    with AttackedServer(base_paths, budget, log=tmp_path_factory.mktemp("attacked") / "log") as running:
+        with grpc.insecure_channel(running.target) as channel:  # the first run takes memory that stays
+            call(channel, images("top_k", *[TINY_IMAGE] * 8))
+        yield running
+
+
+def call(channel: grpc.Channel, message: predict_pb2.PredictRequest) -> str:
+    """Send a message in gzip; return the status."""
+    try:
+        stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+        stub.Predict(message, timeout=120, compression=grpc.Compression.Gzip)
+    except grpc.RpcError as error:
+        return str(error.code().name)
+    return "OK"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_request_takes_no_more_than_the_budget(small: AttackedServer, kind: str) -> None:
+    """Sent: larger and larger requests. Allowed: answers, and at last RESOURCE_EXHAUSTED."""
+    make, sizes = KINDS[kind]
+    messages = [make(size) for size in sizes]
+    with (
+        grpc.insecure_channel(small.target, options=NO_LIMIT) as channel,
+        small.growing_at_most(BUDGET_MB + SLACK_MB, kept_mb=BUDGET_MB),
+    ):
+        outcomes = [call(channel, message) for message in messages]
+    print(outcomes)
+    assert ["OK", "RESOURCE_EXHAUSTED"] == [outcomes[0], outcomes[-1]], outcomes
+    assert {"OK", "RESOURCE_EXHAUSTED"} == set(outcomes), outcomes
