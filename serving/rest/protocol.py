@@ -199,8 +199,17 @@ class Protocol(HttpToolsProtocol):
             if self._receives_headers or self.cycle.response_started:
                 self.refuse(_rejection(error))
             else:
-                self.body_error = error
-                self._wake_with_body()
+                self.reject_body(error)
+
+    def body_s(self, now: float) -> float:
+        """Return for how long the connection has waited for the rest of a body; 0 if it doesn't."""
+        waits = self._take_body and not self._receives_headers and not self.flow.read_paused and not self.body_error
+        return now - self._receives_since if waits and self._receives_since is not None else 0.0
+
+    def reject_body(self, error: OverloadError) -> None:
+        """Let the application reject the request instead of waiting for the rest of its body."""
+        self.body_error = error
+        self._wake_with_body()
 
     async def wait_until_sent(self) -> None:
         """Return when most of a response has been sent; close the connection if the client doesn't read it in time."""

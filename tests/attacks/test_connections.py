@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import grpc
 import pytest
+import requests
 from attacked_server import MB, TINY, AttackedServer, HonestCallers
 from waiting import wait_until
 
@@ -75,6 +77,23 @@ def test_requests_whose_responses_are_not_read(server: AttackedServer) -> None:
                     received += len(chunk)
         assert received < 100_000
     others.assert_served()
+
+
+def test_uploads_that_hold_the_memory(half_plus_two: Path, tmp_path: Path) -> None:
+    """Sent: 8 bodies of 7 MB without their last bytes, which take most of the memory.
+
+    Allowed: another request waits for some seconds, until one of them has been rejected.
+    """
+    budget = f"--memory_budget_bytes={120 * MB}"
+    head = f"POST /v1/models/{TINY}:predict HTTP/1.1\r\nHost: x\r\nContent-Length: {7 * MB + 1}\r\n\r\n".encode()
+    with AttackedServer({TINY: half_plus_two}, budget, log=tmp_path / "log") as server, ExitStack() as stack:
+        for _ in range(8):
+            connection = socket.create_connection(("127.0.0.1", server.rest_api_port), 10)
+            stack.enter_context(closing(connection)).sendall(head + b" " * (7 * MB))
+        body = b'{"instances": [4]}' + b" " * (7 * MB)
+        started = time.monotonic()
+        response = requests.post(f"{server.url}/v1/models/{TINY}:predict", data=body, timeout=60)
+        assert ({"predictions": [4.0]}, True) == (response.json(), time.monotonic() - started < 20)
 
 
 def test_calls_that_never_send_their_messages(half_plus_two: Path, tmp_path: Path) -> None:
