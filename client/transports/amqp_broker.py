@@ -26,6 +26,7 @@ from yarl import URL
 
 from savedmodel_bakery.client.endpoints import Endpoint
 from savedmodel_bakery.client.errors import ClientError, ConnectionFailedError, RequestRefusedError
+from savedmodel_bakery.client.transports import amqp_frames
 from savedmodel_bakery.wire.status import Code
 
 # aiormq logs connection errors that it also raises; a command line shows them once.
@@ -98,6 +99,7 @@ class Broker:
         with self.translate_errors(connecting=True):
             properties: FieldTable = {"connection_name": name}
             connection = aio_pika.Connection(self.url, client_properties=properties)
+            connection.kwargs["transport_factory"] = amqp_frames.Transport()
             try:
                 await connection.connect(timeout_s)
             except BaseException:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from savedmodel_bakery.serving.amqp.server import Worker
 
 _TIMEOUT_S = 30.0
+_OPERATOR = "bakery operator"
 _ALIASES = {"batch": "batch-size", "expiration": "expiration-seconds", "timeout-second": "timeout-seconds"}
 
 Result = TypeVar("Result")
@@ -320,8 +321,13 @@ def print_status(queue: str, url: Broker, reasons: bool, as_json: bool) -> None:
 def purge_queue(queue: str, url: Broker, result_queues: tuple[str, ...]) -> None:
     """Empty the queue; every waiting caller gets the error ABORTED."""
     from savedmodel_bakery.serving.amqp import queues
+    from savedmodel_bakery.serving.amqp.publisher import Publisher
 
-    click.echo(f"{_run(url, lambda connection: queues.purge(connection, queue, result_queues))} purged")
+    async def purge(connection: AbstractConnection) -> int:
+        async with Publisher(url, _OPERATOR, at_once=1) as publisher:
+            return await queues.purge(connection, publisher, queue, result_queues)
+
+    click.echo(f"{_run(url, purge)} purged")
 
 
 @cli.command("requeue", epilog="\b\nExample:\n  bakery amqp requeue --queue photos\n")
@@ -329,15 +335,20 @@ def purge_queue(queue: str, url: Broker, result_queues: tuple[str, ...]) -> None
 def requeue_dead_letters(queue: str, url: Broker) -> None:
     """Move the dead letters back to the queue."""
     from savedmodel_bakery.serving.amqp import queues
+    from savedmodel_bakery.serving.amqp.publisher import Publisher
 
-    click.echo(f"{_run(url, lambda connection: queues.requeue(connection, queue))} requeued")
+    async def requeue(connection: AbstractConnection) -> int:
+        async with Publisher(url, _OPERATOR, at_once=1) as publisher:
+            return await queues.requeue(connection, publisher, queue)
+
+    click.echo(f"{_run(url, requeue)} requeued")
 
 
 def _run(broker: Broker, operation: Callable[[AbstractConnection], Awaitable[Result]]) -> Result:
     """Run an operation on a new connection."""
 
     async def run() -> Result:
-        async with await broker.connect("bakery operator", timeout_s=_TIMEOUT_S) as connection:
+        async with await broker.connect(_OPERATOR, timeout_s=_TIMEOUT_S) as connection:
             with broker.translate_errors():
                 return await operation(connection)
 

@@ -190,7 +190,8 @@ def _read_spec(headers: Mapping[str, Any], model_name: str, *, signature_name: s
     Raises:
         StatusError: INVALID_ARGUMENT if there are both version and label, or the version is invalid.
     """
-    texts = {name: amqp.header_text(value) for name, value in headers.items()}
+    names = (amqp.MODEL, amqp.VERSION, amqp.LABEL, amqp.SIGNATURE)
+    texts = {name: amqp.header_text(headers[name]) for name in names if name in headers}
     version = texts.get(amqp.VERSION)
     if version is not None and amqp.LABEL in texts:
         raise invalid_argument("the headers version and label exclude each other: set one of them")

@@ -1,4 +1,4 @@
-"""Consumes the worker's queues over one channel: prefetches messages, publishes replies, acknowledges.
+"""Consumes the worker's queues over one channel: prefetches messages, has their replies published, acknowledges.
 
 A message is acknowledged after the broker has confirmed its reply, so no message is lost when a worker is killed.
 
@@ -25,8 +25,9 @@ from typing import Any
 from aio_pika.abc import AbstractChannel, AbstractIncomingMessage, AbstractQueue
 
 from savedmodel_bakery import tracing
-from savedmodel_bakery.client.errors import ConnectionFailedError
+from savedmodel_bakery.client.errors import ClientError, ConnectionFailedError
 from savedmodel_bakery.client.transports.amqp_broker import BROKER_ERRORS
+from savedmodel_bakery.client.transports.amqp_properties import unreadable
 from savedmodel_bakery.serving import incident
 from savedmodel_bakery.serving.amqp import queues, reply_queues
 from savedmodel_bakery.serving.amqp.availability import Availability
@@ -41,9 +42,10 @@ from savedmodel_bakery.serving.amqp.errors import (
     unsupported_encoding,
 )
 from savedmodel_bakery.serving.amqp.handlers import Handlers
+from savedmodel_bakery.serving.amqp.publisher import Publisher, RefusedError
 from savedmodel_bakery.serving.telemetry import worker
 from savedmodel_bakery.wire import amqp
-from savedmodel_bakery.wire.status import StatusError
+from savedmodel_bakery.wire.status import StatusError, invalid_argument
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +90,9 @@ class Consumer:
     If the channel is lost, the broker delivers the unacknowledged messages again.
 
     Args:
-        channel: an open channel with publisher confirms.
+        channel: an open channel.
+        replies: publishes replies.
+        copies: publishes copies of messages to other queues.
         handlers: turn messages into responses, on worker threads.
         options: how to consume.
         threads: where `handlers` run.
@@ -103,6 +107,8 @@ class Consumer:
     def __init__(
         self,
         channel: AbstractChannel,
+        replies: Publisher,
+        copies: Publisher,
         handlers: Handlers,
         options: WorkerOptions,
         threads: ThreadPoolExecutor,
@@ -111,6 +117,8 @@ class Consumer:
         self.timeout = timeout
         self.has_started = False
         self._channel = channel
+        self._replies = replies
+        self._copies = copies
         self._handlers = handlers
         self._availability = Availability(handlers.check, threads)
         self._options = options
@@ -200,7 +208,11 @@ class Consumer:
         """Register a message that was delivered before; dead-letter it if it isn't worth a call."""
         self._unacknowledged += 1
         self._idle.clear()
-        if error := reply_queues.check(message.reply_to, self._options.result_queues):
+        error = reply_queues.check(message.reply_to, self._options.result_queues)
+        if reason := unreadable(message):
+            unread = invalid_argument(reason)
+            self._spawn(self._dead_letter(message, str(unread)) if error else self._fail(message, unread))
+        elif error:
             self._spawn(self._dead_letter(message, str(error)))
         elif error := unsupported_encoding(message.content_encoding):
             self._spawn(self._fail(message, error))
@@ -277,8 +289,14 @@ class Consumer:
 
     async def _retry(self, message: AbstractIncomingMessage, deliveries: int, attempts: int) -> None:
         """Move a message to the end of the retry queue."""
-        await queues.retry_while_full(queues.retry, self._channel, message, self._options.queue, deliveries, attempts)
-        await self._acknowledge(message)
+        try:
+            await queues.retry_while_full(
+                queues.retry, self._copies, message, self._options.queue, deliveries, attempts
+            )
+        except RefusedError as error:
+            await self._dead_letter(message, str(error))
+        else:
+            await self._acknowledge(message)
 
     async def _fail(self, message: AbstractIncomingMessage, error: StatusError) -> None:
         """Reply with an error and dead-letter the message."""
@@ -287,7 +305,7 @@ class Consumer:
     async def _finish(self, message: AbstractIncomingMessage, response: Response) -> None:
         """Publish the response, dead-letter the message if it has to be, and acknowledge it."""
         reason = await queues.retry_while_full(
-            queues.reply, self._channel, message, response, self._options.expiration_s
+            queues.reply, self._replies, message, response, self._options.expiration_s
         )
         worker.MESSAGES.labels(response.error.code.name if response.error else "OK").inc()
         if response.dead_letter:
@@ -299,12 +317,21 @@ class Consumer:
 
     async def _dead_letter(self, message: AbstractIncomingMessage, reason: str) -> None:
         logger.warning("dead-lettering a message: %s", reason)
-        await queues.retry_while_full(queues.dead_letter, self._channel, message, self._options.queue, reason)
+        try:
+            await queues.retry_while_full(queues.dead_letter, self._copies, message, self._options.queue, reason)
+        except RefusedError as error:
+            logger.warning("the broker dead-letters the message itself, without the reason: %s", error)
+            await self._settle(message.reject())
+        else:
+            await self._acknowledge(message)
         worker.DEAD_LETTERS.inc()
-        await self._acknowledge(message)
 
     async def _acknowledge(self, message: AbstractIncomingMessage) -> None:
-        await message.ack()
+        await self._settle(message.ack())
+
+    async def _settle(self, settling: Awaitable[None]) -> None:
+        """Send the broker what becomes of a message."""
+        await settling
         self._unacknowledged -= 1
         if not self._unacknowledged:
             self._idle.set()
@@ -318,7 +345,7 @@ class Consumer:
             except Exception as error:
                 if self._lost.is_set():
                     return
-                if isinstance(error, BROKER_ERRORS):
+                if isinstance(error, (ClientError, *BROKER_ERRORS)):
                     logger.warning("closing the channel: %s", error)
                 else:
                     incident.report(logger, "processing a message")

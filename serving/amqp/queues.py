@@ -14,9 +14,12 @@ from aio_pika import exceptions
 from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMessage, AbstractQueue
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential_jitter
 
+from savedmodel_bakery.client.errors import RequestRefusedError
+from savedmodel_bakery.client.transports.amqp_properties import Copy, unreadable
 from savedmodel_bakery.serving.amqp import reply_queues
 from savedmodel_bakery.serving.amqp.codec import Response
 from savedmodel_bakery.serving.amqp.errors import encode_failure
+from savedmodel_bakery.serving.amqp.publisher import Publisher, RefusedError
 from savedmodel_bakery.wire import amqp
 from savedmodel_bakery.wire.status import Code, StatusError
 
@@ -93,7 +96,7 @@ async def declare(channel: AbstractChannel, queue: str, *, delivery_limit: int) 
 
 
 async def reply(
-    channel: AbstractChannel,
+    publisher: Publisher,
     message: AbstractIncomingMessage,
     response: Response,
     expiration_s: float | None = None,
@@ -101,8 +104,8 @@ async def reply(
     """Publish the response to a message, whose `reply_to` was checked; return after the broker has confirmed it.
 
     Returns:
-        Why the response can't be delivered, or None. If a queue with a generated name is gone, its caller has
-        disconnected: that is no reason to keep the message.
+        Why the response can't be delivered, or None: the queue does not exist, or the broker refuses the response. If
+        a queue with a generated name is gone, its caller has disconnected: that is no reason to keep the message.
     """
     assert message.reply_to
     published = aio_pika.Message(
@@ -115,7 +118,9 @@ async def reply(
         expiration=expiration_s,
     )
     try:
-        await channel.default_exchange.publish(published, message.reply_to, mandatory=True)
+        await publisher.publish(published, message.reply_to)
+    except RefusedError as error:
+        return str(error)
     except exceptions.PublishError:
         is_temporary = reply_queues.is_generated(message.reply_to)
         return None if is_temporary else f'reply queue "{message.reply_to}" does not exist'
@@ -123,17 +128,16 @@ async def reply(
 
 
 async def retry(
-    channel: AbstractChannel, message: AbstractIncomingMessage, queue: str, deliveries: int, attempts: int
+    publisher: Publisher, message: AbstractIncomingMessage, queue: str, deliveries: int, attempts: int
 ) -> None:
     """Publish a copy of a message to the retry queue and return after the broker has confirmed it."""
-    copy = _copy(message, {amqp.DELIVERIES: deliveries, amqp.ATTEMPTS: attempts})
-    copy.expiration = message.expiration
-    await channel.default_exchange.publish(copy, retry_queue(queue), mandatory=True)
+    counts = {amqp.DELIVERIES: deliveries, amqp.ATTEMPTS: attempts}
+    await publisher.publish(_copy(message, counts, without_expiration=False), retry_queue(queue))
 
 
-async def dead_letter(channel: AbstractChannel, message: AbstractIncomingMessage, queue: str, reason: str) -> None:
+async def dead_letter(publisher: Publisher, message: AbstractIncomingMessage, queue: str, reason: str) -> None:
     """Publish a copy of a message, with the reason, to the dead-letter queue; return after the broker has confirmed."""
-    await channel.default_exchange.publish(_copy(message, {amqp.REASON: reason}), dead_queue(queue), mandatory=True)
+    await publisher.publish(_copy(message, {amqp.REASON: reason}), dead_queue(queue))
 
 
 async def retry_while_full(publish: Callable[..., Awaitable[Result]], *arguments: Any) -> Result:
@@ -170,7 +174,7 @@ async def status(connection: AbstractConnection, queue: str, *, with_reasons: bo
     )
 
 
-async def purge(connection: AbstractConnection, queue: str, result_queues: Sequence[str]) -> int:
+async def purge(connection: AbstractConnection, publisher: Publisher, queue: str, result_queues: Sequence[str]) -> int:
     """Remove all waiting messages and return their number.
 
     Replies with ABORTED to each message whose reply queue is allowed; see `reply_queues.check`.
@@ -178,26 +182,36 @@ async def purge(connection: AbstractConnection, queue: str, result_queues: Seque
     count = 0
     # CANCELLED would be wrong: a server sends it while it shuts down, and callers may retry after it.
     error = StatusError(Code.ABORTED, f'queue "{queue}" was purged')
-    channel = await connection.channel(on_return_raises=True)
-    requests = await channel.declare_queue(queue, passive=True)
+    requests = await (await connection.channel()).declare_queue(queue, passive=True)
     for waiting in (requests, await _find(connection, retry_queue(queue))):
         async for message in _get_all(waiting):
             if reply_queues.check(message.reply_to, result_queues) is None:
-                await reply(channel, message, encode_failure(error, message.content_type or ""))
+                await reply(publisher, message, encode_failure(error, message.content_type or ""))
             await message.ack()
             count += 1
     return count
 
 
-async def requeue(connection: AbstractConnection, queue: str) -> int:
-    """Move all dead letters to the end of the queue, without the headers that were added; return their number."""
-    count = 0
-    channel = await connection.channel(on_return_raises=True)
-    await channel.declare_queue(queue, passive=True)
+async def requeue(connection: AbstractConnection, publisher: Publisher, queue: str) -> int:
+    """Move all dead letters to the end of the queue, without the headers that were added; return their number.
+
+    Raises:
+        RequestRefusedError: the broker refuses some, which stay; the others were moved.
+    """
+    count, refusals = 0, []
+    await (await connection.channel()).declare_queue(queue, passive=True)
     async for letter in _get_all(await _find(connection, dead_queue(queue))):
-        await channel.default_exchange.publish(_copy(letter, {}), queue, mandatory=True)
-        await letter.ack()
-        count += 1
+        try:
+            await publisher.publish(_copy(letter, {}), queue)
+        except RefusedError as error:
+            refusals.append(str(error))  # without an acknowledgement, it returns to its queue when the connection ends
+        else:
+            await letter.ack()
+            count += 1
+    if refusals:
+        raise RequestRefusedError(
+            Code.FAILED_PRECONDITION, f"{count} requeued, {len(refusals)} left as dead letters: {refusals[0]}"
+        )
     return count
 
 
@@ -228,22 +242,14 @@ def _message_count(queue: AbstractQueue | None) -> int:
     return queue.declaration_result.message_count or 0 if queue else 0
 
 
-def _copy(message: AbstractIncomingMessage, headers: dict[str, Any]) -> aio_pika.Message:
-    """Copy a message as its sender published it, without its expiration, and add headers."""
-    kept = {name: value for name, value in message.headers.items() if not name.startswith(_ADDED_HEADERS)}
-    return aio_pika.Message(
-        message.body,
-        headers=kept | headers,
-        content_type=message.content_type,
-        type=message.type,
-        reply_to=message.reply_to,
-        correlation_id=message.correlation_id,
-        message_id=message.message_id,
-        timestamp=message.timestamp,
-        delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
-    )
+def _copy(message: AbstractIncomingMessage, headers: dict[str, Any], *, without_expiration: bool = True) -> Copy:
+    """Copy a message as its sender published it, and add headers."""
+    return Copy(message, headers, without_headers=_ADDED_HEADERS, without_expiration=without_expiration)
 
 
 def _reason(letter: AbstractIncomingMessage) -> str:
-    reason = letter.headers.get(amqp.REASON) or letter.headers.get("x-first-death-reason") or "unknown"
-    return amqp.header_text(reason)
+    """Return why a message is a dead letter, and what of it can't be decoded."""
+    error = unreadable(letter) or ""
+    headers = letter.headers
+    reason = amqp.header_text(headers.get(amqp.REASON) or headers.get("x-first-death-reason") or error or "unknown")
+    return reason if error in reason else f"{reason} ({error})"

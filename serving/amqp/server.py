@@ -17,6 +17,7 @@ from savedmodel_bakery.client.transports.amqp_broker import Broker
 from savedmodel_bakery.serving.amqp import queues
 from savedmodel_bakery.serving.amqp.consumer import Consumer, WorkerOptions, wait_first
 from savedmodel_bakery.serving.amqp.handlers import Handlers
+from savedmodel_bakery.serving.amqp.publisher import Publisher
 from savedmodel_bakery.serving.telemetry import worker
 
 logger = logging.getLogger(__name__)
@@ -78,13 +79,19 @@ class Worker:
                         )
                         self._declared.set()
                         logger.info("Consuming queue %s of %s ...", self._options.queue, self._broker.endpoint.address)
-                        consumer = Consumer(channel, self._handlers, self._options, self._threads, timeout)
-                        try:
-                            await consumer.run(declared, stop)
-                        finally:
-                            timeout = consumer.timeout
-                            if consumer.has_started:
-                                has_consumed, pause_s = True, _MIN_PAUSE_S
+                        async with (
+                            Publisher(self._broker, "bakery worker replies", at_once=self._options.prefetch) as replies,
+                            Publisher(self._broker, "bakery worker dead letters", at_once=1) as copies,
+                        ):
+                            consumer = Consumer(
+                                channel, replies, copies, self._handlers, self._options, self._threads, timeout
+                            )
+                            try:
+                                await consumer.run(declared, stop)
+                            finally:
+                                timeout = consumer.timeout
+                                if consumer.has_started:
+                                    has_consumed, pause_s = True, _MIN_PAUSE_S
             except ClientError as error:
                 if stop.is_set():
                     return

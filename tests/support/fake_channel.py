@@ -19,6 +19,7 @@ from aiormq.abc import DeliveredMessage
 from pamqp.commands import Basic
 from pamqp.header import ContentHeader
 
+from savedmodel_bakery.client.transports.amqp_properties import decodable
 from savedmodel_bakery.serving.amqp.consumer import WorkerOptions
 
 Parameters = ParamSpec("Parameters")
@@ -40,7 +41,7 @@ class FakeQueue:
     """A queue.
 
     Attributes:
-        published: all messages that were routed to the queue.
+        published: all messages that were routed to the queue, as a consumer receives them.
         ready: the messages that were not delivered yet.
         max_length: number of ready and unacknowledged messages at which the queue rejects others; None is no limit.
         confirms: while it is clear, the broker confirms no message.
@@ -49,7 +50,7 @@ class FakeQueue:
     def __init__(self, channel: FakeChannel, name: str) -> None:
         self._channel = channel
         self.name = name
-        self.published: list[Message] = []
+        self.published: list[IncomingMessage] = []
         self.ready: deque[Message] = deque()
         self.max_length: int | None = None
         self.confirms = asyncio.Event()
@@ -82,6 +83,7 @@ class FakeChannel:
     Attributes:
         consumers: by tag.
         acknowledged: queue and body of each acknowledged message.
+        rejected: queue and body of each rejected message.
     """
 
     def __init__(self, refusal: Exception | None = None, *, refuses_to_consume: bool = False) -> None:
@@ -94,6 +96,7 @@ class FakeChannel:
         self.queues: dict[str, FakeQueue] = {}
         self.consumers: dict[str, _Consumer] = {}
         self.acknowledged: list[tuple[str, bytes]] = []
+        self.rejected: list[tuple[str, bytes]] = []
         self.close_callbacks: set[Callable[..., object]] = set()
         self.is_closed = False
         self.default_exchange = self
@@ -127,7 +130,8 @@ class FakeChannel:
         waiting = sum(consumer.queue is queue for consumer, _ in self._unacknowledged.values()) + len(queue.ready)
         if queue.max_length is not None and waiting >= queue.max_length:
             raise exceptions.DeliveryError(None, Basic.Nack())
-        queue.published.append(message)
+        queue.published.append(IncomingMessage(_delivered(Basic.Deliver(), message, self)))
+        queue.published[-1].headers.pop("x-raw")
         queue.ready.append(message)
         self._deliver()
         await queue.confirms.wait()
@@ -137,10 +141,20 @@ class FakeChannel:
         """Acknowledge one message."""
         assert not multiple
         await self._reach_broker()
+        self.acknowledged.append(self._settle(delivery_tag))
+        self._deliver()
+
+    async def basic_reject(self, delivery_tag: int, *, requeue: bool) -> None:
+        """Have one message dead-lettered by the broker."""
+        assert not requeue
+        await self._reach_broker()
+        self.rejected.append(self._settle(delivery_tag))
+        self._deliver()
+
+    def _settle(self, delivery_tag: int) -> tuple[str, bytes]:
         consumer, body = self._unacknowledged.pop(delivery_tag)
         consumer.unacknowledged -= 1
-        self.acknowledged.append((consumer.queue.name, body))
-        self._deliver()
+        return consumer.queue.name, body
 
     async def add_consumer(self, queue: FakeQueue, receive: Receive) -> str:
         """See `FakeQueue.consume`."""
@@ -201,7 +215,73 @@ class FakeChannel:
 
 
 def _delivered(frame: Any, message: Message, channel: Any) -> DeliveredMessage:
-    return DeliveredMessage(frame, ContentHeader(properties=message.properties), message.body, channel)
+    header = ContentHeader()
+    header.unmarshal(decodable(ContentHeader(properties=message.properties).marshal()))
+    return DeliveredMessage(frame, header, message.body, channel)
+
+
+class FakeBroker:
+    """Stands in for `Broker`: its connections publish to the queues of a channel.
+
+    Args:
+        channel: has the queues.
+
+    Attributes:
+        refusals: by queue: the error with which the broker closes a connection that publishes to it.
+        connected: number of connections.
+    """
+
+    def __init__(self, channel: FakeChannel) -> None:
+        self.channel = channel
+        self.refusals: dict[str, Exception] = {}
+        self.connected = 0
+
+    async def connect(self, _name: str, *, timeout_s: float) -> FakePublishing:
+        """Connect at once."""
+        assert timeout_s
+        self.connected += 1
+        return FakePublishing(self)
+
+
+class FakePublishing:
+    """A connection of a FakeBroker, its only channel and the channel's exchange."""
+
+    def __init__(self, broker: FakeBroker) -> None:
+        self._broker = broker
+        self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.default_exchange = self
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed.done()
+
+    async def channel(self, *, on_return_raises: bool) -> FakePublishing:
+        assert on_return_raises
+        return self
+
+    async def publish(self, message: Message, routing_key: str, *, mandatory: bool) -> None:
+        """Publish; messages that are not confirmed when the broker closes the connection fail with the same error."""
+        if routing_key in self._broker.refusals and not self.is_closed:
+            self._closed.set_exception(self._broker.refusals[routing_key])
+        if self.is_closed:
+            self._closed.result()
+        publishing = asyncio.ensure_future(self._broker.channel.publish(message, routing_key, mandatory=mandatory))
+        await asyncio.wait({publishing, self._closed}, return_when=asyncio.FIRST_COMPLETED)
+        if self.is_closed:
+            publishing.cancel()
+            self._closed.result()
+        await publishing
+
+    async def close(self) -> None:
+        if not self.is_closed:
+            self._closed.set_exception(exceptions.ChannelInvalidStateError("closed"))
+            self._closed.exception()
+
+    async def __aenter__(self) -> FakePublishing:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
 
 Outcome = Exception | FakeChannel | float | None
@@ -257,6 +337,11 @@ class FakeConnection:
         channel = FakeChannel()
         asyncio.get_running_loop().call_later(self._outcome, channel.lose)
         return channel
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        """Options of aiormq's connection."""
+        return {}
 
     async def close(self) -> None:
         if not self._is_closed:

@@ -11,13 +11,16 @@ from typing import Any
 
 import pytest
 from aio_pika import Message
-from fake_channel import OPTIONS, FakeChannel, FakeQueue, in_virtual_time
+from aiormq.exceptions import ConnectionFrameError, ConnectionInternalError
+from fake_channel import OPTIONS, FakeBroker, FakeChannel, FakeQueue, in_virtual_time
+from raw_amqp import RawMessage, nested, short
 
 from savedmodel_bakery.client.errors import ConnectionFailedError
 from savedmodel_bakery.serving.amqp import codec, queues
 from savedmodel_bakery.serving.amqp.codec import Response
 from savedmodel_bakery.serving.amqp.consumer import GRACE_S, Consumer
 from savedmodel_bakery.serving.amqp.errors import encode_failure
+from savedmodel_bakery.serving.amqp.publisher import Publisher
 from savedmodel_bakery.wire import amqp
 from savedmodel_bakery.wire.status import Code, StatusError
 
@@ -93,6 +96,7 @@ class RunningConsumer:
         self._waiting = waiting or {}
         self.model: Any = StubModel(answer, call_s)
         self.channel: Any = FakeChannel()
+        self.broker: Any = FakeBroker(self.channel)
         self.stop = asyncio.Event()
         self.ended: asyncio.Future[None]
 
@@ -101,7 +105,8 @@ class RunningConsumer:
         await self.channel.declare_queue(RESULTS)
         for queue, message in self._waiting.items():
             await self.publish(message, queue)
-        consumer = Consumer(self.channel, self.model, self._options, self.model)
+        replies, copies = Publisher(self.broker, "replies", at_once=16), Publisher(self.broker, "copies", at_once=1)
+        consumer = Consumer(self.channel, replies, copies, self.model, self._options, self.model)
         self.ended = asyncio.ensure_future(consumer.run(declared, self.stop))
         return self
 
@@ -327,7 +332,7 @@ async def test_an_unavailable_backend_leads_to_retries_after_growing_pauses_and_
         assert [QUEUE, RETRIES, RETRIES, RETRIES, RETRIES] == [queue for queue, _ in running.channel.acknowledged]
 
 
-@pytest.mark.parametrize("count", ["many", -5, 9.5, True, None, b"\xff", [9], {"count": 9}], ids=repr)
+@pytest.mark.parametrize("count", ["many", -5, 9.5, True, None, bytearray(b"\xff"), [9], {"count": 9}], ids=repr)
 @in_virtual_time
 async def test_a_count_that_a_publisher_set_to_nonsense_is_0(count: object) -> None:
     counts = {amqp.DELIVERY_COUNT: count, amqp.DELIVERIES: count, amqp.ATTEMPTS: count}
@@ -406,3 +411,52 @@ async def test_a_consumer_notices_that_a_queue_was_deleted(caplog: pytest.LogCap
         with pytest.raises(ConnectionFailedError):
             await running.ended
         assert f"closing the channel: queue {QUEUE} was deleted" in caplog.messages
+
+
+CRAFTED = "amq.rabbitmq.reply-to.AAAA.BBBB"
+UNREADABLE = {
+    "with a reply queue": ({"timestamp": b"\xff" * 8}, [Code.INVALID_ARGUMENT], "the property timestamp can't be"),
+    "without one": ({"reply_to": short(b"results\xff")}, [], "the property reply_to can't be decoded: 'utf-8' codec"),
+    "in the headers": ({"headers": nested(b"F", 2000)}, [Code.INVALID_ARGUMENT], 'the header "k" can\'t be decoded'),
+}
+
+
+@pytest.mark.parametrize(("fields", "codes", "reason"), UNREADABLE.values(), ids=UNREADABLE)
+@pytest.mark.parametrize("queue", [QUEUE, RETRIES])
+@in_virtual_time
+async def test_an_unreadable_message_is_dead_lettered_and_others_are_answered(
+    queue: str, fields: dict[str, bytes], codes: list[Code], reason: str
+) -> None:
+    poison = RawMessage(b"poison", {"reply_to": short(RESULTS.encode()), **fields})
+    async with RunningConsumer() as running:
+        for message in (request(b"a"), poison, request(b"b")):
+            await running.publish(message, queue)
+        await asyncio.sleep(10)
+        assert [f"INVALID_ARGUMENT: {reason}"] == [text[: len(reason) + 18] for text in running.reasons]
+        assert [b"poison"] == [letter.body for letter in running.queue(DEAD).published]
+        assert sorted([*codes, 0, 0]) == sorted(reply.headers["grpc-status"] for reply in running.replies)
+        assert {(queue, b"a"), (queue, b"poison"), (queue, b"b")} == set(running.channel.acknowledged)
+
+
+@in_virtual_time
+async def test_a_message_whose_reply_the_broker_refuses_is_dead_lettered_and_others_are_answered() -> None:
+    async with RunningConsumer(options={"calls": 3}) as running:
+        running.broker.refusals[CRAFTED] = ConnectionInternalError("INTERNAL_ERROR")
+        for message in (request(b"a"), request(b"poison", reply_to=CRAFTED), request(b"b")):
+            await running.publish(message)
+        await asyncio.sleep(10)
+        assert [f"the broker refuses a message to {CRAFTED}: INTERNAL_ERROR"] == running.reasons
+        assert {b"A", b"B"} == {reply.body for reply in running.replies}
+        assert {(QUEUE, b"a"), (QUEUE, b"poison"), (QUEUE, b"b")} == set(running.channel.acknowledged)
+
+
+@pytest.mark.parametrize("message", [request(b"a", reply_to=None), redelivered(b"a")], ids=["dead letter", "retry"])
+@in_virtual_time
+async def test_a_message_whose_copy_the_broker_refuses_is_dead_lettered_by_the_broker(message: Message) -> None:
+    async with RunningConsumer() as running:
+        for queue in (RETRIES, DEAD):
+            running.broker.refusals[queue] = ConnectionFrameError("FRAME_ERROR")
+        await running.publish(message)
+        await asyncio.sleep(10)
+        assert [(QUEUE, b"a")] == running.channel.rejected
+        assert [] == running.channel.acknowledged
