@@ -92,12 +92,12 @@ class RawPublisher:
         self._send(1, commands.Confirm.Select())
         self._receive()
 
-    def publish(self, queue: str, fields: Mapping[str, bytes], body: bytes) -> None:
+    def publish(self, routing_key: bytes, fields: Mapping[str, bytes], body: bytes, *, exchange: bytes = b"") -> None:
         """Publish a message with these encoded properties; return when the broker has confirmed it."""
-        self._send(1, commands.Basic.Publish(routing_key=queue))
+        method = struct.pack(">IH", commands.Basic.Publish.index, 0) + short(exchange) + short(routing_key) + b"\0"
         header = struct.pack(">HHQ", commands.Basic.frame_id, 0, len(body)) + properties(fields)
-        self._socket.sendall(struct.pack(">BHI", 2, 1, len(header)) + header + b"\xce")
-        self._socket.sendall(struct.pack(">BHI", 3, 1, len(body)) + body + b"\xce")
+        for kind, payload in ((1, method), (2, header), (3, body)):
+            self._socket.sendall(struct.pack(">BHI", kind, 1, len(payload)) + payload + b"\xce")
         confirmation = self._receive()
         assert isinstance(confirmation, commands.Basic.Ack), (confirmation, dict(confirmation))
 
