@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -116,3 +117,11 @@ def test_messages_that_can_not_be_decoded_or_answered(broker: RabbitMQ, tmp_path
     assert "reconnecting" not in worker.log.read_text()
     publish(broker.url())
     assert f"{2 * len(POISON) + 1} purged\n" == command(broker.url(), "purge")
+    broker.control("eval", "application:set_env(rabbit, max_message_size, 1).")  # of channels that are opened later
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        command(broker.url(), "requeue")
+    left = (
+        f"0 requeued, {len(POISON)} left as dead letters: the broker refuses a message to {QUEUE}: PRECONDITION_FAILED"
+    )
+    assert (1, True) == (refused.value.returncode, left in refused.value.stderr), refused.value.stderr
+    wait_for_status(broker.url(), ready=0, dead=len(POISON))
