@@ -8,6 +8,7 @@ from pathlib import Path
 
 from savedmodel_bakery.exporter.errors import SourceError
 from savedmodel_bakery.exporter.sources.network import Network, from_keras_model
+from savedmodel_bakery.small_files import MAX_BYTES
 
 FORM = "the path of a .keras or .h5 file"
 
@@ -26,6 +27,7 @@ def read(model: str, *, layer: str | None = None) -> Network:
     if not Path(model).is_file():
         raise SourceError(f"file not found: {model}")
     _check_container(Path(model))
+    _check_sizes(Path(model))
     import keras
 
     try:
@@ -55,6 +57,17 @@ def _check_container(path: Path) -> None:
         raise SourceError(f"{path} is a {actual} file by its content: rename it to {path.stem}{actual}")
 
 
+def _check_sizes(path: Path) -> None:
+    """Reject a file with texts that are too large, such as a few kilobytes that unpack to gigabytes."""
+    if path.suffix.lower() == ".keras":
+        with zipfile.ZipFile(path) as archive:
+            for member in archive.infolist():
+                if member.filename.endswith(".json") and member.file_size > MAX_BYTES:
+                    raise SourceError(
+                        f"{member.filename} in {path} has {member.file_size} bytes; at most {MAX_BYTES} are allowed"
+                    )
+
+
 def _keras_version(path: Path) -> str:
     """Return the version of Keras that saved the file, as stated in it; empty if it isn't."""
     import h5py
@@ -65,5 +78,5 @@ def _keras_version(path: Path) -> str:
                 return str(json.loads(archive.read("metadata.json"))["keras_version"])
         with h5py.File(path) as file:
             return str(file.attrs["keras_version"])
-    except (OSError, KeyError, TypeError, ValueError, zipfile.BadZipFile):  # damaged, or no version stated
+    except (OSError, KeyError, TypeError, ValueError, RecursionError, zipfile.BadZipFile):  # damaged, or not stated
         return ""

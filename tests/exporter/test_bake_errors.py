@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import zipfile
 from pathlib import Path
 
 import onnx_models
@@ -21,6 +22,10 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A working directory with a module of networks, label files and unusable files."""
     folder = tmp_path_factory.mktemp("workshop")
     tiny_models.write_workshop(folder)
+    for name, content in ("deep", "[" * 100_000), ("large", " " * 20_000_000):
+        with zipfile.ZipFile(folder / f"{name}.keras", "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("metadata.json", content)
+            archive.writestr("config.json", "{}")
     (folder / "garbage.keras").write_bytes(b"PK\x03\x04 and then something else")
     onnx_models.means(folder / "swapped.onnx", order=(2, 1, 0))
     onnx_models.means(folder / "small.onnx", size=7)
@@ -64,6 +69,12 @@ REJECTED: dict[str, tuple[list[str], int, list[str]]] = {
     ),
     "no such file": (["--model", "none.keras", *OPTIONS], 1, ["file not found: none.keras"]),
     "damaged file": (["--model", "garbage.keras", *OPTIONS], 1, ["garbage.keras is not a valid .keras file"]),
+    "deep metadata": (["--model", "deep.keras", *OPTIONS], 1, ["cannot load deep.keras: "]),
+    "large metadata": (
+        ["--model", "large.keras", *OPTIONS],
+        1,
+        ["metadata.json in large.keras has 20000000 bytes; at most 16777216 are allowed"],
+    ),
     "callable fails": (["--model", "tiny:fails", *OPTIONS], 1, ["tiny:fails", "RuntimeError: no weights here"]),
     "another size": ([*BUILD, *OPTIONS, "--size", "9"], 1, ["invalid size 9x9: tiny:build requires 8x8"]),
     "logits declared as probabilities": (
