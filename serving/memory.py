@@ -8,16 +8,16 @@ import os
 import resource
 from pathlib import Path
 
+from savedmodel_bakery.serving import control_groups
+
 _trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc only
 if _trim is not None:
     _trim.argtypes = [ctypes.c_size_t]
 
 # Parameters of mallopt(3), and values for them: freed memory is kept until `trim`, because new memory costs time.
 # Without fast bins, what is left over beside an aligned array is joined with it when it is freed.
-_MALLOPT = {1: 0, -1: 2**29, -2: 2**26, -3: 2**25}  # M_MXFAST, M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD (maximum)
-
-_CGROUPS = Path("/proc/self/cgroup")
-_MOUNT = Path("/sys/fs/cgroup")
+_M_TOP_PAD = -2  # maps memory before it is needed, so not if that is limited
+_MALLOPT = {1: 0, -1: 2**29, _M_TOP_PAD: 2**26, -3: 2**25}  # M_MXFAST, M_TRIM_THRESHOLD, M_MMAP_THRESHOLD (maximum)
 
 
 def use_system_allocator() -> None:
@@ -31,7 +31,8 @@ def use_system_allocator() -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc only
     if mallopt is not None:
         for parameter, value in _MALLOPT.items():
-            mallopt(parameter, value)
+            if parameter != _M_TOP_PAD or not _is_data_limited():
+                mallopt(parameter, value)
 
 
 def release() -> None:
@@ -52,46 +53,36 @@ def trim() -> None:
 
 def resident_bytes() -> int:
     """Return the physical memory that this process uses."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return _statm(1)
+
+
+def data_bytes() -> int:
+    """Return the private memory that this process has mapped, whether it uses it or not."""
+    return _statm(5)
+
+
+def _is_data_limited() -> bool:
+    return resource.getrlimit(resource.RLIMIT_DATA)[0] != resource.RLIM_INFINITY
+
+
+def _statm(field: int) -> int:
+    """Return a size of this process in bytes; see proc_pid_statm(5)."""
+    return int(Path("/proc/self/statm").read_text().split()[field]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def limit_bytes() -> int:
     """Return the memory of the machine, or the limit of the process or its control group (version 1 or 2) if lower.
 
-    Sources: getrlimit(2) on RLIMIT_DATA, cgroups(7), and the kernel's documentation of control groups (memory.max,
+    Sources: getrlimit(2) on RLIMIT_DATA, and the kernel's documentation of control groups (memory.max,
     memory.limit_in_bytes).
     """
-    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     process, _ = resource.getrlimit(resource.RLIMIT_DATA)
-    return min([machine, *([] if process == resource.RLIM_INFINITY else [process]), *_group_limits()])
-
-
-def _group_limits() -> list[int]:
-    """Return the limits of the process's group and of those above it, where they are visible."""
-    try:
-        lines = _CGROUPS.read_text().splitlines()
-    except OSError:
-        return []
-    limits = []
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if controllers == "":
-            root, name = _MOUNT, "memory.max"
-        elif "memory" in controllers.split(","):
-            root, name = _MOUNT / "memory", "memory.limit_in_bytes"
-        else:
-            continue
-        group = root / path.lstrip("/")
-        for folder in (group, *group.parents):
-            limits += _read_limit(folder / name)
-            if folder == root:
-                break
-    return limits
-
-
-def _read_limit(path: Path) -> list[int]:
-    try:
-        text = path.read_text().strip()
-    except OSError:
-        return []
-    return [int(text)] if text.isdigit() else []  # "max" is no limit
+    if process != resource.RLIM_INFINITY:
+        limits.append(process)
+    for folder in control_groups.folders("memory"):
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            limit = control_groups.read_number(folder / name)
+            if limit is not None:
+                limits.append(limit)
+    return min(limits)

@@ -15,7 +15,7 @@ from typing import Any
 
 from savedmodel_bakery import tracing
 from savedmodel_bakery.client.exits import FAILED
-from savedmodel_bakery.serving import warmup
+from savedmodel_bakery.serving import thread_limit, warmup
 from savedmodel_bakery.serving.access.required_roles import PUBLIC_PATHS
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
@@ -53,6 +53,7 @@ logger = logging.getLogger(__name__)
 GRACE_S = 25.0
 
 _PORTS = 2  # gRPC and REST share the files that the process may open
+_LANES = 3  # runs and other calls over gRPC, and REST, share the threads for calls
 _OTHER_FILES = 100  # for models, logs and listening
 
 
@@ -76,7 +77,7 @@ def serve(
     threading.excepthook = _end_without_memory
     stop = threading.Event()
     registry = Registry()
-    memory, limits = MemoryBudget(flags.integer("memory_budget_bytes")), _limits(flags)
+    memory = MemoryBudget(flags.integer("memory_budget_bytes"))
     state.watch_memory(memory)
     state.watch_versions(registry.version_states)
     lifecycle = Lifecycle(
@@ -96,6 +97,7 @@ def serve(
     lifecycle.start(settings.models)
     if stop.is_set():
         return
+    limits = _limits(flags)  # now that TensorFlow has most of its threads
     access_log = AccessLog(as_json=flags.on("access_log_json")) if flags.on("access_log") else None
     requests = Requests(access_log) if access_log or tracing.is_on() else None
     grpc_server = _start_grpc(
@@ -286,6 +288,9 @@ def _start_rest(
 
 def _limits(flags: CommandLine) -> Limits:
     open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    threads = max(1, thread_limit.for_calls() // _LANES)
+    if threads < flags.integer("max_waiting_calls"):
+        logger.warning("The system permits few threads: at most %d calls run or wait on each port", threads)
     return Limits(
         waiting_calls=flags.integer("max_waiting_calls"),
         connections=max(1, min(flags.integer("max_connections"), (open_files - _OTHER_FILES) // _PORTS)),
@@ -296,6 +301,7 @@ def _limits(flags: CommandLine) -> Limits:
         body_timeout_s=flags.integer("body_timeout_seconds"),
         json_nesting=flags.integer("max_json_nesting"),
         rows=flags.integer("max_rows_per_request"),
+        threads=threads,
     )
 
 

@@ -113,20 +113,20 @@ class Admission:
     Args:
         limits: of the calls and of each.
         memory: of all ports.
-        turns: calls that run at the same time.
+        turns: calls that run at the same time, if there are as many threads.
 
     Attributes:
         limits: see above.
         memory: see above.
         turns: see above.
-        places: calls that run or wait.
+        places: calls that run or wait, at most as many as there are threads.
     """
 
     def __init__(self, limits: Limits, memory: MemoryBudget, *, turns: int) -> None:
         self.limits = limits
-        self.places = turns + limits.waiting_calls
         self.memory = memory
-        self.turns = turns
+        self.turns = min(turns, limits.threads)
+        self.places = min(turns + limits.waiting_calls, limits.threads)
         self._lock = threading.Lock()
         self._taken = 0
         self._running = 0
@@ -166,8 +166,7 @@ class Admission:
         """Return the error of a call for which there is no place."""
         with self._lock:
             return OverloadError(
-                f"{self.turns} calls run and {self.limits.waiting_calls} wait, which is the limit "
-                "(--max_waiting_calls)",
+                f"{self.turns} calls run and {self.places - self.turns} wait, which is the limit (--max_waiting_calls)",
                 max(RETRY_AFTER_S, self._wait_s(len(self._queue))),
                 limit="max_waiting_calls",
             )

@@ -27,6 +27,7 @@ class Limits:
         body_timeout_s: seconds from the headers to the end of the message.
         json_nesting: arrays and objects inside each other.
         rows: strings in one input, or serialized examples.
+        threads: that one kind of calls may have, such as the runs over gRPC.
     """
 
     waiting_calls: int = 1000
@@ -38,6 +39,7 @@ class Limits:
     body_timeout_s: float = 120.0
     json_nesting: int = 1_000_000
     rows: int = 10_000
+    threads: int = 100_000
 
 
 class OverloadError(StatusError):

@@ -1,7 +1,7 @@
 """The standard health service (grpc.health.v1). Reports the state of the server, not of its models.
 
 The service of the package grpcio-health-checking keeps a lock while it sends, so one watcher who does not read would
-block all checks.
+block all checks. As there, a watcher holds no thread.
 """
 
 from __future__ import annotations
@@ -24,12 +24,16 @@ from savedmodel_bakery.serving.rpc import Rpc
 from savedmodel_bakery.serving.threads import CallThreads
 from savedmodel_bakery.wire.status import Code, StatusError
 
+WATCH = "/grpc.health.v1.Health/Watch"
+"""The path of the call that streams."""
+
 # The names that tensorflow_model_server sets; the empty name is the whole process.
 _SERVICES = ("", "ModelService", "PredictionService")
-_SERVICE = "grpc.health.v1.Health"
 _MAX_WATCHERS = 1000
-_REJECTING_THREADS = 8  # beside those of the watchers
 _SENDING_S = 0.5  # for the last state
+
+_Send = Callable[[bytes | None], None]
+"""Sends a response, and returns when it has been sent; None ends the call."""
 
 _State = health_pb2.HealthCheckResponse
 
@@ -38,25 +42,20 @@ class HealthService:
     """Reports every service as SERVING until the server stops; ports open only after the first models are loaded.
 
     Args:
-        receive: returns the message of a call, or None if it ends without one, from its messages and gRPC's context.
+        threads: where watchers are told that the server stops.
     """
 
-    def __init__(self, receive: Callable[[Iterator[bytes], Any], bytes | None]) -> None:
-        self._receive = receive
-        self._threads = CallThreads(_MAX_WATCHERS + _REJECTING_THREADS, "watch")
-        self._watchers: dict[Any, threading.Event] = {}  # by call; the event ends its wait
+    def __init__(self, threads: CallThreads) -> None:
+        self._threads = threads
+        self._changing = threading.Lock()
+        self._watchers: dict[Any, tuple[str, _Send]] = {}  # the service and how to send its state, by call
         self._is_stopping = False
 
     def calls(self) -> dict[str, Rpc]:
         """Return the unary call by path."""
-        return {f"/{_SERVICE}/Check": Rpc(health_pb2.HealthCheckRequest.FromString, self.check, is_public=True)}
-
-    def watch_handler(self) -> grpc.GenericRpcHandler:
-        """Return gRPC's handler of the call that streams."""
-        behaviour: Any = partial(self.watch)
-        behaviour.experimental_thread_pool = self._threads
-        watch = grpc.stream_stream_rpc_method_handler(behaviour, response_serializer=_State.SerializeToString)
-        return grpc.method_handlers_generic_handler(_SERVICE, {"Watch": watch})
+        return {
+            "/grpc.health.v1.Health/Check": Rpc(health_pb2.HealthCheckRequest.FromString, self.check, is_public=True)
+        }
 
     def check(self, request: Any, _: RequestContext) -> Any:
         """Return the state of a service; unknown names are NOT_FOUND, with the text of gRPC's own implementation."""
@@ -64,36 +63,42 @@ class HealthService:
             raise StatusError(Code.NOT_FOUND, "service name unknown")
         return self._state(request.service)
 
-    def watch(self, messages: Iterator[bytes], call: Any) -> Iterator[Any]:
-        """Yield the state of a service, and when the server stops, its new state. Ends with the call."""
-        if len(self._watchers) >= _MAX_WATCHERS:
-            call.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{_MAX_WATCHERS} calls watch already")
-        is_over = threading.Event()
-        self._watchers[call] = is_over
-        try:
-            call.add_callback(is_over.set)
-            message = self._receive(messages, call)
-            if message is None:
-                return
-            service = _service(message, call)
-            del message  # a call may last for days
-            yield self._state(service)
-            if not self._is_stopping:
-                is_over.wait()
-                yield self._state(service)
-        finally:
+    def watch(self, messages: Iterator[bytes], call: Any, send: _Send) -> None:
+        """Send the state of a service. The call holds no thread until its next state is sent, when the server stops."""
+        message = next(messages, None)
+        if message is None:
+            send(None)
+            return
+        service = _service(message, call)
+        with self._changing:
+            if len(self._watchers) >= _MAX_WATCHERS:
+                call.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{_MAX_WATCHERS} calls watch already")
+            self._watchers[call] = service, send
+        if not call.add_callback(partial(self._watchers.pop, call, None)):  # it has ended already
             del self._watchers[call]
+            return
+        send(self._state(service).SerializeToString())
+        if self._is_stopping:
+            self._end(call)
 
     def stop(self) -> None:
         """Report NOT_SERVING from now on, and end the calls of all watchers, which would otherwise delay the end."""
         self._is_stopping = True
-        if not self._watchers:
+        watchers = list(self._watchers)
+        if not watchers:
             return
-        for is_over in self._watchers.copy().values():
-            is_over.set()
+        for call in watchers:
+            self._threads.submit(self._end, call)
         time.sleep(_SENDING_S)
-        for call in self._watchers.copy():
+        for call in watchers:
             call.cancel()
+
+    def _end(self, call: Any) -> None:
+        """Send the last state to a watcher, and end its call."""
+        service, send = self._watchers.pop(call, ("", None))
+        if send:
+            send(self._state(service).SerializeToString())
+            send(None)
 
     def _state(self, service: str) -> Any:
         if service not in _SERVICES:

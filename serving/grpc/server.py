@@ -25,11 +25,11 @@ from savedmodel_bakery.serving.admission import costs
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.admission.limits import SMALL_BYTES
+from savedmodel_bakery.serving.admission.limits import SMALL_BYTES, OverloadError
 from savedmodel_bakery.serving.grpc.codec import check_public_size, unpack
 from savedmodel_bakery.serving.grpc.credentials import server_credentials
 from savedmodel_bakery.serving.grpc.errors import STATUS_CODES
-from savedmodel_bakery.serving.grpc.health import HealthService
+from savedmodel_bakery.serving.grpc.health import WATCH, HealthService
 from savedmodel_bakery.serving.grpc.reflection import PATHS as REFLECTION_PATHS
 from savedmodel_bakery.serving.grpc.reflection import Reflection
 from savedmodel_bakery.serving.options.tls import Tls
@@ -53,6 +53,7 @@ _OPTIONS = {
 
 _MAX_TIMEOUT_S = 365 * 24 * 3600.0
 _CONTROL_CALLS = 32
+_REJECTING_THREADS = 2
 _WATCH_INTERVAL_S = 0.1
 
 
@@ -104,13 +105,8 @@ class GrpcServer:
         # Their messages are small, so they arrive as fast as headers.
         control = _Lane(admission.with_turns(_CONTROL_CALLS), "control", limits.header_timeout_s)
         self._server = grpc.server(runs.threads, options=list({**options, **channel_arguments(arguments)}.items()))
-        self._health: HealthService | None = None
-        if health:
-            # The threads of watchers are not those of a lane, so their calls must not give up its places.
-            self._health = HealthService(Transfers(limits.header_timeout_s, admission.memory).receive)
-            calls = {**calls, **self._health.calls()}
-            self._server.add_generic_rpc_handlers([self._health.watch_handler()])
-        self._server.add_generic_rpc_handlers([_Calls(calls, access, runs, control, requests)])
+        self._health = HealthService(control.threads) if health else None
+        self._server.add_generic_rpc_handlers([_Calls(calls, access, runs, control, requests, self._health)])
         try:
             for address in addresses:
                 if tls:
@@ -168,6 +164,20 @@ class _Lane:
         self.threads = CallThreads(admission.places, name)
         self.transfers = Transfers(timeout_s, admission.memory)
 
+    def enter(self) -> None:
+        """Take a place for a call that has arrived, if there is a thread for it.
+
+        Raises:
+            OverloadError: there is no place, or no thread.
+        """
+        if not self.admission.try_enter():
+            raise self.admission.full()
+        try:
+            self.threads.check()
+        except OverloadError:
+            self.admission.leave()
+            raise
+
 
 class _Calls(grpc.GenericRpcHandler):
     """The calls by path.
@@ -183,42 +193,58 @@ class _Calls(grpc.GenericRpcHandler):
         runs: _Lane,
         control: _Lane,
         requests: Requests | None,
+        health: HealthService | None,
     ) -> None:
+        if health:
+            calls = {**calls, **health.calls()}
         self._access = access
         self._requests = requests
         self._control = control
+        self._rejecting = CallThreads(_REJECTING_THREADS, "reject")  # which no call can hold
         self._lanes = {path: runs if rpc.runs_model else control for path, rpc in calls.items()}
         self._handlers = {
-            path: self._handler(path, partial(self._respond, path, rpc, lane), lane)
+            path: self._handler(path, partial(self._respond, path, rpc, lane), lane.threads)
             for path, lane, rpc in ((path, self._lanes[path], rpc) for path, rpc in calls.items())
         }
         reflection = Reflection({path.split("/")[1] for path in calls})
         for path in REFLECTION_PATHS:
             self._lanes[path] = control
             self._handlers[path] = self._stream_handler(path, reflection.answer, control)
+        if health:
+            self._lanes[WATCH] = control
+            self._handlers[WATCH] = self._watch_handler(health)
 
     def service(self, details: Any) -> Any:
         path = details.method
         lane = self._lanes.get(path)
         if lane is None:
-            return self._handler(path, partial(self._reject_unknown, path), self._control)
-        if not lane.admission.try_enter():
+            return self._handler(path, partial(self._reject_unknown, path), self._rejecting)
+        try:
+            lane.enter()
+        except OverloadError as error:
             # Nobody may hold the places of calls such as health: one that has not sent its message gives up its own.
             if lane is not self._control or not lane.transfers.cancel_longest():
-                return self._handler(path, partial(_reject, lane.admission), self._control)
+                return self._handler(path, partial(_reject, error), self._rejecting)
             lane.admission.enter()
         return self._handlers[path]
 
-    def _handler(self, path: str, respond: _Respond, lane: _Lane) -> Any:
+    def _handler(self, path: str, respond: _Respond, threads: CallThreads) -> Any:
         """Return gRPC's handler for calls to a path."""
         behaviour: Any = partial(respond, None) if self._requests is None else partial(self._observe, path, respond)
-        behaviour.experimental_thread_pool = lane.threads
+        behaviour.experimental_thread_pool = threads
         return grpc.stream_unary_rpc_method_handler(behaviour)
 
     def _stream_handler(self, path: str, answer: _Answer, lane: _Lane) -> Any:
         """Return gRPC's handler for calls to a path that answer each of their messages."""
         behaviour: Any = partial(self._stream, path, answer, lane)
         behaviour.experimental_thread_pool = lane.threads
+        return grpc.stream_stream_rpc_method_handler(behaviour)
+
+    def _watch_handler(self, health: HealthService) -> Any:
+        """Return gRPC's handler for calls that watch, which last longer than they hold a thread."""
+        behaviour: Any = partial(self._watch, health)
+        behaviour.experimental_thread_pool = self._control.threads
+        behaviour.experimental_non_blocking = True
         return grpc.stream_stream_rpc_method_handler(behaviour)
 
     def _begin(self, path: str, call: Any) -> Entry | None:
@@ -276,6 +302,14 @@ class _Calls(grpc.GenericRpcHandler):
             lane.admission.leave(None)
             if entry:
                 entry.end(_status(call, is_answered), sent_bytes)
+
+    def _watch(self, health: HealthService, messages: Iterator[bytes], call: Any, send: Any) -> None:
+        """Begin to watch. Not observed, as the call may last for days."""
+        try:
+            with self._control.transfers.limited(call):
+                health.watch(messages, call, send)
+        finally:
+            self._control.admission.leave()
 
     def _reject_unknown(self, path: str, entry: Entry | None, _messages: Iterator[bytes], call: Any) -> None:
         with _aborting(path, entry, call), _count_rejected():
@@ -431,8 +465,7 @@ def _status(call: Any, is_answered: bool) -> str:
     return str(code.name)
 
 
-def _reject(admission: Admission, _entry: Entry | None, _messages: Iterator[bytes], call: Any) -> None:
-    error = admission.full()
+def _reject(error: OverloadError, _entry: Entry | None, _messages: Iterator[bytes], call: Any) -> None:
     metrics.count_request("", "", "GRPC", error.code, 0.0)
     _abort(call, error)
 

@@ -8,11 +8,10 @@ import socket
 import ssl
 import threading
 from collections.abc import Awaitable, Callable, MutableMapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import uvicorn
 
@@ -31,6 +30,7 @@ from savedmodel_bakery.serving.threads import CallThreads
 from savedmodel_bakery.wire.status import StatusError
 
 _Message = MutableMapping[str, Any]
+_Result = TypeVar("_Result")
 
 # Longer than load balancers keep idle connections; the real server never closes them.
 _KEEP_ALIVE_S = 3600
@@ -46,7 +46,7 @@ class _Lane(NamedTuple):
     """Where a kind of requests runs: runs of models never delay other requests, such as the status of a model."""
 
     admission: Admission
-    threads: ThreadPoolExecutor
+    threads: CallThreads
 
 
 class RestServer:
@@ -82,7 +82,7 @@ class RestServer:
         self._timeout_s = timeout_s
         self._runs = _Lane(admission, CallThreads(admission.places, "rest"))
         control = admission.with_turns(_CONTROL_THREADS)
-        self._control = _Lane(control, CallThreads(_CONTROL_THREADS, "rest-control"))
+        self._control = _Lane(control, CallThreads(control.turns, "rest-control"))
         self._idle: dict[Protocol, None] = {}
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         self._socket = socket.create_server((address, port), family=family, backlog=1024)
@@ -210,9 +210,7 @@ class RestServer:
             context.restart(self._timeout_s)
             # Here and not on its thread, because two threads that wake up per request cost more than one.
             async with lane.admission.turn(context) if lane is self._runs else nullcontext():
-                return await asyncio.get_running_loop().run_in_executor(
-                    lane.threads, self._router.respond, request, route, context
-                )
+                return await _run(lane, self._router.respond, request, route, context)
         finally:
             lane.admission.leave(context)
 
@@ -265,7 +263,7 @@ class RestServer:
                 if len(pieces) == 1:
                     return pieces[0]
                 # On a thread, because joining a large body takes long.
-                return await asyncio.get_running_loop().run_in_executor(lane.threads, b"".join, pieces)
+                return await _run(lane, b"".join, pieces)
 
     def _check_length(self, size: int, lane: _Lane) -> None:
         check_size(size, self._limits.message_bytes, "bytes", limit="max_message_bytes")
@@ -282,7 +280,7 @@ class RestServer:
                 RETRY_AFTER_S,
                 limit="memory_budget_bytes",
             )
-        await asyncio.get_running_loop().run_in_executor(lane.threads, context.charge, size)
+        await _run(lane, context.charge, size)
 
     async def _check_times(self) -> None:
         """Close the connections whose requests take too long to arrive. Called every second.
@@ -298,6 +296,16 @@ class RestServer:
             if longest.body_s(now) > _PATIENCE_S:
                 error = "other requests wait for the memory of this one, whose body has not arrived"
                 longest.reject_body(OverloadError(error, RETRY_AFTER_S, limit="memory_budget_bytes"))
+
+
+async def _run(lane: _Lane, function: Callable[..., _Result], *arguments: Any) -> _Result:
+    """Call a function on a thread of a lane.
+
+    Raises:
+        OverloadError: there is none.
+    """
+    lane.threads.check()
+    return await asyncio.get_running_loop().run_in_executor(lane.threads, partial(function, *arguments))
 
 
 def _with_id(response: Response, entry: Entry | None) -> Response:

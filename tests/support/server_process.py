@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -43,13 +44,14 @@ class ServerProcess:
         flags: additional flags; ports and address are set already.
         log: file for stdout and stderr.
         wait: whether to wait until the server accepts connections.
+        under: a command line to run it with, such as `prlimit --nproc=100`.
     """
 
-    def __init__(self, *flags: str, log: Path, wait: bool = True) -> None:
+    def __init__(self, *flags: str, log: Path, wait: bool = True, under: Sequence[str] = ()) -> None:
         self.port, self.rest_api_port = free_port(), free_port()
         self.log = log
         ports = (f"--port={self.port}", f"--rest_api_port={self.rest_api_port}", "--bind_address=127.0.0.1")
-        command = [sys.executable, "-m", "savedmodel_bakery.serving", "--engine=embedded", *ports, *flags]
+        command = [*under, sys.executable, "-m", "savedmodel_bakery.serving", "--engine=embedded", *ports, *flags]
         with log.open("w") as output:
             self.process = warm_start.start(
                 command, output=output.fileno(), environment={**os.environ, "PYTHONFAULTHANDLER": "1"}

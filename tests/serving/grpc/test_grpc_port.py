@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import grpc
+import http2
 import model_makers
 import numpy as np
 import pytest
@@ -199,29 +199,10 @@ def test_a_health_watcher_does_not_delay_the_shutdown(half_plus_two: Path, tmp_p
 
 def watch_without_reading(server: ServerProcess) -> socket.socket:
     """Return a connection with a call of Watch whose response the server may not send."""
-    fields = {
-        ":method": "POST",
-        ":scheme": "http",
-        ":path": "/grpc.health.v1.Health/Watch",
-        ":authority": "localhost",
-        "content-type": "application/grpc",
-        "te": "trailers",
-    }
-    # RFC 7541, 6.2.2: literal header fields without indexing.
-    texts = (text.encode() for field in fields.items() for text in field)
-    strings = [bytes([len(text)]) + text for text in texts]
-    headers = b"".join(b"\0" + name + value for name, value in zip(strings[::2], strings[1::2], strict=True))
-    no_window = bytes.fromhex("000400000000")  # SETTINGS_INITIAL_WINDOW_SIZE (RFC 9113, 6.5.2)
-    connection = socket.create_connection(("127.0.0.1", server.port))
-    connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, no_window) + frame(4, 1, 0, b""))
-    connection.sendall(frame(1, 4, 1, headers) + frame(0, 1, 1, bytes(5)))
+    path = "/grpc.health.v1.Health/Watch"
+    connection = http2.open_calls(server.port, path, message=b"", settings=http2.NO_WINDOW)
     time.sleep(0.5)  # until the server tries to send
     return connection
-
-
-def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
-    """Return a frame of HTTP/2 (RFC 9113, 4.1)."""
-    return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
 
 
 def test_without_the_flag_the_health_service_is_unimplemented(server: ServerProcess) -> None:
