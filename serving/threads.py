@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -13,22 +13,20 @@ from typing import Any, TypeVar
 from savedmodel_bakery.serving.admission.limits import RETRY_AFTER_S, OverloadError
 
 _IDLE_S = 5.0
-_KEPT = 4  # however long they are idle
+_KEPT = 4  # idle threads
 
 _Result = TypeVar("_Result")
-_Inbox = SimpleQueue[Callable[[], None]]
 
 
 class CallThreads(ThreadPoolExecutor):  # the only type that gRPC takes
-    """Starts threads as they are needed; those that are idle for some time end.
+    """Starts threads as they are needed, and ends those that were not needed for some time.
 
-    The thread that became idle last gets the next call, so that the others stay idle. If the system permits no more
-    threads, calls wait for those that there are.
+    If the system permits no more threads, calls wait for those that there are.
 
     Args:
         maximum: number of threads.
         name: of the threads.
-        idle_s: seconds after which an idle thread ends.
+        idle_s: after so many seconds in which some threads were always idle, that many end.
     """
 
     def __init__(self, maximum: int, name: str, *, idle_s: float = _IDLE_S) -> None:
@@ -36,10 +34,13 @@ class CallThreads(ThreadPoolExecutor):  # the only type that gRPC takes
         self._maximum = maximum
         self._name = name
         self._idle_s = idle_s
+        self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._changing = threading.Lock()
-        self._waiting: deque[Callable[[], None]] = deque()
-        self._idle: list[_Inbox] = []  # one per idle thread
         self._count = 0
+        self._free = 0  # threads less calls; negative while calls wait
+        self._fewest = 0  # free ones, of late
+        self._surplus = 0
+        self._counted_until = 0.0
         while self._count < min(maximum, _KEPT) and self._start():
             pass
 
@@ -50,51 +51,60 @@ class CallThreads(ThreadPoolExecutor):  # the only type that gRPC takes
             OverloadError: all are busy, and the system permits no more.
         """
         with self._changing:
-            is_possible = self._idle or self._count >= self._maximum or self._start()
+            is_possible = self._free > 0 or self._count >= self._maximum or self._start()
         if not is_possible:
             raise OverloadError("the system permits no more threads, and all are busy", RETRY_AFTER_S, limit="threads")
 
     def submit(self, function: Callable[..., _Result], /, *arguments: Any, **options: Any) -> Future[_Result]:
         """Call a function on a thread."""
         future: Future[_Result] = Future()
-        call = partial(_run, future, partial(function, *arguments, **options))
         with self._changing:
-            if self._idle or self._start():
-                self._idle.pop().put(call)
-            else:
-                self._waiting.append(call)
+            if self._free <= 0:
+                self._start()
+            self._free -= 1
+            self._fewest = min(self._fewest, self._free)
+        self._calls.put(partial(_run, future, partial(function, *arguments, **options)))
         return future
 
     def _start(self) -> bool:
-        """Start an idle thread; return False if there may be no more. Call it with the lock."""
+        """Start a thread; return False if there may be no more. Call it with the lock."""
         if self._count >= self._maximum:
             return False
-        inbox: _Inbox = SimpleQueue()
         try:
-            threading.Thread(target=self._work, args=(inbox,), name=self._name, daemon=True).start()
+            threading.Thread(target=self._work, name=self._name, daemon=True).start()
         except RuntimeError:  # can't start new thread
             return False
         self._count += 1
-        self._idle.append(inbox)
+        self._free += 1
         return True
 
-    def _work(self, inbox: _Inbox) -> None:
-        """Run calls until none has come for some time."""
+    def _work(self) -> None:
+        """Run calls until this thread is not needed."""
         while True:
+            ended = 0
             try:
-                inbox.get(timeout=self._idle_s)()
+                self._calls.get(timeout=self._idle_s)()
+                ended = 1
             except Empty:
-                with self._changing:
-                    if inbox in self._idle[_KEPT:]:  # otherwise a call has come just now
-                        self._idle.remove(inbox)
-                        self._count -= 1
-                        return
-            else:
-                with self._changing:
-                    if self._waiting:
-                        inbox.put(self._waiting.popleft())
-                    else:
-                        self._idle.append(inbox)
+                pass
+            with self._changing:
+                self._free += ended
+                if self._is_surplus():
+                    self._count -= 1
+                    self._free -= 1
+                    self._fewest -= 1
+                    return
+
+    def _is_surplus(self) -> bool:
+        """Return whether a thread is to end. Call it with the lock."""
+        now = time.monotonic()
+        if now > self._counted_until:
+            self._surplus, self._fewest = self._fewest - _KEPT, self._free
+            self._counted_until = now + self._idle_s
+        if self._surplus <= 0 or self._free <= _KEPT:
+            return False
+        self._surplus -= 1
+        return True
 
 
 def _run(future: Future[_Result], call: Callable[[], _Result]) -> None:
