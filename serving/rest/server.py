@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import uvicorn
 
+from savedmodel_bakery.serving.access.required_roles import LIVE_PATH, READY_PATH
 from savedmodel_bakery.serving.admission import costs
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.context import RequestContext
@@ -193,10 +194,13 @@ class RestServer:
         """Receive the rest of a request and handle it; return None if the client has disconnected.
 
         A request that runs no model takes its place when its body has arrived, so that no one holds these places.
+        Health takes none.
 
         Raises:
             StatusError: the request can't be received: there is no place or memory for it, or it is too large or slow.
         """
+        if route and request.path in (LIVE_PATH, READY_PATH):  # so that nobody can keep them from being answered
+            return self._router.respond(request, route, context)
         body = b"" if lane is self._runs else await self._read_body(request, route, context, lane, connection, receive)
         if not lane.admission.try_enter():
             raise lane.admission.full()
