@@ -48,7 +48,9 @@ class HealthService:
     def __init__(self, threads: CallThreads) -> None:
         self._threads = threads
         self._changing = threading.Lock()
-        self._watchers: dict[Any, tuple[str, _Send]] = {}  # the service and how to send its state, by call
+        # By call, the service and how to send its state; None until the first state has been sent, as gRPC can't send
+        # two messages of a call at a time.
+        self._watchers: dict[Any, tuple[str, _Send] | None] = {}
         self._is_stopping = False
 
     def calls(self) -> dict[str, Rpc]:
@@ -73,11 +75,14 @@ class HealthService:
         with self._changing:
             if len(self._watchers) >= _MAX_WATCHERS:
                 call.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{_MAX_WATCHERS} calls watch already")
-            self._watchers[call] = service, send
-        if not call.add_callback(partial(self._watchers.pop, call, None)):  # it has ended already
-            del self._watchers[call]
+            self._watchers[call] = None
+        if not call.add_callback(partial(self._forget, call)):  # it has ended already
+            self._forget(call)
             return
         send(self._state(service).SerializeToString())
+        with self._changing:
+            if call in self._watchers:
+                self._watchers[call] = service, send
         if self._is_stopping:
             self._end(call)
 
@@ -95,10 +100,18 @@ class HealthService:
 
     def _end(self, call: Any) -> None:
         """Send the last state to a watcher, and end its call."""
-        service, send = self._watchers.pop(call, ("", None))
-        if send:
-            send(self._state(service).SerializeToString())
-            send(None)
+        with self._changing:
+            watcher = self._watchers.get(call)
+            if watcher is None:
+                return
+            del self._watchers[call]
+        service, send = watcher
+        send(self._state(service).SerializeToString())
+        send(None)
+
+    def _forget(self, call: Any) -> None:
+        with self._changing:
+            self._watchers.pop(call, None)
 
     def _state(self, service: str) -> Any:
         if service not in _SERVICES:

@@ -49,7 +49,7 @@ def take_tensors(context: RequestContext, feeds: Mapping[str, Tensor], max_pixel
     for values in strings:
         context.check_rows(len(values))
         context.charge(costs.TENSOR * _repeated_bytes(values))
-    rows = max([len(tensor.array) for tensor in feeds.values() if tensor.array.ndim], default=1)
+    rows = max([len(tensor.array) for tensor in feeds.values() if _has_rows(tensor)], default=1)
     context.take_rows(rows)
     for values in strings:
         _take_images(context, values, max(map(len, values), default=0), max_pixels)
@@ -64,6 +64,11 @@ def take_examples(context: RequestContext, examples: Sequence[bytes], max_pixels
     context.take_rows(len(examples))
     images = (value for example in examples for value in _strings(example))
     _take_images(context, images, max(map(len, examples), default=0), max_pixels)
+
+
+def _has_rows(tensor: Tensor) -> bool:
+    """Whether a tensor has rows; handles, of which any number takes no memory, are rejected by the run."""
+    return tensor.array.ndim > 0 and tensor.dtype.number not in dtypes.HANDLES
 
 
 def _repeated_bytes(strings: Sequence[bytes]) -> int:

@@ -10,6 +10,7 @@ import pytest
 import requests
 from jsonschema import Draft202012Validator
 
+from savedmodel_bakery.serving.admission import costs
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.http.messages import Request, Response
@@ -238,10 +239,10 @@ def test_photos_count_as_rows(registry: Registry) -> None:
 
 def test_a_form_is_charged_for_the_copies_of_its_photos(registry: Registry) -> None:
     memory = MemoryBudget(1_000_000)
-    headers, body = form(("file", ("a", bytes(700_000))))
+    headers, body = form(("file", ("a", bytes(150_000))))
     context = RequestContext(memory=memory)
     assert 200 == send(registry, "/photos/classify", body, headers, context=context).status
-    assert 700_000 < memory.held
+    assert (1 + costs.IMAGE_BYTE) * 150_000 <= memory.held
     headers, body = form(("file", ("a", bytes(1_100_000))))
     assert 429 == send(registry, "/photos/classify", body, headers, context=RequestContext(memory=memory)).status
     context.close()
