@@ -24,8 +24,8 @@ TENSOR = 2
 IMAGE_BYTE = 4
 """Per byte of an image file, or its base64, while the graph finds and converts the parts that it decodes."""
 
-NETWORK = 3
-"""Per byte of the largest tensor of a network: an operation's input, its output, and what it needs meanwhile."""
+NETWORK = 2
+"""Per byte of the largest tensor of a network: an operation's input and its output."""
 
 OUTPUT = 4
 """Per byte of a model's outputs, with what computing them takes, or encoding and sending them."""
