@@ -11,6 +11,7 @@ from savedmodel_bakery.serving import control_groups, memory
 
 _PROC = Path("/proc")
 _SHARE_OF_THREADS = 0.5
+_MOST = 100_000  # if no limit is known
 _SHARE_OF_MEMORY = 0.25
 _STACK_BYTES = 8 * 2**20  # of a thread, if the size of stacks is not limited
 
@@ -24,7 +25,7 @@ def for_calls() -> int:
     Sources: getrlimit(2) on RLIMIT_NPROC and RLIMIT_DATA, proc(5) on threads-max, pid_max and loadavg, and the kernel's
     documentation of control groups (pids.max).
     """
-    return max(1, min(*(int(_SHARE_OF_THREADS * count) for count in _startable()), *_fitting()))
+    return max(1, min([*(int(_SHARE_OF_THREADS * count) for count in _startable()), *_fitting()], default=_MOST))
 
 
 def _startable() -> Iterator[int]:
@@ -35,7 +36,7 @@ def _startable() -> Iterator[int]:
         if limit is not None:
             yield limit - running
     of_user, _ = resource.getrlimit(resource.RLIMIT_NPROC)
-    if of_user != resource.RLIM_INFINITY:
+    if of_user != resource.RLIM_INFINITY and os.getuid() != 0:  # it does not hold for root
         yield of_user - _threads_of_user()
     for folder in control_groups.folders("pids"):
         limit, current = (control_groups.read_number(folder / name) for name in ("pids.max", "pids.current"))
@@ -57,7 +58,7 @@ def _threads_of_user() -> int:
     user, count = str(os.getuid()), 0
     for folder in _PROC.glob("[0-9]*"):
         try:
-            lines = (folder / "status").read_text().splitlines()
+            lines = (folder / "status").read_text(errors="replace").splitlines()
         except OSError:  # it has ended
             continue
         fields = {name: value.split() for name, _, value in (line.partition(":") for line in lines)}

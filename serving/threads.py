@@ -26,7 +26,7 @@ class CallThreads(ThreadPoolExecutor):  # the only type that gRPC takes
     Args:
         maximum: number of threads.
         name: of the threads.
-        idle_s: after so many seconds in which some threads were always idle, that many end, each within as long again.
+        idle_s: seconds after which threads end if as many were idle all the time; it may take three times as long.
     """
 
     def __init__(self, maximum: int, name: str, *, idle_s: float = _IDLE_S) -> None:

@@ -56,8 +56,17 @@ class _Reader:
         return read
 
 
+def _decodable_name(name: bytes) -> bytes:
+    """Return a name in which, if it is not UTF-8, question marks stand for all that is not ASCII."""
+    try:
+        name.decode()
+    except UnicodeDecodeError:
+        return name.translate(_TO_ASCII)
+    return name
+
+
 def _decodable_method(payload: bytes) -> bytes:
-    """Return a method; the exchange and the routing key of a message, which may be any bytes, are made ASCII."""
+    """Return a method; the exchange and the routing key of a message may be any bytes."""
     index = int.from_bytes(payload[:4], "big")
     if index == Basic.Deliver.index:
         end = 5 + payload[4] + 9  # after consumer tag, delivery tag and flag
@@ -69,5 +78,5 @@ def _decodable_method(payload: bytes) -> bytes:
         return payload
     for _ in ("exchange", "routing key"):
         start, end = end + 1, end + 1 + payload[end]
-        payload = payload[:start] + payload[start:end].translate(_TO_ASCII) + payload[end:]
+        payload = payload[:start] + _decodable_name(payload[start:end]) + payload[end:]
     return payload

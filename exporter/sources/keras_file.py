@@ -59,13 +59,18 @@ def _check_container(path: Path) -> None:
 
 def _check_sizes(path: Path) -> None:
     """Reject a file with texts that are too large, such as a few kilobytes that unpack to gigabytes."""
-    if path.suffix.lower() == ".keras":
+    if path.suffix.lower() != ".keras":
+        return
+    try:
         with zipfile.ZipFile(path) as archive:
-            for member in archive.infolist():
-                if member.filename.endswith(".json") and member.file_size > MAX_BYTES:
-                    raise SourceError(
-                        f"{member.filename} in {path} has {member.file_size} bytes; at most {MAX_BYTES} are allowed"
-                    )
+            members = archive.infolist()
+    except zipfile.BadZipFile as error:
+        raise SourceError(f"{path} is not a valid .keras file: {error}") from error
+    for member in members:
+        if member.filename.endswith(".json") and member.file_size > MAX_BYTES:
+            raise SourceError(
+                f"{member.filename} in {path} has {member.file_size} bytes; at most {MAX_BYTES} are allowed"
+            )
 
 
 def _keras_version(path: Path) -> str:

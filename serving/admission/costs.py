@@ -28,7 +28,7 @@ NETWORK = 2
 """Per byte of the largest tensor of a network: an operation's input and its output."""
 
 OUTPUT = 4
-"""Per byte of a model's outputs, with what computing them takes, or encoding and sending them."""
+"""Per byte of a model's outputs, while they are computed, encoded and sent."""
 
 STRING = 64
 """Per string of an output, beside its bytes: TensorFlow's object and Python's."""

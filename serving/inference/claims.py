@@ -80,6 +80,8 @@ def _repeated_bytes(strings: Sequence[bytes]) -> int:
 def take_run(context: RequestContext, servable: Servable, fetches: Iterable[str], rows: int) -> int:
     """Charge a request for the network of a baked model, and for outputs; return the bytes that outputs declare.
 
+    Of other models, an output may have other rows than the request, such as one per second of sound.
+
     Args:
         context: of the request.
         servable: is run.
@@ -90,7 +92,7 @@ def take_run(context: RequestContext, servable: Servable, fetches: Iterable[str]
         StatusError: RESOURCE_EXHAUSTED.
     """
     outputs = [servable.output_sizes[name] for name in fetches]
-    declared = sum(output.fixed + output.per_row * rows for output in outputs)
+    declared = sum(output.fixed + output.per_row * (rows if servable.rows_per_run else 0) for output in outputs)
     network = servable.row_bytes * min(rows, servable.rows_per_run)
     context.charge(max(costs.NETWORK * network, costs.OUTPUT * declared))  # the network has ended before all is there
     return declared

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -147,11 +148,14 @@ def _read_recipe(path: Path) -> Mapping[str, Any] | None:
 
 
 def _images_at_one_time(recipe: Mapping[str, Any] | None) -> tuple[int | None, int]:
-    """Return `max_pixels` and `rows_per_run` of a baked version; None and 0 for others.
+    """Return how many pixels a baked version decodes, and how many images it computes, at one time; else None and 0.
 
     Versions without `rows_per_run` decode all images of a request at once.
     """
     try:
-        return (int(recipe["max_pixels"]), int(recipe["rows_per_run"])) if recipe else (None, 0)
+        if recipe is None:
+            return None, 0
+        rows, batch = int(recipe["rows_per_run"]), int(recipe.get("batch_max", 0)) or 1
+        return int(recipe["max_pixels"]), math.ceil(rows / batch) * batch  # whole batches
     except (ValueError, KeyError, TypeError, OverflowError):
         return None, 0

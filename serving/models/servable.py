@@ -54,7 +54,7 @@ class Servable:
         version: the version number.
         runtime: executes the model.
         max_pixels: pixels of images that it decodes at one time in a run; None if that is not limited.
-        rows_per_run: images that its network takes at one time; 0 if it was not baked.
+        rows_per_run: images that it computes at one time; 0 if it was not baked.
         row_bytes: the largest tensor in its graph, per image; 0 if that is not known.
         row_counts: counts the rows of its requests; None while it is warmed up.
     """
@@ -86,7 +86,7 @@ class Servable:
     def output_sizes(self) -> Mapping[str, OutputSize]:
         """The sizes that the outputs declare, by the names of their tensors."""
         # A picture is of the pixels that signature `preprocess` returns, a byte each if it can't be compressed.
-        pixels = self.signatures["preprocess"].outputs["pixels"] if "preprocess" in self.signatures else None
+        pixels = self.signatures["preprocess"].outputs["pixels"] if self.rows_per_run else None
         picture_bytes = _PNG_BYTES + math.prod(_row_shape(pixels)) if pixels else 0
         return {
             info.name: _output_size(info, picture_bytes if alias == _PICTURE else 0)

@@ -22,6 +22,8 @@ from savedmodel_bakery.serving.telemetry.calls import count_rejection
 
 _LINGER_S = 2.0
 _HEAD_BYTES = 2**16
+# A body stands still if less than this has arrived for so long.
+_MOVED_BYTES, _STILL_S = 2**16, 5.0
 _UPGRADE_HEADER = re.compile(rb"^upgrade:[^\r\n]*\r\n", re.IGNORECASE | re.MULTILINE)
 _MAX_PIPELINED = 16  # requests that wait on a connection for the response to an earlier one; each takes a few kilobytes
 _REQUEST_LINE = re.compile(rb"(\S+) \S+ HTTP/1\.[01]\r?\n")
@@ -53,6 +55,8 @@ class Protocol(HttpToolsProtocol):
         self._is_closing = False
         self._is_received = False
         self._take_body: Callable[[int], bool] | None = None
+        self._body_bytes = self._counted_bytes = 0
+        self._moved_at = 0.0
         self.on_disconnect: Callable[[], None] | None = None
         self.body_error: OverloadError | None = None
 
@@ -126,6 +130,7 @@ class Protocol(HttpToolsProtocol):
         self._receives_headers, self._receives_since = False, self.loop.time()
         self._is_received = False
         self._take_body = None
+        self._body_bytes, self._counted_bytes, self._moved_at = 0, 0, self.loop.time()
         self.body_error = None
         scope: MutableMapping[str, Any] = self.scope
         scope["target"] = self.url
@@ -148,6 +153,9 @@ class Protocol(HttpToolsProtocol):
         if self._is_closing or self.cycle.response_complete:
             return
         self.cycle.body += body
+        self._body_bytes += len(body)
+        if self._body_bytes - self._counted_bytes >= _MOVED_BYTES:
+            self._counted_bytes, self._moved_at = self._body_bytes, self.loop.time()
         if self.pipeline:  # a pipelined request, whose turn has not come
             if len(self.cycle.body) > HIGH_WATER_LIMIT:
                 self.flow.pause_reading()
@@ -201,10 +209,11 @@ class Protocol(HttpToolsProtocol):
             else:
                 self.reject_body(error)
 
-    def body_s(self, now: float) -> float:
-        """Return for how long the connection has waited for the rest of a body; 0 if it doesn't."""
+    def still_bytes(self, now: float) -> int:
+        """Return how much of a body has arrived that stands still; 0 if it doesn't, or if it is small."""
         waits = self._take_body and not self._receives_headers and not self.flow.read_paused and not self.body_error
-        return now - self._receives_since if waits and self._receives_since is not None else 0.0
+        is_still = waits and self._receives_since is not None and now - self._moved_at > _STILL_S
+        return self._body_bytes if is_still else 0
 
     def reject_body(self, error: OverloadError) -> None:
         """Let the application reject the request instead of waiting for the rest of its body."""

@@ -36,7 +36,6 @@ _Result = TypeVar("_Result")
 # Longer than load balancers keep idle connections; the real server never closes them.
 _KEEP_ALIVE_S = 3600
 _CONTROL_THREADS = 8
-_PATIENCE_S = 5.0  # with a body that arrives while other requests wait for memory
 _UNCHARGED_BYTES = 2**16  # of a body that has arrived
 _PIECE_BYTES = 2**24  # of a body; copying one holds up all other requests
 _CALLER_HAS_GONE = "499"  # as nginx logs it; no response has this status
@@ -289,17 +288,17 @@ class RestServer:
     async def _check_times(self) -> None:
         """Close the connections whose requests take too long to arrive. Called every second.
 
-        While requests wait for memory, the one whose body has been arriving the longest gives its memory back.
+        While requests wait for memory, the largest one whose body stands still gives its memory back.
         """
         now = asyncio.get_running_loop().time()
         connections = [each for each in self._server.server_state.connections if isinstance(each, Protocol)]
         for connection in connections:
             connection.check_time(now)
         if connections and self._runs.admission.memory.queued:
-            longest = max(connections, key=lambda connection: connection.body_s(now))
-            if longest.body_s(now) > _PATIENCE_S:
-                error = "other requests wait for the memory of this one, whose body has not arrived"
-                longest.reject_body(OverloadError(error, RETRY_AFTER_S, limit="memory_budget_bytes"))
+            largest = max(connections, key=lambda connection: connection.still_bytes(now))
+            if largest.still_bytes(now) > _UNCHARGED_BYTES:
+                error = "other requests wait for the memory of this one, whose body stands still"
+                largest.reject_body(OverloadError(error, RETRY_AFTER_S, limit="memory_budget_bytes"))
 
 
 async def _run(lane: _Lane, function: Callable[..., _Result], *arguments: Any) -> _Result:

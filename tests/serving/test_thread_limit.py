@@ -17,7 +17,8 @@ MIB = 2**20
 def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A system without limits but 10,000 threads, of which 1000 run: 20 of this user, in two processes."""
     proc = tmp_path / "proc"
-    user = os.getuid()
+    user = 1000
+    monkeypatch.setattr(os, "getuid", lambda: user)
     for path, text in {
         "proc/sys/kernel/threads-max": "10000\n",
         "proc/sys/kernel/pid_max": "32768\n",
@@ -52,6 +53,21 @@ def test_the_limit_of_the_system() -> None:
 def test_the_limit_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
     limit_process(monkeypatch, threads=2020)
     assert 1000 == thread_limit.for_calls()
+    monkeypatch.setattr(os, "getuid", lambda: 0)  # for root there is none
+    assert 4500 == thread_limit.for_calls()
+
+
+def test_names_of_processes_may_be_any_bytes(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit_process(monkeypatch, threads=2020)
+    status = system / "proc/22/status"
+    status.write_bytes(status.read_bytes().replace(b"\tb", b"\tb\xc3"))
+    assert 1000 == thread_limit.for_calls()
+
+
+def test_a_system_that_states_no_limit(system: Path) -> None:
+    for name in ("threads-max", "pid_max"):
+        (system / "proc/sys/kernel" / name).unlink()
+    assert 10_000 < thread_limit.for_calls()
 
 
 @pytest.mark.parametrize(

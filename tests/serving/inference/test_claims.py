@@ -105,10 +105,16 @@ class DeclaredRuntime:
 def test_outputs_are_charged_as_declared_before_the_run(
     context: RequestContext, fetches: list[str], declared: int
 ) -> None:
-    assert declared == claims.take_run(context, Servable("m", 1, DeclaredRuntime()), fetches, 100)
+    servable = Servable("m", 1, DeclaredRuntime(), rows_per_run=8)
+    assert declared == claims.take_run(context, servable, fetches, 100)
     assert costs.OUTPUT * declared == context.charged
     with pytest.raises(StatusError, match="RESOURCE_EXHAUSTED"):
-        claims.take_run(context, Servable("m", 1, DeclaredRuntime()), fetches, 100_000)
+        claims.take_run(context, servable, fetches, 100_000)
+
+
+def test_rows_of_a_model_that_was_not_baked_may_not_be_those_of_its_outputs(context: RequestContext) -> None:
+    """YAMNet takes samples of sound and returns scores for each half of a second."""
+    assert 20_000 == claims.take_run(context, Servable("m", 1, DeclaredRuntime()), ["row", "fixed"], 480_000)
 
 
 def test_a_network_is_charged_for_the_rows_that_it_takes_at_one_time(context: RequestContext) -> None:

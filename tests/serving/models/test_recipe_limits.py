@@ -16,6 +16,7 @@ from savedmodel_bakery.wire import version_folder
     ("recipe", "expected"),
     [
         ("max_pixels = 5000\nrows_per_run = 8\n", (5000, 8)),
+        ("max_pixels = 5000\nrows_per_run = 8\nbatch_max = 5\n", (5000, 10)),
         ("max_pixels = 5000\n", (None, 0)),  # baked when all images of a request were decoded at once
         ("max_pixels = inf\nrows_per_run = 8\n", (None, 0)),
         ("not TOML", (None, 0)),
