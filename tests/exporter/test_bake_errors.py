@@ -26,6 +26,7 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
         with zipfile.ZipFile(folder / f"{name}.keras", "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("metadata.json", content)
             archive.writestr("config.json", "{}")
+    (folder / "cut.keras").write_bytes((folder / "deep.keras").read_bytes().replace(b"PK\x01\x02", b"PKxx"))
     (folder / "garbage.keras").write_bytes(b"PK\x03\x04 and then something else")
     onnx_models.means(folder / "swapped.onnx", order=(2, 1, 0))
     onnx_models.means(folder / "small.onnx", size=7)
@@ -69,6 +70,7 @@ REJECTED: dict[str, tuple[list[str], int, list[str]]] = {
     ),
     "no such file": (["--model", "none.keras", *OPTIONS], 1, ["file not found: none.keras"]),
     "damaged file": (["--model", "garbage.keras", *OPTIONS], 1, ["garbage.keras is not a valid .keras file"]),
+    "damaged directory": (["--model", "cut.keras", *OPTIONS], 1, ["cut.keras is not a valid .keras file: Bad magic"]),
     "deep metadata": (["--model", "deep.keras", *OPTIONS], 1, ["cannot load deep.keras: "]),
     "large metadata": (
         ["--model", "large.keras", *OPTIONS],
