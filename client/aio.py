@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Protocol, TypeVar
@@ -40,6 +41,7 @@ class BaseAsyncClient(AsyncImageMethods):
         self._flows = Flows(spec)
         self._transport = transport
         self._closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None  # which the connection belongs to
 
     async def __aenter__(self: _Self) -> _Self:
         return self
@@ -91,6 +93,10 @@ class BaseAsyncClient(AsyncImageMethods):
 
     async def _run(self, flow: Flow[Result]) -> Result:
         self._check_open()
+        loop = asyncio.get_running_loop()
+        self._loop = self._loop or loop
+        if loop is not self._loop:
+            raise RuntimeError("the client has been used in another event loop: each loop needs a client of its own")
         return await run_flow_async(flow, self._transport.send)
 
     def _check_open(self) -> None:

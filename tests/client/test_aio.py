@@ -114,6 +114,13 @@ def test_calls_of_a_closed_client_are_runtime_errors() -> None:
         asyncio.run(send())
 
 
+def test_another_event_loop_is_a_runtime_error(peer: Any) -> None:
+    client = AsyncClient(port=peer.grpc_port)
+    asyncio.run(outcome(client.status()))
+    with pytest.raises(RuntimeError, match="each loop needs a client of its own"):
+        asyncio.run(client.status())
+
+
 @pytest.fixture(params=["grpc", "rest", "asyncio"])
 def get_status(request: pytest.FixtureRequest, peer: Any) -> Callable[[], Any]:
     """Get the status with each client."""
