@@ -130,16 +130,16 @@ class MemoryBudget:
             if self._is_trimming or self._held > self._peak // 4:
                 return
             self._is_trimming = True
-        trimming = threading.Timer(_TRIM_DELAY_S, self._trim)
+        trimming = threading.Timer(_TRIM_DELAY_S, self.trim)
         trimming.daemon = True
         try:
             trimming.start()
         except RuntimeError:  # the system allows no more threads; a later request tries again
             self._is_trimming = False
 
-    def _trim(self) -> None:
-        """Return free memory to the system if the process has grown since the last time."""
-        if memory.resident_bytes() > self._resident_bytes + _MIN_BURST_BYTES:
+    def trim(self) -> None:
+        """Return free memory to the system, if requests hold little and the process has grown since the last time."""
+        if self._held <= self._peak // 4 and memory.resident_bytes() > self._resident_bytes + _MIN_BURST_BYTES:
             memory.trim()
             self._resident_bytes = memory.resident_bytes()
         with self._lock:

@@ -25,8 +25,8 @@ from savedmodel_bakery.serving.admission import costs
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.admission.limits import SMALL_BYTES, OverloadError
-from savedmodel_bakery.serving.grpc.codec import check_public_size, unpack
+from savedmodel_bakery.serving.admission.limits import SMALL_BYTES, OverloadError, check_size
+from savedmodel_bakery.serving.grpc.codec import unpack
 from savedmodel_bakery.serving.grpc.credentials import server_credentials
 from savedmodel_bakery.serving.grpc.errors import STATUS_CODES
 from savedmodel_bakery.serving.grpc.health import WATCH, HealthService
@@ -53,8 +53,12 @@ _OPTIONS = {
 
 _MAX_TIMEOUT_S = 365 * 24 * 3600.0
 _CONTROL_CALLS = 32
+_HEADER_SHARE = 4  # gRPC counts 32 bytes more for each header, and Python objects take several times as many
+_REJECTED_CALLS = 256  # that wait until they are told so; gRPC rejects further ones itself
+_CONTROL_BYTES = 2**20  # of a message that runs no model
 _REJECTING_THREADS = 2
 _WATCH_INTERVAL_S = 0.1
+_TRIM_INTERVAL_S = 2.0
 
 
 class GrpcServer:
@@ -90,8 +94,8 @@ class GrpcServer:
         options: dict[str, int | str] = {
             **_OPTIONS,
             "grpc.max_receive_message_length": min(limits.message_bytes, admission.memory.size // costs.MESSAGE),
-            "grpc.max_metadata_size": limits.header_bytes,
-            "grpc.absolute_max_metadata_size": limits.header_bytes,
+            "grpc.max_metadata_size": limits.header_bytes // _HEADER_SHARE,
+            "grpc.absolute_max_metadata_size": limits.header_bytes // _HEADER_SHARE,
             "grpc.max_allowed_incoming_connections": limits.connections,
             "grpc.server_handshake_timeout_ms": round(limits.header_timeout_s * 1000),
             # A peer that has sent half of its headers can't answer a ping.
@@ -104,7 +108,11 @@ class GrpcServer:
         runs = _Lane(admission, "grpc", limits.body_timeout_s)
         # Their messages are small, so they arrive as fast as headers.
         control = _Lane(admission.with_turns(_CONTROL_CALLS), "control", limits.header_timeout_s)
-        self._server = grpc.server(runs.threads, options=list({**options, **channel_arguments(arguments)}.items()))
+        self._server = grpc.server(
+            runs.threads,
+            options=list({**options, **channel_arguments(arguments)}.items()),
+            maximum_concurrent_rpcs=runs.admission.places + control.admission.places + _REJECTED_CALLS,
+        )
         self._health = HealthService(control.threads) if health else None
         self._server.add_generic_rpc_handlers([_Calls(calls, access, runs, control, requests, self._health)])
         try:
@@ -389,6 +397,7 @@ class Transfers:
             context.close()
 
     def _run(self) -> None:
+        trim_at = 0.0
         while True:
             time.sleep(_WATCH_INTERVAL_S)
             now = time.monotonic()
@@ -398,6 +407,9 @@ class Transfers:
                     call.cancel()
             if len(slow) > 1 and self._memory.is_exceeded():
                 _newest_of_busiest_peer(slow).cancel()
+            if now > trim_at:  # calls that are rejected take memory too
+                self._memory.trim()
+                trim_at = now + _TRIM_INTERVAL_S
 
 
 def _newest_of_busiest_peer(calls: list[Any]) -> Any:
@@ -419,9 +431,9 @@ def _answer(
             if entry:
                 entry.received_bytes = len(message)
             max_unpacked = lane.admission.limits.unpacked_bytes
-            if rpc.is_public:
-                check_public_size(message)
-                max_unpacked = SMALL_BYTES
+            if not rpc.runs_model:
+                max_unpacked = SMALL_BYTES if rpc.is_public else _CONTROL_BYTES
+                check_size(len(message), max_unpacked, "bytes", limit="max_message_bytes", condition="for this call")
             context.charge(costs.MESSAGE * len(message))
             if rpc.runs_model:
                 turn.enter_context(lane.admission.turn(context))

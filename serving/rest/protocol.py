@@ -22,6 +22,7 @@ from savedmodel_bakery.serving.telemetry.calls import count_rejection
 
 _LINGER_S = 2.0
 _HEAD_BYTES = 2**16
+_MAX_HEADERS = 256
 # A body stands still if less than this has arrived for so long.
 _MOVED_BYTES, _STILL_S = 2**16, 5.0
 _UPGRADE_HEADER = re.compile(rb"^upgrade:[^\r\n]*\r\n", re.IGNORECASE | re.MULTILINE)
@@ -113,6 +114,8 @@ class Protocol(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """Collect a header, or a trailer after a chunked body."""
         super().on_header(name, value)
+        if len(self.headers) > _MAX_HEADERS:
+            raise ValueError("too many headers")  # which take more memory than their bytes
         if not self._receives_headers:
             self._header_bytes += len(name) + len(value)
             if self._header_bytes > self._limits.header_bytes:

@@ -11,6 +11,7 @@ from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import grpc
+import http2
 import pytest
 import requests
 from attacked_server import MB, TINY, AttackedServer, HonestCallers
@@ -77,6 +78,31 @@ def test_requests_whose_responses_are_not_read(server: AttackedServer) -> None:
                 while chunk := connection.recv(MB):
                     received += len(chunk)
         assert received < 100_000
+    others.assert_served()
+
+
+def test_calls_with_many_headers(server: AttackedServer) -> None:
+    """Sent: 4 connections with 1,000 calls of an unknown path, each with as many tiny headers as gRPC lets through.
+
+    Allowed: 300 MB, which return.
+    """
+    with HonestCallers(server) as others, server.growing_at_most(300, kept_mb=100), ExitStack() as stack:
+        for _ in range(4):
+            with suppress(ConnectionError):
+                stack.enter_context(closing(http2.open_calls(server.port, "/a/b", 1000, repeated=450)))
+        others.wait_for_round()
+    others.assert_served()
+
+
+def test_requests_with_many_headers(server: AttackedServer) -> None:
+    """Sent: 300 connections with 64 kB of tiny headers, without their end. Allowed: 60 MB."""
+    head = b"GET /v2 HTTP/1.1\r\nHost: x\r\n" + b"a:\r\n" * 16_000
+    with HonestCallers(server) as others, server.growing_at_most(60, kept_mb=60), ExitStack() as stack:
+        for _ in range(300):
+            connection = socket.create_connection(("127.0.0.1", server.rest_api_port), 10)
+            with suppress(ConnectionError):
+                stack.enter_context(closing(connection)).sendall(head)
+        others.wait_for_round()
     others.assert_served()
 
 

@@ -10,7 +10,7 @@ NO_WINDOW = bytes.fromhex("000400000000")
 
 
 def open_calls(
-    port: int, path: str, count: int = 1, *, message: bytes | None = None, settings: bytes = b""
+    port: int, path: str, count: int = 1, *, message: bytes | None = None, settings: bytes = b"", repeated: int = 0
 ) -> socket.socket:
     """Return a connection with calls that stay open.
 
@@ -20,6 +20,8 @@ def open_calls(
         count: of calls.
         message: of each call; None to send none.
         settings: of the connection.
+        repeated: further headers of each call, of a byte each: the first call adds an empty one to the server's table,
+            to which the others refer (RFC 7541, 6.1 and 6.2.1).
     """
     fields = {
         ":method": "POST",
@@ -36,7 +38,8 @@ def open_calls(
     connection = socket.create_connection(("127.0.0.1", port))
     connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _frame(4, 0, 0, settings) + _frame(4, 1, 0, b""))
     for stream in range(1, 2 * count, 2):
-        connection.sendall(_frame(1, 4, stream, headers))
+        further = b"\xbe" * repeated if stream > 1 else b"\x40\x01a\0"
+        connection.sendall(_frame(1, 4, stream, headers + (further if repeated else b"")))
         if message is not None:
             connection.sendall(_frame(0, 1, stream, b"\0" + struct.pack(">I", len(message)) + message))
     return connection

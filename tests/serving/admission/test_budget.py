@@ -181,18 +181,18 @@ def test_memory_is_returned_to_the_system_if_the_process_has_grown(monkeypatch: 
     monkeypatch.setattr(memory, "resident_bytes", lambda: resident)
     monkeypatch.setattr(memory, "trim", lambda: trimming_threads.append(threading.get_ident()))
     budget, this_thread = MemoryBudget(GIB), threading.get_ident()  # budgets of earlier tests have threads of their own
-    budget._trim()
+    budget.trim()
     assert 0 == trimming_threads.count(this_thread)
     resident += GIB
-    budget._trim()
-    budget._trim()
+    budget.trim()
+    budget.trim()
     assert 1 == trimming_threads.count(this_thread)
 
 
 def test_memory_is_returned_to_the_system_later_if_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
     """A control group may limit the number of threads."""
     trimmed: list[MemoryBudget] = []  # budgets of earlier tests may be among them
-    monkeypatch.setattr(MemoryBudget, "_trim", lambda self: trimmed.append(self))
+    monkeypatch.setattr(MemoryBudget, "trim", lambda self: trimmed.append(self))
     budget = MemoryBudget(GIB)
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", Mock(side_effect=RuntimeError("can't start new thread")))
