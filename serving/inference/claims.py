@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from savedmodel_bakery.serving.admission import costs
+from savedmodel_bakery.serving.admission import costs, images
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.admission.images import claim
 from savedmodel_bakery.serving.models.servable import Servable
 from savedmodel_bakery.wire import dtypes, schema
 from savedmodel_bakery.wire.dtypes import DType
@@ -34,13 +34,30 @@ def take_declared(context: RequestContext, dtype: DType, shape: tuple[int, ...])
     context.charge(costs.TENSOR * size)
 
 
-def take_tensors(context: RequestContext, feeds: Mapping[str, Tensor], max_pixels: int | None) -> int:
-    """Count and return the rows of a request's tensors, and charge it for repeated strings and the pixels of images.
+class Claim(NamedTuple):
+    """What a request was charged for.
+
+    Attributes:
+        rows: of its inputs.
+        declared: bytes of its outputs, as far as the model declares their sizes.
+    """
+
+    rows: int
+    declared: int
+
+
+def take_tensors(
+    context: RequestContext, servable: Servable, feeds: Mapping[str, Tensor], fetches: Iterable[str]
+) -> Claim:
+    """Count the rows of a request, and charge it for repeated strings, its run and its images.
+
+    Images come last, because they take most: a request that waits for memory for them holds little.
 
     Args:
         context: of the request.
+        servable: is run.
         feeds: the tensors by name.
-        max_pixels: pixels that the model decodes at one time; None if it decodes all images at once.
+        fetches: names of output tensors.
 
     Raises:
         StatusError: RESOURCE_EXHAUSTED.
@@ -51,19 +68,24 @@ def take_tensors(context: RequestContext, feeds: Mapping[str, Tensor], max_pixel
         context.charge(costs.TENSOR * _repeated_bytes(values))
     rows = max([len(tensor.array) for tensor in feeds.values() if _has_rows(tensor)], default=1)
     context.take_rows(rows)
+    declared = _take_run(context, servable, fetches, rows)
     for values in strings:
-        _take_images(context, values, max(map(len, values), default=0), max_pixels)
-    return rows
+        _take_images(context, values, max(map(len, values), default=0), servable.max_pixels)
+    return Claim(rows, declared)
 
 
-def take_examples(context: RequestContext, examples: Sequence[bytes], max_pixels: int | None) -> None:
+def take_examples(
+    context: RequestContext, servable: Servable, examples: Sequence[bytes], fetches: Iterable[str]
+) -> Claim:
     """Count a request's serialized tf.Examples, and charge it for what they need; see `take_tensors`."""
     context.check_rows(len(examples))
     if isinstance(examples, ExamplesWithContext):  # others are no larger than the message
         context.charge(costs.TENSOR * examples.size)
     context.take_rows(len(examples))
-    images = (value for example in examples for value in _strings(example))
-    _take_images(context, images, max(map(len, examples), default=0), max_pixels)
+    declared = _take_run(context, servable, fetches, len(examples))
+    values = (value for example in examples for value in _strings(example))
+    _take_images(context, values, max(map(len, examples), default=0), servable.max_pixels)
+    return Claim(len(examples), declared)
 
 
 def _has_rows(tensor: Tensor) -> bool:
@@ -75,27 +97,6 @@ def _repeated_bytes(strings: Sequence[bytes]) -> int:
     """Return the size of the strings that are the same object as an earlier one: the message has them once."""
     sent = {id(string): len(string) for string in strings}
     return sum(map(len, strings)) - sum(sent.values())
-
-
-def take_run(context: RequestContext, servable: Servable, fetches: Iterable[str], rows: int) -> int:
-    """Charge a request for the network of a baked model, and for outputs; return the bytes that outputs declare.
-
-    Of other models, an output may have other rows than the request, such as one per second of sound.
-
-    Args:
-        context: of the request.
-        servable: is run.
-        fetches: names of output tensors.
-        rows: of the request.
-
-    Raises:
-        StatusError: RESOURCE_EXHAUSTED.
-    """
-    outputs = [servable.output_sizes[name] for name in fetches]
-    declared = sum(output.fixed + output.per_row * (rows if servable.rows_per_run else 0) for output in outputs)
-    network = servable.row_bytes * min(rows, servable.rows_per_run)
-    context.charge(max(costs.NETWORK * network, costs.OUTPUT * declared))  # the network has ended before all is there
-    return declared
 
 
 def take_undeclared(context: RequestContext, outputs: Iterable[Tensor], declared: int) -> None:
@@ -113,10 +114,22 @@ def _size(tensor: Tensor) -> int:
     return tensor.array.nbytes
 
 
+def _take_run(context: RequestContext, servable: Servable, fetches: Iterable[str], rows: int) -> int:
+    """Charge a request for the network of a baked model, and for outputs; return the bytes that outputs declare.
+
+    Of other models, an output may have other rows than the request, such as one per second of sound.
+    """
+    outputs = [servable.output_sizes[name] for name in fetches]
+    declared = sum(output.fixed + output.per_row * (rows if servable.rows_per_run else 0) for output in outputs)
+    network = servable.row_bytes * min(rows, servable.rows_per_run)
+    context.charge(max(costs.NETWORK * network, costs.OUTPUT * declared))  # the network has ended before all is there
+    return declared
+
+
 def _take_images(context: RequestContext, values: Iterable[bytes], longest: int, max_pixels: int | None) -> None:
     """Charge for images, of which the longest has `longest` bytes, and `max_pixels` are decoded at a time."""
     context.charge(costs.IMAGE_BYTE * longest)  # they are converted one after the other, also to see what they claim
-    claims = [claim(value) for value in values]
+    claims = [images.claim(value) for value in values]
     pixels = sum(claimed.pixels for claimed in claims)
     bytes_per_pixel = max((claimed.bytes_per_pixel for claimed in claims), default=0)
     context.charge(bytes_per_pixel * (pixels if max_pixels is None else min(pixels, max_pixels)))

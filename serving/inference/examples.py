@@ -175,13 +175,13 @@ def _run(servable: Servable, tasks: Sequence[_Task], examples: Sequence[bytes], 
     """Run all tasks at once and return one result per task."""
     if not examples:
         raise invalid_argument("Input is empty.")
-    claims.take_examples(context, examples, servable.max_pixels)
+    fetches = list(dict.fromkeys(task.signature.outputs[alias].name for task in tasks for alias in task.outputs))
+    claim = claims.take_examples(context, servable, examples, fetches)
     batch = np.empty(len(examples), object)
     batch[:] = list(examples)
     feeds = {task.signature.inputs[INPUTS].name: Tensor(batch, dtypes.STRING) for task in tasks}
-    fetches = list(dict.fromkeys(task.signature.outputs[alias].name for task in tasks for alias in task.outputs))
     api = tasks[0].method.api if len(tasks) == 1 else None
-    outputs = dict(zip(fetches, run(servable, feeds, fetches, context, api=api, rows=len(examples)), strict=True))
+    outputs = dict(zip(fetches, run(servable, feeds, fetches, context, api=api, claim=claim), strict=True))
     return [
         method.read_outputs({alias: outputs[signature.outputs[alias].name] for alias in aliases}, len(examples))
         for method, signature, aliases in tasks

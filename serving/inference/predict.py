@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import OverloadError
 from savedmodel_bakery.serving.inference import claims
+from savedmodel_bakery.serving.inference.claims import Claim
 from savedmodel_bakery.serving.models.servable import Servable, SignatureTensors
 from savedmodel_bakery.serving.telemetry import metrics
 from savedmodel_bakery.wire import dtypes
@@ -93,9 +94,9 @@ def predict(servable: Servable, call: PredictCall, context: RequestContext) -> d
     aliases = _select_outputs(signature, call.output_filter)
     if len(feeds) < len(signature.inputs):
         _reject_shared_tensor(signature)
-    rows = claims.take_tensors(context, feeds, servable.max_pixels)
     fetches = [signature.outputs[alias] for alias in aliases]
-    outputs = run(servable, feeds, fetches, context, api="Predict", rows=rows)
+    claim = claims.take_tensors(context, servable, feeds, fetches)
+    outputs = run(servable, feeds, fetches, context, api="Predict", claim=claim)
     return dict(zip(aliases, outputs, strict=True))
 
 
@@ -106,7 +107,7 @@ def run(
     context: RequestContext,
     *,
     api: str | None,
-    rows: int,
+    claim: Claim,
 ) -> list[Tensor]:
     """Run a servable once (see `Runtime.run`) and record the run in the metrics.
 
@@ -116,25 +117,24 @@ def run(
         fetches: tensor names.
         context: of the request.
         api: the call whose metrics the duration is recorded in; None for none.
-        rows: of the inputs.
+        claim: what the request was charged for.
 
     Raises:
         StatusError: the run failed, or RESOURCE_EXHAUSTED.
     """
     context.note_version(servable.version)
-    declared = claims.take_run(context, servable, fetches, rows)
     started = time.perf_counter()
     try:
         outputs = servable.runtime.run(feeds, fetches, context)
     except StatusError as error:
         if servable.row_counts:
-            servable.row_counts.count_failed(feeds, rows, error)
+            servable.row_counts.count_failed(feeds, claim.rows, error)
         raise
     if api is not None:
         metrics.time_run(servable.name, api, time.perf_counter() - started)
     if servable.row_counts:
-        servable.row_counts.count(feeds, rows, dict(zip(fetches, outputs, strict=True)))
-    claims.take_undeclared(context, outputs, declared)
+        servable.row_counts.count(feeds, claim.rows, dict(zip(fetches, outputs, strict=True)))
+    claims.take_undeclared(context, outputs, claim.declared)
     return outputs
 
 
