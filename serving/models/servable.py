@@ -86,8 +86,10 @@ class Servable:
     def output_sizes(self) -> Mapping[str, OutputSize]:
         """The sizes that the outputs declare, by the names of their tensors."""
         # A picture is of the pixels that signature `preprocess` returns, a byte each if it can't be compressed.
-        pixels = self.signatures["preprocess"].outputs["pixels"] if self.rows_per_run else None
-        picture_bytes = _PNG_BYTES + math.prod(_row_shape(pixels)) if pixels else 0
+        preprocess = self.signatures.get("preprocess") if self.rows_per_run else None
+        picture_bytes = 0
+        if preprocess and "pixels" in preprocess.outputs:  # a protobuf map would create it
+            picture_bytes = _PNG_BYTES + math.prod(_row_shape(preprocess.outputs["pixels"]))
         return {
             info.name: _output_size(info, picture_bytes if alias == _PICTURE else 0)
             for signature in self.signatures.values()

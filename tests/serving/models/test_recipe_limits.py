@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from savedmodel_bakery.serving.models.loading import LoadOptions, load
+from savedmodel_bakery.serving.models.servable import OutputSize
 from savedmodel_bakery.wire import version_folder
 
 
@@ -31,6 +32,7 @@ def test_limits(half_plus_two: Path, tmp_path: Path, recipe: str | None, expecte
         (version / version_folder.RECIPE).write_text(recipe)
     servable = load("m", 1, version, LoadOptions())
     assert expected == (servable.max_pixels, servable.rows_per_run)
+    assert OutputSize(per_row=4) in servable.output_sizes.values()
     servable.close()
 
 
