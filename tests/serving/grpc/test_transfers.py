@@ -8,7 +8,7 @@ from waiting import wait_until
 
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.grpc.server import Transfers
+from savedmodel_bakery.serving.grpc.transfers import Transfers
 
 MIB = 2**20
 

@@ -1,0 +1,102 @@
+"""Limits how long the messages and responses of gRPC calls take, and the memory of those that wait."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from savedmodel_bakery.serving.admission.budget import MemoryBudget
+from savedmodel_bakery.serving.admission.context import RequestContext
+
+_WATCH_INTERVAL_S = 0.1
+_TRIM_INTERVAL_S = 2.0
+
+
+class Transfers:
+    """Cancels calls whose messages do not arrive in time, or when there is no memory for more, or are not read in time.
+
+    gRPC has no limit for these: it tells the size of a message when all of it has arrived, and keeps a response until
+    the client reads it.
+
+    Args:
+        timeout_s: seconds for a message, and for a response.
+        memory: of all calls.
+    """
+
+    def __init__(self, timeout_s: float, memory: MemoryBudget) -> None:
+        self._timeout_s = timeout_s
+        self._memory = memory
+        self._started: dict[Any, float] = {}
+        self._sending: dict[Any, RequestContext] = {}
+        threading.Thread(target=self._run, name="grpc-transfers", daemon=True).start()
+
+    def receive(self, messages: Iterator[bytes], call: Any) -> bytes | None:
+        """Return the message of a call; None if it ends without one."""
+        self._started[call] = time.monotonic()
+        try:
+            return next(messages, None)
+        finally:
+            self._started.pop(call, None)
+
+    def cancel_longest(self) -> bool:
+        """Cancel the call that has waited longest for its message; return whether there was one."""
+        waiting = (call for call in self._started.copy() if call not in self._sending)
+        longest = next(waiting, None)
+        if longest is None or self._started.pop(longest, None) is None:
+            return False
+        longest.cancel()
+        return True
+
+    @contextmanager
+    def limited(self, call: Any) -> Iterator[None]:
+        """Cancel a call that streams if the `with` block takes as long as a message may take to arrive."""
+        self._started[call] = time.monotonic()
+        try:
+            yield
+        finally:
+            self._started.pop(call, None)
+
+    def watch(self, call: Any, context: RequestContext) -> None:
+        """Cancel the context of a call when the call ends."""
+        if not call.add_callback(partial(self._end, call, context)):
+            context.cancel()
+
+    def send(self, call: Any, context: RequestContext) -> None:
+        """Close the context of a watched call, and so give its memory back, when its response has been sent."""
+        self._started[call] = time.monotonic()
+        self._sending[call] = context
+        if context.is_cancelled:  # the call has ended already
+            self._end(call, context)
+
+    def _end(self, call: Any, context: RequestContext) -> None:
+        context.cancel()
+        self._started.pop(call, None)
+        if self._sending.pop(call, None):  # the model no longer runs
+            context.close()
+
+    def _run(self) -> None:
+        trim_at = 0.0
+        while True:
+            time.sleep(_WATCH_INTERVAL_S)
+            now = time.monotonic()
+            slow = [call for call, started in self._started.copy().items() if now - started > _WATCH_INTERVAL_S]
+            for call in slow:
+                if now - self._started.get(call, now) > self._timeout_s:
+                    call.cancel()
+            if len(slow) > 1 and self._memory.is_exceeded():
+                _newest_of_busiest_peer(slow).cancel()
+            if now > trim_at:  # calls that are rejected take memory too
+                self._memory.trim()
+                trim_at = now + _TRIM_INTERVAL_S
+
+
+def _newest_of_busiest_peer(calls: list[Any]) -> Any:
+    """Return the newest call of the connection with most of the calls, so that no other caller pays for them."""
+    calls_by_peer = Counter(call.peer() for call in reversed(calls))
+    busiest = max(calls_by_peer, key=calls_by_peer.__getitem__)
+    return next(call for call in reversed(calls) if call.peer() == busiest)
