@@ -31,13 +31,13 @@ def rpcs(handlers: Mapping[str, Handler]) -> dict[str, Rpc]:
     }
 
 
-def check_public_size(message: bytes) -> None:
-    """Check the size of a message that callers without a token may send.
+def check_message_size(message: bytes, maximum: int = SMALL_BYTES) -> None:
+    """Check the size of a message that runs no model; callers without a token may send a small one.
 
     Raises:
         OverloadError: it is too large.
     """
-    check_size(len(message), SMALL_BYTES, "bytes", limit="max_message_bytes", condition="for this call")
+    check_size(len(message), maximum, "bytes", limit="max_message_bytes", condition="for this call")
 
 
 def unpack(message: bytes, limit: int, charge: Callable[[int], None]) -> bytes:

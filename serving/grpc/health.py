@@ -18,7 +18,7 @@ from grpc_health.v1 import health_pb2
 
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import SMALL_BYTES
-from savedmodel_bakery.serving.grpc.codec import check_public_size, unpack
+from savedmodel_bakery.serving.grpc.codec import check_message_size, unpack
 from savedmodel_bakery.serving.grpc.errors import STATUS_CODES
 from savedmodel_bakery.serving.rpc import Rpc
 from savedmodel_bakery.serving.threads import CallThreads
@@ -42,7 +42,7 @@ class HealthService:
     """Reports every service as SERVING until the server stops; ports open only after the first models are loaded.
 
     Args:
-        threads: where watchers are told that the server stops.
+        threads: which send watchers the last state when the server stops.
     """
 
     def __init__(self, threads: CallThreads) -> None:
@@ -122,7 +122,7 @@ class HealthService:
 def _service(message: bytes, call: Any) -> str:
     """Return the name of the service that a message asks for; end the call if it can't be read."""
     try:
-        check_public_size(message)
+        check_message_size(message)
         name = health_pb2.HealthCheckRequest.FromString(unpack(message, SMALL_BYTES, lambda _: None)).service
     except StatusError as error:
         call.abort(STATUS_CODES[error.code], error.message)

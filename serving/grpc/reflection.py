@@ -14,7 +14,7 @@ from grpc_reflection.v1alpha import reflection
 from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
 
 from savedmodel_bakery.serving.admission.limits import SMALL_BYTES
-from savedmodel_bakery.serving.grpc.codec import check_public_size, unpack
+from savedmodel_bakery.serving.grpc.codec import check_message_size, unpack
 from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.v2 import schema as v2_schema
 
@@ -45,7 +45,7 @@ class Reflection:
 
 
 def _parse(message: bytes) -> Any:
-    check_public_size(message)
+    check_message_size(message)
     return ServerReflectionRequest.FromString(unpack(message, SMALL_BYTES, lambda _size: None))
 
 

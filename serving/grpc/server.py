@@ -21,8 +21,8 @@ from savedmodel_bakery.serving.access.tokens import Role
 from savedmodel_bakery.serving.admission import costs
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.admission.limits import SMALL_BYTES, OverloadError, check_size
-from savedmodel_bakery.serving.grpc.codec import unpack
+from savedmodel_bakery.serving.admission.limits import SMALL_BYTES, OverloadError
+from savedmodel_bakery.serving.grpc.codec import check_message_size, unpack
 from savedmodel_bakery.serving.grpc.credentials import server_credentials
 from savedmodel_bakery.serving.grpc.errors import STATUS_CODES
 from savedmodel_bakery.serving.grpc.health import WATCH, HealthService
@@ -51,7 +51,7 @@ _OPTIONS = {
 _MAX_TIMEOUT_S = 365 * 24 * 3600.0
 _CONTROL_CALLS = 32
 _HEADER_SHARE = 4  # gRPC counts 32 bytes more for each header, and Python objects take several times as many
-_REJECTED_CALLS = 256  # that wait until they are told so; gRPC rejects further ones itself
+_REJECTED_CALLS = 256  # whose callers are still to be told; gRPC itself rejects further ones
 _CONTROL_BYTES = 2**20  # of a message that runs no model
 _REJECTING_THREADS = 2
 
@@ -343,7 +343,7 @@ def _answer(
             max_unpacked = lane.admission.limits.unpacked_bytes
             if not rpc.runs_model:
                 max_unpacked = SMALL_BYTES if rpc.is_public else _CONTROL_BYTES
-                check_size(len(message), max_unpacked, "bytes", limit="max_message_bytes", condition="for this call")
+                check_message_size(message, max_unpacked)
             context.charge(costs.MESSAGE * len(message))
             if rpc.runs_model:
                 turn.enter_context(lane.admission.turn(context))
