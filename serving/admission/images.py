@@ -75,10 +75,9 @@ def _read_claim(data: bytes) -> Claim | None:
     for start, read in _READERS.items():
         if data.startswith(start):
             try:
-                claimed = read(data)
+                return read(data)
             except (IndexError, struct.error):
                 return None
-            return claimed if isinstance(claimed, Claim) else Claim(claimed)
     return None
 
 
@@ -117,12 +116,12 @@ def _find_marker(data: bytes, offset: int, markers: Collection[int]) -> int | No
     return None
 
 
-def _png(data: bytes) -> int:
+def _png(data: bytes) -> Claim:
     width, height = struct.unpack_from(">II", data, 16)
-    return int(width * height)
+    return Claim(width * height)
 
 
-def _gif(data: bytes) -> int:
+def _gif(data: bytes) -> Claim:
     width, height = struct.unpack_from("<HH", data, 6)
     offset = 13 + (3 * 2 ** (data[10] % 8 + 1) if data[10] >= 0x80 else 0)
     sub_blocks = 0
@@ -134,20 +133,20 @@ def _gif(data: bytes) -> int:
             offset += 1 + data[offset]
             sub_blocks += 1
             if sub_blocks > _MAX_SUB_BLOCKS:
-                return _LARGEST_GIF_PIXELS
+                return Claim(_LARGEST_GIF_PIXELS)
     if data[offset] != _IMAGE:
-        return 0
+        return NOTHING
     left, top, frame_width, frame_height = struct.unpack_from("<4H", data, offset + 1)
-    return int(max(width, left + frame_width) * max(height, top + frame_height))
+    return Claim(max(width, left + frame_width) * max(height, top + frame_height))
 
 
-def _bmp(data: bytes) -> int:
+def _bmp(data: bytes) -> Claim:
     (header_bytes,) = struct.unpack_from("<I", data, 14)
     width, height = struct.unpack_from("<HH" if header_bytes == _OS2_HEADER_BYTES else "<Ii", data, 18)
-    return int(width * abs(height))  # negative if rows are stored from top to bottom
+    return Claim(width * abs(height))  # negative if rows are stored from top to bottom
 
 
-def _webp(data: bytes) -> int:
+def _webp(data: bytes) -> Claim:
     (variant,) = struct.unpack_from("4s", data, 12)
     if variant == b"VP8 ":
         width, height = (side % 2**14 for side in struct.unpack_from("<HH", data, 26))
@@ -158,12 +157,12 @@ def _webp(data: bytes) -> int:
         low_width, high_width, low_height, high_height = struct.unpack_from("<HBHB", data, 24)
         width, height = low_width + 2**16 * high_width + 1, low_height + 2**16 * high_height + 1
     else:
-        return 0
-    return int(width * height)
+        return NOTHING
+    return Claim(width * height)
 
 
 # By the first bytes, of which some are those of other files too.
-_READERS: dict[bytes, Callable[[bytes], int | Claim]] = {
+_READERS: dict[bytes, Callable[[bytes], Claim]] = {
     b"\xff\xd8\xff": _jpeg,
     b"\x89PNG\r\n\x1a\n": _png,
     b"GIF8": _gif,

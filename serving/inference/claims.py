@@ -34,7 +34,7 @@ def take_declared(context: RequestContext, dtype: DType, shape: tuple[int, ...])
     context.charge(costs.TENSOR * size)
 
 
-class Claim(NamedTuple):
+class Charged(NamedTuple):
     """What a request was charged for.
 
     Attributes:
@@ -48,7 +48,7 @@ class Claim(NamedTuple):
 
 def take_tensors(
     context: RequestContext, servable: Servable, feeds: Mapping[str, Tensor], fetches: Iterable[str]
-) -> Claim:
+) -> Charged:
     """Count the rows of a request, and charge it for repeated strings, its run and its images.
 
     Images come last, because they take most: a request that waits for memory for them holds little.
@@ -71,12 +71,12 @@ def take_tensors(
     declared = _take_run(context, servable, fetches, rows)
     for values in strings:
         _take_images(context, values, max(map(len, values), default=0), servable.max_pixels)
-    return Claim(rows, declared)
+    return Charged(rows, declared)
 
 
 def take_examples(
     context: RequestContext, servable: Servable, examples: Sequence[bytes], fetches: Iterable[str]
-) -> Claim:
+) -> Charged:
     """Count a request's serialized tf.Examples, and charge it for what they need; see `take_tensors`."""
     context.check_rows(len(examples))
     if isinstance(examples, ExamplesWithContext):  # others are no larger than the message
@@ -85,7 +85,16 @@ def take_examples(
     declared = _take_run(context, servable, fetches, len(examples))
     values = (value for example in examples for value in _strings(example))
     _take_images(context, values, max(map(len, examples), default=0), servable.max_pixels)
-    return Claim(len(examples), declared)
+    return Charged(len(examples), declared)
+
+
+def take_undeclared(context: RequestContext, outputs: Iterable[Tensor], declared: int) -> None:
+    """Charge a request for what its outputs have beyond the `declared` bytes, before they are encoded.
+
+    Raises:
+        StatusError: RESOURCE_EXHAUSTED.
+    """
+    context.charge(costs.OUTPUT * max(0, sum(map(_size, outputs)) - declared))
 
 
 def _has_rows(tensor: Tensor) -> bool:
@@ -97,15 +106,6 @@ def _repeated_bytes(strings: Sequence[bytes]) -> int:
     """Return the size of the strings that are the same object as an earlier one: the message has them once."""
     sent = {id(string): len(string) for string in strings}
     return sum(map(len, strings)) - sum(sent.values())
-
-
-def take_undeclared(context: RequestContext, outputs: Iterable[Tensor], declared: int) -> None:
-    """Charge a request for what its outputs have beyond the `declared` bytes, before they are encoded.
-
-    Raises:
-        StatusError: RESOURCE_EXHAUSTED.
-    """
-    context.charge(costs.OUTPUT * max(0, sum(map(_size, outputs)) - declared))
 
 
 def _size(tensor: Tensor) -> int:

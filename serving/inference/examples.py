@@ -176,12 +176,12 @@ def _run(servable: Servable, tasks: Sequence[_Task], examples: Sequence[bytes], 
     if not examples:
         raise invalid_argument("Input is empty.")
     fetches = list(dict.fromkeys(task.signature.outputs[alias].name for task in tasks for alias in task.outputs))
-    claim = claims.take_examples(context, servable, examples, fetches)
+    charged = claims.take_examples(context, servable, examples, fetches)
     batch = np.empty(len(examples), object)
     batch[:] = list(examples)
     feeds = {task.signature.inputs[INPUTS].name: Tensor(batch, dtypes.STRING) for task in tasks}
     api = tasks[0].method.api if len(tasks) == 1 else None
-    outputs = dict(zip(fetches, run(servable, feeds, fetches, context, api=api, claim=claim), strict=True))
+    outputs = dict(zip(fetches, run(servable, feeds, fetches, context, api=api, charged=charged), strict=True))
     return [
         method.read_outputs({alias: outputs[signature.outputs[alias].name] for alias in aliases}, len(examples))
         for method, signature, aliases in tasks

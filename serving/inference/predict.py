@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import OverloadError
 from savedmodel_bakery.serving.inference import claims
-from savedmodel_bakery.serving.inference.claims import Claim
+from savedmodel_bakery.serving.inference.claims import Charged
 from savedmodel_bakery.serving.models.servable import Servable, SignatureTensors
 from savedmodel_bakery.serving.telemetry import metrics
 from savedmodel_bakery.wire import dtypes
@@ -95,8 +95,8 @@ def predict(servable: Servable, call: PredictCall, context: RequestContext) -> d
     if len(feeds) < len(signature.inputs):
         _reject_shared_tensor(signature)
     fetches = [signature.outputs[alias] for alias in aliases]
-    claim = claims.take_tensors(context, servable, feeds, fetches)
-    outputs = run(servable, feeds, fetches, context, api="Predict", claim=claim)
+    charged = claims.take_tensors(context, servable, feeds, fetches)
+    outputs = run(servable, feeds, fetches, context, api="Predict", charged=charged)
     return dict(zip(aliases, outputs, strict=True))
 
 
@@ -107,7 +107,7 @@ def run(
     context: RequestContext,
     *,
     api: str | None,
-    claim: Claim,
+    charged: Charged,
 ) -> list[Tensor]:
     """Run a servable once (see `Runtime.run`) and record the run in the metrics.
 
@@ -117,7 +117,7 @@ def run(
         fetches: tensor names.
         context: of the request.
         api: the call whose metrics the duration is recorded in; None for none.
-        claim: what the request was charged for.
+        charged: what the request was charged for.
 
     Raises:
         StatusError: the run failed, or RESOURCE_EXHAUSTED.
@@ -128,13 +128,13 @@ def run(
         outputs = servable.runtime.run(feeds, fetches, context)
     except StatusError as error:
         if servable.row_counts:
-            servable.row_counts.count_failed(feeds, claim.rows, error)
+            servable.row_counts.count_failed(feeds, charged.rows, error)
         raise
     if api is not None:
         metrics.time_run(servable.name, api, time.perf_counter() - started)
     if servable.row_counts:
-        servable.row_counts.count(feeds, claim.rows, dict(zip(fetches, outputs, strict=True)))
-    claims.take_undeclared(context, outputs, claim.declared)
+        servable.row_counts.count(feeds, charged.rows, dict(zip(fetches, outputs, strict=True)))
+    claims.take_undeclared(context, outputs, charged.declared)
     return outputs
 
 
