@@ -43,6 +43,7 @@ _THREADS_WITHIN_OPERATION = max(1, (os.cpu_count() or 1) // 2)
 # does one image on a baked model, which takes 5 % less CPU time: no operation waits, and one image bounds the run. For
 # more images, the session's threads read the next while the network computes; for more callers, these few threads use
 # the same memory again, which is faster than that of each caller's thread.
+_SHAPES = "_output_shapes"  # the attribute of operations
 _SMALL_GRAPH_OPERATIONS = 256
 _LOOPS = {"While", "_While", "StatelessWhile", "For", "Enter", "MapDefun"}
 _STATEFUL_NON_BLOCKING = {
@@ -118,7 +119,7 @@ class SavedModel:
     """A loaded graph; see `Runtime`. All threads that run it share one copy of the weights.
 
     Attributes:
-        row_bytes: of the largest tensor in the graph, per row, as if all were float32.
+        row_bytes: of the largest tensor in the graph, per row, as if all were float32; 0 if it reads no images.
     """
 
     def __init__(self, path: Path, options: SessionOptions) -> None:
@@ -160,8 +161,8 @@ class SavedModel:
         # Without a loop, nothing could end a run early.
         self._interrupter = Interrupter(self._session, graph) if _has_loops(nodes) else None
         self._session.extend()
-        self.row_bytes = _row_bytes(nodes)
         self._reads_images = reads_images(loaded.graph_def)
+        self.row_bytes = _row_bytes(nodes) if self._reads_images else 0
         self._is_small = _is_small(nodes) and not self._reads_images  # of these, the stages may be timed
         self._is_small_for_one_row = (
             self._reads_images
@@ -342,8 +343,8 @@ def _nodes(graph: Any) -> list[Any]:
 
 def _row_bytes(nodes: Sequence[Any]) -> int:
     """Return the bytes per row of the largest float32 tensor that the operations state."""
-    shapes = (shape for node in nodes for shape in node.attr["_output_shapes"].list.shape if len(shape.dim) > 1)
-    sizes = ([dim.size for dim in shape.dim] for shape in shapes)
+    stated = (node.attr[_SHAPES].list.shape for node in nodes if _SHAPES in node.attr)
+    sizes = ([dim.size for dim in shape.dim] for shape in chain.from_iterable(stated) if len(shape.dim) > 1)
     return 4 * max((math.prod(row) for first, *row in sizes if first < 0 <= min(row)), default=0)
 
 
