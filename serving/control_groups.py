@@ -34,7 +34,7 @@ def folders(controller: str) -> Iterator[Path]:
 
 
 def read_number(path: Path) -> int | None:
-    """Return the number in a file; None if there is none, such as `max`, which is no limit."""
+    """Return the number in a file; None if it has none, as `max` means no limit, or can't be read."""
     try:
         text = path.read_text().strip()
     except OSError:

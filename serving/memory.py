@@ -31,7 +31,7 @@ def use_system_allocator() -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc only
     if mallopt is not None:
         for parameter, value in _MALLOPT.items():
-            if parameter != _M_TOP_PAD or not _is_data_limited():
+            if parameter != _M_TOP_PAD or data_limit_bytes() is None:
                 mallopt(parameter, value)
 
 
@@ -61,8 +61,10 @@ def data_bytes() -> int:
     return _statm(5)
 
 
-def _is_data_limited() -> bool:
-    return resource.getrlimit(resource.RLIMIT_DATA)[0] != resource.RLIM_INFINITY
+def data_limit_bytes() -> int | None:
+    """Return how much private memory this process may map; None without a limit. See getrlimit(2) on RLIMIT_DATA."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_DATA)
+    return None if limit == resource.RLIM_INFINITY else limit
 
 
 def _statm(field: int) -> int:
@@ -73,16 +75,11 @@ def _statm(field: int) -> int:
 def limit_bytes() -> int:
     """Return the memory of the machine, or the limit of the process or its control group (version 1 or 2) if lower.
 
-    Sources: getrlimit(2) on RLIMIT_DATA, and the kernel's documentation of control groups (memory.max,
-    memory.limit_in_bytes).
+    Source: the kernel's documentation of control groups (memory.max, memory.limit_in_bytes).
     """
-    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    process, _ = resource.getrlimit(resource.RLIMIT_DATA)
-    if process != resource.RLIM_INFINITY:
-        limits.append(process)
-    for folder in control_groups.folders("memory"):
-        for name in ("memory.max", "memory.limit_in_bytes"):
-            limit = control_groups.read_number(folder / name)
-            if limit is not None:
-                limits.append(limit)
-    return min(limits)
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    files = (
+        folder / name for folder in control_groups.folders("memory") for name in ("memory.max", "memory.limit_in_bytes")
+    )
+    others = (data_limit_bytes(), *map(control_groups.read_number, files))
+    return min([machine, *(limit for limit in others if limit is not None)])

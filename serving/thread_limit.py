@@ -22,7 +22,7 @@ def for_calls() -> int:
     The others are for TensorFlow and gRPC, which end the process if they can't start one, and for loading models. If
     the data of the process is limited, the stacks of calls may take a quarter of what is left.
 
-    Sources: getrlimit(2) on RLIMIT_NPROC and RLIMIT_DATA, proc(5) on threads-max, pid_max and loadavg, and the kernel's
+    Sources: getrlimit(2) on RLIMIT_NPROC, proc(5) on threads-max, pid_max and loadavg, and the kernel's
     documentation of control groups (pids.max).
     """
     return max(1, min([*(int(_SHARE_OF_THREADS * count) for count in _startable()), *_fitting()], default=_MOST))
@@ -46,8 +46,8 @@ def _startable() -> Iterator[int]:
 
 def _fitting() -> Iterator[int]:
     """Yield how many threads' stacks fit into their share of the process's data, if that is limited."""
-    data, _ = resource.getrlimit(resource.RLIMIT_DATA)
-    if data != resource.RLIM_INFINITY:
+    data = memory.data_limit_bytes()
+    if data is not None:
         stack, _ = resource.getrlimit(resource.RLIMIT_STACK)
         free = data - memory.data_bytes()
         yield int(_SHARE_OF_MEMORY * free) // (_STACK_BYTES if stack == resource.RLIM_INFINITY else stack)
