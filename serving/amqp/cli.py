@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from savedmodel_bakery.client.servers import Server
     from savedmodel_bakery.client.transports.amqp_broker import Broker
     from savedmodel_bakery.serving.amqp.backends import Backend
+    from savedmodel_bakery.serving.amqp.publisher import Publisher
     from savedmodel_bakery.serving.amqp.server import Worker
 
 _TIMEOUT_S = 30.0
@@ -321,13 +322,11 @@ def print_status(queue: str, url: Broker, reasons: bool, as_json: bool) -> None:
 def purge_queue(queue: str, url: Broker, result_queues: tuple[str, ...]) -> None:
     """Empty the queue; every waiting caller gets the error ABORTED."""
     from savedmodel_bakery.serving.amqp import queues
-    from savedmodel_bakery.serving.amqp.publisher import Publisher
 
-    async def purge(connection: AbstractConnection) -> int:
-        async with Publisher(url, _OPERATOR, at_once=1) as publisher:
-            return await queues.purge(connection, publisher, queue, result_queues)
-
-    click.echo(f"{_run(url, purge)} purged")
+    count = _run_publishing(
+        url, lambda connection, publisher: queues.purge(connection, publisher, queue, result_queues)
+    )
+    click.echo(f"{count} purged")
 
 
 @cli.command("requeue", epilog="\b\nExample:\n  bakery amqp requeue --queue photos\n")
@@ -335,13 +334,20 @@ def purge_queue(queue: str, url: Broker, result_queues: tuple[str, ...]) -> None
 def requeue_dead_letters(queue: str, url: Broker) -> None:
     """Move the dead letters back to the queue."""
     from savedmodel_bakery.serving.amqp import queues
+
+    count = _run_publishing(url, lambda connection, publisher: queues.requeue(connection, publisher, queue))
+    click.echo(f"{count} requeued")
+
+
+def _run_publishing(broker: Broker, operation: Callable[[AbstractConnection, Publisher], Awaitable[Result]]) -> Result:
+    """Run an operation that publishes messages too, on new connections."""
     from savedmodel_bakery.serving.amqp.publisher import Publisher
 
-    async def requeue(connection: AbstractConnection) -> int:
-        async with Publisher(url, _OPERATOR, at_once=1) as publisher:
-            return await queues.requeue(connection, publisher, queue)
+    async def run(connection: AbstractConnection) -> Result:
+        async with Publisher(broker, _OPERATOR, at_once=1) as publisher:
+            return await operation(connection, publisher)
 
-    click.echo(f"{_run(url, requeue)} requeued")
+    return _run(broker, run)
 
 
 def _run(broker: Broker, operation: Callable[[AbstractConnection], Awaitable[Result]]) -> Result:
