@@ -158,7 +158,7 @@ class Admission:
             return True
 
     def enter(self) -> None:
-        """Take a place for a call that has arrived, also if there is none, because another call is about to leave."""
+        """Take a place for a call that has arrived, even if all are taken, because another call is about to leave."""
         with self._lock:
             self._taken += 1
 
