@@ -44,8 +44,8 @@ FLAG_NOTES = {
     "limit for REST",
     "max_unpacked_bytes": "extension, 100 MiB by default, as in the real server for REST; it has no limit for "
     "gRPC, which a large number restores",
-    "max_header_bytes": "extension, 64 KiB by default for REST, where the real server accepts any number, which a large "
-    "number restores; a quarter of it over gRPC, where the real server accepts 8 to 16 KiB",
+    "max_header_bytes": "extension, 64 KiB by default for REST, where the real server accepts any number, which a "
+    "large number restores; a quarter of it over gRPC, where the real server accepts 8 to 16 KiB",
     "header_timeout_seconds": "extension, 10 by default; the real server waits for ever, as a large number does. gRPC "
     "also pings each connection as often, and closes it if there is no answer in as long again",
     "body_timeout_seconds": "extension, 120 by default; the real server waits for ever, as a large number does",

@@ -8,7 +8,7 @@ import zlib
 import pytest
 from google.protobuf.message import DecodeError
 
-from savedmodel_bakery.serving.grpc.codec import check_public_size, unpack
+from savedmodel_bakery.serving.grpc.codec import check_message_size, unpack
 from savedmodel_bakery.wire.status import StatusError
 
 CONTENT = b"\n" + bytes(3_000_000)
@@ -34,6 +34,6 @@ def test_damaged_messages(damaged: bytes) -> None:
 
 
 def test_messages_of_callers_without_a_token_are_small() -> None:
-    check_public_size(bytes(65536))
+    check_message_size(bytes(65536))
     with pytest.raises(StatusError, match="the request has 65537 bytes; at most 65536 are allowed for this call"):
-        check_public_size(bytes(65537))
+        check_message_size(bytes(65537))
