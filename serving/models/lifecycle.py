@@ -98,7 +98,7 @@ class Lifecycle:
         self._check_base_paths(models)
         with self._registry.changed:
             self._replace(models)
-            self._registry.changed.wait_for(lambda: self._stopping.is_set() or not self._pending(self._models))
+            self._registry.changed.wait_for(lambda: self._stopping.is_set() or not self._pending(self._new))
             if self._stopping.is_set():
                 return
             models = self._models
@@ -149,12 +149,12 @@ class Lifecycle:
             def is_over() -> bool:
                 return self._stopping.is_set() or self._reload is not reload or context.is_cancelled
 
-            changed.wait_for(lambda: is_over() or not self._pending(new), context.remaining_s())
+            changed.wait_for(lambda: is_over() or not self._pending(self._new), context.remaining_s())
             if self._stopping.is_set():
                 raise StatusError(Code.UNAVAILABLE, "the server is stopping")
             if self._reload is not reload:
                 raise StatusError(Code.ABORTED, "replaced by a newer configuration")
-            if pending := self._pending(new):
+            if pending := self._pending(sorted(self._new)):
                 reasons = "; ".join(f"{name}: {self._scanner.problems.get(name, 'loading')}" for name in pending)
                 raise StatusError(
                     Code.CANCELLED if context.is_cancelled else Code.DEADLINE_EXCEEDED,
@@ -247,11 +247,11 @@ class Lifecycle:
                 self._next_scan = time.monotonic() + poll_wait_s if poll_wait_s > 0 else math.inf
         wanted = self._scanner.scan(models, self._wanted) if is_due else None
         with changed:
+            self._new = set(self._pending(self._new))  # before a version that has just become available is unloaded
             if wanted is not None and models is self._models:
                 self._wanted = wanted
             for name in {*self._models, *self._registry.names()}:
                 self._reconcile(name, self._wanted.get(name, {}) if name in self._models else {})
-            self._new = set(self._pending(self._new))
             if not self._stopping.is_set():
                 changed.wait(min(max(self._next_scan - time.monotonic(), 0.0), 1.0))
 

@@ -152,6 +152,19 @@ def test_a_model_that_was_available_is_not_waited_for(models: Models) -> None:
     models.reload("a", "b")
 
 
+def test_a_version_that_disappears_while_it_loads_was_available(models: Models) -> None:
+    def load_and_lose(name: str, version: int, path: Path) -> Servable:
+        if name == "a":
+            path.rmdir()
+            wait_until(lambda: not models.lifecycle._wanted[name])
+        return load(name, version, path)
+
+    models.lifecycle._load_servable = load_and_lose
+    models.reload("a")
+    models.wait_for("a")
+    models.reload("a", "b")
+
+
 def test_stopping_ends_a_waiting_call(models: Models, pool: ThreadPoolExecutor) -> None:
     waiting = pool.submit(models.reload, "missing")
     wait_until(lambda: "missing" in models.lifecycle._models)
