@@ -1,4 +1,4 @@
-"""Type checkers know that one image has one result, and a list or tuple a list."""
+"""Type checkers know the public names, and that one image has one result, and a list or tuple a list."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import savedmodel_bakery
+
 PROGRAM = """
 from io import BytesIO
 from pathlib import Path
 import numpy as np
 from PIL import Image
-from savedmodel_bakery import AsyncClient, Client
 
 paths: list[Path] = []
 
@@ -29,8 +30,12 @@ async def call(client: Client, async_client: AsyncClient) -> None:
 """
 
 
-def test_the_type_of_the_argument_determines_the_type_of_the_result(clone: Path, tmp_path: Path) -> None:
-    (tmp_path / "user.py").write_text(PROGRAM)
+def test_names_are_known_and_the_type_of_the_argument_determines_that_of_the_result(
+    clone: Path, tmp_path: Path
+) -> None:
+    names = [*savedmodel_bakery.__all__, "Clint"]
+    program = "".join(f"from savedmodel_bakery import {name}\n" for name in names) + PROGRAM
+    (tmp_path / "user.py").write_text(program)
     options = ["--config-file", "", "--strict", "--follow-imports=silent", "--ignore-missing-imports"]
     ended = subprocess.run(
         [sys.executable, "-m", "mypy", *options, "--cache-dir=cache", "user.py"],
@@ -39,4 +44,6 @@ def test_the_type_of_the_argument_determines_the_type_of_the_result(clone: Path,
     revealed = re.findall(r'Revealed type is "(.*)"', ended.stdout)
     single = ["Classification", "Tags", "Embedding", "Detections", "Segmentation"]
     assert [*single, "list[Regression]", "list[Classification]"] == [re.sub(r"\w+\.", "", name) for name in revealed]
-    assert ["user.py:18"] == re.findall(r"^(\S+): error", ended.stdout, re.MULTILINE), ended.stdout
+    errors = re.findall(r"^user.py:(\d+): error: (.*)", ended.stdout, re.MULTILINE)
+    assert [len(names), len(program.splitlines())] == [int(line) for line, _ in errors], ended.stdout
+    assert 'has no attribute "Clint"' in errors[0][1]

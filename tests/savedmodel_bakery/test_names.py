@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from importlib.metadata import version
-from pathlib import Path
 
 import pytest
 
@@ -46,27 +44,6 @@ def test_version_is_that_of_the_distribution() -> None:
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'savedmodel_bakery' has no attribute 'Clint'"):
         _ = savedmodel_bakery.Clint
-
-
-def test_type_checkers_know_the_names_and_no_others(clone: Path, tmp_path: Path) -> None:
-    names = [*savedmodel_bakery.__all__, "Clint"]
-    (tmp_path / "user.py").write_text("".join(f"from savedmodel_bakery import {name}\n" for name in names))
-    options = [
-        "--config-file",
-        "",
-        "--strict",
-        "--follow-imports=silent",
-        "--ignore-missing-imports",
-        "--cache-dir=cache",
-    ]
-    ended = subprocess.run(
-        [sys.executable, "-m", "mypy", *options, "user.py"],
-        cwd=tmp_path, env=os.environ | {"MYPYPATH": str(clone)}, capture_output=True, text=True, timeout=240,
-    )  # fmt: skip
-    (error, count) = ended.stdout.splitlines()
-    assert error.startswith(f"user.py:{len(names)}: error: "), ended.stdout
-    assert 'has no attribute "Clint"' in error
-    assert count.startswith("Found 1 error ")
 
 
 def test_importing_the_package_imports_no_dependency() -> None:

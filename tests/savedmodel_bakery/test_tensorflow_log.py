@@ -33,9 +33,7 @@ def run(code: list[str], **levels: str) -> str:
     return subprocess.run([sys.executable, *code], env=environment, capture_output=True, text=True).stderr
 
 
-@pytest.mark.parametrize(
-    ("module", "level"), [*((module, None) for module in MODULES), (MODULES[0], "1"), (MODULES[1], "3")]
-)
+@pytest.mark.parametrize(("module", "level"), [(MODULES[0], None), (MODULES[1], "1")])
 def test_starting_tensorflow_prints_nothing(module: str, level: str | None) -> None:
     assert "" == run(["-c", RUN.format(module=module)], **({"TF_CPP_MIN_LOG_LEVEL": level} if level else {}))
 
@@ -50,9 +48,7 @@ def test_the_environment_variable_shows_the_whole_log() -> None:
     ids=lambda arguments: arguments[0],
 )
 def test_verbose_shows_the_whole_log(arguments: list[str]) -> None:
-    command = ["-m", "savedmodel_bakery", *arguments]
-    assert " oneDNN custom operations are on" in run([*command, "-v"])
-    assert " oneDNN " not in run(command)
+    assert " oneDNN custom operations are on" in run(["-m", "savedmodel_bakery", *arguments, "-v"])
 
 
 @pytest.mark.parametrize(
