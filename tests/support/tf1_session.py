@@ -25,11 +25,20 @@ class Loaded:
         return outputs
 
 
+def build_functions_faster(config: Any) -> None:
+    """Leave out the optimisers that take most of the first run of a function, as the server does (tf_session.py)."""
+    rewrites = config.graph_options.rewrite_options
+    rewrites.disable_tfg_optimizer = True
+    rewrites.meta_optimizer_iterations = rewrites.ONE
+
+
 @contextlib.contextmanager
 def loaded(path: Path) -> Iterator[Loaded]:
     """Load the SavedModel in `path` until the end of the with statement."""
+    config = tf.compat.v1.ConfigProto()
+    build_functions_faster(config)
     with contextlib.closing(
-        tf.compat.v1.Session(graph=tf.Graph())
+        tf.compat.v1.Session(graph=tf.Graph(), config=config)
     ) as session:  # must not be the default graph of other tests
         with session.graph.as_default():
             meta_graph = tf.compat.v1.saved_model.load(session, ["serve"], str(path))

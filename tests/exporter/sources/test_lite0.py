@@ -5,7 +5,6 @@ Top-1 accuracy alone hides a wrong recipe, so probabilities are compared.
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from photos import labelled_photos
+from tf1_session import loaded
 
 from savedmodel_bakery.exporter import labels, publish, sources
 from savedmodel_bakery.exporter.recipe import OPTIMISATIONS, complete_recipe, read_recipe_file
@@ -34,17 +34,8 @@ def labelled() -> tuple[list[bytes], np.ndarray]:
 @pytest.fixture(scope="module")
 def top_k(lite0: Path) -> Iterator[TopK]:
     """Run the signature top_k of the published version in a Session, as tensorflow_model_server does."""
-    with contextlib.closing(tf.compat.v1.Session(graph=tf.Graph())) as session:
-        with session.graph.as_default():
-            loaded = tf.compat.v1.saved_model.load(session, ["serve"], str(lite0 / "1"))
-        signature = loaded.signature_def["top_k"]
-        fetches = {alias: info.name for alias, info in signature.outputs.items()}
-
-        def top_k(images: list[bytes]) -> dict[str, np.ndarray]:
-            outputs: dict[str, np.ndarray] = session.run(fetches, {signature.inputs["image"].name: images})
-            return outputs
-
-        yield top_k
+    with loaded(lite0 / "1") as run:
+        yield lambda images: run("top_k", images)
 
 
 PUBLISHED = {
