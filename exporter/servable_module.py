@@ -20,7 +20,7 @@ from savedmodel_bakery.exporter.calibration import NO_CALIBRATION, Calibration, 
 from savedmodel_bakery.exporter.errors import PublishError
 from savedmodel_bakery.exporter.image.per_image import EMPTY, ReadImages, read_images
 from savedmodel_bakery.exporter.image.pixels import normalise
-from savedmodel_bakery.exporter.recipe import Recipe
+from savedmodel_bakery.exporter.recipe import Preprocessing, Recipe
 from savedmodel_bakery.exporter.runs import compute_in_runs
 from savedmodel_bakery.exporter.tasks import Signature, choose_task
 from savedmodel_bakery.exporter.tensor_types import (
@@ -107,12 +107,10 @@ class ServableModule(tf.Module):
         ends_in_sigmoid = network_outputs.ends_in_sigmoid(optimised)
         shapes = network_outputs.shapes(optimised)
         self.task = choose_task(recipe, shapes, class_names, ends_in_sigmoid=ends_in_sigmoid)
-        # Traced once. Traced in each signature, it would be in the file five times.
-        self._read_images = _function(
-            self._read_images_on_cpu, experimental_attributes=lazy_functions.LAZY
-        ).get_concrete_function(
-            tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.int32), tf.TensorSpec([], tf.int32)
-        )
+        limit = {} if self.task.max_side is None else {"max_side": self.task.max_side}
+        # Some kernels reject an empty batch; BatchFunction doesn't.
+        min_images = 0 if recipe.batching.batch_max else 1
+        self._read_images = _image_reader(self._preprocessing, min_images=min_images, **limit)
         self.calibration = calibration
         self.quantisation: Quantisation | None = None
         if is_int8:
@@ -249,14 +247,6 @@ class ServableModule(tf.Module):
             raise PublishError(f"cannot write the SavedModel: {error.message}") from error
         _complete_meta_graph(path / "saved_model.pb")
 
-    def _read_images_on_cpu(self, images: EncodedImages, rows: Rows, max_readable: Integer) -> ReadImages:
-        """Read images on the CPU, where decoders run; resizing elsewhere would transfer each image separately."""
-        with tf.device("CPU"):
-            # Some kernels reject an empty batch; BatchFunction doesn't.
-            min_images = 0 if self._recipe.batching.batch_max else 1
-            limit = {} if self.task.max_side is None else {"max_side": self.task.max_side}
-            return read_images(images, rows, max_readable, self._preprocessing, min_images=min_images, **limit)
-
     def _predict(self, rows: Rows, read: Callable[[Rows], ReadImages], signature: Signature) -> tuple[Texts, Outputs]:
         """Return the errors of rows, and the answers for the readable ones by alias; see `compute_in_runs`."""
         specs = [tf.TensorSpec(column.shape, tf.constant(column.blank).dtype) for column in signature.columns.values()]
@@ -273,6 +263,24 @@ class ServableModule(tf.Module):
         max_images = min(max(self._preprocessing.max_pixels // (height * width), 1), tf.int32.max)
         message = f"too many images to return their pixels: a request can have at most {max_images}"
         return tf.debugging.Assert(tf.size(images) <= max_images, [message])
+
+
+@functools.cache
+def _image_reader(preprocessing: Preprocessing, **options: int) -> Callable[..., ReadImages]:
+    """Return `read_images` as a function of its first three arguments.
+
+    Traced once: traced in each signature, it would be in the file five times. Later bakes in this process use it too.
+    """
+
+    def read_on_cpu(images: EncodedImages, rows: Rows, max_readable: Integer) -> ReadImages:
+        with tf.device("CPU"):  # where decoders run; resizing elsewhere would transfer each image separately
+            return read_images(images, rows, max_readable, preprocessing, **options)
+
+    specs = tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.int32), tf.TensorSpec([], tf.int32)
+    reader: Callable[..., ReadImages] = _function(
+        read_on_cpu, experimental_attributes=lazy_functions.LAZY
+    ).get_concrete_function(*specs)
+    return reader
 
 
 def _checked(tensor: Tensor, spec: tf.TensorSpec) -> Tensor:
