@@ -18,6 +18,7 @@ class Rpc(NamedTuple):
         decode: parses the serialized request; raises DecodeError. If `takes_metadata`, its second argument is the
             call's metadata by key.
         handle: makes the response message, whose SerializeToString may raise too; raises StatusError.
+        request: the class of the request message; None if its messages are small.
         runs_model: whether the call runs a model, and so waits for its turn.
         is_public: whether callers need no token.
         takes_metadata: see `decode`.
@@ -25,6 +26,7 @@ class Rpc(NamedTuple):
 
     decode: Callable[..., Any]
     handle: Handler
+    request: Any = None
     runs_model: bool = False
     is_public: bool = False
     takes_metadata: bool = False

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +34,7 @@ LARGE_BYTES = 1 << 20
 MAX_MESSAGE_BYTES = 2**31 - 1
 """Protobuf's limit (protobuf.dev/programming-guides/proto-limits)."""
 
+_MAX_FIELDS = 1000
 _VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5  # wire types
 _KEY_TAG, _VALUE_TAG = 1 << 3 | _DELIMITED, 2 << 3 | _DELIMITED  # the two fields of a map entry
 _RAW_FIELDS = {tag[0] >> 3: name for name, tag in RAW_TAGS.items()}
@@ -181,10 +183,18 @@ def message_fields(content: memoryview) -> Iterator[tuple[int, int, int, int]]:
         yield tag, start, body, end
 
 
+def _some_fields(content: memoryview) -> Iterator[tuple[int, int, int, int]]:
+    """Yield the fields of a message; raise StatusError if they are more than one with large tensors has."""
+    for number, field in enumerate(message_fields(content)):
+        if number == _MAX_FIELDS:
+            raise invalid_argument(f"more than {_MAX_FIELDS} fields")
+        yield field
+
+
 def _detach(content: memoryview, map_tag: int) -> tuple[list[memoryview], dict[str, DetachedTensor]]:
     """Split a message into its other parts and the large tensors of the map with this tag."""
     parts, aliases, attachments = [], set(), {}
-    for tag, start, body, end in message_fields(content):
+    for tag, start, body, end in _some_fields(content):
         tensor = None
         if tag == map_tag:
             alias, proto = _parse_entry(content[body:end])
@@ -200,7 +210,7 @@ def _detach(content: memoryview, map_tag: int) -> tuple[list[memoryview], dict[s
 
 def _parse_entry(content: memoryview) -> tuple[str, memoryview]:
     """Return the alias of a map entry and its serialized TensorProto."""
-    fields = list(message_fields(content))
+    fields = list(islice(message_fields(content), 3))
     if [tag for tag, *_ in fields] != [_KEY_TAG, _VALUE_TAG]:
         raise invalid_argument("a map entry is not one key followed by one value")
     alias, proto = (content[body:end] for _, _, body, end in fields)
@@ -210,7 +220,7 @@ def _parse_entry(content: memoryview) -> tuple[str, memoryview]:
 def _detach_values(content: memoryview) -> DetachedTensor | None:
     """Split a TensorProto into its head and its values; None if the values are not one large piece."""
     head, pieces = [], []
-    for tag, start, body, end in message_fields(content):
+    for tag, start, body, end in _some_fields(content):
         field = _RAW_FIELDS.get(tag >> 3)
         if field is None:
             head.append(content[start:end])

@@ -15,8 +15,9 @@ from savedmodel_bakery.serving.prediction_service import require_spec
 from savedmodel_bakery.wire import amqp
 from savedmodel_bakery.wire.dtypes import STRING, DType
 from savedmodel_bakery.wire.json import predict as predict_json
-from savedmodel_bakery.wire.json.limits import NO_LIMITS, ParseLimits
+from savedmodel_bakery.wire.json.limits import ParseLimits
 from savedmodel_bakery.wire.messages import ModelSpec, make_predict_response, parse_predict_request
+from savedmodel_bakery.wire.parsed_size import parsed_size
 from savedmodel_bakery.wire.schema import METHODS
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 from savedmodel_bakery.wire.tensors import Tensor
@@ -116,7 +117,11 @@ InputDTypes = Callable[[ModelSpec], Mapping[str, DType]]
 
 
 def decode(
-    message: Message, input_dtypes: InputDTypes, model_name: str, limits: ParseLimits = NO_LIMITS
+    message: Message,
+    input_dtypes: InputDTypes,
+    model_name: str,
+    limits: ParseLimits,
+    charge: Callable[[int], None],
 ) -> Predict | OtherCall:
     """Decode a message.
 
@@ -125,6 +130,7 @@ def decode(
         input_dtypes: types the values of a JSON body.
         model_name: model of messages that name none.
         limits: of parsing a JSON body.
+        charge: is called with the bytes of memory that parsing a protobuf body takes; may raise StatusError.
 
     Raises:
         UndecodableError: no worker could decode the message.
@@ -133,7 +139,7 @@ def decode(
     """
     media_type = amqp.media_type(message.content_type)
     if media_type == amqp.PROTOBUF:
-        return _decode_protobuf(message)
+        return _decode_protobuf(message, charge)
     if media_type == amqp.JSON:
         return _decode_json(message, input_dtypes, model_name, limits)
     if media_type.startswith(amqp.IMAGE_PREFIX):
@@ -143,11 +149,12 @@ def decode(
     )
 
 
-def _decode_protobuf(message: Message) -> Predict | OtherCall:
+def _decode_protobuf(message: Message, charge: Callable[[int], None]) -> Predict | OtherCall:
     type_name = message.type or amqp.DEFAULT_TYPE
     method = _METHOD_BY_TYPE.get(type_name)
     if method is None:
         raise UndecodableError(f'unsupported type "{type_name}": must be one of {", ".join(_METHOD_BY_TYPE)}')
+    charge(parsed_size(METHODS[method].request, message.body))
     try:
         if method == "Predict":
             spec, inputs, output_filter = parse_predict_request(message.body)

@@ -59,7 +59,7 @@ class Handlers:
             if amqp.media_type(message.content_type) != amqp.JSON:  # parsing is charged for JSON
                 context.charge(len(message.body))
             input_dtypes = partial(self._backend.input_dtypes, context=context)
-            return codec.decode(message, input_dtypes, self._model_name, limits)
+            return codec.decode(message, input_dtypes, self._model_name, limits, context.charge)
 
     def _run(self, call: _Call) -> Any:
         """Return the result of one call, or its error."""

@@ -26,7 +26,9 @@ _RUN_MODELS = {"Predict", "Classify", "Regress", "MultiInference"}
 def rpcs(handlers: Mapping[str, Handler]) -> dict[str, Rpc]:
     """Return calls by path, of handlers by the name of their method in `schema.METHODS`."""
     return {
-        METHODS[name].path: Rpc(partial(messages.parse_request, name), handle, name in _RUN_MODELS)
+        METHODS[name].path: Rpc(
+            partial(messages.parse_request, name), handle, METHODS[name].request, runs_model=name in _RUN_MODELS
+        )
         for name, handle in handlers.items()
     }
 

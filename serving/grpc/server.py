@@ -35,6 +35,7 @@ from savedmodel_bakery.serving.telemetry import metrics
 from savedmodel_bakery.serving.telemetry.calls import count_rejection
 from savedmodel_bakery.serving.telemetry.requests import REQUEST_ID, Entry, Requests
 from savedmodel_bakery.serving.threads import CallThreads
+from savedmodel_bakery.wire.parsed_size import parsed_size
 from savedmodel_bakery.wire.status import Code, StatusError, truncate_message
 
 logger = logging.getLogger(__name__)
@@ -349,6 +350,8 @@ def _answer(
                 turn.enter_context(lane.admission.turn(context))
             unpacked = unpack(message, max_unpacked, context.charge)
             del message
+            if rpc.request:
+                context.charge(parsed_size(rpc.request, unpacked))
             metadata = [dict(call.invocation_metadata())] if rpc.takes_metadata else []
             request = rpc.decode(unpacked, *metadata)
             del unpacked

@@ -64,7 +64,9 @@ class GrpcHandlers:
                 for name, handle in handlers.items()
             },
             methods["ModelMetadata"].path: Rpc(_parse_metadata_request, self._model_metadata, takes_metadata=True),
-            methods["ModelInfer"].path: Rpc(grpc.parse_request, infer_counted, runs_model=True),
+            methods["ModelInfer"].path: Rpc(
+                grpc.parse_request, infer_counted, schema.ModelInferRequest, runs_model=True
+            ),
             # Their messages are not parsed, because nothing of them is used.
             **{methods[name].path: Rpc(bytes, partial(_raise, reason)) for name, reason in _MISSING.items()},
         }
