@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import model_makers
 import pytest
+import requests
 from server_process import ServerProcess
+from waiting import wait_until
 
 CONFIG = """
 model_config_list {{
@@ -29,4 +31,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     config.write_text(CONFIG.format(root=root))
     flags = (f"--model_config_file={config}", "--allow_version_labels_for_unavailable_models")
     with ServerProcess(*flags, log=root / "log") as running:
+
+        def states() -> list[str]:
+            response = requests.get(f"{running.url}/v1/models/half_plus_two", timeout=30).json()
+            return [version["state"] for version in response["model_version_status"]]
+
+        wait_until(lambda: states() == ["AVAILABLE"] * 2)  # it starts with one
         yield running
