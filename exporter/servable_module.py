@@ -265,7 +265,7 @@ class ServableModule(tf.Module):
         return tf.debugging.Assert(tf.size(images) <= max_images, [message])
 
 
-@functools.cache
+@functools.lru_cache(maxsize=8)
 def _image_reader(preprocessing: Preprocessing, **options: int) -> Callable[..., ReadImages]:
     """Return `read_images` as a function of its first three arguments.
 
