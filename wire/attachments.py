@@ -34,7 +34,7 @@ LARGE_BYTES = 1 << 20
 MAX_MESSAGE_BYTES = 2**31 - 1
 """Protobuf's limit (protobuf.dev/programming-guides/proto-limits)."""
 
-_MAX_FIELDS = 1000
+_MAX_FIELDS = 1000  # of a message that is searched for large tensors
 _VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5  # wire types
 _KEY_TAG, _VALUE_TAG = 1 << 3 | _DELIMITED, 2 << 3 | _DELIMITED  # the two fields of a map entry
 _RAW_FIELDS = {tag[0] >> 3: name for name, tag in RAW_TAGS.items()}

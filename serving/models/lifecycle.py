@@ -98,7 +98,7 @@ class Lifecycle:
         self._check_base_paths(models)
         with self._registry.changed:
             self._replace(models)
-            self._registry.changed.wait_for(lambda: self._stopping.is_set() or not self._pending(self._new))
+            self._registry.changed.wait_for(lambda: self._stopping.is_set() or not self._pending())
             if self._stopping.is_set():
                 return
             models = self._models
@@ -149,12 +149,12 @@ class Lifecycle:
             def is_over() -> bool:
                 return self._stopping.is_set() or self._reload is not reload or context.is_cancelled
 
-            changed.wait_for(lambda: is_over() or not self._pending(self._new), context.remaining_s())
+            changed.wait_for(lambda: is_over() or not self._pending(), context.remaining_s())
             if self._stopping.is_set():
                 raise StatusError(Code.UNAVAILABLE, "the server is stopping")
             if self._reload is not reload:
                 raise StatusError(Code.ABORTED, "replaced by a newer configuration")
-            if pending := self._pending(sorted(self._new)):
+            if pending := self._pending():
                 reasons = "; ".join(f"{name}: {self._scanner.problems.get(name, 'loading')}" for name in pending)
                 raise StatusError(
                     Code.CANCELLED if context.is_cancelled else Code.DEADLINE_EXCEEDED,
@@ -194,7 +194,7 @@ class Lifecycle:
             labels_for_unavailable=self._options.labels_for_unavailable,
         )
         self._is_configured = True
-        pending = self._pending(self._new)
+        pending = self._pending()
         self._new = {name for name in models if name not in self._models or name in pending}
         self._models = dict(models)
         self._wanted = {name: wanted for name, wanted in self._wanted.items() if name in models}
@@ -211,9 +211,11 @@ class Lifecycle:
                 "another.",
             )
 
-    def _pending(self, names: Iterable[str]) -> list[str]:
-        """Return the models that are neither available nor have failed."""
-        return [name for name in names if not self._registry.available(name) and self._failure(name) is None]
+    def _pending(self) -> list[str]:
+        """Return the new models that are neither available nor have failed, by name."""
+        return [
+            name for name in sorted(self._new) if not self._registry.available(name) and self._failure(name) is None
+        ]
 
     def _check_loaded(self, names: Iterable[str], noun: str) -> None:
         failures = [failure for name in sorted(names) if (failure := self._failure(name))]
@@ -247,7 +249,7 @@ class Lifecycle:
                 self._next_scan = time.monotonic() + poll_wait_s if poll_wait_s > 0 else math.inf
         wanted = self._scanner.scan(models, self._wanted) if is_due else None
         with changed:
-            self._new = set(self._pending(self._new))  # before a version that has just become available is unloaded
+            self._new = set(self._pending())  # before a version that has just become available is unloaded
             if wanted is not None and models is self._models:
                 self._wanted = wanted
             for name in {*self._models, *self._registry.names()}:

@@ -43,7 +43,6 @@ _THREADS_WITHIN_OPERATION = max(1, (os.cpu_count() or 1) // 2)
 # does one image on a baked model, which takes 5 % less CPU time: no operation waits, and one image bounds the run. For
 # more images, the session's threads read the next while the network computes; for more callers, these few threads use
 # the same memory again, which is faster than that of each caller's thread.
-_SHAPES = "_output_shapes"  # the attribute of operations
 _SMALL_GRAPH_OPERATIONS = 256
 _LOOPS = {"While", "_While", "StatelessWhile", "For", "Enter", "MapDefun"}
 _STATEFUL_NON_BLOCKING = {
@@ -53,6 +52,7 @@ _STATEFUL_NON_BLOCKING = {
     *("Assign", "AssignVariableOp", "DisableCopyOnRead", "ReadVariableOp", "ResourceGather"),
     *("VarHandleOp", "VarIsInitializedOp", "Variable", "VariableV2"),
 }
+_SHAPES = "_output_shapes"  # the attribute of operations
 _KEPT = 256  # prepared runs, and functions that run small graphs
 _ASCII = bytes(range(128)) + b"?" * 128  # for bytes.translate
 
