@@ -129,7 +129,7 @@ test-slow: $(VENV)/.installed-dev $(KERAS_HUB)/.installed $(BENCH)/triton/.insta
 system-environments: $(KERAS_HUB)/.installed $(BROWSER)/.installed $(KUBERNETES)/.installed $(V2)/clients/.installed $(V2)/mlserver/.installed $(BENCH)/triton/.installed
 
 test-system: $(VENV)/.installed-dev system-environments ## All tests that need Debian packages, much memory or minutes; run as root.
-	$(BIN)/python -m pytest -m system --numprocesses=3 --dist=loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m system --numprocesses=4 --dist=loadfile --no-loadscope-reorder
 
 image-test: $(VENV)/.installed-dev $(KUBERNETES)/.installed ## Only the system tests that build and run the images.
 	$(BIN)/python -m pytest -m system tests/system/test_images.py

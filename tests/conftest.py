@@ -37,10 +37,8 @@ LONGEST_FIRST = (
 
 
 COLD = {
-    "savedmodel_bakery/test_command.py": "starts, and packages that are missing",
     "savedmodel_bakery/test_packaging.py": "installed packages",
     "savedmodel_bakery/test_tensorflow_log.py": "the log of the import",
-    "docs/test_readme.py": "a fresh clone",
     "exporter/test_bake_killed.py": "which processes end",
     "serving/models/test_memory.py": "memory",
     "system/test_large_model.py": "memory",

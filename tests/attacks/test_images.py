@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 
 import grpc
 import numpy as np
@@ -32,18 +32,20 @@ def after_a_line_break(image: bytes) -> bytes:
     return b" " * 9000 + b"\n" + base64.b64encode(image)
 
 
-@pytest.mark.parametrize("form", [bytes, after_a_line_break])
-def test_eight_large_images_at_once(classifier: AttackedServer, form: Callable[[bytes], bytes]) -> None:
-    """Sent: 8 calls with an RGBA PNG of 100 megapixels each, and 2 more.
+def test_eight_large_images_at_once(classifier: AttackedServer) -> None:
+    """Sent: 8 calls with an RGBA PNG of 100 megapixels each, half of them in base64, and 2 more.
 
     Allowed: the memory of the budget, and answers or rejections. Afterwards the memory returns to the system.
     """
-    message = request("top_k", model=CLASSIFIER, image=np.array([form(png(SIDE, RGBA, SIDE))], object))
+    image = png(SIDE, RGBA, SIDE)
+    forms = (image, after_a_line_break(image))
+    messages = [request("top_k", model=CLASSIFIER, image=np.array([form], object)) for form in forms]
 
-    def send(_: int) -> str:
+    def send(number: int) -> str:
         with grpc.insecure_channel(classifier.target, options=NO_LIMIT) as channel:
+            stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
             try:
-                response = prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict(message, timeout=300)
+                response = stub.Predict(messages[number % 2], timeout=300)
             except grpc.RpcError as error:
                 return error.code().name
         return f"OK {list(response.outputs['ok'].bool_val)}"
@@ -81,8 +83,9 @@ def close_rest(server: AttackedServer, images: list[bytes]) -> None:
     with ExitStack() as stack:
         for _ in range(CALLS):
             address = ("127.0.0.1", server.rest_api_port)
-            connection = stack.enter_context(closing(socket.create_connection(address, 60)))
-            connection.sendall(head.encode() + body)
+            connection = stack.enter_context(closing(socket.create_connection(address, CANCELLED_AFTER_S)))
+            with suppress(TimeoutError):  # the server reads no more than it has memory for
+                connection.sendall(head.encode() + body)
         time.sleep(CANCELLED_AFTER_S)
 
 

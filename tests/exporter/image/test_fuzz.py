@@ -24,7 +24,7 @@ from tf1_session import Loaded, loaded
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.servable_module import ServableModule
 
-INPUTS = int(os.environ.get("BAKERY_FUZZ_INPUTS", "200"))
+INPUTS = int(os.environ.get("BAKERY_FUZZ_INPUTS", "100"))
 SEED = int(os.environ.get("BAKERY_FUZZ_SEED", "1"))
 BATCH = 20
 ALONE = 20 if "BAKERY_FUZZ_INPUTS" in os.environ else 2

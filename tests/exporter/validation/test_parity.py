@@ -217,12 +217,6 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 class TestProgram:
-    def test_parity_of_a_published_version_on_the_example_photos(self, lite0: Path) -> None:
-        ended = run("parity", lite0 / "1")
-        assert 0 == ended.returncode, ended.stderr
-        assert 4 == len(ended.stdout.splitlines())
-        assert ended.stdout.count("within") == 3
-
     def test_parity_of_a_published_version_on_labelled_photos(self, lite0: Path, tmp_path: Path) -> None:
         folder = tmp_path / "photos"
         folder.mkdir()
