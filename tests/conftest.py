@@ -141,6 +141,28 @@ def lite0() -> Path:
 
 
 @pytest.fixture(scope="session")
+def task_models() -> Path:
+    """The file for `--model_config_file` with a baked model per task; `photo.png` is beside it."""
+    import baked_tasks  # imports TensorFlow
+
+    files = [Path(module.__file__) for module in (baked_tasks, baked_tasks.shape_models)]
+    return bake_once("task_models", baked_tasks.bake_tasks, *files) / "models.config"
+
+
+@pytest.fixture(scope="session")
+def flowers(clone: Path) -> Path:
+    """The folder in which `examples/train/flowers.py` has trained; `training.log`, what it printed, is beside it."""
+
+    def train(root: Path) -> None:
+        (folder := root / "files").mkdir()
+        command = [sys.executable, str(clone / "examples" / "train" / "flowers.py")]
+        with (root / "training.log").open("w") as log:
+            subprocess.run(command, cwd=folder, check=True, stdout=log, stderr=subprocess.DEVNULL, timeout=240)
+
+    return bake_once("flowers", train, Path(__file__)) / "files"
+
+
+@pytest.fixture(scope="session")
 def half_plus_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Base path of a model that computes x / 2 + 2, version 1."""
     import model_makers  # imports TensorFlow

@@ -20,6 +20,7 @@ BUDGET_MB = 300
 SLACK_MB = 100
 """What the C library keeps for each of the threads that ran operations."""
 TINY_IMAGE = png(8, RGB, 8)
+LARGE_IMAGE = png(2000, RGB, 2000)
 
 
 def noise(side: int, **options: object) -> bytes:
@@ -37,14 +38,15 @@ def coefficients(side: int) -> bytes:
     return file.getvalue()
 
 
-def images(signature: str, *files: bytes) -> predict_pb2.PredictRequest:
-    return request(signature, model=CLASSIFIER, image=np.array(files, object))
+def images(signature: str, *files: bytes, model: str = CLASSIFIER) -> predict_pb2.PredictRequest:
+    return request(signature, model=model, image=np.array(files, object))
 
 
 KINDS: dict[str, tuple[Callable[[int], predict_pb2.PredictRequest], list[int]]] = {
     "pixels of empty images": (lambda rows: images("preprocess", *[b""] * rows), [100, 400, 1600]),
     "pixels of tiny images": (lambda rows: images("preprocess", *[TINY_IMAGE] * rows), [100, 400, 1600]),
     "pictures": (lambda rows: images("preview", *[noise(224)] * rows), [20, 1000]),
+    "maps": (lambda rows: images("serving_default", *[LARGE_IMAGE] * rows, model="segment"), [1, 8, 40]),
     "commas": (lambda size: images("top_k", b"data:" + b"," * (size * MB)), [10, 40, 90]),
     "lines": (lambda size: images("top_k", b"AAA\n" * (size * MB // 4)), [10, 40, 90]),
     "coefficients": (lambda side: images("top_k", coefficients(side)), [3000, 6000]),
@@ -57,9 +59,11 @@ KINDS: dict[str, tuple[Callable[[int], predict_pb2.PredictRequest], list[int]]] 
 
 
 @pytest.fixture(scope="module")
-def small(half_plus_two: Path, lite0: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AttackedServer]:
+def small(
+    half_plus_two: Path, lite0: Path, task_models: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[AttackedServer]:
     """A server with little memory."""
-    base_paths = {TINY: half_plus_two, CLASSIFIER: lite0}
+    base_paths = {TINY: half_plus_two, CLASSIFIER: lite0, "segment": task_models.with_name("segment")}
     budget = f"--memory_budget_bytes={BUDGET_MB * MB}"
     with AttackedServer(base_paths, budget, log=tmp_path_factory.mktemp("attacked") / "log") as running:
         with grpc.insecure_channel(running.target) as channel:  # the first run takes memory that stays

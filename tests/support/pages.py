@@ -29,10 +29,13 @@ import warm_start
 from server_process import free_port
 
 _MARK = "=== step"
-_BAKE = "bakery bake --model efficientnet-lite0"
-_COPY = (
-    "mkdir saved_model && cp --recursive {lite0} saved_model && cat {log} >&2 && echo saved_model/efficientnet_lite0/1"
+_BAKE = r"bakery bake --model efficientnet-lite0(?= 2>bake\.log$|$)"
+_COPY_BAKE = (
+    "mkdir saved_model && cp --recursive {folder} saved_model && cat {folder}/../bake.log >&2"
+    " && echo saved_model/efficientnet_lite0/1"
 )
+_TRAIN = r"python (?:(?:~/savedmodel-bakery/)?examples/train/)?flowers\.py"
+_COPY_TRAINED = "cp --recursive {folder}/. . && cat {folder}/../training.log"
 _TRAINING_PAGES = {f"how-to/{name}.md" for name in ("boxes-and-maps", "fine-tuned", "pipelines", "tasks")}
 """Pages that train networks, and need no Debian packages but curl."""
 _BLOCK = re.compile(
@@ -152,12 +155,14 @@ def differences(
     *,
     timeout_s: float = 800,
     lite0: Path | None = None,
+    flowers: Path | None = None,
 ) -> str:
     """Run a page in a folder; return the steps that print something else than the page or do not end, as text.
 
-    With `lite0`, the base path of what `bakery bake --model efficientnet-lite0` has baked, that command copies it. The
-    folder may be empty: `~/savedmodel-bakery` is the clone. All processes that the page starts are killed at the
-    end, and after `timeout_s` seconds at the latest.
+    With `lite0`, the base path of what `bakery bake --model efficientnet-lite0` has baked, that command copies it. With
+    `flowers`, the folder in which `flowers.py` has trained, so does that program. The folder may be empty:
+    `~/savedmodel-bakery` is the clone. All processes that the page starts are killed at the end, and after `timeout_s`
+    seconds at the latest.
     """
     home = folder / ".home"
     home.mkdir()
@@ -166,9 +171,10 @@ def differences(
     run = steps(page)
     # Some commands, such as curl, do not end their output with a newline; the marks start a line nevertheless.
     script = "\n".join(f"echo $'\\n{_MARK} {number}'\n{step.script}" for number, step in enumerate(run))
-    if lite0 is not None:
-        copy = f"{{ {_COPY.format(lite0=lite0, log=lite0.with_name('bake.log'))}; }}"
-        script = re.sub(rf"^{_BAKE}(?= 2>bake\.log$|$)", lambda _: copy, script, count=1, flags=re.MULTILINE)
+    for made, command, copy in ((lite0, _BAKE, _COPY_BAKE), (flowers, _TRAIN, _COPY_TRAINED)):
+        if made is not None:
+            copy = f"{{ {copy.format(folder=made)}; }}"
+            script = re.sub(f"^{command}", lambda _, copy=copy: copy, script, count=1, flags=re.MULTILINE)
     process = subprocess.Popen(
         ["bash", "-c", f"exec 2>&1\n{script}\necho $'\\n{_MARK} end'\nkill $(jobs -p)\nwait"],
         cwd=folder,

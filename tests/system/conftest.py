@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from amqp_worker import WorkerProcess
-from bake_cache import bake_once
 from container_images import BASES, Images, image_blocks, image_commands
 from rabbitmq import RabbitMQ
 from server_process import ServerProcess
@@ -25,15 +24,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents and not item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.system)
-
-
-@pytest.fixture(scope="session")
-def task_models() -> Path:
-    """The file for `--model_config_file` with a baked model per task; `photo.png` is beside it."""
-    import baked_tasks  # imports TensorFlow
-
-    files = [Path(module.__file__) for module in (baked_tasks, baked_tasks.shape_models)]
-    return bake_once("task_models", baked_tasks.bake_tasks, *files) / "models.config"
 
 
 @pytest.fixture(scope="session")
