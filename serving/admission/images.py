@@ -32,6 +32,7 @@ _EXTENSION, _IMAGE = 0x21, 0x2C
 _MAX_SUB_BLOCKS = 2**16
 _LARGEST_GIF_PIXELS = (2 * 65535) ** 2
 _OS2_HEADER_BYTES = 12  # of BMP
+_IS_ANIMATED = 0x02  # flag of WebP's VP8X
 
 
 class Claim(NamedTuple):
@@ -136,8 +137,9 @@ def _gif(data: bytes) -> Claim:
                 return Claim(_LARGEST_GIF_PIXELS)
     if data[offset] != _IMAGE:
         return NOTHING
-    left, top, frame_width, frame_height = struct.unpack_from("<4H", data, offset + 1)
-    return Claim(max(width, left + frame_width) * max(height, top + frame_height))
+    frame = left, top, frame_width, frame_height = struct.unpack_from("<4H", data, offset + 1)
+    pixels = max(width, left + frame_width) * max(height, top + frame_height)
+    return Claim(pixels, costs.PIXEL if frame == (0, 0, width, height) else costs.CANVAS_PIXEL)
 
 
 def _bmp(data: bytes) -> Claim:
@@ -148,7 +150,9 @@ def _bmp(data: bytes) -> Claim:
 
 def _webp(data: bytes) -> Claim:
     (variant,) = struct.unpack_from("4s", data, 12)
+    bytes_per_pixel = costs.CANVAS_PIXEL
     if variant == b"VP8 ":
+        bytes_per_pixel = costs.PIXEL
         width, height = (side % 2**14 for side in struct.unpack_from("<HH", data, 26))
     elif variant == b"VP8L":
         (bits,) = struct.unpack_from("<I", data, 21)
@@ -156,9 +160,11 @@ def _webp(data: bytes) -> Claim:
     elif variant == b"VP8X":
         low_width, high_width, low_height, high_height = struct.unpack_from("<HBHB", data, 24)
         width, height = low_width + 2**16 * high_width + 1, low_height + 2**16 * high_height + 1
+        if data[20] & _IS_ANIMATED:
+            bytes_per_pixel = costs.ANIMATION_PIXEL
     else:
         return NOTHING
-    return Claim(width * height)
+    return Claim(width * height, bytes_per_pixel)
 
 
 # By the first bytes, of which some are those of other files too.

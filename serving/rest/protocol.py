@@ -26,6 +26,9 @@ _MAX_HEADERS = 256
 # A body stands still if less than this has arrived for so long.
 _MOVED_BYTES, _STILL_S = 2**16, 5.0
 _UPGRADE_HEADER = re.compile(rb"^upgrade:[^\r\n]*\r\n", re.IGNORECASE | re.MULTILINE)
+# A body may come in this many parts, however small; on average, all of a longer one must have this size. Each takes a
+# Python call, and a connection may deliver a million of them before others have their turn.
+_FREE_PARTS, _MIN_PART_BYTES = 20_000, 8
 _MAX_PIPELINED = 16  # requests that wait on a connection for the response to an earlier one; each takes a few kilobytes
 _REQUEST_LINE = re.compile(rb"(\S+) \S+ HTTP/1\.[01]\r?\n")
 
@@ -56,7 +59,7 @@ class Protocol(HttpToolsProtocol):
         self._is_closing = False
         self._is_received = False
         self._take_body: Callable[[int], bool] | None = None
-        self._body_bytes = self._counted_bytes = 0
+        self._body_bytes = self._counted_bytes = self._parts = self._framing_bytes = 0
         self._moved_at = 0.0
         self.on_disconnect: Callable[[], None] | None = None
         self.body_error: OverloadError | None = None
@@ -101,9 +104,14 @@ class Protocol(HttpToolsProtocol):
             if b"pgrade" in self._received and _REQUEST_LINE.match(data):
                 head, end, body = data.partition(b"\r\n\r\n")
                 data = _UPGRADE_HEADER.sub(b"", head + b"\r\n")[:-2] + end + body
+        self._framing_bytes += len(data)
         super().data_received(data)
-        if self._receives_headers and self._receives_since is not None:
-            self._check_header_bytes(self._header_bytes)
+        if self._receives_headers:
+            if self._receives_since is not None:
+                self._check_header_bytes(self._header_bytes)
+        elif self._framing_bytes > self._limits.header_bytes and not self._is_closing:
+            self._is_closing = True  # a trailer or an extension of a chunk has no end
+            self.send_400_response("")
 
     def on_message_begin(self) -> None:
         """Start to receive a request."""
@@ -134,6 +142,7 @@ class Protocol(HttpToolsProtocol):
         self._is_received = False
         self._take_body = None
         self._body_bytes, self._counted_bytes, self._moved_at = 0, 0, self.loop.time()
+        self._parts = self._framing_bytes = 0
         self.body_error = None
         scope: MutableMapping[str, Any] = self.scope
         scope["target"] = self.url
@@ -153,10 +162,14 @@ class Protocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """Collect the body. It is only used as a whole, so do not wake the application for each part."""
+        self._framing_bytes = 0
         if self._is_closing or self.cycle.response_complete:
             return
         self.cycle.body += body
         self._body_bytes += len(body)
+        self._parts += 1
+        if self._parts > _FREE_PARTS and self._body_bytes < _MIN_PART_BYTES * self._parts:
+            raise ValueError("too many small parts of a body")
         if self._body_bytes - self._counted_bytes >= _MOVED_BYTES:
             self._counted_bytes, self._moved_at = self._body_bytes, self.loop.time()
         if self.pipeline:  # a pipelined request, whose turn has not come
@@ -174,6 +187,7 @@ class Protocol(HttpToolsProtocol):
         if self._is_closing:
             return
         self._is_received = True
+        self._framing_bytes = 0
         self._receives_headers, self._receives_since = True, None
         super().on_message_complete()
         if not self.pipeline:

@@ -106,6 +106,25 @@ def test_requests_with_many_headers(server: AttackedServer) -> None:
     others.assert_served()
 
 
+@pytest.mark.parametrize(
+    "chunks",
+    [b"0\r\nx: " + b"a" * (30 * MB), b"1;x=" + b"a" * (30 * MB), b"1\r\na\r\n" * (5 * MB)],
+    ids=["trailer", "extension", "chunks of a byte"],
+)
+def test_bodies_in_odd_chunks(server: AttackedServer, chunks: bytes) -> None:
+    """Sent: on 4 connections, a trailer or an extension of 30 MB, or 5 million chunks. Allowed: 400 and 60 MB."""
+    head = f"POST /v1/models/{TINY}:predict HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+    with HonestCallers(server) as others, server.growing_at_most(60, kept_mb=60), ExitStack() as stack:
+        for _ in range(4):
+            connection = stack.enter_context(closing(socket.create_connection(("127.0.0.1", server.rest_api_port), 10)))
+            with suppress(ConnectionError):
+                connection.sendall(head + chunks)
+            with suppress(ConnectionError):  # it may be lost with the response in it
+                assert b"HTTP/1.1 400" == connection.recv(12)
+        others.wait_for_round()
+    others.assert_served()
+
+
 def test_uploads_that_hold_the_memory(half_plus_two: Path, tmp_path: Path) -> None:
     """Sent: 8 bodies of 7 MB without their last bytes, which take most of the memory.
 

@@ -18,7 +18,7 @@ from savedmodel_bakery.wire.json.decode import decode_base64, document_error, is
 from savedmodel_bakery.wire.json.encode import float_texts, new_line, quote_bytes
 from savedmodel_bakery.wire.json.exact import JsonValue, members_of
 from savedmodel_bakery.wire.json.limits import NO_LIMITS, ParseLimits
-from savedmodel_bakery.wire.json.text import type_name
+from savedmodel_bakery.wire.json.text import shown_name, type_name
 from savedmodel_bakery.wire.status import invalid_argument
 
 
@@ -108,7 +108,7 @@ def _decode_feature(name: str, values: list[JsonValue]) -> FeatureList:
         value_kind = _feature_kind(name, value)
         kind = kind or value_kind
         if value_kind != kind:
-            raise invalid_argument(f"Unexpected element type in feature: {name} expecting type: {kind}")
+            raise invalid_argument(f"Unexpected element type in feature: {shown_name(name)} expecting type: {kind}")
         converted.append(_feature_value(name, value))
     if kind == "float":
         with np.errstate(over="ignore", under="ignore"):
@@ -124,7 +124,7 @@ def _feature_kind(name: str, value: JsonValue) -> str:
         return "float"
     if isinstance(value, int):
         return "int64"
-    raise invalid_argument(f"Feature: {name} has element with unexpected JSON type: {type_name(value)}")
+    raise invalid_argument(f"Feature: {shown_name(name)} has element with unexpected JSON type: {type_name(value)}")
 
 
 def _feature_value(name: str, value: Any) -> int | float | bytes:
@@ -135,7 +135,7 @@ def _feature_value(name: str, value: Any) -> int | float | bytes:
     if isinstance(value, float):
         return value
     if value > 2**63 - 1:
-        raise invalid_argument(f"Feature: {name} has uint64_t element. Only int64_t is supported.")
+        raise invalid_argument(f"Feature: {shown_name(name)} has uint64_t element. Only int64_t is supported.")
     return int(value)
 
 

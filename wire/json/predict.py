@@ -28,7 +28,7 @@ from savedmodel_bakery.wire.json.decode import (
 from savedmodel_bakery.wire.json.encode import element_texts, nest, new_line, quote_bytes
 from savedmodel_bakery.wire.json.exact import JsonValue, members_of
 from savedmodel_bakery.wire.json.limits import NO_LIMITS, ParseLimits
-from savedmodel_bakery.wire.json.text import show_value
+from savedmodel_bakery.wire.json.text import show_value, shown_name
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def decode_request(body: bytes, limits: ParseLimits = NO_LIMITS) -> PredictBody:
 
 def signature_not_found(name: str) -> StatusError:
     """Return the error of a JSON request for a signature that the model does not have."""
-    return invalid_argument(f'Serving signature name: "{name}" not found in signature def')
+    return invalid_argument(f'Serving signature name: "{shown_name(name)}" not found in signature def')
 
 
 def decode_inputs(
@@ -178,7 +178,7 @@ def _decode_inputs(
     document: dict[str, JsonValue], dtypes: Mapping[str, DType], signature_name: str
 ) -> tuple[dict[str, np.ndarray], bool]:
     if not dtypes:
-        raise invalid_argument(f"Failed to get input map for signature: {signature_name}")
+        raise invalid_argument(f"Failed to get input map for signature: {shown_name(signature_name)}")
     if "instances" in document and "inputs" in document:
         raise document_error(
             document, "Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist "
@@ -290,13 +290,13 @@ def _decode_named_rows(rows: list[JsonValue], dtypes: Mapping[str, DType]) -> di
             name = full_name.partition("\0")[0]  # tensorflow_model_server reads it as a C string
             try:
                 if name not in columns:
-                    raise invalid_argument(f"JSON object: does not have named input: {name}")
+                    raise invalid_argument(f"JSON object: does not have named input: {shown_name(name)}")
                 if columns[name].count > index:  # a repeated key
                     columns[name].check(value)
                 else:
                     columns[name].add(value)
             except StatusError as error:
-                raise _row_error(index, f" key: {name}", error) from None
+                raise _row_error(index, f" key: {shown_name(name)}", error) from None
         if any(column.count <= index for column in columns.values()):
             raise invalid_argument(
                 f"Failed to process element: {index} of 'instances' list. JSON object: {show_value(row)}"

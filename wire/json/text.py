@@ -201,6 +201,11 @@ def show_value(value: JsonValue) -> str:
     return "".join(pieces)
 
 
+def shown_name(name: str) -> str:
+    """Return a name for an error message, cut after 259 characters."""
+    return name[:SHOWN_BYTES]
+
+
 def _cut(raw: bytes, size: int) -> str:
     while size and raw[size] & 0xC0 == 0x80:
         size -= 1

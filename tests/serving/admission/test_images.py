@@ -55,6 +55,16 @@ def test_files_in_every_form(file: bytes, form: Callable[[bytes], bytes]) -> Non
     assert 2400 == claim(form(file)).pixels
 
 
+def test_what_is_drawn_on_a_canvas_needs_memory_for_it() -> None:
+    """Animated WebP files need two canvases with transparency."""
+    frames = [Image.new("RGB", (60, 40), colour) for colour in ("red", "blue")]
+    frames[0].save(file := io.BytesIO(), "WEBP", save_all=True, append_images=frames[1:])
+    gif = bytearray(FILES["GIF"])
+    gif[gif.index(b"\x2c\0\0\0\0", 13) + 1] = 1  # the frame's left edge
+    costs = [claim(each).bytes_per_pixel for each in (file.getvalue(), FILES["lossless WebP"], bytes(gif))]
+    assert [13, 9, 9] == costs
+
+
 def test_a_file_of_several_scans_needs_memory_for_its_coefficients() -> None:
     """As much as libjpeg takes for them, 2 bytes each, and for the decoded pixels."""
 

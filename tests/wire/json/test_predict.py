@@ -299,6 +299,12 @@ ROW_ERRORS = {
         '[{"x": 1.0, "z": 2}]',
         FAILED + "0 key: z of 'instances' list. Error: INVALID_ARGUMENT: JSON object: does not have named input: z",
     ),
+    "long-key": (
+        ONE,
+        '[{"' + 300 * "z" + '": 2}]',
+        f"{FAILED}0 key: {259 * 'z'} of 'instances' list. Error: INVALID_ARGUMENT: JSON object: does not have named"
+        f" input: {259 * 'z'}",
+    ),
     "repeated-key": (
         ONE,
         '[{"x": 1, "x": "a"}]',
