@@ -86,7 +86,9 @@ def _label(path: Path, entry: Mapping[str, Any]) -> Label:
     if not isinstance(name, str):
         raise LabelFileError(f"{path} has the name {name!r} for class id {label_id}: must be text")
     if not name.strip():
-        raise LabelFileError(f"labels {str(path)!r} have a blank name for class id {label_id}")
+        raise LabelFileError(
+            f"labels {str(path)!r} have a blank name for class id {label_id}: remove it, or name the class"
+        )
     if any(unicodedata.category(character) in _NOT_TEXT for character in name):
         raise LabelFileError(f"{path} has the name {name!r} for class id {label_id}: must have no control characters")
     return Label(name, label_id, _parse_colour(path, colour) if colour else None)

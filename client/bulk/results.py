@@ -59,7 +59,7 @@ class Results:
 
     def __init__(self, out: Path, *, model: str, retry_failed: bool = False) -> None:
         if out.suffix not in FORMATS:
-            raise ResultsError(f"invalid file name {out}: must end with {', '.join(FORMATS)}")
+            raise ResultsError(f"invalid file name {out}: must end with {', '.join(FORMATS[:-1])} or {FORMATS[-1]}")
         if out.suffix == ".parquet":
             with naming_extras("Parquet", "parquet"):
                 import pyarrow  # noqa: F401 - fail before the job, not after it

@@ -39,7 +39,7 @@ class PhotoPath(click.Path):
                 advice = "pass a path, or - for an image on stdin"
                 self.fail(f"invalid image {value}: URLs are not fetched; {advice}", param, ctx)
         if Path(value).is_dir():
-            self.fail(f"{value} is a folder; to classify the photos in it: bulk {value} --out FILE", param, ctx)
+            self.fail(f"{value} is a folder; to classify the photos in it: bakery bulk {value} --out FILE", param, ctx)
         return super().convert(value, param, ctx)
 
 

@@ -85,7 +85,7 @@ def parse_tokens(text: str) -> tuple[Token, ...]:
     hashes: dict[bytes, str] = {}
     for token in tokens:
         if token.name in names:
-            raise TokensError(f'two tokens have the name "{token.name}"')
+            raise TokensError(f'the name "{token.name}" belongs to another token: names must be unique')
         if token.sha256 in hashes:
             raise TokensError(f'the tokens "{hashes[token.sha256]}" and "{token.name}" have the same sha256')
         names.add(token.name)

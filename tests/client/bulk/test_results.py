@@ -140,7 +140,7 @@ def test_the_results_of_a_job_are_not_its_input(run: Run, tmp_path: Path, name: 
     [
         (None, ["none", "--out", "r.jsonl"], f"not found: none {NOTHING}"),
         (None, ["*.png", "--out", "r.jsonl"], f"not found: *.png {NOTHING}"),
-        (None, ["a", "--out", "r.txt"], "invalid file name r.txt: must end with .jsonl, .csv, .parquet"),
+        (None, ["a", "--out", "r.txt"], "invalid file name r.txt: must end with .jsonl, .csv or .parquet"),
         (None, ["a", "--out", "no/r.jsonl"], "no/r.jsonl cannot be written: No such file or directory"),
         (b"x\n", ["a", "--out", "r.csv"], "r.csv does not contain the rows of a bulk job; pass another file"),
         (b"x\n", ["a", "--out", "r.parquet"], "r.parquet does not contain the rows of a bulk job; pass another file"),

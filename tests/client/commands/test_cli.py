@@ -295,7 +295,9 @@ def test_a_folder_instead_of_a_photo_names_the_command_for_folders(
 ) -> None:
     outcome = run(*command, tmp_path)
     assert (2, "") == (outcome.code, outcome.out)
-    assert outcome.err.endswith(f": {tmp_path} is a folder; to classify the photos in it: bulk {tmp_path} --out FILE\n")
+    assert outcome.err.endswith(
+        f": {tmp_path} is a folder; to classify the photos in it: bakery bulk {tmp_path} --out FILE\n"
+    )
 
 
 def test_photos_can_be_arguments_with_and_without_the_command(

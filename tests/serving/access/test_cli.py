@@ -37,7 +37,7 @@ def test_with_a_file_only_the_token_is_printed_and_the_entry_is_appended(tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["shop"], 1, 'two tokens have the name "shop"'),
+        (["shop"], 1, 'the name "shop" belongs to another token'),
         (["a b"], 1, "Error: invalid name 'a b': must be 1 to 100 ASCII letters, digits or _.@/-"),
         (["x", "--role", "metrics", "--model", "y"], 2, "Error: --model has no effect without --role predict"),
         (["x", "--requests-per-second", "0"], 2, "0.0 is not in the range x>0"),

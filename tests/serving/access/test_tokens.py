@@ -67,7 +67,9 @@ def test_the_hash_is_not_in_the_repr() -> None:
             id="bad name",
         ),
         pytest.param(
-            VALID + "\n" + VALID.replace(HASH, "cd" * 32), 'two tokens have the name "shop"', id="duplicate name"
+            VALID + "\n" + VALID.replace(HASH, "cd" * 32),
+            'the name "shop" belongs to another token',
+            id="duplicate name",
         ),
         pytest.param(
             VALID + "\n" + VALID.replace("shop", "web"),
