@@ -1,4 +1,4 @@
-"""The pages that train networks print what they show; `make test-slow` runs them."""
+"""The pages that train networks, or measure, print what they show; `make test-slow` runs them."""
 
 from __future__ import annotations
 

@@ -68,18 +68,20 @@ def pip_configuration() -> tuple[str, list[Path]]:
 
 @dataclass
 class Images:
-    """Images and containers, stored in one folder. Builds share the layers of common stages.
+    """Images and containers. Builds share the layers of common stages, also with builds of earlier runs.
 
     Args:
-        folder: grows to 12 GB.
+        folder: keeps the images; grows to 12 GB.
+        state: folder for what is mounted, which ends with the run.
     """
 
     folder: Path
+    state: Path
     _containers: dict[str, str] = field(default_factory=dict)
 
     def command(self, *arguments: str) -> list[str]:
         """Return the command line of buildah with these arguments."""
-        storage = ("--root", str(self.folder / "root"), "--runroot", str(self.folder / "runroot"))
+        storage = ("--root", str(self.folder), "--runroot", str(self.state / "runroot"))
         return ["buildah", *storage, "--storage-driver", "overlay", *arguments]
 
     def buildah(self, *arguments: str, cwd: Path | None = None) -> str:
@@ -91,9 +93,13 @@ class Images:
         assert 0 == ended.returncode, f"buildah {shlex.join(arguments)}\n{ended.stdout}\n{ended.stderr}"
         return ended.stdout.strip()
 
+    def names(self) -> set[str]:
+        """Return the names of the images."""
+        return set(self.buildah("images", "--format={{.Name}}").split())
+
     def make_debian(self) -> None:
         """Make the image `debian` with this machine's Debian release."""
-        root = self.folder / "debootstrap"
+        root = self.state / "debootstrap"
         release = platform.freedesktop_os_release()["VERSION_CODENAME"]
         command = ["debootstrap", "--variant=minbase", release, str(root)]
         subprocess.run(command, check=True, capture_output=True, timeout=BUILD_TIMEOUT_S)
@@ -128,7 +134,7 @@ class Images:
         arguments = shlex.split(docker_build)
         assert ["docker", "build", "."] == [*arguments[:2], arguments[-1]]
         configuration, paths = pip_configuration()
-        secret = self.folder / "pip.conf"
+        secret = self.state / "pip.conf"
         secret.write_text(configuration)
         mounts = [f"--volume={path}:{path}:ro" for path in paths] + [f"--secret=id=pip.conf,src={secret}"]
         base_images = [f"--build-arg={name}=localhost/{image}" for name, image in bases.items()]
@@ -187,11 +193,11 @@ class Images:
             self._containers[image] = self.buildah("from", "--pull-never", f"localhost/{image}")
         return self._containers[image]
 
-    def remove(self) -> None:
-        """Remove all images and containers."""
-        if self._containers:
-            self.buildah("rm", *self._containers.values())
-        subprocess.run(["rm", "--recursive", "--force", "--one-file-system", str(self.folder)], check=True)
+    def clean(self) -> None:
+        """Remove all containers, also those of runs that were killed, and the layers that no image has any more."""
+        self._containers.clear()
+        self.buildah("rm", "--all")
+        self.buildah("rmi", "--prune")
 
 
 def _settings(values: dict[str, int]) -> list[str]:

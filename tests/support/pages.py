@@ -36,8 +36,8 @@ _COPY_BAKE = (
 )
 _TRAIN = r"python (?:(?:~/savedmodel-bakery/)?examples/train/)?flowers\.py"
 _COPY_TRAINED = "cp --recursive {folder}/. . && cat {folder}/../training.log"
-_TRAINING_PAGES = {f"how-to/{name}.md" for name in ("boxes-and-maps", "fine-tuned", "pipelines", "tasks")}
-"""Pages that train networks, and need no Debian packages but curl."""
+_SLOW_PAGES = {f"how-to/{name}.md" for name in ("boxes-and-maps", "fine-tuned", "gpu", "pipelines", "tasks")}
+"""Pages that train networks or measure, and need no Debian packages but curl."""
 _BLOCK = re.compile(
     r'^(?P<skip><!-- not run: \S[^\n]* -->\n)?```(?P<language>\w+)(?: title="(?P<title>[^"]+)")?\n(?P<content>.*?)^```',
     re.MULTILINE | re.DOTALL,
@@ -98,7 +98,7 @@ def pages_of(suite: Literal["guides", "slow", "system"]) -> dict[str, str]:
 def _suite(name: str, page: str) -> str:
     if environments(page):
         return "guides"
-    return "slow" if name in _TRAINING_PAGES else "system"
+    return "slow" if name in _SLOW_PAGES else "system"
 
 
 def commands(block: Block) -> list[tuple[str, str]]:

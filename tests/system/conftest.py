@@ -8,9 +8,12 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import container_images
 import pytest
 from amqp_worker import WorkerProcess
+from bake_cache import digest
 from container_images import BASES, Images, image_blocks, image_commands
+from filelock import FileLock
 from rabbitmq import RabbitMQ
 from server_process import ServerProcess
 
@@ -102,16 +105,26 @@ def context(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def base_images(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Images]:
-    """The images that the others are built on."""
-    images = Images(tmp_path_factory.mktemp("images"))
-    stub = tmp_path_factory.mktemp("stub") / "usr" / "bin" / "tensorflow_model_server"
-    stub.parent.mkdir(parents=True)
-    shutil.copy(clone / "tests" / "support" / "stub_model_server", stub)
-    images.make_debian()
-    images.make_base("python", "python3", "python3-venv")
-    images.make_base("model-server", files=stub.parents[2])
-    yield images
-    images.remove()
+    """The images that the others are built on. All are kept for the next run, until how they are made changes."""
+    stub = clone / "tests" / "support" / "stub_model_server"
+    root = clone / ".cache" / "images"
+    folder = root / digest([Path(container_images.__file__), stub, Path("/etc/os-release")])
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(root / "lock"):
+        for old in root.iterdir():
+            if old.is_dir() and old != folder:
+                subprocess.run(["rm", "--recursive", "--force", "--one-file-system", str(old)], check=True)
+        images = Images(folder, tmp_path_factory.mktemp("images"))
+        images.clean()
+        if "localhost/model-server" not in images.names():
+            program = tmp_path_factory.mktemp("stub") / "usr" / "bin" / "tensorflow_model_server"
+            program.parent.mkdir(parents=True)
+            shutil.copy(stub, program)
+            images.make_debian()
+            images.make_base("python", "python3", "python3-venv")
+            images.make_base("model-server", files=program.parents[2])
+        yield images
+        images.clean()
 
 
 @pytest.fixture(scope="session")

@@ -122,14 +122,17 @@ def unless_ended(query: Callable[[], list[T]]) -> list[T]:
         return []
 
 
-def test_killing_an_actor_loses_no_row(
-    job: subprocess.Popen[bytes], local_rows: pa.Table, metrics_port: int, tmp_path: Path
-) -> None:
-    """Before, the progress is published, and Ray listens on the loopback address only."""
+def wait_for_new_parts(job: subprocess.Popen[bytes], folder: Path, before: dict[Path, bytes]) -> None:
+    wait_until(lambda: parts(folder).keys() - before.keys() or job.poll() is not None, timeout_s=120)
+    assert job.poll() is None, (folder / "log").read_text()
+
+
+def check_progress(job: subprocess.Popen[bytes], metrics_port: int, folder: Path) -> None:
+    """Check that the metrics have what has been written."""
     page: dict[str, float] = {}
 
     def has_parts() -> bool:
-        assert job.poll() is None, (tmp_path / "log").read_text()
+        assert job.poll() is None, (folder / "log").read_text()
         lines = requests.get(f"http://127.0.0.1:{metrics_port}/metrics", timeout=10).text.splitlines()
         samples = (line.rpartition(" ") for line in lines if line.startswith("bakery_bulk_"))
         page.update({name: float(value) for name, _, value in samples})
@@ -140,6 +143,10 @@ def test_killing_an_actor_loses_no_row(
     assert 2 <= page["bakery_bulk_parts_total"] < PARTS
     assert 256 < page['bakery_bulk_photos_total{outcome="ok"}'] < FILES
     assert 2 >= page['bakery_bulk_photos_total{outcome="failed"}']
+
+
+def check_listening(job: subprocess.Popen[bytes], metrics_port: int) -> None:
+    """Check that Ray listens on the loopback address only."""
     processes = [psutil.Process(job.pid), *psutil.Process(job.pid).children(recursive=True)]
     listening = [
         connection.laddr.ip.removeprefix("::ffff:")
@@ -148,34 +155,41 @@ def test_killing_an_actor_loses_no_row(
         if connection.status == psutil.CONN_LISTEN and connection.laddr.port != metrics_port
     ]
     assert {"127.0.0.1"} == set(listening)
-    first, _ = actors(job)
-    os.kill(first.pid, signal.SIGKILL)
-    assert len(parts(tmp_path)) < PARTS
-    assert 4 == job.wait(), (tmp_path / "log").read_text()
-    assert local_rows.equals(by_image(pq.read_table(tmp_path / "out")))
 
 
 def test_a_killed_job_continues_where_it_stopped(
-    job: subprocess.Popen[bytes], local_rows: pa.Table, base_path: Path, inputs: Path, tmp_path: Path
+    job: subprocess.Popen[bytes],
+    local_rows: pa.Table,
+    base_path: Path,
+    inputs: Path,
+    metrics_port: int,
+    tmp_path: Path,
 ) -> None:
-    """And a part that is lost while it runs is detected."""
+    """A part that is lost while it runs is detected, and an actor that is killed loses no row."""
+    check_progress(job, metrics_port, tmp_path)
+    check_listening(job, metrics_port)
     job.kill()
     job.wait()
     before = parts(tmp_path)
     assert 2 <= len(before) < PARTS
     truncated = min(before)
     truncated.write_bytes(before.pop(truncated)[:-9])
-    again = start_job(base_path, inputs, tmp_path / "out", tmp_path / "log")
-    wait_until(lambda: len(parts(tmp_path)) > len(before) or again.poll() is not None, timeout_s=120)
-    min(parts(tmp_path).keys() - before.keys()).unlink()
+    log = tmp_path / "log"
+    again = start_job(base_path, inputs, tmp_path / "out", log)
+    wait_for_new_parts(again, tmp_path, before)
+    lost = min(parts(tmp_path).keys() - before.keys())
+    lost_rows = pq.read_table(lost)
+    lost.unlink()
+    os.kill(actors(again)[0].pid, signal.SIGKILL)
+    assert len(parts(tmp_path)) < PARTS
     assert 1 == again.wait()
-    last = (tmp_path / "log").read_text().splitlines()[-1]
+    last = log.read_text().splitlines()[-1]
     assert last.endswith(" and possibly other photos have no row; run the job again to classify them")
-    assert 4 == start_job(base_path, inputs, tmp_path / "out", tmp_path / "log").wait(), (tmp_path / "log").read_text()
-    assert before == {path: path.read_bytes() for path in before}
+    assert before.items() <= parts(tmp_path).items()
+    assert local_rows.equals(by_image(pa.concat_tables([lost_rows, pq.read_table(tmp_path / "out")])))
+    assert 4 == start_job(base_path, inputs, tmp_path / "out", log).wait(), log.read_text()
     assert local_rows.equals(by_image(pq.read_table(tmp_path / "out")))
-    last = (tmp_path / "log").read_text().splitlines()[-1]
-    assert f"{local_rows.num_rows} photos, 2 of them failed" == last
+    assert f"{local_rows.num_rows} photos, 2 of them failed" == log.read_text().splitlines()[-1]
 
 
 def test_relative_paths_work_on_a_cluster_started_in_another_folder(base_path: Path, tmp_path: Path) -> None:

@@ -117,14 +117,14 @@ def test_secrets_in_the_clone_get_into_no_image(clone: Path, tmp_path: Path) -> 
             (folder / name).touch()
     shutil.copy(clone / ".dockerignore", tmp_path / "context")
     (tmp_path / "context" / "Dockerfile").write_text("FROM scratch\nCOPY . /context\n")
-    images = Images(tmp_path / "images")
+    images = Images(tmp_path / "images", tmp_path)
     images.folder.mkdir()
     try:
         images.build("docker build --tag context .", context=tmp_path / "context", bases={})
         copied = images.root("context") / "context"
         paths = {str(path.relative_to(copied)) for path in copied.rglob("*") if path.is_file()}
     finally:
-        images.remove()
+        images.clean()
     assert {"Dockerfile", "flowers.toml", "folder/flowers.toml"} == paths
 
 

@@ -37,6 +37,7 @@ TABLE_BYTES = 2_500_000_000
 FREE_BYTES = 5 * TABLE_BYTES  # enough for the bake
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_model_of_2_5_gb(clone: Path, tmp_path: Path) -> None:
     """The weights are in memory once: the server takes at most 1.5 times the size of the model."""
