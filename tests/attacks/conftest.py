@@ -14,9 +14,9 @@ from attacked_server import CLASSIFIER, METRICS_PATH, TINY, AttackedServer
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests in this folder."""
+    """Mark the tests in this folder, except those that `make test-slow` runs."""
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if Path(__file__).parent in item.path.parents and not item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.system)
 
 

@@ -6,6 +6,7 @@ import io
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import baked_tasks
 import grpc
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from grpc_calls import NO_LIMIT, request
 from image_bombs import RGB, png
 from PIL import Image
 from small_fields import FIELDS, delimited
-from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+from tensorflow_serving.apis import get_model_metadata_pb2, predict_pb2, prediction_service_pb2_grpc
 
 BUDGET_MB = 300
 SLACK_MB = 150
@@ -103,6 +104,50 @@ def test_a_request_takes_no_more_than_the_budget(small: AttackedServer, kind: st
     print(outcomes)
     assert ["OK", "RESOURCE_EXHAUSTED"] == [outcomes[0], outcomes[-1]], outcomes
     assert {"OK", "RESOURCE_EXHAUSTED"} == set(outcomes), outcomes
+
+
+ROWS = [100, 400, 1600, 6400]
+FILES_OF_TASKS = {"tiny": TINY_IMAGE, "noise": noise(224), "large": LARGE_IMAGE}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("task", baked_tasks.TASKS)
+def test_no_signature_of_a_task_takes_more_than_it_is_charged(task_models: Path, tmp_path: Path, task: str) -> None:
+    """Sent: more and more rows of images of several sizes, and of pixels, until there are too many."""
+    budget = f"--memory_budget_bytes={BUDGET_MB * MB}"
+    with (
+        AttackedServer({task: task_models.with_name(task)}, budget, log=tmp_path / "log") as server,
+        grpc.insecure_channel(server.target, options=NO_LIMIT) as channel,
+    ):
+        for signature, shape in sorted(signatures(channel, task).items()):
+            values = {"pixels": np.zeros(shape, np.uint8)} if shape else FILES_OF_TASKS
+            for name, value in values.items():
+                alias = "pixels" if shape else "image"
+                outcomes = []
+                with server.growing_at_most(BUDGET_MB + SLACK_MB, kept_mb=BUDGET_MB):
+                    for rows in ROWS:
+                        array = np.array([value] * rows, np.uint8 if shape else object)
+                        outcomes.append(call(channel, request(signature, model=task, **{alias: array})))
+                        if outcomes[-1] != "OK":
+                            break
+                print(signature, name, outcomes)
+                assert outcomes[-1] in ("OK", "RESOURCE_EXHAUSTED"), (signature, name, outcomes)
+
+
+def signatures(channel: grpc.Channel, model: str) -> dict[str, list[int]]:
+    """Return the signatures that take images or pixels: for pixels the shape of an image, for images an empty list."""
+    query = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
+    query.model_spec.name = model
+    response = prediction_service_pb2_grpc.PredictionServiceStub(channel).GetModelMetadata(query)
+    definitions = get_model_metadata_pb2.SignatureDefMap()
+    response.metadata["signature_def"].Unpack(definitions)
+    inputs = {name: definition.inputs for name, definition in definitions.signature_def.items()}
+    return {name: [] for name in inputs if "image" in inputs[name]} | {
+        name: [dim.size for dim in inputs[name]["pixels"].tensor_shape.dim[1:]]
+        for name in inputs
+        if "pixels" in inputs[name]
+    }
 
 
 SPEC = delimited(1, delimited(1, TINY.encode()))

@@ -30,7 +30,7 @@ VALUES = {
     "gRPC message": attachments.MAX_MESSAGE_BYTES,
     "REST body that is gzipped": FLAGS["max_unpacked_bytes"].default,
     "AMQP message": amqp_messages.MAX_MESSAGE_BYTES,
-    "value quoted in a REST error": text.SHOWN_BYTES,
+    "value or name quoted in a REST error": text.SHOWN_BYTES,
     "dimensions of a tensor": dtypes.MAX_DIMENSIONS,
     "nesting of JSON": dtypes.MAX_DIMENSIONS,
     "pixels of an image": Recipe.FIELDS["max_pixels"].default,

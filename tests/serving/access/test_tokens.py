@@ -68,7 +68,7 @@ def test_the_hash_is_not_in_the_repr() -> None:
         ),
         pytest.param(
             VALID + "\n" + VALID.replace(HASH, "cd" * 32),
-            'the name "shop" belongs to another token',
+            'the name "shop" belongs to another token: names must be unique',
             id="duplicate name",
         ),
         pytest.param(
