@@ -106,7 +106,7 @@ def test_a_request_takes_no_more_than_the_budget(small: AttackedServer, kind: st
     assert {"OK", "RESOURCE_EXHAUSTED"} == set(outcomes), outcomes
 
 
-ROWS = [100, 400, 1600, 6400]
+ROWS = [10, 100, 400, 1600, 6400]
 FILES_OF_TASKS = {"tiny": TINY_IMAGE, "noise": noise(224), "large": LARGE_IMAGE}
 
 
