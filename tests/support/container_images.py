@@ -23,6 +23,7 @@ from pages import Block, blocks, commands
 from waiting import wait_until
 
 BUILD_TIMEOUT_S = 900
+MAX_KEPT_BYTES = 12_000_000_000  # of the layers of all builds; one build of all images takes a third of it
 BUILD_TIME_S = 1_700_000_000
 """The time of all files in the images, and of their creation."""
 ENVIRONMENT = {**os.environ, "BUILDAH_ISOLATION": "chroot"}
@@ -66,12 +67,18 @@ def pip_configuration() -> tuple[str, list[Path]]:
     return "\n".join(["[global]", *lines, ""]), [path for path in paths if path.is_absolute() and path.exists()]
 
 
+def kept_bytes(folder: Path) -> int:
+    """Return how much a folder of images takes."""
+    command = ["du", "--summarize", "--block-size=1", "--one-file-system", str(folder)]
+    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[0])
+
+
 @dataclass
 class Images:
     """Images and containers. Builds share the layers of common stages, also with builds of earlier runs.
 
     Args:
-        folder: keeps the images; grows to 12 GB.
+        folder: keeps the images, and the layers of all builds.
         state: folder for what is mounted, which ends with the run.
     """
 
@@ -194,10 +201,9 @@ class Images:
         return self._containers[image]
 
     def clean(self) -> None:
-        """Remove all containers, also those of runs that were killed, and the layers that no image has any more."""
+        """Remove all containers, also those of runs that were killed."""
         self._containers.clear()
         self.buildah("rm", "--all")
-        self.buildah("rmi", "--prune")
 
 
 def _settings(values: dict[str, int]) -> list[str]:

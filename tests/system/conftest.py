@@ -12,7 +12,7 @@ import container_images
 import pytest
 from amqp_worker import WorkerProcess
 from bake_cache import digest
-from container_images import BASES, Images, image_blocks, image_commands
+from container_images import BASES, MAX_KEPT_BYTES, Images, image_blocks, image_commands, kept_bytes
 from filelock import FileLock
 from rabbitmq import RabbitMQ
 from server_process import ServerProcess
@@ -105,15 +105,19 @@ def context(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def base_images(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Images]:
-    """The images that the others are built on. All are kept for the next run, until how they are made changes."""
+    """The images that the others are built on.
+
+    All are kept for the next run, until how they are made changes or they take too much of the disk.
+    """
     stub = clone / "tests" / "support" / "stub_model_server"
     root = clone / ".cache" / "images"
     folder = root / digest([Path(container_images.__file__), stub, Path("/etc/os-release")])
-    folder.mkdir(parents=True, exist_ok=True)
+    root.mkdir(parents=True, exist_ok=True)
     with FileLock(root / "lock"):
         for old in root.iterdir():
-            if old.is_dir() and old != folder:
+            if old.is_dir() and (old != folder or kept_bytes(old) > MAX_KEPT_BYTES):
                 subprocess.run(["rm", "--recursive", "--force", "--one-file-system", str(old)], check=True)
+        folder.mkdir(exist_ok=True)
         images = Images(folder, tmp_path_factory.mktemp("images"))
         images.clean()
         if "localhost/model-server" not in images.names():
