@@ -37,7 +37,7 @@ PIXEL = 6
 """Per pixel of an image while it is decoded and resized: 4 to 6 were measured for three and four channels."""
 
 CANVAS_PIXEL, ANIMATION_PIXEL = 9, 13
-"""Per pixel of a WebP file with transparency or a GIF frame that is drawn on a canvas, and of an animated WebP file.
+"""Per pixel of a WebP file that may be transparent or a GIF frame on a larger canvas, and of an animated WebP file.
 
 8 to 8.1 and 12.5 were measured.
 """

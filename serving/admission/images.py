@@ -150,18 +150,17 @@ def _bmp(data: bytes) -> Claim:
 
 def _webp(data: bytes) -> Claim:
     (variant,) = struct.unpack_from("4s", data, 12)
-    bytes_per_pixel = costs.CANVAS_PIXEL
     if variant == b"VP8 ":
         bytes_per_pixel = costs.PIXEL
         width, height = (side % 2**14 for side in struct.unpack_from("<HH", data, 26))
     elif variant == b"VP8L":
+        bytes_per_pixel = costs.CANVAS_PIXEL
         (bits,) = struct.unpack_from("<I", data, 21)
         width, height = bits % 2**14 + 1, bits // 2**14 % 2**14 + 1
     elif variant == b"VP8X":
         low_width, high_width, low_height, high_height = struct.unpack_from("<HBHB", data, 24)
         width, height = low_width + 2**16 * high_width + 1, low_height + 2**16 * high_height + 1
-        if data[20] & _IS_ANIMATED:
-            bytes_per_pixel = costs.ANIMATION_PIXEL
+        bytes_per_pixel = costs.ANIMATION_PIXEL if data[20] & _IS_ANIMATED else costs.CANVAS_PIXEL
     else:
         return NOTHING
     return Claim(width * height, bytes_per_pixel)

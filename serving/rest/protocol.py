@@ -187,7 +187,6 @@ class Protocol(HttpToolsProtocol):
         if self._is_closing:
             return
         self._is_received = True
-        self._framing_bytes = 0
         self._receives_headers, self._receives_since = True, None
         super().on_message_complete()
         if not self.pipeline:

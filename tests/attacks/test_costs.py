@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import baked_tasks
 import grpc
@@ -120,14 +121,12 @@ def test_no_signature_of_a_task_takes_more_than_it_is_charged(task_models: Path,
         AttackedServer({task: task_models.with_name(task)}, budget, log=tmp_path / "log") as server,
         grpc.insecure_channel(server.target, options=NO_LIMIT) as channel,
     ):
-        for signature, shape in sorted(signatures(channel, task).items()):
-            values = {"pixels": np.zeros(shape, np.uint8)} if shape else FILES_OF_TASKS
-            for name, value in values.items():
-                alias = "pixels" if shape else "image"
+        for signature, inputs in sorted(inputs_by_signature(channel, task).items()):
+            for name, (alias, row) in single_rows(inputs).items():
                 outcomes = []
                 with server.growing_at_most(BUDGET_MB + SLACK_MB, kept_mb=BUDGET_MB):
                     for rows in ROWS:
-                        array = np.array([value] * rows, np.uint8 if shape else object)
+                        array = np.repeat(row, rows, axis=0)
                         outcomes.append(call(channel, request(signature, model=task, **{alias: array})))
                         if outcomes[-1] != "OK":
                             break
@@ -135,19 +134,24 @@ def test_no_signature_of_a_task_takes_more_than_it_is_charged(task_models: Path,
                 assert outcomes[-1] in ("OK", "RESOURCE_EXHAUSTED"), (signature, name, outcomes)
 
 
-def signatures(channel: grpc.Channel, model: str) -> dict[str, list[int]]:
-    """Return the signatures that take images or pixels: for pixels the shape of an image, for images an empty list."""
+def inputs_by_signature(channel: grpc.Channel, model: str) -> dict[str, Mapping[str, Any]]:
+    """Return the TensorInfo of each input of the signatures."""
     query = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
     query.model_spec.name = model
     response = prediction_service_pb2_grpc.PredictionServiceStub(channel).GetModelMetadata(query)
     definitions = get_model_metadata_pb2.SignatureDefMap()
     response.metadata["signature_def"].Unpack(definitions)
-    inputs = {name: definition.inputs for name, definition in definitions.signature_def.items()}
-    return {name: [] for name in inputs if "image" in inputs[name]} | {
-        name: [dim.size for dim in inputs[name]["pixels"].tensor_shape.dim[1:]]
-        for name in inputs
-        if "pixels" in inputs[name]
-    }
+    return {name: definition.inputs for name, definition in definitions.signature_def.items()}
+
+
+def single_rows(inputs: Mapping[str, Any]) -> dict[str, tuple[str, np.ndarray]]:
+    """Return rows for a signature by what they are, each with its alias; none if it takes neither images nor pixels."""
+    if "image" in inputs:
+        return {name: ("image", np.array([file], object)) for name, file in FILES_OF_TASKS.items()}
+    if "pixels" in inputs:
+        _, *shape = (dim.size for dim in inputs["pixels"].tensor_shape.dim)
+        return {"pixels": ("pixels", np.zeros([1, *shape], np.uint8))}
+    return {}
 
 
 SPEC = delimited(1, delimited(1, TINY.encode()))

@@ -171,10 +171,10 @@ def differences(
     run = steps(page)
     # Some commands, such as curl, do not end their output with a newline; the marks start a line nevertheless.
     script = "\n".join(f"echo $'\\n{_MARK} {number}'\n{step.script}" for number, step in enumerate(run))
-    for made, command, copy in ((lite0, _BAKE, _COPY_BAKE), (flowers, _TRAIN, _COPY_TRAINED)):
-        if made is not None:
-            copy = f"{{ {copy.format(folder=made)}; }}"
-            script = re.sub(f"^{command}", lambda _, copy=copy: copy, script, count=1, flags=re.MULTILINE)
+    if lite0 is not None:
+        script = _replace_command(script, _BAKE, _COPY_BAKE.format(folder=lite0))
+    if flowers is not None:
+        script = _replace_command(script, _TRAIN, _COPY_TRAINED.format(folder=flowers))
     process = subprocess.Popen(
         ["bash", "-c", f"exec 2>&1\n{script}\necho $'\\n{_MARK} end'\nkill $(jobs -p)\nwait"],
         cwd=folder,
@@ -204,6 +204,11 @@ def differences(
         process.wait()
     printed_by_step = re.findall(rf"^{_MARK} \w+\n(.*?)(?:\n(?=^{_MARK})|\Z)", printed, re.MULTILINE | re.DOTALL)
     return "\n".join(_differences([*run, Step("the end", "", None)], printed_by_step, is_late=is_late))
+
+
+def _replace_command(script: str, pattern: str, commands: str) -> str:
+    """Replace the first command that matches a pattern; its redirections stay."""
+    return re.sub(f"^{pattern}", lambda _: f"{{ {commands}; }}", script, count=1, flags=re.MULTILINE)
 
 
 def _differences(run: list[Step], printed: list[str], *, is_late: bool) -> Iterator[str]:

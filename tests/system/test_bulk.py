@@ -122,11 +122,6 @@ def unless_ended(query: Callable[[], list[T]]) -> list[T]:
         return []
 
 
-def wait_for_new_parts(job: subprocess.Popen[bytes], folder: Path, before: dict[Path, bytes]) -> None:
-    wait_until(lambda: parts(folder).keys() - before.keys() or job.poll() is not None, timeout_s=120)
-    assert job.poll() is None, (folder / "log").read_text()
-
-
 def check_progress(job: subprocess.Popen[bytes], metrics_port: int, folder: Path) -> None:
     """Check that the metrics have what has been written."""
     page: dict[str, float] = {}
@@ -176,7 +171,8 @@ def test_a_killed_job_continues_where_it_stopped(
     truncated.write_bytes(before.pop(truncated)[:-9])
     log = tmp_path / "log"
     again = start_job(base_path, inputs, tmp_path / "out", log)
-    wait_for_new_parts(again, tmp_path, before)
+    wait_until(lambda: parts(tmp_path).keys() - before.keys() or again.poll() is not None, timeout_s=120)
+    assert again.poll() is None, log.read_text()
     lost = min(parts(tmp_path).keys() - before.keys())
     lost_rows = pq.read_table(lost)
     lost.unlink()

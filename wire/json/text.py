@@ -249,7 +249,7 @@ def _members(container: dict[str, JsonValue] | list[JsonValue], level: int) -> I
             separator = ", "
     else:
         for name, item in members_of(container):
-            yield f"{separator}\n{'    ' * level}{quote(name[:SHOWN_BYTES])}: ", item
+            yield f"{separator}\n{'    ' * level}{quote(shown_name(name))}: ", item
             separator = ","
 
 
