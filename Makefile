@@ -71,7 +71,7 @@ check: $(VENV)/.installed-dev ## Lint, types, import rules, shell scripts, Docke
 
 test: $(VENV)/.installed-dev ## All tests that need only Python.
 	@# More processes than the two CPUs of a small machine, because tests sometimes wait.
-	$(BIN)/python -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest --numprocesses=4 --dist=loadfile --no-loadscope-reorder
 
 docs: $(VENV)/.installed-dev ## Build the documentation site in .cache/site; fails on broken links.
 	$(BIN)/zensical build --strict --clean
