@@ -107,4 +107,4 @@ def test_images_of_the_maximum_size_are_decoded_one_by_one(measured: list[dict[s
 def test_converting_base64_takes_four_times_the_memory_of_a_text(measured: list[dict[str, Any]]) -> None:
     """One text after the other is converted."""
     assert all("neither base64 nor" in error or "unsupported" in error for error in measured[3]["errors"])
-    assert measured[3]["rise"] < 5 * TEXT_BYTES
+    assert measured[3]["rise"] < 6 * TEXT_BYTES  # two at once would take 8
