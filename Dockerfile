@@ -33,6 +33,7 @@ ENV PIP_PYTHON=/opt/bakery/bin/python3 PATH=/opt/bakery/bin:/opt/tools/bin:$PATH
 
 FROM tools AS wheel
 COPY pyproject.toml README.md LICENSE NOTICE ./
+COPY answers answers
 COPY client client
 COPY examples examples
 COPY exporter exporter

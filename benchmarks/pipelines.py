@@ -19,7 +19,7 @@ from benchmarks import photos, triton
 from benchmarks.processes import Server, Tree, free_port
 from benchmarks.workloads import CLONE, TIMEOUT_S, Groups, Settings, Way, client_caller
 from savedmodel_bakery import Client
-from savedmodel_bakery.client.images import encode_images
+from savedmodel_bakery.answers.images import encode_images
 from savedmodel_bakery.client.load.generator import SendCall
 from savedmodel_bakery.exporter.pipeline.pipeline_file import Pipeline, Step, read_pipeline_file
 

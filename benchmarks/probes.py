@@ -14,9 +14,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from benchmarks.targets import MODEL
 from savedmodel_bakery.client.calls import Metadata, ModelSpec
-from savedmodel_bakery.client.errors import ClientError
 from savedmodel_bakery.client.servers import parse_server
 from savedmodel_bakery.client.transports.factory import create_transport
+from savedmodel_bakery.errors import ClientError
 
 TIMEOUT_S = 10.0
 _INTERVAL_S = 0.05

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import requests
 
+from savedmodel_bakery.answers.images import encode_images
+from savedmodel_bakery.answers.predictions import Prediction
+from savedmodel_bakery.answers.signatures import DEFAULT_SIGNATURE
 from savedmodel_bakery.client.calls import ModelSpec
-from savedmodel_bakery.client.images import encode_images
 from savedmodel_bakery.client.load.generator import CallFailedError, SendCall
 from savedmodel_bakery.client.load.target import WRONG
 from savedmodel_bakery.client.load.target import Target as LoadTarget
-from savedmodel_bakery.client.results import Prediction
 from savedmodel_bakery.client.servers import parse_server
-from savedmodel_bakery.client.signatures import DEFAULT_SIGNATURE
 from savedmodel_bakery.client.transports.factory import create_transport
 
 MODEL = "bench"

@@ -18,7 +18,7 @@ from benchmarks import echo, photos
 from benchmarks.processes import Server, Tree, free_port
 from benchmarks.targets import MODEL, open_model_server
 from savedmodel_bakery import AmqpClient, Client
-from savedmodel_bakery.client.images import encode_images
+from savedmodel_bakery.answers.images import encode_images
 from savedmodel_bakery.client.load.generator import SendCall
 
 CLONE = Path(__file__).parent.parent

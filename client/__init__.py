@@ -1,9 +1,6 @@
 """Calls a TensorFlow Serving endpoint over gRPC, REST or AMQP, or a server of the v2 protocol, without TensorFlow.
 
 The public names are those in `__all__`; they are imported on first use, so that `--help` does not import numpy.
-`exporter` may use `bulk.files`, `bulk.photos` and `bulk.sources`. `serving` may use the modules `bulk` (all but `job`
-and `progress`), `calls`, `credentials`, `endpoints`, `errors`, `image_results`, `images`, `results`, `servers`,
-`signatures`, `tasks`, and of `transports` `amqp_broker`, `grpc_channel`, `grpc_codec`, `retries` and `transport`.
 """
 
 from __future__ import annotations
@@ -12,10 +9,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from savedmodel_bakery.answers.predictions import Prediction
+    from savedmodel_bakery.answers.tasks.classify import Classification, ScoredLabel
+    from savedmodel_bakery.answers.tasks.detect import Box, Detections
+    from savedmodel_bakery.answers.tasks.embed import Embedding
+    from savedmodel_bakery.answers.tasks.multilabel import Tag, Tags
+    from savedmodel_bakery.answers.tasks.regress import Regression
+    from savedmodel_bakery.answers.tasks.segment import Segmentation
     from savedmodel_bakery.client.aio import AsyncAmqpClient, AsyncClient
     from savedmodel_bakery.client.client import AmqpClient, Client
     from savedmodel_bakery.client.credentials import Tls
-    from savedmodel_bakery.client.errors import (
+    from savedmodel_bakery.client.version_status import VersionStatus
+    from savedmodel_bakery.errors import (
         AccessDeniedError,
         ClientError,
         ConnectionFailedError,
@@ -24,18 +29,6 @@ if TYPE_CHECKING:
         RequestRefusedError,
         TlsHandshakeError,
     )
-    from savedmodel_bakery.client.image_results import (
-        Box,
-        Classification,
-        Detections,
-        Embedding,
-        Regression,
-        ScoredLabel,
-        Segmentation,
-        Tag,
-        Tags,
-    )
-    from savedmodel_bakery.client.results import Prediction, VersionStatus
 
 __all__ = [
     "AccessDeniedError",
@@ -65,28 +58,28 @@ __all__ = [
 
 _MODULES = {
     "AccessDeniedError": "errors",
-    "AmqpClient": "client",
-    "AsyncAmqpClient": "aio",
-    "AsyncClient": "aio",
-    "Box": "image_results",
-    "Classification": "image_results",
-    "Client": "client",
+    "AmqpClient": "client.client",
+    "AsyncAmqpClient": "client.aio",
+    "AsyncClient": "client.aio",
+    "Box": "answers.tasks.detect",
+    "Classification": "answers.tasks.classify",
+    "Client": "client.client",
     "ClientError": "errors",
     "ConnectionFailedError": "errors",
     "DeadlineExceededError": "errors",
-    "Detections": "image_results",
-    "Embedding": "image_results",
+    "Detections": "answers.tasks.detect",
+    "Embedding": "answers.tasks.embed",
     "InvalidResponseError": "errors",
-    "Prediction": "results",
-    "Regression": "image_results",
+    "Prediction": "answers.predictions",
+    "Regression": "answers.tasks.regress",
     "RequestRefusedError": "errors",
-    "ScoredLabel": "image_results",
-    "Segmentation": "image_results",
-    "Tag": "image_results",
-    "Tags": "image_results",
-    "Tls": "credentials",
+    "ScoredLabel": "answers.tasks.classify",
+    "Segmentation": "answers.tasks.segment",
+    "Tag": "answers.tasks.multilabel",
+    "Tags": "answers.tasks.multilabel",
+    "Tls": "client.credentials",
     "TlsHandshakeError": "errors",
-    "VersionStatus": "results",
+    "VersionStatus": "client.version_status",
 }
 
 
@@ -95,7 +88,7 @@ if not TYPE_CHECKING:  # or type checkers would accept every name
     def __getattr__(name: str) -> Any:
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(import_module(f"savedmodel_bakery.client.{_MODULES[name]}"), name)
+        value = getattr(import_module(f"savedmodel_bakery.{_MODULES[name]}"), name)
         globals()[name] = value
         return value
 

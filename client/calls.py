@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
-    from savedmodel_bakery.client.signatures import Signature
+    from savedmodel_bakery.answers.signatures import Signature
     from savedmodel_bakery.wire.features import Example
 
 _MAX_VERSION = 2**63 - 1

@@ -6,18 +6,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
+from savedmodel_bakery.answers.predictions import Prediction
+from savedmodel_bakery.answers.signatures import CLASSIFY_SIGNATURE, DEFAULT_SIGNATURE, REGRESS_SIGNATURE
 from savedmodel_bakery.client.calls import ModelSpec
 from savedmodel_bakery.client.credentials import Tls
-from savedmodel_bakery.client.endpoints import DEFAULT_MODEL, check_timeout
-from savedmodel_bakery.client.errors import ClientError
+from savedmodel_bakery.client.endpoints import check_timeout
 from savedmodel_bakery.client.flow_runners import Result, run_flow
 from savedmodel_bakery.client.flows import Flow, Flows
 from savedmodel_bakery.client.image_methods import ImageMethods
-from savedmodel_bakery.client.results import Prediction, VersionStatus
 from savedmodel_bakery.client.servers import TransportName, parse_server
-from savedmodel_bakery.client.signatures import CLASSIFY_SIGNATURE, DEFAULT_SIGNATURE, REGRESS_SIGNATURE
 from savedmodel_bakery.client.transports.factory import create_amqp_transport, create_transport
 from savedmodel_bakery.client.transports.transport import ModelTransport, Transport
+from savedmodel_bakery.client.version_status import VersionStatus
+from savedmodel_bakery.defaults import DEFAULT_MODEL
+from savedmodel_bakery.errors import ClientError
 from savedmodel_bakery.wire.amqp import DEFAULT_QUEUE
 from savedmodel_bakery.wire.features import Example, ScoredClass
 

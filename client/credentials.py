@@ -10,8 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import NoReturn
 
-TOKEN_VARIABLE = "BAKERY_CLIENT_TOKEN"
-"""Environment variable with the token of the command-line programs; the library does not read it."""
+from savedmodel_bakery.defaults import TOKEN_VARIABLE
 
 # b64token of RFC 6750, section 2.1. Another character could end the header, or would appear in gRPC's error about it.
 _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")

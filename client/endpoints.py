@@ -1,4 +1,4 @@
-"""Addresses of servers, the default model and limits of timeouts. Does no I/O."""
+"""Addresses of servers and limits of timeouts. Does no I/O."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-DEFAULT_MODEL = "efficientnet_lite0"  # the model of `make demo`
 MAX_TIMEOUT_S = 86_400  # a day; sockets and gRPC overflow far beyond it
 
 _TARGET = re.compile(r"(?:\[(?P<ipv6>[^\s\[\]/]+)\]|(?P<host>[^\s\[\]/:@?#]+))(?::(?P<port>\d{1,5}))?", re.ASCII)

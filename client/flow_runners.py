@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, TypeVar
 
-from savedmodel_bakery.client.errors import ClientError
+from savedmodel_bakery.errors import ClientError
 
 Request = TypeVar("Request")
 Result = TypeVar("Result")

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
+from savedmodel_bakery.answers.predictions import Prediction
+from savedmodel_bakery.answers.signatures import DEFAULT_SIGNATURE, Signature, Signatures, as_array, read_signatures
 from savedmodel_bakery.client.calls import Call, Classify, Metadata, ModelSpec, Predict, Regress, Status
-from savedmodel_bakery.client.errors import InvalidResponseError, RequestRefusedError
 from savedmodel_bakery.client.flow_runners import Result
-from savedmodel_bakery.client.results import Prediction, VersionStatus
-from savedmodel_bakery.client.signatures import DEFAULT_SIGNATURE, Signature, Signatures, as_array, read_signatures
+from savedmodel_bakery.client.version_status import VersionStatus
+from savedmodel_bakery.errors import InvalidResponseError, RequestRefusedError
 from savedmodel_bakery.wire import trees
 from savedmodel_bakery.wire.features import Example, ScoredClass
 from savedmodel_bakery.wire.status import Code

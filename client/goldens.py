@@ -17,7 +17,7 @@ from google.protobuf.json_format import ParseDict, ParseError
 
 from savedmodel_bakery.client.client import BaseClient
 from savedmodel_bakery.client.comparison import compare
-from savedmodel_bakery.client.errors import AccessDeniedError, InvalidResponseError, RequestRefusedError
+from savedmodel_bakery.errors import AccessDeniedError, InvalidResponseError, RequestRefusedError
 from savedmodel_bakery.wire import schema, version_folder
 from savedmodel_bakery.wire.status import StatusError
 from savedmodel_bakery.wire.tensors import decode_array

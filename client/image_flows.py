@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from savedmodel_bakery.client.errors import RequestRefusedError
+from savedmodel_bakery.answers.images import encode_images, encode_png, read_image
+from savedmodel_bakery.answers.signatures import Signatures
+from savedmodel_bakery.answers.task import ResultT, Task
+from savedmodel_bakery.answers.tasks import find_pixels_size, find_task
+from savedmodel_bakery.answers.tasks.classify import CLASSIFY, Classification, keep_top
 from savedmodel_bakery.client.flows import Flow, Flows
-from savedmodel_bakery.client.image_results import Classification
-from savedmodel_bakery.client.images import encode_images, encode_png, read_image
-from savedmodel_bakery.client.signatures import Signatures
-from savedmodel_bakery.client.tasks import CLASSIFY, ResultT, Task, find_pixels_size, find_task, keep_top
+from savedmodel_bakery.errors import RequestRefusedError
 from savedmodel_bakery.wire.status import Code
 
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias, overload
 
+from savedmodel_bakery.answers.images import Image
+from savedmodel_bakery.answers.tasks.classify import Classification
+from savedmodel_bakery.answers.tasks.detect import DETECT, Detections
+from savedmodel_bakery.answers.tasks.embed import EMBED, Embedding
+from savedmodel_bakery.answers.tasks.multilabel import MULTILABEL, Tags
+from savedmodel_bakery.answers.tasks.regress import REGRESS, Regression
+from savedmodel_bakery.answers.tasks.segment import SEGMENT, Segmentation
 from savedmodel_bakery.client import image_flows
 from savedmodel_bakery.client.flow_runners import Result
 from savedmodel_bakery.client.flows import Flow, Flows
-from savedmodel_bakery.client.image_results import (
-    Classification,
-    Detections,
-    Embedding,
-    Regression,
-    Segmentation,
-    Tags,
-)
-from savedmodel_bakery.client.images import Image
-from savedmodel_bakery.client.tasks import DETECT, EMBED, MULTILABEL, REGRESS, SEGMENT
 
 Images: TypeAlias = list[Any] | tuple[Any, ...]  # of Image; list[Image] would reject list[Path]
 

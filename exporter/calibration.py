@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from savedmodel_bakery.client.bulk.files import FileList
-from savedmodel_bakery.client.bulk.photos import IMAGE_SUFFIXES, UnreadablePhotoError
-from savedmodel_bakery.client.bulk.sources import check_parquet_files, open_file
+from savedmodel_bakery.answers.photos.files import FileList
+from savedmodel_bakery.answers.photos.photo import IMAGE_SUFFIXES, UnreadablePhotoError
+from savedmodel_bakery.answers.photos.sources import check_parquet_files, open_file
 from savedmodel_bakery.exporter.errors import RecipeError
 from savedmodel_bakery.exporter.publish import writing
 from savedmodel_bakery.interrupts import cleaning_up
@@ -41,7 +41,7 @@ _MAX_NAMED = 3
 
 @dataclass(frozen=True)
 class Calibration:
-    """Photos of a folder, each once: the bytes of the image files by the key of `client.bulk.photos`.
+    """Photos of a folder, each once: the bytes of the image files by the key of `answers.photos.photo`.
 
     Attributes:
         folder: as stated.
@@ -191,7 +191,7 @@ def describe_unreadable(reasons: Mapping[str, str]) -> str:
 
 
 def _choose(paths: Iterable[Path], folder: str) -> set[str]:
-    """Return the keys of some photos in files, or all; see `client.bulk.photos`.
+    """Return the keys of some photos in files, or all; see `answers.photos.photo`.
 
     They are chosen as if at random, but the same each time, wherever the folder is.
     """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         VerificationError,
     )
     from savedmodel_bakery.exporter.recipe import Recipe
-    from savedmodel_bakery.serving.local_transport import LocalTransport
+    from savedmodel_bakery.local_transport import LocalTransport
 
     __version__: str
 
@@ -45,7 +45,7 @@ __all__ += client.__all__
 _MODULES = {
     "BakeError": "exporter.errors",
     "LabelError": "exporter.errors",
-    "LocalTransport": "serving.local_transport",
+    "LocalTransport": "local_transport",
     "ParityError": "exporter.errors",
     "PublishError": "exporter.errors",
     "Recipe": "exporter.recipe",

@@ -11,7 +11,7 @@ from click.core import ParameterSource
 from savedmodel_bakery.client.commands.ask import EXAMPLES, HELP, ask_options, run_ask
 from savedmodel_bakery.client.commands.groups import Command
 from savedmodel_bakery.client.commands.options import open_client
-from savedmodel_bakery.client.exits import as_usage_error
+from savedmodel_bakery.exits import as_usage_error
 
 if TYPE_CHECKING:
     from savedmodel_bakery.client.client import BaseClient
@@ -43,7 +43,7 @@ def ask(context: click.Context, /, local: Path | None, **options: Any) -> None:
 
 def _open_local(context: click.Context, folder: Path) -> BaseClient:
     from savedmodel_bakery.client.client import Client
-    from savedmodel_bakery.serving.local_transport import LocalTransport
+    from savedmodel_bakery.local_transport import LocalTransport
 
     with as_usage_error(ValueError):
         transport = LocalTransport(folder)

@@ -10,7 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from savedmodel_bakery.client.commands.groups import CONTEXT_SETTINGS, LazyGroup
-from savedmodel_bakery.client.exits import run_command
+from savedmodel_bakery.exits import run_command
 
 
 class LazyCommand(NamedTuple):

@@ -13,7 +13,7 @@ import click
 
 from savedmodel_bakery import log
 from savedmodel_bakery.client.commands.groups import Option
-from savedmodel_bakery.client.exits import as_usage_error
+from savedmodel_bakery.exits import as_usage_error
 from savedmodel_bakery.tensorflow_log import show_log
 from savedmodel_bakery.wire.status import StatusError
 

@@ -13,7 +13,7 @@ from importlib import import_module, metadata
 from typing import NoReturn
 
 from savedmodel_bakery import log, tracing
-from savedmodel_bakery.client.exits import FAILED, quiet_if_output_is_closed
+from savedmodel_bakery.exits import FAILED, quiet_if_output_is_closed
 from savedmodel_bakery.extras import MissingPackageError, naming_extras
 from savedmodel_bakery.serving.options import engine, flags
 from savedmodel_bakery.serving.options.text_format import TextFormatError

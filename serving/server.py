@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from savedmodel_bakery import tracing
-from savedmodel_bakery.client.exits import FAILED
+from savedmodel_bakery.exits import FAILED
 from savedmodel_bakery.serving import thread_limit, warmup
 from savedmodel_bakery.serving.access.required_roles import PUBLIC_PATHS
 from savedmodel_bakery.serving.admission.admission import Admission

@@ -18,20 +18,20 @@ from tenacity import (
 )
 from tenacity.nap import sleep_using_event
 
-from savedmodel_bakery.client.bulk.classify import classify_photos
-from savedmodel_bakery.client.bulk.photos import Photo
-from savedmodel_bakery.client.bulk.rows import Row
+from savedmodel_bakery.answers.classify import classify_photos
+from savedmodel_bakery.answers.images import encode_images
+from savedmodel_bakery.answers.photos.photo import Photo
+from savedmodel_bakery.answers.predictions import Prediction
+from savedmodel_bakery.answers.rows import Row
+from savedmodel_bakery.answers.task import Task
 from savedmodel_bakery.client.client import BaseClient
-from savedmodel_bakery.client.errors import (
+from savedmodel_bakery.client.transports.retries import SHUTTING_DOWN, stated_pause_s
+from savedmodel_bakery.errors import (
     ConnectionFailedError,
     DeadlineExceededError,
     RequestRefusedError,
     TlsHandshakeError,
 )
-from savedmodel_bakery.client.images import encode_images
-from savedmodel_bakery.client.results import Prediction
-from savedmodel_bakery.client.tasks import Task
-from savedmodel_bakery.client.transports.retries import SHUTTING_DOWN, stated_pause_s
 from savedmodel_bakery.wire.status import Code
 
 _REQUEST_BYTES = 4 << 20  # a photo that would exceed it goes into the next request

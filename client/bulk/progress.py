@@ -10,7 +10,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from savedmodel_bakery.client.bulk.sources import open_file
+from savedmodel_bakery.answers.photos.sources import open_file
 
 _TERMINAL_INTERVAL_S = 0.1
 _LOG_INTERVAL_S = 30.0  # a log grows with each update

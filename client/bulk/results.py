@@ -16,8 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
-from savedmodel_bakery.client.bulk.keys import Keys
-from savedmodel_bakery.client.bulk.rows import (
+from savedmodel_bakery.answers.rows import (
     CSV_COLUMNS,
     Row,
     csv_cells,
@@ -27,6 +26,7 @@ from savedmodel_bakery.client.bulk.rows import (
     row_json,
     task_of,
 )
+from savedmodel_bakery.client.bulk.keys import Keys
 from savedmodel_bakery.extras import naming_extras
 
 FORMATS = (".jsonl", ".csv", ".parquet")
@@ -112,7 +112,7 @@ class Results:
         if self._out.suffix == ".csv":
             _write_csv(rows, staged, self._task)
         else:
-            from savedmodel_bakery.client.bulk.parquet import write_rows
+            from savedmodel_bakery.answers.parquet import write_rows
 
             write_rows(rows, staged, self._task)
         staged.replace(self._out)
@@ -196,7 +196,7 @@ def _finished_rows(path: Path) -> Iterator[Row]:
     if path.suffix == ".csv":
         rows = _read_csv(path)
     else:
-        from savedmodel_bakery.client.bulk.parquet import read_rows
+        from savedmodel_bakery.answers.parquet import read_rows
 
         rows = read_rows(path)
     try:
@@ -226,7 +226,7 @@ def _write_csv(rows: Iterator[Row], path: Path, task: str) -> None:
 def _open_locked(path: Path) -> IO[bytes]:
     file = path.open("a+b")
     try:
-        lock(file, path)
+        _lock(file, path)
         # Another job may have replaced it in the meantime.
         if not (path.exists() and os.path.samestat(path.stat(), os.fstat(file.fileno()))):
             raise ResultsError(f"{path} is being written by another job")
@@ -236,7 +236,7 @@ def _open_locked(path: Path) -> IO[bytes]:
     return file
 
 
-def lock(file: IO[bytes], path: Path) -> None:
+def _lock(file: IO[bytes], path: Path) -> None:
     """Lock a file until it is closed.
 
     Raises:

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import io
-import json
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import click
 
-from savedmodel_bakery.client.bulk.rows import Row, row_json
-from savedmodel_bakery.client.image_results import (
-    Classification,
-    Detections,
-    Embedding,
-    ImageResult,
-    Regression,
-    Segmentation,
-    Tags,
-)
-from savedmodel_bakery.client.tasks import DETECT, EMBED, SEGMENT, Task
+from savedmodel_bakery.answers.rows import Row, row_json
+from savedmodel_bakery.answers.task import ImageResult, Task
+from savedmodel_bakery.answers.tasks import TASKS
+from savedmodel_bakery.answers.tasks.classify import CLASSIFY
+from savedmodel_bakery.answers.tasks.embed import EMBED
 from savedmodel_bakery.extras import naming_extras
 from savedmodel_bakery.label_files import Colour, LabelFileError, read_label_file
 
-_OUT_SUFFIXES = {EMBED.name: ".npy", SEGMENT.name: ".png"}
-_DRAW_SUFFIXES = {DETECT.name: ".png", SEGMENT.name: ".png"}
+_OUT_SUFFIXES = {task.name: task.file_suffix for task in TASKS if task.file_suffix}
+_DRAW_SUFFIXES = {task.name: ".png" for task in TASKS if task.can_draw}
 
 
 class Output:
@@ -66,6 +58,8 @@ class Output:
             with naming_extras("--draw", "draw"):
                 import PIL  # noqa: F401 - fail before the request, not after it
         self.top_k = top_k
+        self._task = task
+        self._max_lines = 1 if task is CLASSIFY and top_k is None else None
         self._has_names = photos > 1
         self._as_json = as_json
         self._out = out
@@ -80,36 +74,19 @@ class Output:
         """
         if self._as_json:
             click.echo(row_json(row))
-        else:
-            for line in self._lines(result):
+        elif self._task is not EMBED or self._out is None:
+            for line in self._task.lines(result)[: self._max_lines]:
                 click.echo(f"{row['image']}\t{line}" if self._has_names else line)
         if not result.ok:
             return
         if self._out is not None:
-            _write(self._out, _file_content(result))
+            _write(self._out, self._task.file_content(result))
         if self._draw is not None:
-            _write(self._draw, _drawing(photo, result, self._colours))
-
-    def _lines(self, result: ImageResult) -> list[str]:
-        """Return the lines of a result, with tabs between the columns."""
-        match result:
-            case Classification(top=top):
-                return [f"{scored.label}\t{scored.score:.3f}\t{scored.class_id}" for scored in top[: self.top_k or 1]]
-            case Tags(tags=tags):
-                return [f"{tag.label}\t{tag.score:.3f}" for tag in tags]
-            case Detections(boxes=boxes):
-                return [
-                    f"{box.ymin:.1f}\t{box.xmin:.1f}\t{box.ymax:.1f}\t{box.xmax:.1f}\t{box.label}\t{box.score:.3f}"
-                    for box in boxes
-                ]
-            case Segmentation(shares=shares):
-                largest_first = sorted(shares.items(), key=lambda item: -item[1])
-                return [f"{label}\t{share:.3f}" for label, share in largest_first if share > 0]
-            case Embedding(vector=vector):
-                return [] if vector is None or self._out is not None else [json.dumps(vector.tolist())]
-            case Regression(values=values):
-                return [f"{name}\t{value:.6g}" for name, value in values.items()]
-        raise TypeError(f"no lines for {type(result).__name__}")
+            try:
+                drawing = self._task.draw(photo, result, self._colours)
+            except ValueError as exc:
+                raise click.ClickException(f"cannot draw the result: {exc}") from exc
+            _write(self._draw, drawing)
 
 
 def _check_file(option: str, path: Path | None, task: Task[Any], suffixes: dict[str, str], photos: int) -> None:
@@ -123,18 +100,6 @@ def _check_file(option: str, path: Path | None, task: Task[Any], suffixes: dict[
         raise click.UsageError(f"{option} is for one photo, but there are {photos}; for many photos use bulk")
 
 
-def _file_content(result: ImageResult) -> bytes:
-    if isinstance(result, Segmentation):
-        return result.map_png
-    import numpy as np
-
-    assert isinstance(result, Embedding)
-    assert result.vector is not None
-    file = io.BytesIO()
-    np.save(file, result.vector)
-    return file.getvalue()
-
-
 def _read_colours(path: Path, draw: Path | None) -> dict[str, Colour]:
     """Return the colours in a label file, by label."""
     if draw is None:
@@ -145,18 +110,6 @@ def _read_colours(path: Path, draw: Path | None) -> dict[str, Colour]:
         raise click.UsageError(str(exc)) from exc
     except OSError as exc:
         raise click.UsageError(f"{path} cannot be read: {exc.strerror}") from exc
-
-
-def _drawing(photo: bytes, result: ImageResult, colours: dict[str, Colour]) -> bytes:
-    from savedmodel_bakery.client.drawing import draw_detections, draw_segmentation
-
-    try:
-        if isinstance(result, Segmentation):
-            return draw_segmentation(photo, result, colours)
-        assert isinstance(result, Detections)
-        return draw_detections(photo, result, colours)
-    except ValueError as exc:
-        raise click.ClickException(f"cannot draw the result: {exc}") from exc
 
 
 def _write(path: Path, content: bytes) -> None:

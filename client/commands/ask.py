@@ -22,13 +22,13 @@ from savedmodel_bakery.client.commands.options import (
     open_client,
     option_group,
 )
-from savedmodel_bakery.client.errors import AccessDeniedError, ClientError, ConnectionFailedError
-from savedmodel_bakery.client.exits import FAILED, print_error, refusal_text
+from savedmodel_bakery.errors import AccessDeniedError, ClientError, ConnectionFailedError
+from savedmodel_bakery.exits import FAILED, print_error, refusal_text
 
 if TYPE_CHECKING:
+    from savedmodel_bakery.answers.task import Task
     from savedmodel_bakery.client.client import BaseClient
     from savedmodel_bakery.client.commands.answers import Output
-    from savedmodel_bakery.client.tasks import Task
 
 HELP = """Send photos to a model and print what it returns.
 
@@ -151,8 +151,9 @@ def run_ask(
 
 def _find_task(client: BaseClient, signature: str, top_k: int | None) -> tuple[Task[Any], str]:
     """Return the model's task and the signature to run; with `top_k` a tagger is run as a classifier."""
-    from savedmodel_bakery.client.signatures import DEFAULT_SIGNATURE, TOP_K_SIGNATURE, read_signatures
-    from savedmodel_bakery.client.tasks import CLASSIFY, find_task
+    from savedmodel_bakery.answers.signatures import DEFAULT_SIGNATURE, TOP_K_SIGNATURE, read_signatures
+    from savedmodel_bakery.answers.tasks import find_task
+    from savedmodel_bakery.answers.tasks.classify import CLASSIFY
 
     signatures = read_signatures(client.metadata())
     if top_k is not None and signature == DEFAULT_SIGNATURE and TOP_K_SIGNATURE in signatures.by_name:
@@ -167,9 +168,9 @@ def _ask(
     client: BaseClient, options: dict[str, Any], path: str, task: Task[Any], signature: str, output: Output
 ) -> bool:
     """Send a photo and print the result; return whether there is one."""
-    from savedmodel_bakery.client.bulk.rows import make_row
-    from savedmodel_bakery.client.images import encode_images
-    from savedmodel_bakery.client.tasks import CLASSIFY, keep_top
+    from savedmodel_bakery.answers.images import encode_images
+    from savedmodel_bakery.answers.rows import make_row
+    from savedmodel_bakery.answers.tasks.classify import CLASSIFY, keep_top
 
     photo, name, version = read_file(path, "photo"), click.format_filename(path), options["version"]
     try:
@@ -182,7 +183,7 @@ def _ask(
         raise  # the next photo would fail too
     except ClientError as exc:
         result = task.failed(refusal_text(str(exc)))
-    row = make_row(name, result, model=options["model"], version=version, signature=signature)
+    row = make_row(task, name, result, model=options["model"], version=version, signature=signature)
     output.write(photo, result, row)
     if not result.ok:
         print_error(f"{name}: {result.error}")
@@ -191,8 +192,8 @@ def _ask(
 
 def _submit(context: click.Context, paths: tuple[str, ...], top_k: int | None, result_queue: str) -> None:
     """Publish one request per photo and print their ids."""
-    from savedmodel_bakery.client.images import encode_images
-    from savedmodel_bakery.client.signatures import DEFAULT_SIGNATURE, TOP_K_SIGNATURE
+    from savedmodel_bakery.answers.images import encode_images
+    from savedmodel_bakery.answers.signatures import DEFAULT_SIGNATURE, TOP_K_SIGNATURE
 
     signature = context.obj["signature"]
     signature = TOP_K_SIGNATURE if top_k is not None and signature == DEFAULT_SIGNATURE else signature

@@ -13,7 +13,7 @@ import click
 from savedmodel_bakery.client.commands.groups import Command, Option
 from savedmodel_bakery.client.commands.inputs import read_arrays, read_file
 from savedmodel_bakery.client.commands.options import connection_options, describe_server, image_option
-from savedmodel_bakery.client.exits import FAILED, as_usage_error, print_error
+from savedmodel_bakery.exits import FAILED, as_usage_error, print_error
 
 if TYPE_CHECKING:
     from savedmodel_bakery.client.load.generator import Load, Plan
@@ -172,7 +172,7 @@ def _open_target(context: click.Context, atol: float) -> Target:
 
 def _add_images(target: Target, images: tuple[str, ...], batch_size: int, expect: tuple[str, ...]) -> None:
     """Add requests of `batch_size` images that take the images in turn."""
-    from savedmodel_bakery.client.images import encode_images
+    from savedmodel_bakery.answers.images import encode_images
 
     if len(expect) not in (0, 1, len(images)):
         raise click.UsageError(f"--expect was given {len(expect)} times: pass it once, or once per photo")

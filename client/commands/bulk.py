@@ -14,7 +14,7 @@ import click
 
 from savedmodel_bakery.client.commands.groups import Command, Option
 from savedmodel_bakery.client.commands.options import connection_options, open_client, option_group
-from savedmodel_bakery.client.exits import PHOTOS_FAILED, as_usage_error, print_error, resumable
+from savedmodel_bakery.exits import PHOTOS_FAILED, as_usage_error, print_error, resumable
 
 EXAMPLES = """
 \b
@@ -104,13 +104,13 @@ def run_on_server(
         click.UsageError: a path or `out` is invalid.
         ClientError: the server cannot be reached, or refuses every photo.
     """
-    from savedmodel_bakery.client.bulk.files import FileList
+    from savedmodel_bakery.answers.photos.files import FileList
+    from savedmodel_bakery.answers.photos.sources import check_parquet_files, open_file
+    from savedmodel_bakery.answers.signatures import read_signatures
+    from savedmodel_bakery.answers.tasks import find_task
     from savedmodel_bakery.client.bulk.job import Job
     from savedmodel_bakery.client.bulk.progress import Progress
     from savedmodel_bakery.client.bulk.results import Results, ResultsError
-    from savedmodel_bakery.client.bulk.sources import check_parquet_files, open_file
-    from savedmodel_bakery.client.signatures import read_signatures
-    from savedmodel_bakery.client.tasks import find_task
 
     model = context.obj["model"]
     files = FileList.from_arguments(paths, all_files=all_files)

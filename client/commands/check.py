@@ -11,8 +11,8 @@ import click
 
 from savedmodel_bakery.client.commands.groups import Command
 from savedmodel_bakery.client.commands.options import connection_options, is_set, open_client
-from savedmodel_bakery.client.error_text import one_line
-from savedmodel_bakery.client.exits import FAILED, as_usage_error, print_error
+from savedmodel_bakery.error_text import one_line
+from savedmodel_bakery.exits import FAILED, as_usage_error, print_error
 
 if TYPE_CHECKING:
     from savedmodel_bakery.client.goldens import Golden

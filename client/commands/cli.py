@@ -10,7 +10,7 @@ import click
 
 from savedmodel_bakery.client.commands.groups import CONTEXT_SETTINGS, DefaultCommandGroup
 from savedmodel_bakery.client.commands.options import connection_options
-from savedmodel_bakery.client.exits import run_command
+from savedmodel_bakery.exits import run_command
 
 _COMMANDS = "savedmodel_bakery.client.commands"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from savedmodel_bakery.client.exits import as_usage_error
+from savedmodel_bakery.exits import as_usage_error
 
 
 def read_file(file: str, purpose: str) -> bytes:

@@ -10,9 +10,9 @@ import click
 from click.core import ParameterSource
 
 from savedmodel_bakery.client.commands.groups import Option
-from savedmodel_bakery.client.credentials import TOKEN_VARIABLE
-from savedmodel_bakery.client.endpoints import DEFAULT_MODEL, MAX_TIMEOUT_S
-from savedmodel_bakery.client.exits import as_usage_error, print_error
+from savedmodel_bakery.client.endpoints import MAX_TIMEOUT_S
+from savedmodel_bakery.defaults import DEFAULT_MODEL, TOKEN_VARIABLE
+from savedmodel_bakery.exits import as_usage_error, print_error
 from savedmodel_bakery.wire.amqp import DEFAULT_QUEUE
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class PhotoPath(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Check the path."""
         if "://" in value:
-            from savedmodel_bakery.client.images import URL  # imports numpy
+            from savedmodel_bakery.answers.images import URL  # imports numpy
 
             if URL.match(value):
                 advice = "pass a path, or - for an image on stdin"

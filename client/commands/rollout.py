@@ -13,17 +13,17 @@ import click
 from savedmodel_bakery.client.commands.groups import Command, Option
 from savedmodel_bakery.client.commands.options import describe_servers, model_servers_options, option_group
 from savedmodel_bakery.client.endpoints import MAX_TIMEOUT_S
-from savedmodel_bakery.client.error_text import one_line
-from savedmodel_bakery.client.errors import ClientError
-from savedmodel_bakery.client.exits import FAILED, NO_CONNECTION, as_usage_error, print_error, resumable
 from savedmodel_bakery.client.rollout.steps import STABLE
+from savedmodel_bakery.error_text import one_line
+from savedmodel_bakery.errors import ClientError
+from savedmodel_bakery.exits import FAILED, NO_CONNECTION, as_usage_error, print_error, resumable
 from savedmodel_bakery.interrupts import interrupt_on_termination
 from savedmodel_bakery.wire.status import Code
 
 if TYPE_CHECKING:
-    from savedmodel_bakery.client.results import VersionStatus
     from savedmodel_bakery.client.rollout.rollout import Rollout
     from savedmodel_bakery.client.rollout.servers import ModelServer
+    from savedmodel_bakery.client.version_status import VersionStatus
 
 _TIMEOUT_S = 300.0
 
@@ -177,8 +177,8 @@ def promote(
     Before that, its goldens are replayed on every server, and with --compare both versions answer the same photos. The
     former stable version stays loaded, with the label previous, so that a rollback takes effect at once.
     """
-    from savedmodel_bakery.client.bulk.files import FileList
-    from savedmodel_bakery.client.bulk.sources import check_parquet_files
+    from savedmodel_bakery.answers.photos.files import FileList
+    from savedmodel_bakery.answers.photos.sources import check_parquet_files
     from savedmodel_bakery.client.rollout import operations
     from savedmodel_bakery.client.rollout.evidence import Limits
 

@@ -9,11 +9,11 @@ import click
 
 from savedmodel_bakery.client.commands.groups import Command
 from savedmodel_bakery.client.commands.options import connection_options, open_client
-from savedmodel_bakery.client.error_text import one_line
+from savedmodel_bakery.error_text import one_line
 from savedmodel_bakery.wire.status import Code
 
 if TYPE_CHECKING:
-    from savedmodel_bakery.client.results import VersionStatus
+    from savedmodel_bakery.client.version_status import VersionStatus
 
 EXAMPLES = """
 \b

@@ -11,14 +11,14 @@ from savedmodel_bakery.client.commands.groups import Command, Option
 from savedmodel_bakery.client.commands.options import open_client, server_options, version_options
 from savedmodel_bakery.client.commands.status import status_line
 from savedmodel_bakery.client.endpoints import MAX_TIMEOUT_S
-from savedmodel_bakery.client.errors import (
+from savedmodel_bakery.client.version_status import VersionStatus
+from savedmodel_bakery.errors import (
     ConnectionFailedError,
     DeadlineExceededError,
     InvalidResponseError,
     RequestRefusedError,
     TlsHandshakeError,
 )
-from savedmodel_bakery.client.results import VersionStatus
 from savedmodel_bakery.wire.status import Code
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _find_available(context: click.Context, model: str, timeout_s: float) -> Ver
 
 def _resolve_label(client: BaseClient) -> int:
     """Return the version that the client's label names; the server only responds if it is AVAILABLE."""
-    from savedmodel_bakery.client.signatures import read_signatures
+    from savedmodel_bakery.answers.signatures import read_signatures
 
     version = read_signatures(client.metadata()).version
     if version is None:

@@ -9,9 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.client.calls import Call, ModelSpec, Predict
 from savedmodel_bakery.client.comparison import compare
-from savedmodel_bakery.client.errors import (
+from savedmodel_bakery.client.flow_runners import run_flow
+from savedmodel_bakery.client.flows import Flows
+from savedmodel_bakery.client.load.generator import CallFailedError, SendCall
+from savedmodel_bakery.client.transports.transport import PreparedTransport
+from savedmodel_bakery.errors import (
     ClientError,
     ConnectionFailedError,
     DeadlineExceededError,
@@ -19,11 +24,6 @@ from savedmodel_bakery.client.errors import (
     RequestRefusedError,
     TlsHandshakeError,
 )
-from savedmodel_bakery.client.flow_runners import run_flow
-from savedmodel_bakery.client.flows import Flows
-from savedmodel_bakery.client.load.generator import CallFailedError, SendCall
-from savedmodel_bakery.client.results import Prediction
-from savedmodel_bakery.client.transports.transport import PreparedTransport
 from savedmodel_bakery.wire.status import Code
 
 _STATUSES: dict[type[ClientError], str] = {

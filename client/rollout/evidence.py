@@ -10,16 +10,16 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from savedmodel_bakery.client.bulk.files import FileList
+from savedmodel_bakery.answers.photos.files import FileList
+from savedmodel_bakery.answers.photos.sources import open_file
+from savedmodel_bakery.answers.rows import Row
+from savedmodel_bakery.answers.signatures import read_signatures
+from savedmodel_bakery.answers.tasks import find_task
 from savedmodel_bakery.client.bulk.job import Job
-from savedmodel_bakery.client.bulk.rows import Row
-from savedmodel_bakery.client.bulk.sources import open_file
-from savedmodel_bakery.client.error_text import one_line
 from savedmodel_bakery.client.goldens import GoldensError, read_goldens, replay
 from savedmodel_bakery.client.rollout.errors import RolloutError
 from savedmodel_bakery.client.rollout.rollout import Rollout
-from savedmodel_bakery.client.signatures import read_signatures
-from savedmodel_bakery.client.tasks import find_task
+from savedmodel_bakery.error_text import one_line
 
 _MAX_LISTED = 10
 _REQUESTS = 4  # at a time

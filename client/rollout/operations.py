@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from savedmodel_bakery.client.bulk.files import FileList
+from savedmodel_bakery.answers.photos.files import FileList
 from savedmodel_bakery.client.rollout import steps
 from savedmodel_bakery.client.rollout.errors import RolloutError
 from savedmodel_bakery.client.rollout.evidence import Limits, check_goldens, compare_on_photos

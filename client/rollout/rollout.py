@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from savedmodel_bakery.client.errors import ClientError, ConnectionFailedError, DeadlineExceededError
 from savedmodel_bakery.client.rollout import config_text
 from savedmodel_bakery.client.rollout.config_file import ConfigFile
 from savedmodel_bakery.client.rollout.differences import check_not_failed, find_differences, find_missing, labels_of
 from savedmodel_bakery.client.rollout.errors import RolloutError
 from savedmodel_bakery.client.rollout.servers import ModelServer, ServerState
 from savedmodel_bakery.client.rollout.steps import Serving
+from savedmodel_bakery.errors import ClientError, ConnectionFailedError, DeadlineExceededError
 from savedmodel_bakery.wire.model_config import Specific
 
 UNREACHABLE = (ConnectionFailedError, DeadlineExceededError)

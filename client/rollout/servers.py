@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from savedmodel_bakery.answers.signatures import read_signatures
 from savedmodel_bakery.client.calls import Metadata, ModelSpec, Status
 from savedmodel_bakery.client.client import BaseClient
-from savedmodel_bakery.client.errors import AccessDeniedError, RequestRefusedError
-from savedmodel_bakery.client.results import VersionStatus
 from savedmodel_bakery.client.rollout.errors import RolloutError
 from savedmodel_bakery.client.servers import Server
-from savedmodel_bakery.client.signatures import read_signatures
 from savedmodel_bakery.client.transports.factory import create_transport
+from savedmodel_bakery.client.version_status import VersionStatus
+from savedmodel_bakery.errors import AccessDeniedError, RequestRefusedError
 from savedmodel_bakery.wire.schema import METHODS
 from savedmodel_bakery.wire.status import Code
 

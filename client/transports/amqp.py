@@ -11,10 +11,10 @@ import threading
 from collections.abc import Coroutine, Iterator
 from typing import Any, TypeVar
 
+from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.client.calls import Call
-from savedmodel_bakery.client.errors import ClientError
-from savedmodel_bakery.client.results import Prediction
 from savedmodel_bakery.client.transports.amqp_aio import AmqpAioTransport
+from savedmodel_bakery.errors import ClientError
 
 Result = TypeVar("Result")
 

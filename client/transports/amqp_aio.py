@@ -20,18 +20,18 @@ from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMe
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, stop_before_delay, wait_exponential
 
 from savedmodel_bakery import tracing
+from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.client.calls import Call, ModelSpec, Predict
-from savedmodel_bakery.client.errors import (
+from savedmodel_bakery.client.transports import grpc_codec
+from savedmodel_bakery.client.transports.amqp_broker import BROKER_ERRORS, Broker
+from savedmodel_bakery.client.transports.connection_errors import deadline_exceeded
+from savedmodel_bakery.errors import (
     ClientError,
     ConnectionFailedError,
     DeadlineExceededError,
     InvalidResponseError,
     RequestRefusedError,
 )
-from savedmodel_bakery.client.results import Prediction
-from savedmodel_bakery.client.transports import grpc_codec
-from savedmodel_bakery.client.transports.amqp_broker import BROKER_ERRORS, Broker
-from savedmodel_bakery.client.transports.connection_errors import deadline_exceeded
 from savedmodel_bakery.wire import amqp
 from savedmodel_bakery.wire.status import Code
 

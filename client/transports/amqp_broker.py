@@ -25,8 +25,8 @@ from pamqp.exceptions import PAMQPException
 from yarl import URL
 
 from savedmodel_bakery.client.endpoints import Endpoint
-from savedmodel_bakery.client.errors import ClientError, ConnectionFailedError, RequestRefusedError
 from savedmodel_bakery.client.transports import amqp_frames
+from savedmodel_bakery.errors import ClientError, ConnectionFailedError, RequestRefusedError
 from savedmodel_bakery.wire.status import Code
 
 # aiormq logs connection errors that it also raises; a command line shows them once.

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 
 from savedmodel_bakery.client.endpoints import Endpoint
-from savedmodel_bakery.client.errors import ConnectionFailedError, DeadlineExceededError, TlsHandshakeError
 from savedmodel_bakery.client.servers import Server
+from savedmodel_bakery.errors import ConnectionFailedError, DeadlineExceededError, TlsHandshakeError
 
 # The spellings of gRPC's BoringSSL, of OpenSSL, and of gRPC itself.
 _OTHER_NAME = re.compile(r"Hostname Verification Check|Hostname mismatch|IP address mismatch")

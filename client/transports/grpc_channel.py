@@ -16,7 +16,6 @@ import grpc
 from savedmodel_bakery import tracing
 from savedmodel_bakery.client.credentials import Tls
 from savedmodel_bakery.client.endpoints import Endpoint
-from savedmodel_bakery.client.errors import ClientError, DeadlineExceededError
 from savedmodel_bakery.client.servers import Server
 from savedmodel_bakery.client.transports.connection_errors import (
     connecting_failed,
@@ -25,6 +24,7 @@ from savedmodel_bakery.client.transports.connection_errors import (
 )
 from savedmodel_bakery.client.transports.retries import pause_after
 from savedmodel_bakery.client.transports.transport import refused
+from savedmodel_bakery.errors import ClientError, DeadlineExceededError
 from savedmodel_bakery.wire.status import Code
 
 _BALANCED = json.dumps({"loadBalancingConfig": [{"round_robin": {}}]})

@@ -14,12 +14,6 @@ from urllib3.exceptions import InvalidHeader, NameResolutionError, ReadTimeoutEr
 from urllib3.util import Retry
 
 from savedmodel_bakery import tracing
-from savedmodel_bakery.client.errors import (
-    ClientError,
-    ConnectionFailedError,
-    DeadlineExceededError,
-    InvalidResponseError,
-)
 from savedmodel_bakery.client.servers import Server
 from savedmodel_bakery.client.transports.connection_errors import (
     connecting_failed,
@@ -28,6 +22,12 @@ from savedmodel_bakery.client.transports.connection_errors import (
 )
 from savedmodel_bakery.client.transports.retries import OVERLOADED
 from savedmodel_bakery.client.transports.transport import refused
+from savedmodel_bakery.errors import (
+    ClientError,
+    ConnectionFailedError,
+    DeadlineExceededError,
+    InvalidResponseError,
+)
 from savedmodel_bakery.wire.status import Code
 
 # The inverse of tensorflow_model_server's table. If several codes share an HTTP status, the most common one is used.

@@ -16,7 +16,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from savedmodel_bakery.client.errors import ClientError, ConnectionFailedError, RequestRefusedError, TlsHandshakeError
+from savedmodel_bakery.errors import ClientError, ConnectionFailedError, RequestRefusedError, TlsHandshakeError
 from savedmodel_bakery.wire.status import Code
 
 if TYPE_CHECKING:

@@ -11,17 +11,18 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from savedmodel_bakery.answers.predictions import Prediction
+from savedmodel_bakery.answers.signatures import DEFAULT_SIGNATURE
 from savedmodel_bakery.client.calls import Call, Classify, Metadata, ModelSpec, Predict, Regress
-from savedmodel_bakery.client.errors import (
+from savedmodel_bakery.client.transports.detached_arrays import detach
+from savedmodel_bakery.client.transports.transport import filter_outputs
+from savedmodel_bakery.client.version_status import VersionStatus
+from savedmodel_bakery.errors import (
     AccessDeniedError,
     ClientError,
     InvalidResponseError,
     RequestRefusedError,
 )
-from savedmodel_bakery.client.results import Prediction, VersionStatus
-from savedmodel_bakery.client.signatures import DEFAULT_SIGNATURE
-from savedmodel_bakery.client.transports.detached_arrays import detach
-from savedmodel_bakery.client.transports.transport import filter_outputs
 from savedmodel_bakery.wire.status import Code, StatusError
 from savedmodel_bakery.wire.v2.datatypes import to_dtype
 from savedmodel_bakery.wire.v2.infer import TENSORFLOW_SERVING_METADATA, InferResponse

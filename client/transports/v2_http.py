@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from savedmodel_bakery.client.calls import Call, ModelSpec, Predict
-from savedmodel_bakery.client.errors import InvalidResponseError, RequestRefusedError
 from savedmodel_bakery.client.flow_runners import run_flow
 from savedmodel_bakery.client.servers import Server
 from savedmodel_bakery.client.transports import v2_flows
@@ -21,6 +20,7 @@ from savedmodel_bakery.client.transports.http_session import (
 )
 from savedmodel_bakery.client.transports.retries import remaining_s, send_with_retries
 from savedmodel_bakery.client.transports.transport import decoding_response, encoding_request
+from savedmodel_bakery.errors import InvalidResponseError, RequestRefusedError
 from savedmodel_bakery.wire.v2 import http
 from savedmodel_bakery.wire.v2.infer import BINARY_TENSOR_DATA, InferResponse
 

@@ -17,8 +17,9 @@ import click
 from click.shell_completion import CompletionItem
 
 from savedmodel_bakery import log, tracing
-from savedmodel_bakery.client.endpoints import DEFAULT_MODEL, MAX_TIMEOUT_S
-from savedmodel_bakery.client.exits import run_command
+from savedmodel_bakery.client.endpoints import MAX_TIMEOUT_S
+from savedmodel_bakery.defaults import DEFAULT_MODEL
+from savedmodel_bakery.exits import run_command
 from savedmodel_bakery.interrupts import exit_on_interrupt
 from savedmodel_bakery.serving.admission.limits import Limits
 from savedmodel_bakery.serving.amqp.broker_options import broker_options, naming_missing_extras, result_queue_option

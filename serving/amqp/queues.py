@@ -14,8 +14,8 @@ from aio_pika import exceptions
 from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMessage, AbstractQueue
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential_jitter
 
-from savedmodel_bakery.client.errors import RequestRefusedError
 from savedmodel_bakery.client.transports.amqp_properties import Copy, unreadable
+from savedmodel_bakery.errors import RequestRefusedError
 from savedmodel_bakery.serving.amqp import reply_queues
 from savedmodel_bakery.serving.amqp.codec import Response
 from savedmodel_bakery.serving.amqp.errors import encode_failure

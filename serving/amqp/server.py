@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from aio_pika.abc import AbstractConnection
 
-from savedmodel_bakery.client.errors import ClientError, RequestRefusedError
 from savedmodel_bakery.client.transports.amqp_broker import Broker
+from savedmodel_bakery.errors import ClientError, RequestRefusedError
 from savedmodel_bakery.serving.amqp import queues
 from savedmodel_bakery.serving.amqp.consumer import Consumer, WorkerOptions, wait_first
 from savedmodel_bakery.serving.amqp.handlers import Handlers

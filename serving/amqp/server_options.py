@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 
 import click
 
-from savedmodel_bakery.client.credentials import TOKEN_VARIABLE, read_token
-from savedmodel_bakery.client.exits import as_usage_error
+from savedmodel_bakery.client.credentials import read_token
 from savedmodel_bakery.client.servers import Server, parse_server, select_tls
+from savedmodel_bakery.defaults import TOKEN_VARIABLE
+from savedmodel_bakery.exits import as_usage_error
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

@@ -16,7 +16,7 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
-from savedmodel_bakery.client.exits import PHOTOS_FAILED, resumable, run_command
+from savedmodel_bakery.exits import PHOTOS_FAILED, resumable, run_command
 from savedmodel_bakery.extras import naming_extras
 from savedmodel_bakery.serving.telemetry.page_options import metrics_options, serve_page
 from savedmodel_bakery.wire.status import Code, StatusError
@@ -127,9 +127,9 @@ def run_on_ray(
     if model_base_path is None:
         raise click.UsageError("Ray needs the model: pass --model-base-path")
     model_name = model_name or model_base_path.resolve().name
-    from savedmodel_bakery.client.bulk.files import FileList
-    from savedmodel_bakery.client.bulk.photos import path_key
-    from savedmodel_bakery.client.bulk.sources import check_parquet_files
+    from savedmodel_bakery.answers.photos.files import FileList
+    from savedmodel_bakery.answers.photos.photo import path_key
+    from savedmodel_bakery.answers.photos.sources import check_parquet_files
     from savedmodel_bakery.serving.bulk import progress
     from savedmodel_bakery.serving.bulk.parts import lock_folder, read_parts
 
@@ -176,7 +176,7 @@ def run_on_ray(
 
 def _expand(files: Iterable[Path]) -> list[Path]:
     """Return each file once, including those listed in Parquet files, so that no two tasks read the same photo."""
-    from savedmodel_bakery.client.bulk.parquet import list_files
+    from savedmodel_bakery.answers.photos.parquet import list_files
 
     is_input: dict[Path, bool] = {}
     queue = deque(files)

@@ -13,10 +13,10 @@ import ray
 from ray.data import ActorPoolStrategy, DataContext
 from ray.data.datasource import FilenameProvider
 
-from savedmodel_bakery.client.bulk.photos import UnreadablePhotoError
-from savedmodel_bakery.client.bulk.sources import open_file
+from savedmodel_bakery.answers.photos.photo import UnreadablePhotoError
+from savedmodel_bakery.answers.photos.sources import open_file
 from savedmodel_bakery.client.endpoints import Endpoint
-from savedmodel_bakery.client.errors import ClientError
+from savedmodel_bakery.errors import ClientError
 from savedmodel_bakery.serving.bulk.classifier import PHOTOS, Classifier
 from savedmodel_bakery.serving.bulk.parts import part_name
 from savedmodel_bakery.serving.bulk.progress import find_new

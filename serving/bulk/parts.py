@@ -6,6 +6,7 @@ photos are classified again. Nothing else is ever removed: parts are recognised 
 
 from __future__ import annotations
 
+import fcntl
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,8 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from savedmodel_bakery.client.bulk.results import ResultsError, lock
-from savedmodel_bakery.client.bulk.rows import COLUMNS, find_task_name
+from savedmodel_bakery.answers.rows import COLUMNS, find_task_name
 from savedmodel_bakery.wire.status import StatusError, invalid_argument
 
 _PART = re.compile(r"rows-[0-9a-f]{32}-[0-9]{6}-[0-9]+\.parquet")
@@ -37,9 +37,9 @@ def lock_folder(folder: Path) -> Iterator[None]:
     """
     with (folder / ".lock").open("ab") as file:
         try:
-            lock(file, folder)
-        except ResultsError as exc:
-            raise invalid_argument(str(exc)) from exc
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise invalid_argument(f"{folder} is being written by another job") from None
         yield
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from savedmodel_bakery.client.bulk.photos import path_key
-from savedmodel_bakery.client.bulk.sources import open_file
+from savedmodel_bakery.answers.photos.photo import path_key
+from savedmodel_bakery.answers.photos.sources import open_file
 from savedmodel_bakery.serving.telemetry.bulk import JobProgress, watch_job
 
 

@@ -6,15 +6,19 @@ import re
 from dataclasses import replace
 from functools import partial
 
+from savedmodel_bakery.errors import ClientError
 from savedmodel_bakery.serving.access.required_roles import PHOTOS
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.http.errors import error_response, method_not_allowed
 from savedmodel_bakery.serving.http.messages import NOSNIFF, Request, Response, decode_name
 from savedmodel_bakery.serving.http.routes import PREFLIGHT, Route
+from savedmodel_bakery.serving.inference.photos import PhotoModel
 from savedmodel_bakery.serving.models.registry import ModelChoice, Registry, read_version
 from savedmodel_bakery.serving.photos.codec import read_photos, results_response
-from savedmodel_bakery.serving.photos.tasks import row_document, run
-from savedmodel_bakery.wire.status import StatusError, invalid_argument
+from savedmodel_bakery.wire import dtypes
+from savedmodel_bakery.wire.json.predict import response_size
+from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
+from savedmodel_bakery.wire.tensors import Tensor
 
 _URL = re.compile(PHOTOS + r"(?P<model>[^/:]+)(?:/versions/(?P<version>[^/:]+)|/labels/(?P<label>[^/:]+))?")
 
@@ -46,17 +50,22 @@ class Handlers:
         choice = ModelChoice(name, read_version(decode_name(match["version"])), label)
         photos = read_photos(request, context)
         with self._registry.acquire(choice) as servable:
-            results = run(servable, photos, context)
-        [first, *others] = results.rows
+            model = PhotoModel(servable)
+            prediction = model.predict(photos, context)
+        context.charge(response_size({key: Tensor(a, dtypes.of_array(a)) for key, a in prediction.arrays.items()}))
+        try:
+            [first, *others] = results = model.task.read(prediction, batch=len(photos))
+        except ClientError as error:
+            raise StatusError(Code.INTERNAL, str(error)) from error
         if not others and not first.ok:
             raise invalid_argument(f"the photo cannot be read: {first.error}")
         return results_response(
             {
-                "model": servable.name,
-                "version": servable.version,
-                "task": results.task.name,
-                "signature": results.signature,
-                "results": [row_document(row) for row in results.rows],
+                "model": prediction.model,
+                "version": prediction.version,
+                "task": model.task.name,
+                "signature": model.signature,
+                "results": [{"ok": result.ok, **model.task.document(result)} for result in results],
             }
         )
 

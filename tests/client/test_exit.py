@@ -52,7 +52,7 @@ def test_a_client_that_was_not_closed_does_not_hold_up_the_exit() -> None:
     cases = [(name, transport) for name in CODE for transport in ("grpc", "v2-grpc")]
     with ThreadPoolExecutor(4) as pool:
         outcomes = pool.map(lambda case: run(CODE[case[0]], case[1]), cases)
-    error = "savedmodel_bakery.client.errors.ConnectionFailedError: "
+    error = "savedmodel_bakery.errors.ConnectionFailedError: "
     assert [] == [
         (case, outcome)
         for case, outcome in zip(cases, outcomes, strict=True)

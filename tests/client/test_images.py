@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from savedmodel_bakery.answers.images import encode_png, read_image
 from savedmodel_bakery.client import Client, Regression
-from savedmodel_bakery.client.images import encode_png, read_image
 from savedmodel_bakery.extras import install_command
 
 Connect = Callable[..., Client]

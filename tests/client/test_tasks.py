@@ -11,6 +11,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from savedmodel_bakery.answers.signatures import read_signatures
+from savedmodel_bakery.answers.tasks import find_task
+from savedmodel_bakery.answers.tasks.classify import CLASSIFY
+from savedmodel_bakery.answers.tasks.detect import DETECT
 from savedmodel_bakery.client import (
     Box,
     Classification,
@@ -25,8 +29,6 @@ from savedmodel_bakery.client import (
     Tag,
     Tags,
 )
-from savedmodel_bakery.client.signatures import read_signatures
-from savedmodel_bakery.client.tasks import CLASSIFY, DETECT, find_task
 from savedmodel_bakery.wire.status import Code, StatusError
 
 Connect = Callable[..., Client]

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from savedmodel_bakery.client.bulk import job, photos
+from savedmodel_bakery.answers.photos import photo
+from savedmodel_bakery.client.bulk import job
 from savedmodel_bakery.client.commands import bench
 from savedmodel_bakery.client.endpoints import MAX_TIMEOUT_S
 from savedmodel_bakery.client.transports import amqp_properties, retries
@@ -48,7 +49,7 @@ VALUES = {
     "time of a call": MAX_TIMEOUT_S,
     "attempts of a call": retries.MAX_ATTEMPTS,
     "time of a worker's call": round(WORK["timeout_s"]),
-    "photo of a bulk job": photos.MAX_PHOTO_BYTES,
+    "photo of a bulk job": photo.MAX_PHOTO_BYTES,
     "request of a bulk job": job._REQUEST_BYTES,
     "concurrent callers": bench.MAX_CALLERS,
     "unacknowledged messages": WORK["prefetch"],

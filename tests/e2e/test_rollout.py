@@ -19,12 +19,12 @@ from waiting import wait_until
 
 from savedmodel_bakery.client import Client, RequestRefusedError
 from savedmodel_bakery.client.commands import rollout as module
-from savedmodel_bakery.client.exits import run_command
 from savedmodel_bakery.client.rollout import rollout as rollout_module
 from savedmodel_bakery.client.rollout import servers as server_module
 from savedmodel_bakery.client.rollout.config_file import locked
 from savedmodel_bakery.client.rollout.servers import ModelServer
 from savedmodel_bakery.client.servers import parse_server
+from savedmodel_bakery.exits import run_command
 from savedmodel_bakery.wire import schema, version_folder
 
 EQUAL, OTHER_LABELS, BROKEN, OTHER_SCORES, WRONG_GOLDENS = 2, 3, 4, 5, 6

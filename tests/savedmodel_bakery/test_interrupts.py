@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 import pytest
 
-from savedmodel_bakery.client.exits import run_command
+from savedmodel_bakery.exits import run_command
 
 # Runs a package as `python -m` does, and interrupts it when it is about to import a module.
 INTERRUPTING = """
@@ -119,7 +119,7 @@ CLOSED_STDERR = """
 import os, signal, sys
 from pathlib import Path
 import click
-from savedmodel_bakery.client.exits import run_command
+from savedmodel_bakery.exits import run_command
 from savedmodel_bakery.exporter.cli import _errors
 from savedmodel_bakery.interrupts import cleaning_up, exit_on_interrupt, handle_interrupts
 

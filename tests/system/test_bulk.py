@@ -231,7 +231,10 @@ def test_the_command_of_the_documentation_works(clone: Path, lite0: Path, tmp_pa
     ("model", "error"),
     [
         ("none", "no version of sizing found under"),
-        ("half_plus_two", 'the outputs of signature "serving_default" of model "sizing" version 1 fit no task'),
+        (
+            "half_plus_two",
+            'model "sizing" version 1 does not take photos: none of its signatures',
+        ),
     ],
 )
 def test_an_unusable_model_is_reported_in_one_line(tmp_path: Path, inputs: Path, model: str, error: str) -> None:

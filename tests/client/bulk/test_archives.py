@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from bulk_files import read_labels, write_parquet, write_tar, write_zip
 
-from savedmodel_bakery.client.bulk.photos import UnreadablePhotoError
-from savedmodel_bakery.client.bulk.sources import open_file
+from savedmodel_bakery.answers.photos.photo import UnreadablePhotoError
+from savedmodel_bakery.answers.photos.sources import open_file
 
 Run = Callable[..., tuple[int, str]]
 CUT_OFF = "the archive cannot be read to its end"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from bulk_files import read_labels, write_photos, write_zip
 
-from savedmodel_bakery.client.bulk import archives, photos
+from savedmodel_bakery.answers.photos import archives, photo
 
 Run = Callable[..., tuple[int, str]]
 
@@ -51,7 +51,7 @@ def test_file_names_that_are_not_utf_8_have_different_keys(run: Run, tmp_path: P
 def test_oversized_files_and_special_files_are_not_read(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(photos, "MAX_PHOTO_BYTES", 4)
+    monkeypatch.setattr(photo, "MAX_PHOTO_BYTES", 4)
     monkeypatch.setattr(archives, "MAX_PHOTO_BYTES", 4)
     write_photos(tmp_path / "a", horse=b"horse", cat=b"cat")
     write_zip("a/b.zip", horse=b"horse")

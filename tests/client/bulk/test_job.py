@@ -13,12 +13,12 @@ import canned_models
 import pytest
 from bulk_files import read_labels, read_rows, write_photos
 
+from savedmodel_bakery.answers.photos.photo import Photo
+from savedmodel_bakery.answers.tasks.classify import CLASSIFY
 from savedmodel_bakery.client import Client, Prediction, RequestRefusedError
 from savedmodel_bakery.client.bulk import job as job_module
 from savedmodel_bakery.client.bulk.job import Job
-from savedmodel_bakery.client.bulk.photos import Photo
 from savedmodel_bakery.client.commands.cli import main
-from savedmodel_bakery.client.tasks import CLASSIFY
 from savedmodel_bakery.wire.status import Code
 
 Run = Callable[..., tuple[int, str]]

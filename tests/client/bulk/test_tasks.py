@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 from bulk_files import read_rows, write_photos
 
-from savedmodel_bakery.client.bulk.parquet import SCHEMAS
-from savedmodel_bakery.client.bulk.rows import COLUMNS
-from savedmodel_bakery.client.tasks import TASKS
+from savedmodel_bakery.answers.parquet import SCHEMAS
+from savedmodel_bakery.answers.rows import COLUMNS
+from savedmodel_bakery.answers.tasks import TASKS
 
 Run = Callable[..., tuple[int, str]]
 

@@ -17,7 +17,7 @@ import canned_models
 import pytest
 
 from savedmodel_bakery.client.commands.cli import main
-from savedmodel_bakery.client.exits import refusal_text
+from savedmodel_bakery.exits import refusal_text
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import pytest
 from canned_server import Peer
 
 from savedmodel_bakery.client.commands import wait as module
-from savedmodel_bakery.client.exits import run_command
+from savedmodel_bakery.exits import run_command
 
 Wait = Callable[..., tuple[int, str, str]]
 

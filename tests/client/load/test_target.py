@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from savedmodel_bakery.client import errors
+from savedmodel_bakery import errors
 from savedmodel_bakery.client.calls import ModelSpec
 from savedmodel_bakery.client.load.generator import CallFailedError
 from savedmodel_bakery.client.load.target import Exchange, Target

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from savedmodel_bakery.client.bulk.files import FileList
-from savedmodel_bakery.client.bulk.rows import Row
+from savedmodel_bakery.answers.photos.files import FileList
+from savedmodel_bakery.answers.rows import Row
 from savedmodel_bakery.client.rollout import evidence
 from savedmodel_bakery.client.rollout.errors import RolloutError
 from savedmodel_bakery.client.rollout.evidence import Agreement, Limits, compare_on_photos, compare_rows

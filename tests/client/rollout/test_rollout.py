@@ -10,8 +10,6 @@ import pytest
 from strict_servers import MODEL, StrictServer
 
 from savedmodel_bakery.client.commands import rollout as module
-from savedmodel_bakery.client.errors import ConnectionFailedError
-from savedmodel_bakery.client.exits import run_command
 from savedmodel_bakery.client.rollout import operations
 from savedmodel_bakery.client.rollout import rollout as rollout_module
 from savedmodel_bakery.client.rollout.config_file import ConfigFile
@@ -19,6 +17,8 @@ from savedmodel_bakery.client.rollout.errors import RolloutError
 from savedmodel_bakery.client.rollout.evidence import Limits
 from savedmodel_bakery.client.rollout.rollout import Rollout
 from savedmodel_bakery.client.rollout.steps import Serving
+from savedmodel_bakery.errors import ConnectionFailedError
+from savedmodel_bakery.exits import run_command
 from savedmodel_bakery.wire.model_config import Specific
 
 

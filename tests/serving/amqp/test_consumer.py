@@ -15,7 +15,7 @@ from aiormq.exceptions import ConnectionFrameError, ConnectionInternalError
 from fake_channel import OPTIONS, FakeBroker, FakeChannel, FakeQueue, in_virtual_time
 from raw_amqp import RawMessage, nested, short
 
-from savedmodel_bakery.client.errors import ConnectionFailedError
+from savedmodel_bakery.errors import ConnectionFailedError
 from savedmodel_bakery.serving.amqp import codec, queues
 from savedmodel_bakery.serving.amqp.codec import Response
 from savedmodel_bakery.serving.amqp.consumer import GRACE_S, Consumer

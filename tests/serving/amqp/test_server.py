@@ -14,8 +14,8 @@ from aio_pika import exceptions
 from aiormq.exceptions import ChannelAccessRefused
 from fake_channel import OPTIONS, FakeChannel, FakeConnections, Outcome, in_virtual_time
 
-from savedmodel_bakery.client.errors import RequestRefusedError
 from savedmodel_bakery.client.transports.amqp_broker import Broker
+from savedmodel_bakery.errors import RequestRefusedError
 from savedmodel_bakery.serving.amqp import server
 from savedmodel_bakery.serving.amqp.server import Worker
 from savedmodel_bakery.wire.status import Code

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 import task_models
 
-from savedmodel_bakery.client.bulk.parquet import SCHEMAS
-from savedmodel_bakery.client.errors import ClientError
+from savedmodel_bakery.answers.parquet import SCHEMAS
 from savedmodel_bakery.serving.bulk.classifier import PHOTOS, Classifier
+from savedmodel_bakery.wire.status import StatusError
 
 TABLE = pa.table({"image": ["a", "b", "c"], "content": [b"?", b"bad", None], "error": [None, None, "torn"]}, PHOTOS)
 
@@ -54,6 +54,6 @@ def test_each_photo_has_a_row_of_the_task(tmp_path: Path, make: Any, task: str, 
     assert [[], []] == others
 
 
-def test_a_model_without_a_task_is_a_client_error(tmp_path: Path) -> None:
-    with pytest.raises(ClientError, match="fit no task"):
+def test_a_model_without_a_task_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(StatusError, match="does not take photos"):
         Classifier("m", 1, str(model_makers.half_plus(tmp_path, 1)))

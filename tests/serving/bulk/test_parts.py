@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from savedmodel_bakery.client.bulk.parquet import write_rows
+from savedmodel_bakery.answers.parquet import write_rows
 from savedmodel_bakery.serving.bulk import cli
 from savedmodel_bakery.serving.bulk.parts import part_name, read_parts
 

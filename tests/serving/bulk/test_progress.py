@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import generate_latest
 from waiting import wait_until
 
-from savedmodel_bakery.client.bulk.parquet import write_rows
+from savedmodel_bakery.answers.parquet import write_rows
 from savedmodel_bakery.serving.bulk import progress
 from savedmodel_bakery.serving.bulk.parts import part_name
 from savedmodel_bakery.serving.telemetry import bulk

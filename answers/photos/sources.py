@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 
-from savedmodel_bakery.client.bulk.archives import DAMAGE_ERRORS, TAR_SUFFIXES, read_tar, read_zip
-from savedmodel_bakery.client.bulk.photos import (
+from savedmodel_bakery.answers.photos.archives import DAMAGE_ERRORS, TAR_SUFFIXES, read_tar, read_zip
+from savedmodel_bakery.answers.photos.photo import (
     IsWanted,
     Photo,
     file_photo,
@@ -85,5 +85,5 @@ def _read_parquet(path: Path, is_wanted: IsWanted, *, all_files: bool) -> Iterat
 
 def _import_parquet() -> ModuleType:
     with naming_extras("Parquet", "parquet"):
-        from savedmodel_bakery.client.bulk import parquet
+        from savedmodel_bakery.answers.photos import parquet
     return parquet

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from savedmodel_bakery.answers.drawing import label_colour, palette_colour
+from savedmodel_bakery.answers.tasks.detect import DETECT
+from savedmodel_bakery.answers.tasks.segment import SEGMENT
 from savedmodel_bakery.client import Box, Detections, Segmentation
-from savedmodel_bakery.client.drawing import draw_detections, draw_segmentation, label_colour, palette_colour
 
 
 def png(array: np.ndarray, exif: Image.Exif | None = None) -> bytes:
@@ -24,7 +26,7 @@ def pixels(content: bytes) -> np.ndarray:
 
 def test_each_label_has_its_colour() -> None:
     boxes = (Box("cat", 0.9, 50, 10, 90, 60), Box("dog", 0.8, 50, 110, 90, 160), Box("cat", 0.7, 50, 210, 90, 260))
-    drawn = pixels(draw_detections(png(np.zeros((100, 300, 3), np.uint8)), Detections(True, None, boxes)))
+    drawn = pixels(DETECT.draw(png(np.zeros((100, 300, 3), np.uint8)), Detections(True, None, boxes), {}))
     assert (100, 300, 3) == drawn.shape
     cat, dog = label_colour("cat"), label_colour("dog")
     assert cat != dog
@@ -36,14 +38,14 @@ def test_each_label_has_its_colour() -> None:
 
 def test_a_box_beyond_the_photo_is_drawn_as_far_as_it_is_visible() -> None:
     boxes = (Box("cat", 0.9, -5.5, -3, 200, 50), Box("odd", 0.1, 9, 9, 2, 2))
-    drawn = pixels(draw_detections(png(np.zeros((40, 60, 3), np.uint8)), Detections(True, None, boxes)))
+    drawn = pixels(DETECT.draw(png(np.zeros((40, 60, 3), np.uint8)), Detections(True, None, boxes), {}))
     assert label_colour("cat") == tuple(drawn[30, 50])
 
 
 def test_boxes_are_drawn_on_the_upright_photo() -> None:
     exif = Image.Exif()
     exif[0x0112] = 6  # rotate by 90 degrees clockwise
-    drawn = pixels(draw_detections(png(np.zeros((20, 50, 3), np.uint8), exif), Detections(True, None)))
+    drawn = pixels(DETECT.draw(png(np.zeros((20, 50, 3), np.uint8), exif), Detections(True, None), {}))
     assert (50, 20, 3) == drawn.shape
 
 
@@ -51,7 +53,7 @@ def test_a_map_is_translucent_above_a_legend_of_its_classes() -> None:
     class_ids = np.zeros((30, 40), np.uint8)
     class_ids[:, 20:] = 2
     segmentation = Segmentation(True, None, png(class_ids), ("road", "tree", "car"), {"road": 0.5, "car": 0.5})
-    drawn = pixels(draw_segmentation(png(np.full((30, 40, 3), 100, np.uint8)), segmentation))
+    drawn = pixels(SEGMENT.draw(png(np.full((30, 40, 3), 100, np.uint8)), segmentation, {}))
     road, car = np.array(palette_colour(0)), np.array(palette_colour(2))
     np.testing.assert_allclose((road + 100) / 2, drawn[10, 10], atol=1)
     np.testing.assert_allclose((car + 100) / 2, drawn[10, 30], atol=1)
@@ -63,19 +65,19 @@ def test_a_map_is_translucent_above_a_legend_of_its_classes() -> None:
 def test_stated_colours_are_used() -> None:
     black, colours = png(np.zeros((30, 40, 3), np.uint8)), {"cat": (1, 2, 3)}
     boxes = (Box("cat", 0.9, 5, 5, 25, 15), Box("dog", 0.8, 5, 20, 25, 35))
-    drawn = pixels(draw_detections(black, Detections(True, None, boxes), colours))
+    drawn = pixels(DETECT.draw(black, Detections(True, None, boxes), colours))
     assert ((1, 2, 3), label_colour("dog")) == (tuple(drawn[25, 10]), tuple(drawn[25, 30]))
     segmentation = Segmentation(True, None, png(np.ones((30, 40), np.uint8)), ("road", "cat"), {"cat": 1.0})
-    drawn = pixels(draw_segmentation(black, segmentation, {"cat": (200, 100, 50)}))
+    drawn = pixels(SEGMENT.draw(black, segmentation, {"cat": (200, 100, 50)}))
     assert ((100, 50, 25), (200, 100, 50)) == (tuple(drawn[10, 10]), tuple(drawn[40, 2]))
 
 
 def test_a_map_of_another_size_is_a_value_error() -> None:
     segmentation = Segmentation(True, None, png(np.zeros((3, 4), np.uint8)), ("road",), {"road": 1.0})
     with pytest.raises(ValueError, match="the map has 4×3 pixels, but the photo 5×3"):
-        draw_segmentation(png(np.zeros((3, 5, 3), np.uint8)), segmentation)
+        SEGMENT.draw(png(np.zeros((3, 5, 3), np.uint8)), segmentation, {})
 
 
 def test_a_photo_that_pillow_cannot_read_is_a_value_error() -> None:
     with pytest.raises(ValueError, match="Pillow cannot read the photo: cannot identify image file"):
-        draw_detections(b"<html>", Detections(True, None))
+        DETECT.draw(b"<html>", Detections(True, None), {})

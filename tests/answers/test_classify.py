@@ -5,11 +5,11 @@ from __future__ import annotations
 import canned_models
 import pytest
 
-from savedmodel_bakery.client.bulk.classify import classify_photos
-from savedmodel_bakery.client.bulk.photos import Photo, unreadable_photo
-from savedmodel_bakery.client.errors import RequestRefusedError
-from savedmodel_bakery.client.results import Prediction
-from savedmodel_bakery.client.tasks import CLASSIFY
+from savedmodel_bakery.answers.classify import classify_photos
+from savedmodel_bakery.answers.photos.photo import Photo, unreadable_photo
+from savedmodel_bakery.answers.predictions import Prediction
+from savedmodel_bakery.answers.tasks.classify import CLASSIFY
+from savedmodel_bakery.errors import RequestRefusedError
 from savedmodel_bakery.wire.status import Code
 
 

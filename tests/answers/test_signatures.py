@@ -8,8 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from savedmodel_bakery.client.errors import InvalidResponseError, RequestRefusedError
-from savedmodel_bakery.client.signatures import read_signatures
+from savedmodel_bakery.answers.signatures import read_signatures
+from savedmodel_bakery.errors import InvalidResponseError, RequestRefusedError
 from savedmodel_bakery.wire.status import Code
 
 

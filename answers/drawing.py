@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
-from savedmodel_bakery.client.image_results import Detections, Segmentation
+from savedmodel_bakery.label_files import Colour
 
-Colour = tuple[int, int, int]
+ScoredBox = tuple[str, float, float, float, float, float]
+"""The label and score of a box, and its edges in pixels: ymin, xmin, ymax, xmax."""
 
 _GOLDEN_RATIO = 0.618034  # hues at this distance differ well, however many there are
 _PALETTE_SIZE = 256
@@ -21,12 +22,12 @@ _MIN_FONT_SIZE, _MAX_FONT_SIZE = 12, 40
 _FONT_SHARE = 1 / 30  # of the photo's shorter side
 
 
-def draw_detections(photo: bytes, detections: Detections, colours: Mapping[str, Colour] = {}) -> bytes:
-    """Return a PNG file of the upright photo with its boxes, labels and scores.
+def draw_boxes(photo: bytes, boxes: Sequence[ScoredBox], colours: Mapping[str, Colour]) -> bytes:
+    """Return a PNG file of the upright photo with boxes, labels and scores.
 
     Args:
         photo: an image file.
-        detections: in the photo.
+        boxes: in the photo, best first.
         colours: of labels; others have one that is the same in every photo.
 
     Raises:
@@ -34,41 +35,48 @@ def draw_detections(photo: bytes, detections: Detections, colours: Mapping[str, 
     """
     image = _open_upright(photo)
     canvas, font = ImageDraw.Draw(image), _font(image)
-    for box in reversed(detections.boxes):  # the best is drawn last, above the others
-        colour = colours.get(box.label) or label_colour(box.label)
-        edges = (min(box.xmin, box.xmax), min(box.ymin, box.ymax), max(box.xmin, box.xmax), max(box.ymin, box.ymax))
+    for label, score, ymin, xmin, ymax, xmax in reversed(boxes):  # the best is drawn last, above the others
+        colour = colours.get(label) or label_colour(label)
+        edges = (min(xmin, xmax), min(ymin, ymax), max(xmin, xmax), max(ymin, ymax))
         canvas.rectangle(edges, outline=colour, width=max(2, int(font.size) // 8))
-        text = f"{box.label} {box.score:.2f}"
+        text = f"{label} {score:.2f}"
         place = (edges[0], max(0.0, edges[1] - font.size * 1.2))
         canvas.rectangle(canvas.textbbox(place, text, font=font), fill=colour)
         canvas.text(place, text, fill=(0, 0, 0), font=font)
     return _as_png(image)
 
 
-def draw_segmentation(photo: bytes, segmentation: Segmentation, colours: Mapping[str, Colour] = {}) -> bytes:
+def draw_map(
+    photo: bytes,
+    class_ids: np.ndarray,
+    labels: Sequence[str],
+    shares: Mapping[str, float],
+    colours: Mapping[str, Colour],
+) -> bytes:
     """Return a PNG file of the upright photo under its translucent map, with a legend of its classes below.
 
     Args:
         photo: an image file.
-        segmentation: of the photo.
+        class_ids: of its pixels, uint8 [height, width].
+        labels: by class id.
+        shares: label to its share of the pixels, 0 to 1.
         colours: of labels; others have one that depends on their class id.
 
     Raises:
-        InvalidResponseError: the map is not a valid PNG file.
         ValueError: Pillow cannot read the photo, or the map has another size.
     """
-    image, class_ids = _open_upright(photo), segmentation.map
+    image = _open_upright(photo)
     if class_ids.shape != (image.height, image.width):
         raise ValueError(
             f"the map has {class_ids.shape[1]}×{class_ids.shape[0]} pixels, but the photo {image.width}×{image.height}"
         )
-    names = [*segmentation.labels, *map(str, range(len(segmentation.labels), _PALETTE_SIZE))]
+    names = [*labels, *map(str, range(len(labels), _PALETTE_SIZE))]
     palette = [colours.get(name) or palette_colour(class_id) for class_id, name in enumerate(names)]
     pixels = np.asarray(image, np.float32) * (1 - _OPACITY) + np.array(palette, np.float32)[class_ids] * _OPACITY
     drawn = Image.fromarray(pixels.round().astype(np.uint8))
     present = np.unique(class_ids).tolist()
     legend = [names[number] for number in present], [palette[number] for number in present]
-    return _as_png(_add_legend(drawn, *legend, segmentation.shares))
+    return _as_png(_add_legend(drawn, *legend, shares))
 
 
 def label_colour(label: str) -> Colour:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from savedmodel_bakery.client.bulk.photos import Photo, UnreadablePhotoError
-from savedmodel_bakery.client.bulk.rows import Row, make_row
-from savedmodel_bakery.client.error_text import image_error, one_line
-from savedmodel_bakery.client.errors import ClientError, RequestRefusedError
-from savedmodel_bakery.client.image_results import ImageResult
-from savedmodel_bakery.client.results import Prediction
-from savedmodel_bakery.client.tasks import Task
+from savedmodel_bakery.answers.photos.photo import Photo, UnreadablePhotoError
+from savedmodel_bakery.answers.predictions import Prediction
+from savedmodel_bakery.answers.rows import Row, make_row
+from savedmodel_bakery.answers.task import ImageResult, Task
+from savedmodel_bakery.error_text import image_error, one_line
+from savedmodel_bakery.errors import ClientError, RequestRefusedError
 from savedmodel_bakery.wire.status import Code
 
 # These may be caused by an image or by the size of a request, unless the server asks to try again later. Any other code
@@ -52,7 +51,7 @@ def classify_photos(
     rows = []
     for photo, content in zip(photos, contents, strict=True):
         result, version = next(results) if isinstance(content, bytes) else (content, None)
-        rows.append(make_row(photo.key, result, model=model, version=version, signature=signature))
+        rows.append(make_row(task, photo.key, result, model=model, version=version, signature=signature))
     return rows
 
 

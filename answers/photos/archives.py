@@ -11,7 +11,7 @@ from lzma import LZMAError
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from savedmodel_bakery.client.bulk.photos import (
+from savedmodel_bakery.answers.photos.photo import (
     MAX_PHOTO_BYTES,
     IsWanted,
     Photo,

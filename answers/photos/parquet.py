@@ -1,45 +1,18 @@
-"""Reads photos and rows from Parquet files and writes rows to them. Needs the extra `parquet`."""
+"""Reads photos, or the paths of photos, from Parquet files. Needs the extra `parquet`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import chain, islice
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from savedmodel_bakery.client.bulk.photos import IsWanted, Photo, path_key
-from savedmodel_bakery.client.bulk.rows import COLUMNS, Row
+from savedmodel_bakery.answers.photos.photo import IsWanted, Photo, path_key
 
-_ROWS_PER_GROUP = 4_000
 _PHOTOS_PER_READ = 64
 _READ_ERRORS = (OSError, RuntimeError, ValueError, pa.ArrowException)
-
-_SCORED = (("label", pa.string()), ("score", pa.float32()))
-_EDGES = tuple((name, pa.float32()) for name in ("ymin", "xmin", "ymax", "xmax"))
-_NUMBERS = pa.map_(pa.string(), pa.float32())
-_FIELDS = {
-    field.name: field
-    for field in (
-        pa.field("image", pa.string(), nullable=False),
-        pa.field("ok", pa.bool_(), nullable=False),
-        pa.field("label", pa.string()),
-        pa.field("error", pa.string()),
-        pa.field("top", pa.list_(pa.struct([*_SCORED, ("class_id", pa.int32())])), nullable=False),
-        pa.field("tags", pa.list_(pa.struct(_SCORED)), nullable=False),
-        pa.field("embedding", pa.list_(pa.float32()), nullable=False),
-        pa.field("boxes", pa.list_(pa.struct([*_SCORED, *_EDGES])), nullable=False),
-        pa.field("shares", _NUMBERS, nullable=False),
-        pa.field("map_png", pa.binary()),
-        pa.field("values", _NUMBERS, nullable=False),
-        pa.field("model", pa.string(), nullable=False),
-        pa.field("version", pa.int64()),
-        pa.field("signature", pa.string(), nullable=False),
-    )
-}
-SCHEMAS = {task: pa.schema([_FIELDS[name] for name in columns]) for task, columns in COLUMNS.items()}
-"""The columns of the rows of each task."""
 
 
 class ColumnsError(OSError):
@@ -96,44 +69,6 @@ def list_files(path: Path) -> list[Path] | None:
             return [Path(name) for name in _names(file.read(columns=["image"]))]
     except _READ_ERRORS:  # `read_photos` will report the error in a row
         return None
-
-
-def read_rows(path: Path) -> Iterator[Row]:
-    """Read the rows of a file that `write_rows` wrote.
-
-    Raises:
-        ValueError: the file has other columns, or is damaged.
-        OSError: it cannot be read.
-    """
-    try:
-        with pq.ParquetFile(path) as file:
-            if not any(file.schema_arrow.equals(schema) for schema in SCHEMAS.values()):
-                raise ValueError("the columns differ")
-            maps = [field.name for field in file.schema_arrow if pa.types.is_map(field.type)]
-            for batch in file.iter_batches(_ROWS_PER_GROUP):
-                for row in batch.to_pylist():
-                    yield row | {name: dict(row[name]) for name in maps}
-    except pa.ArrowException as exc:
-        raise ValueError(str(exc)) from exc
-
-
-def write_rows(rows: Iterable[Row], path: Path, task: str) -> None:
-    """Write the rows of a task to a file, group by group.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    rows = iter(rows)
-    with pq.ParquetWriter(path, SCHEMAS[task]) as writer:
-        while group := list(islice(rows, _ROWS_PER_GROUP)):
-            writer.write_table(to_table(group, task))
-
-
-def to_table(rows: Iterable[Row], task: str) -> pa.Table:
-    """Return the rows of a task as a table with the columns `SCHEMAS`."""
-    schema = SCHEMAS[task]
-    maps = [field.name for field in schema if pa.types.is_map(field.type)]
-    return pa.Table.from_pylist([row | {name: list(row[name].items()) for name in maps} for row in rows], schema)
 
 
 def _check_columns(schema: pa.Schema) -> bool:

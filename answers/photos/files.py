@@ -11,7 +11,7 @@ from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
 
-from savedmodel_bakery.client.bulk.sources import has_photos
+from savedmodel_bakery.answers.photos.sources import has_photos
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from savedmodel_bakery.client.errors import InvalidResponseError, RequestRefusedError
+from savedmodel_bakery.errors import InvalidResponseError, RequestRefusedError
 from savedmodel_bakery.wire import dtypes, trees
 from savedmodel_bakery.wire.dtypes import DType
 from savedmodel_bakery.wire.status import Code, StatusError

@@ -12,10 +12,9 @@ from contextlib import contextmanager
 import click
 
 from savedmodel_bakery import tracing
-from savedmodel_bakery.client.credentials import TOKEN_VARIABLE
-from savedmodel_bakery.client.endpoints import DEFAULT_MODEL
-from savedmodel_bakery.client.error_text import image_error, one_line
-from savedmodel_bakery.client.errors import AccessDeniedError, ClientError, ConnectionFailedError
+from savedmodel_bakery.defaults import DEFAULT_MODEL, TOKEN_VARIABLE
+from savedmodel_bakery.error_text import image_error, one_line
+from savedmodel_bakery.errors import AccessDeniedError, ClientError, ConnectionFailedError
 from savedmodel_bakery.extras import MissingPackageError
 from savedmodel_bakery.interrupts import INTERRUPTED, ignore_traceback_of_next_interrupt
 from savedmodel_bakery.output import flush_or_discard, os_error_text

@@ -10,30 +10,14 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
-from savedmodel_bakery.client.image_results import (
-    Classification,
-    Detections,
-    Embedding,
-    ImageResult,
-    Regression,
-    Segmentation,
-    Tags,
-)
+from savedmodel_bakery.answers.task import ImageResult, Task
+from savedmodel_bakery.answers.tasks import TASKS
 
 Row = dict[str, Any]
 
-_TASK_COLUMNS = {
-    "classify": ("label", "error", "top"),
-    "multilabel": ("error", "tags"),
-    "embed": ("error", "embedding"),
-    "detect": ("error", "boxes"),
-    "segment": ("error", "shares", "map_png"),
-    "regress": ("error", "values"),
-}
-COLUMNS = {task: ("image", "ok", *own, "model", "version", "signature") for task, own in _TASK_COLUMNS.items()}
+COLUMNS = {task.name: ("image", "ok", *task.cells(task.failed("")), "model", "version", "signature") for task in TASKS}
 """The columns of the rows of each task, in their order."""
 
 CSV_COLUMNS = COLUMNS | {
@@ -44,34 +28,18 @@ CSV_COLUMNS = COLUMNS | {
 _TEXT_COLUMNS = ("image", "label", "error", "model", "signature")
 
 
-def make_row(image: str, result: ImageResult, *, model: str, version: int | None, signature: str) -> Row:
+def make_row(
+    task: Task[Any], image: str, result: ImageResult, *, model: str, version: int | None, signature: str
+) -> Row:
     """Return the row of an image."""
     return {
         "image": image,
         "ok": result.ok,
-        **task_cells(result),
+        **task.cells(result),
         "model": model,
         "version": version,
         "signature": signature,
     }
-
-
-def task_cells(result: ImageResult) -> Row:
-    """Return the columns of a result that depend on its task."""
-    match result:
-        case Classification():
-            return {"label": result.label, "error": result.error, "top": [asdict(scored) for scored in result.top]}
-        case Tags():
-            return {"error": result.error, "tags": [asdict(tag) for tag in result.tags]}
-        case Embedding():
-            return {"error": result.error, "embedding": [] if result.vector is None else result.vector.tolist()}
-        case Detections():
-            return {"error": result.error, "boxes": [asdict(box) for box in result.boxes]}
-        case Segmentation():
-            return {"error": result.error, "shares": dict(result.shares), "map_png": result.map_png or None}
-        case Regression():
-            return {"error": result.error, "values": dict(result.values)}
-    raise TypeError(f"no row for {type(result).__name__}")
 
 
 def row_json(row: Mapping[str, Any]) -> str:

@@ -1,0 +1,157 @@
+"""What a task is: what its outputs mean, and how a result is shown. Does no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from savedmodel_bakery.answers.predictions import Prediction
+from savedmodel_bakery.answers.signatures import DEFAULT_SIGNATURE, TensorSpec
+from savedmodel_bakery.errors import InvalidResponseError
+from savedmodel_bakery.wire import dtypes
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from savedmodel_bakery.label_files import Colour  # which imports protobuf
+
+ROW_OUTPUTS = {"ok": "n", "error": "n"}
+"""The outputs of all tasks."""
+
+Row = Mapping[str, Any]
+"""The outputs for one image, by alias."""
+
+
+@dataclass(frozen=True)
+class ImageResult:
+    """The attributes that all results have.
+
+    Attributes:
+        ok: whether the image could be read.
+        error: the reason if it could not; None if `ok`.
+    """
+
+    ok: bool
+    error: str | None
+
+
+ResultT = TypeVar("ResultT", bound=ImageResult)
+
+
+class Task(Generic[ResultT]):
+    """What the outputs of a model mean.
+
+    Attributes:
+        name: as in a recipe.
+        title: what messages call it; by default the name. It differs if models of several tasks have these outputs.
+        method: the method of `Client` that returns its results.
+        signature: the signature to run on a baked model whose signatures are unknown.
+        outputs: alias to the names of the axes, apart from `ok` and `error`: `n` is the batch, a digit a fixed size.
+            Empty if any output is a number per image.
+        result: class of the results.
+        file_suffix: suffix of the files with `file_content`; empty if there are none.
+        can_draw: whether `draw` is implemented.
+    """
+
+    name: str
+    title: str = ""
+    method: str
+    signature: str = DEFAULT_SIGNATURE
+    outputs: ClassVar[Mapping[str, str]] = {}
+    result: type[ResultT]
+    file_suffix: str = ""
+    can_draw: bool = False
+
+    def __init__(self) -> None:
+        self.title = self.title or self.name
+
+    def read_row(self, row: Row) -> ResultT:
+        """Return the result of an image."""
+        raise NotImplementedError
+
+    def cells(self, result: ResultT) -> dict[str, Any]:
+        """Return the columns of a result in the row of a bulk job, in their order."""
+        raise NotImplementedError
+
+    def document(self, result: ResultT) -> dict[str, Any]:
+        """Return the JSON object of a result in a response of `/photos`."""
+        return self.cells(result)
+
+    def lines(self, result: ResultT) -> list[str]:
+        """Return the lines of a result for people, with tabs between the columns."""
+        raise NotImplementedError
+
+    def file_content(self, result: ResultT) -> bytes:
+        """Return the result as a file."""
+        raise NotImplementedError
+
+    def draw(self, photo: bytes, result: ResultT, colours: Mapping[str, Colour]) -> bytes:
+        """Return a PNG file of the photo with the result; needs the extra `draw`.
+
+        Raises:
+            InvalidResponseError: the result has no valid map.
+            ValueError: Pillow cannot read the photo, or the map has another size.
+        """
+        raise NotImplementedError
+
+    def fits(self, outputs: Mapping[str, TensorSpec]) -> bool:
+        """Return whether these are the outputs of a signature of this task."""
+        own = outputs.keys() - ROW_OUTPUTS.keys()
+        if not outputs.keys() >= ROW_OUTPUTS.keys() or not own:
+            return False
+        if self.outputs:
+            return own == self.outputs.keys()
+        return all(outputs[alias].dtype is dtypes.BY_NAME["float"] for alias in own)
+
+    def failed(self, error: str) -> ResultT:
+        """Return the result of an image that could not be read."""
+        return self.result(ok=False, error=error)
+
+    def read(self, prediction: Prediction, *, batch: int) -> list[ResultT]:
+        """Return the results of `batch` images. Outputs with one value per image may be [n, 1], as Triton has them.
+
+        Raises:
+            InvalidResponseError: the outputs have other names or shapes.
+        """
+        arrays = prediction.arrays
+        axes = {**(self.outputs or dict.fromkeys(arrays, "n")), **ROW_OUTPUTS}
+        if not arrays.keys() >= axes.keys():
+            raise InvalidResponseError(
+                f"{_title(prediction)} has the outputs {join(arrays)}; task {self.name} has {join(axes)}"
+            )
+        arrays = {
+            alias: array[:, 0] if axes.get(alias) == "n" and array.shape[1:] == (1,) else array
+            for alias, array in arrays.items()
+        }
+        _check_shapes(arrays, axes, batch, _title(prediction))
+        rows = [{alias: arrays[alias][number] for alias in axes} for number in range(batch)]
+        return [self.read_row(row) if row["ok"] else self.failed(as_text(row["error"])) for row in rows]
+
+
+def _check_shapes(arrays: Mapping[str, np.ndarray], outputs: Mapping[str, str], batch: int, title: str) -> None:
+    sizes = {"n": batch, "4": 4}
+    for alias, axes in outputs.items():
+        shape = arrays[alias].shape
+        if len(shape) == len(axes):
+            expected: list[Any] = [sizes.setdefault(axis, size) for axis, size in zip(axes, shape, strict=True)]
+        else:
+            expected = [sizes.get(axis, "?") for axis in axes]
+        if list(shape) != expected:
+            raise InvalidResponseError(
+                f'output "{alias}" of {title} has shape {list(shape)}; expected [{", ".join(map(str, expected))}]'
+            )
+
+
+def _title(prediction: Prediction) -> str:
+    return f'signature "{prediction.signature}" of model "{prediction.model}"'
+
+
+def as_text(label: object) -> str:
+    """Return a label as text."""
+    return label.decode("utf-8", "replace") if isinstance(label, bytes) else str(label)
+
+
+def join(names: Iterable[str]) -> str:
+    """Return names in quotation marks, with commas."""
+    return ", ".join(f'"{name}"' for name in names)

@@ -1,0 +1,55 @@
+"""The tasks, a module each, and the recognition of a model's task by the outputs of its signatures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from savedmodel_bakery.answers.signatures import DEFAULT_SIGNATURE, TOP_K_SIGNATURE, Signatures
+from savedmodel_bakery.answers.task import Task, join
+from savedmodel_bakery.answers.tasks.classify import CLASSIFY
+from savedmodel_bakery.answers.tasks.detect import DETECT
+from savedmodel_bakery.answers.tasks.embed import EMBED
+from savedmodel_bakery.answers.tasks.multilabel import MULTILABEL
+from savedmodel_bakery.answers.tasks.regress import REGRESS
+from savedmodel_bakery.answers.tasks.segment import SEGMENT
+from savedmodel_bakery.errors import RequestRefusedError
+from savedmodel_bakery.wire import dtypes
+from savedmodel_bakery.wire.status import Code
+
+TASKS: tuple[Task[Any], ...] = (CLASSIFY, MULTILABEL, EMBED, DETECT, SEGMENT, REGRESS)
+"""All tasks, in the order of their recognition."""
+
+_LABEL_OUTPUT = "output_0"
+
+
+def find_task(signatures: Signatures, signature: str = DEFAULT_SIGNATURE) -> tuple[Task[Any], str]:
+    """Return the task of a signature, and the signature to run.
+
+    The latter is `top_k` instead of a `serving_default` that does not exist, or returns the label alone: there one bad
+    image fails all images of the request.
+
+    Raises:
+        RequestRefusedError: FAILED_PRECONDITION if the signature does not exist or fits no task.
+    """
+    if signature == DEFAULT_SIGNATURE and TOP_K_SIGNATURE in signatures.by_name:
+        default = signatures.by_name.get(DEFAULT_SIGNATURE)
+        if default is None or default.outputs.keys() == {_LABEL_OUTPUT}:
+            signature = TOP_K_SIGNATURE
+    declared = signatures.find(signature)
+    for task in TASKS:
+        if task.fits(declared.outputs):
+            return task, signature
+    raise RequestRefusedError(
+        Code.FAILED_PRECONDITION,
+        f"the outputs of {declared.title} fit no task; it has {join(declared.outputs)}. The tasks are "
+        f"{', '.join(task.name for task in TASKS)}; any other signature can be run with predict",
+    )
+
+
+def find_pixels_size(signatures: Signatures, task: Task[Any]) -> tuple[int, ...] | None:
+    """Return the size of the arrays that the signature `pixels` takes, [height, width, 3]; None if there is none."""
+    declared = signatures.by_name.get("pixels")
+    if declared is None or not task.fits(declared.outputs) or declared.inputs.keys() != {"pixels"}:
+        return None
+    spec = declared.inputs["pixels"]
+    return spec.shape[1:] if spec.shape and spec.dtype is dtypes.BY_NAME["uint8"] else None

@@ -1,0 +1,74 @@
+"""Task classify, and binary, which has the same outputs: the best classes of an image."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+from savedmodel_bakery.answers.signatures import TOP_K_SIGNATURE
+from savedmodel_bakery.answers.task import ImageResult, Row, Task, as_text
+from savedmodel_bakery.errors import RequestRefusedError
+from savedmodel_bakery.wire.status import Code
+
+
+@dataclass(frozen=True)
+class ScoredLabel:
+    """One class of an image: its label, its score (a probability, 0 to 1) and its index in the model's classes."""
+
+    label: str
+    score: float
+    class_id: int
+
+
+@dataclass(frozen=True)
+class Classification(ImageResult):
+    """The classes of one image.
+
+    Attributes:
+        ok: whether the image could be read.
+        error: the reason if it could not; None if `ok`.
+        label: the best class, None if not `ok`: the one with the highest score, or with task binary the one that the
+            model's threshold decides for.
+        top: the best classes, best first; empty if not `ok`.
+    """
+
+    label: str | None = None
+    top: tuple[ScoredLabel, ...] = ()
+
+
+class _Classify(Task[Classification]):
+    name = "classify"
+    title = "classify or binary"
+    method = "classify"
+    signature = TOP_K_SIGNATURE
+    outputs: ClassVar = {"labels": "nk", "scores": "nk", "class_ids": "nk"}
+    result = Classification
+
+    def read_row(self, row: Row) -> Classification:
+        columns = (row[alias].tolist() for alias in ("labels", "scores", "class_ids"))
+        top = tuple(ScoredLabel(as_text(label), score, number) for label, score, number in zip(*columns, strict=True))
+        return Classification(ok=True, error=None, label=top[0].label if top else None, top=top)
+
+    def cells(self, result: Classification) -> dict[str, Any]:
+        return {"label": result.label, "error": result.error, "top": [asdict(scored) for scored in result.top]}
+
+    def lines(self, result: Classification) -> list[str]:
+        return [f"{scored.label}\t{scored.score:.3f}\t{scored.class_id}" for scored in result.top]
+
+
+CLASSIFY = _Classify()
+
+
+def keep_top(result: Classification, top_k: int | None) -> Classification:
+    """Return a classification with the best `top_k` classes only; None for all.
+
+    Raises:
+        RequestRefusedError: the model returns fewer classes.
+    """
+    if top_k is None or not result.ok:
+        return result
+    if top_k > len(result.top):
+        raise RequestRefusedError(
+            Code.INVALID_ARGUMENT, f"top_k {top_k} is too large: the model returns {len(result.top)} classes"
+        )
+    return Classification(result.ok, result.error, result.label, result.top[:top_k])

@@ -1,0 +1,62 @@
+"""Task embed: the embedding of an image."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from savedmodel_bakery.answers.task import ImageResult, Row, Task
+
+
+@dataclass(frozen=True)
+class Embedding(ImageResult):
+    """The embedding of one image.
+
+    Attributes:
+        ok: whether the image could be read.
+        error: the reason if it could not; None if `ok`.
+        vector: float32 [d]; None if not `ok`.
+    """
+
+    vector: np.ndarray | None = None
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether they have the same vector; arrays don't compare by `==` alone."""
+        if not isinstance(other, Embedding):
+            return NotImplemented
+        vectors = np.asarray(self.vector), np.asarray(other.vector)
+        return (self.ok, self.error) == (other.ok, other.error) and np.array_equal(*vectors)
+
+    def __hash__(self) -> int:
+        """Return a hash without the vector, which has none."""
+        return hash((self.ok, self.error))
+
+
+class _Embed(Task[Embedding]):
+    name = "embed"
+    method = "embed"
+    outputs: ClassVar = {"embedding": "nd"}
+    result = Embedding
+    file_suffix = ".npy"
+
+    def read_row(self, row: Row) -> Embedding:
+        return Embedding(ok=True, error=None, vector=row["embedding"])
+
+    def cells(self, result: Embedding) -> dict[str, Any]:
+        return {"error": result.error, "embedding": [] if result.vector is None else result.vector.tolist()}
+
+    def lines(self, result: Embedding) -> list[str]:
+        return [] if result.vector is None else [json.dumps(result.vector.tolist())]
+
+    def file_content(self, result: Embedding) -> bytes:
+        assert result.vector is not None
+        file = io.BytesIO()
+        np.save(file, result.vector)
+        return file.getvalue()
+
+
+EMBED = _Embed()

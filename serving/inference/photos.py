@@ -1,0 +1,86 @@
+"""Runs a loaded version on photos, if its signatures are those of a task. Knows no messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from savedmodel_bakery.answers.images import encode_images
+from savedmodel_bakery.answers.predictions import Prediction
+from savedmodel_bakery.answers.signatures import Signature, Signatures, TensorSpec
+from savedmodel_bakery.answers.tasks import TASKS, find_task
+from savedmodel_bakery.errors import RequestRefusedError
+from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving.inference.predict import PredictCall, predict
+from savedmodel_bakery.serving.models.servable import Servable
+from savedmodel_bakery.wire import dtypes
+from savedmodel_bakery.wire.status import Code, StatusError
+from savedmodel_bakery.wire.tensors import Tensor
+
+_INPUT = "image"
+
+
+class PhotoModel:
+    """A version that takes photos.
+
+    Args:
+        servable: the version.
+
+    Attributes:
+        task: its task, which reads its predictions.
+        signature: name of the signature that runs.
+
+    Raises:
+        StatusError: FAILED_PRECONDITION if it takes no photos.
+    """
+
+    def __init__(self, servable: Servable) -> None:
+        self._servable = servable
+        signatures = _read_signatures(servable)
+        try:
+            self.task, self.signature = find_task(signatures)
+            inputs = signatures.by_name[self.signature].inputs
+        except RequestRefusedError:
+            inputs = {}
+        if inputs.keys() != {_INPUT} or inputs[_INPUT].dtype is not dtypes.STRING:
+            raise StatusError(
+                Code.FAILED_PRECONDITION,
+                f'{signatures.title} does not take photos: none of its signatures has the input "{_INPUT}" and the '
+                f"outputs of a task ({', '.join(task.title for task in TASKS)}); its signatures can"
+                " be run with predict",
+            )
+
+    def predict(self, photos: Sequence[bytes], context: RequestContext) -> Prediction:
+        """Run the signature on encoded photos.
+
+        Raises:
+            StatusError: the run failed.
+        """
+        inputs = {alias: Tensor(array, dtypes.STRING) for alias, array in encode_images(photos).items()}
+        outputs = predict(self._servable, PredictCall(self.signature, inputs), context)
+        arrays = {alias: tensor.array for alias, tensor in outputs.items()}
+        return Prediction(arrays, self._servable.name, self._servable.version, self.signature)
+
+
+def _read_signatures(servable: Servable) -> Signatures:
+    title = f'model "{servable.name}" version {servable.version}'
+    by_name = {
+        name: Signature(
+            f'signature "{name}" of {title}',
+            _read_specs(definition.inputs),
+            _read_specs(definition.outputs),
+            frozenset(),
+        )
+        for name, definition in servable.signatures.items()
+    }
+    return Signatures(title, servable.version, by_name)
+
+
+def _read_specs(tensors: Mapping[str, Any]) -> dict[str, TensorSpec]:
+    return {
+        alias: TensorSpec(
+            dtypes.BY_NUMBER.get(info.dtype),
+            None if info.tensor_shape.unknown_rank else tuple(dim.size for dim in info.tensor_shape.dim),
+        )
+        for alias, info in tensors.items()
+    }
