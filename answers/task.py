@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
@@ -21,6 +21,9 @@ ROW_OUTPUTS = {"ok": "n", "error": "n"}
 
 Row = Mapping[str, Any]
 """The outputs for one image, by alias."""
+
+Scores = dict[Any, float]
+"""The scores of an image, by label or position."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,10 @@ class Task(Generic[ResultT]):
         """Return the lines of a result for people, with tabs between the columns."""
         raise NotImplementedError
 
+    def labels_and_scores(self, row: Mapping[str, Any]) -> tuple[Hashable, Scores]:
+        """Return the labels of a row with the columns `cells`, and its scores, to compare two rows of a photo."""
+        raise NotImplementedError
+
     def file_content(self, result: ResultT) -> bytes:
         """Return the result as a file."""
         raise NotImplementedError
@@ -127,6 +134,11 @@ class Task(Generic[ResultT]):
         _check_shapes(arrays, axes, batch, _title(prediction))
         rows = [{alias: arrays[alias][number] for alias in axes} for number in range(batch)]
         return [self.read_row(row) if row["ok"] else self.failed(as_text(row["error"])) for row in rows]
+
+
+def first_scores(scored: Sequence[Mapping[str, Any]]) -> Scores:
+    """Return the score of each label; of equal labels the first and best one."""
+    return {each["label"]: each["score"] for each in reversed(scored)}
 
 
 def _check_shapes(arrays: Mapping[str, np.ndarray], outputs: Mapping[str, str], batch: int, title: str) -> None:

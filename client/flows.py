@@ -6,6 +6,7 @@ A flow is a generator; see `flow_runners`.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from savedmodel_bakery.answers.predictions import Prediction
@@ -73,6 +74,8 @@ class Flows:
     def metadata(self) -> Flow[dict[str, Any]]:
         """See `Client.metadata`."""
         document: dict[str, Any] = yield Metadata(self._spec)
+        with suppress(InvalidResponseError):  # the caller sees it
+            self._cache[self._spec] = read_signatures(document)
         return document
 
     def status(self) -> Flow[list[VersionStatus]]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from savedmodel_bakery.answers.signatures import TOP_K_SIGNATURE
-from savedmodel_bakery.answers.task import ImageResult, Row, Task, as_text
+from savedmodel_bakery.answers.task import ImageResult, Row, Scores, Task, as_text, first_scores
 from savedmodel_bakery.errors import RequestRefusedError
 from savedmodel_bakery.wire.status import Code
 
@@ -51,6 +52,9 @@ class _Classify(Task[Classification]):
 
     def cells(self, result: Classification) -> dict[str, Any]:
         return {"label": result.label, "error": result.error, "top": [asdict(scored) for scored in result.top]}
+
+    def labels_and_scores(self, row: Mapping[str, Any]) -> tuple[Hashable, Scores]:
+        return row["label"], first_scores(row["top"])
 
     def lines(self, result: Classification) -> list[str]:
         return [f"{scored.label}\t{scored.score:.3f}\t{scored.class_id}" for scored in result.top]

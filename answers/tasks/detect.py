@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import asdict, astuple, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from savedmodel_bakery.answers.task import ImageResult, Row, Task, as_text
+from savedmodel_bakery.answers.task import ImageResult, Row, Scores, Task, as_text, first_scores
 
 if TYPE_CHECKING:
     from savedmodel_bakery.label_files import Colour
@@ -54,6 +54,9 @@ class _Detect(Task[Detections]):
 
     def cells(self, result: Detections) -> dict[str, Any]:
         return {"error": result.error, "boxes": [asdict(box) for box in result.boxes]}
+
+    def labels_and_scores(self, row: Mapping[str, Any]) -> tuple[Hashable, Scores]:
+        return tuple(sorted(box["label"] for box in row["boxes"])), first_scores(row["boxes"])
 
     def lines(self, result: Detections) -> list[str]:
         return [

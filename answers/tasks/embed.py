@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from savedmodel_bakery.answers.task import ImageResult, Row, Task
+from savedmodel_bakery.answers.task import ImageResult, Row, Scores, Task
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,9 @@ class _Embed(Task[Embedding]):
 
     def cells(self, result: Embedding) -> dict[str, Any]:
         return {"error": result.error, "embedding": [] if result.vector is None else result.vector.tolist()}
+
+    def labels_and_scores(self, row: Mapping[str, Any]) -> tuple[Hashable, Scores]:
+        return len(row["embedding"]), dict(enumerate(row["embedding"]))
 
     def lines(self, result: Embedding) -> list[str]:
         return [] if result.vector is None else [json.dumps(result.vector.tolist())]

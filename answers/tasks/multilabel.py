@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from savedmodel_bakery.answers.task import ImageResult, Row, Task, as_text
+from savedmodel_bakery.answers.task import ImageResult, Row, Scores, Task, as_text, first_scores
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,9 @@ class _Multilabel(Task[Tags]):
 
     def cells(self, result: Tags) -> dict[str, Any]:
         return {"error": result.error, "tags": [asdict(tag) for tag in result.tags]}
+
+    def labels_and_scores(self, row: Mapping[str, Any]) -> tuple[Hashable, Scores]:
+        return frozenset(tag["label"] for tag in row["tags"]), first_scores(row["tags"])
 
     def lines(self, result: Tags) -> list[str]:
         return [f"{tag.label}\t{tag.score:.3f}" for tag in result.tags]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from savedmodel_bakery.answers.task import ROW_OUTPUTS, ImageResult, Row, Task
+from savedmodel_bakery.answers.task import ROW_OUTPUTS, ImageResult, Row, Scores, Task
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,9 @@ class _Regress(Task[Regression]):
 
     def cells(self, result: Regression) -> dict[str, Any]:
         return {"error": result.error, "values": dict(result.values)}
+
+    def labels_and_scores(self, row: Mapping[str, Any]) -> tuple[Hashable, Scores]:
+        return frozenset(row["values"]), row["values"]
 
     def lines(self, result: Regression) -> list[str]:
         return [f"{name}\t{value:.6g}" for name, value in result.values.items()]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import io
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from savedmodel_bakery.answers.task import ImageResult, Row, Task, as_text
+from savedmodel_bakery.answers.task import ImageResult, Row, Scores, Task, as_text
 from savedmodel_bakery.errors import InvalidResponseError
 from savedmodel_bakery.extras import naming_extras
 
@@ -85,6 +85,9 @@ class _Segment(Task[Segmentation]):
             "labels": list(result.labels),
             "map_png": b64encode(result.map_png).decode(),
         }
+
+    def labels_and_scores(self, row: Mapping[str, Any]) -> tuple[Hashable, Scores]:
+        return max(row["shares"], key=row["shares"].get, default=None), row["shares"]
 
     def lines(self, result: Segmentation) -> list[str]:
         largest_first = sorted(result.shares.items(), key=lambda item: -item[1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from savedmodel_bakery.answers.photos.files import FileList
 from savedmodel_bakery.answers.photos.sources import open_file
 from savedmodel_bakery.answers.rows import Row
 from savedmodel_bakery.answers.signatures import read_signatures
+from savedmodel_bakery.answers.task import Task
 from savedmodel_bakery.answers.tasks import find_task
 from savedmodel_bakery.client.bulk.job import Job
 from savedmodel_bakery.client.goldens import GoldensError, read_goldens, replay
@@ -107,14 +108,16 @@ def compare_on_photos(rollout: Rollout, photos: FileList, limits: Limits, *, sta
         ClientError: the server cannot be reached, or refuses.
     """
     (task, rows), (canary_task, canary_rows) = (_answer(rollout, photos, version) for version in (stable, canary))
-    if task != canary_task:
-        raise RolloutError(f"version {canary} has the task {canary_task}, and version {stable} the task {task}")
+    if task is not canary_task:
+        raise RolloutError(
+            f"version {canary} has the task {canary_task.name}, and version {stable} the task {task.name}"
+        )
     if changed := rows.keys() ^ canary_rows.keys():
         raise RolloutError(
             f"photos were added or removed while versions {stable} and {canary} answered them, such as {min(changed)}: "
             "run the command again"
         )
-    agreement = compare_rows(rows, canary_rows)
+    agreement = compare_rows(task, rows, canary_rows)
     if not agreement.photos:
         raise RolloutError(
             f"no photo to compare versions {stable} and {canary} on: neither could read any of {len(rows)}"
@@ -134,8 +137,8 @@ def compare_on_photos(rollout: Rollout, photos: FileList, limits: Limits, *, sta
         raise RolloutError(f"version {canary} was not promoted: {' and '.join(reasons)}")
 
 
-def compare_rows(rows: Mapping[str, Row], others: Mapping[str, Row]) -> Agreement:
-    """Compare two rows of each photo, by its key; both must have the same keys.
+def compare_rows(task: Task[Any], rows: Mapping[str, Row], others: Mapping[str, Row]) -> Agreement:
+    """Compare two rows of each photo, by its key; both must have the same keys, and the columns of the task.
 
     A photo that one version alone could read has other labels.
     """
@@ -144,7 +147,7 @@ def compare_rows(rows: Mapping[str, Row], others: Mapping[str, Row]) -> Agreemen
         other = others[key]
         if not row["ok"] and not other["ok"]:
             continue
-        (labels, scores), (other_labels, other_scores) = _read(row), _read(other)
+        (labels, scores), (other_labels, other_scores) = map(task.labels_and_scores, (row, other))
         found = [_difference(scores[name], other_scores[name]) for name in scores.keys() & other_scores.keys()]
         equal.append(row["ok"] == other["ok"] and labels == other_labels and math.inf not in found)
         if found:
@@ -152,7 +155,7 @@ def compare_rows(rows: Mapping[str, Row], others: Mapping[str, Row]) -> Agreemen
     return Agreement(len(equal), sum(equal), fmean(differences) if differences else 0.0)
 
 
-def _answer(rollout: Rollout, photos: FileList, version: int) -> tuple[str, dict[str, Row]]:
+def _answer(rollout: Rollout, photos: FileList, version: int) -> tuple[Task[Any], dict[str, Row]]:
     """Return the task of a version, and its rows by key."""
     with ExitStack() as stack:
         open_client = rollout.servers[0].open_client
@@ -162,22 +165,7 @@ def _answer(rollout: Rollout, photos: FileList, version: int) -> tuple[str, dict
             clients, model=rollout.model, task=task, signature=signature, batch_size=_BATCH_SIZE, retry_s=_RETRY_S
         )
         opened = (photo for file in photos for photo in open_file(file, lambda _: True, all_files=photos.all_files))
-        return task.name, {row["image"]: row for rows in job.run(opened) for row in rows}
-
-
-def _read(row: Row) -> tuple[Hashable, dict[Any, float]]:
-    """Return the labels of a row, and its scores by label; see `Agreement`."""
-    if "top" in row:
-        return row["label"], _first_scores(row["top"])
-    if "tags" in row:
-        return frozenset(tag["label"] for tag in row["tags"]), _first_scores(row["tags"])
-    if "boxes" in row:
-        return tuple(sorted(box["label"] for box in row["boxes"])), _first_scores(row["boxes"])
-    if "shares" in row:
-        return max(row["shares"], key=row["shares"].get, default=None), row["shares"]
-    if "embedding" in row:
-        return len(row["embedding"]), dict(enumerate(row["embedding"]))
-    return frozenset(row["values"]), row["values"]
+        return task, {row["image"]: row for rows in job.run(opened) for row in rows}
 
 
 def _difference(score: float, other: float) -> float:
@@ -185,8 +173,3 @@ def _difference(score: float, other: float) -> float:
     if score == other or (math.isnan(score) and math.isnan(other)):
         return 0.0
     return abs(score - other) if math.isfinite(score) and math.isfinite(other) else math.inf
-
-
-def _first_scores(scored: list[Row]) -> dict[Any, float]:
-    """Return the score of each label; of equal labels the first and best one."""
-    return {each["label"]: each["score"] for each in reversed(scored)}

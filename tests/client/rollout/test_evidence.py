@@ -10,9 +10,13 @@ import pytest
 
 from savedmodel_bakery.answers.photos.files import FileList
 from savedmodel_bakery.answers.rows import Row
+from savedmodel_bakery.answers.tasks import TASKS
+from savedmodel_bakery.answers.tasks.classify import CLASSIFY
 from savedmodel_bakery.client.rollout import evidence
 from savedmodel_bakery.client.rollout.errors import RolloutError
 from savedmodel_bakery.client.rollout.evidence import Agreement, Limits, compare_on_photos, compare_rows
+
+COLUMNS = dict(zip(("top", "tags", "embedding", "boxes", "shares", "values"), TASKS, strict=True))
 
 
 def top(*scores: float, labels: str = "abc") -> Row:
@@ -85,13 +89,14 @@ BAD = {"ok": False, "label": None, "top": []}
     ],
 )
 def test_labels_and_scores_of_all_tasks_are_compared(rows: list[Row], others: list[Row], agreement: Agreement) -> None:
-    assert agreement == compare_rows(dict(enumerate(map(dict, rows))), dict(enumerate(map(dict, others))))
+    [task] = {task for column, task in COLUMNS.items() if column in rows[0]}
+    assert agreement == compare_rows(task, dict(enumerate(map(dict, rows))), dict(enumerate(map(dict, others))))
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, *answers: dict[str, Row]) -> Any:
     """Return a rollout whose versions give these answers, one after the other."""
     remaining = iter(answers)
-    monkeypatch.setattr(evidence, "_answer", lambda *_: ("classify", next(remaining)))
+    monkeypatch.setattr(evidence, "_answer", lambda *_: (CLASSIFY, next(remaining)))
     return SimpleNamespace(report=lambda _: None)
 
 
