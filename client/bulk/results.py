@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import sqlite3
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -26,7 +27,6 @@ from savedmodel_bakery.answers.rows import (
     row_json,
     task_of,
 )
-from savedmodel_bakery.client.bulk.keys import Keys
 from savedmodel_bakery.extras import naming_extras
 
 FORMATS = (".jsonl", ".csv", ".parquet")
@@ -250,3 +250,22 @@ def _lock(file: IO[bytes], path: Path) -> None:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise ResultsError(f"{path} is being written by another job") from None
+
+
+class Keys:
+    """A set of keys in a temporary file; for one thread."""
+
+    def __init__(self) -> None:
+        # With an empty name SQLite uses a temporary file, which it writes only if its cache of 2 MB is full.
+        self._database = sqlite3.connect("", isolation_level=None)
+        self._database.execute("PRAGMA journal_mode = OFF")
+        self._database.execute("CREATE TABLE keys (key TEXT PRIMARY KEY) WITHOUT ROWID")
+        self._database.execute("BEGIN")
+
+    def add(self, key: str) -> bool:
+        """Add a key and return whether it is new."""
+        return self._database.execute("INSERT OR IGNORE INTO keys VALUES (?)", (key,)).rowcount == 1
+
+    def close(self) -> None:
+        """Delete the file."""
+        self._database.close()

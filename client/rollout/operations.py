@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from savedmodel_bakery.client.rollout.evidence import Limits, check_goldens, com
 from savedmodel_bakery.client.rollout.prune import find_reasons, remove_rests, remove_version
 from savedmodel_bakery.client.rollout.rollout import Rollout
 from savedmodel_bakery.client.rollout.steps import CANARY, PREVIOUS, STABLE, Serving
-from savedmodel_bakery.client.rollout.version_folders import find_version, list_versions
+from savedmodel_bakery.wire.version_folder import version_number
 
 
 def start(rollout: Rollout, *, canary: int, stable: int | None, base_path: Path | None) -> None:
@@ -136,3 +137,30 @@ def _finish_earlier(rollout: Rollout, otherwise: str) -> None:
         raise RolloutError(otherwise)
     rollout.load(rollout.serving())
     rollout.put_into_effect()
+
+
+def list_versions(base_path: Path) -> list[tuple[int, Path]]:
+    """Return the versions under a base path with their folders, lowest first; two folders may have the same number.
+
+    Raises:
+        RolloutError: the folder does not exist, or cannot be read.
+    """
+    try:
+        names = sorted((entry.name for entry in base_path.iterdir() if entry.is_dir()), key=os.fsencode)
+    except OSError as error:
+        raise RolloutError(f"cannot read the folder of versions {base_path}: {error.strerror}") from error
+    numbers = ((version_number(name), base_path / name) for name in names)
+    return sorted(((number, path) for number, path in numbers if number is not None), key=lambda version: version[0])
+
+
+def find_version(base_path: Path, version: int) -> Path:
+    """Return the folder of a version; of several with its number the one that servers take.
+
+    Raises:
+        RolloutError: there is none.
+    """
+    versions = dict(list_versions(base_path))
+    if version not in versions:
+        numbers = ", ".join(map(str, versions)) or "none"
+        raise RolloutError(f"version {version} not found in {base_path}; its versions: {numbers}")
+    return versions[version]

@@ -10,9 +10,9 @@ from savedmodel_bakery.extras import naming_extras
 if TYPE_CHECKING:
     from savedmodel_bakery.client.transports.amqp import AmqpTransport
     from savedmodel_bakery.client.transports.amqp_aio import AmqpAioTransport
-    from savedmodel_bakery.client.transports.grpc_aio import GrpcAioTransport
+    from savedmodel_bakery.client.transports.grpc import GrpcAioTransport
     from savedmodel_bakery.client.transports.transport import PreparedTransport
-    from savedmodel_bakery.client.transports.v2_grpc_aio import V2GrpcAioTransport
+    from savedmodel_bakery.client.transports.v2_grpc import V2GrpcAioTransport
 
 
 def create_transport(server: Server, *, timeout_s: float, for_load: bool = False) -> PreparedTransport:
@@ -54,11 +54,11 @@ def create_async_transport(server: Server, *, timeout_s: float) -> GrpcAioTransp
     if not server.uses_grpc:
         raise ValueError(f'transport "{server.transport}": an asynchronous client takes "grpc" or "v2-grpc"')
     if server.transport == "v2-grpc":
-        from savedmodel_bakery.client.transports.v2_grpc_aio import V2GrpcAioTransport
+        from savedmodel_bakery.client.transports.v2_grpc import V2GrpcAioTransport
 
         return V2GrpcAioTransport(server, timeout_s=timeout_s)
 
-    from savedmodel_bakery.client.transports.grpc_aio import GrpcAioTransport
+    from savedmodel_bakery.client.transports.grpc import GrpcAioTransport
 
     return GrpcAioTransport(server, timeout_s=timeout_s)
 

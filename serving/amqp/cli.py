@@ -22,8 +22,13 @@ from savedmodel_bakery.defaults import DEFAULT_MODEL
 from savedmodel_bakery.exits import run_command
 from savedmodel_bakery.interrupts import exit_on_interrupt
 from savedmodel_bakery.serving.admission.limits import Limits
-from savedmodel_bakery.serving.amqp.broker_options import broker_options, naming_missing_extras, result_queue_option
-from savedmodel_bakery.serving.amqp.server_options import describe_server, server_options
+from savedmodel_bakery.serving.amqp.options import (
+    broker_options,
+    describe_server,
+    naming_missing_extras,
+    result_queue_option,
+    server_options,
+)
 from savedmodel_bakery.serving.telemetry.page_options import metrics_options, serve_page
 from savedmodel_bakery.tensorflow_log import show_log
 from savedmodel_bakery.wire.amqp import MAX_MESSAGE_BYTES
