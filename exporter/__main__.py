@@ -4,6 +4,6 @@ from savedmodel_bakery.interrupts import handle_interrupts
 
 if __name__ == "__main__":
     handle_interrupts()
-    from savedmodel_bakery.exporter.cli import main
+    from savedmodel_bakery.exporter.commands.cli import main
 
     main()

@@ -82,3 +82,8 @@ def read_recipe(version: Path) -> dict[str, Any]:
 def size_of(folder: Path) -> int:
     """Return the bytes of all files below `folder`."""
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+def format_size(size_bytes: int) -> str:
+    """Return a size for people, such as `1.5 MB`."""
+    return f"{size_bytes / 1e6:.1f} MB" if size_bytes >= 1e6 else f"{size_bytes / 1e3:.1f} kB"

@@ -22,13 +22,17 @@ class LazyCommand(NamedTuple):
 
 SECTIONS = {
     "Bake": {
-        "bake": LazyCommand("exporter.cli:bake", "Bake a vision model into a SavedModel."),
-        "function": LazyCommand("exporter.cli:function", "Bake a TensorFlow function into a SavedModel."),
-        "compose": LazyCommand("exporter.cli:compose", "Compose a pipeline of SavedModels into one SavedModel."),
-        "triton": LazyCommand("exporter.cli:triton", "Write a SavedModel or a pipeline for NVIDIA Triton."),
-        "parity": LazyCommand("exporter.cli:parity", "Compare a SavedModel with its source model."),
-        "inspect": LazyCommand("exporter.cli:inspect", "Show the signatures, recipe and size of a SavedModel."),
-        "versions": LazyCommand("exporter.cli:versions", "List the published versions of a model."),
+        "bake": LazyCommand("exporter.commands.bake:bake", "Bake a vision model into a SavedModel."),
+        "function": LazyCommand("exporter.commands.function:function", "Bake a TensorFlow function into a SavedModel."),
+        "compose": LazyCommand(
+            "exporter.commands.compose:compose", "Compose a pipeline of SavedModels into one SavedModel."
+        ),
+        "triton": LazyCommand("exporter.commands.triton:triton", "Write a SavedModel or a pipeline for NVIDIA Triton."),
+        "parity": LazyCommand("exporter.commands.parity:parity", "Compare a SavedModel with its source model."),
+        "inspect": LazyCommand(
+            "exporter.commands.inspect:inspect", "Show the signatures, recipe and size of a SavedModel."
+        ),
+        "versions": LazyCommand("exporter.commands.versions:versions", "List the published versions of a model."),
     },
     "Serve": {
         "serve": LazyCommand("serve:serve", "Serve one model on this machine."),

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from benchmarks import devices, gpu, machine, networks
 from benchmarks.candidates import Workshop
 from savedmodel_bakery.exporter.bake import bake
-from savedmodel_bakery.exporter.cli import bake as bake_command
+from savedmodel_bakery.exporter.commands.bake import bake as bake_command
 from savedmodel_bakery.exporter.recipe import OPTIMISATIONS
 
 # Keras saves its variables in a way that NumPy 2 warns about.

@@ -12,7 +12,7 @@ import tiny_models
 from click.testing import CliRunner
 from tiny_models import OPTIONS
 
-from savedmodel_bakery.exporter.cli import main
+from savedmodel_bakery.exporter.commands.cli import main
 
 BUILD = ["--model", "tiny:build"]
 

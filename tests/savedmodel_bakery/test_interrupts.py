@@ -120,7 +120,7 @@ import os, signal, sys
 from pathlib import Path
 import click
 from savedmodel_bakery.exits import run_command
-from savedmodel_bakery.exporter.cli import _errors
+from savedmodel_bakery.exporter.commands.running import reported_errors
 from savedmodel_bakery.interrupts import cleaning_up, exit_on_interrupt, handle_interrupts
 
 handle_interrupts()
@@ -131,7 +131,7 @@ def command(place):
     if place == "client":
         os.kill(os.getpid(), signal.SIGINT)
     elif place == "exporter":
-        with _errors():
+        with reported_errors():
             os.kill(os.getpid(), signal.SIGINT)
     else:
         with cleaning_up(Path("cleaned").touch), exit_on_interrupt():

@@ -28,7 +28,7 @@ import warm_start
 
 # What the programs import when they run, but not their main modules, which runpy must not find imported.
 _MODULES = (
-    "command", "exporter.bake", "exporter.cli", "exporter.function.bake", "exporter.pipeline.compose",
+    "command", "exporter.bake", "exporter.commands.cli", "exporter.function.bake", "exporter.pipeline.compose",
     "exporter.validation.session", "serve", "serving.cli", "serving.server",
 )  # fmt: skip
 

@@ -150,7 +150,7 @@ def test_a_path_without_a_version_is_reported_in_one_line(workshop: Path, argume
 
 LOADED = """
 import sys
-from savedmodel_bakery.exporter.cli import main
+from savedmodel_bakery.exporter.commands.cli import main
 main(sys.argv[1:], standalone_mode=False)
 print(*sorted({name.partition(".")[0] for name in sys.modules}), file=sys.stderr)
 """
@@ -175,7 +175,7 @@ def test_commands_that_bake_nothing_do_not_import_tensorflow(
 WITHOUT_TENSORFLOW = """
 import sys
 sys.modules["tensorflow"] = None
-from savedmodel_bakery.exporter.cli import main
+from savedmodel_bakery.exporter.commands.cli import main
 main(sys.argv[1:])
 """
 

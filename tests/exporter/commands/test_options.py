@@ -8,8 +8,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from savedmodel_bakery.exporter.commands.options import recipe_options
 from savedmodel_bakery.exporter.recipe import Recipe
-from savedmodel_bakery.exporter.recipe.options import recipe_options
 
 
 @click.command()

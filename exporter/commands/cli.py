@@ -1,0 +1,23 @@
+"""The group of the exporter's commands: `python -m exporter` in a clone."""
+
+from __future__ import annotations
+
+import click
+
+from savedmodel_bakery.exporter.commands.bake import bake
+from savedmodel_bakery.exporter.commands.compose import compose
+from savedmodel_bakery.exporter.commands.function import function
+from savedmodel_bakery.exporter.commands.inspect import inspect
+from savedmodel_bakery.exporter.commands.options import CONTEXT
+from savedmodel_bakery.exporter.commands.parity import parity
+from savedmodel_bakery.exporter.commands.triton import triton
+from savedmodel_bakery.exporter.commands.versions import versions
+
+
+@click.group(context_settings={**CONTEXT, "auto_envvar_prefix": "BAKERY"})
+def main() -> None:
+    """Bake a vision model or a function into a signed SavedModel for any tensorflow_model_server."""
+
+
+for command in (bake, function, compose, parity, inspect, versions, triton):
+    main.add_command(command)

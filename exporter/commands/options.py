@@ -1,0 +1,139 @@
+"""Options of commands: those that several share, and those of a recipe, generated from its fields."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from savedmodel_bakery.exporter.errors import PublishError, RecipeError
+from savedmodel_bakery.exporter.publish import check_name
+from savedmodel_bakery.exporter.recipe import Recipe
+from savedmodel_bakery.exporter.recipe.fields import Choice, Field, Switch, WholeNumber
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+
+class _FloatRange(click.FloatRange):
+    """A FloatRange that rejects NaN."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """See `click.ParamType.convert`."""
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is not a valid number.", param, ctx)
+        return number
+
+
+out_option = click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("saved_model"),
+    show_default=True,
+    help="Folder of models; the version is written to OUT/NAME/VERSION.",
+)
+version_option = click.option("--version", type=click.IntRange(min=0), help="Version number.  [default: the next one]")
+photos_option = click.option(
+    "--photos",
+    "photos_folder",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Folder of photos to validate on.  [default: the example photos of the exporter]",
+)
+example_option = click.option(
+    "--example",
+    "example_file",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    metavar="FILE.npz",
+    help="Inputs to validate it with.  [default: generated]",
+)
+min_agreement_option = click.option(
+    "--min-agreement",
+    type=_FloatRange(0, 1),
+    show_default="0.95",
+    help="For precision int8: share of photos whose label must be that of float32.",
+)
+parity_html_option = click.option(
+    "--parity-html",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File for an HTML page that shows the network's input for each photo.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+verbose_option = click.option("-v", "--verbose", is_flag=True, help="Show the log of TensorFlow.")
+
+
+def tolerance_options(command: F) -> F:
+    """Add the options `--parity-…`, which replace parts of a task's tolerance."""
+    for name, limits, default, text in (
+        ("rtol", _FloatRange(0), "0; task regress 0.01", "… plus this part of the reference's answer."),
+        (
+            "atol",
+            _FloatRange(0),
+            "0.01; task embed 0.001; regress 0.0001",
+            "Allowed difference of an answer from the reference pipeline's …",
+        ),
+        ("iou", _FloatRange(0, 1), "0.9", "Intersection over union from which on two boxes of task detect agree."),
+        (
+            "share",
+            _FloatRange(0, 1),
+            "0.99",
+            "Part of the pixels of task segment, or of the boxes of task detect, that must agree.",
+        ),
+    ):
+        command = click.option(f"--parity-{name}", type=limits, show_default=default, help=text)(command)
+    return command
+
+
+def check_name_option(name: str | None) -> None:
+    """Reject the value of `--name` as click does; None is allowed.
+
+    Raises:
+        click.BadParameter: the name is not allowed.
+    """
+    if name is not None:
+        try:
+            check_name(name)
+        except PublishError as error:
+            raise click.BadParameter(str(error), param_hint="--name") from error
+
+
+class _FieldType(click.ParamType[Any]):
+    """Text that the field itself converts, so that options and recipe files are rejected in the same words."""
+
+    def __init__(self, field: Field) -> None:
+        self.name = field.metavar
+        self._field = field
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return self._field.convert(value)
+        except RecipeError as error:
+            self.fail(str(error), param, ctx)
+
+
+def recipe_options(command: F) -> F:
+    """Add an option per field to a command; an option that is not used passes None."""
+    for field in reversed(Recipe.FIELDS.values()):
+        command = _field_option(field)(command)
+    return command
+
+
+def _field_option(field: Field) -> Callable[[F], F]:
+    default = field.when_unset if field.default is None else field.default
+    text = field.help + ("" if field.is_required else f"  [default: {default}]")
+    if isinstance(field, Switch):
+        return click.option(f"{field.option}/--no-{field.option.removeprefix('--')}", default=None, help=text)
+    metavar = f"[{'|'.join(field.choices)}]" if isinstance(field, Choice) else field.metavar
+    return click.option(field.option, type=_field_type(field), metavar=metavar, help=text)
+
+
+def _field_type(field: Field) -> click.ParamType[Any]:
+    if isinstance(field, Choice):
+        return click.Choice(field.choices, case_sensitive=False)
+    if isinstance(field, WholeNumber):
+        return click.IntRange(field.minimum, field.maximum)
+    return _FieldType(field)

@@ -1,0 +1,89 @@
+"""The command `parity`: compare a version with its source."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from savedmodel_bakery.exporter.commands.options import (
+    CONTEXT,
+    json_option,
+    min_agreement_option,
+    parity_html_option,
+    photos_option,
+    tolerance_options,
+    verbose_option,
+)
+from savedmodel_bakery.exporter.commands.running import print_progress, print_warning, reported_errors, tensorflow
+from savedmodel_bakery.exporter.recipe import Recipe, convert_values
+
+EXAMPLES = """\b
+Examples:
+  bakery parity saved_model/efficientnet_lite0/1
+  bakery parity saved_model/flowers/1 --photos holiday --parity-html parity.html
+  bakery parity saved_model/flowers/1 --model old/flowers.keras --labels old/flowers.txt
+"""
+_MOVED = "Use this instead of the recipe's {}, whose path is relative to the working directory of the bake."
+
+
+@click.command(epilog=EXAMPLES, context_settings=CONTEXT)
+@click.argument("saved_model", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@photos_option
+@tolerance_options
+@min_agreement_option
+@parity_html_option
+@click.option("--model", metavar="MODEL", help=_MOVED.format("model"))
+@click.option("--labels", metavar="SET|FILE", help=_MOVED.format("labels"))
+@click.option("--weights", metavar="FILE", help=_MOVED.format("weights"))
+@json_option
+@verbose_option
+@reported_errors()
+def parity(
+    saved_model: Path,
+    photos_folder: Path | None,
+    parity_atol: float | None,
+    parity_rtol: float | None,
+    parity_share: float | None,
+    parity_iou: float | None,
+    min_agreement: float | None,
+    parity_html: Path | None,
+    model: str | None,
+    labels: str | None,
+    weights: str | None,
+    as_json: bool,
+    verbose: bool,
+) -> None:
+    """Compare a version with the reference pipeline of its source, photo by photo.
+
+    The reference decodes, crops and resizes with Pillow and NumPy, and calls the network directly. Exits with 1 if a
+    photo is beyond tolerance.
+    """
+    from savedmodel_bakery.exporter.inspect import read_recipe
+
+    moved = convert_values({"model": model, "labels": labels, "weights": weights})
+    recipe = Recipe.from_values({**read_recipe(saved_model), **moved})
+    with tensorflow("parity", verbose=verbose):
+        from savedmodel_bakery.exporter import resources
+        from savedmodel_bakery.exporter.validation.html_page import check_writable, write_html_page
+        from savedmodel_bakery.exporter.validation.validate import compare_with_source
+
+        if parity_html:
+            check_writable(parity_html)
+        comparison = compare_with_source(
+            saved_model,
+            recipe,
+            resources.photos_in(photos_folder) if photos_folder else resources.example_photos(),
+            lambda task: task.tolerance.replaced(
+                atol=parity_atol, rtol=parity_rtol, share=parity_share, iou=parity_iou
+            ),
+            print_progress,
+            min_agreement=min_agreement,
+        )
+        report = comparison.report
+        if parity_html:
+            write_html_page(parity_html, report, comparison.pictures)
+    click.echo(json.dumps(report.to_json()) if as_json else report.to_table())
+    print_warning(report.warning)
+    report.check()

@@ -1,0 +1,83 @@
+"""What the commands run in: TensorFlow, signals, errors on one line, and progress on stderr."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from collections.abc import Iterator
+
+import click
+
+from savedmodel_bakery.exporter.errors import BakeError
+from savedmodel_bakery.extras import MissingPackageError, naming_extras
+from savedmodel_bakery.interrupts import (
+    INTERRUPTED,
+    exit_now,
+    exit_on_interrupt,
+    ignore_traceback_of_next_interrupt,
+    print_interrupted,
+)
+from savedmodel_bakery.output import os_error_text
+from savedmodel_bakery.tensorflow_log import show_log
+
+
+@contextlib.contextmanager
+def reported_errors() -> Iterator[None]:
+    """Turn an expected error into one line on stderr and exit code 1, an interrupt into one and exit code 130."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        ignore_traceback_of_next_interrupt()
+        print_interrupted()
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:
+        raise  # click ends the command silently
+    except (BakeError, MissingPackageError) as error:
+        message = str(error)
+    except OSError as error:  # such as for a full disk behind stdout
+        message = os_error_text(error)
+    else:
+        return
+    click.echo(f"error: {message}", err=True)
+    sys.exit(1)
+
+
+@contextlib.contextmanager
+def tensorflow(command: str, *, verbose: bool) -> Iterator[None]:
+    """Import TensorFlow quietly; signals remove staged files, and output of the user's code goes to stderr."""
+    if verbose:
+        show_log()
+    with (
+        clean_end_on_signals(),
+        exit_on_interrupt(),
+        naming_extras(command, "export"),
+        contextlib.redirect_stdout(sys.stderr),
+    ):
+        from savedmodel_bakery.exporter.tensorflow_import import import_tensorflow
+
+        import_tensorflow()
+        yield
+
+
+@contextlib.contextmanager
+def clean_end_on_signals() -> Iterator[None]:
+    """In the block, SIGTERM and SIGHUP remove staged files before they end the process; nohup still works."""
+    numbers = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
+    handlers = {number: signal.signal(number, lambda received, _: exit_now(128 + received)) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def print_progress(step: str) -> None:
+    """Print a step of the work on stderr."""
+    click.echo(f"{step} …", err=True)
+
+
+def print_warning(warning: str) -> None:
+    """Print each line of a warning on stderr."""
+    for line in warning.splitlines():
+        click.echo(f"warning: {line}", err=True)
