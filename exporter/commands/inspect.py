@@ -14,22 +14,16 @@ from savedmodel_bakery.exporter.errors import PublishError
 EXAMPLES = """\b
 Examples:
   bakery inspect saved_model/efficientnet_lite0/1
-  bakery inspect saved_model/add_sub_mul/1 --svg add_sub_mul.svg
+  bakery inspect saved_model/add_sub_mul/1 --mermaid
 """
 
 
 @click.command(epilog=EXAMPLES, context_settings=CONTEXT)
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option(
-    "--svg",
-    "svg_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="File for a picture of a pipeline.",
-)
+@click.option("--mermaid", "as_mermaid", is_flag=True, help="Print a pipeline as a Mermaid diagram, for Markdown.")
 @json_option
 @reported_errors()
-def inspect(path: Path, svg_file: Path | None, as_json: bool) -> None:
+def inspect(path: Path, as_mermaid: bool, as_json: bool) -> None:
     """Show the signatures, recipe and size of the version in PATH, and the steps of a pipeline.
 
     Also names the oldest TensorFlow in which bakes of this task and precision were tested.
@@ -37,18 +31,17 @@ def inspect(path: Path, svg_file: Path | None, as_json: bool) -> None:
     from savedmodel_bakery.exporter.inspect import format_size
     from savedmodel_bakery.exporter.inspect import inspect as read
     from savedmodel_bakery.exporter.pipeline.description import read_description
-    from savedmodel_bakery.exporter.pipeline.svg_drawing import draw_svg
-    from savedmodel_bakery.exporter.pipeline.text_drawing import draw_text
+    from savedmodel_bakery.exporter.pipeline.drawing import draw_mermaid, draw_text
 
+    if as_mermaid and as_json:
+        raise click.UsageError("--mermaid cannot be combined with --json")
     inspection = read(path)
-    pipeline = None if as_json and svg_file is None else read_description(path)
-    if svg_file is not None:
+    pipeline = None if as_json else read_description(path)
+    if as_mermaid:
         if pipeline is None:
             raise PublishError(f"no pipeline in {path}: only a version that `bakery compose` made can be drawn")
-        try:
-            svg_file.write_text(draw_svg(*pipeline), encoding="utf-8")
-        except OSError as error:
-            raise PublishError(f"cannot write {svg_file}: {error.strerror}") from error
+        click.echo(draw_mermaid(*pipeline))
+        return
     if as_json:
         click.echo(json.dumps(inspection.to_json()))
         return

@@ -3,7 +3,7 @@
 - `console`: each line that starts with `$ ` is a command; the lines below it are its output, where `…` is any text.
   A command that ends with `&` runs in the background; its output is not compared.
 - `python`: code; the `text` block after it is its output. A `text` block may also follow a console block whose last
-  command shows no output, for output with lines that start with `$ `.
+  command shows no output, for output with lines that start with `$ `; a `mermaid` block is such output too.
 - a block with a title: the content of the file of that name.
 - `<!-- needs: PACKAGE -->` anywhere: the page is run by the system tests, which have that Debian package.
 - `<!-- environments: NAME NAME -->` anywhere: the page is run by `make test-guides`, which makes these virtual
@@ -116,7 +116,7 @@ def steps(page: str) -> list[Step]:
     shown = [block for block in blocks(page) if block.is_run]
     made = []
     for block, following in zip_longest(shown, shown[1:]):
-        has_text = following is not None and following.language == "text" and following.title is None
+        has_text = following is not None and following.language in ("text", "mermaid") and following.title is None
         text = following.content if following and has_text else ""
         if block.title is not None:
             made.append(Step(block.title, f"cat > '{block.title}' <<'END'\n{block.content}END", None))

@@ -1,10 +1,8 @@
-"""Pipelines are drawn as text and as SVG, from the description that a composed version contains."""
+"""Pipelines are drawn as text and for Mermaid, from the description that a composed version contains."""
 
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 import signature_files
@@ -12,12 +10,10 @@ import signature_files
 from savedmodel_bakery.exporter.errors import PipelineError
 from savedmodel_bakery.exporter.pipeline.check import check_pipeline
 from savedmodel_bakery.exporter.pipeline.description import Description, describe, read_description
+from savedmodel_bakery.exporter.pipeline.drawing import draw_mermaid, draw_text
 from savedmodel_bakery.exporter.pipeline.pipeline_file import parse_pipeline
-from savedmodel_bakery.exporter.pipeline.svg_drawing import draw_svg
-from savedmodel_bakery.exporter.pipeline.text_drawing import draw_text
 from savedmodel_bakery.exporter.publish import PIPELINE_FILE
 
-SVG = "{http://www.w3.org/2000/svg}"
 DRAWING = """\
 a: float [?]
 │
@@ -41,6 +37,18 @@ r<&>: float [?]
 │ ← total         │
 └─────────────────┘
 total: float [?] ► output"""
+FLOWCHART = """\
+flowchart TD
+    input1(["a<br>float [?]"])
+    step1["left<br>half/1<br>serving_default"]
+    step2["right<br>half/1<br>serving_default"]
+    step3["sum<br>add/1<br>serving_default"]
+    input1 --> step1
+    input1 --> step2
+    step1 -->|"l"| step3
+    step2 -->|"r#60;#38;#62;"| step3
+    step3 --> output1(["total<br>float [?]"])
+    step1 --> output2(["l<br>float [?]"])"""
 
 
 @pytest.fixture
@@ -71,27 +79,8 @@ def test_steps_are_drawn_by_level_with_their_tensors(version: Path) -> None:
     assert DRAWING == draw_text(*read(version))
 
 
-def test_the_picture_has_a_box_for_each_step_and_end_and_an_edge_for_each_use(version: Path) -> None:
-    picture = ElementTree.fromstring(draw_svg(*read(version)))
-    boxes = {style: len(picture.findall(f"{SVG}rect[@class='{style}']")) for style in ("step", "end")}
-    assert {"step": 3, "end": 3} == boxes
-    texts = [text.text for text in picture.iter(f"{SVG}text")]
-    assert ["left", "right", "sum"] == sorted(text for text in texts if text in ("left", "right", "sum"))
-    assert 1 == texts.count("r<&>")
-    heads = [path for path in picture.iter(f"{SVG}path") if path.get("marker-end")]
-    assert 2 + 2 + 2 == len(heads)
-
-
-def test_boxes_of_a_row_do_not_overlap(version: Path) -> None:
-    picture = ElementTree.fromstring(draw_svg(*read(version)))
-    rows: dict[str, list[tuple[float, float]]] = {}
-    for box in picture.iter(f"{SVG}rect"):
-        if box.get("y"):
-            left = float(box.get("x", 0))
-            rows.setdefault(box.get("y", ""), []).append((left, left + float(box.get("width", 0))))
-    assert 2 in map(len, rows.values())
-    for edges in map(sorted, rows.values()):
-        assert all(right < left for (_, right), (left, _) in pairwise(edges))
+def test_mermaid_has_a_box_for_each_step_and_end_and_an_arrow_for_each_use(version: Path) -> None:
+    assert FLOWCHART == draw_mermaid(*read(version))
 
 
 def test_a_version_without_a_pipeline_and_a_damaged_one_are_told_apart(version: Path, tmp_path: Path) -> None:
