@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
+from savedmodel_bakery.exporter.recipe import Preprocessing
 from savedmodel_bakery.exporter.recipe.boxes import OBJECT_DETECTION_API
 from savedmodel_bakery.exporter.tasks.placement import placement_of
 from savedmodel_bakery.exporter.tasks.task import (
@@ -19,15 +21,38 @@ from savedmodel_bakery.exporter.tasks.task import (
     softmax,
 )
 
-if TYPE_CHECKING:
-    from savedmodel_bakery.exporter.tasks.detect import Detect
-
-
 # Number of boxes with about the same score that may follow the last one of an answer.
 _MAX_TIED = 1000
 
 # Distance from 0 up to which the edges of boxes are taken for fractions, of which those of the image are 0 and 1.
 _FARTHEST_FRACTION = 2
+
+
+@dataclass(frozen=True)
+class BoxSettings:
+    """How a network states boxes, and which of them are answered.
+
+    Attributes:
+        class_names: in the order of class ids; empty for an id without a name, whose boxes get the number as a label.
+        outputs: what the network returns as scores: `probabilities` or `logits`.
+        threshold: of the score, from which on a box is answered; 0..1.
+        boxes: how the network states a box; see the recipe.
+        box_unit: `fractions` or `pixels` of the network's input.
+        iou_threshold: overlap beyond which the worse of two boxes with the same label is dropped; 0..1.
+        max_boxes: number of boxes in an answer.
+        background_class: `none`, `first` or `last` of the network's classes.
+        preprocessing: of the recipe.
+    """
+
+    class_names: tuple[str, ...]
+    outputs: str
+    threshold: float
+    boxes: str
+    box_unit: str
+    iou_threshold: float
+    max_boxes: int
+    background_class: str
+    preprocessing: Preprocessing
 
 
 class Detection(NamedTuple):
@@ -44,50 +69,50 @@ class Detection(NamedTuple):
     box: np.ndarray
 
 
-def detect(task: Detect, result: NetworkResult, tolerance: Tolerance) -> list[Detection]:
-    """Return what the task answers for a network's outputs, best first.
+def detect(settings: BoxSettings, result: NetworkResult, tolerance: Tolerance) -> list[Detection]:
+    """Return what task detect answers for a network's outputs, best first.
 
-    More than `task.max_boxes` if further ones have about the score of the last: a tiny difference in scores decides
+    More than `max_boxes` if further ones have about the score of the last: a tiny difference in scores decides
     which of them is in an answer.
     """
-    boxes, scores, class_ids = _candidates(task, result)
-    place = placement_of(result.size, task.preprocessing)
+    boxes, scores, class_ids = _candidates(settings, result)
+    place = placement_of(result.size, settings.preprocessing)
     detections: list[Detection] = []
     is_left = np.ones(len(boxes), bool)
-    lowest = task.threshold
+    lowest = settings.threshold
     for index in np.argsort(-scores, kind="stable"):
-        if scores[index] < lowest or len(detections) == task.max_boxes + _MAX_TIED:
+        if scores[index] < lowest or len(detections) == settings.max_boxes + _MAX_TIED:
             break
         if not is_left[index]:
             continue
         box, class_id = boxes[index], int(class_ids[index])
-        if task.boxes != OBJECT_DETECTION_API:
-            is_left &= (class_ids != class_id) | (iou(boxes, box) <= task.iou_threshold)
-        name = task.class_names[class_id] if 0 <= class_id < len(task.class_names) else ""
+        if settings.boxes != OBJECT_DETECTION_API:
+            is_left &= (class_ids != class_id) | (iou(boxes, box) <= settings.iou_threshold)
+        name = settings.class_names[class_id] if 0 <= class_id < len(settings.class_names) else ""
         detections.append(Detection(name or str(class_id), float(scores[index]), place.to_photo(box)))
-        if len(detections) == task.max_boxes:
+        if len(detections) == settings.max_boxes:
             # Twice, because both this score and those of further boxes may differ.
             lowest = max(lowest, scores[index] - 2 * (tolerance.atol + tolerance.rtol * scores[index]))
     return detections
 
 
-def doubts(task: Detect, result: NetworkResult, detections: Sequence[Detection]) -> tuple[Doubt, ...]:
+def doubts(settings: BoxSettings, result: NetworkResult, detections: Sequence[Detection]) -> tuple[Doubt, ...]:
     """Return the doubts about the recipe of a network's outputs, from which the task's detections follow."""
-    of_scores = doubt_logits(result.outputs["scores"]) if task.outputs == "logits" else ()
-    boxes, scores, _ = _candidates(task, result)
-    boxes = boxes[scores >= task.threshold]
+    of_scores = doubt_logits(result.outputs["scores"]) if settings.outputs == "logits" else ()
+    boxes, scores, _ = _candidates(settings, result)
+    boxes = boxes[scores >= settings.threshold]
     if not len(boxes):
         return of_scores
-    edges = boxes / np.tile(task.preprocessing.size, 2) if task.box_unit == "fractions" else boxes
+    edges = boxes / np.tile(settings.preprocessing.size, 2) if settings.box_unit == "fractions" else boxes
     farthest, lowest, highest = np.abs(edges).max(axis=1), edges.min(), edges.max()
     values = f"edges from {lowest:.3g} to {highest:.3g}"
     # Parts of a box may be outside of the image, and single boxes far outside.
-    if task.box_unit == "fractions" and np.median(farthest) > _FARTHEST_FRACTION:
+    if settings.box_unit == "fractions" and np.median(farthest) > _FARTHEST_FRACTION:
         reason = "box_unit is fractions, but the network's boxes are far outside of 0 to 1"
-        is_api = task.boxes == OBJECT_DETECTION_API
+        is_api = settings.boxes == OBJECT_DETECTION_API
         advice = f"bake with {'--boxes yxyx --outputs probabilities ' if is_api else ''}--box-unit pixels"
         return (*of_scores, Doubt(reason, values, advice, is_error=True))
-    if task.box_unit == "pixels" and farthest.max() <= _FARTHEST_FRACTION:
+    if settings.box_unit == "pixels" and farthest.max() <= _FARTHEST_FRACTION:
         reason = f"box_unit is pixels, but all edges of the network's boxes are below {_FARTHEST_FRACTION}"
         return (*of_scores, Doubt(reason, values, "bake with --box-unit fractions", is_error=True))
     if all(np.any(box[2:] <= box[:2]) for _, _, box in detections):
@@ -96,33 +121,33 @@ def doubts(task: Detect, result: NetworkResult, detections: Sequence[Detection])
     return of_scores
 
 
-def _candidates(task: Detect, result: NetworkResult) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _candidates(settings: BoxSettings, result: NetworkResult) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return boxes [count, 4] in pixels of the network's input, their scores and their class ids."""
     outputs = result.outputs
-    boxes = _edges(task, outputs["boxes"].astype(np.float64))
+    boxes = _edges(settings, outputs["boxes"].astype(np.float64))
     scores = outputs["scores"].astype(np.float64)
     if "count" in outputs:
         boxes, scores = boxes[: int(outputs["count"])], scores[: int(outputs["count"])]
-    if task.outputs == "probabilities":
+    if settings.outputs == "probabilities":
         check_probabilities(scores)
     else:
-        scores = sigmoid(scores) if task.background_class == "none" else softmax(scores)
+        scores = sigmoid(scores) if settings.background_class == "none" else softmax(scores)
     if "classes" in outputs:
         class_ids = outputs["classes"][: len(boxes)].astype(int)
-        is_known = (class_ids >= 0) & (class_ids < len(task.class_names)) | (task.boxes == OBJECT_DETECTION_API)
+        is_known = (class_ids >= 0) & (class_ids < len(settings.class_names)) | (settings.boxes == OBJECT_DETECTION_API)
         return boxes[is_known], scores[is_known], class_ids[is_known]
-    scores = {"none": scores, "first": scores[:, 1:], "last": scores[:, :-1]}[task.background_class]
-    rows, class_ids = np.nonzero(scores >= task.threshold)
+    scores = {"none": scores, "first": scores[:, 1:], "last": scores[:, :-1]}[settings.background_class]
+    rows, class_ids = np.nonzero(scores >= settings.threshold)
     return boxes[rows], scores[rows, class_ids], class_ids
 
 
-def _edges(task: Detect, boxes: np.ndarray) -> np.ndarray:
-    if task.boxes == "cxcywh":
-        centres, sides = boxes[:, 1::-1], boxes[:, :1:-1]
+def _edges(settings: BoxSettings, boxes: np.ndarray) -> np.ndarray:
+    if settings.boxes == "cxcywh":
+        centres, sides = boxes[:, [1, 0]], boxes[:, [3, 2]]
         boxes = np.concatenate([centres - sides / 2, centres + sides / 2], axis=1)
-    elif task.boxes == "xyxy":
+    elif settings.boxes == "xyxy":
         boxes = boxes[:, [1, 0, 3, 2]]
-    return boxes * np.tile(task.preprocessing.size, 2) if task.box_unit == "fractions" else boxes
+    return boxes * np.tile(settings.preprocessing.size, 2) if settings.box_unit == "fractions" else boxes
 
 
 def iou(boxes: np.ndarray, other: np.ndarray) -> np.ndarray:

@@ -8,10 +8,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from savedmodel_bakery.exporter.recipe import Preprocessing
 from savedmodel_bakery.exporter.recipe.boxes import OBJECT_DETECTION_API
 from savedmodel_bakery.exporter.tasks import box_reference
-from savedmodel_bakery.exporter.tasks.box_reference import Detection
+from savedmodel_bakery.exporter.tasks.box_reference import BoxSettings, Detection
 from savedmodel_bakery.exporter.tasks.task import Answers, Column, Comparison, NetworkResult, Signature, Tolerance
 from savedmodel_bakery.exporter.tensor_types import Boxes, ClassIds, NetworkOutputs, Scores, Tensor
 
@@ -19,34 +18,13 @@ _SHOWN = 3
 
 
 @dataclass(frozen=True)
-class Detect:
-    """See `Task`.
-
-    Attributes:
-        class_names: in the order of class ids; empty for an id without a name, whose boxes get the number as a label.
-        outputs: what the network returns as scores: `probabilities` or `logits`.
-        threshold: of the score, from which on a box is answered; 0..1.
-        boxes: how the network states a box; see the recipe.
-        box_unit: `fractions` or `pixels` of the network's input.
-        iou_threshold: overlap beyond which the worse of two boxes with the same label is dropped; 0..1.
-        max_boxes: number of boxes in an answer.
-        background_class: `none`, `first` or `last` of the network's classes.
-        preprocessing: of the recipe.
-    """
+class Detect(BoxSettings):
+    """See `Task`."""
 
     name: ClassVar[str] = "detect"
     measure: ClassVar[str] = "share of boxes without a partner"
     tolerance: ClassVar[Tolerance] = Tolerance(atol=0.01, share=0.99, iou=0.9)
     max_side: ClassVar[int | None] = None
-    class_names: tuple[str, ...]
-    outputs: str
-    threshold: float
-    boxes: str
-    box_unit: str
-    iou_threshold: float
-    max_boxes: int
-    background_class: str
-    preprocessing: Preprocessing
 
     def signatures(self) -> Mapping[str, Signature]:
         """See `Task.signatures`."""
