@@ -247,6 +247,7 @@ def extend(images: np.ndarray) -> np.ndarray:
     while sum(map(len, extended)) < _MIN_IMAGES:
         corners = random.uniform(0, 1 - _CROPPED_SIDE, (len(images), 2))
         boxes = np.concatenate([corners, corners + _CROPPED_SIDE], axis=1)
-        cropped = tf.image.crop_and_resize(images, boxes, np.arange(len(images)), images.shape[1:3])
-        extended.append(np.asarray(cropped) if len(extended) % 2 else np.asarray(cropped)[:, :, ::-1])
+        cropped = np.asarray(tf.image.crop_and_resize(images, boxes, np.arange(len(images)), images.shape[1:3]))
+        is_mirrored = len(extended) % 2 == 0
+        extended.append(np.flip(cropped, axis=2) if is_mirrored else cropped)
     return np.concatenate(extended) if len(extended) > 1 else images  # many take gigabytes

@@ -74,6 +74,7 @@ def _walk_blocks(data: ImageBytes) -> _Frame:
         offset: Offset, in_sub_blocks: Flag, image: Offset, control: Offset, end: Offset
     ) -> tuple[Tensor, ...]:
         first = byte_at(offset)
+        # The length bytes of sub-blocks of the same length; elsewhere, the step leaves the first byte only.
         lengths = file_bytes[offset : offset + _MAX_RUN_BYTES : tf.where(in_sub_blocks, first + 1, _MAX_RUN_BYTES)]
         same = tf.reshape(tf.equal(lengths, file_bytes[offset]), [-1])
         run = tf.where(tf.reduce_all(same), tf.size(same), tf.argmin(tf.cast(same, tf.int8), output_type=tf.int32))

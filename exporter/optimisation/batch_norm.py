@@ -135,7 +135,7 @@ def _combine(
 
 def _per_channel(constant: np.ndarray, channels: int, rank: int) -> np.ndarray | None:
     """Return `constant` as [channels]; None if broadcasting it to a tensor of `rank` varies more than the channels."""
-    if constant.ndim > rank or (constant.size > 1 and not constant.shape[-1] == constant.size == channels):
+    if constant.ndim > rank or (constant.size > 1 and (constant.size != channels or constant.shape[-1] != channels)):
         return None
     return np.broadcast_to(constant.reshape(-1), channels)
 

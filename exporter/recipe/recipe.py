@@ -157,7 +157,7 @@ def complete_recipe(
     if preprocessing.size != size:
         stated, required = ("x".join(map(str, sides)) for sides in (preprocessing.size, size))
         raise RecipeError(f"invalid size {stated}: {model} requires {required}")
-    if known.get("channels") == "GRAY" != preprocessing.channels:
+    if known.get("channels") == "GRAY" and preprocessing.channels != "GRAY":
         raise RecipeError(f"invalid channels {preprocessing.channels}: {model} requires GRAY")
     if scaling_layer is not None and preprocessing.mean_and_std != SCALES[PIXELS]:
         origin = "" if "scale" in values else f" of like {preprocessing.like!r}"

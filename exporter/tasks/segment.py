@@ -264,6 +264,6 @@ def _interpolate(scores: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 def _lerp(values: np.ndarray, positions: np.ndarray) -> np.ndarray:
     """Interpolate along the first axis."""
     lower = np.floor(positions).astype(int)
-    weights = (positions - lower).reshape(-1, *[1] * (values.ndim - 1))
+    weights = np.expand_dims(positions - lower, tuple(range(1, values.ndim)))
     first, second = (values[np.clip(index, 0, len(values) - 1)] for index in (lower, lower + 1))
     return np.asarray(first * (1 - weights) + second * weights)

@@ -52,7 +52,7 @@ def quantise_kernel(kernel: np.ndarray) -> Kernel:
         paired = np.round(pairs / scales)
         sums = paired.sum(axis=3)
         # Rounding may have added 1 to the sum.
-        paired[..., 0, :] -= np.sign(sums) * (np.abs(sums) > _MAX_PAIR)
+        paired[..., 0, :] -= np.where(np.abs(sums) > _MAX_PAIR, np.sign(sums), 0)
         codes = paired.reshape(kernel.shape)
     codes = codes.astype(np.int8)
     return Kernel(codes, scales, codes.sum(axis=(0, 1, 2), dtype=np.float64) * scales)
