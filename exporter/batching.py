@@ -12,6 +12,7 @@ from collections.abc import Iterable
 import tensorflow as tf
 
 from savedmodel_bakery.exporter.errors import SourceError
+from savedmodel_bakery.exporter.graph_functions import graph_function, separate_function
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.tensor_types import ConcreteFunction, NetworkOutputs, NormalisedBatch, Tensor, Variable
 
@@ -43,10 +44,8 @@ def batch(network: ConcreteFunction, variables: Iterable[Variable], recipe: Reci
             )
     spec = tf.TensorSpec(images.shape, images.dtype, name="normalised")
     # BatchFunction doesn't optimise its function, but does optimise calls in it that aren't inlined.
-    not_inlined = tf.function(
-        lambda rows: tf.nest.flatten(network(rows)), autograph=False, experimental_attributes={"_noinline": True}
-    )
-    body = tf.function(lambda rows: not_inlined(rows), autograph=False).get_concrete_function(spec)
+    not_inlined = separate_function(lambda rows: tf.nest.flatten(network(rows)))
+    body = graph_function(lambda rows: not_inlined(rows)).get_concrete_function(spec)
     shared_name = f"batch_{_digest(network, variables, recipe)}"
 
     def run_batched(rows: NormalisedBatch) -> NetworkOutputs:
@@ -67,7 +66,7 @@ def batch(network: ConcreteFunction, variables: Iterable[Variable], recipe: Reci
         shaped: NetworkOutputs = tf.nest.map_structure(_shaped, specs, tf.nest.pack_sequence_as(specs, batched))
         return shaped
 
-    return tf.function(run_batched, autograph=False).get_concrete_function(spec)
+    return graph_function(run_batched).get_concrete_function(spec)
 
 
 def _shaped(spec: tf.TensorSpec, output: Tensor) -> Tensor:

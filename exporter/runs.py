@@ -1,4 +1,6 @@
-"""Computes the outputs of a request in runs of a few images, so that memory is bounded whatever their number.
+"""Computes the outputs of a request in runs of a few images, and places them in its rows.
+
+Memory is bounded, whatever the number of images:
 
 read 1 ─► compute 1
      └──► read 2 ─► compute 2
@@ -12,10 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.image.per_image import ReadImages
-from savedmodel_bakery.exporter.tensor_types import Integer, PixelBatch, Rows, Tensor, Texts
+from savedmodel_bakery.exporter.graph_functions import separate_function
+from savedmodel_bakery.exporter.image.per_image import EMPTY, ReadImages
+from savedmodel_bakery.exporter.tensor_types import EncodedImages, Flags, Integer, PixelBatch, Rows, Tensor, Text, Texts
 
 # Bounds the time and memory of one read if most rows are bad.
 _MAX_ROWS_PER_READ = 1024
@@ -46,7 +50,7 @@ def compute_in_runs(
     ]
 
     # In the loop, the network is a call, because TensorFlow prepares and visits operations that aren't needed too.
-    call = tf.function(compute, autograph=False, experimental_attributes={"_noinline": True})
+    call = separate_function(compute)
 
     def read_from(start: Integer) -> ReadImages:
         return read(rows[start : start + _MAX_ROWS_PER_READ])
@@ -80,3 +84,34 @@ def compute_in_runs(
     )
     errors, *outputs = (array.concat() for array in write(run, last, compute, arrays))
     return errors, outputs
+
+
+def rows_with_bytes(images: EncodedImages) -> Rows:
+    """Return the numbers of the images that aren't empty."""
+    return tf.cast(tf.where(tf.strings.length(images) > 0)[:, 0], tf.int32)
+
+
+def ok_and_error(images: EncodedImages, rows: Rows, errors: Texts) -> tuple[Flags, Texts]:
+    """Return the outputs `ok` and `error` of a batch from the errors of `rows`; its other images are empty."""
+    empty = tf.fill(tf.shape(images), EMPTY)
+    error = tf.tensor_scatter_nd_update(empty, rows[:, tf.newaxis], errors)
+    return tf.equal(error, ""), error
+
+
+def place_rows(values: Tensor, ok: Flags, *, blank: np.generic | bytes) -> Tensor:
+    """Return the values of the images that are ok in the rows of the whole batch, and `blank` in the others."""
+    blanks = tf.fill(tf.concat([tf.shape(ok), tf.shape(values)[1:]], axis=0), blank)
+    return tf.ensure_shape(tf.tensor_scatter_nd_update(blanks, tf.where(ok), values), [None, *values.shape[1:]])
+
+
+def fail_on_bad_image(rows: Rows, errors: Texts) -> Tensor:
+    """Return an operation that fails with INVALID_ARGUMENT if a row has an error, naming the first of them."""
+    ok = tf.equal(errors, "")
+
+    def describe() -> Text:  # in the branch only, as an empty batch has no first row
+        first = tf.argmin(tf.cast(ok, tf.int32), output_type=tf.int32)
+        return tf.strings.join(["image ", tf.strings.as_string(rows[first]), " is ", errors[first]])
+
+    all_ok = tf.reduce_all(ok)
+    message = tf.cond(all_ok, lambda: tf.constant(""), describe)
+    return tf.debugging.Assert(all_ok, [message])

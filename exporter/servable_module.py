@@ -15,17 +15,23 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from savedmodel_bakery.exporter import batching, lazy_functions, network_outputs, optimisation
+from savedmodel_bakery.exporter import batching, network_outputs, optimisation
 from savedmodel_bakery.exporter.calibration import NO_CALIBRATION, Calibration, extend
 from savedmodel_bakery.exporter.errors import PublishError
-from savedmodel_bakery.exporter.image.per_image import EMPTY, ReadImages, read_images
+from savedmodel_bakery.exporter.graph_functions import graph_function, lazy_function, propagate_lazy
+from savedmodel_bakery.exporter.image.per_image import ReadImages, read_images
 from savedmodel_bakery.exporter.image.pixels import normalise
 from savedmodel_bakery.exporter.recipe import Preprocessing, Recipe
-from savedmodel_bakery.exporter.runs import compute_in_runs
+from savedmodel_bakery.exporter.runs import (
+    compute_in_runs,
+    fail_on_bad_image,
+    ok_and_error,
+    place_rows,
+    rows_with_bytes,
+)
 from savedmodel_bakery.exporter.tasks import Signature, choose_task
 from savedmodel_bakery.exporter.tensor_types import (
     EncodedImages,
-    Flags,
     Integer,
     NetworkOutput,
     NormalisedBatch,
@@ -33,7 +39,6 @@ from savedmodel_bakery.exporter.tensor_types import (
     PixelBatch,
     Rows,
     Tensor,
-    Text,
     Texts,
 )
 from savedmodel_bakery.tensorflow_log import startup_log_hidden
@@ -44,10 +49,6 @@ ENCODED_FEATURE = "image/encoded"
 _METHODS = {"classify", "regress"}  # signatures that are called by the methods of their names
 _IMAGES = tf.TensorSpec([None], tf.string, name="image")
 _EXAMPLES = tf.TensorSpec([None], tf.string, name="inputs")
-
-# AutoGraph is off: these functions contain no Python control flow over tensors, and AutoGraph would double the time of
-# a bake.
-_function = functools.partial(tf.function, autograph=False)
 
 
 @dataclass(frozen=True)
@@ -153,18 +154,20 @@ class ServableModule(tf.Module):
 
         match signature.takes:
             case "images":
-                return _function(answer_images, input_signature=[_IMAGES])
+                return graph_function(answer_images, input_signature=[_IMAGES])
             case "examples":
-                return _function(answer_examples, input_signature=[_EXAMPLES])
+                return graph_function(answer_examples, input_signature=[_EXAMPLES])
             case "pixels":
-                return _function(answer_pixels, input_signature=[pixels_spec])
+                return graph_function(answer_pixels, input_signature=[pixels_spec])
 
     def _answer(self, images: EncodedImages, signature: Signature) -> Outputs:
         """Return the answers for images; a bad image has an error instead."""
-        rows = _rows_with_bytes(images)
+        rows = rows_with_bytes(images)
         errors, answers = self._predict(rows, lambda rows: self._read_images(images, rows, self._per_run), signature)
-        ok, error = _ok_and_error(images, rows, errors)
-        placed = {alias: _place(answers[alias], ok, blank=column.blank) for alias, column in signature.columns.items()}
+        ok, error = ok_and_error(images, rows, errors)
+        placed = {
+            alias: place_rows(answers[alias], ok, blank=column.blank) for alias, column in signature.columns.items()
+        }
         return {**placed, "ok": ok, "error": error}
 
     def _answer_all(self, images: EncodedImages, signature: Signature) -> Outputs:
@@ -173,7 +176,7 @@ class ServableModule(tf.Module):
         def read(rows: Rows) -> ReadImages:
             rows = rows[: self._per_run]  # no further, as the first bad image ends the request
             read: ReadImages = self._read_images(images, rows, self._per_run)
-            with tf.control_dependencies([_fail_on_bad_image(rows, read.errors)]):
+            with tf.control_dependencies([fail_on_bad_image(rows, read.errors)]):
                 return read._replace(pixels=tf.identity(read.pixels))
 
         _, answers = self._predict(tf.range(tf.size(images)), read, signature)
@@ -197,11 +200,11 @@ class ServableModule(tf.Module):
         error, answers = self._predict(tf.range(batch), read, signature)
         return {**answers, "ok": tf.fill([batch], True), "error": error}
 
-    @_function(input_signature=[_IMAGES])
+    @graph_function(input_signature=[_IMAGES])
     def preprocess(self, image: EncodedImages) -> Outputs:
         """Return the network's input before normalising."""
         image = _checked(image, _IMAGES)
-        rows = _rows_with_bytes(image)
+        rows = rows_with_bytes(image)
         with tf.control_dependencies([self._fail_on_large_output(image)]):
             errors, (pixels,) = compute_in_runs(
                 rows,
@@ -209,10 +212,10 @@ class ServableModule(tf.Module):
                 lambda pixels, _sizes: [pixels],
                 [tf.TensorSpec([*self._preprocessing.size, 3], tf.float32)],
             )
-        ok, error = _ok_and_error(image, rows, errors)
-        return {"pixels": _place(pixels, ok, blank=np.float32(0)), "ok": ok, "error": error}
+        ok, error = ok_and_error(image, rows, errors)
+        return {"pixels": place_rows(pixels, ok, blank=np.float32(0)), "ok": ok, "error": error}
 
-    @_function(input_signature=[_IMAGES])
+    @graph_function(input_signature=[_IMAGES])
     def preview(self, image: EncodedImages) -> Outputs:
         """Return the network's input before normalising as PNG files."""
 
@@ -221,12 +224,12 @@ class ServableModule(tf.Module):
             return [tf.map_fn(tf.io.encode_png, levels, fn_output_signature=tf.TensorSpec([], tf.string))]
 
         image = _checked(image, _IMAGES)
-        rows = _rows_with_bytes(image)
+        rows = rows_with_bytes(image)
         errors, (files,) = compute_in_runs(
             rows, lambda rows: self._read_images(image, rows, self._per_run), encode, [tf.TensorSpec([], tf.string)]
         )
-        ok, error = _ok_and_error(image, rows, errors)
-        return {"png_bytes": _place(files, ok, blank=b""), "ok": ok, "error": error}
+        ok, error = ok_and_error(image, rows, errors)
+        return {"png_bytes": place_rows(files, ok, blank=b""), "ok": ok, "error": error}
 
     def _read_normalised(self, photo: bytes) -> np.ndarray | str:
         """Read a photo as signatures do: normalised, float32 [height, width, channels]; or the reason why it can't."""
@@ -277,9 +280,7 @@ def _image_reader(preprocessing: Preprocessing, **options: int) -> Callable[...,
             return read_images(images, rows, max_readable, preprocessing, **options)
 
     specs = tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.int32), tf.TensorSpec([], tf.int32)
-    reader: Callable[..., ReadImages] = _function(
-        read_on_cpu, experimental_attributes=lazy_functions.LAZY
-    ).get_concrete_function(*specs)
+    reader: Callable[..., ReadImages] = lazy_function(read_on_cpu).get_concrete_function(*specs)
     return reader
 
 
@@ -288,42 +289,11 @@ def _checked(tensor: Tensor, spec: tf.TensorSpec) -> Tensor:
     return tf.ensure_shape(tensor, spec.shape)
 
 
-def _rows_with_bytes(images: EncodedImages) -> Rows:
-    """Return the numbers of the images that aren't empty."""
-    return tf.cast(tf.where(tf.strings.length(images) > 0)[:, 0], tf.int32)
-
-
-def _ok_and_error(images: EncodedImages, rows: Rows, errors: Texts) -> tuple[Flags, Texts]:
-    """Return the outputs `ok` and `error` of a batch from the errors of `rows`; its other images are empty."""
-    empty = tf.fill(tf.shape(images), EMPTY)
-    error = tf.tensor_scatter_nd_update(empty, rows[:, tf.newaxis], errors)
-    return tf.equal(error, ""), error
-
-
-def _place(values: Tensor, ok: Flags, *, blank: np.generic | bytes) -> Tensor:
-    """Return the values of the images that are ok in the rows of the whole batch, and `blank` in the others."""
-    blanks = tf.fill(tf.concat([tf.shape(ok), tf.shape(values)[1:]], axis=0), blank)
-    return tf.ensure_shape(tf.tensor_scatter_nd_update(blanks, tf.where(ok), values), [None, *values.shape[1:]])
-
-
 def _complete_meta_graph(path: Path) -> None:
     """Set what tf.saved_model.save can't: the method names of `classify` and `regress`, and lazy functions."""
     saved_model = schema.SavedModel.FromString(path.read_bytes())
     (meta_graph,) = saved_model.meta_graphs
     for name in _METHODS & meta_graph.signature_def.keys():
         meta_graph.signature_def[name].method_name = f"tensorflow/serving/{name}"
-    lazy_functions.propagate_lazy(meta_graph.graph_def)
+    propagate_lazy(meta_graph.graph_def)
     path.write_bytes(saved_model.SerializeToString(deterministic=True))
-
-
-def _fail_on_bad_image(rows: Rows, errors: Texts) -> Tensor:
-    """Return an operation that fails with INVALID_ARGUMENT if a row has an error, naming the first of them."""
-    ok = tf.equal(errors, "")
-
-    def describe() -> Text:  # in the branch only, as an empty batch has no first row
-        first = tf.argmin(tf.cast(ok, tf.int32), output_type=tf.int32)
-        return tf.strings.join(["image ", tf.strings.as_string(rows[first]), " is ", errors[first]])
-
-    all_ok = tf.reduce_all(ok)
-    message = tf.cond(all_ok, lambda: tf.constant(""), describe)
-    return tf.debugging.Assert(all_ok, [message])

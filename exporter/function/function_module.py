@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from savedmodel_bakery.exporter.errors import SourceError
 from savedmodel_bakery.exporter.function.inputs import Input
+from savedmodel_bakery.exporter.graph_functions import graph_function
 from savedmodel_bakery.exporter.tensor_types import Tensor
 from savedmodel_bakery.wire import schema, trees
 
@@ -88,8 +89,7 @@ class FunctionModule(tf.Module):
             for declared, argument in zip(inputs, self._inputs.values(), strict=True)
         }
         try:
-            # AutoGraph is for the user's code; here it would only wrap errors in its own messages.
-            self._serve = tf.function(serve, autograph=False).get_concrete_function(**specs)
+            self._serve = graph_function(serve).get_concrete_function(**specs)
         except SourceError as error:
             raise SourceError(f"{name} cannot be traced: {error}") from error
         self._variables_read = list(self._serve.graph.variables)

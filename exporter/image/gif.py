@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from savedmodel_bakery.exporter.graph_functions import graph_function
 from savedmodel_bakery.exporter.image import framing
 from savedmodel_bakery.exporter.image.bytes_ops import read_integers, substring
 from savedmodel_bakery.exporter.tensor_types import Flag, ImageBytes, Integer, Offset, Pixels, Side, Size, Tensor
@@ -102,7 +103,7 @@ def _walk_blocks(data: ImageBytes) -> _Frame:
 
 
 # Traced once for its two uses, the size and the pixels.
-_find_frame = tf.function(_walk_blocks, input_signature=[tf.TensorSpec([], tf.string)], autograph=False)
+_find_frame = graph_function(_walk_blocks, input_signature=[tf.TensorSpec([], tf.string)])
 
 
 def _palette_bytes(packed: Integer) -> Integer:

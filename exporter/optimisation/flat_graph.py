@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.optimisation.inlining import inline
+from savedmodel_bakery.exporter.graph_functions import graph_function
 from savedmodel_bakery.exporter.tensor_types import (
     ConcreteFunction,
     GraphDef,
@@ -27,9 +27,6 @@ from savedmodel_bakery.exporter.tensor_types import (
 
 # Operations whose output is their first input.
 PASS_THROUGH = frozenset({"Identity", "PreventGradient", "Snapshot", "StopGradient", "PlaceholderWithDefault"})
-
-# Control flow of TensorFlow 1 consists of single operations, and a node must not be moved out of its branch or loop.
-_CONTROL_FLOW = frozenset({"Enter", "Exit", "LoopCond", "Merge", "NextIteration", "Switch"})
 
 
 class Use(NamedTuple):
@@ -138,13 +135,13 @@ class FlatGraph:
             imported = self._import({self._input: normalised}, tensors)
             shapes.update((name, tensor.shape) for name, tensor in zip(tensors, imported, strict=True))
 
-        tf.function(infer, autograph=False).get_concrete_function(self._input_spec())
+        graph_function(infer).get_concrete_function(self._input_spec())
         return shapes
 
     def add_weight(self, name: str, value: np.ndarray) -> str:
         """Add a variable, and return the name of its node, which starts with `name`."""
         name = self._unused_name(name)
-        self.nodes[name] = _placeholder(name, tf.as_dtype(value.dtype).as_datatype_enum, value.shape)
+        self.nodes[name] = placeholder(name, tf.as_dtype(value.dtype).as_datatype_enum, value.shape)
         self.weights[name] = tf.Variable(value, trainable=False)
         return name
 
@@ -189,7 +186,7 @@ class FlatGraph:
         origins = {tensor: self.origin(tensor) for tensor in tensors}
         values = {name: self.weights[origin].numpy() for name, origin in origins.items() if origin in self.weights}
         if computed := [tensor for tensor in tensors if tensor not in values]:
-            compute = tf.function(lambda: self._import({}, computed), autograph=False)
+            compute = graph_function(lambda: self._import({}, computed))
             values.update(zip(computed, (array.numpy() for array in compute()), strict=True))
         return values
 
@@ -199,7 +196,7 @@ class FlatGraph:
         def call(normalised: NormalisedBatch) -> list[Tensor]:
             return [summarise(tensor) for tensor in self._import({self._input: normalised}, tensors)]
 
-        return tf.function(call, autograph=False).get_concrete_function(self._input_spec())
+        return graph_function(call).get_concrete_function(self._input_spec())
 
     def trace(self) -> tuple[ConcreteFunction, list[Variable]]:
         """Trace the network as a function, and return it with the variables it reads, which it doesn't keep alive."""
@@ -211,7 +208,7 @@ class FlatGraph:
             packed: NetworkOutputs = tf.nest.pack_sequence_as(self._structured_outputs, outputs)
             return packed
 
-        network = tf.function(call, autograph=False).get_concrete_function(self._input_spec())
+        network = graph_function(call).get_concrete_function(self._input_spec())
         return network, list(network.graph.variables)
 
     def _input_spec(self) -> tf.TensorSpec:
@@ -224,7 +221,7 @@ class FlatGraph:
         return name
 
     def _side_effects(self) -> list[str]:
-        return [name for name, node in self.nodes.items() if _has_side_effect(node)]
+        return [name for name, node in self.nodes.items() if has_side_effect(node)]
 
     def _import(self, inputs: dict[str, Tensor], tensors: list[str], side_effects: Iterable[str] = ()) -> list[Tensor]:
         """Import what `tensors` and `side_effects` depend on into the function being traced; return `tensors`."""
@@ -249,54 +246,6 @@ class FlatGraph:
         return [by_name[tensor] if tensor in by_name else fed[node_name(tensor)] for tensor in tensors]
 
 
-def flatten(network: ConcreteFunction) -> FlatGraph | None:
-    """Inline a network with one input; None if that isn't safe.
-
-    It isn't for a network with control flow of TensorFlow 1, or one that does more with its variables than read them.
-    """
-    graph_def = inline(network)
-    variables = {id(variable.handle): variable for variable in network.graph.variables}
-    captures = {internal.op.name: external for external, internal in network.graph.captures}
-    graph = FlatGraph(network, graph_def, {}, captures)
-    handles = {name: variables[id(handle)] for name, handle in captures.items() if id(handle) in variables}
-    for name, node in list(graph.nodes.items()):
-        if node.op in _CONTROL_FLOW:
-            return None
-        sources = [source for source in node.input if not source.startswith("^")]
-        read = [handle for source in sources if (handle := _passed_through(graph, source)) in handles]
-        if node.op == "ReadVariableOp" and read:
-            graph.nodes[name] = _placeholder(name, node.attr["dtype"].type, handles[read[0]].shape)
-            graph.weights[name] = handles[read[0]]
-        elif node.op not in PASS_THROUGH and read:
-            return None
-        node.attr.pop("_class", None)  # places it with another node, which may be dropped
-        # Names a function for the gradient, as of swish; it captures tensors of the graph before, so it can't be saved.
-        node.attr.pop("_gradient_op_type", None)
-    _drop_needless_control_inputs(graph)
-    return graph
-
-
-def _passed_through(graph: FlatGraph, tensor: str) -> str:
-    """Return the node whose output is passed through to `tensor`, ignoring control dependencies."""
-    while (node := graph.nodes[node_name(tensor)]).op in PASS_THROUGH:
-        tensor = node.input[0]
-    return node_name(tensor)
-
-
-def _drop_needless_control_inputs(graph: FlatGraph) -> None:
-    """Drop control dependencies on nodes without side effects; every inlined call leaves some."""
-    effective, previous_size = {name for name, node in graph.nodes.items() if _has_side_effect(node)}, -1
-    while previous_size < len(effective):
-        previous_size = len(effective)
-        effective |= {
-            name for name, node in graph.nodes.items() if any(node_name(source) in effective for source in node.input)
-        }
-    for node in graph.nodes.values():
-        kept = [source for source in node.input if not source.startswith("^") or node_name(source) in effective]
-        del node.input[:]
-        node.input.extend(kept)
-
-
 def has_channels_last(node: NodeDef) -> bool:
     """Return whether channels are the last axis of the node's input and output."""
     return "data_format" not in node.attr or node.attr["data_format"].s == b"NHWC"
@@ -311,14 +260,16 @@ def _output_index(tensor: str) -> int:
     return int(tensor.partition(":")[2] or 0)
 
 
-def _placeholder(name: str, dtype: int, shape: tf.TensorShape | tuple[int, ...]) -> NodeDef:
+def placeholder(name: str, dtype: int, shape: tf.TensorShape | tuple[int, ...]) -> NodeDef:
+    """Return a node that stands for an input of the graph."""
     node = tf.compat.v1.NodeDef(name=name, op="Placeholder")
     node.attr["dtype"].type = dtype
     node.attr["shape"].shape.CopyFrom(tf.TensorShape(shape).as_proto())
     return node
 
 
-def _has_side_effect(node: NodeDef) -> bool:
+def has_side_effect(node: NodeDef) -> bool:
+    """Return whether a node does more than compute its outputs, or may do so because its operation is unknown."""
     definition = op_definition(node.op)
     return node.op != "Placeholder" and (definition is None or definition.is_stateful)
 

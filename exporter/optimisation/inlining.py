@@ -1,4 +1,4 @@
-"""Inlines the function calls of a network.
+"""Makes a flat graph of a network: inlines its function calls, and makes its weights inputs.
 
 The only module of `exporter` that uses TensorFlow's private Python API: the inliner is a pass of Grappler, TensorFlow's
 graph optimiser, and the public API runs Grappler only inside a session, which returns graphs that can't be saved.
@@ -11,10 +11,68 @@ from collections.abc import Iterable, Iterator, Mapping
 import tensorflow as tf
 from tensorflow.python.grappler import tf_optimizer
 
+from savedmodel_bakery.exporter.optimisation.flat_graph import (
+    PASS_THROUGH,
+    FlatGraph,
+    has_side_effect,
+    node_name,
+    placeholder,
+)
 from savedmodel_bakery.exporter.tensor_types import ConcreteFunction, FunctionDef, GraphDef, NodeDef
 
+# Control flow of TensorFlow 1 consists of single operations, and a node must not be moved out of its branch or loop.
+_CONTROL_FLOW = frozenset({"Enter", "Exit", "LoopCond", "Merge", "NextIteration", "Switch"})
 
-def inline(network: ConcreteFunction) -> GraphDef:
+
+def flatten(network: ConcreteFunction) -> FlatGraph | None:
+    """Inline a network with one input; None if that isn't safe.
+
+    It isn't for a network with control flow of TensorFlow 1, or one that does more with its variables than read them.
+    """
+    graph_def = _inline(network)
+    variables = {id(variable.handle): variable for variable in network.graph.variables}
+    captures = {internal.op.name: external for external, internal in network.graph.captures}
+    graph = FlatGraph(network, graph_def, {}, captures)
+    handles = {name: variables[id(handle)] for name, handle in captures.items() if id(handle) in variables}
+    for name, node in list(graph.nodes.items()):
+        if node.op in _CONTROL_FLOW:
+            return None
+        sources = [source for source in node.input if not source.startswith("^")]
+        read = [handle for source in sources if (handle := _passed_through(graph, source)) in handles]
+        if node.op == "ReadVariableOp" and read:
+            graph.nodes[name] = placeholder(name, node.attr["dtype"].type, handles[read[0]].shape)
+            graph.weights[name] = handles[read[0]]
+        elif node.op not in PASS_THROUGH and read:
+            return None
+        node.attr.pop("_class", None)  # places it with another node, which may be dropped
+        # Names a function for the gradient, as of swish; it captures tensors of the graph before, so it can't be saved.
+        node.attr.pop("_gradient_op_type", None)
+    _drop_needless_control_inputs(graph)
+    return graph
+
+
+def _passed_through(graph: FlatGraph, tensor: str) -> str:
+    """Return the node whose output is passed through to `tensor`, ignoring control dependencies."""
+    while (node := graph.nodes[node_name(tensor)]).op in PASS_THROUGH:
+        tensor = node.input[0]
+    return node_name(tensor)
+
+
+def _drop_needless_control_inputs(graph: FlatGraph) -> None:
+    """Drop control dependencies on nodes without side effects; every inlined call leaves some."""
+    effective, previous_size = {name for name, node in graph.nodes.items() if has_side_effect(node)}, -1
+    while previous_size < len(effective):
+        previous_size = len(effective)
+        effective |= {
+            name for name, node in graph.nodes.items() if any(node_name(source) in effective for source in node.input)
+        }
+    for node in graph.nodes.values():
+        kept = [source for source in node.input if not source.startswith("^") or node_name(source) in effective]
+        del node.input[:]
+        node.input.extend(kept)
+
+
+def _inline(network: ConcreteFunction) -> GraphDef:
     """Return the graph of a network with its function calls inlined, except `If` and `While`."""
     graph_def = network.graph.as_graph_def()
     for definition in (*graph_def.library.function, *_all_nodes(graph_def)):

@@ -11,11 +11,21 @@ from savedmodel_bakery.exporter.errors import SourceError
 from savedmodel_bakery.exporter.optimisation.batch_norm import fold_batch_norm
 from savedmodel_bakery.exporter.optimisation.constants import fold_constants, share_constants
 from savedmodel_bakery.exporter.optimisation.cpu_kernels import suit_cpu_kernels
-from savedmodel_bakery.exporter.optimisation.dead_operations import drop_dead_operations
-from savedmodel_bakery.exporter.optimisation.flat_graph import FlatGraph, flatten
+from savedmodel_bakery.exporter.optimisation.flat_graph import FlatGraph
+from savedmodel_bakery.exporter.optimisation.inlining import flatten
 from savedmodel_bakery.exporter.optimisation.int8 import Coverage, quantise
 from savedmodel_bakery.exporter.optimisation.precision import lower_precision
 from savedmodel_bakery.exporter.tensor_types import ConcreteFunction, Variable
+
+
+def drop_dead_operations(graph: FlatGraph) -> None:
+    """Bypass operations that have no effect in a served network, such as identities and stopped gradients."""
+    for node in graph.nodes.values():
+        for position, name in enumerate(node.input):
+            if not name.startswith("^"):
+                node.input[position] = graph.origin(name)
+    graph.outputs = [graph.origin(output) for output in graph.outputs]
+
 
 # By name in exporter.recipe.OPTIMISATIONS, in the order in which they are applied: each prepares the next.
 _STEPS: Mapping[str, Callable[[FlatGraph], None]] = {

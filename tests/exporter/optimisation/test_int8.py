@@ -18,11 +18,12 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from savedmodel_bakery.exporter.errors import SourceError
 from savedmodel_bakery.exporter.optimisation import optimise_int8
-from savedmodel_bakery.exporter.optimisation.dead_operations import drop_dead_operations
-from savedmodel_bakery.exporter.optimisation.flat_graph import FlatGraph, flatten
+from savedmodel_bakery.exporter.optimisation.flat_graph import FlatGraph
+from savedmodel_bakery.exporter.optimisation.inlining import flatten
 from savedmodel_bakery.exporter.optimisation.int8 import quantise
 from savedmodel_bakery.exporter.optimisation.int8.ranges import Range
 from savedmodel_bakery.exporter.optimisation.int8.weights import quantise_depthwise_kernel, quantise_kernel
+from savedmodel_bakery.exporter.optimisation.optimise import drop_dead_operations
 from savedmodel_bakery.exporter.recipe import OPTIMISATIONS
 
 QUANTISED = ("_FusedQuantizedConv2D", "_FusedQuantizedDepthwiseConv2D")

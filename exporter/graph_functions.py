@@ -1,4 +1,4 @@
-"""Marks functions of a saved graph so that TensorFlow prepares them when they first run, not before.
+"""How functions become parts of a graph: traced without AutoGraph, and, if they are lazy, prepared on their first run.
 
 At the first call of a signature TensorFlow inlines all functions, branches and loops and optimises the result; for the
 branches of the image graph this takes a second or two. It leaves functions of datasets alone (FunctionDef's
@@ -8,14 +8,24 @@ of which only those that an image needs are prepared. tensorflow_model_server kn
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
+
+import tensorflow as tf
 
 from savedmodel_bakery.exporter.tensor_types import FunctionDef, GraphDef
 
 _DATASET_FUNCTION, _LOWER = "_tf_data_function", "_lower_using_switch_merge"
 
-LAZY = {_DATASET_FUNCTION: True}
-"""`experimental_attributes` of a tf.function that is prepared lazily."""
+graph_function = functools.partial(tf.function, autograph=False)
+"""tf.function for the exporter's own code, which contains no Python control flow over tensors: AutoGraph would double
+the time of a bake, and wrap errors of the user's code in its own messages."""
+
+lazy_function = functools.partial(graph_function, experimental_attributes={_DATASET_FUNCTION: True})
+"""Makes a graph function that is prepared lazily."""
+
+separate_function = functools.partial(graph_function, experimental_attributes={"_noinline": True})
+"""Makes a graph function that stays a call in the graphs that use it."""
 
 
 def propagate_lazy(graph_def: GraphDef) -> None:
