@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ INIT_SIGNATURE = "__saved_model_init_op"
 """TensorFlow 2 keeps its initialisation in this signature; clients don't call it."""
 
 _SERVE = "serve"
+_UNKNOWN_SIZE = -1
 
 
 @dataclass(frozen=True)
@@ -98,3 +99,31 @@ def _dtype(info: Any) -> str:
             return f"composite {name}"
         case _:
             return name
+
+
+def unify(first: Tensor, second: Tensor) -> Tensor | None:
+    """Return the first tensor with the unified shape of both; None if dtypes or shapes differ.
+
+    An unknown dimension matches any size.
+    """
+    if first.dtype != second.dtype:
+        return None
+    if first.shape is None or second.shape is None:
+        return Tensor(first.alias, first.dtype, second.shape if first.shape is None else first.shape)
+    if len(first.shape) != len(second.shape):
+        return None
+    shape = []
+    for size, other in zip(first.shape, second.shape, strict=True):
+        if _UNKNOWN_SIZE not in (size, other) and size != other:
+            return None
+        shape.append(other if size == _UNKNOWN_SIZE else size)
+    return Tensor(first.alias, first.dtype, shape)
+
+
+def unify_all(tensors: Iterable[Tensor]) -> Tensor | None:
+    """Unify one tensor or more, from the first to the last."""
+    first, *others = tensors
+    unified: Tensor | None = first
+    for other in others:
+        unified = None if unified is None else unify(unified, other)
+    return unified

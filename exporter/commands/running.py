@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import click
 
+from savedmodel_bakery import tensorflow_import
 from savedmodel_bakery.exporter.errors import BakeError
 from savedmodel_bakery.extras import MissingPackageError, naming_extras
 from savedmodel_bakery.interrupts import (
@@ -54,10 +55,13 @@ def tensorflow(command: str, *, verbose: bool) -> Iterator[None]:
         naming_extras(command, "export"),
         contextlib.redirect_stdout(sys.stderr),
     ):
-        from savedmodel_bakery.exporter.tensorflow_import import import_tensorflow
-
         import_tensorflow()
         yield
+
+
+def import_tensorflow() -> None:
+    """Import TensorFlow, and Keras with it but not matplotlib and pandas, which take a second; a bake needs neither."""
+    tensorflow_import.import_tensorflow(without=("matplotlib", "pandas")).get_logger().setLevel("ERROR")
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.image import bmp, encodings, framing, gif, transparency, webp
+from savedmodel_bakery.exporter.image import bmp, encodings, framing, gif, webp
 from savedmodel_bakery.exporter.image.fallback import with_fallback
 from savedmodel_bakery.exporter.image.header import Header
 from savedmodel_bakery.exporter.recipe import LETTERBOX, Preprocessing
@@ -22,12 +22,18 @@ from savedmodel_bakery.exporter.tensor_types import (
     PixelBatch,
     Pixels,
     Size,
+    Tensor,
 )
 
 # JPEG's inverse DCT can omit detail (ITU-T T.81, A.3.3): the decoded image is smaller by one of these ratios.
 RATIOS = (1, 2, 4, 8)
 # The decoded image must still be this many times larger than the network's input, so that resizing has pixels to mix.
 MIN_OVERSAMPLING = 2
+
+# Mixing needs several times the memory of the pixels, so it is done in strips of about this many pixels.
+_STRIP_PIXELS = 2**20
+
+_EIGHT = np.uint16(8)  # a shift needs the dtype of what it shifts
 
 _DCT = "INTEGER_ACCURATE"
 _NO_PIXELS = np.zeros([0, 0, 3], np.uint8)
@@ -165,9 +171,35 @@ def _make_opaque(pixels: Pixels, has_alpha: Flag, preprocessing: Preprocessing) 
     """Composite pixels with alpha over the recipe's background; return others unchanged."""
 
     def composited() -> Pixels:
-        return transparency.composite(tf.ensure_shape(pixels, [None, None, 4]), preprocessing.background_colour)
+        return _composite(tf.ensure_shape(pixels, [None, None, 4]), preprocessing.background_colour)
 
     return tf.ensure_shape(tf.cond(has_alpha, composited, lambda: pixels), [None, None, 3])
+
+
+def _composite(pixels: Pixels, background: tuple[int, int, int]) -> Pixels:
+    """Composite `pixels` [height, width, 4] over `background`: [height, width, 3].
+
+    Levels are rounded to the nearest; ties can't occur, as 255 is odd.
+    """
+    height, width = tf.unstack(tf.shape(pixels)[:2])
+    step = tf.maximum(_STRIP_PIXELS // tf.maximum(width, 1), 1)
+    strips = tf.TensorArray(
+        tf.uint8, size=(height + step - 1) // step, infer_shape=False, element_shape=[None, None, 3]
+    )
+
+    def mix(index: Integer, strips: Tensor) -> tuple[Integer, Tensor]:
+        # A level times an alpha is at most 255 · 255; 16 bits hold that and the rounding.
+        strip = tf.cast(pixels[index * step : (index + 1) * step], tf.uint16)
+        colour, alpha = strip[..., :3], strip[..., 3:]
+        mixed = colour * alpha + tf.constant(background, tf.uint16) * (255 - alpha) + 128
+        # Division by 255: 1/255 is 1/256 + 1/256² and a remainder that makes no difference below 65536.
+        mixed = tf.bitwise.right_shift(mixed + tf.bitwise.right_shift(mixed, _EIGHT), _EIGHT)
+        return index + 1, strips.write(index, tf.cast(mixed, tf.uint8))
+
+    _, strips = tf.while_loop(
+        lambda index, _: index < strips.size(), mix, (tf.constant(0), strips), parallel_iterations=1
+    )
+    return strips.concat()
 
 
 def resize(decoded: DecodedImage, preprocessing: Preprocessing) -> NetworkPixels:

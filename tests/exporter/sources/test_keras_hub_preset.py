@@ -12,7 +12,7 @@ import pytest
 
 from savedmodel_bakery.exporter.errors import SourceError
 from savedmodel_bakery.exporter.sources import read_network
-from savedmodel_bakery.exporter.sources.image_converter import read_converter
+from savedmodel_bakery.exporter.sources.keras_hub_preset import read_converter
 from savedmodel_bakery.extras import MissingPackageError
 
 
