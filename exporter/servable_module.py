@@ -16,8 +16,8 @@ import numpy as np
 import tensorflow as tf
 
 from savedmodel_bakery.exporter import batching, network_outputs, optimisation
+from savedmodel_bakery.exporter.bake_errors import PublishError
 from savedmodel_bakery.exporter.calibration import NO_CALIBRATION, Calibration, extend
-from savedmodel_bakery.exporter.errors import PublishError
 from savedmodel_bakery.exporter.graph_functions import graph_function, lazy_function, propagate_lazy
 from savedmodel_bakery.exporter.image.per_image import ReadImages, read_images
 from savedmodel_bakery.exporter.image.pixels import normalise

@@ -13,7 +13,7 @@ from savedmodel_bakery import client
 if TYPE_CHECKING:
     from savedmodel_bakery.client import *  # noqa: F403 - the names in its __all__
     from savedmodel_bakery.exporter.bake import bake
-    from savedmodel_bakery.exporter.errors import (
+    from savedmodel_bakery.exporter.bake_errors import (
         BakeError,
         LabelError,
         ParityError,
@@ -43,15 +43,15 @@ __all__ = [
 __all__ += client.__all__
 
 _MODULES = {
-    "BakeError": "exporter.errors",
-    "LabelError": "exporter.errors",
+    "BakeError": "exporter.bake_errors",
+    "LabelError": "exporter.bake_errors",
     "LocalTransport": "local_transport",
-    "ParityError": "exporter.errors",
-    "PublishError": "exporter.errors",
+    "ParityError": "exporter.bake_errors",
+    "PublishError": "exporter.bake_errors",
     "Recipe": "exporter.recipe",
-    "RecipeError": "exporter.errors",
-    "SourceError": "exporter.errors",
-    "VerificationError": "exporter.errors",
+    "RecipeError": "exporter.bake_errors",
+    "SourceError": "exporter.bake_errors",
+    "VerificationError": "exporter.bake_errors",
     "bake": "exporter.bake",
 }
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import click
 
 from savedmodel_bakery import tensorflow_import
-from savedmodel_bakery.exporter.errors import BakeError
+from savedmodel_bakery.exporter.bake_errors import BakeError
 from savedmodel_bakery.extras import MissingPackageError, naming_extras
 from savedmodel_bakery.interrupts import (
     INTERRUPTED,

@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
+from savedmodel_bakery.exporter.bake_errors import PublishError
 from savedmodel_bakery.exporter.commands.options import CONTEXT, json_option
 from savedmodel_bakery.exporter.commands.running import reported_errors
-from savedmodel_bakery.exporter.errors import PublishError
 from savedmodel_bakery.exporter.publish import published_versions
 
 

@@ -20,7 +20,7 @@ from tiny_models import OPTIONS, RECIPE, TIMEOUT_S, Run
 
 from savedmodel_bakery import bake
 from savedmodel_bakery.exporter import publish
-from savedmodel_bakery.exporter.errors import PublishError, RecipeError
+from savedmodel_bakery.exporter.bake_errors import PublishError, RecipeError
 
 # Each run waits for another process, so the runs of this file start together, two at a time.
 WORKERS = 2

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from bulk_files import write_photos, write_tar, write_zip
 
+from savedmodel_bakery.exporter.bake_errors import RecipeError
 from savedmodel_bakery.exporter.calibration import Calibration, digest_of, extend, read_calibration
-from savedmodel_bakery.exporter.errors import RecipeError
 
 ALL: frozenset[str] = frozenset()
 

@@ -22,8 +22,8 @@ from tf1_session import Loaded, loaded
 from savedmodel_bakery import bake
 from savedmodel_bakery.exporter import resources
 from savedmodel_bakery.exporter.bake import BakeResult
+from savedmodel_bakery.exporter.bake_errors import RecipeError
 from savedmodel_bakery.exporter.calibration import Calibration
-from savedmodel_bakery.exporter.errors import RecipeError
 from savedmodel_bakery.exporter.servable_module import ServableModule
 from savedmodel_bakery.exporter.tasks.classify import Classify
 from savedmodel_bakery.exporter.validation.validate import compare_with_source

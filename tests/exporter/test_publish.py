@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from savedmodel_bakery.exporter import publish
-from savedmodel_bakery.exporter.errors import PublishError, VerificationError
+from savedmodel_bakery.exporter.bake_errors import PublishError, VerificationError
 
 Outcome = Path | PublishError
 LARGEST = 2**63 - 1

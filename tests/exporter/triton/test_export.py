@@ -16,7 +16,7 @@ from google.protobuf import text_format
 from google.protobuf.json_format import MessageToDict
 
 from savedmodel_bakery.command import bakery
-from savedmodel_bakery.exporter.errors import BakeError, PublishError, TritonError
+from savedmodel_bakery.exporter.bake_errors import BakeError, PublishError, TritonError
 from savedmodel_bakery.exporter.triton.config import Execution
 from savedmodel_bakery.exporter.triton.export import Options, export_pipeline, export_servable
 from savedmodel_bakery.wire import schema
