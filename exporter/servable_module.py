@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from savedmodel_bakery.exporter import batching, network_outputs, optimisation
+from savedmodel_bakery.exporter import batch_function, network_outputs, optimisation
 from savedmodel_bakery.exporter.bake_errors import PublishError
 from savedmodel_bakery.exporter.calibration import NO_CALIBRATION, Calibration, extend
 from savedmodel_bakery.exporter.graph_functions import graph_function, lazy_function, propagate_lazy
@@ -127,7 +127,7 @@ class ServableModule(tf.Module):
                 self.calibration.unreadable,
             )
             optimised, variables = int8, int8_variables
-        self._network = batching.batch(optimised, variables, recipe) if recipe.batching.batch_max else optimised
+        self._network = batch_function.batch(optimised, variables, recipe) if recipe.batching.batch_max else optimised
         # tensorflow_model_server doesn't restore variables that are tracked through a Keras 3 model only. So those
         # that inference reads are tracked here, and the others, such as optimizer state, are not saved.
         self._inference_variables = variables
