@@ -1,19 +1,20 @@
-"""How functions become parts of a graph: traced without AutoGraph, and, if they are lazy, prepared on their first run.
+"""How functions become parts of a graph: traced without AutoGraph, with a fallback, or lazily.
 
 At the first call of a signature TensorFlow inlines all functions, branches and loops and optimises the result; for the
-branches of the image graph this takes a second or two. It leaves functions of datasets alone (FunctionDef's
-`_tf_data_function`). Branches and loops that must not be lowered (`_lower_using_switch_merge`) remain functions too,
-of which only those that an image needs are prepared. tensorflow_model_server knows both attributes.
+branches of the image graph this takes a second or two. It leaves functions of datasets alone, so lazy functions have
+their mark (FunctionDef's `_tf_data_function`). Branches and loops that must not be lowered
+(`_lower_using_switch_merge`) remain functions too, of which only those that an image needs are prepared.
+tensorflow_model_server knows both attributes.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.tensor_types import FunctionDef, GraphDef
+from savedmodel_bakery.exporter.tensor_types import FunctionDef, GraphDef, Tensor
 
 _DATASET_FUNCTION, _LOWER = "_tf_data_function", "_lower_using_switch_merge"
 
@@ -26,6 +27,16 @@ lazy_function = functools.partial(graph_function, experimental_attributes={_DATA
 
 separate_function = functools.partial(graph_function, experimental_attributes={"_noinline": True})
 """Makes a graph function that stays a call in the graphs that use it."""
+
+
+def with_fallback(function: Callable[[Tensor], Tensor], argument: Tensor, *, fallback: Tensor) -> Tensor:
+    """Return `function(argument)`, or `fallback`, of the same dtype and rank, if an operation in it fails.
+
+    A failing operation ends a whole run, but inside a dataset only its element. Keep `function` small: each time the
+    dataset is created, TensorFlow visits every operation in it and in the functions it calls.
+    """
+    result = tf.data.Dataset.from_tensors(argument).map(function).ignore_errors()
+    return result.concatenate(tf.data.Dataset.from_tensors(fallback)).take(1).get_single_element()
 
 
 def propagate_lazy(graph_def: GraphDef) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
+from savedmodel_bakery.exporter.graph_functions import with_fallback
 from savedmodel_bakery.exporter.image.bytes_ops import read_integers, substring
-from savedmodel_bakery.exporter.image.fallback import with_fallback
 from savedmodel_bakery.exporter.tensor_types import EncodedImage, FileFormat, ImageBytes, Offset, Tensor, Text
 
 # The formats that tf.io.decode_image can decode.

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from savedmodel_bakery.exporter.graph_functions import with_fallback
 from savedmodel_bakery.exporter.image import bmp, encodings, framing, gif, webp
-from savedmodel_bakery.exporter.image.fallback import with_fallback
 from savedmodel_bakery.exporter.image.header import Header
 from savedmodel_bakery.exporter.recipe import LETTERBOX, Preprocessing
 from savedmodel_bakery.exporter.tensor_types import (
