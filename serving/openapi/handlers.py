@@ -1,15 +1,14 @@
-"""The URL of the OpenAPI document."""
+"""The URL of the OpenAPI document, `openapi.json`, which is the same on every server."""
 
 from __future__ import annotations
 
-import json
 from functools import cache
+from pathlib import Path
 
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.http.errors import method_not_allowed
 from savedmodel_bakery.serving.http.messages import NOSNIFF, Request, Response
 from savedmodel_bakery.serving.http.routes import Route
-from savedmodel_bakery.serving.openapi.document import document
 
 PATH = "/openapi.json"
 _METHODS = ("GET", "HEAD")
@@ -21,11 +20,11 @@ def find(request: Request) -> Route | None:
 
 
 def _respond(request: Request, _context: RequestContext) -> Response:
-    return (
-        Response(200, _body(), headers=NOSNIFF) if request.method in _METHODS else method_not_allowed(request, _METHODS)
-    )
+    if request.method not in _METHODS:
+        return method_not_allowed(request, _METHODS)
+    return Response(200, _document(), headers=NOSNIFF)
 
 
 @cache
-def _body() -> bytes:
-    return json.dumps(document(), separators=(",", ":")).encode()
+def _document() -> bytes:
+    return Path(__file__).with_name("openapi.json").read_bytes()

@@ -74,7 +74,11 @@ def test_the_wheel_has_one_package_and_its_data(wheel: Path) -> None:
     inside = {name.removeprefix("savedmodel_bakery/") for name in names if name.startswith("savedmodel_bakery/")}
     assert {"__init__.py", "__main__.py", "command.py", "py.typed"} <= inside
     assert {"exporter/resources/labels/imagenet.json", "exporter/resources/labels/imagenet1001.json"} <= inside
-    assert {"exporter/resources/examples/coffee.png", "wire/descriptors.binpb"} <= inside
+    assert {
+        "exporter/resources/examples/coffee.png",
+        "serving/openapi/openapi.json",
+        "wire/descriptors.binpb",
+    } <= inside
     scripts = tuple(f"exporter/resources/examples/{folder}" for folder in ("train", "pipelines"))
     assert not any(name.startswith(scripts) for name in inside)
     assert {f"{folder}/__init__.py" for folder in FOLDERS} <= inside

@@ -15,7 +15,7 @@ from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.http.messages import Request, Response
 from savedmodel_bakery.serving.models.registry import Registry
-from savedmodel_bakery.serving.openapi.document import document
+from savedmodel_bakery.serving.openapi.handlers import find
 from savedmodel_bakery.serving.photos.codec import read_photos
 from savedmodel_bakery.serving.photos.handlers import Handlers
 from savedmodel_bakery.wire.status import StatusError
@@ -92,7 +92,11 @@ def error_of(response: Response) -> tuple[int, str]:
 
 
 def check_schema(value: object, name: str) -> None:
-    schema = {"$ref": f"#/components/schemas/{name}", "components": document()["components"]}
+    request = Request("GET", "/openapi.json", {})
+    route = find(request)
+    assert route
+    document = json.loads(route.handle(request, RequestContext()).body)
+    schema = {"$ref": f"#/components/schemas/{name}", "components": document["components"]}
     Draft202012Validator(schema).validate(value)
 
 
