@@ -118,6 +118,8 @@ BEHAVIOUR = {
     "crashing, and a call that fails does not fail the others; a call without rows succeeds",
     "JSON": "values nested deeper than a tensor allows are rejected; the real server may crash. The last digits of "
     "long numbers in error messages may differ",
+    "errors of the graph": "same, but one whose text is not valid UTF-8, because it quotes such a request, has the "
+    "code INVALID_ARGUMENT (400)",
     "`tensor_content` and REST": "REST responses are correct with `--enable_serialization_as_tensor_content`",
     "graphs of at most 256 operations, without loops and queues": "operations run one after the other in the call's "
     "thread, which makes tiny requests faster",

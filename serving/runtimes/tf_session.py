@@ -54,7 +54,6 @@ _STATEFUL_NON_BLOCKING = {
 }
 _SHAPES = "_output_shapes"  # the attribute of operations
 _KEPT = 256  # prepared runs, and functions that run small graphs
-_ASCII = bytes(range(128)) + b"?" * 128  # for bytes.translate
 
 # The runtime has its own numpy types for quantised numbers.
 _RUNTIME_TYPES = {row.number: np.dtype(tf.as_dtype(row.number).as_numpy_dtype) for row in dtypes.BY_NUMBER.values()}
@@ -181,7 +180,6 @@ class SavedModel:
     def run(self, feeds: Mapping[str, Tensor], fetches: Sequence[str], context: RequestContext) -> list[Tensor]:
         """See `Runtime.run`.
 
-        A run that fails with a text that is not valid UTF-8 is repeated once, to learn the code of its error.
         TensorFlow deliberately leaks 0.7 kB per run that fails under a time limit (core/framework/local_rendezvous.h).
         """
         fed = tuple(feeds)
@@ -207,8 +205,8 @@ class SavedModel:
                 context.check()
             raise _run_error(error) from error
         except UnicodeDecodeError as error:
-            code = self._code_with_ascii(feeds, fetches, context)
-            raise StatusError(code, error.object.decode("utf-8", "surrogateescape")) from error
+            # Of an error whose text is not valid UTF-8, TensorFlow's Python API only tells the text, not the code.
+            raise invalid_argument(error.object.decode("utf-8", "surrogateescape")) from error
         return [_from_runtime(outputs[place], dtype) for place, dtype in prepared.results]
 
     def close(self) -> None:
@@ -261,20 +259,6 @@ class SavedModel:
             self._stages.record(metadata, time.perf_counter() - started)
         return outputs
 
-    def _code_with_ascii(self, feeds: Mapping[str, Tensor], fetches: Sequence[str], context: RequestContext) -> Code:
-        """Return the code of an error whose text is not valid UTF-8; TensorFlow's Python API only tells the text.
-
-        Such text quotes a request: run it again with "?" for each byte that is not ASCII, and return that error's code.
-        """
-        as_ascii = {name: _with_ascii(tensor) for name, tensor in feeds.items()}
-        if all(as_ascii[name] is tensor for name, tensor in feeds.items()):
-            return Code.INVALID_ARGUMENT
-        try:
-            self.run(as_ascii, fetches, context)
-        except StatusError as error:
-            return error.code
-        return Code.INVALID_ARGUMENT
-
     def _cannot_feed(self, feeds: Mapping[str, Tensor]) -> StatusError:
         """Return the error of the first handle, which numpy cannot pass (tensorflow/core/common_runtime)."""
         index, name = next(
@@ -326,14 +310,6 @@ def _to_runtime(tensor: Tensor) -> np.ndarray:
 def _from_runtime(value: Any, dtype: DType) -> Tensor:
     array = as_array(value)
     return Tensor(array if array.dtype == dtype.numpy else array.view(dtype.numpy), dtype)
-
-
-def _with_ascii(tensor: Tensor) -> Tensor:
-    """Return a tensor of strings with "?" for each byte that is not ASCII; the tensor itself if it has none."""
-    if tensor.dtype is not dtypes.STRING or all(map(bytes.isascii, tensor.array.flat)):
-        return tensor
-    replaced = np.array([value.translate(_ASCII) for value in tensor.array.flat], object)
-    return tensor._replace(array=replaced.reshape(tensor.array.shape))
 
 
 def _nodes(graph: Any) -> list[Any]:
