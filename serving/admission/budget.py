@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from savedmodel_bakery.serving import memory
 from savedmodel_bakery.serving.admission.limits import RETRY_AFTER_S, OverloadError
-
-if TYPE_CHECKING:
-    from savedmodel_bakery.serving.admission.context import RequestContext
 
 SHARE = 0.7
 """Part of the memory of the machine, or of the container, that the process may use by default."""
@@ -98,28 +96,39 @@ class MemoryBudget:
             self._add(size)
             return True
 
-    def take(self, size: int, context: RequestContext) -> None:
-        """Take `size` bytes; wait for them, in the order of arrival, within the deadline of the request.
+    def take(
+        self,
+        size: int,
+        *,
+        held: int,
+        timeout_s: float | None,
+        on_cancel: Callable[[Callable[[], None]], AbstractContextManager[None]],
+    ) -> None:
+        """Take `size` bytes; wait for them in the order of arrival.
+
+        Args:
+            size: bytes.
+            held: the bytes that the request holds already.
+            timeout_s: how long to wait at most; None for no limit.
+            on_cancel: calls a function if the request is cancelled within its `with` block, or was before it.
 
         Raises:
-            StatusError: RESOURCE_EXHAUSTED or CANCELLED.
+            OverloadError: they will not become free in time, or the request is cancelled.
         """
-        self.check_possible(context.charged + size)
+        self.check_possible(held + size)
         if self.try_take(size):
             return
-        waiter = _Waiter(size, context.charged)
-        with context.on_cancel(waiter.woken.set):
+        waiter = _Waiter(size, held)
+        with on_cancel(waiter.woken.set):
             with self._lock:
                 self._queue.append(waiter)
                 self._grant()
-            waiter.woken.wait(context.remaining_s())
+            waiter.woken.wait(timeout_s)
             with self._lock:
                 if waiter in self._queue:
                     self._queue.remove(waiter)
                     self._grant()
         if not waiter.is_granted:
-            if context.is_cancelled:
-                context.check()
             raise self._error(size)
 
     def give_back(self, size: int) -> None:

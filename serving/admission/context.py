@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from savedmodel_bakery.serving.access.identity import Identity
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
-from savedmodel_bakery.serving.admission.limits import check_size
+from savedmodel_bakery.serving.admission.limits import OverloadError, check_size
 from savedmodel_bakery.serving.telemetry.requests import Entry
 from savedmodel_bakery.wire.status import Code, StatusError
 
@@ -165,7 +165,12 @@ class RequestContext:
         if not self.try_charge(size):
             assert self._memory
             with self.turn.passed_on() if self.turn else nullcontext():
-                self._memory.take(size, self)
+                try:
+                    self._memory.take(size, held=self.charged, timeout_s=self.remaining_s(), on_cancel=self.on_cancel)
+                except OverloadError:
+                    if self._is_cancelled:
+                        self.check()
+                    raise
                 self.charged += size
 
     def try_charge(self, size: int) -> bool:
