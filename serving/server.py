@@ -40,8 +40,7 @@ from savedmodel_bakery.serving.rest.server import RestServer
 from savedmodel_bakery.serving.runtimes.tf_session import SessionOptions
 from savedmodel_bakery.serving.signals import StopSignals
 from savedmodel_bakery.serving.telemetry import state
-from savedmodel_bakery.serving.telemetry.access_log import AccessLog
-from savedmodel_bakery.serving.telemetry.requests import Requests
+from savedmodel_bakery.serving.telemetry.requests import AccessLog, Requests
 from savedmodel_bakery.serving.v2.grpc_handlers import GrpcHandlers as V2GrpcHandlers
 from savedmodel_bakery.serving.v2.http_handlers import HttpHandlers as V2HttpHandlers
 from savedmodel_bakery.wire.model_config import parse_config

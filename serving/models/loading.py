@@ -20,8 +20,7 @@ from savedmodel_bakery.serving.options.model_roots import ModelRoots
 from savedmodel_bakery.serving.runtimes.batching import Batcher
 from savedmodel_bakery.serving.runtimes.runtime import Runtime
 from savedmodel_bakery.serving.runtimes.tf_session import SavedModel, SessionOptions
-from savedmodel_bakery.serving.telemetry.images import RowCounts
-from savedmodel_bakery.serving.telemetry.stages import Stages
+from savedmodel_bakery.serving.telemetry.images import RowCounts, Stages
 from savedmodel_bakery.small_files import read_small
 from savedmodel_bakery.toml import parse_toml
 from savedmodel_bakery.wire import version_folder

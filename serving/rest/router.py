@@ -21,8 +21,6 @@ from savedmodel_bakery.serving.http.messages import Request, Response
 from savedmodel_bakery.serving.http.routes import FindRoute, Route
 from savedmodel_bakery.serving.telemetry import metrics
 from savedmodel_bakery.serving.telemetry.calls import count_rejection
-from savedmodel_bakery.serving.telemetry.page import CONTENT_TYPE
-from savedmodel_bakery.serving.telemetry.page import page as metrics_page
 from savedmodel_bakery.wire.status import Code, StatusError
 
 logger = logging.getLogger(__name__)
@@ -130,7 +128,7 @@ class Router:
         if path == self._metrics_path:
             if request.target != path:
                 return Response(400, f"Unexpected path: {request.target}. Should be {path}".encode(), "text/plain")
-            return Response(200, metrics_page(), CONTENT_TYPE)
+            return Response(200, metrics.page(), metrics.CONTENT_TYPE)
         if route is None:
             return page(404, "Not Found")
         return self._with_cors(self._call(request, route, context))

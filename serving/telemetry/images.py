@@ -1,4 +1,4 @@
-"""Counts the rows of each request, and the images among them by outcome."""
+"""Counts the rows of each request, and the images among them by outcome; and times the stages of runs on images."""
 
 from __future__ import annotations
 
@@ -26,6 +26,13 @@ REQUEST_ROWS = Histogram(
     "Rows per request, such as images.",
     ("model_name",),
     buckets=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096),
+    registry=REGISTRY,
+)
+RUN_STAGE_SECONDS = Histogram(
+    "bakery_run_stage_seconds",
+    "Duration of the stages of a run, in a sample of the runs (--stage_sample_interval).",
+    ("model_name", "model_version", "stage"),
+    buckets=tuple(0.001 * 2**power for power in range(15)),
     registry=REGISTRY,
 )
 
@@ -113,6 +120,24 @@ class RowCounts:
 
     def _add(self, outcome: str, reason: str, count: int = 1) -> None:
         IMAGES.labels(*self._labels, outcome, reason).inc(count)
+
+
+class Stages:
+    """Records the stages of the runs of one version of a model.
+
+    Args:
+        name: of the model.
+        version: its number.
+    """
+
+    def __init__(self, name: str, version: int) -> None:
+        self._decoding = RUN_STAGE_SECONDS.labels(name, str(version), "decoding")
+        self._network = RUN_STAGE_SECONDS.labels(name, str(version), "network")
+
+    def record(self, decoding_s: float, network_s: float) -> None:
+        """Record a run."""
+        self._decoding.observe(decoding_s)
+        self._network.observe(network_s)
 
 
 def _find_outputs(signature: Any) -> _Outputs:

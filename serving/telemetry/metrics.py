@@ -1,7 +1,7 @@
-"""Counters and latency histograms, and the page that exports them to Prometheus.
+"""TensorFlow Serving's counters and latency histograms, and the page that exports all metrics to Prometheus.
 
-Names and labels are TensorFlow Serving's. TensorFlow's own metrics, which the real server also exports, can't be read
-from Python.
+Names, labels and lines are those of the real server, so `prometheus_client` can't write them. TensorFlow's own metrics,
+which the real server also exports, can't be read from Python.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 
+from savedmodel_bakery.serving.telemetry.registry import REGISTRY
 from savedmodel_bakery.wire.status import Code
 
 CONTENT_TYPE = "text/plain"
@@ -91,7 +92,7 @@ def counters() -> dict[str, int]:
 
 
 def page() -> bytes:
-    """Return all metrics in Prometheus' text format, laid out as the real server does."""
+    """Return TensorFlow Serving's metrics as the real server writes them, then our own."""
     lines = []
     for metric in _REGISTRY.collect():
         name = _name(metric.documentation)
@@ -99,7 +100,7 @@ def page() -> bytes:
         for sample in _samples(metric):
             suffix = sample.name.removeprefix(metric.name) if metric.type == "histogram" else ""
             lines.append(f"{name}{suffix}{{{_labels(sample)}}} {_number(sample.value)}")
-    return "\n".join([*lines, ""]).encode(errors="replace")
+    return "\n".join([*lines, ""]).encode(errors="replace") + generate_latest(REGISTRY)
 
 
 def _samples(metric: Metric) -> Iterator[Sample]:

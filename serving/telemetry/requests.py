@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import re
+import sys
 import time
 import uuid
 from collections.abc import Mapping
@@ -10,7 +13,7 @@ from contextlib import ExitStack
 from datetime import datetime, timezone
 
 from savedmodel_bakery import tracing
-from savedmodel_bakery.serving.telemetry.access_log import AccessLog
+from savedmodel_bakery.log import EscapingFormatter
 
 REQUEST_ID = "x-request-id"
 """The header, or the key of the metadata, with the id of a request."""
@@ -19,6 +22,30 @@ _NOTED_CHARACTERS = 256  # of a model's name, which a request may make as long a
 _ID = re.compile(r"[\w.:+/=-]{1,128}", re.ASCII)
 # The server's own fault (opentelemetry.io/docs/specs/semconv: "HTTP spans", "gRPC"), and a caller that has gone.
 _FAILED = re.compile(r"5\d\d|UNKNOWN|DEADLINE_EXCEEDED|UNIMPLEMENTED|INTERNAL|UNAVAILABLE|DATA_LOSS")
+_PLAIN = re.compile(r"[^\s\"=\\]+", re.ASCII)
+
+
+class AccessLog:
+    """Writes a line per request on stdout, when it has ended: no payloads, no tokens, no queries of URLs.
+
+    Args:
+        as_json: as JSON objects; otherwise as `key=value`, with values as JSON strings where they need quotes.
+    """
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._logger = logging.Logger("access")  # not below the root, which has another format
+        handler = logging.StreamHandler(sys.stdout)
+        handler.setFormatter(EscapingFormatter("%(message)s"))
+        self._logger.addHandler(handler)
+
+    def write(self, fields: dict[str, str | float | None]) -> None:
+        """Write a line."""
+        present = {key: value for key, value in fields.items() if value is not None}
+        if self._as_json:
+            self._logger.info("%s", json.dumps(present))
+        else:
+            self._logger.info("%s", " ".join(f"{key}={_quote(value)}" for key, value in present.items()))
 
 
 class Requests:
@@ -138,3 +165,8 @@ class Entry:
                 self._span.set_attribute(key, value)
         if _FAILED.fullmatch(status):
             tracing.fail(self._span, status)
+
+
+def _quote(value: str | float) -> str:
+    text = str(value)
+    return text if _PLAIN.fullmatch(text) else json.dumps(text)

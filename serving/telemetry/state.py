@@ -9,9 +9,8 @@ from prometheus_client import Gauge
 from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from savedmodel_bakery.serving.telemetry.images import IMAGES
+from savedmodel_bakery.serving.telemetry.images import IMAGES, RUN_STAGE_SECONDS
 from savedmodel_bakery.serving.telemetry.registry import REGISTRY
-from savedmodel_bakery.serving.telemetry.stages import RUN_STAGE_SECONDS
 
 
 def _gauge(name: str, meaning: str, *labels: str) -> Gauge:

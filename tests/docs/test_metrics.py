@@ -31,7 +31,7 @@ def test_the_page_lists_every_metric_with_its_type_and_labels(clone: Path) -> No
 
 
 def test_the_metrics_of_the_code_are_those_that_are_published() -> None:
-    published = set(re.findall(rb"^# TYPE (\S+)", metrics.page(), re.MULTILINE))
+    published = set(re.findall(rb"^# TYPE (:\S+)", metrics.page(), re.MULTILINE))
     named = {metric for metric in vars(metrics).values() if isinstance(metric, (Counter, Histogram))}
     assert len(published) == len(named)
 

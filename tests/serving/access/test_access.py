@@ -10,8 +10,7 @@ import pytest
 
 from savedmodel_bakery.serving.access.access import Access
 from savedmodel_bakery.serving.access.callers import is_local_peer, is_loopback
-from savedmodel_bakery.serving.access.identity import Identity
-from savedmodel_bakery.serving.access.rate_limit import RateLimit
+from savedmodel_bakery.serving.access.identity import Identity, RateLimit
 from savedmodel_bakery.serving.access.tokens import Role, Token, TokensError, format_token, hash_secret
 from savedmodel_bakery.serving.access.tokens_file import TokensFile
 from savedmodel_bakery.wire.status import Code, StatusError

@@ -21,8 +21,7 @@ from waiting import wait_until
 
 from savedmodel_bakery.serving import incident
 from savedmodel_bakery.serving.access.tokens import Role, Token, format_token, hash_secret
-from savedmodel_bakery.serving.telemetry.access_log import AccessLog
-from savedmodel_bakery.serving.telemetry.requests import Requests
+from savedmodel_bakery.serving.telemetry.requests import AccessLog, Requests
 
 MODEL = "half_plus_two"
 SECRET = "shop-secret"
