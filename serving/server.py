@@ -21,7 +21,7 @@ from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import Limits
-from savedmodel_bakery.serving.grpc.handlers import Handlers as GrpcHandlers
+from savedmodel_bakery.serving.grpc.grpc_api import GrpcApi
 from savedmodel_bakery.serving.grpc.profiler import Profiler
 from savedmodel_bakery.serving.grpc.server import GrpcServer
 from savedmodel_bakery.serving.models.lifecycle import Lifecycle, LifecycleOptions
@@ -210,7 +210,7 @@ def _start_grpc(
         check_method_names=flags.on("enable_signature_method_name_check"),
     )
     calls = {
-        **GrpcHandlers(service, reload=partial(_reload, lifecycle)).calls(),
+        **GrpcApi(service, reload=partial(_reload, lifecycle)).calls(),
         **V2GrpcHandlers(registry, check_method_names=flags.on("enable_signature_method_name_check")).calls(),
         **(Profiler().calls() if flags.on("enable_profiler") else {}),
     }

@@ -18,8 +18,7 @@ from grpc_health.v1 import health_pb2
 
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import SMALL_BYTES
-from savedmodel_bakery.serving.grpc.codec import check_message_size, unpack
-from savedmodel_bakery.serving.grpc.errors import STATUS_CODES
+from savedmodel_bakery.serving.grpc.codec import STATUS_CODES, check_message_size, unpack
 from savedmodel_bakery.serving.rpc import Rpc
 from savedmodel_bakery.serving.threads import CallThreads
 from savedmodel_bakery.wire.status import Code, StatusError

@@ -1,4 +1,4 @@
-"""Limits how long the messages and responses of gRPC calls take, and the memory of those that wait."""
+"""Where gRPC calls run, how long their messages and responses may take, and the memory of those that wait."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving.admission.limits import OverloadError
+from savedmodel_bakery.serving.threads import CallThreads
 
 _WATCH_INTERVAL_S = 0.1
 _TRIM_INTERVAL_S = 2.0
@@ -100,3 +103,34 @@ def _newest_of_busiest_peer(calls: list[Any]) -> Any:
     calls_by_peer = Counter(call.peer() for call in reversed(calls))
     busiest = max(calls_by_peer, key=calls_by_peer.__getitem__)
     return next(call for call in reversed(calls) if call.peer() == busiest)
+
+
+class Lane:
+    """Where a kind of calls runs: runs of models never delay other calls, such as the status of a model.
+
+    There are as many threads as places, because a call holds its thread while its message arrives.
+
+    Args:
+        admission: of these calls.
+        name: of the threads.
+        timeout_s: seconds until the message of a call has arrived, and until its response has been sent.
+    """
+
+    def __init__(self, admission: Admission, name: str, timeout_s: float) -> None:
+        self.admission = admission
+        self.threads = CallThreads(admission.places, name)
+        self.transfers = Transfers(timeout_s, admission.memory)
+
+    def enter(self) -> None:
+        """Take a place for a call that has arrived, if there is a thread for it.
+
+        Raises:
+            OverloadError: there is no place, or no thread.
+        """
+        if not self.admission.try_enter():
+            raise self.admission.full()
+        try:
+            self.threads.check()
+        except OverloadError:
+            self.admission.leave()
+            raise

@@ -1,15 +1,16 @@
-"""Compressed messages are unpacked within limits."""
+"""Compressed messages are unpacked within limits; status codes and messages of errors are gRPC's."""
 
 from __future__ import annotations
 
 import gzip
 import zlib
 
+import grpc
 import pytest
 from google.protobuf.message import DecodeError
 
-from savedmodel_bakery.serving.grpc.codec import check_message_size, unpack
-from savedmodel_bakery.wire.status import StatusError
+from savedmodel_bakery.serving.grpc.codec import STATUS_CODES, check_message_size, unpack
+from savedmodel_bakery.wire.status import Code, StatusError, truncate_message
 
 CONTENT = b"\n" + bytes(3_000_000)
 
@@ -37,3 +38,25 @@ def test_messages_of_callers_without_a_token_are_small() -> None:
     check_message_size(bytes(65536))
     with pytest.raises(StatusError, match="the request has 65537 bytes; at most 65536 are allowed for this call"):
         check_message_size(bytes(65537))
+
+
+@pytest.mark.parametrize("code", Code)
+def test_every_code_has_the_grpc_code_of_its_name_and_number(code: Code) -> None:
+    assert (code.name, code.value) == (STATUS_CODES[code].name, STATUS_CODES[code].value[0])
+
+
+def test_the_table_has_all_grpc_codes() -> None:
+    assert set(grpc.StatusCode) == set(STATUS_CODES.values())
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("x" * 1024, "x" * 1024),
+        ("x" * 1025, "x" * 1024 + "...TRUNCATED"),
+        ("x" * 1023 + "ü", "x" * 1023 + "...TRUNCATED"),
+    ],
+    ids=["1024 bytes", "1025 bytes", "a character across the limit"],
+)
+def test_messages_are_truncated_to_1024_bytes(message: str, expected: str) -> None:
+    assert expected == truncate_message(message)

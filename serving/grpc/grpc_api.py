@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.grpc import codec
 from savedmodel_bakery.serving.prediction_service import PredictionService
 from savedmodel_bakery.serving.rpc import Rpc, counted
 from savedmodel_bakery.serving.telemetry import metrics
+from savedmodel_bakery.wire import messages, schema
+from savedmodel_bakery.wire.schema import METHODS
 from savedmodel_bakery.wire.status import invalid_argument
 
 _COUNTED = ("Predict", "Classify", "Regress")
+_RUN_MODELS = {*_COUNTED, "MultiInference"}
 
 
-class Handlers:
+class GrpcApi:
     """All calls of both services.
 
     Args:
@@ -33,7 +36,12 @@ class Handlers:
         for name in _COUNTED:
             handlers[name] = counted(name, handlers[name], self._model_name)
         handlers["HandleReloadConfigRequest"] = self.reload
-        return codec.rpcs(handlers)
+        return {
+            METHODS[name].path: Rpc(
+                partial(messages.parse_request, name), handle, METHODS[name].request, runs_model=name in _RUN_MODELS
+            )
+            for name, handle in handlers.items()
+        }
 
     def _model_name(self, request: Any) -> str:
         return self._service.known_name(request.spec.name) if request.spec else ""
@@ -47,4 +55,9 @@ class Handlers:
             )
         before = metrics.counters()
         self._reload(request.config, context)
-        return codec.encode_reload(request.metric_names, before, metrics.counters())
+        after = metrics.counters()
+        response = schema.ReloadConfigResponse()
+        response.status.SetInParent()
+        for name in sorted(set(request.metric_names)):
+            response.metric.add(name=name, int64_value_increase=after.get(name, 0) - before.get(name, 0))
+        return response
