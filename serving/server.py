@@ -27,14 +27,14 @@ from savedmodel_bakery.serving.grpc.server import GrpcServer
 from savedmodel_bakery.serving.models.lifecycle import Lifecycle, LifecycleOptions
 from savedmodel_bakery.serving.models.loading import Batching, LoadOptions, load
 from savedmodel_bakery.serving.models.registry import Registry
-from savedmodel_bakery.serving.openapi import handlers as openapi
+from savedmodel_bakery.serving.openapi import document as openapi
 from savedmodel_bakery.serving.options.flags import CommandLine
 from savedmodel_bakery.serving.options.model_config import UnavailableVersionError
 from savedmodel_bakery.serving.options.settings import Settings, read_models
 from savedmodel_bakery.serving.photos.handlers import Handlers as PhotoHandlers
-from savedmodel_bakery.serving.playground import handlers as playground
+from savedmodel_bakery.serving.playground import page as playground
 from savedmodel_bakery.serving.prediction_service import PredictionService
-from savedmodel_bakery.serving.rest.handlers import Handlers as RestHandlers
+from savedmodel_bakery.serving.rest.rest_api import RestApi
 from savedmodel_bakery.serving.rest.router import Router
 from savedmodel_bakery.serving.rest.server import RestServer
 from savedmodel_bakery.serving.runtimes.tf_session import SessionOptions
@@ -251,7 +251,7 @@ def _start_rest(
     with_playground = flags.on("enable_playground")
     router = Router(
         [
-            RestHandlers(registry, **options).find,
+            RestApi(registry, **options).find,
             V2HttpHandlers(registry, **options).find,
             PhotoHandlers(registry).find,
             openapi.find,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.http.errors import error_response
+from savedmodel_bakery.serving.http.error_responses import error_response
 from savedmodel_bakery.serving.http.messages import Request, Response
 from savedmodel_bakery.wire.status import StatusError
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from savedmodel_bakery.serving import memory
 from savedmodel_bakery.serving.models.servable import Servable
-from savedmodel_bakery.serving.options.batching import (
+from savedmodel_bakery.serving.options.batching_parameters import (
     FILE_IN_VERSION,
     BatchingParameters,
     read_batching_parameters,

@@ -12,7 +12,7 @@ from typing import Any
 from savedmodel_bakery.serving.access.access import Access
 from savedmodel_bakery.serving.access.callers import is_loopback
 from savedmodel_bakery.serving.access.tokens import TokensError
-from savedmodel_bakery.serving.options.batching import BatchingParameters, read_batching_parameters
+from savedmodel_bakery.serving.options.batching_parameters import BatchingParameters, read_batching_parameters
 from savedmodel_bakery.serving.options.flags import CommandLine
 from savedmodel_bakery.serving.options.model_config import (
     UnavailableVersionError,

@@ -15,7 +15,7 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from savedmodel_bakery.serving.admission.limits import RETRY_AFTER_S, Limits, OverloadError
-from savedmodel_bakery.serving.http.errors import error_response, page
+from savedmodel_bakery.serving.http.error_responses import error_response, page
 from savedmodel_bakery.serving.http.messages import Response
 from savedmodel_bakery.serving.rest.router import KNOWN_METHODS
 from savedmodel_bakery.serving.telemetry.calls import count_rejection

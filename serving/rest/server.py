@@ -20,7 +20,7 @@ from savedmodel_bakery.serving.admission import costs
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import RETRY_AFTER_S, SMALL_BYTES, OverloadError, check_size
-from savedmodel_bakery.serving.http.errors import page
+from savedmodel_bakery.serving.http.error_responses import page
 from savedmodel_bakery.serving.http.messages import Request, Response
 from savedmodel_bakery.serving.http.routes import Route
 from savedmodel_bakery.serving.rest.protocol import Protocol, raw_headers

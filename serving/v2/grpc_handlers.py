@@ -9,7 +9,7 @@ from typing import Any
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.models.registry import ModelChoice, Registry, read_version
 from savedmodel_bakery.serving.rpc import Rpc, counted
-from savedmodel_bakery.serving.v2 import descriptions, errors
+from savedmodel_bakery.serving.v2 import descriptions, unsupported
 from savedmodel_bakery.serving.v2.codec import message, read_header
 from savedmodel_bakery.serving.v2.inference import infer
 from savedmodel_bakery.wire.status import Code, StatusError
@@ -19,18 +19,18 @@ from savedmodel_bakery.wire.v2.grpc import ParsedRequest, RawMessage
 _PUBLIC = ("ServerLive", "ServerReady")
 
 _MISSING = {
-    "CudaSharedMemoryRegister": errors.SHARED_MEMORY,
-    "CudaSharedMemoryStatus": errors.SHARED_MEMORY,
-    "CudaSharedMemoryUnregister": errors.SHARED_MEMORY,
-    "LogSettings": errors.TRACING,
-    "ModelStatistics": errors.STATISTICS,
-    "ModelStreamInfer": errors.STREAM,
-    "RepositoryModelLoad": errors.LOAD,
-    "RepositoryModelUnload": errors.LOAD,
-    "SystemSharedMemoryRegister": errors.SHARED_MEMORY,
-    "SystemSharedMemoryStatus": errors.SHARED_MEMORY,
-    "SystemSharedMemoryUnregister": errors.SHARED_MEMORY,
-    "TraceSetting": errors.TRACING,
+    "CudaSharedMemoryRegister": unsupported.SHARED_MEMORY,
+    "CudaSharedMemoryStatus": unsupported.SHARED_MEMORY,
+    "CudaSharedMemoryUnregister": unsupported.SHARED_MEMORY,
+    "LogSettings": unsupported.TRACING,
+    "ModelStatistics": unsupported.STATISTICS,
+    "ModelStreamInfer": unsupported.STREAM,
+    "RepositoryModelLoad": unsupported.LOAD,
+    "RepositoryModelUnload": unsupported.LOAD,
+    "SystemSharedMemoryRegister": unsupported.SHARED_MEMORY,
+    "SystemSharedMemoryStatus": unsupported.SHARED_MEMORY,
+    "SystemSharedMemoryUnregister": unsupported.SHARED_MEMORY,
+    "TraceSetting": unsupported.TRACING,
 }
 
 
@@ -127,4 +127,4 @@ def _choice(name: str, version: str, context: RequestContext) -> ModelChoice:
 
 
 def _raise(reason: str, _content: bytes, _context: RequestContext) -> Any:
-    raise errors.unimplemented(reason)
+    raise unsupported.unimplemented(reason)

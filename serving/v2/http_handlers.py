@@ -11,11 +11,11 @@ from savedmodel_bakery.serving.access.required_roles import LIVE_PATH, READY_PAT
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.documents import Documents
 from savedmodel_bakery.serving.admission.limits import Limits
-from savedmodel_bakery.serving.http.errors import method_not_allowed
+from savedmodel_bakery.serving.http.error_responses import method_not_allowed
 from savedmodel_bakery.serving.http.messages import Request, Response, decode_name
 from savedmodel_bakery.serving.http.routes import PREFLIGHT, Route
 from savedmodel_bakery.serving.models.registry import ModelChoice, Registry, read_version
-from savedmodel_bakery.serving.v2 import descriptions, errors
+from savedmodel_bakery.serving.v2 import descriptions, unsupported
 from savedmodel_bakery.serving.v2.codec import json_response, read_body, read_index_request, read_query
 from savedmodel_bakery.serving.v2.inference import infer
 from savedmodel_bakery.wire.v2 import http
@@ -142,18 +142,18 @@ def _missing() -> list[_Url]:
     return [
         _url(path, (), partial(_raise, reason))
         for path, reason in (
-            (r"/v2/repository/models/[^/]+/(?:load|unload)", errors.LOAD),
-            (rf"{_MODEL}/stats", errors.STATISTICS),
-            (rf"{_MODEL}/generate(?:_stream)?", errors.GENERATE),
-            (rf"(?:{_MODEL}|/v2)/trace/setting", errors.TRACING),
-            (r"/v2/logging", errors.TRACING),
-            (r"/v2/(?:system|cuda)sharedmemory/.*", errors.SHARED_MEMORY),
+            (r"/v2/repository/models/[^/]+/(?:load|unload)", unsupported.LOAD),
+            (rf"{_MODEL}/stats", unsupported.STATISTICS),
+            (rf"{_MODEL}/generate(?:_stream)?", unsupported.GENERATE),
+            (rf"(?:{_MODEL}|/v2)/trace/setting", unsupported.TRACING),
+            (r"/v2/logging", unsupported.TRACING),
+            (r"/v2/(?:system|cuda)sharedmemory/.*", unsupported.SHARED_MEMORY),
         )
     ]
 
 
 def _raise(reason: str, _request: Request, _context: RequestContext, _match: re.Match[str]) -> Response:
-    raise errors.unimplemented(reason)
+    raise unsupported.unimplemented(reason)
 
 
 def _not_allowed(

@@ -23,7 +23,7 @@ from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import Limits
 from savedmodel_bakery.serving.grpc.server import GrpcServer
 from savedmodel_bakery.serving.http.messages import Request
-from savedmodel_bakery.serving.rest.handlers import Handlers
+from savedmodel_bakery.serving.rest.rest_api import RestApi
 from savedmodel_bakery.serving.rest.router import Router
 from savedmodel_bakery.serving.rpc import Rpc
 from savedmodel_bakery.wire.schema import METHODS
@@ -59,7 +59,7 @@ def test_an_incident_is_logged_and_becomes_an_internal_error(caplog: pytest.LogC
 
 def test_rest_returns_500_and_the_request_id(caplog: pytest.LogCaptureFixture) -> None:
     registry: Any = SimpleNamespace(statuses=fail)
-    find = Handlers(registry, limits=ADMISSION.limits, check_method_names=False).find
+    find = RestApi(registry, limits=ADMISSION.limits, check_method_names=False).find
     request = Request("GET", "/v1/models/m", {})
     response = Router([find], access=Access(), known_name=str, cors=False).respond(
         request, find(request), RequestContext()

@@ -15,19 +15,19 @@ from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import Limits
 from savedmodel_bakery.serving.http.messages import Request
 from savedmodel_bakery.serving.models.registry import Registry
-from savedmodel_bakery.serving.openapi import handlers
+from savedmodel_bakery.serving.openapi import document
 from savedmodel_bakery.serving.photos.handlers import Handlers as PhotoHandlers
-from savedmodel_bakery.serving.rest.handlers import Handlers as RestHandlers
+from savedmodel_bakery.serving.rest.rest_api import RestApi
 from savedmodel_bakery.serving.v2.http_handlers import HttpHandlers
 from savedmodel_bakery.wire.status import Code, StatusError
 
-DOCUMENT: dict[str, Any] = json.loads(Path(handlers.__file__).with_name("openapi.json").read_bytes())
+DOCUMENT: dict[str, Any] = json.loads(Path(document.__file__).with_name("openapi.json").read_bytes())
 OPERATIONS = [
     (method.upper(), path) for path, item in DOCUMENT["paths"].items() for method in item if method != "parameters"
 ]
 NAMES = {"model": "m", "version": "1", "label": "l"}
 V2 = HttpHandlers(Registry(), limits=Limits(), check_method_names=False)
-APIS = [RestHandlers(Registry(), limits=Limits(), check_method_names=False), V2, PhotoHandlers(Registry())]
+APIS = [RestApi(Registry(), limits=Limits(), check_method_names=False), V2, PhotoHandlers(Registry())]
 # All operations on a model, and some that no server has.
 MODELS = ("/photos/{model}", "/v1/models/{model}", "/v2/models/{model}")
 CHOICES = ("", "/versions/{version}", "/labels/{label}")
@@ -81,9 +81,9 @@ def test_every_component_is_used_and_every_reference_resolves() -> None:
 
 
 def test_the_document_has_a_url() -> None:
-    route = handlers.find(Request("GET", "/openapi.json", {}))
+    route = document.find(Request("GET", "/openapi.json", {}))
     assert route is not None
     assert DOCUMENT == json.loads(route.handle(Request("GET", "/openapi.json", {}), RequestContext()).body)
     assert version("savedmodel-bakery") == DOCUMENT["info"]["version"]
     assert 405 == route.handle(Request("POST", "/openapi.json", {}), RequestContext()).status
-    assert handlers.find(Request("GET", "/openapi", {})) is None
+    assert document.find(Request("GET", "/openapi", {})) is None

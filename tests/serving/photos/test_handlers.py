@@ -15,7 +15,7 @@ from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.http.messages import Request, Response
 from savedmodel_bakery.serving.models.registry import Registry
-from savedmodel_bakery.serving.openapi.handlers import find
+from savedmodel_bakery.serving.openapi.document import find
 from savedmodel_bakery.serving.photos.codec import read_photos
 from savedmodel_bakery.serving.photos.handlers import Handlers
 from savedmodel_bakery.wire.status import StatusError

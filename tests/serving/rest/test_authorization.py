@@ -12,7 +12,7 @@ from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import Limits
 from savedmodel_bakery.serving.http.messages import Request, Response
 from savedmodel_bakery.serving.models.registry import Registry
-from savedmodel_bakery.serving.rest.handlers import Handlers
+from savedmodel_bakery.serving.rest.rest_api import RestApi
 from savedmodel_bakery.serving.rest.router import Router
 
 PREFLIGHT = Request("OPTIONS", "/v1/models/m:predict", {"origin": "https://shop.example"})
@@ -26,7 +26,7 @@ def access(tmp_path: Path) -> Access:
 
 
 def router(access: Access, *, cors: bool, metrics_path: str | None = None) -> Router:
-    api = Handlers(Registry(), limits=Limits(), check_method_names=False)
+    api = RestApi(Registry(), limits=Limits(), check_method_names=False)
     return Router([api.find], access=access, known_name=str, cors=cors, metrics_path=metrics_path)
 
 

@@ -25,7 +25,7 @@ from savedmodel_bakery.serving.admission.limits import Limits
 from savedmodel_bakery.serving.http.messages import Request, Response
 from savedmodel_bakery.serving.http.routes import Route
 from savedmodel_bakery.serving.models.registry import Registry
-from savedmodel_bakery.serving.rest.handlers import Handlers
+from savedmodel_bakery.serving.rest.rest_api import RestApi
 from savedmodel_bakery.serving.rest.router import Router
 from savedmodel_bakery.serving.rest.server import RestServer
 
@@ -156,7 +156,7 @@ def test_a_body_that_does_not_arrive_holds_no_memory(limited: ServerProcess) -> 
 def start(admission: Admission, router: type[Router]) -> tuple[int, RestServer]:
     """Start a server without models; return its port and itself."""
     number = free_port()
-    api = Handlers(Registry(), limits=admission.limits, check_method_names=False)
+    api = RestApi(Registry(), limits=admission.limits, check_method_names=False)
     served = router([api.find], access=Access(), known_name=str, cors=False)
     server = RestServer(served, "127.0.0.1", number, admission, timeout_s=None)
     server.start()

@@ -9,7 +9,7 @@ import pytest
 
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.http.messages import Request, Response
-from savedmodel_bakery.serving.playground.handlers import PUBLIC_PATHS, find
+from savedmodel_bakery.serving.playground.page import PUBLIC_PATHS, find
 
 FILES = files("savedmodel_bakery.serving.playground") / "files"
 

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.http.errors import method_not_allowed
+from savedmodel_bakery.serving.http.error_responses import method_not_allowed
 from savedmodel_bakery.serving.http.messages import NOSNIFF, Request, Response
 from savedmodel_bakery.serving.http.routes import Route
 

@@ -9,7 +9,7 @@ from functools import partial
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.documents import Documents
 from savedmodel_bakery.serving.admission.limits import Limits
-from savedmodel_bakery.serving.http.errors import error_response
+from savedmodel_bakery.serving.http.error_responses import error_response
 from savedmodel_bakery.serving.http.messages import Request, Response, decode_name
 from savedmodel_bakery.serving.http.routes import PREFLIGHT, Route
 from savedmodel_bakery.serving.inference import metadata
@@ -37,7 +37,7 @@ class _VersionError(StatusError):
         super().__init__(Code.INVALID_ARGUMENT, "")
 
 
-class Handlers:
+class RestApi:
     """All URLs of the API.
 
     Args:
