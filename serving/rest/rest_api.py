@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import zlib
 from contextlib import ExitStack
 from functools import partial
 
+from savedmodel_bakery.serving.admission import costs
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.documents import Documents
 from savedmodel_bakery.serving.admission.limits import Limits
+from savedmodel_bakery.serving.admission.unpacking import unpack
 from savedmodel_bakery.serving.http.error_responses import error_response
 from savedmodel_bakery.serving.http.messages import Request, Response, decode_name
 from savedmodel_bakery.serving.http.routes import PREFLIGHT, Route
@@ -22,12 +25,17 @@ from savedmodel_bakery.serving.inference.predict import (
     predict,
 )
 from savedmodel_bakery.serving.models.registry import ModelChoice, Registry, parse_version
-from savedmodel_bakery.serving.rest.codec import decode_body, match_call, match_question
 from savedmodel_bakery.wire import messages
 from savedmodel_bakery.wire.json import examples as examples_json
 from savedmodel_bakery.wire.json import predict as predict_json
 from savedmodel_bakery.wire.json import status as status_json
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
+
+_GZIP = 16 + zlib.MAX_WBITS
+
+_NAME, _CHOICE = r"/([^/:]+)", r"(?:/versions/([0-9]+)|/labels/([^/:]+))?"
+_CALL_URL = re.compile(rf"/v1/models{_NAME}{_CHOICE}:(?-i:(classify|regress|predict))", re.IGNORECASE)
+_MODEL_URL = re.compile(rf"/v1/models(?:{_NAME})?{_CHOICE}(/metadata)?", re.IGNORECASE)
 
 
 class _VersionError(StatusError):
@@ -58,8 +66,8 @@ class RestApi:
             return None
         if request.method == "OPTIONS":
             return PREFLIGHT
-        call = match_call(request)
-        match = call or match_question(request)
+        call = _CALL_URL.fullmatch(request.target) if request.method == "POST" else None
+        match = _MODEL_URL.fullmatch(request.target) if request.method == "GET" else call
         model_name = _model_name(match)
         return Route(
             partial(self._respond, match, model_name),
@@ -114,7 +122,24 @@ class RestApi:
             return examples_json.encode_regressions(regress(servable, call, context))
 
     def _body(self, request: Request, context: RequestContext) -> bytes:
-        return decode_body(request, context, self._limits.unpacked_bytes)
+        """Return the body, decompressed if it is gzipped; a body that is damaged or too large counts as empty.
+
+        Raises:
+            StatusError: there is not enough memory for the decompressed body, or the request has ended.
+        """
+        if "gzip" not in request.headers.get("content-encoding", ""):
+            return request.body
+        limit = self._limits.unpacked_bytes
+
+        def before_step(size: int) -> None:
+            context.check()
+            context.charge(costs.UNPACKED * size)
+
+        try:
+            body = unpack(request.body, wbits=_GZIP, limit=limit, before_step=before_step)
+        except zlib.error:
+            return b""
+        return body if len(body) <= limit else b""
 
     def _status(self, choice: ModelChoice) -> bytes:
         response = messages.make_status_response(metadata.status(self._registry, choice))
