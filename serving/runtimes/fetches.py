@@ -1,18 +1,25 @@
-"""Chooses the tensors that a run fetches. TensorFlow prepares every new list of fetches, and keeps that for ever.
-
-For a network, that takes seconds and tens of megabytes, so callers must not choose among too many lists.
-"""
+"""Finds the tensors that a run feeds and fetches, and chooses which to fetch."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from savedmodel_bakery.serving.runtimes.direct_session import DirectSession
+from savedmodel_bakery.wire import dtypes
+from savedmodel_bakery.wire.dtypes import DType
+from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
 _MAX_LISTS = 16
 
 
 class FetchLists:
     """Limits how many lists of tensors a graph fetches.
+
+    TensorFlow prepares every new list of fetches, and keeps that for ever. For a network, that takes seconds and tens
+    of megabytes, so callers must not choose among too many lists.
 
     Args:
         signatures: SignatureDefs of the graph by name.
@@ -40,3 +47,62 @@ class FetchLists:
                 return min(fitting, key=len, default=needed)
             self._known.add(needed)
         return needed
+
+
+class Port(NamedTuple):
+    """A tensor in the graph, the runtime's handle of it, and its element type."""
+
+    tensor: Any
+    handle: Any
+    dtype: DType
+
+
+class Ports(dict[str, Port]):
+    """The tensors of a graph by name, NODE or NODE:N; each is found when it is first used.
+
+    Reading one that does not exist raises StatusError INVALID_ARGUMENT or OUT_OF_RANGE.
+    """
+
+    def __init__(self, graph: tf.Graph) -> None:
+        super().__init__()
+        self._graph = graph
+
+    def __missing__(self, name: str) -> Port:
+        tensor = find_tensor(self._graph, name)
+        dtype = dtypes.of_number(tensor.dtype.base_dtype.as_datatype_enum)
+        port = self[name] = Port(tensor, DirectSession.handle(tensor), dtype)
+        return port
+
+
+class PreparedRun(NamedTuple):
+    """What a request feeds and fetches.
+
+    Attributes:
+        feeds: in the order of the request.
+        names: of the tensors to fetch.
+        fetches: the same tensors.
+        results: for each tensor of the request, its place in `names`, and its element type.
+    """
+
+    feeds: list[Port]
+    names: tuple[str, ...]
+    fetches: list[Port]
+    results: list[tuple[int, DType]]
+
+
+def find_tensor(graph: Any, name: str) -> Any:
+    """Return the tensor NODE:N of a graph; NODE alone is its first output."""
+    node, _, number = name.partition(":")
+    try:
+        operation, index = graph.get_operation_by_name(node), int(number or 0)
+    except (KeyError, ValueError) as error:
+        raise invalid_argument(
+            f"Tensor {name}, specified in either feed_devices or fetch_devices was not found in the Graph"
+        ) from error
+    if index >= len(operation.outputs):
+        raise StatusError(
+            Code.OUT_OF_RANGE,
+            f"Node '{node}' (type: '{operation.type}', num of outputs: {len(operation.outputs)}) does not have "
+            f"output {index}",
+        )
+    return operation.outputs[index]

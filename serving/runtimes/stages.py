@@ -14,7 +14,6 @@ from typing import Any
 import tensorflow as tf
 
 _LOOPS = ("While", "StatelessWhile")
-_LAZY = "_tf_data_function"
 
 
 class StageSampler:
@@ -38,14 +37,6 @@ class StageSampler:
         """Record a run of so many seconds. The network is all of it but reading images."""
         decoding_s = reading_s(metadata)
         self._record(decoding_s, max(0.0, run_s - decoding_s))
-
-
-def reads_images(graph_def: Any) -> bool:
-    """Return whether a GraphDef is that of a baked model, or contains one."""
-    return any(
-        _LAZY in function.attr and any(node.op in _LOOPS for node in function.node_def)
-        for function in graph_def.library.function
-    )
 
 
 def reading_s(metadata: Any) -> float:

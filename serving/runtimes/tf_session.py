@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.runtimes.direct_session import IN_CALLERS_THREAD, DirectSession, has_state
-from savedmodel_bakery.serving.runtimes.fetches import FetchLists
+from savedmodel_bakery.serving.runtimes import graphs
+from savedmodel_bakery.serving.runtimes.direct_session import IN_CALLERS_THREAD, DirectSession
+from savedmodel_bakery.serving.runtimes.fetches import FetchLists, Ports, PreparedRun
 from savedmodel_bakery.serving.runtimes.interruption import Interrupter
-from savedmodel_bakery.serving.runtimes.stages import StageSampler, reads_images
+from savedmodel_bakery.serving.runtimes.stages import StageSampler
 from savedmodel_bakery.serving.runtimes.unrepresentable_shapes import UnrepresentableShapeRunner
 from savedmodel_bakery.wire import dtypes, schema, version_folder
 from savedmodel_bakery.wire.dtypes import DType
@@ -38,33 +37,10 @@ tf.get_logger().setLevel("ERROR")  # the server logs loads itself
 # throughput is 8 to 40 % lower, because sharing an operation between threads has a cost.
 _THREADS_WITHIN_OPERATION = max(1, (os.cpu_count() or 1) // 2)
 
-# Passing operations to other threads and waking them takes 0.1 ms. A graph with few operations therefore runs in the
-# caller's thread, one operation after the other, unless it has loops or operations that may wait for another one. So
-# does one image on a baked model, which takes 5 % less CPU time: no operation waits, and one image bounds the run. For
-# more images, the session's threads read the next while the network computes; for more callers, these few threads use
-# the same memory again, which is faster than that of each caller's thread.
-_SMALL_GRAPH_OPERATIONS = 256
-_LOOPS = {"While", "_While", "StatelessWhile", "For", "Enter", "MapDefun"}
-_STATEFUL_NON_BLOCKING = {
-    *("Assert", "StatefulPartitionedCall"),
-    *("HashTableV2", "InitializeTableFromTextFileV2", "InitializeTableV2", "LookupTableExportV2", "LookupTableFindV2"),
-    *("LookupTableImportV2", "LookupTableSizeV2", "MergeV2Checkpoints", "RestoreV2", "SaveV2"),
-    *("Assign", "AssignVariableOp", "DisableCopyOnRead", "ReadVariableOp", "ResourceGather"),
-    *("VarHandleOp", "VarIsInitializedOp", "Variable", "VariableV2"),
-}
-_SHAPES = "_output_shapes"  # the attribute of operations
 _KEPT = 256  # prepared runs, and functions that run small graphs
 
 # The runtime has its own numpy types for quantised numbers.
 _RUNTIME_TYPES = {row.number: np.dtype(tf.as_dtype(row.number).as_numpy_dtype) for row in dtypes.BY_NUMBER.values()}
-
-
-class _Port(NamedTuple):
-    """A tensor in the graph, the runtime's handle of it, and its element type."""
-
-    tensor: Any
-    handle: Any
-    dtype: DType
 
 
 @dataclass(frozen=True)
@@ -79,39 +55,6 @@ class SessionOptions:
 
     tags: tuple[str, ...] = ("serve",)
     config: bytes = tf.compat.v1.ConfigProto(allow_soft_placement=True).SerializeToString()
-
-
-class _Ports(dict[str, _Port]):
-    """The tensors of a graph by name, NODE or NODE:N; each is found when it is first used.
-
-    Reading one that does not exist raises StatusError INVALID_ARGUMENT or OUT_OF_RANGE.
-    """
-
-    def __init__(self, graph: tf.Graph) -> None:
-        super().__init__()
-        self._graph = graph
-
-    def __missing__(self, name: str) -> _Port:
-        tensor = _find_tensor(self._graph, name)
-        dtype = dtypes.of_number(tensor.dtype.base_dtype.as_datatype_enum)
-        port = self[name] = _Port(tensor, DirectSession.handle(tensor), dtype)
-        return port
-
-
-class _Prepared(NamedTuple):
-    """What a request feeds and fetches.
-
-    Attributes:
-        feeds: in the order of the request.
-        names: of the tensors to fetch.
-        fetches: the same tensors.
-        results: for each tensor of the request, its place in `names`, and its element type.
-    """
-
-    feeds: list[_Port]
-    names: tuple[str, ...]
-    fetches: list[_Port]
-    results: list[tuple[int, DType]]
 
 
 class SavedModel:
@@ -146,23 +89,23 @@ class SavedModel:
             except Exception as error:
                 self._session.close()
                 raise _load_error(error, path, options.tags) from error
-        self._unrepresentable = UnrepresentableShapeRunner(self._session.session, _find_tensor, _to_runtime)
+        self._unrepresentable = UnrepresentableShapeRunner(self._session.session, _to_runtime)
         # TensorFlow's message classes differ from those of `wire`.
         self.signatures: dict[str, Any] = {
             key: schema.SignatureDef.FromString(signature.SerializeToString())
             for key, signature in loaded.signature_def.items()
         }
         self._fetch_lists = FetchLists(self.signatures)
-        self._ports = _Ports(graph)
+        self._ports = Ports(graph)
         self._prepared = lru_cache(_KEPT)(self._prepare)
         self._callable = lru_cache(_KEPT)(self._session.make_callable)
-        nodes = _nodes(loaded.graph_def)
+        nodes = graphs.list_nodes(loaded.graph_def)
         # Without a loop, nothing could end a run early.
-        self._interrupter = Interrupter(self._session, graph) if _has_loops(nodes) else None
+        self._interrupter = Interrupter(self._session, graph) if graphs.has_loops(nodes) else None
         self._session.extend()
-        self._reads_images = reads_images(loaded.graph_def)
-        self.row_bytes = _row_bytes(nodes) if self._reads_images else 0
-        self._is_small = _is_small(nodes) and not self._reads_images  # of these, the stages may be timed
+        self._reads_images = graphs.reads_images(loaded.graph_def)
+        self.row_bytes = graphs.row_bytes(nodes) if self._reads_images else 0
+        self._is_small = graphs.is_small(nodes) and not self._reads_images  # of these, the stages may be timed
         self._is_small_for_one_row = (
             self._reads_images
             and (path / version_folder.RECIPE).is_file()  # a pipeline may contain other models, with endless loops
@@ -213,12 +156,12 @@ class SavedModel:
         """See `Runtime.close`."""
         self._session.close()
 
-    def _prepare(self, feeds: tuple[str, ...], fetches: tuple[str, ...]) -> _Prepared:
+    def _prepare(self, feeds: tuple[str, ...], fetches: tuple[str, ...]) -> PreparedRun:
         """Find the tensors of a request by name; the error is that of the first unknown one."""
         for name in fetches:
             self._ports[name]
         names = self._fetch_lists.choose(feeds, fetches)
-        return _Prepared(
+        return PreparedRun(
             [self._ports[name] for name in feeds],
             names,
             [self._ports[name] for name in names],
@@ -237,7 +180,7 @@ class SavedModel:
         return options
 
     def _run_arrays(
-        self, prepared: _Prepared, arrays: Sequence[np.ndarray], options: Any, context: RequestContext
+        self, prepared: PreparedRun, arrays: Sequence[np.ndarray], options: Any, context: RequestContext
     ) -> list[Any]:
         """Run the graph once; record the stages of the run if it is in the sample."""
         fed = {port.handle: array for port, array in zip(prepared.feeds, arrays, strict=True)}
@@ -277,24 +220,6 @@ class SavedModel:
         return invalid_argument(f"Expects arg[{index}] to be {expected} but {dtype.name} is provided")
 
 
-def _find_tensor(graph: Any, name: str) -> Any:
-    """Return the tensor NODE:N of a graph; NODE alone is its first output."""
-    node, _, number = name.partition(":")
-    try:
-        operation, index = graph.get_operation_by_name(node), int(number or 0)
-    except (KeyError, ValueError) as error:
-        raise invalid_argument(
-            f"Tensor {name}, specified in either feed_devices or fetch_devices was not found in the Graph"
-        ) from error
-    if index >= len(operation.outputs):
-        raise StatusError(
-            Code.OUT_OF_RANGE,
-            f"Node '{node}' (type: '{operation.type}', num of outputs: {len(operation.outputs)}) does not have "
-            f"output {index}",
-        )
-    return operation.outputs[index]
-
-
 _unrepresentable_shape = attrgetter("shape")  # of a Tensor
 
 
@@ -310,28 +235,6 @@ def _to_runtime(tensor: Tensor) -> np.ndarray:
 def _from_runtime(value: Any, dtype: DType) -> Tensor:
     array = as_array(value)
     return Tensor(array if array.dtype == dtype.numpy else array.view(dtype.numpy), dtype)
-
-
-def _nodes(graph: Any) -> list[Any]:
-    """Return the nodes of a GraphDef and of its functions."""
-    return [*graph.node, *chain.from_iterable(function.node_def for function in graph.library.function)]
-
-
-def _row_bytes(nodes: Sequence[Any]) -> int:
-    """Return the bytes per row of the largest float32 tensor that the operations state."""
-    stated = (node.attr[_SHAPES].list.shape for node in nodes if _SHAPES in node.attr)
-    sizes = ([dim.size for dim in shape.dim] for shape in chain.from_iterable(stated) if len(shape.dim) > 1)
-    return 4 * max((math.prod(row) for first, *row in sizes if first < 0 <= min(row)), default=0)
-
-
-def _has_loops(nodes: Sequence[Any]) -> bool:
-    return any(node.op in _LOOPS or "Dataset" in node.op for node in nodes)
-
-
-def _is_small(nodes: Sequence[Any]) -> bool:
-    """Whether a graph runs faster in the caller's thread, and no operation in it may wait for another one."""
-    operations = {node.op for node in nodes} - _STATEFUL_NON_BLOCKING
-    return len(nodes) <= _SMALL_GRAPH_OPERATIONS and not _has_loops(nodes) and not any(map(has_state, operations))
 
 
 def _check_files(path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from savedmodel_bakery.serving.runtimes.fetches import find_tensor
 from savedmodel_bakery.wire import schema, tensors
 from savedmodel_bakery.wire.dtypes import DType
 from savedmodel_bakery.wire.tensors import Tensor, decode_tensor
@@ -23,15 +24,11 @@ class UnrepresentableShapeRunner:
 
     Args:
         session: the graph's Session.
-        find_tensor: returns a tensor of a graph by name.
         to_runtime: converts a tensor of any other shape to the array to feed.
     """
 
-    def __init__(
-        self, session: Any, find_tensor: Callable[[Any, str], Any], to_runtime: Callable[[Tensor], np.ndarray]
-    ) -> None:
+    def __init__(self, session: Any, to_runtime: Callable[[Tensor], np.ndarray]) -> None:
         self._session = session
-        self._find_tensor = find_tensor
         self._to_runtime = to_runtime
         self._lock = threading.Lock()
         self._readers: dict[DType, tuple[Any, Any]] = {}
@@ -45,8 +42,8 @@ class UnrepresentableShapeRunner:
         """
         graph = self._session.graph
         with self._lock, graph.as_default():
-            fed = {self._find_tensor(graph, name): self._feed(tensor) for name, tensor in feeds.items()}
-            written = [self._write(self._find_tensor(graph, name)) for name in fetches]
+            fed = {find_tensor(graph, name): self._feed(tensor) for name, tensor in feeds.items()}
+            written = [self._write(find_tensor(graph, name)) for name in fetches]
         outputs = self._session.run(written, fed, options)
         return [decode_tensor(schema.TensorProto.FromString(content)) for content in outputs]
 
