@@ -10,39 +10,26 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from savedmodel_bakery import tracing
 from savedmodel_bakery.exits import FAILED
 from savedmodel_bakery.serving import thread_limit, warmup
-from savedmodel_bakery.serving.access.required_roles import PUBLIC_PATHS
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import Limits
-from savedmodel_bakery.serving.grpc.grpc_api import GrpcApi
-from savedmodel_bakery.serving.grpc.profiler import Profiler
-from savedmodel_bakery.serving.grpc.server import GrpcServer
 from savedmodel_bakery.serving.models.lifecycle import Lifecycle, LifecycleOptions
 from savedmodel_bakery.serving.models.loading import Batching, LoadOptions, load
 from savedmodel_bakery.serving.models.registry import Registry
-from savedmodel_bakery.serving.openapi import document as openapi
 from savedmodel_bakery.serving.options.flags import CommandLine
 from savedmodel_bakery.serving.options.model_config import UnavailableVersionError
 from savedmodel_bakery.serving.options.settings import Settings, read_models
-from savedmodel_bakery.serving.photos.handlers import Handlers as PhotoHandlers
-from savedmodel_bakery.serving.playground import page as playground
-from savedmodel_bakery.serving.prediction_service import PredictionService
-from savedmodel_bakery.serving.rest.rest_api import RestApi
-from savedmodel_bakery.serving.rest.router import Router
-from savedmodel_bakery.serving.rest.server import RestServer
+from savedmodel_bakery.serving.ports import start_grpc, start_rest
 from savedmodel_bakery.serving.runtimes.tf_session import SessionOptions
 from savedmodel_bakery.serving.signals import StopSignals
 from savedmodel_bakery.serving.telemetry import state
 from savedmodel_bakery.serving.telemetry.requests import AccessLog, Requests
-from savedmodel_bakery.serving.v2.grpc_handlers import GrpcHandlers as V2GrpcHandlers
-from savedmodel_bakery.serving.v2.http_handlers import HttpHandlers as V2HttpHandlers
 from savedmodel_bakery.wire.model_config import parse_config
 from savedmodel_bakery.wire.status import Code, StatusError
 
@@ -99,15 +86,15 @@ def serve(
     limits = _limits(flags)  # now that TensorFlow has most of its threads
     access_log = AccessLog(as_json=flags.on("access_log_json")) if flags.on("access_log") else None
     requests = Requests(access_log) if access_log or tracing.is_on() else None
-    grpc_server = _start_grpc(
+    grpc_server = start_grpc(
         flags,
         settings,
         registry,
-        lifecycle,
+        partial(_reload, lifecycle),
         Admission(limits, memory, turns=flags.integer("grpc_max_threads") or _default_threads()),
         requests,
     )
-    rest_server = _start_rest(
+    rest_server = start_rest(
         flags,
         settings,
         registry,
@@ -185,104 +172,6 @@ def _reload(lifecycle: Lifecycle, config: Any, context: RequestContext) -> None:
 def _log_hint(error: StatusError) -> None:
     if isinstance(error, UnavailableVersionError):
         logger.error(error.hint)
-
-
-def _start_grpc(
-    flags: CommandLine,
-    settings: Settings,
-    registry: Registry,
-    lifecycle: Lifecycle,
-    admission: Admission,
-    requests: Requests | None,
-) -> GrpcServer:
-    bind_address, port, path = flags.text("bind_address"), flags.integer("port"), flags.text("grpc_socket_path")
-    addresses = []
-    if port:
-        addresses.append(f"[{bind_address}]:{port}" if ":" in bind_address else f"{bind_address}:{port}")
-    if path:
-        if Path(path).is_socket():
-            Path(path).unlink()  # left behind by a server that was killed
-        addresses.append(f"unix:{path}")
-    state.watch_admission("GRPC", admission)
-    service = PredictionService(
-        registry,
-        packed=flags.on("enable_serialization_as_tensor_content"),
-        check_method_names=flags.on("enable_signature_method_name_check"),
-    )
-    calls = {
-        **GrpcApi(service, reload=partial(_reload, lifecycle)).calls(),
-        **V2GrpcHandlers(registry, check_method_names=flags.on("enable_signature_method_name_check")).calls(),
-        **(Profiler().calls() if flags.on("enable_profiler") else {}),
-    }
-    server = GrpcServer(
-        calls,
-        addresses,
-        access=settings.access,
-        admission=admission,
-        arguments=flags.text("grpc_channel_arguments"),
-        tls=settings.tls,
-        health=flags.on("enable_grpc_healthcheck_service"),
-        requests=requests,
-    )
-    server.start()
-    if port:
-        logger.info("Running gRPC ModelServer at %s:%d ...", bind_address, port)
-    if path:
-        logger.info("Running gRPC ModelServer at UNIX socket %s ...", path)
-    return server
-
-
-def _start_rest(
-    flags: CommandLine, settings: Settings, registry: Registry, admission: Admission, requests: Requests | None
-) -> RestServer | None:
-    """Start the REST server; return None if it is disabled or can't listen, in which case only gRPC runs."""
-    port = flags.integer("rest_api_port")
-    if not port:
-        return None
-    if port == flags.integer("port"):
-        logger.error("rest_api_port cannot be same as grpc port.")
-        return None
-    timeout_ms = flags.integer("rest_api_timeout_in_ms")
-    timeout_s = timeout_ms / 1000 if timeout_ms > 0 else None
-    options: dict[str, Any] = {
-        "limits": admission.limits,
-        "check_method_names": flags.on("enable_signature_method_name_check"),
-    }
-    with_playground = flags.on("enable_playground")
-    router = Router(
-        [
-            RestApi(registry, **options).find,
-            V2HttpHandlers(registry, **options).find,
-            PhotoHandlers(registry).find,
-            openapi.find,
-            *([playground.find] if with_playground else []),
-        ],
-        access=settings.access,
-        known_name=registry.known_name,
-        cors=flags.on("rest_api_enable_cors_support"),
-        metrics_path=settings.metrics_path,
-        allowed_hosts=[name.strip().lower() for name in flags.text("allowed_hosts").split(",") if name.strip()],
-        public_paths=(*PUBLIC_PATHS, *(playground.PUBLIC_PATHS if with_playground else ())),
-    )
-    try:
-        server = RestServer(
-            router,
-            flags.text("bind_address"),
-            port,
-            admission,
-            timeout_s=timeout_s,
-            tls=settings.rest_tls,
-            requests=requests,
-        )
-    except OSError as error:
-        logger.error("Failed to start HTTP Server at %s:%d: %s", flags.text("bind_address"), port, error.strerror)
-        return None
-    server.start()
-    state.watch_admission("REST", admission)
-    logger.info("Exporting HTTP/REST API at:localhost:%d ...", port)
-    if with_playground:
-        logger.info("The playground is at %s of this port", playground.PATH)
-    return server
 
 
 def _limits(flags: CommandLine) -> Limits:

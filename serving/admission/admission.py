@@ -99,7 +99,8 @@ class _Turn:
 
     @contextmanager
     def passed_on(self) -> Iterator[None]:
-        self._admission._interrupt(self)
+        with self._admission._lock:
+            self._admission._stop(self)
         yield
         self._admission._wait(self._context, self, first=True)
 
@@ -259,11 +260,6 @@ class Admission:
             self._stop(turn)
             run_s = turn.run_s
             self._run_s = run_s if self._run_s is None else self._run_s + _NEWEST_SHARE * (run_s - self._run_s)
-
-    def _interrupt(self, turn: _Turn) -> None:
-        """Pass a turn on, if the call has it."""
-        with self._lock:
-            self._stop(turn)
 
     def _stop(self, turn: _Turn) -> None:
         """End the present part of a run and pass its turn on, if the call has it. Call it with the lock."""

@@ -1,0 +1,137 @@
+"""The ports of the server: gRPC and REST, each with all the APIs that it serves."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from savedmodel_bakery.serving.access.required_roles import PUBLIC_PATHS
+from savedmodel_bakery.serving.admission.admission import Admission
+from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving.grpc.grpc_api import GrpcApi
+from savedmodel_bakery.serving.grpc.profiler import Profiler
+from savedmodel_bakery.serving.grpc.server import GrpcServer
+from savedmodel_bakery.serving.models.registry import Registry
+from savedmodel_bakery.serving.openapi import document as openapi
+from savedmodel_bakery.serving.options.flags import CommandLine
+from savedmodel_bakery.serving.options.settings import Settings
+from savedmodel_bakery.serving.photos.handlers import Handlers as PhotoHandlers
+from savedmodel_bakery.serving.playground import page as playground
+from savedmodel_bakery.serving.prediction_service import PredictionService
+from savedmodel_bakery.serving.rest.rest_api import RestApi
+from savedmodel_bakery.serving.rest.router import Router
+from savedmodel_bakery.serving.rest.server import RestServer
+from savedmodel_bakery.serving.telemetry import state
+from savedmodel_bakery.serving.telemetry.requests import Requests
+from savedmodel_bakery.serving.v2.grpc_handlers import GrpcHandlers as V2GrpcHandlers
+from savedmodel_bakery.serving.v2.http_handlers import HttpHandlers as V2HttpHandlers
+
+logger = logging.getLogger(__name__)
+
+Reload = Callable[[Any, RequestContext], None]
+"""Applies a ModelServerConfig; see `grpc_api.GrpcApi`."""
+
+
+def start_grpc(
+    flags: CommandLine,
+    settings: Settings,
+    registry: Registry,
+    reload: Reload,
+    admission: Admission,
+    requests: Requests | None,
+) -> GrpcServer:
+    """Start the gRPC server.
+
+    Raises:
+        StatusError: it can't listen.
+    """
+    bind_address, port, path = flags.text("bind_address"), flags.integer("port"), flags.text("grpc_socket_path")
+    addresses = []
+    if port:
+        addresses.append(f"[{bind_address}]:{port}" if ":" in bind_address else f"{bind_address}:{port}")
+    if path:
+        if Path(path).is_socket():
+            Path(path).unlink()  # left behind by a server that was killed
+        addresses.append(f"unix:{path}")
+    state.watch_admission("GRPC", admission)
+    service = PredictionService(
+        registry,
+        packed=flags.on("enable_serialization_as_tensor_content"),
+        check_method_names=flags.on("enable_signature_method_name_check"),
+    )
+    calls = {
+        **GrpcApi(service, reload=reload).calls(),
+        **V2GrpcHandlers(registry, check_method_names=flags.on("enable_signature_method_name_check")).calls(),
+        **(Profiler().calls() if flags.on("enable_profiler") else {}),
+    }
+    server = GrpcServer(
+        calls,
+        addresses,
+        access=settings.access,
+        admission=admission,
+        arguments=flags.text("grpc_channel_arguments"),
+        tls=settings.tls,
+        health=flags.on("enable_grpc_healthcheck_service"),
+        requests=requests,
+    )
+    server.start()
+    if port:
+        logger.info("Running gRPC ModelServer at %s:%d ...", bind_address, port)
+    if path:
+        logger.info("Running gRPC ModelServer at UNIX socket %s ...", path)
+    return server
+
+
+def start_rest(
+    flags: CommandLine, settings: Settings, registry: Registry, admission: Admission, requests: Requests | None
+) -> RestServer | None:
+    """Start the REST server; return None if it is disabled or can't listen, in which case only gRPC runs."""
+    port = flags.integer("rest_api_port")
+    if not port:
+        return None
+    if port == flags.integer("port"):
+        logger.error("rest_api_port cannot be same as grpc port.")
+        return None
+    timeout_ms = flags.integer("rest_api_timeout_in_ms")
+    timeout_s = timeout_ms / 1000 if timeout_ms > 0 else None
+    options: dict[str, Any] = {
+        "limits": admission.limits,
+        "check_method_names": flags.on("enable_signature_method_name_check"),
+    }
+    with_playground = flags.on("enable_playground")
+    router = Router(
+        [
+            RestApi(registry, **options).find,
+            V2HttpHandlers(registry, **options).find,
+            PhotoHandlers(registry).find,
+            openapi.find,
+            *([playground.find] if with_playground else []),
+        ],
+        access=settings.access,
+        known_name=registry.known_name,
+        cors=flags.on("rest_api_enable_cors_support"),
+        metrics_path=settings.metrics_path,
+        allowed_hosts=[name.strip().lower() for name in flags.text("allowed_hosts").split(",") if name.strip()],
+        public_paths=(*PUBLIC_PATHS, *(playground.PUBLIC_PATHS if with_playground else ())),
+    )
+    try:
+        server = RestServer(
+            router,
+            flags.text("bind_address"),
+            port,
+            admission,
+            timeout_s=timeout_s,
+            tls=settings.rest_tls,
+            requests=requests,
+        )
+    except OSError as error:
+        logger.error("Failed to start HTTP Server at %s:%d: %s", flags.text("bind_address"), port, error.strerror)
+        return None
+    server.start()
+    state.watch_admission("REST", admission)
+    logger.info("Exporting HTTP/REST API at:localhost:%d ...", port)
+    if with_playground:
+        logger.info("The playground is at %s of this port", playground.PATH)
+    return server
