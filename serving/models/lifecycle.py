@@ -1,37 +1,29 @@
 """Loads and unloads versions as they appear and disappear on disk, and never leaves a model unserved in between.
 
-One thread scans the base paths, compares the wanted versions with the registry, and starts a thread for each load and
-unload. So a load that waits for a retry, or an unload that waits for running requests, delays no other. A version that
-is no longer wanted is unloaded only when a wanted one is available, or when none is wanted.
+One thread scans the base paths, compares the wanted versions with the registry, and starts loads and unloads. A version
+that is no longer wanted is unloaded only when a wanted one is available, or when none is wanted.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from savedmodel_bakery.serving import memory
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.models.loading import NotAFolderError
 from savedmodel_bakery.serving.models.registry import Registry, State, Version
-from savedmodel_bakery.serving.models.servable import Servable
 from savedmodel_bakery.serving.models.storage import Scanner
+from savedmodel_bakery.serving.models.version_threads import Load, VersionThreads
 from savedmodel_bakery.serving.options.model_config import check_models
-from savedmodel_bakery.serving.options.model_roots import ModelRoots, OutsideRootsError
-from savedmodel_bakery.serving.telemetry import state
+from savedmodel_bakery.serving.options.model_roots import ModelRoots
 from savedmodel_bakery.wire.model_config import ModelConfig
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
 logger = logging.getLogger(__name__)
-
-Load = Callable[[str, int, Path], Servable]
-"""Loads a version, given the model's name, the version number and the version folder."""
 
 
 @dataclass(frozen=True)
@@ -71,19 +63,24 @@ class Lifecycle:
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self._registry = registry
-        self._on_change = on_change
-        self._load_servable = load
         self._options = options
         self._models: dict[str, ModelConfig] = {}
         self._is_configured = False
         self._wanted: dict[str, dict[int, Path]] = {}
-        self._failed: set[tuple[str, int]] = set()
         self._next_scan = math.inf
         self._scanner = Scanner()
         self._new: set[str] = set()  # models that have neither been available nor failed yet
         self._reload: object | None = None  # identifies the call of `reload` that may wait
         self._stopping = threading.Event()
-        self._load_slots = threading.Semaphore(4 * (os.cpu_count() or 1))
+        self._threads = VersionThreads(
+            registry,
+            load,
+            lambda name: self._wanted.get(name, {}),
+            max_retries=options.max_load_retries,
+            retry_interval_s=options.load_retry_interval_s,
+            stopping=self._stopping,
+            on_change=on_change,
+        )
         self._thread = threading.Thread(target=self._run, name="lifecycle", daemon=True)
 
     def start(self, models: Mapping[str, ModelConfig] | None) -> None:
@@ -261,14 +258,14 @@ class Lifecycle:
         known = {version.number: version for version in self._registry.versions(name)}
         ended = {number for number, version in known.items() if version.state is State.END}
         # A failed version is loaded again only after a scan in which it was not wanted.
-        self._failed = {(model, number) for model, number in self._failed if model != name or number in wanted}
-        failed = {number for model, number in self._failed if model == name}
+        threads = self._threads
+        threads.failed = {(model, number) for model, number in threads.failed if model != name or number in wanted}
+        failed = {number for model, number in threads.failed if model == name}
         for number in sorted(set(wanted) - (set(known) - ended) - failed, reverse=True):
-            version = self._registry.add(name, number, wanted[number])
-            self._start_thread(self._load, version)
+            threads.load(self._registry.add(name, number, wanted[number]))
         for version in self._versions_to_unload(known, wanted):
             self._registry.update(version, State.UNLOADING)
-            self._start_thread(self._unload, version)
+            threads.unload(version)
 
     @staticmethod
     def _versions_to_unload(known: Mapping[int, Version], wanted: Mapping[int, Path]) -> list[Version]:
@@ -277,58 +274,6 @@ class Lifecycle:
         if not wanted or len(unwanted) < len(available):
             return unwanted
         return unwanted[:-1]  # keep the highest until a wanted version is available
-
-    def _load(self, version: Version) -> None:
-        self._registry.update(version, State.LOADING)
-        label = f"{{name: {version.name} version: {version.number}}}"
-        attempts = 1 + max(0, self._options.max_load_retries)
-        for attempt in range(1, attempts + 1):
-            # Between attempts, the folder may have been replaced by one with the number in another form, such as 001.
-            path = self._wanted.get(version.name, {}).get(version.number, version.path)
-            try:
-                with self._load_slots:
-                    servable = self._load_servable(version.name, version.number, path)
-            except StatusError as error:
-                logger.error("Loading servable %s failed: %s", label, error)
-                final = attempt == attempts or isinstance(error, (NotAFolderError, OutsideRootsError))
-                if final or not self._wait_for_retry(version):
-                    self._set_failed(version, error)
-                    return
-            else:
-                self._on_change()
-                logger.info("Successfully loaded servable version %s", label)
-                self._registry.update(version, State.AVAILABLE, servable=servable)
-                return
-
-    def _set_failed(self, version: Version, error: StatusError) -> None:
-        with self._registry.changed:
-            self._failed.add((version.name, version.number))
-            self._registry.update(version, State.END, error=error)
-
-    def _wait_for_retry(self, version: Version) -> bool:
-        """Wait before the next attempt; return False if the version is no longer wanted or the lifecycle stops."""
-        interval_s = min(max(0.0, self._options.load_retry_interval_s), threading.TIMEOUT_MAX)
-        return not self._stopping.wait(interval_s) and version.number in self._wanted.get(version.name, {})
-
-    def _unload(self, version: Version) -> None:
-        self._registry.drain(version).close()
-        memory.release()
-        self._on_change()
-        state.forget_version(version.name, version.number)
-        self._registry.update(version, State.END)
-        logger.info("Unloaded servable version {name: %s version: %d}", version.name, version.number)
-
-    def _start_thread(self, work: Callable[[Version], None], version: Version) -> None:
-        """Run `work` on a new thread; an unexpected exception marks the version as failed."""
-
-        def guarded() -> None:
-            try:
-                work(version)
-            except Exception as error:
-                logger.exception("{name: %s version: %d} failed", version.name, version.number)
-                self._set_failed(version, StatusError(Code.INTERNAL, f"{type(error).__name__}: {error}"))
-
-        threading.Thread(target=guarded, name=f"{version.name}/{version.number}", daemon=True).start()
 
 
 def _check_request_logging(models: Mapping[str, ModelConfig] | None) -> None:

@@ -159,7 +159,7 @@ def test_a_version_that_disappears_while_it_loads_was_available(models: Models) 
             wait_until(lambda: not models.lifecycle._wanted[name])
         return load(name, version, path)
 
-    models.lifecycle._load_servable = load_and_lose
+    models.lifecycle._threads._load_servable = load_and_lose
     models.reload("a")
     models.wait_for("a")
     models.reload("a", "b")
