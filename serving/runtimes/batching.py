@@ -236,10 +236,9 @@ def _without_cancelled(pieces: list[_Piece]) -> list[_Piece]:
 def _joined_context(pieces: list[_Piece], timeout_s: float | None) -> Iterator[RequestContext]:
     """Yield the context of a batch, which is cancelled when all its requests are."""
     context = RequestContext(timeout_s=timeout_s)
-    remaining = itertools.count(len(pieces) - 1, -1)
 
     def leave() -> None:
-        if next(remaining) == 0:
+        if all(piece.task.context.is_cancelled for piece in pieces):
             context.cancel()
 
     with ExitStack() as stack:

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +134,7 @@ class SavedModel:
             has_right_types &= tensor.dtype is port.dtype
         context.check()
         try:
-            if any(map(_unrepresentable_shape, feeds.values())):
+            if any(tensor.shape is not None for tensor in feeds.values()):
                 tensors = self._unrepresentable.run(feeds, prepared.names, self._options(feeds, context))
                 return [tensors[place] for place, _ in prepared.results]
             if self._is_small and has_right_types:  # which this function does not check
@@ -158,14 +157,13 @@ class SavedModel:
 
     def _prepare(self, feeds: tuple[str, ...], fetches: tuple[str, ...]) -> PreparedRun:
         """Find the tensors of a request by name; the error is that of the first unknown one."""
-        for name in fetches:
-            self._ports[name]
+        needed = [self._ports[name] for name in fetches]
         names = self._fetch_lists.choose(feeds, fetches)
         return PreparedRun(
             [self._ports[name] for name in feeds],
             names,
             [self._ports[name] for name in names],
-            [(names.index(name), self._ports[name].dtype) for name in fetches],
+            [(names.index(name), port.dtype) for name, port in zip(fetches, needed, strict=True)],
         )
 
     def _options(self, feeds: Mapping[str, Tensor], context: RequestContext) -> Any:
@@ -218,9 +216,6 @@ class SavedModel:
             )
         expected = self._ports[name].dtype.name
         return invalid_argument(f"Expects arg[{index}] to be {expected} but {dtype.name} is provided")
-
-
-_unrepresentable_shape = attrgetter("shape")  # of a Tensor
 
 
 def _have_one_row(feeds: Mapping[str, Tensor]) -> bool:
