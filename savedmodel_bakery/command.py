@@ -9,8 +9,8 @@ from typing import NamedTuple, NoReturn
 import click
 from click.shell_completion import CompletionItem
 
-from savedmodel_bakery.client.commands.groups import CONTEXT_SETTINGS, LazyGroup
 from savedmodel_bakery.exits import run_command
+from savedmodel_bakery.groups import CONTEXT_SETTINGS, LazyGroup
 
 
 class LazyCommand(NamedTuple):
@@ -35,15 +35,17 @@ SECTIONS = {
         "versions": LazyCommand("exporter.commands.versions:versions", "List the published versions of a model."),
     },
     "Serve": {
-        "serve": LazyCommand("serve:serve", "Serve one model on this machine."),
-        "model-server": LazyCommand("model_server:model_server", "Serve with tensorflow_model_server's flags."),
-        "amqp": LazyCommand("serving.amqp.cli:cli", "Process requests from a RabbitMQ queue."),
-        "token": LazyCommand("serving.access.cli:cli", "Make tokens for the callers of a server."),
+        "serve": LazyCommand("commands.serve:serve", "Serve one model on this machine."),
+        "model-server": LazyCommand(
+            "commands.model_server:model_server", "Serve with tensorflow_model_server's flags."
+        ),
+        "amqp": LazyCommand("serving.commands.amqp:cli", "Process requests from a RabbitMQ queue."),
+        "token": LazyCommand("serving.commands.token:cli", "Make tokens for the callers of a server."),
         "rollout": LazyCommand("client.commands.rollout:rollout", "Replace the version of a model step by step."),
     },
     "Call": {
-        "ask": LazyCommand("ask:ask", "Send photos to a model and print what it returns."),
-        "bulk": LazyCommand("bulk:bulk", "Run a model on many photos and write one file."),
+        "ask": LazyCommand("commands.ask:ask", "Send photos to a model and print what it returns."),
+        "bulk": LazyCommand("commands.bulk:bulk", "Run a model on many photos and write one file."),
         "predict": LazyCommand("client.commands.predict:predict", "Run a signature on arrays."),
         "metadata": LazyCommand("client.commands.metadata:metadata", "Print a model's signatures as JSON."),
         "status": LazyCommand("client.commands.status:status", "Print the state of each version of a model."),

@@ -4,6 +4,6 @@ from savedmodel_bakery.interrupts import handle_interrupts
 
 if __name__ == "__main__":
     handle_interrupts()
-    from savedmodel_bakery.serving.cli import main
+    from savedmodel_bakery.serving.commands.model_server import main
 
     main(program=f"python -m {__package__}")

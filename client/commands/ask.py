@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from savedmodel_bakery.client.commands.groups import Command
 from savedmodel_bakery.client.commands.inputs import read_file
 from savedmodel_bakery.client.commands.metadata import print_metadata
 from savedmodel_bakery.client.commands.options import (
@@ -24,6 +23,7 @@ from savedmodel_bakery.client.commands.options import (
 )
 from savedmodel_bakery.errors import AccessDeniedError, ClientError, ConnectionFailedError
 from savedmodel_bakery.exits import FAILED, print_error, refusal_text
+from savedmodel_bakery.groups import Command
 
 if TYPE_CHECKING:
     from savedmodel_bakery.answers.task import Task

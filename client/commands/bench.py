@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from savedmodel_bakery.client.commands.groups import Command, Option
 from savedmodel_bakery.client.commands.inputs import read_arrays, read_file
 from savedmodel_bakery.client.commands.options import connection_options, describe_server, image_option
 from savedmodel_bakery.exits import FAILED, as_usage_error, print_error
+from savedmodel_bakery.groups import Command, Option
 
 if TYPE_CHECKING:
     from savedmodel_bakery.client.load.generator import Load, Plan

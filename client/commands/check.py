@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from savedmodel_bakery.client.commands.groups import Command
 from savedmodel_bakery.client.commands.options import connection_options, is_set, open_client
 from savedmodel_bakery.error_text import one_line
 from savedmodel_bakery.exits import FAILED, as_usage_error, print_error
+from savedmodel_bakery.groups import Command
 
 if TYPE_CHECKING:
     from savedmodel_bakery.client.goldens import Golden

@@ -8,9 +8,9 @@ from typing import NoReturn
 
 import click
 
-from savedmodel_bakery.client.commands.groups import CONTEXT_SETTINGS, DefaultCommandGroup
 from savedmodel_bakery.client.commands.options import connection_options
 from savedmodel_bakery.exits import run_command
+from savedmodel_bakery.groups import CONTEXT_SETTINGS, DefaultCommandGroup
 
 _COMMANDS = "savedmodel_bakery.client.commands"
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from savedmodel_bakery.client.commands.groups import Command
 from savedmodel_bakery.client.commands.options import connection_options, open_client
+from savedmodel_bakery.groups import Command
 
 if TYPE_CHECKING:
     from savedmodel_bakery.client.client import BaseClient

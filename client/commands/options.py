@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from savedmodel_bakery.client.commands.groups import Option
 from savedmodel_bakery.client.endpoints import MAX_TIMEOUT_S
 from savedmodel_bakery.defaults import DEFAULT_MODEL, TOKEN_VARIABLE
 from savedmodel_bakery.exits import as_usage_error, print_error
+from savedmodel_bakery.groups import Option
 from savedmodel_bakery.wire.amqp import DEFAULT_QUEUE
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from savedmodel_bakery.client.commands.groups import Command, Option
 from savedmodel_bakery.client.commands.inputs import read_arrays
 from savedmodel_bakery.client.commands.options import connection_options, open_client
 from savedmodel_bakery.exits import as_usage_error
+from savedmodel_bakery.groups import Command, Option
 
 EXAMPLES = """
 \b

@@ -6,10 +6,10 @@ import json
 
 import click
 
-from savedmodel_bakery.client.commands.groups import Command, Option
 from savedmodel_bakery.client.commands.options import connection_options, open_amqp_client
 from savedmodel_bakery.client.endpoints import MAX_TIMEOUT_S
 from savedmodel_bakery.errors import ClientError
+from savedmodel_bakery.groups import Command, Option
 
 EXAMPLES = """
 \b

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from savedmodel_bakery.client.commands.groups import Command, Option
 from savedmodel_bakery.client.commands.options import describe_servers, model_servers_options, option_group
 from savedmodel_bakery.client.endpoints import MAX_TIMEOUT_S
 from savedmodel_bakery.client.rollout.steps import STABLE
 from savedmodel_bakery.error_text import one_line
 from savedmodel_bakery.errors import ClientError
 from savedmodel_bakery.exits import FAILED, NO_CONNECTION, as_usage_error, print_error, resumable
+from savedmodel_bakery.groups import Command, Option
 from savedmodel_bakery.interrupts import interrupt_on_termination
 from savedmodel_bakery.wire.status import Code
 

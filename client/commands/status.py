@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from savedmodel_bakery.client.commands.groups import Command
 from savedmodel_bakery.client.commands.options import connection_options, open_client
 from savedmodel_bakery.error_text import one_line
+from savedmodel_bakery.groups import Command
 from savedmodel_bakery.wire.status import Code
 
 if TYPE_CHECKING:

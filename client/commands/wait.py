@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from savedmodel_bakery.client.commands.groups import Command, Option
 from savedmodel_bakery.client.commands.options import open_client, server_options, version_options
 from savedmodel_bakery.client.commands.status import status_line
 from savedmodel_bakery.client.endpoints import MAX_TIMEOUT_S
@@ -19,6 +18,7 @@ from savedmodel_bakery.errors import (
     RequestRefusedError,
     TlsHandshakeError,
 )
+from savedmodel_bakery.groups import Command, Option
 from savedmodel_bakery.wire.status import Code
 
 if TYPE_CHECKING:

@@ -45,9 +45,8 @@ class PhotoModel:
         if inputs.keys() != {_INPUT} or inputs[_INPUT].dtype is not dtypes.STRING:
             raise StatusError(
                 Code.FAILED_PRECONDITION,
-                f'{signatures.title} does not take photos: none of its signatures has the input "{_INPUT}" and the '
-                f"outputs of a task ({', '.join(task.title for task in TASKS)}); its signatures can"
-                " be run with predict",
+                f'{signatures.title} does not take photos: none of its signatures has the input "image" and the '
+                f"outputs of a task ({', '.join(task.title for task in TASKS)}); call it with predict",
             )
 
     def predict(self, photos: Sequence[bytes], context: RequestContext) -> Prediction:

@@ -16,8 +16,8 @@ from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.recipe.preprocessing import MAX_SIZE
 from savedmodel_bakery.exporter.tasks.classify import Classify
 from savedmodel_bakery.serving.amqp import batching as amqp_batching
-from savedmodel_bakery.serving.amqp import cli as amqp_cli
 from savedmodel_bakery.serving.amqp import queues
+from savedmodel_bakery.serving.commands import amqp as amqp_cli
 from savedmodel_bakery.serving.options.batching_parameters import BatchingParameters
 from savedmodel_bakery.serving.options.flags import FLAGS
 from savedmodel_bakery.serving.rest import server

@@ -18,9 +18,9 @@ import pytest
 import requests
 from server_process import free_port
 
-from savedmodel_bakery import serve
 from savedmodel_bakery.client import Client
 from savedmodel_bakery.command import COMMANDS, SECTIONS
+from savedmodel_bakery.commands import serve
 
 # Packages that only extras install.
 EXTRAS = (
@@ -438,7 +438,7 @@ TAKES_A_PORT = """
 import socket
 import sys
 from savedmodel_bakery.command import main
-from savedmodel_bakery.serving import cli
+from savedmodel_bakery.serving.commands import model_server as cli
 
 def import_and_take_the_port(imported=cli.import_tensorflow):
     global listener

@@ -40,7 +40,7 @@ IMPORTS = {
     "bakery ask, grpc": ("savedmodel_bakery", "grpc", ["ask", "__file__"]),
     "exporter": ("savedmodel_bakery.exporter", "click", ["--help"]),
     "client": ("savedmodel_bakery.client", "click", ["--help"]),
-    "serving": ("savedmodel_bakery.serving", "savedmodel_bakery.serving.cli", ["--help"]),
+    "serving": ("savedmodel_bakery.serving", "savedmodel_bakery.serving.commands.model_server", ["--help"]),
 }
 
 

@@ -61,7 +61,7 @@ def test_an_action_that_fails_does_not_end_the_waiting() -> None:
 
 FAILING_SERVER = """
 import sys, threading, types
-from savedmodel_bakery.serving import cli
+from savedmodel_bakery.serving.commands import model_server as cli
 from savedmodel_bakery.serving.options import flags
 
 def serve(*_, **__):
@@ -93,7 +93,7 @@ def test_a_server_that_failed_but_does_not_end_can_be_stopped(number: signal.Sig
 
 CLOSED_STREAMS = """
 import sys
-from savedmodel_bakery.serving import cli
+from savedmodel_bakery.serving.commands import model_server as cli
 
 sys.stdin.read()
 sys.stdout = open(1, "w")  # with a buffer
@@ -125,7 +125,7 @@ def test_a_full_pipe_does_not_keep_the_process_from_ending() -> None:
 
 WITHOUT_STREAMS = """
 import sys
-from savedmodel_bakery.serving import cli
+from savedmodel_bakery.serving.commands import model_server as cli
 
 sys.stdout = sys.stderr = None  # as Python sets them if they are closed at the start
 cli._exit(3)

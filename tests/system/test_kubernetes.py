@@ -19,10 +19,10 @@ import yaml
 from kubernetes_manifests import Manifest, build, client_side, pod_templates, validate
 from pages import blocks, commands
 
-from savedmodel_bakery.bulk import bulk
+from savedmodel_bakery.commands.bulk import bulk
 from savedmodel_bakery.exits import FAILED, PHOTOS_FAILED
-from savedmodel_bakery.serving.amqp.cli import work
 from savedmodel_bakery.serving.amqp.consumer import GRACE_S as WORKER_GRACE_S
+from savedmodel_bakery.serving.commands.amqp import work
 from savedmodel_bakery.serving.grpc.server import channel_arguments
 from savedmodel_bakery.serving.server import GRACE_S
 from savedmodel_bakery.wire.amqp import DEFAULT_QUEUE

@@ -21,7 +21,8 @@ PROGRAM = """
 import sys
 for name in {missing!r}:
     sys.modules[name] = None  # importing it raises ModuleNotFoundError
-from savedmodel_bakery.serving.amqp import backends, cli, consumer, handlers, queues, server
+from savedmodel_bakery.serving.amqp import backends, consumer, handlers, queues, server
+from savedmodel_bakery.serving.commands import amqp
 """
 
 

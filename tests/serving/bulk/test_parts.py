@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from savedmodel_bakery.answers.parquet import write_rows
-from savedmodel_bakery.serving.bulk import cli
 from savedmodel_bakery.serving.bulk.parts import part_name, read_parts
+from savedmodel_bakery.serving.commands import bulk as cli
 
 PART = f"{part_name('0123456789abcdef' * 2, 7)}-0.parquet"
 ROW = {"image": "a", "ok": False, "top": [], "model": "pets", "signature": "top_k"}

@@ -29,7 +29,7 @@ import warm_start
 # What the programs import when they run, but not their main modules, which runpy must not find imported.
 _MODULES = (
     "command", "exporter.bake", "exporter.commands.cli", "exporter.function.bake", "exporter.pipeline.compose",
-    "exporter.validation.session", "serve", "serving.cli", "serving.server",
+    "exporter.validation.session", "commands.serve", "serving.commands.model_server", "serving.server",
 )  # fmt: skip
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)

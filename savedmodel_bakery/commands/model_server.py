@@ -31,6 +31,6 @@ class _UnparsedCommand(click.Command):
 @click.pass_context
 def model_server(ctx: click.Context) -> None:
     """Serve models with tensorflow_model_server's flags, texts and exit codes."""
-    from savedmodel_bakery.serving import cli
+    from savedmodel_bakery.serving.commands import model_server as cli
 
     cli.main(ctx.args, program=ctx.command_path)

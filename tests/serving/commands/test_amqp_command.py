@@ -15,11 +15,14 @@ from click.testing import CliRunner
 from server_process import free_port
 
 from savedmodel_bakery.extras import install_command
-from savedmodel_bakery.serving.amqp.cli import cli
+from savedmodel_bakery.serving.commands.amqp import cli
+
+MAIN = "from savedmodel_bakery.serving.commands.model_server import main; main(program='serving')"
 
 
 def run(
-    *arguments: str, code: str = "from savedmodel_bakery.serving.cli import main; main(program='serving')"
+    *arguments: str,
+    code: str = MAIN,
 ) -> tuple[int, str, str]:
     program = f"import sys; sys.argv[1:] = {['amqp', *arguments]!r}; {code}"
     process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
@@ -58,7 +61,7 @@ def test_wrong_usage_is_explained(arguments: list[str], reason: str) -> None:
 
 
 PRINT_MODEL = """
-from savedmodel_bakery.serving.amqp import cli
+from savedmodel_bakery.serving.commands import amqp as cli
 
 def print_model(name, *_):
     print(name)
@@ -115,7 +118,7 @@ def test_without_a_broker_the_exit_code_is_that_of_no_connection() -> None:
 
 
 def test_without_the_library_help_works_and_work_names_the_extra() -> None:
-    hidden = "sys.modules['aio_pika'] = None; from savedmodel_bakery.serving.cli import main; main(program='serving')"
+    hidden = f"sys.modules['aio_pika'] = None; {MAIN}"
     code, output, _ = run("--help", code=hidden)
     assert (0, True) == (code, "bakery amqp purge" in output)
     code, _, error = run("--server", "host", code=hidden)

@@ -22,7 +22,7 @@ from savedmodel_bakery.defaults import DEFAULT_MODEL
 from savedmodel_bakery.exits import run_command
 from savedmodel_bakery.interrupts import exit_on_interrupt
 from savedmodel_bakery.serving.admission.limits import Limits
-from savedmodel_bakery.serving.amqp.options import (
+from savedmodel_bakery.serving.commands.amqp_options import (
     broker_options,
     describe_server,
     naming_missing_extras,

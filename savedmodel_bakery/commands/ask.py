@@ -9,9 +9,9 @@ import click
 from click.core import ParameterSource
 
 from savedmodel_bakery.client.commands.ask import EXAMPLES, HELP, ask_options, run_ask
-from savedmodel_bakery.client.commands.groups import Command
 from savedmodel_bakery.client.commands.options import open_client
 from savedmodel_bakery.exits import as_usage_error
+from savedmodel_bakery.groups import Command
 
 if TYPE_CHECKING:
     from savedmodel_bakery.client.client import BaseClient

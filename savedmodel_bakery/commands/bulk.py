@@ -10,9 +10,9 @@ from click.core import ParameterSource
 
 from savedmodel_bakery import tracing
 from savedmodel_bakery.client.commands.bulk import bulk_options, run_on_server, server_options
-from savedmodel_bakery.client.commands.groups import Command
 from savedmodel_bakery.client.commands.options import connection_options
-from savedmodel_bakery.serving.bulk.cli import RAY_OPTIONS, ray_options, run_on_ray
+from savedmodel_bakery.groups import Command
+from savedmodel_bakery.serving.commands.bulk import RAY_OPTIONS, ray_options, run_on_ray
 
 EXAMPLES = """
 \b

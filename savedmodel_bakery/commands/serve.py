@@ -12,8 +12,8 @@ from urllib.parse import quote
 import click
 
 from savedmodel_bakery import log
-from savedmodel_bakery.client.commands.groups import Option
 from savedmodel_bakery.exits import as_usage_error
+from savedmodel_bakery.groups import Option
 from savedmodel_bakery.tensorflow_log import show_log
 from savedmodel_bakery.wire.status import StatusError
 
@@ -78,7 +78,7 @@ def serve(
     _check_ports(port, rest_api_port)
     if verbose:
         show_log()
-    from savedmodel_bakery.serving import cli
+    from savedmodel_bakery.serving.commands import model_server as cli
     from savedmodel_bakery.serving.options import flags
 
     command_line = flags.parse(

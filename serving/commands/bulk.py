@@ -18,6 +18,7 @@ import click
 
 from savedmodel_bakery.exits import PHOTOS_FAILED, resumable, run_command
 from savedmodel_bakery.extras import naming_extras
+from savedmodel_bakery.groups import CONTEXT_SETTINGS
 from savedmodel_bakery.serving.telemetry.page_options import metrics_options, serve_page
 from savedmodel_bakery.wire.status import Code, StatusError
 
@@ -77,10 +78,7 @@ def ray_options(command: _Command) -> _Command:
 
 @click.command(
     epilog=EPILOG,
-    context_settings={
-        "help_option_names": ["-h", "--help"],
-        "token_normalize_func": lambda token: token.replace("_", "-"),  # so that --model_name works too
-    },
+    context_settings=CONTEXT_SETTINGS,
 )
 @click.argument("paths", nargs=-1, required=True, metavar="PHOTOS...")
 @click.option(

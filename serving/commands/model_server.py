@@ -24,8 +24,8 @@ from savedmodel_bakery.wire.status import StatusError
 _FAILURE = 255  # the real server exits with -1
 _FLUSH_S = 2.0
 SUBCOMMANDS = {
-    "amqp": "savedmodel_bakery.serving.amqp.cli",
-    "bulk": "savedmodel_bakery.serving.bulk.cli",
+    "amqp": "savedmodel_bakery.serving.commands.amqp",
+    "bulk": "savedmodel_bakery.serving.commands.bulk",
 }
 """First argument → the module whose `main` receives the other arguments."""
 _ALIASES = {"batch": "bulk"}
