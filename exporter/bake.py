@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from savedmodel_bakery.errors import PublishError, RecipeError
 from savedmodel_bakery.exporter import labels, publish, resources, sources
-from savedmodel_bakery.exporter.bake_errors import PublishError, RecipeError
 from savedmodel_bakery.exporter.calibration import NO_CALIBRATION, read_calibration
 from savedmodel_bakery.exporter.recipe import Recipe, RecipeFile, complete_recipe, convert_values, read_recipe_file
 from savedmodel_bakery.exporter.servable_module import ServableModule

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.bake_errors import SourceError
+from savedmodel_bakery.errors import SourceError
 from savedmodel_bakery.exporter.graph_functions import graph_function, separate_function
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.tensor_types import ConcreteFunction, NetworkOutputs, NormalisedBatch, Tensor, Variable

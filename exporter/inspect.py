@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from savedmodel_bakery.exporter.bake_errors import PublishError
+from savedmodel_bakery.errors import PublishError
 from savedmodel_bakery.exporter.publish import FUNCTION_FILE, PIPELINE_FILE, RECIPE_FILE
 from savedmodel_bakery.exporter.recipe import read_recipe_file
 from savedmodel_bakery.exporter.signatures import Signature, read_signatures

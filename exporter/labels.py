@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from savedmodel_bakery.errors import LabelError
 from savedmodel_bakery.exporter import resources
-from savedmodel_bakery.exporter.bake_errors import LabelError
 from savedmodel_bakery.label_files import Label, LabelFileError, read_label_file
 
 _MAX_ID = 2**16 - 1

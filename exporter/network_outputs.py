@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.bake_errors import SourceError
+from savedmodel_bakery.errors import SourceError
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.recipe.answers import parse_names
 from savedmodel_bakery.exporter.recipe.source import parse_outputs

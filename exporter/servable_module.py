@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from savedmodel_bakery.errors import PublishError
 from savedmodel_bakery.exporter import batch_function, network_outputs, optimisation
-from savedmodel_bakery.exporter.bake_errors import PublishError
 from savedmodel_bakery.exporter.calibration import NO_CALIBRATION, Calibration, extend
 from savedmodel_bakery.exporter.graph_functions import graph_function, lazy_function, propagate_lazy
 from savedmodel_bakery.exporter.image.per_image import ReadImages, read_images

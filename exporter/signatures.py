@@ -9,7 +9,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from savedmodel_bakery.exporter.bake_errors import PublishError
+from savedmodel_bakery.errors import PublishError
 from savedmodel_bakery.exporter.tensor_types import MetaGraphDef
 from savedmodel_bakery.wire import dtypes, schema
 

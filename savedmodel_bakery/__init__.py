@@ -12,8 +12,7 @@ from savedmodel_bakery import client
 
 if TYPE_CHECKING:
     from savedmodel_bakery.client import *  # noqa: F403 - the names in its __all__
-    from savedmodel_bakery.exporter.bake import bake
-    from savedmodel_bakery.exporter.bake_errors import (
+    from savedmodel_bakery.errors import (
         BakeError,
         LabelError,
         ParityError,
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
         SourceError,
         VerificationError,
     )
+    from savedmodel_bakery.exporter.bake import bake
     from savedmodel_bakery.exporter.recipe import Recipe
     from savedmodel_bakery.local_transport import LocalTransport
 
@@ -43,15 +43,15 @@ __all__ = [
 __all__ += client.__all__
 
 _MODULES = {
-    "BakeError": "exporter.bake_errors",
-    "LabelError": "exporter.bake_errors",
+    "BakeError": "errors",
+    "LabelError": "errors",
     "LocalTransport": "local_transport",
-    "ParityError": "exporter.bake_errors",
-    "PublishError": "exporter.bake_errors",
+    "ParityError": "errors",
+    "PublishError": "errors",
     "Recipe": "exporter.recipe",
-    "RecipeError": "exporter.bake_errors",
-    "SourceError": "exporter.bake_errors",
-    "VerificationError": "exporter.bake_errors",
+    "RecipeError": "errors",
+    "SourceError": "errors",
+    "VerificationError": "errors",
     "bake": "exporter.bake",
 }
 

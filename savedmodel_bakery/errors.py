@@ -1,4 +1,4 @@
-"""The errors that a call may raise, as one tree. Must not import numpy, protobuf or a network library.
+"""The errors that a call or a bake may raise. Must not import numpy, protobuf or a network library.
 
     ClientError
     ├── ConnectionFailedError     cannot connect, or the connection was lost before the response arrived
@@ -7,6 +7,11 @@
     ├── RequestRefusedError       the server understood the request and refused it, with a status code
     │   └── AccessDeniedError     the model server requires another token
     └── InvalidResponseError      the response is not one of the API, or does not match the signature
+
+    BakeError                     baking failed; nothing was published
+    ├── RecipeError, LabelError, SourceError, PipelineError, TritonError    of what is to be baked
+    ├── VerificationError, ParityError                                      of its outputs
+    └── PublishError                                                        of its folder
 
 Invalid arguments to the library raise ValueError or TypeError; an image file that cannot be read raises OSError.
 """
@@ -60,3 +65,46 @@ class AccessDeniedError(RequestRefusedError):
 
 class InvalidResponseError(ClientError):
     """The response is not one of the API, or does not match the signature."""
+
+
+class BakeError(Exception):
+    """Baking failed; nothing was published.
+
+    Args:
+        message: joined to one line, because messages of other libraries that it quotes may have several.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.split()))
+
+
+class RecipeError(BakeError):
+    """An option of the recipe is missing, contradictory or out of range."""
+
+
+class LabelError(BakeError):
+    """The label set can't be read, or doesn't fit the network."""
+
+
+class SourceError(BakeError):
+    """The model can't be loaded or used."""
+
+
+class VerificationError(BakeError):
+    """The SavedModel's outputs differ from the network's."""
+
+
+class ParityError(BakeError):
+    """The SavedModel's outputs differ from the reference pipeline's, or can't be compared."""
+
+
+class PipelineError(BakeError):
+    """A pipeline file is invalid, or its steps do not fit together."""
+
+
+class TritonError(BakeError):
+    """A SavedModel or a pipeline can't run on Triton as it is."""
+
+
+class PublishError(BakeError):
+    """A version can't be published or read."""

@@ -14,7 +14,7 @@ import click
 from savedmodel_bakery import tracing
 from savedmodel_bakery.defaults import DEFAULT_MODEL, TOKEN_VARIABLE
 from savedmodel_bakery.error_text import image_error, one_line
-from savedmodel_bakery.errors import AccessDeniedError, ClientError, ConnectionFailedError
+from savedmodel_bakery.errors import AccessDeniedError, BakeError, ClientError, ConnectionFailedError
 from savedmodel_bakery.extras import MissingPackageError
 from savedmodel_bakery.interrupts import INTERRUPTED, ignore_traceback_of_next_interrupt
 from savedmodel_bakery.output import flush_or_discard, os_error_text
@@ -84,7 +84,7 @@ def run_command(
         error = click.ClickException(f"{exc}; pass a token that allows it with --token-file or {TOKEN_VARIABLE}")
     except (ClientError, StatusError) as exc:
         error = click.ClickException(refusal_text(str(exc)))
-    except MissingPackageError as exc:
+    except (BakeError, MissingPackageError) as exc:
         error = click.ClickException(str(exc))
     except OSError as exc:  # such as for a full disk behind stdout
         error = click.ClickException(os_error_text(exc))

@@ -19,7 +19,7 @@ from savedmodel_bakery.exporter.commands.options import (
     verbose_option,
     version_option,
 )
-from savedmodel_bakery.exporter.commands.running import print_progress, print_warning, reported_errors, tensorflow
+from savedmodel_bakery.exporter.commands.running import print_progress, print_warning, tensorflow
 from savedmodel_bakery.exporter.publish import check_free, check_name, default_name
 from savedmodel_bakery.exporter.recipe import RecipeFile, read_recipe_file
 
@@ -71,7 +71,6 @@ Examples:
 @min_agreement_option
 @parity_html_option
 @verbose_option
-@reported_errors()
 def bake(
     recipe_file: Path | None,
     name: str | None,

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from typing import NoReturn
+
 import click
 
+from savedmodel_bakery.exits import run_command
 from savedmodel_bakery.exporter.commands.bake import bake
 from savedmodel_bakery.exporter.commands.compose import compose
 from savedmodel_bakery.exporter.commands.function import function
@@ -15,9 +19,14 @@ from savedmodel_bakery.exporter.commands.versions import versions
 
 
 @click.group(context_settings={**CONTEXT, "auto_envvar_prefix": "BAKERY"})
-def main() -> None:
+def exporter() -> None:
     """Bake a vision model or a function into a signed SavedModel for any tensorflow_model_server."""
 
 
 for command in (bake, function, compose, parity, inspect, versions, triton):
-    main.add_command(command)
+    exporter.add_command(command)
+
+
+def main() -> NoReturn:
+    """Run the command line and exit."""
+    sys.exit(run_command(exporter))

@@ -15,7 +15,7 @@ from savedmodel_bakery.exporter.commands.options import (
     verbose_option,
     version_option,
 )
-from savedmodel_bakery.exporter.commands.running import print_progress, reported_errors, tensorflow
+from savedmodel_bakery.exporter.commands.running import print_progress, tensorflow
 from savedmodel_bakery.exporter.publish import check_free, check_name
 
 EXAMPLES = """\b
@@ -34,7 +34,6 @@ Examples:
 @photos_option
 @example_option
 @verbose_option
-@reported_errors()
 def compose(
     pipeline_file: Path,
     name: str | None,

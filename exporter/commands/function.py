@@ -14,7 +14,7 @@ from savedmodel_bakery.exporter.commands.options import (
     verbose_option,
     version_option,
 )
-from savedmodel_bakery.exporter.commands.running import print_progress, reported_errors, tensorflow
+from savedmodel_bakery.exporter.commands.running import print_progress, tensorflow
 from savedmodel_bakery.exporter.publish import check_free
 
 EXAMPLES = """\b
@@ -40,7 +40,6 @@ Examples:
 @version_option
 @example_option
 @verbose_option
-@reported_errors()
 def function(
     function: str,
     inputs: tuple[str, ...],

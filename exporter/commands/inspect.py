@@ -7,9 +7,8 @@ from pathlib import Path
 
 import click
 
-from savedmodel_bakery.exporter.bake_errors import PublishError
+from savedmodel_bakery.errors import PublishError
 from savedmodel_bakery.exporter.commands.options import CONTEXT, json_option
-from savedmodel_bakery.exporter.commands.running import reported_errors
 
 EXAMPLES = """\b
 Examples:
@@ -22,7 +21,6 @@ Examples:
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--mermaid", "as_mermaid", is_flag=True, help="Print a pipeline as a Mermaid diagram, for Markdown.")
 @json_option
-@reported_errors()
 def inspect(path: Path, as_mermaid: bool, as_json: bool) -> None:
     """Show the signatures, recipe and size of the version in PATH, and the steps of a pipeline.
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from savedmodel_bakery.exporter.bake_errors import PublishError, RecipeError
+from savedmodel_bakery.errors import PublishError, RecipeError
 from savedmodel_bakery.exporter.publish import check_name
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.recipe.fields import Choice, Field, Switch, WholeNumber

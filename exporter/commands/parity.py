@@ -16,7 +16,7 @@ from savedmodel_bakery.exporter.commands.options import (
     tolerance_options,
     verbose_option,
 )
-from savedmodel_bakery.exporter.commands.running import print_progress, print_warning, reported_errors, tensorflow
+from savedmodel_bakery.exporter.commands.running import print_progress, print_warning, tensorflow
 from savedmodel_bakery.exporter.recipe import Recipe, convert_values
 
 EXAMPLES = """\b
@@ -39,7 +39,6 @@ _MOVED = "Use this instead of the recipe's {}, whose path is relative to the wor
 @click.option("--weights", metavar="FILE", help=_MOVED.format("weights"))
 @json_option
 @verbose_option
-@reported_errors()
 def parity(
     saved_model: Path,
     photos_folder: Path | None,

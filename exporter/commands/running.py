@@ -1,4 +1,4 @@
-"""What the commands run in: TensorFlow, signals, errors on one line, and progress on stderr."""
+"""What the commands run in: TensorFlow, signals, and progress on stderr."""
 
 from __future__ import annotations
 
@@ -10,38 +10,9 @@ from collections.abc import Iterator
 import click
 
 from savedmodel_bakery import tensorflow_import
-from savedmodel_bakery.exporter.bake_errors import BakeError
-from savedmodel_bakery.extras import MissingPackageError, naming_extras
-from savedmodel_bakery.interrupts import (
-    INTERRUPTED,
-    exit_now,
-    exit_on_interrupt,
-    ignore_traceback_of_next_interrupt,
-    print_interrupted,
-)
-from savedmodel_bakery.output import os_error_text
+from savedmodel_bakery.extras import naming_extras
+from savedmodel_bakery.interrupts import exit_now, exit_on_interrupt
 from savedmodel_bakery.tensorflow_log import show_log
-
-
-@contextlib.contextmanager
-def reported_errors() -> Iterator[None]:
-    """Turn an expected error into one line on stderr and exit code 1, an interrupt into one and exit code 130."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        ignore_traceback_of_next_interrupt()
-        print_interrupted()
-        sys.exit(INTERRUPTED)
-    except BrokenPipeError:
-        raise  # click ends the command silently
-    except (BakeError, MissingPackageError) as error:
-        message = str(error)
-    except OSError as error:  # such as for a full disk behind stdout
-        message = os_error_text(error)
-    else:
-        return
-    click.echo(f"error: {message}", err=True)
-    sys.exit(1)
 
 
 @contextlib.contextmanager

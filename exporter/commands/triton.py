@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from savedmodel_bakery.exporter.commands.options import CONTEXT, check_name_option
-from savedmodel_bakery.exporter.commands.running import clean_end_on_signals, reported_errors
+from savedmodel_bakery.exporter.commands.running import clean_end_on_signals
 
 EXAMPLES = """\b
 Examples:
@@ -61,7 +61,6 @@ Examples:
     help="Processes that run the model, each with a copy of it; with --gpu, on each GPU.",
 )
 @click.option("--gpu", is_flag=True, help="Run the model on the GPUs.")
-@reported_errors()
 def triton(
     model: Path,
     out: Path,

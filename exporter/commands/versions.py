@@ -9,16 +9,14 @@ from typing import Any
 
 import click
 
-from savedmodel_bakery.exporter.bake_errors import PublishError
+from savedmodel_bakery.errors import PublishError
 from savedmodel_bakery.exporter.commands.options import CONTEXT, json_option
-from savedmodel_bakery.exporter.commands.running import reported_errors
 from savedmodel_bakery.exporter.publish import published_versions
 
 
 @click.command(epilog="\b\nExample:\n  bakery versions saved_model/efficientnet_lite0\n", context_settings=CONTEXT)
 @click.argument("path", type=click.Path(path_type=Path))
 @json_option
-@reported_errors()
 def versions(path: Path, as_json: bool) -> None:
     """List the versions under PATH (OUT/NAME), lowest first."""
     from savedmodel_bakery.exporter.inspect import format_size, size_of

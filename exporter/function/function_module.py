@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.bake_errors import SourceError
+from savedmodel_bakery.errors import SourceError
 from savedmodel_bakery.exporter.function.inputs import Input
 from savedmodel_bakery.exporter.graph_functions import graph_function
 from savedmodel_bakery.exporter.tensor_types import Tensor

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.bake_errors import RecipeError
+from savedmodel_bakery.errors import RecipeError
 from savedmodel_bakery.wire import dtypes
 
 INEXACT = ("half", "bfloat16", "float", "double", "complex64", "complex128")

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from savedmodel_bakery.errors import SourceError, VerificationError
 from savedmodel_bakery.exporter import publish
-from savedmodel_bakery.exporter.bake_errors import SourceError, VerificationError
 from savedmodel_bakery.exporter.function.function_module import SIGNATURE, Function
 from savedmodel_bakery.exporter.function.inputs import INEXACT, Input, check_example, generate_arrays
 from savedmodel_bakery.exporter.tensor_types import Tensor

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 import numpy as np
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.bake_errors import SourceError
+from savedmodel_bakery.errors import SourceError
 from savedmodel_bakery.exporter.optimisation.batch_norm import fold_batch_norm
 from savedmodel_bakery.exporter.optimisation.constants import fold_constants, share_constants
 from savedmodel_bakery.exporter.optimisation.cpu_kernels import suit_cpu_kernels

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from savedmodel_bakery.exporter.bake_errors import PipelineError, PublishError
+from savedmodel_bakery.errors import PipelineError, PublishError
 from savedmodel_bakery.exporter.pipeline.pipeline_file import Pipeline, Step
 from savedmodel_bakery.exporter.publish import find_version
 from savedmodel_bakery.exporter.signatures import Signature, Tensor, read_signatures, unify, unify_all

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from savedmodel_bakery.exporter.bake_errors import PipelineError
+from savedmodel_bakery.errors import PipelineError
 from savedmodel_bakery.exporter.pipeline.check import CheckedPipeline
 from savedmodel_bakery.exporter.pipeline.pipeline_file import Pipeline, parse_pipeline
 from savedmodel_bakery.exporter.publish import PIPELINE_FILE

@@ -20,7 +20,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.bake_errors import PublishError
+from savedmodel_bakery.errors import PublishError
 from savedmodel_bakery.exporter.pipeline.check import CheckedPipeline, CheckedStep
 from savedmodel_bakery.exporter.pipeline.pipeline_file import DEFAULT_SIGNATURE
 from savedmodel_bakery.exporter.pipeline.source_model import Asset, SourceModel

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from savedmodel_bakery.exporter.bake_errors import PipelineError, PublishError
+from savedmodel_bakery.errors import PipelineError, PublishError
 from savedmodel_bakery.exporter.publish import check_name
 from savedmodel_bakery.small_files import read_small
 from savedmodel_bakery.toml import parse_toml

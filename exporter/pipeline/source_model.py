@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.bake_errors import PipelineError
+from savedmodel_bakery.errors import PipelineError
 from savedmodel_bakery.exporter.optimisation.flat_graph import node_name, op_definition
 from savedmodel_bakery.exporter.optimisation.inlining import called_functions
 from savedmodel_bakery.exporter.signatures import INIT_SIGNATURE, read_meta_graph

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.bake_errors import PipelineError
+from savedmodel_bakery.errors import PipelineError
 from savedmodel_bakery.exporter.pipeline.source_model import (
     MUTABLE_TABLES,
     VARIABLES,

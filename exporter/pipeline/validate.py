@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from savedmodel_bakery.errors import PipelineError, VerificationError
 from savedmodel_bakery.exporter import publish
-from savedmodel_bakery.exporter.bake_errors import PipelineError, VerificationError
 from savedmodel_bakery.exporter.pipeline.check import CheckedPipeline
 from savedmodel_bakery.exporter.pipeline.examples import Example
 from savedmodel_bakery.exporter.pipeline.pipeline_file import DEFAULT_SIGNATURE

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Annotated
 
-from savedmodel_bakery.exporter.bake_errors import RecipeError
+from savedmodel_bakery.errors import RecipeError
 from savedmodel_bakery.exporter.recipe.fields import FieldGroup, Parsed, WholeNumber
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated
 
-from savedmodel_bakery.exporter.bake_errors import RecipeError
+from savedmodel_bakery.errors import RecipeError
 from savedmodel_bakery.exporter.recipe.fields import Choice, FieldGroup, Parsed, WholeNumber
 
 OBJECT_DETECTION_API = "tf-object-detection"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, get_type_hints
 
-from savedmodel_bakery.exporter.bake_errors import RecipeError
+from savedmodel_bakery.errors import RecipeError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Annotated
 
-from savedmodel_bakery.exporter.bake_errors import RecipeError
+from savedmodel_bakery.errors import RecipeError
 from savedmodel_bakery.exporter.recipe.fields import Choice, FieldGroup, Parsed, PathOrName
 
 OPTIMISATIONS = ("drop-dead-operations", "fold-batch-norm", "fold-constants", "share-constants", "suit-cpu-kernels")

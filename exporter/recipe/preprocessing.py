@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any, TypeVar
 
-from savedmodel_bakery.exporter.bake_errors import RecipeError
+from savedmodel_bakery.errors import RecipeError
 from savedmodel_bakery.exporter.recipe.fields import Choice, Field, FieldGroup, Parsed, Switch, WholeNumber
 
 RESIZE_METHODS = ("bilinear", "bicubic", "area", "lanczos3", "lanczos5", "gaussian", "mitchellcubic", "nearest")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from savedmodel_bakery.exporter.bake_errors import RecipeError
+from savedmodel_bakery.errors import RecipeError
 from savedmodel_bakery.exporter.recipe.answers import TASKS_WITH_TOP_K, TASKS_WITHOUT_LABELS, Answers
 from savedmodel_bakery.exporter.recipe.batching import Batching
 from savedmodel_bakery.exporter.recipe.boxes import OBJECT_DETECTION_API, Boxes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from savedmodel_bakery.exporter.bake_errors import RecipeError
+from savedmodel_bakery.errors import RecipeError
 from savedmodel_bakery.exporter.recipe.fields import Field
 from savedmodel_bakery.exporter.recipe.recipe import Recipe, convert_values
 from savedmodel_bakery.small_files import read_small

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from savedmodel_bakery.exporter.bake_errors import ParityError
+from savedmodel_bakery.errors import ParityError
 
 _PHOTO_SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp")
 

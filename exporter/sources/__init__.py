@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from savedmodel_bakery.exporter.bake_errors import RecipeError, SourceError
+from savedmodel_bakery.errors import RecipeError, SourceError
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.sources import (
     built_in,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from savedmodel_bakery.exporter.bake_errors import SourceError
+from savedmodel_bakery.errors import SourceError
 from savedmodel_bakery.exporter.sources.network import Network
 
 _VARIANTS = {"efficientnet-lite0": 0, "efficientnet-lite1": 1, "efficientnet-lite2": 2}

@@ -19,7 +19,7 @@ import keras
 import numpy as np
 from keras import layers
 
-from savedmodel_bakery.exporter.bake_errors import SourceError
+from savedmodel_bakery.errors import SourceError
 from savedmodel_bakery.exporter.sources.torch_checkpoint import CheckpointError, read_checkpoint
 from savedmodel_bakery.exporter.tensor_types import KerasTensor, Variable
 from savedmodel_bakery.extras import missing_package

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from savedmodel_bakery.exporter.bake_errors import SourceError
+from savedmodel_bakery.errors import SourceError
 from savedmodel_bakery.exporter.sources import saved_model
 from savedmodel_bakery.exporter.sources.network import Network, recipe_from_outputs, recipe_from_shape
 from savedmodel_bakery.exporter.tensor_types import NetworkOutput, NormalisedBatch

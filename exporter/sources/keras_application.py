@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from savedmodel_bakery.exporter.bake_errors import SourceError
+from savedmodel_bakery.errors import SourceError
 from savedmodel_bakery.exporter.sources.network import Network, from_keras_model
 
 FORM = "keras:NAME, a network of keras.applications"

@@ -6,7 +6,7 @@ import json
 import zipfile
 from pathlib import Path
 
-from savedmodel_bakery.exporter.bake_errors import SourceError
+from savedmodel_bakery.errors import SourceError
 from savedmodel_bakery.exporter.sources.network import Network, from_keras_model
 from savedmodel_bakery.small_files import MAX_BYTES
 

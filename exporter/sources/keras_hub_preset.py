@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from savedmodel_bakery.exporter.bake_errors import SourceError
+from savedmodel_bakery.errors import SourceError
 from savedmodel_bakery.exporter.recipe import LETTERBOX, SCALES
 from savedmodel_bakery.exporter.sources.network import Network, from_keras_model
 from savedmodel_bakery.exporter.tensor_types import NetworkOutput, NormalisedBatch

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from savedmodel_bakery.exporter.bake_errors import SourceError
+from savedmodel_bakery.errors import SourceError
 from savedmodel_bakery.exporter.sources.network import Network, listed, recipe_from_outputs, recipe_from_shape
 from savedmodel_bakery.exporter.tensor_types import NetworkOutput, NormalisedBatch
 

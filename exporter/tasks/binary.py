@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from savedmodel_bakery.exporter.bake_errors import VerificationError
+from savedmodel_bakery.errors import VerificationError
 from savedmodel_bakery.exporter.tasks.classify import Classify
 from savedmodel_bakery.exporter.tasks.task import Answers, Comparison, Tolerance
 from savedmodel_bakery.exporter.tensor_types import ClassIds, Scores

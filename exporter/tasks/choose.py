@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
+from savedmodel_bakery.errors import LabelError, RecipeError, SourceError
 from savedmodel_bakery.exporter import labels
-from savedmodel_bakery.exporter.bake_errors import LabelError, RecipeError, SourceError
 from savedmodel_bakery.exporter.recipe import Answers, Recipe
 from savedmodel_bakery.exporter.recipe.answers import parse_names, parse_thresholds, parse_units
 from savedmodel_bakery.exporter.recipe.boxes import OBJECT_DETECTION_API, parse_fraction

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from savedmodel_bakery.exporter.bake_errors import VerificationError
+from savedmodel_bakery.errors import VerificationError
 from savedmodel_bakery.exporter.tasks.labelled import Labelled
 from savedmodel_bakery.exporter.tasks.task import (
     Answers,

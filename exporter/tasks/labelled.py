@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from savedmodel_bakery.exporter.bake_errors import VerificationError
+from savedmodel_bakery.errors import VerificationError
 from savedmodel_bakery.exporter.tasks.task import (
     Answers,
     Column,

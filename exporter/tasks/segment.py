@@ -10,7 +10,7 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 from PIL import Image
 
-from savedmodel_bakery.exporter.bake_errors import VerificationError
+from savedmodel_bakery.errors import VerificationError
 from savedmodel_bakery.exporter.recipe import Preprocessing
 from savedmodel_bakery.exporter.tasks.placement import placement_of
 from savedmodel_bakery.exporter.tasks.task import (

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from savedmodel_bakery.exporter.bake_errors import VerificationError
+from savedmodel_bakery.errors import VerificationError
 from savedmodel_bakery.exporter.tensor_types import NetworkOutputs, Tensor
 
 Answers: TypeAlias = Mapping[str, Mapping[str, Any]]

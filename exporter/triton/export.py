@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from savedmodel_bakery.exporter.bake_errors import PublishError, TritonError
+from savedmodel_bakery.errors import PublishError, TritonError
 from savedmodel_bakery.exporter.pipeline.check import CheckedPipeline, CheckedStep, check_pipeline
 from savedmodel_bakery.exporter.pipeline.pipeline_file import read_pipeline_file
 from savedmodel_bakery.exporter.publish import RECIPE_FILE, check_name, find_version, model_name

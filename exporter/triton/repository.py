@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from savedmodel_bakery.exporter.bake_errors import PublishError
+from savedmodel_bakery.errors import PublishError
 from savedmodel_bakery.exporter.publish import check_outside_versions, staging, writing
 
 CONFIG = "config.pbtxt"

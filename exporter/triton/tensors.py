@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from savedmodel_bakery.exporter.bake_errors import TritonError
+from savedmodel_bakery.errors import TritonError
 from savedmodel_bakery.exporter.signatures import Signature, Tensor
 
 # Triton's types (model_config.proto) that arrays of the Python backend can have: BF16 is not among them. By the names

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from google.protobuf.json_format import ParseDict, ParseError
 
-from savedmodel_bakery.exporter.bake_errors import TritonError
+from savedmodel_bakery.errors import TritonError
 from savedmodel_bakery.wire import dtypes, schema, version_folder
 from savedmodel_bakery.wire.status import StatusError
 from savedmodel_bakery.wire.tensors import decode_array

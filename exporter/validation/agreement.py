@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from savedmodel_bakery.exporter.bake_errors import VerificationError
+from savedmodel_bakery.errors import VerificationError
 from savedmodel_bakery.exporter.network_outputs import assign_roles
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.tasks import NetworkResult, Task, Tolerance

@@ -12,7 +12,7 @@ import numpy as np
 from jinja2 import Environment
 from PIL import Image
 
-from savedmodel_bakery.exporter.bake_errors import ParityError
+from savedmodel_bakery.errors import ParityError
 from savedmodel_bakery.exporter.validation.parity import PhotoPictures
 from savedmodel_bakery.exporter.validation.report import ParityReport
 

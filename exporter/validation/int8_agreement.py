@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from savedmodel_bakery.exporter.bake_errors import ParityError, RecipeError
+from savedmodel_bakery.errors import ParityError, RecipeError
 from savedmodel_bakery.exporter.calibration import ENOUGH_PHOTOS, describe_unreadable, digest_of
 from savedmodel_bakery.exporter.image.pixels import normalise
 from savedmodel_bakery.exporter.recipe import Recipe

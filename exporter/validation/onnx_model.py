@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from savedmodel_bakery.exporter.bake_errors import SourceError
+from savedmodel_bakery.errors import SourceError
 from savedmodel_bakery.exporter.network_outputs import assign_roles
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.sources.network import listed

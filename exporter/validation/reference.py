@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from PIL import ExifTags, Image, ImageOps
 
-from savedmodel_bakery.exporter.bake_errors import ParityError
+from savedmodel_bakery.errors import ParityError
 from savedmodel_bakery.exporter.recipe import LETTERBOX, Preprocessing
 from savedmodel_bakery.exporter.tasks.placement import placement_of
 from savedmodel_bakery.exporter.validation import resampling

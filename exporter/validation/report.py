@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from savedmodel_bakery.exporter.bake_errors import ParityError
+from savedmodel_bakery.errors import ParityError
 from savedmodel_bakery.exporter.tasks import Doubt, Tolerance
 from savedmodel_bakery.exporter.validation.int8_agreement import Int8Agreement
 

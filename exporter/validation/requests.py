@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from savedmodel_bakery.exporter.bake_errors import ParityError
+from savedmodel_bakery.errors import ParityError
 from savedmodel_bakery.exporter.servable_module import ENCODED_FEATURE
 from savedmodel_bakery.exporter.tasks import Answers
 from savedmodel_bakery.wire import schema

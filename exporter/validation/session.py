@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 from types import TracebackType
 
+from savedmodel_bakery.errors import VerificationError
 from savedmodel_bakery.exporter import publish
-from savedmodel_bakery.exporter.bake_errors import VerificationError
 from savedmodel_bakery.exporter.validation.requests import PredictionLog
 from savedmodel_bakery.interrupts import cleaning_up
 from savedmodel_bakery.wire import schema

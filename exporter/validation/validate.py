@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from savedmodel_bakery.errors import ParityError, VerificationError
 from savedmodel_bakery.exporter import labels, publish, sources
-from savedmodel_bakery.exporter.bake_errors import ParityError, VerificationError
 from savedmodel_bakery.exporter.network_outputs import ends_in_sigmoid, shapes, trace
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.servable_module import Quantisation

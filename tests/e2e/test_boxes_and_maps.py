@@ -14,8 +14,8 @@ from PIL import Image
 
 from savedmodel_bakery.client import Client
 from savedmodel_bakery.client.goldens import read_goldens, replay
+from savedmodel_bakery.errors import ParityError
 from savedmodel_bakery.exporter.bake import BakeResult, bake
-from savedmodel_bakery.exporter.bake_errors import ParityError
 
 Clients = Callable[[Path], list[Client]]
 AskAmqp = Callable[[Path, bytes], dict[str, Any]]

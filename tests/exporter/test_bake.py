@@ -19,8 +19,8 @@ import tiny_models
 from tiny_models import OPTIONS, RECIPE, TIMEOUT_S, Run
 
 from savedmodel_bakery import bake
+from savedmodel_bakery.errors import PublishError, RecipeError
 from savedmodel_bakery.exporter import publish
-from savedmodel_bakery.exporter.bake_errors import PublishError, RecipeError
 
 # Each run waits for another process, so the runs of this file start together, two at a time.
 WORKERS = 2

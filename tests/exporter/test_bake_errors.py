@@ -6,13 +6,13 @@ import sys
 import zipfile
 from pathlib import Path
 
+import command_line
 import onnx_models
 import pytest
 import tiny_models
-from click.testing import CliRunner
 from tiny_models import OPTIONS
 
-from savedmodel_bakery.exporter.commands.cli import main
+from savedmodel_bakery.exporter.commands.bake import bake
 
 BUILD = ["--model", "tiny:build"]
 
@@ -147,15 +147,16 @@ def test_a_mistake_is_reported_in_one_line_and_nothing_is_published(
     parts: list[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """In this process, because another one would spend most of its time importing TensorFlow."""
     monkeypatch.chdir(workshop)
     monkeypatch.setattr(sys, "path", sys.path[:])
     try:
-        run = CliRunner().invoke(main, ["bake", "--name", "tiny", "--out", str(tmp_path), *arguments])
+        run = command_line.run(bake, ["--name", "tiny", "--out", tmp_path, *arguments], capsys)
     finally:
         sys.modules.pop("tiny", None)
-    assert (code, "") == (run.exit_code, run.stdout), run.stderr
+    assert (code, "") == (run.code, run.stdout), run.stderr
     *before, last = run.stderr.splitlines()
     assert last.startswith("error: " if code == 1 else "Error: ")
     for part in parts:
@@ -165,16 +166,16 @@ def test_a_mistake_is_reported_in_one_line_and_nothing_is_published(
 
 
 def test_a_detector_that_finds_nothing_on_the_photos_is_published_with_a_warning(
-    workshop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    workshop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(workshop)
     monkeypatch.setattr(sys, "path", sys.path[:])
     options = ["--boxes", "yxyx", "--box-unit", "fractions", "--out", str(tmp_path), "--name", "blind"]
     try:
-        run = CliRunner().invoke(main, ["bake", "--model", "tiny:blind", *OPTIONS, *options])
+        run = command_line.run(bake, ["--model", "tiny:blind", *OPTIONS, *options], capsys)
     finally:
         sys.modules.pop("tiny", None)
-    assert (0, f"{tmp_path}/blind/1\n") == (run.exit_code, run.stdout), run.stderr
+    assert (0, f"{tmp_path}/blind/1\n") == (run.code, run.stdout), run.stderr
     assert (
         "warning: on all 3 photos no box has a score of 0.5 or more, so no boxes were compared; pass photos that show "
         "the model's labels with --photos FOLDER"

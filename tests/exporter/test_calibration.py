@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from bulk_files import write_photos, write_tar, write_zip
 
-from savedmodel_bakery.exporter.bake_errors import RecipeError
+from savedmodel_bakery.errors import RecipeError
 from savedmodel_bakery.exporter.calibration import Calibration, digest_of, extend, read_calibration
 
 ALL: frozenset[str] = frozenset()

@@ -20,9 +20,9 @@ from PIL import Image
 from tf1_session import Loaded, loaded
 
 from savedmodel_bakery import bake
+from savedmodel_bakery.errors import RecipeError
 from savedmodel_bakery.exporter import resources
 from savedmodel_bakery.exporter.bake import BakeResult
-from savedmodel_bakery.exporter.bake_errors import RecipeError
 from savedmodel_bakery.exporter.calibration import Calibration
 from savedmodel_bakery.exporter.servable_module import ServableModule
 from savedmodel_bakery.exporter.tasks.classify import Classify

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from savedmodel_bakery.errors import LabelError
 from savedmodel_bakery.exporter import labels
-from savedmodel_bakery.exporter.bake_errors import LabelError
 from savedmodel_bakery.label_files import Label
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.bake_errors import BakeError
+from savedmodel_bakery.errors import BakeError
 from savedmodel_bakery.exporter.network_outputs import trace
 from savedmodel_bakery.exporter.recipe import Recipe, complete_recipe
 from savedmodel_bakery.exporter.tasks import choose_task

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from savedmodel_bakery.errors import PublishError, VerificationError
 from savedmodel_bakery.exporter import publish
-from savedmodel_bakery.exporter.bake_errors import PublishError, VerificationError
 
 Outcome = Path | PublishError
 LARGEST = 2**63 - 1

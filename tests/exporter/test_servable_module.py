@@ -14,7 +14,7 @@ import tensorflow as tf
 from PIL import Image
 from tf1_session import Loaded, loaded
 
-from savedmodel_bakery.exporter.bake_errors import LabelError
+from savedmodel_bakery.errors import LabelError
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.servable_module import ServableModule
 from savedmodel_bakery.serving.admission.context import RequestContext

@@ -120,7 +120,6 @@ import os, signal, sys
 from pathlib import Path
 import click
 from savedmodel_bakery.exits import run_command
-from savedmodel_bakery.exporter.commands.running import reported_errors
 from savedmodel_bakery.interrupts import cleaning_up, exit_on_interrupt, handle_interrupts
 
 handle_interrupts()
@@ -130,9 +129,6 @@ handle_interrupts()
 def command(place):
     if place == "client":
         os.kill(os.getpid(), signal.SIGINT)
-    elif place == "exporter":
-        with reported_errors():
-            os.kill(os.getpid(), signal.SIGINT)
     else:
         with cleaning_up(Path("cleaned").touch), exit_on_interrupt():
             os.kill(os.getpid(), signal.SIGINT)
@@ -142,7 +138,7 @@ sys.exit(run_command(command))
 """
 
 
-@pytest.mark.parametrize("place", ["client", "exporter", "TensorFlow"])
+@pytest.mark.parametrize("place", ["client", "TensorFlow"])
 def test_a_closed_stderr_does_not_change_the_exit_code(place: str, tmp_path: Path) -> None:
     """As in `bakery bake … 2>&1 | tee log`, where Ctrl-C ends tee too."""
     command = [sys.executable, "-c", CLOSED_STDERR, place]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.bake_errors import SourceError
+from savedmodel_bakery.errors import SourceError
 from savedmodel_bakery.exporter.optimisation.flat_graph import FlatGraph, has_channels_last
 from savedmodel_bakery.exporter.optimisation.int8.ranges import Range
 from savedmodel_bakery.exporter.optimisation.int8.units import Unit

@@ -150,8 +150,8 @@ def test_a_path_without_a_version_is_reported_in_one_line(workshop: Path, argume
 
 LOADED = """
 import sys
-from savedmodel_bakery.exporter.commands.cli import main
-main(sys.argv[1:], standalone_mode=False)
+from savedmodel_bakery.exporter.commands.cli import exporter
+exporter(sys.argv[1:], standalone_mode=False)
 print(*sorted({name.partition(".")[0] for name in sys.modules}), file=sys.stderr)
 """
 LIGHT = {
@@ -176,7 +176,7 @@ WITHOUT_TENSORFLOW = """
 import sys
 sys.modules["tensorflow"] = None
 from savedmodel_bakery.exporter.commands.cli import main
-main(sys.argv[1:])
+main()
 """
 
 

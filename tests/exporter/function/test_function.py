@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 import tiny_models
 
-from savedmodel_bakery.exporter.bake_errors import BakeError, RecipeError, SourceError, VerificationError
+from savedmodel_bakery.errors import BakeError, RecipeError, SourceError, VerificationError
 from savedmodel_bakery.exporter.function.bake import bake_function
 from savedmodel_bakery.exporter.function.inputs import parse_input, read_example
 

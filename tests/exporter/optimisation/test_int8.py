@@ -16,7 +16,7 @@ from int8_networks import BATCHES, BODIES, SIDE, block, classifier, images, quan
 from keras import layers
 from numpy.lib.stride_tricks import sliding_window_view
 
-from savedmodel_bakery.exporter.bake_errors import SourceError
+from savedmodel_bakery.errors import SourceError
 from savedmodel_bakery.exporter.optimisation import optimise_int8
 from savedmodel_bakery.exporter.optimisation.flat_graph import FlatGraph
 from savedmodel_bakery.exporter.optimisation.inlining import flatten

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
-from savedmodel_bakery.exporter.bake_errors import SourceError
+from savedmodel_bakery.errors import SourceError
 from savedmodel_bakery.exporter.optimisation import optimise
 from savedmodel_bakery.exporter.recipe import OPTIMISATIONS
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import signature_files
 
-from savedmodel_bakery.exporter.bake_errors import PipelineError
+from savedmodel_bakery.errors import PipelineError
 from savedmodel_bakery.exporter.pipeline.check import CheckedPipeline, check_pipeline
 from savedmodel_bakery.exporter.pipeline.pipeline_file import parse_pipeline
 from savedmodel_bakery.wire import schema

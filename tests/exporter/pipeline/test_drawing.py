@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import signature_files
 
-from savedmodel_bakery.exporter.bake_errors import PipelineError
+from savedmodel_bakery.errors import PipelineError
 from savedmodel_bakery.exporter.pipeline.check import check_pipeline
 from savedmodel_bakery.exporter.pipeline.description import Description, describe, read_description
 from savedmodel_bakery.exporter.pipeline.drawing import draw_mermaid, draw_text

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.bake_errors import PipelineError, RecipeError, VerificationError
+from savedmodel_bakery.errors import PipelineError, RecipeError, VerificationError
 from savedmodel_bakery.exporter.pipeline.check import check_pipeline
 from savedmodel_bakery.exporter.pipeline.examples import make_examples
 from savedmodel_bakery.exporter.pipeline.graph import save_pipeline

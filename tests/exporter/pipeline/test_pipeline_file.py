@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from savedmodel_bakery.exporter.bake_errors import PipelineError
+from savedmodel_bakery.errors import PipelineError
 from savedmodel_bakery.exporter.pipeline.pipeline_file import Step, read_pipeline_file
 
 ADD_SUB_MUL = """

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from savedmodel_bakery.exporter.bake_errors import RecipeError
+from savedmodel_bakery.errors import RecipeError
 from savedmodel_bakery.exporter.recipe import Optimisation, Recipe, read_recipe_file
 
 DIGEST = "0123456789abcdef"

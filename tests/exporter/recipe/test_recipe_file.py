@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from savedmodel_bakery.errors import RecipeError
 from savedmodel_bakery.exporter import labels
-from savedmodel_bakery.exporter.bake_errors import RecipeError
 from savedmodel_bakery.exporter.recipe import Recipe, read_recipe_file
 from savedmodel_bakery.wire import version_folder
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.bake_errors import SourceError
+from savedmodel_bakery.errors import SourceError
 from savedmodel_bakery.exporter.sources import efficientnet_lite
 from savedmodel_bakery.exporter.sources.torch_checkpoint import read_checkpoint
 

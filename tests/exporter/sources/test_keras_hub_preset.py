@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from savedmodel_bakery.exporter.bake_errors import SourceError
+from savedmodel_bakery.errors import SourceError
 from savedmodel_bakery.exporter.sources import read_network
 from savedmodel_bakery.exporter.sources.keras_hub_preset import read_converter
 from savedmodel_bakery.extras import MissingPackageError

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.bake_errors import BakeError, SourceError
+from savedmodel_bakery.errors import BakeError, SourceError
 from savedmodel_bakery.exporter.image import pixels
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.sources import keras_application, read_network, read_preprocessing

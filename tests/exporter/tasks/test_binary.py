@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.bake_errors import VerificationError
+from savedmodel_bakery.errors import VerificationError
 from savedmodel_bakery.exporter.tasks.binary import Binary
 from savedmodel_bakery.exporter.tasks.task import Answers, NetworkResult, Tolerance
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from savedmodel_bakery.exporter.bake_errors import BakeError
+from savedmodel_bakery.errors import BakeError
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.tasks import choose_task
 from savedmodel_bakery.exporter.tasks.binary import Binary

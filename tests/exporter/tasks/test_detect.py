@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.bake_errors import VerificationError
+from savedmodel_bakery.errors import VerificationError
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.tasks import choose_task
 from savedmodel_bakery.exporter.tasks.box_reference import Detection, iou, share_without_partner

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.bake_errors import VerificationError
+from savedmodel_bakery.errors import VerificationError
 from savedmodel_bakery.exporter.tasks.binary import Binary
 from savedmodel_bakery.exporter.tasks.classify import Classify
 from savedmodel_bakery.exporter.tasks.labelled import Labelled

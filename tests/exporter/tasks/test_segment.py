@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from savedmodel_bakery.exporter.bake_errors import VerificationError
+from savedmodel_bakery.errors import VerificationError
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.tasks import choose_task, segment
 from savedmodel_bakery.exporter.tasks.task import Answers, NetworkResult, Task

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import command_line
 import numpy as np
 import pytest
 import signature_files
-from click.testing import CliRunner, Result
+from command_line import Ended
 from google.protobuf import text_format
 from google.protobuf.json_format import MessageToDict
 
-from savedmodel_bakery.command import bakery
-from savedmodel_bakery.exporter.bake_errors import BakeError, PublishError, TritonError
+from savedmodel_bakery.errors import BakeError, PublishError, TritonError
+from savedmodel_bakery.exporter.commands.triton import triton
 from savedmodel_bakery.exporter.triton.config import Execution
 from savedmodel_bakery.exporter.triton.export import Options, export_pipeline, export_servable
 from savedmodel_bakery.wire import schema
@@ -356,13 +357,18 @@ def test_an_error_in_a_pipeline_names_the_step(pipeline: Path, models: Path) -> 
     assert not models.exists()
 
 
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(bakery, ["triton", *map(str, arguments)])
+Run = Callable[..., Ended]
 
 
-def test_the_command_prints_where_the_versions_are(pipeline: Path, version: Path, models: Path) -> None:
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run `bakery triton`."""
+    return lambda *arguments: command_line.run(triton, arguments, capsys)
+
+
+def test_the_command_prints_where_the_versions_are(run: Run, pipeline: Path, version: Path, models: Path) -> None:
     done = run(version, "--out", models, "--name", "a", "--instances", "2", "--gpu", "--max-queue-delay-us", "5")
-    assert (0, f"{models}/a/3\n") == (done.exit_code, done.stdout)
+    assert (0, f"{models}/a/3\n") == (done.code, done.stdout)
     assert [{"kind": "KIND_GPU", "count": 2}] == config_of(models, "a")["instance_group"]
     done = run(pipeline, "--out", models, "--max-batch-size", "8")
     assert [f"{models}/sums.add_sub/2", f"{models}/sums.mul/1", f"{models}/sums/1"] == done.stdout.splitlines()
@@ -383,10 +389,10 @@ def test_the_command_prints_where_the_versions_are(pipeline: Path, version: Path
     ids=["signature of a pipeline", "name", "delay", "in itself", "no model", "no pipeline", "no folder"],
 )
 def test_the_command_explains_what_is_wrong(
-    pipeline: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, error: str
+    run: Run, pipeline: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, error: str
 ) -> None:
     monkeypatch.chdir(pipeline.parent)
     done = run(*arguments)
-    assert code == done.exit_code
+    assert code == done.code
     assert error in done.stderr
     assert "Traceback" not in done.stderr

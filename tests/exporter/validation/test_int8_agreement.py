@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from savedmodel_bakery.exporter.bake_errors import ParityError, RecipeError
+from savedmodel_bakery.errors import ParityError, RecipeError
 from savedmodel_bakery.exporter.optimisation import Coverage, Speed
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.servable_module import Quantisation

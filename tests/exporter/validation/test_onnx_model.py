@@ -11,7 +11,7 @@ import onnx_models
 import pytest
 from onnx import TensorProto
 
-from savedmodel_bakery.exporter.bake_errors import SourceError
+from savedmodel_bakery.errors import SourceError
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.validation.agreement import run_network
 from savedmodel_bakery.exporter.validation.onnx_model import OnnxModel

@@ -17,8 +17,8 @@ import tiny_models
 from photos import labelled_photos
 from PIL import Image
 
+from savedmodel_bakery.errors import ParityError
 from savedmodel_bakery.exporter import labels, resources, sources
-from savedmodel_bakery.exporter.bake_errors import ParityError
 from savedmodel_bakery.exporter.recipe import complete_recipe
 from savedmodel_bakery.exporter.servable_module import ServableModule
 from savedmodel_bakery.exporter.sources import Network

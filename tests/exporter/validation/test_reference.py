@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from savedmodel_bakery.exporter.bake_errors import ParityError
+from savedmodel_bakery.errors import ParityError
 from savedmodel_bakery.exporter.recipe import Preprocessing
 from savedmodel_bakery.exporter.validation import reference
 
