@@ -1,11 +1,18 @@
-"""What the operations of a graph tell about its runs: whether they loop, may wait or read images, and their memory."""
+"""What a graph tells about its runs: whether they loop, may wait or read images, and how long they read them.
+
+The image graph of a baked model reads the images of a run in one loop, which TensorFlow runs as one operation
+(`exporter/lazy_functions.py`); it lowers all other loops into their operations. So a trace of the run shows the time
+that reading took.
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
-from itertools import chain
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import tensorflow as tf
 
 from savedmodel_bakery.serving.runtimes.direct_session import has_state
 
@@ -24,18 +31,19 @@ _STATEFUL_NON_BLOCKING = {
     *("VarHandleOp", "VarIsInitializedOp", "Variable", "VariableV2"),
 }
 _SHAPES = "_output_shapes"  # the attribute of operations
-_LAZY = "_tf_data_function"  # the attribute of functions that exporter/lazy_functions.py makes
+_LAZY = "_tf_data_function"  # the attribute of functions that run as one operation
+_LAZY_LOOPS = ("While", "StatelessWhile")
 
 
 def list_nodes(graph: Any) -> list[Any]:
     """Return the nodes of a GraphDef and of its functions."""
-    return [*graph.node, *chain.from_iterable(function.node_def for function in graph.library.function)]
+    return [*graph.node, *itertools.chain.from_iterable(function.node_def for function in graph.library.function)]
 
 
 def row_bytes(nodes: Sequence[Any]) -> int:
     """Return the bytes per row of the largest float32 tensor that the operations state."""
     stated = (node.attr[_SHAPES].list.shape for node in nodes if _SHAPES in node.attr)
-    sizes = ([dim.size for dim in shape.dim] for shape in chain.from_iterable(stated) if len(shape.dim) > 1)
+    sizes = ([dim.size for dim in shape.dim] for shape in itertools.chain.from_iterable(stated) if len(shape.dim) > 1)
     return 4 * max((math.prod(row) for first, *row in sizes if first < 0 <= min(row)), default=0)
 
 
@@ -53,6 +61,44 @@ def is_small(nodes: Sequence[Any]) -> bool:
 def reads_images(graph_def: Any) -> bool:
     """Return whether a GraphDef is that of a baked model, or contains one."""
     return any(
-        _LAZY in function.attr and any(node.op in ("While", "StatelessWhile") for node in function.node_def)
+        _LAZY in function.attr and any(node.op in _LAZY_LOOPS for node in function.node_def)
         for function in graph_def.library.function
     )
+
+
+class StageSampler:
+    """Chooses the runs whose stages are timed.
+
+    Args:
+        interval: runs from one that is timed to the next.
+        record: takes the seconds of decoding and of the network.
+    """
+
+    def __init__(self, interval: int, record: Callable[[float, float], None]) -> None:
+        self._interval = interval
+        self._record = record
+        self._runs = itertools.count(1)
+
+    def sample(self) -> Any | None:
+        """Return the RunMetadata to fill in the next run; None if it isn't timed."""
+        return None if next(self._runs) % self._interval else tf.compat.v1.RunMetadata()
+
+    def record(self, metadata: Any, run_s: float) -> None:
+        """Record a run of so many seconds. The network is all of it but reading images."""
+        decoding_s = reading_s(metadata)
+        self._record(decoding_s, max(0.0, run_s - decoding_s))
+
+
+def reading_s(metadata: Any) -> float:
+    """Return the seconds during which a run read images."""
+    spans = sorted(
+        (node.all_start_micros, node.all_start_micros + node.all_end_rel_micros)
+        for device in metadata.step_stats.dev_stats
+        for node in device.node_stats
+        if any(f" = {loop}(" in node.timeline_label for loop in _LAZY_LOOPS)
+    )
+    total = end = 0
+    for start, stop in spans:  # a pipeline may read the images of two models at the same time
+        total += max(0, stop - max(start, end))
+        end = max(end, stop)
+    return total / 1e6

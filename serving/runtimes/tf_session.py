@@ -20,7 +20,6 @@ from savedmodel_bakery.serving.runtimes import graphs
 from savedmodel_bakery.serving.runtimes.direct_session import IN_CALLERS_THREAD, DirectSession
 from savedmodel_bakery.serving.runtimes.fetches import FetchLists, Ports, PreparedRun
 from savedmodel_bakery.serving.runtimes.interruption import Interrupter
-from savedmodel_bakery.serving.runtimes.stages import StageSampler
 from savedmodel_bakery.serving.runtimes.unrepresentable_shapes import UnrepresentableShapeRunner
 from savedmodel_bakery.wire import dtypes, schema, version_folder
 from savedmodel_bakery.wire.dtypes import DType
@@ -112,12 +111,12 @@ class SavedModel:
             and len(self._session.session.list_devices()) == 1
         )
         self._active_runs: list[RequestContext] = []
-        self._stages: StageSampler | None = None
+        self._stages: graphs.StageSampler | None = None
 
     def sample_stages(self, interval: int, record: Callable[[float, float], None]) -> None:
         """Time the stages of one in `interval` runs from now on, if it is a baked model; see `StageSampler`."""
         if self._reads_images:
-            self._stages = StageSampler(interval, record)
+            self._stages = graphs.StageSampler(interval, record)
 
     def run(self, feeds: Mapping[str, Tensor], fetches: Sequence[str], context: RequestContext) -> list[Tensor]:
         """See `Runtime.run`.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from savedmodel_bakery.serving.runtimes.stages import StageSampler, reading_s
+from savedmodel_bakery.serving.runtimes.graphs import StageSampler, reading_s
 
 # Name, operation, start and duration in microseconds.
 SPANS = [
