@@ -187,7 +187,6 @@ def _limits(flags: CommandLine) -> Limits:
         unpacked_bytes=flags.integer("max_unpacked_bytes"),
         header_timeout_s=flags.integer("header_timeout_seconds"),
         body_timeout_s=flags.integer("body_timeout_seconds"),
-        json_nesting=flags.integer("max_json_nesting"),
         rows=flags.integer("max_rows_per_request"),
         threads=threads,
     )

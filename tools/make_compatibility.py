@@ -49,7 +49,6 @@ FLAG_NOTES = {
     "header_timeout_seconds": "extension, 10 by default; the real server waits for ever, as a large number does. gRPC "
     "also pings each connection as often, and closes it if there is no answer in as long again",
     "body_timeout_seconds": "extension, 120 by default; the real server waits for ever, as a large number does",
-    "max_json_nesting": "extension, 1,000,000 by default; the real server crashes at some depth",
     "max_rows_per_request": "extension, 10,000 by default, of strings and examples; the real server has no limit, "
     "which a large number restores",
     "memory_budget_bytes": "extension, by default 70 % of the memory of the machine or the container less what models "
@@ -116,8 +115,9 @@ BEHAVIOUR = {
     "address": "`--bind_address`, 0.0.0.0 by default; REST listens there too, instead of on every IPv6 address",
     "batching": "calls with different element types, ranks or shapes run separately instead of failing together or "
     "crashing, and a call that fails does not fail the others; a call without rows succeeds",
-    "JSON": "values nested deeper than a tensor allows are rejected; the real server may crash. The last digits of "
-    "long numbers in error messages may differ",
+    "JSON": "values nested deeper than a tensor allows are rejected, as are more than 1000 levels elsewhere; the real "
+    "server may crash. The error about more than 200,000 values that are not in an object shows none of them. The last "
+    "digits of long numbers in error messages may differ",
     "errors of the graph": "same, but one whose text is not valid UTF-8, because it quotes such a request, has the "
     "code INVALID_ARGUMENT (400)",
     "`tensor_content` and REST": "REST responses are correct with `--enable_serialization_as_tensor_content`",

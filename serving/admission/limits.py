@@ -25,7 +25,6 @@ class Limits:
         unpacked_bytes: size of a compressed message after unpacking.
         header_timeout_s: seconds until the headers of a request are complete.
         body_timeout_s: seconds from the headers to the end of the message.
-        json_nesting: arrays and objects inside each other.
         rows: strings in one input, or serialized examples.
         threads: that one kind of calls may have, such as the runs over gRPC.
     """
@@ -37,7 +36,6 @@ class Limits:
     unpacked_bytes: int = 100 * 2**20
     header_timeout_s: float = 10.0
     body_timeout_s: float = 120.0
-    json_nesting: int = 1_000_000
     rows: int = 10_000
     threads: int = 100_000
 

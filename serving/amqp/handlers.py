@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from savedmodel_bakery.serving import incident
-from savedmodel_bakery.serving.admission.documents import Documents
+from savedmodel_bakery.serving.admission.documents import parsing
 from savedmodel_bakery.serving.amqp import batching, codec
 from savedmodel_bakery.serving.amqp.backends import Backend
 from savedmodel_bakery.serving.amqp.codec import Message, OtherCall, Predict, Prediction, Response, UndecodableError
@@ -37,7 +37,6 @@ class Handlers:
         self._backend = backend
         self._model_name = model_name
         self._limits = limits
-        self._documents = Documents(limits.json_nesting)
 
     def handle(self, messages: Sequence[Message]) -> list[Response]:
         """Return one response per message, in their order; see `errors.is_temporary` for those to try again.
@@ -55,7 +54,7 @@ class Handlers:
         return self._backend.check()
 
     def _decode(self, message: Message) -> Predict | OtherCall:
-        with closing(self._limits.context()) as context, self._documents.parsing(context) as limits:
+        with closing(self._limits.context()) as context, parsing(context) as limits:
             if amqp.media_type(message.content_type) != amqp.JSON:  # parsing is charged for JSON
                 context.charge(len(message.body))
             input_dtypes = partial(self._backend.input_dtypes, context=context)

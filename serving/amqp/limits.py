@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.admission.limits import Limits
 
 logger = logging.getLogger(__name__)
 
@@ -20,13 +19,11 @@ class CallLimits:
         timeout_s: time limit.
         memory: of all calls together.
         max_rows: strings in one input, or examples.
-        json_nesting: arrays and objects inside each other.
     """
 
     timeout_s: float
     memory: MemoryBudget | None = None
     max_rows: int | None = None
-    json_nesting: int = Limits.json_nesting
 
     def context(self) -> RequestContext:
         """Return the context of a new call; close it at the call's end."""

@@ -189,14 +189,6 @@ Examples:
     help="Strings in one input, or examples, of a message, with --model-base-path.",
 )
 @click.option(
-    "--max-json-nesting",
-    "json_nesting",
-    type=click.IntRange(1),
-    default=Limits.json_nesting,
-    show_default=True,
-    help="JSON arrays and objects inside each other in a message.",
-)
-@click.option(
     "--memory-budget-bytes",
     type=click.IntRange(0),
     default=0,
@@ -224,7 +216,6 @@ def work(
     result_queues: tuple[str, ...],
     max_message_bytes: int,
     max_rows: int,
-    json_nesting: int,
     memory_budget_bytes: int,
     metrics_port: int | None,
     metrics_address: str,
@@ -254,7 +245,7 @@ def work(
     with naming_missing_extras(context):
         backend = _make_backend(model_name, model_base_path, model_server)
     prefetch, memory = divide_memory(memory_budget_bytes, prefetch=prefetch, max_message_bytes=max_message_bytes)
-    limits = CallLimits(timeout_s, memory, max_rows, json_nesting)
+    limits = CallLimits(timeout_s, memory, max_rows)
     options = WorkerOptions(
         queue=queue,
         prefetch=prefetch,

@@ -134,7 +134,6 @@ FLAGS = {
             "Seconds until the headers of a request are complete.",
         ),
         _own("body_timeout_seconds", round(Limits.body_timeout_s), "Seconds from the headers of a request to its end."),
-        _own("max_json_nesting", Limits.json_nesting, "JSON arrays and objects inside each other."),
         _own("max_rows_per_request", Limits.rows, "Strings in one input, or examples, of a request."),
         _own("memory_budget_bytes", 0, "Memory for all requests; 0 means 70 % less what models use."),
         _own("access_log", False, "Write a line per request to stdout, and return its id in x-request-id."),

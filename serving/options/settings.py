@@ -38,7 +38,7 @@ _RANGES = {
     ("tensorflow_session_parallelism",): (0, 2**16),
     ("tensorflow_intra_op_parallelism", "tensorflow_inter_op_parallelism"): (0, 2**16),
     ("max_waiting_calls",): (0, _MAX_INT32),
-    ("max_connections", "max_json_nesting", "max_rows_per_request"): (1, _MAX_INT32),
+    ("max_connections", "max_rows_per_request"): (1, _MAX_INT32),
     ("max_message_bytes", "max_unpacked_bytes", "max_header_bytes"): (1, _MAX_INT32),
     ("header_timeout_seconds", "body_timeout_seconds"): (1, _MAX_INT32 // 1000),  # for gRPC, in milliseconds
     ("memory_budget_bytes",): (0, 2**63 - 1),

@@ -9,7 +9,7 @@ from functools import partial
 
 from savedmodel_bakery.serving.admission import costs
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.admission.documents import Documents
+from savedmodel_bakery.serving.admission.documents import parsing
 from savedmodel_bakery.serving.admission.limits import Limits
 from savedmodel_bakery.serving.admission.unpacking import unpack
 from savedmodel_bakery.serving.http.error_responses import error_response
@@ -58,7 +58,6 @@ class RestApi:
         self._registry = registry
         self._check_method_names = check_method_names
         self._limits = limits
-        self._documents = Documents(limits.json_nesting)
 
     def find(self, request: Request) -> Route | None:
         """Return where a request goes; see `FindRoute`. Everything below `/v1/` is the API's."""
@@ -98,7 +97,7 @@ class RestApi:
 
     def _predict(self, choice: ModelChoice, request: Request, context: RequestContext) -> bytes:
         with ExitStack() as stack:
-            with self._documents.parsing(context) as limits:
+            with parsing(context) as limits:
                 body = predict_json.decode_request(self._body(request, context), limits)
                 servable = stack.enter_context(self._registry.acquire(choice))
                 try:
@@ -113,7 +112,7 @@ class RestApi:
         return predict_json.encode_response(outputs, row_format=row_format)
 
     def _examples(self, choice: ModelChoice, request: Request, verb: str, context: RequestContext) -> bytes:
-        with self._documents.parsing(context) as limits:
+        with parsing(context) as limits:
             signature_name, examples = examples_json.decode_request(self._body(request, context), limits)
         call = ExamplesCall(signature_name, examples, self._check_method_names)
         with self._registry.acquire(choice) as servable:

@@ -1,7 +1,7 @@
 """What a graph tells about its runs: whether they loop, may wait or read images, and how long they read them.
 
 The image graph of a baked model reads the images of a run in one loop, which TensorFlow runs as one operation
-(`exporter/lazy_functions.py`); it lowers all other loops into their operations. So a trace of the run shows the time
+(`exporter/graph_functions.py`); it lowers all other loops into their operations. So a trace of the run shows the time
 that reading took.
 """
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from savedmodel_bakery.serving.access.required_roles import LIVE_PATH, READY_PATH
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.admission.documents import Documents
+from savedmodel_bakery.serving.admission.documents import parsing
 from savedmodel_bakery.serving.admission.limits import Limits
 from savedmodel_bakery.serving.http.error_responses import method_not_allowed
 from savedmodel_bakery.serving.http.messages import Request, Response, decode_name
@@ -60,7 +60,6 @@ class HttpHandlers:
         self._registry = registry
         self._limits = limits
         self._check_method_names = check_method_names
-        self._documents = Documents(limits.json_nesting)
         self._urls = [
             _url(LIVE_PATH, ("GET", "HEAD"), self._live, api=None),
             _url(READY_PATH, ("GET", "HEAD"), self._ready, api=None),
@@ -123,7 +122,7 @@ class HttpHandlers:
     def _infer(self, request: Request, context: RequestContext, match: re.Match[str]) -> Response:
         choice = _choice(match, context)
         body = read_body(request, context, self._limits.unpacked_bytes)
-        with self._documents.parsing(context) as limits:
+        with parsing(context) as limits:
             sent = http.decode_request(body, request.headers.get(_HEADER_LENGTH), limits)
         response = infer(self._registry, choice, sent, context, check_method_names=self._check_method_names)
         requested = sent.outputs or [RequestedOutput(name, sent.is_binary) for name in response.outputs]

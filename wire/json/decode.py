@@ -18,9 +18,9 @@ import numpy as np
 import pybase64
 
 from savedmodel_bakery.wire.dtypes import MAX_DIMENSIONS, STRING, DType
-from savedmodel_bakery.wire.json.exact import JsonValue, members_of
 from savedmodel_bakery.wire.json.limits import NO_LIMITS, ParseLimits
-from savedmodel_bakery.wire.json.text import parse_json, show_value, type_name
+from savedmodel_bakery.wire.json.parser import JsonValue, members_of, parse_json
+from savedmodel_bakery.wire.json.text import show_value, type_name
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
 _FLOATS = frozenset({"float", "double"})

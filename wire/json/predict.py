@@ -26,8 +26,8 @@ from savedmodel_bakery.wire.json.decode import (
     parse_document,
 )
 from savedmodel_bakery.wire.json.encode import element_texts, nest, new_line, quote_bytes
-from savedmodel_bakery.wire.json.exact import JsonValue, members_of
 from savedmodel_bakery.wire.json.limits import NO_LIMITS, ParseLimits
+from savedmodel_bakery.wire.json.parser import JsonValue, members_of
 from savedmodel_bakery.wire.json.text import show_value, shown_name
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 

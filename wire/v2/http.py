@@ -14,8 +14,8 @@ import numpy as np
 
 from savedmodel_bakery.wire.dtypes import STRING, of_array
 from savedmodel_bakery.wire.json.limits import NO_LIMITS, ParseLimits
+from savedmodel_bakery.wire.json.parser import parse_json
 from savedmodel_bakery.wire.json.predict import response_size as json_size
-from savedmodel_bakery.wire.json.text import parse_json
 from savedmodel_bakery.wire.status import invalid_argument
 from savedmodel_bakery.wire.tensors import as_bytes, object_array
 from savedmodel_bakery.wire.v2.datatypes import BINARY_ONLY, of_dtype, shown, to_dtype
@@ -201,7 +201,10 @@ def decode_response(content: bytes, header_length: str | None) -> InferResponse:
         StatusError: INVALID_ARGUMENT if it is not such a body.
     """
     text, data = _split(content, header_length)
-    document = parse_json(text)
+    try:
+        document = json.loads(text.decode(errors="surrogateescape"))
+    except (ValueError, RecursionError) as error:
+        raise invalid_argument(f"the response is not valid JSON: {error}") from error
     if not isinstance(document, dict):
         raise invalid_argument("the response is not a JSON object")
     outputs = [_read_tensor(entry, data, "output") for entry in _entries(document, "outputs")]

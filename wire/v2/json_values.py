@@ -12,7 +12,7 @@ import pybase64
 from savedmodel_bakery.wire.dtypes import BY_NAME, STRING, DType
 from savedmodel_bakery.wire.json.decode import decode_array
 from savedmodel_bakery.wire.json.encode import quote_bytes
-from savedmodel_bakery.wire.json.exact import JsonValue
+from savedmodel_bakery.wire.json.parser import JsonValue
 from savedmodel_bakery.wire.status import StatusError, invalid_argument
 from savedmodel_bakery.wire.v2.datatypes import BINARY_ONLY, of_dtype
 

@@ -73,14 +73,12 @@ def nested(levels: int) -> Message:
     return Message(b'{"instances": [1.0], "ignored": %s%s}' % (b"[" * levels, b"]" * levels), amqp.JSON)
 
 
-def test_json_beyond_the_nesting_limit_is_rejected_and_no_dead_letter(half_plus_two: Path) -> None:
-    limits = CallLimits(30, MemoryBudget(GIB), json_nesting=50)
-    accepted, rejected = handle(half_plus_two, limits, nested(49), nested(50))
+def test_json_beyond_the_nesting_limit_is_rejected(half_plus_two: Path) -> None:
+    accepted, rejected = handle(half_plus_two, CallLimits(30, MemoryBudget(GIB)), nested(999), nested(1000))
     assert accepted.error is None
     assert rejected.error is not None
-    expected = "the request nests more than 50 JSON arrays and objects (--max_json_nesting)"
-    assert (Code.RESOURCE_EXHAUSTED, expected) == (rejected.error.code, rejected.error.message)
-    assert not rejected.dead_letter
+    expected = "the request nests more than 1000 JSON arrays and objects"
+    assert (Code.INVALID_ARGUMENT, expected) == (rejected.error.code, rejected.error.message)
 
 
 def test_json_is_charged_for_what_parsing_it_takes(half_plus_two: Path) -> None:

@@ -160,6 +160,6 @@ def test_types_that_json_cannot_represent(name: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["inputs", "instances"])
-@pytest.mark.parametrize("levels", [255, 10_000, 200_000])
+@pytest.mark.parametrize("levels", [255, 900])
 def test_too_many_dimensions_are_rejected(key: str, levels: int) -> None:
     assert "tensor parsing error: x" == error_message(f'{{"{key}": ' + "[" * levels + "1" + "]" * levels + "}")
