@@ -13,7 +13,7 @@ from savedmodel_bakery.serving.inference import claims, examples, metadata
 from savedmodel_bakery.serving.inference.predict import DEFAULT_SIGNATURE, PredictCall, predict
 from savedmodel_bakery.serving.models.registry import ModelChoice, Registry
 from savedmodel_bakery.serving.models.servable import Servable
-from savedmodel_bakery.wire import messages
+from savedmodel_bakery.wire import messages, responses
 from savedmodel_bakery.wire.messages import ExamplesRequest, ModelSpec, MultiInferenceRequest, PredictRequest
 from savedmodel_bakery.wire.status import invalid_argument
 
@@ -55,7 +55,7 @@ class PredictionService:
             call = PredictCall(spec.signature_name, request.inputs, request.output_filter, self._check_method_names)
             outputs = predict(servable, call, context)
             request.inputs.attachments.clear()  # the response may need as much memory
-            return messages.make_predict_response(response_spec(servable, spec), outputs, packed=self._packed)
+            return responses.make_predict_response(response_spec(servable, spec), outputs, packed=self._packed)
 
     def classify(self, request: ExamplesRequest, context: RequestContext) -> Any:
         """Classify."""
@@ -63,7 +63,7 @@ class PredictionService:
         call = examples.ExamplesCall(spec.signature_name, request.examples, self._check_method_names)
         with self._registry.acquire(model_choice(spec)) as servable:
             result = examples.classify(servable, call, context)
-            return messages.make_classification_response(response_spec(servable, spec), result)
+            return responses.make_classification_response(response_spec(servable, spec), result)
 
     def regress(self, request: ExamplesRequest, context: RequestContext) -> Any:
         """Regress."""
@@ -71,7 +71,7 @@ class PredictionService:
         call = examples.ExamplesCall(spec.signature_name, request.examples, self._check_method_names)
         with self._registry.acquire(model_choice(spec)) as servable:
             result = examples.regress(servable, call, context)
-            return messages.make_regression_response(response_spec(servable, spec), result)
+            return responses.make_regression_response(response_spec(servable, spec), result)
 
     def multi_inference(self, request: MultiInferenceRequest, context: RequestContext) -> Any:
         """MultiInference; the first task names the version."""
@@ -80,19 +80,19 @@ class PredictionService:
         call = examples.MultiInferenceCall(tasks, request.examples, self._check_method_names)
         with self._registry.acquire(model_choice(specs[0]) if specs else ModelChoice("")) as servable:
             results = examples.multi_inference(servable, call, context)
-            return messages.make_multi_inference_response([response_spec(servable, spec) for spec in specs], results)
+            return responses.make_multi_inference_response([response_spec(servable, spec) for spec in specs], results)
 
     def metadata(self, request: Any, context: RequestContext) -> Any:
         """GetModelMetadata."""
         spec = _permitted(messages.read_model_spec(request), context)
         messages.check_metadata_fields(request.metadata_field)
         with self._registry.acquire(model_choice(spec)) as servable:
-            return messages.make_metadata_response(*metadata.metadata(servable))
+            return responses.make_metadata_response(*metadata.metadata(servable))
 
     def status(self, spec: ModelSpec | None, context: RequestContext) -> Any:
         """GetModelStatus, whose request is only a ModelSpec."""
         choice = model_choice(_permitted(spec, context))
-        return messages.make_status_response(metadata.status(self._registry, choice))
+        return responses.make_status_response(metadata.status(self._registry, choice))
 
 
 def require_spec(spec: ModelSpec | None) -> ModelSpec:

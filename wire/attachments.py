@@ -18,15 +18,8 @@ from google.protobuf.message import DecodeError, EncodeError
 from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.dtypes import DType, of_array
 from savedmodel_bakery.wire.status import StatusError, invalid_argument
-from savedmodel_bakery.wire.tensors import (
-    RAW_TAGS,
-    decode_array,
-    encode_tensor,
-    fill_head,
-    raw_field,
-    read_varint,
-    varint,
-)
+from savedmodel_bakery.wire.tensors import RAW_TAGS, decode_array, encode_tensor, fill_head, raw_field
+from savedmodel_bakery.wire.varints import read_varint, varint
 
 LARGE_BYTES = 1 << 20
 """Smaller values stay in the message: copying them is cheaper than detaching them."""

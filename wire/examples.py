@@ -7,7 +7,7 @@ from typing import Any, overload
 
 from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.features import Example, FeatureList, feature_values
-from savedmodel_bakery.wire.tensors import varint
+from savedmodel_bakery.wire.varints import varint
 
 
 class ExamplesWithContext(Sequence[bytes]):

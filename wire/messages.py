@@ -6,18 +6,17 @@ Shared by everything that receives these messages: gRPC, AMQP and the warm-up.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import zip_longest
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from savedmodel_bakery.wire import dtypes, schema
-from savedmodel_bakery.wire.attachments import LARGE_BYTES, DetachedTensor, TensorMessage, parse_message
+from savedmodel_bakery.wire.attachments import LARGE_BYTES, DetachedTensor, parse_message
 from savedmodel_bakery.wire.dtypes import DType
 from savedmodel_bakery.wire.examples import ExamplesWithContext
-from savedmodel_bakery.wire.status import StatusError, invalid_argument
-from savedmodel_bakery.wire.tensors import Tensor, decode_tensor, encode_tensor, read_shape
+from savedmodel_bakery.wire.status import invalid_argument
+from savedmodel_bakery.wire.tensors import Tensor, decode_tensor, read_shape
 
 SIGNATURE_FIELD = "signature_def"
 """The only metadata field that exists."""
@@ -218,78 +217,6 @@ def check_metadata_fields(fields: Sequence[str]) -> None:
             raise invalid_argument(f"Metadata field {field} is not supported")
 
 
-def make_predict_response(spec: ModelSpec, outputs: Mapping[str, Tensor], *, packed: bool) -> Any:
-    """Make a PredictResponse, or a TensorMessage of one if some outputs are large.
-
-    Args:
-        spec: the model, version and signature that answered.
-        outputs: by alias.
-        packed: write values into `tensor_content` rather than typed fields.
-    """
-    response = schema.PredictResponse()
-    write_spec(response.model_spec, spec)
-    message: Any = response
-    for alias, (array, dtype, shape) in outputs.items():
-        options: dict[str, Any] = {"packed": packed, "packed_strings": packed, "dtype": dtype, "shape": shape}
-        if array.nbytes < LARGE_BYTES:
-            encode_tensor(array, **options, into=response.outputs[alias])
-        else:
-            message = message if isinstance(message, TensorMessage) else TensorMessage(response, "outputs")
-            message.add(alias, array, **options)
-    return message
-
-
-def make_classification_response(spec: ModelSpec, result: ClassesAndScores) -> Any:
-    """Make a ClassificationResponse."""
-    response = schema.ClassificationResponse()
-    write_spec(response.model_spec, spec)
-    _write_classifications(response.result, *result)
-    return response
-
-
-def make_regression_response(spec: ModelSpec, result: np.ndarray) -> Any:
-    """Make a RegressionResponse from float32 [examples]."""
-    response = schema.RegressionResponse()
-    write_spec(response.model_spec, spec)
-    _write_regressions(response.result, result)
-    return response
-
-
-def make_multi_inference_response(specs: Iterable[ModelSpec], results: Iterable[ClassesAndScores | np.ndarray]) -> Any:
-    """Make a MultiInferenceResponse from the spec and the result of each task."""
-    response = schema.MultiInferenceResponse()
-    for spec, result in zip(specs, results, strict=True):
-        entry = response.results.add()
-        write_spec(entry.model_spec, spec)
-        if isinstance(result, tuple):
-            _write_classifications(entry.classification_result, *result)
-        else:
-            _write_regressions(entry.regression_result, result)
-    return response
-
-
-def make_metadata_response(name: str, version: int, signatures: Mapping[str, Any]) -> Any:
-    """Make a GetModelMetadataResponse with SignatureDefs by name."""
-    packed = schema.SignatureDefMap()
-    for key, signature in signatures.items():
-        packed.signature_def[key].CopyFrom(signature)
-    response = schema.GetModelMetadataResponse()
-    response.model_spec.name = name
-    response.model_spec.version.value = version
-    response.metadata[SIGNATURE_FIELD].Pack(packed)
-    return response
-
-
-def make_status_response(versions: Iterable[tuple[int, int, StatusError | None]]) -> Any:
-    """Make a GetModelStatusResponse from (number, state, error) of each version."""
-    response = schema.GetModelStatusResponse()
-    for number, state, error in versions:
-        entry = response.model_version_status.add(version=number, state=state)
-        entry.status.error_code = int(error.code) if error else 0
-        entry.status.error_message = error.text if error else ""
-    return response
-
-
 def _read_examples(message: Any) -> Sequence[bytes]:
     """Return the serialized tf.Examples of an Input message."""
     field = message.WhichOneof("kind")
@@ -300,19 +227,6 @@ def _read_examples(message: Any) -> Sequence[bytes]:
     if field != "example_list_with_context":
         return examples
     return ExamplesWithContext(sent.context.SerializeToString(), examples)
-
-
-def _write_classifications(message: Any, classes: np.ndarray | None, scores: np.ndarray | None) -> None:
-    """Fill a ClassificationResult; missing labels become empty strings, missing scores 0."""
-    for labels, row in zip_longest([] if classes is None else classes, [] if scores is None else scores):
-        result = message.classifications.add()
-        for label, score in zip_longest(() if labels is None else labels, () if row is None else row):
-            result.classes.add(label=(label or b"").decode(errors="replace"), score=score or 0.0)
-
-
-def _write_regressions(message: Any, values: np.ndarray) -> None:
-    for value in values.tolist():
-        message.regressions.add(value=value)
 
 
 def _decode_handle(proto: Any) -> Tensor:

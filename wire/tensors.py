@@ -13,6 +13,7 @@ import numpy as np
 from savedmodel_bakery.wire import dtypes, schema
 from savedmodel_bakery.wire.dtypes import DType
 from savedmodel_bakery.wire.status import StatusError, invalid_argument
+from savedmodel_bakery.wire.varints import pack_strings, unpack_strings, varint
 
 _NUMPY_DIMENSIONS = 32  # every version of numpy supports this many
 _FOUR_BITS = {"int4": np.int8, "uint4": np.uint8}
@@ -71,7 +72,7 @@ def encode_tensor(
     if dtype is dtypes.STRING:
         strings = [as_bytes(item) for item in array.ravel().tolist()]
         if packed_strings:
-            proto.tensor_content = _pack_strings(strings)
+            proto.tensor_content = pack_strings(strings)
         else:
             proto.string_val.extend(strings)
         return proto
@@ -181,30 +182,6 @@ def is_unrepresentable(shape: Sequence[int], dtype: np.dtype) -> bool:
     return False
 
 
-def varint(value: int) -> bytes:
-    """Encode a number as a protobuf varint."""
-    encoded = bytearray()
-    while value >= 0x80:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
-
-
-def read_varint(content: Any, start: int) -> tuple[int, int]:
-    """Decode the protobuf varint at `start`; return its value and the offset of its end.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if it is cut off or longer than ten bytes.
-    """
-    value = 0
-    for index, byte in enumerate(content[start : start + 10]):
-        value |= (byte & 0x7F) << 7 * index
-        if byte < 0x80:
-            return value, start + index + 1
-    raise invalid_argument(f"invalid varint at byte {start}: it is cut off or longer than 10 bytes")
-
-
 def _decode_values(
     proto: Any, dtype: dtypes.DType, shape: Sequence[int], detached: tuple[str, Any] | None
 ) -> np.ndarray:
@@ -216,7 +193,7 @@ def _decode_values(
         if not count:
             return np.empty(0, dtype.numpy)
         if dtype is dtypes.STRING:
-            strings = _unpack_strings(content, count) if len(content) else list(proto.string_val)
+            strings = unpack_strings(content, count) if len(content) else list(proto.string_val)
             return _fill(object_array(strings), count, default=b"")
         if len(content):
             return _from_content(content, dtype, count)
@@ -308,25 +285,3 @@ def as_bytes(item: object) -> bytes:
     if isinstance(item, str):
         return item.encode()
     raise invalid_argument(f"an element of a string array is {type(item).__name__}; must be bytes or str")
-
-
-def _pack_strings(strings: list[bytes]) -> bytes:
-    """Write all lengths as varints, then all bytes (tensorflow/core/platform/tensor_coding.cc, EncodeStringList)."""
-    return b"".join(varint(len(string)) for string in strings) + b"".join(strings)
-
-
-def _unpack_strings(content: Any, count: int) -> list[bytes]:
-    """Read what `_pack_strings` writes."""
-    lengths, start = [], 0
-    for _ in range(count):
-        length, start = read_varint(content, start)
-        lengths.append(length)
-    if start + sum(lengths) != len(content):
-        raise invalid_argument(
-            f"tensor_content has {len(content)} bytes; the lengths of its strings need {start + sum(lengths)}"
-        )
-    strings = []
-    for length in lengths:
-        strings.append(bytes(content[start : start + length]))
-        start += length
-    return strings

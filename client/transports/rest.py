@@ -17,6 +17,7 @@ from savedmodel_bakery.errors import InvalidResponseError
 from savedmodel_bakery.wire.dtypes import DType
 from savedmodel_bakery.wire.json import examples as examples_json
 from savedmodel_bakery.wire.json import predict as predict_json
+from savedmodel_bakery.wire.json import predict_response
 
 _SUFFIXES = {Predict: ":predict", Classify: ":classify", Regress: ":regress", Metadata: "/metadata", Status: ""}
 
@@ -75,7 +76,7 @@ class RestTransport:
 def _prediction(call: Predict, content: bytes) -> Prediction:
     """Decode a `:predict` response. The REST API has no output filter, so outputs are dropped here."""
     with decoding_response():
-        outputs = predict_json.decode_response(content, _output_dtypes(call))
+        outputs = predict_response.decode_response(content, _output_dtypes(call))
     return Prediction(
         arrays=filter_outputs(outputs, call.output_filter),
         model=call.spec.name,

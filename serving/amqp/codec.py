@@ -15,9 +15,11 @@ from savedmodel_bakery.serving.prediction_service import require_spec
 from savedmodel_bakery.wire import amqp
 from savedmodel_bakery.wire.dtypes import STRING, DType
 from savedmodel_bakery.wire.json import predict as predict_json
+from savedmodel_bakery.wire.json import predict_response
 from savedmodel_bakery.wire.json.limits import ParseLimits
-from savedmodel_bakery.wire.messages import ModelSpec, make_predict_response, parse_predict_request
+from savedmodel_bakery.wire.messages import ModelSpec, parse_predict_request
 from savedmodel_bakery.wire.parsed_size import parsed_size
+from savedmodel_bakery.wire.responses import make_predict_response
 from savedmodel_bakery.wire.schema import METHODS
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 from savedmodel_bakery.wire.tensors import Tensor
@@ -221,4 +223,4 @@ def _encode_protobuf(prediction: Prediction) -> Response:
 
 
 def _encode_json(prediction: Prediction, is_row_format: bool) -> Response:
-    return Response(predict_json.encode_response(prediction.outputs, row_format=is_row_format), amqp.JSON)
+    return Response(predict_response.encode_response(prediction.outputs, row_format=is_row_format), amqp.JSON)

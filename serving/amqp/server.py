@@ -15,9 +15,10 @@ from aio_pika.abc import AbstractConnection
 from savedmodel_bakery.client.transports.amqp_broker import Broker
 from savedmodel_bakery.errors import ClientError, RequestRefusedError
 from savedmodel_bakery.serving.amqp import queues
-from savedmodel_bakery.serving.amqp.consumer import Consumer, WorkerOptions, wait_first
+from savedmodel_bakery.serving.amqp.consumer import Consumer, wait_first
 from savedmodel_bakery.serving.amqp.handlers import Handlers
 from savedmodel_bakery.serving.amqp.publisher import Publisher
+from savedmodel_bakery.serving.amqp.settling import WorkerOptions
 from savedmodel_bakery.serving.telemetry import worker
 
 logger = logging.getLogger(__name__)

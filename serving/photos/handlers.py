@@ -16,7 +16,7 @@ from savedmodel_bakery.serving.inference.photos import PhotoModel
 from savedmodel_bakery.serving.models.registry import ModelChoice, Registry, read_version
 from savedmodel_bakery.serving.photos.codec import read_photos, results_response
 from savedmodel_bakery.wire import dtypes
-from savedmodel_bakery.wire.json.predict import response_size
+from savedmodel_bakery.wire.json.predict_response import response_size
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 from savedmodel_bakery.wire.tensors import Tensor
 

@@ -25,9 +25,10 @@ from savedmodel_bakery.serving.inference.predict import (
     predict,
 )
 from savedmodel_bakery.serving.models.registry import ModelChoice, Registry, parse_version
-from savedmodel_bakery.wire import messages
+from savedmodel_bakery.wire import responses
 from savedmodel_bakery.wire.json import examples as examples_json
 from savedmodel_bakery.wire.json import predict as predict_json
+from savedmodel_bakery.wire.json import predict_response
 from savedmodel_bakery.wire.json import status as status_json
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
@@ -108,8 +109,8 @@ class RestApi:
                 inputs, row_format = predict_json.decode_inputs(body.document, dtypes, signature_name)
             call = PredictCall(signature_name, inputs, check_method_name=self._check_method_names)
             outputs = predict(servable, call, context)
-        context.charge(predict_json.response_size(outputs))
-        return predict_json.encode_response(outputs, row_format=row_format)
+        context.charge(predict_response.response_size(outputs))
+        return predict_response.encode_response(outputs, row_format=row_format)
 
     def _examples(self, choice: ModelChoice, request: Request, verb: str, context: RequestContext) -> bytes:
         with parsing(context) as limits:
@@ -141,12 +142,12 @@ class RestApi:
         return body if len(body) <= limit else b""
 
     def _status(self, choice: ModelChoice) -> bytes:
-        response = messages.make_status_response(metadata.status(self._registry, choice))
+        response = responses.make_status_response(metadata.status(self._registry, choice))
         return status_json.encode_status(response)
 
     def _metadata(self, choice: ModelChoice) -> bytes:
         with self._registry.acquire(choice) as servable:
-            response = messages.make_metadata_response(*metadata.metadata(servable))
+            response = responses.make_metadata_response(*metadata.metadata(servable))
         return status_json.encode_metadata(response)
 
 

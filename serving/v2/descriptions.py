@@ -13,7 +13,7 @@ from savedmodel_bakery.serving.inference import metadata
 from savedmodel_bakery.serving.inference.predict import DEFAULT_SIGNATURE
 from savedmodel_bakery.serving.models.registry import ModelChoice, Registry, State
 from savedmodel_bakery.serving.models.servable import Servable
-from savedmodel_bakery.wire import messages
+from savedmodel_bakery.wire import responses
 from savedmodel_bakery.wire.json.status import encode_metadata
 from savedmodel_bakery.wire.status import StatusError, invalid_argument
 from savedmodel_bakery.wire.v2.datatypes import of_number, shown
@@ -73,7 +73,7 @@ def model_config(registry: Registry, servable: Servable) -> dict[str, Any]:
         ports = _ports(servable, "", _config_tensor)
     except StatusError:
         ports = {"inputs": [], "outputs": []}
-    document = encode_metadata(messages.make_metadata_response(*metadata.metadata(servable))).decode()
+    document = encode_metadata(responses.make_metadata_response(*metadata.metadata(servable))).decode()
     return {
         "name": servable.name,
         "platform": PLATFORM,

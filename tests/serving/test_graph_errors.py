@@ -13,7 +13,7 @@ import tensorflow as tf
 from server_process import ServerProcess
 
 from savedmodel_bakery.wire import schema
-from savedmodel_bakery.wire.messages import make_status_response
+from savedmodel_bakery.wire.responses import make_status_response
 from savedmodel_bakery.wire.status import Code, StatusError, truncate_message
 from savedmodel_bakery.wire.tensors import encode_tensor
 

@@ -20,7 +20,7 @@ from pamqp.commands import Basic
 from pamqp.header import ContentHeader
 
 from savedmodel_bakery.client.transports.amqp_properties import decodable
-from savedmodel_bakery.serving.amqp.consumer import WorkerOptions
+from savedmodel_bakery.serving.amqp.settling import WorkerOptions
 
 Parameters = ParamSpec("Parameters")
 Receive = Callable[[IncomingMessage], Awaitable[None]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from savedmodel_bakery.wire import dtypes, messages, schema, tensors
+from savedmodel_bakery.wire import dtypes, messages, responses, schema, tensors
 from savedmodel_bakery.wire.attachments import LARGE_BYTES, TensorMessage
 from savedmodel_bakery.wire.messages import ModelSpec
 from savedmodel_bakery.wire.schema import METHODS
@@ -119,7 +119,7 @@ def test_tasks_of_a_multi_inference() -> None:
 @pytest.mark.parametrize(("packed", "field"), [(False, "float_val"), (True, "tensor_content")])
 def test_predict_responses_with_small_outputs(packed: bool, field: str) -> None:
     outputs = {"y": Tensor(np.float32([2.5]), FLOAT)}
-    response = messages.make_predict_response(SPEC, outputs, packed=packed)
+    response = responses.make_predict_response(SPEC, outputs, packed=packed)
     assert ("m", 3, "top_k") == (
         response.model_spec.name,
         response.model_spec.version.value,
@@ -132,7 +132,7 @@ def test_predict_responses_with_small_outputs(packed: bool, field: str) -> None:
 def test_large_outputs_are_attachments() -> None:
     large = np.arange(LARGE_BYTES // 4, dtype=np.float32)
     outputs = {"y": Tensor(np.float32([2.5]), FLOAT), "large": Tensor(large, FLOAT)}
-    response = messages.make_predict_response(SPEC, outputs, packed=False)
+    response = responses.make_predict_response(SPEC, outputs, packed=False)
     assert {"large"} == set(response.attachments)
     parsed = schema.PredictResponse.FromString(response.SerializeToString())
     assert [2.5] == list(parsed.outputs["y"].float_val)
@@ -151,13 +151,13 @@ def test_large_outputs_are_attachments() -> None:
 def test_classifications(classes: object, scores: object, expected: object) -> None:
     labels = None if classes is None else np.array(classes, object)
     values = None if scores is None else np.array(scores, np.float32)
-    result = messages.make_classification_response(SPEC, (labels, values)).result
+    result = responses.make_classification_response(SPEC, (labels, values)).result
     assert expected == [[(entry.label, entry.score) for entry in row.classes] for row in result.classifications]
 
 
 def test_multi_inference_responses_have_a_result_per_task() -> None:
     results = [np.float32([1.5]), (np.array([[b"a"]], object), np.float32([[0.5]]))]
-    response = messages.make_multi_inference_response([SPEC, SPEC._replace(signature_name="other")], results)
+    response = responses.make_multi_inference_response([SPEC, SPEC._replace(signature_name="other")], results)
     assert [("top_k", "regression_result"), ("other", "classification_result")] == [
         (entry.model_spec.signature_name, entry.WhichOneof("result")) for entry in response.results
     ]
@@ -178,7 +178,7 @@ def test_invalid_metadata_fields(fields: list[str], reason: str) -> None:
 
 def test_metadata_responses() -> None:
     signature = schema.SignatureDef(method_name="tensorflow/serving/predict")
-    response = messages.make_metadata_response("m", 3, {"s": signature})
+    response = responses.make_metadata_response("m", 3, {"s": signature})
     packed = schema.SignatureDefMap()
     assert response.metadata["signature_def"].Unpack(packed)
     assert ({"s": signature}, "m", 3) == (
@@ -190,7 +190,7 @@ def test_metadata_responses() -> None:
 
 def test_status_responses() -> None:
     error = StatusError(Code.NOT_FOUND, "no saved_model.pb")
-    response = messages.make_status_response([(3, 30, None), (1, 50, error)])
+    response = responses.make_status_response([(3, 30, None), (1, 50, error)])
     assert [(3, 30, 0, ""), (1, 50, 5, "no saved_model.pb")] == [
         (entry.version, entry.state, entry.status.error_code, entry.status.error_message)
         for entry in response.model_version_status

@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError
 from savedmodel_bakery.wire.attachments import LARGE_BYTES, MAX_MESSAGE_BYTES, message_fields
 from savedmodel_bakery.wire.dtypes import STRING, DType, of_array
 from savedmodel_bakery.wire.status import StatusError, invalid_argument
-from savedmodel_bakery.wire.tensors import object_array, varint
+from savedmodel_bakery.wire.tensors import object_array
 from savedmodel_bakery.wire.v2 import schema
 from savedmodel_bakery.wire.v2.datatypes import BINARY_ONLY, of_dtype, shown, to_dtype
 from savedmodel_bakery.wire.v2.infer import (
@@ -35,6 +35,7 @@ from savedmodel_bakery.wire.v2.infer import (
 )
 from savedmodel_bakery.wire.v2.json_values import narrow
 from savedmodel_bakery.wire.v2.tensors import Hook, SentTensor, decode_raw, encode_raw, read_shape
+from savedmodel_bakery.wire.varints import varint
 
 _DELIMITED = 2  # wire type
 _RAW_INPUTS = schema.ModelInferRequest.DESCRIPTOR.fields_by_name["raw_input_contents"].number

@@ -15,7 +15,7 @@ import numpy as np
 from savedmodel_bakery.wire.dtypes import STRING, of_array
 from savedmodel_bakery.wire.json.limits import NO_LIMITS, ParseLimits
 from savedmodel_bakery.wire.json.parser import parse_json
-from savedmodel_bakery.wire.json.predict import response_size as json_size
+from savedmodel_bakery.wire.json.predict_response import response_size as json_size
 from savedmodel_bakery.wire.status import invalid_argument
 from savedmodel_bakery.wire.tensors import as_bytes, object_array
 from savedmodel_bakery.wire.v2.datatypes import BINARY_ONLY, of_dtype, shown, to_dtype

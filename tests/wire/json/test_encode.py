@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from savedmodel_bakery.wire.dtypes import BY_NAME
-from savedmodel_bakery.wire.json.predict import encode_response
+from savedmodel_bakery.wire.json.predict_response import encode_response
 from savedmodel_bakery.wire.tensors import Tensor
 
 

@@ -13,7 +13,7 @@ from savedmodel_bakery.wire.json import limits, parser
 from savedmodel_bakery.wire.json.decode import decode_array
 from savedmodel_bakery.wire.json.limits import ParseLimits
 from savedmodel_bakery.wire.json.parser import discard, members_of, parse_json
-from savedmodel_bakery.wire.json.predict import encode_response, response_size
+from savedmodel_bakery.wire.json.predict_response import encode_response, response_size
 from savedmodel_bakery.wire.status import Code, StatusError
 from savedmodel_bakery.wire.tensors import Tensor
 

@@ -9,13 +9,8 @@ import numpy as np
 import pytest
 
 from savedmodel_bakery.wire.dtypes import BY_NAME, STRING, DType, of_array
-from savedmodel_bakery.wire.json.predict import (
-    decode_inputs,
-    decode_request,
-    decode_response,
-    encode_request,
-    encode_response,
-)
+from savedmodel_bakery.wire.json.predict import decode_inputs, decode_request, encode_request
+from savedmodel_bakery.wire.json.predict_response import decode_response, encode_response
 from savedmodel_bakery.wire.status import Code, StatusError
 from savedmodel_bakery.wire.tensors import Tensor
 
