@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from savedmodel_bakery.client.commands.options import describe_servers, model_servers_options, option_group
-from savedmodel_bakery.client.endpoints import MAX_TIMEOUT_S
+from savedmodel_bakery.client.commands.options import model_servers_options
+from savedmodel_bakery.client.commands.rollout_options import (
+    base_path_option,
+    change_options,
+    expected_errors,
+    model_options,
+    open_rollout,
+    open_servers,
+)
 from savedmodel_bakery.client.rollout.steps import STABLE
 from savedmodel_bakery.error_text import one_line
 from savedmodel_bakery.errors import ClientError
-from savedmodel_bakery.exits import FAILED, NO_CONNECTION, as_usage_error, print_error, resumable
-from savedmodel_bakery.groups import Command, Option
-from savedmodel_bakery.interrupts import interrupt_on_termination
+from savedmodel_bakery.exits import FAILED, NO_CONNECTION, as_usage_error, print_error
+from savedmodel_bakery.groups import Command
 from savedmodel_bakery.wire.status import Code
 
 if TYPE_CHECKING:
     from savedmodel_bakery.client.rollout.rollout import Rollout
-    from savedmodel_bakery.client.rollout.servers import ModelServer
     from savedmodel_bakery.client.version_status import VersionStatus
 
-_TIMEOUT_S = 300.0
 
 _EXIT_CODES = "Exit codes: 0 success, 1 refused or failed, 2 wrong usage, 3 cannot connect, 130 interrupted."
 
@@ -40,45 +44,6 @@ _PROMOTE = "promote flowers --config models.config --compare photos/"
 _ROLLBACK = "rollback flowers --config models.config"
 _STATUS = "status flowers --config models.config -t a.example -t b.example"
 _PRUNE = "prune flowers --config models.config --keep 3"
-
-
-_model_options = option_group(
-    click.argument("model"),
-    click.option(
-        "--config",
-        "config_path",
-        required=True,
-        metavar="FILE",
-        type=click.Path(exists=True, dir_okay=False, readable=True, path_type=Path),
-        help="Config file of the servers, as for --model_config_file.",
-    ),
-)
-_base_path_option = click.option(
-    "--base-path",
-    metavar="FOLDER",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    show_default="that of the config file",
-    help="Folder of the model's versions on this machine.",
-)
-_change_options = option_group(
-    click.option(
-        "--polled",
-        is_flag=True,
-        help="Do not send the configuration to the servers: they read the file themselves, with "
-        "--model_config_file_poll_wait_seconds.",
-    ),
-    click.option(
-        "-s",
-        "--timeout-seconds",
-        "timeout_s",
-        cls=Option,
-        aliases=("--timeout-second",),
-        type=click.FloatRange(0, MAX_TIMEOUT_S, min_open=True),
-        default=_TIMEOUT_S,
-        show_default=True,
-        help="How long to wait for the servers after each change of the file.",
-    ),
-)
 
 
 class _Group(click.Group):
@@ -97,7 +62,7 @@ def rollout() -> None:
 
 
 @rollout.command(cls=Command, epilog=_epilog(_START, "start flowers --config models.config --canary 7 --polled"))
-@_model_options
+@model_options
 @click.option("--canary", required=True, type=click.IntRange(min=0), help="Version to load as the canary.")
 @click.option(
     "--stable",
@@ -105,8 +70,8 @@ def rollout() -> None:
     show_default="that of the label, or else the highest AVAILABLE one",
     help="Version that most callers get.",
 )
-@_base_path_option
-@_change_options
+@base_path_option
+@change_options
 @model_servers_options
 @click.pass_context
 def start(
@@ -126,13 +91,13 @@ def start(
     """
     from savedmodel_bakery.client.rollout import operations
 
-    with _opened(context, model, config_path, polled=polled, timeout_s=timeout_s) as opened:
+    with open_rollout(context, model, config_path, polled=polled, timeout_s=timeout_s) as opened:
         operations.start(opened, canary=canary, stable=stable, base_path=base_path)
         _print_result(opened)
 
 
 @rollout.command(cls=Command, epilog=_epilog(_PROMOTE, "promote flowers --config models.config --no-goldens"))
-@_model_options
+@model_options
 @click.option("--no-goldens", is_flag=True, help="Do not replay the goldens, such as for a version without them.")
 @click.option(
     "--compare",
@@ -156,8 +121,8 @@ def start(
     show_default=True,
     help="Largest mean difference of the scores.",
 )
-@_base_path_option
-@_change_options
+@base_path_option
+@change_options
 @model_servers_options
 @click.pass_context
 def promote(
@@ -186,7 +151,7 @@ def promote(
     with as_usage_error(ValueError):
         photos.check()
         check_parquet_files(photos.named())
-    with _opened(context, model, config_path, polled=polled, timeout_s=timeout_s) as opened:
+    with open_rollout(context, model, config_path, polled=polled, timeout_s=timeout_s) as opened:
         operations.promote(
             opened,
             with_goldens=not no_goldens,
@@ -198,8 +163,8 @@ def promote(
 
 
 @rollout.command(cls=Command, epilog=_epilog(_ROLLBACK))
-@_model_options
-@_change_options
+@model_options
+@change_options
 @model_servers_options
 @click.pass_context
 def rollback(context: click.Context, model: str, config_path: Path, polled: bool, timeout_s: float) -> None:
@@ -211,7 +176,7 @@ def rollback(context: click.Context, model: str, config_path: Path, polled: bool
     from savedmodel_bakery.client.rollout import operations
     from savedmodel_bakery.client.rollout.rollout import UNREACHABLE
 
-    with _opened(context, model, config_path, polled=polled, timeout_s=timeout_s, skip_failing=True) as opened:
+    with open_rollout(context, model, config_path, polled=polled, timeout_s=timeout_s, skip_failing=True) as opened:
         operations.roll_back(opened)
         _print_result(opened)
     if opened.failures:
@@ -223,7 +188,7 @@ def rollback(context: click.Context, model: str, config_path: Path, polled: bool
 
 
 @rollout.command(cls=Command, epilog=_epilog(_STATUS))
-@_model_options
+@model_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per server and version.")
 @model_servers_options
 @click.pass_context
@@ -239,8 +204,8 @@ def status(context: click.Context, model: str, config_path: Path, as_json: bool)
     from savedmodel_bakery.wire.model_config import Specific
 
     code = 0
-    with _expected_errors(), ExitStack() as stack:
-        servers = _open_servers(context, stack)
+    with expected_errors(), ExitStack() as stack:
+        servers = open_servers(context, stack)
         file = ConfigFile(config_path)
         config = file.model(model)
         named = config.policy.versions if isinstance(config.policy, Specific) else frozenset[int]()
@@ -260,12 +225,12 @@ def status(context: click.Context, model: str, config_path: Path, as_json: bool)
 
 
 @rollout.command(cls=Command, epilog=_epilog(_PRUNE, "prune flowers --config models.config --dry-run"))
-@_model_options
+@model_options
 @click.option(
     "--keep", type=click.IntRange(min=1), default=3, show_default=True, help="How many of the newest versions to keep."
 )
 @click.option("--dry-run", is_flag=True, help="Print what would be removed, and remove nothing.")
-@_base_path_option
+@base_path_option
 @model_servers_options
 @click.pass_context
 def prune(
@@ -278,57 +243,9 @@ def prune(
     """
     from savedmodel_bakery.client.rollout import operations
 
-    with _opened(context, model, config_path, polled=True) as opened:
+    with open_rollout(context, model, config_path, polled=True) as opened:
         for path in operations.prune(opened, keep=keep, base_path=base_path, is_trial=dry_run):
             click.echo(path)
-
-
-@contextmanager
-def _opened(
-    context: click.Context,
-    model: str,
-    config_path: Path,
-    *,
-    polled: bool,
-    timeout_s: float = _TIMEOUT_S,
-    skip_failing: bool = False,
-) -> Iterator[Rollout]:
-    """Lock the config file, and yield the rollout that the options describe."""
-    from savedmodel_bakery.client.rollout.config_file import ConfigFile, locked
-    from savedmodel_bakery.client.rollout.rollout import Rollout
-
-    with _expected_errors(), resumable(context), interrupt_on_termination(), ExitStack() as stack:
-        servers = _open_servers(context, stack)
-        if not polled and not all(server.can_reload for server in servers):
-            raise click.UsageError("the configuration is sent over gRPC: use --format GRPC, or --polled")
-        stack.enter_context(locked(config_path))
-        yield Rollout(
-            ConfigFile(config_path),
-            model,
-            servers,
-            by_reload=not polled,
-            timeout_s=timeout_s,
-            report=print_error,
-            skip_failing=skip_failing,
-        )
-
-
-def _open_servers(context: click.Context, stack: ExitStack) -> list[ModelServer]:
-    from savedmodel_bakery.client.rollout.servers import ModelServer
-
-    return [stack.enter_context(closing(ModelServer(server))) for server in describe_servers(context)]
-
-
-@contextmanager
-def _expected_errors() -> Iterator[None]:
-    from savedmodel_bakery.client.rollout.errors import ConfigError, RolloutError
-
-    try:
-        yield
-    except ConfigError as error:
-        raise click.UsageError(str(error)) from error
-    except RolloutError as error:
-        raise click.ClickException(str(error)) from error
 
 
 def _print_result(rollout: Rollout) -> None:

@@ -21,14 +21,14 @@ from savedmodel_bakery.client.transports.http_session import (
 from savedmodel_bakery.client.transports.retries import remaining_s, send_with_retries
 from savedmodel_bakery.client.transports.transport import decoding_response, encoding_request
 from savedmodel_bakery.errors import InvalidResponseError, RequestRefusedError
-from savedmodel_bakery.wire.v2 import http
+from savedmodel_bakery.wire.v2 import http_decode, http_encode
 from savedmodel_bakery.wire.v2.infer import BINARY_TENSOR_DATA, InferResponse
 
 _SUFFIXES = {v2_flows.ModelMetadata: "", v2_flows.ModelConfig: "/config", v2_flows.ModelReady: "/ready"}
 
 
 class _Content(NamedTuple):
-    """The parts of a response that matter: its body, and the header `http.HEADER_LENGTH`."""
+    """The parts of a response that matter: its body, and the header `http_encode.HEADER_LENGTH`."""
 
     body: bytes
     header_length: str | None
@@ -78,7 +78,7 @@ class V2HttpTransport:
             if self._extensions is None:
                 self._extensions = self._request_extensions(end_s)
             with encoding_request():
-                body = http.encode_request(
+                body = http_encode.encode_request(
                     request.call.inputs,
                     signature_name=request.signature_name,
                     outputs=request.call.output_filter,
@@ -86,7 +86,7 @@ class V2HttpTransport:
                 )
             headers["Content-Type"] = body.content_type
             if body.header_length is not None:
-                headers[http.HEADER_LENGTH] = str(body.header_length)
+                headers[http_encode.HEADER_LENGTH] = str(body.header_length)
             send = self._http.prepare("POST", _path(request), body.content, headers)
         elif isinstance(request, v2_flows.RepositoryIndex):
             send = self._http.prepare("POST", _path(request), b"{}", headers)
@@ -117,12 +117,12 @@ class V2HttpTransport:
 
 
 def _read(response: HttpResponse) -> _Content:
-    return _Content(response.content, response.headers.get(http.HEADER_LENGTH))
+    return _Content(response.content, response.headers.get(http_encode.HEADER_LENGTH))
 
 
 def _infer_response(content: _Content) -> InferResponse:
     with decoding_response():
-        return http.decode_response(content.body, content.header_length)
+        return http_decode.decode_response(content.body, content.header_length)
 
 
 def _path(request: v2_flows.Request) -> str:

@@ -18,11 +18,11 @@ from savedmodel_bakery.serving.models.registry import ModelChoice, Registry, rea
 from savedmodel_bakery.serving.v2 import descriptions, unsupported
 from savedmodel_bakery.serving.v2.codec import json_response, read_body, read_index_request, read_query
 from savedmodel_bakery.serving.v2.inference import infer
-from savedmodel_bakery.wire.v2 import http
+from savedmodel_bakery.wire.v2 import http_decode, http_encode
 from savedmodel_bakery.wire.v2.infer import RequestedOutput
 
 _MODEL = r"/v2/models/(?P<model>[^/:]+)(?:/versions/(?P<version>[^/:]+))?"
-_HEADER_LENGTH = http.HEADER_LENGTH.lower()
+_HEADER_LENGTH = http_encode.HEADER_LENGTH.lower()
 
 Handle = Callable[[Request, RequestContext, re.Match[str]], Response]
 
@@ -123,12 +123,12 @@ class HttpHandlers:
         choice = _choice(match, context)
         body = read_body(request, context, self._limits.unpacked_bytes)
         with parsing(context) as limits:
-            sent = http.decode_request(body, request.headers.get(_HEADER_LENGTH), limits)
+            sent = http_decode.decode_request(body, request.headers.get(_HEADER_LENGTH), limits)
         response = infer(self._registry, choice, sent, context, check_method_names=self._check_method_names)
         requested = sent.outputs or [RequestedOutput(name, sent.is_binary) for name in response.outputs]
-        context.charge(http.response_size(response, requested))
-        encoded = http.encode_response(response, requested)
-        headers = {} if encoded.header_length is None else {http.HEADER_LENGTH: str(encoded.header_length)}
+        context.charge(http_encode.response_size(response, requested))
+        encoded = http_encode.encode_response(response, requested)
+        headers = {} if encoded.header_length is None else {http_encode.HEADER_LENGTH: str(encoded.header_length)}
         return Response(200, encoded.content, encoded.content_type, headers)
 
 

@@ -16,7 +16,7 @@ from attacked_server import MB, METRICS_PATH, TINY, AttackedServer, HonestCaller
 from grpc_calls import NO_LIMIT
 
 from savedmodel_bakery.wire.v2 import schema
-from savedmodel_bakery.wire.v2.http import HEADER_LENGTH
+from savedmodel_bakery.wire.v2.http_encode import HEADER_LENGTH
 
 INFER = schema.METHODS["ModelInfer"].path
 CALLS = 8

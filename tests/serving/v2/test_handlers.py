@@ -20,7 +20,7 @@ from savedmodel_bakery.serving.v2.grpc_handlers import GrpcHandlers
 from savedmodel_bakery.serving.v2.http_handlers import HttpHandlers
 from savedmodel_bakery.wire.json.limits import survey
 from savedmodel_bakery.wire.status import Code, StatusError
-from savedmodel_bakery.wire.v2 import http, schema
+from savedmodel_bakery.wire.v2 import http_encode, schema
 
 COUNT = 30_000  # JSON with as many values is parsed in turn
 
@@ -32,7 +32,7 @@ def _send(registry: Registry, request: Request, context: RequestContext) -> Resp
 
 
 def _request(name: str, text: bytes, data: bytes = b"") -> Request:
-    return Request("POST", f"/v2/models/{name}/infer", {http.HEADER_LENGTH.lower(): str(len(text))}, text + data)
+    return Request("POST", f"/v2/models/{name}/infer", {http_encode.HEADER_LENGTH.lower(): str(len(text))}, text + data)
 
 
 def test_the_index_may_be_that_of_ready_versions(registry: Registry) -> None:

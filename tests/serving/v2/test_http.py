@@ -12,7 +12,7 @@ import pytest
 import requests
 from server_process import ServerProcess
 
-from savedmodel_bakery.wire.v2 import http
+from savedmodel_bakery.wire.v2 import http_decode, http_encode
 
 MODEL = "/v2/models/half_plus_two"
 WHERE = 'signature "serving_default" of model "half_plus_two" version 3'
@@ -94,12 +94,12 @@ def test_the_parameter_chooses_the_signature_and_outputs_are_chosen_by_name(serv
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "identity"])
 def test_binary_data_may_be_compressed(server: ServerProcess, encoding: str) -> None:
-    body = http.encode_request({"x": np.array([1, 4], np.float32)})
+    body = http_encode.encode_request({"x": np.array([1, 4], np.float32)})
     compress = {"gzip": gzip.compress, "deflate": zlib.compress, "identity": bytes}[encoding]
-    headers = {http.HEADER_LENGTH: str(body.header_length), "Content-Encoding": encoding}
+    headers = {http_encode.HEADER_LENGTH: str(body.header_length), "Content-Encoding": encoding}
     response = requests.post(f"{server.url}{MODEL}/infer", data=compress(body.content), headers=headers, timeout=30)
     assert "application/octet-stream" == response.headers["Content-Type"]
-    received = http.decode_response(response.content, response.headers[http.HEADER_LENGTH])
+    received = http_decode.decode_response(response.content, response.headers[http_encode.HEADER_LENGTH])
     assert [3.5, 5.0] == received.outputs["y"].array.tolist()
 
 
@@ -199,7 +199,7 @@ def test_a_browser_may_ask_what_it_may_send(server: ServerProcess) -> None:
         (b"[]", {}, "must be a JSON object"),
         (b"x", {"Content-Encoding": "gzip"}, "the body is not valid gzip"),
         (b"x", {"Content-Encoding": "br"}, 'unknown Content-Encoding "br": must be gzip or deflate'),
-        (b"{}", {http.HEADER_LENGTH: "3"}, "the header Inference-Header-Content-Length is"),
+        (b"{}", {http_encode.HEADER_LENGTH: "3"}, "the header Inference-Header-Content-Length is"),
     ],
 )
 def test_bodies_that_are_no_request_are_errors(

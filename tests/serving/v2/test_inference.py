@@ -17,7 +17,7 @@ from savedmodel_bakery.serving.models.servable import Servable
 from savedmodel_bakery.serving.v2 import descriptions
 from savedmodel_bakery.serving.v2.inference import infer as run_inference
 from savedmodel_bakery.wire.status import Code, StatusError
-from savedmodel_bakery.wire.v2 import http
+from savedmodel_bakery.wire.v2 import http_decode, http_encode
 from savedmodel_bakery.wire.v2.infer import InferResponse
 
 
@@ -27,8 +27,8 @@ def infer(
     context: RequestContext | None = None,
     **options: Any,
 ) -> InferResponse:
-    body = http.encode_request(inputs, **options)
-    request = http.decode_request(body.content, str(body.header_length))
+    body = http_encode.encode_request(inputs, **options)
+    request = http_decode.decode_request(body.content, str(body.header_length))
     return run_inference(registry, ModelChoice("m"), request, context or RequestContext(), check_method_names=True)
 
 

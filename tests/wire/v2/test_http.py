@@ -12,7 +12,7 @@ from v2_values import VALUES
 from savedmodel_bakery.wire import dtypes
 from savedmodel_bakery.wire.status import Code, StatusError
 from savedmodel_bakery.wire.tensors import Tensor
-from savedmodel_bakery.wire.v2 import http
+from savedmodel_bakery.wire.v2 import http_decode, http_encode
 from savedmodel_bakery.wire.v2.infer import InferResponse, RequestedOutput
 
 
@@ -26,15 +26,15 @@ def _input(**changes: Any) -> dict[str, Any]:
 
 
 def _decode(document: dict[str, Any], data: bytes | None = None) -> list[np.ndarray]:
-    return [sent.decode().array for sent in http.decode_request(*_body(document, data)).inputs]
+    return [sent.decode().array for sent in http_decode.decode_request(*_body(document, data)).inputs]
 
 
 @pytest.mark.parametrize("datatype", VALUES)
 def test_a_request_of_our_client_is_read_as_it_was_sent(datatype: str) -> None:
-    body = http.encode_request(
+    body = http_encode.encode_request(
         {"x": VALUES[datatype], "y": np.float32(7)}, signature_name="top_k", outputs=["a"], request_id="7"
     )
-    request = http.decode_request(body.content, str(body.header_length))
+    request = http_decode.decode_request(body.content, str(body.header_length))
     assert ("7", "top_k", [RequestedOutput("a", is_binary=True)]) == (
         request.request_id,
         request.signature_name,
@@ -51,15 +51,15 @@ def test_a_request_for_servers_without_binary_data_is_json(datatype: str) -> Non
     array = VALUES[datatype]
     if datatype in ("FP16", "BF16"):
         with pytest.raises(StatusError, match=f'^INVALID_ARGUMENT: input "x" is {datatype}, .* send it over gRPC'):
-            http.encode_request({"x": array}, binary=False)
+            http_encode.encode_request({"x": array}, binary=False)
         return
     if datatype == "FP32":
         with pytest.raises(StatusError, match=r'^INVALID_ARGUMENT: input "x" has a value that JSON lacks, NaN or infi'):
-            http.encode_request({"x": array}, binary=False)
+            http_encode.encode_request({"x": array}, binary=False)
         array = np.array([[0.1, 1e-42]], np.float32)
-    body = http.encode_request({"x": array}, outputs=["a"], binary=False)
+    body = http_encode.encode_request({"x": array}, outputs=["a"], binary=False)
     assert ("application/json", [{"name": "a"}]) == (body.content_type, json.loads(body.content)["outputs"])
-    [x] = [sent.decode() for sent in http.decode_request(body.content, None).inputs]
+    [x] = [sent.decode() for sent in http_decode.decode_request(body.content, None).inputs]
     assert array.dtype == x.array.dtype
     np.testing.assert_array_equal(array, x.array)
 
@@ -73,7 +73,7 @@ def test_a_request_for_servers_without_binary_data_is_json(datatype: str) -> Non
     ids=["text", "bytes"],
 )
 def test_json_has_strings_in_base64_only_if_they_are_not_utf8(strings: np.ndarray, expected: dict[str, Any]) -> None:
-    [sent] = json.loads(http.encode_request({"x": strings}, binary=False).content)["inputs"]
+    [sent] = json.loads(http_encode.encode_request({"x": strings}, binary=False).content)["inputs"]
     assert {"name": "x", "datatype": "BYTES", "shape": list(strings.shape), **expected} == sent
 
 
@@ -85,12 +85,12 @@ def test_a_response_is_read_as_it_was_sent(datatype: str, is_binary: bool) -> No
     requested = [RequestedOutput("y", is_binary)]
     if not is_binary and datatype in ("FP16", "BF16"):
         with pytest.raises(StatusError, match=f'output "y" is {datatype}, which travels as binary data only'):
-            http.encode_response(sent, requested)
+            http_encode.encode_response(sent, requested)
         return
-    body = http.encode_response(sent, requested)
+    body = http_encode.encode_response(sent, requested)
     assert is_binary == (body.header_length is not None)
     assert {True: "application/octet-stream", False: "application/json"}[is_binary] == body.content_type
-    received = http.decode_response(body.content, str(body.header_length) if is_binary else None)
+    received = http_decode.decode_response(body.content, str(body.header_length) if is_binary else None)
     assert ("m", "3", "7") == (received.model_name, received.model_version, received.request_id)
     assert array.dtype == received.outputs["y"].array.dtype
     np.testing.assert_array_equal(array, received.outputs["y"].array)
@@ -99,7 +99,7 @@ def test_a_response_is_read_as_it_was_sent(datatype: str, is_binary: bool) -> No
 def test_binary_data_is_laid_out_as_the_extension_says() -> None:
     """Little-endian numbers; the length of each string as four bytes before it; tensors in the order of the JSON."""
     inputs = {"x": np.array([1, -2], np.int16), "s": np.array([b"ab", b""], object)}
-    body = http.encode_request(inputs)
+    body = http_encode.encode_request(inputs)
     assert b"\x01\x00\xfe\xff\x02\x00\x00\x00ab\x00\x00\x00\x00" == body.content[body.header_length :]
 
 
@@ -125,10 +125,10 @@ def test_strings_in_json_are_utf8_or_base64_of_the_content_type() -> None:
 
 def test_an_output_is_returned_in_base64_on_request() -> None:
     sent = InferResponse("m", "3", {"y": Tensor(np.array([b"\xff"], object), dtypes.STRING)})
-    request = http.decode_request(
+    request = http_decode.decode_request(
         *_body({"inputs": [], "outputs": [{"name": "y", "parameters": {"content_type": "base64"}}]})
     )
-    body = http.encode_response(sent, request.outputs)
+    body = http_encode.encode_response(sent, request.outputs)
     assert {
         "name": "y",
         "datatype": "BYTES",
@@ -136,7 +136,7 @@ def test_an_output_is_returned_in_base64_on_request() -> None:
         "parameters": {"content_type": "base64"},
         "data": ["/w=="],
     } == json.loads(body.content)["outputs"][0]
-    assert [b"\xff"] == http.decode_response(body.content, None).outputs["y"].array.tolist()
+    assert [b"\xff"] == http_decode.decode_response(body.content, None).outputs["y"].array.tolist()
 
 
 def test_an_empty_tensor_needs_no_data() -> None:
@@ -148,7 +148,7 @@ def test_an_empty_tensor_needs_no_data() -> None:
 
 def test_parameters_choose_which_outputs_are_binary() -> None:
     outputs = [{"name": "a"}, {"name": "b", "parameters": {"binary_data": False}}]
-    request = http.decode_request(
+    request = http_decode.decode_request(
         *_body({"inputs": [], "parameters": {"binary_data_output": True, "unknown": [1]}, "outputs": outputs})
     )
     assert [True, False] == [output.is_binary for output in request.outputs]
@@ -238,7 +238,7 @@ def test_a_request_that_is_not_valid_is_an_error_that_names_the_tensor(
 @pytest.mark.parametrize("header_length", ["x", "-1", "3.0", "", "1000", "9" * 5000, "²"])
 def test_the_length_of_the_json_must_be_one(header_length: str) -> None:
     with pytest.raises(StatusError, match=r"the header Inference-Header-Content-Length is .*; must be the length"):
-        http.decode_request(b'{"inputs":[]}', header_length)
+        http_decode.decode_request(b'{"inputs":[]}', header_length)
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_long_names_are_shortened_in_errors() -> None:
 
 def test_datatypes_that_the_protocol_lacks_are_an_error_that_names_the_tensor() -> None:
     with pytest.raises(StatusError, match='input "x" is complex64, which the v2 protocol cannot express'):
-        http.encode_request({"x": np.array([1j], np.complex64)})
+        http_encode.encode_request({"x": np.array([1j], np.complex64)})
     response = InferResponse("m", "1", {"y": Tensor(np.array([1], np.int8), dtypes.BY_NAME["qint8"])})
     with pytest.raises(StatusError, match='output "y" is qint8, which the v2 protocol cannot express'):
-        http.encode_response(response, [RequestedOutput("y")])
+        http_encode.encode_response(response, [RequestedOutput("y")])

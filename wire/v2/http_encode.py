@@ -1,0 +1,181 @@
+"""Writes bodies of inference over HTTP, in both roles: JSON, then the binary data of tensors if there is any.
+
+Knows nothing of URLs and connections; the one header that matters is an argument.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from savedmodel_bakery.wire.dtypes import STRING, of_array
+from savedmodel_bakery.wire.json.predict_response import response_size as json_size
+from savedmodel_bakery.wire.status import invalid_argument
+from savedmodel_bakery.wire.tensors import as_bytes, object_array
+from savedmodel_bakery.wire.v2.datatypes import BINARY_ONLY, of_dtype, shown
+from savedmodel_bakery.wire.v2.infer import (
+    BASE64,
+    BINARY_DATA,
+    BINARY_DATA_OUTPUT,
+    BINARY_DATA_SIZE,
+    CONTENT_TYPE,
+    SIGNATURE_NAME,
+    InferResponse,
+    RequestedOutput,
+)
+from savedmodel_bakery.wire.v2.json_values import encode_data
+from savedmodel_bakery.wire.v2.tensors import encode_raw, raw_size
+
+HEADER_LENGTH = "Inference-Header-Content-Length"
+"""The HTTP header with the length of the JSON, if binary data follows it."""
+
+_BINARY_COPIES = 2  # in pieces, and joined
+
+
+class Body(NamedTuple):
+    """A body to send.
+
+    Attributes:
+        content: the whole body.
+        header_length: the value of the header `HEADER_LENGTH`; None if all of the body is JSON.
+    """
+
+    content: bytes
+    header_length: int | None
+
+    @property
+    def content_type(self) -> str:
+        """The header `Content-Type`."""
+        return "application/json" if self.header_length is None else "application/octet-stream"
+
+
+def encode_request(
+    inputs: Mapping[str, np.ndarray],
+    *,
+    signature_name: str = "",
+    outputs: Sequence[str] = (),
+    request_id: str = "",
+    binary: bool = True,
+) -> Body:
+    """Write the body of a request (client role).
+
+    Args:
+        inputs: arrays by name, of any shape; strings as `S`, `U` (sent as UTF-8) or object arrays of bytes and str.
+        signature_name: the signature to run; empty for the server's default, and for servers without signatures.
+        outputs: which to return; empty for all.
+        request_id: is returned with the response; empty for none.
+        binary: send all inputs as binary data, and request all outputs as such. Otherwise JSON: for servers without the
+            extension. Strings that are not UTF-8 are then sent in base64, with MLServer's content type.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT for element types that the protocol, or JSON, can't express; names the input.
+    """
+    head: dict[str, Any] = {"id": request_id} if request_id else {}
+    parameters: dict[str, Any] = {BINARY_DATA_OUTPUT: True} if binary else {}
+    if signature_name:
+        parameters[SIGNATURE_NAME] = signature_name
+    if parameters:
+        head["parameters"] = parameters
+    if outputs:
+        head["outputs"] = [
+            {"name": name, **({"parameters": {BINARY_DATA: True}} if binary else {})} for name in outputs
+        ]
+    pieces: list[Any] | None = [] if binary else None
+    entries = [_encode_input(name, array, pieces) for name, array in inputs.items()]
+    text = _with_member(head, "inputs", b"[" + b",".join(entries) + b"]")
+    return Body(text, None) if pieces is None else Body(b"".join([text, *pieces]), len(text))
+
+
+def encode_response(response: InferResponse, requested: Sequence[RequestedOutput]) -> Body:
+    """Write the body of a response (server role).
+
+    Args:
+        response: the response; strings as object arrays of bytes.
+        requested: how to write each output, in the order of the response.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT for element types that the protocol, or JSON, can't express; names the output.
+    """
+    head = {"model_name": response.model_name, "model_version": response.model_version}
+    if response.request_id:
+        head["id"] = response.request_id
+    pieces: list[Any] = []
+    entries = []
+    for output in requested:
+        entries.append(_encode_output(response, output, pieces))
+    text = _with_member(head, "outputs", b"[" + b",".join(entries) + b"]")
+    if not any(output.is_binary for output in requested):
+        return Body(text, None)
+    return Body(b"".join([text, *pieces]), len(text))
+
+
+def response_size(response: InferResponse, requested: Sequence[RequestedOutput]) -> int:
+    """Return an estimate, rather too high, of the bytes of memory that `encode_response` needs."""
+    binary = [output.name for output in requested if output.is_binary]
+    as_json = {name: tensor for name, tensor in response.outputs.items() if name not in binary}
+    raw = (raw_size(response.outputs[name].array, response.outputs[name].dtype) for name in binary)
+    return json_size(as_json) + _BINARY_COPIES * sum(raw)
+
+
+def _encode_output(response: InferResponse, output: RequestedOutput, pieces: list[Any]) -> bytes:
+    """Write the JSON of an output; append its binary data to `pieces`."""
+    array, dtype, shape = response.outputs[output.name]
+    tensor = f"output {shown(output.name)}"
+    head: dict[str, Any] = {
+        "name": output.name,
+        "datatype": of_dtype(dtype, tensor),
+        "shape": list(array.shape if shape is None else shape),
+    }
+    if output.is_binary:
+        pieces.append(encode_raw(array, dtype))
+        head["parameters"] = {BINARY_DATA_SIZE: len(pieces[-1])}
+        return json.dumps(head, separators=(",", ":")).encode()
+    if output.is_base64:
+        head["parameters"] = {CONTENT_TYPE: BASE64}
+    return _with_member(head, "data", encode_data(array, dtype, tensor, as_base64=output.is_base64))
+
+
+def _encode_input(name: str, array: np.ndarray, pieces: list[Any] | None) -> bytes:
+    """Write the JSON of an input; append its binary data to `pieces`, or write its values as JSON if that is None."""
+    dtype = of_array(array)
+    tensor = f"input {shown(name)}"
+    datatype = of_dtype(dtype, tensor)
+    head: dict[str, Any] = {"name": name, "datatype": datatype, "shape": list(array.shape)}
+    if pieces is not None:
+        pieces.append(encode_raw(array, dtype))
+        head["parameters"] = {BINARY_DATA_SIZE: len(pieces[-1])}
+        return json.dumps(head, separators=(",", ":")).encode()
+    if datatype in BINARY_ONLY:
+        raise invalid_argument(
+            f"{tensor} is {datatype}, which travels as binary data only, and the server's extensions do not include "
+            "binary_tensor_data: send it over gRPC"
+        )
+    if dtype.numpy.kind == "f" and not np.isfinite(array).all():
+        raise invalid_argument(
+            f"{tensor} has a value that JSON lacks, NaN or infinity, and the server's extensions do not include "
+            "binary_tensor_data: send it over gRPC"
+        )
+    is_base64 = False
+    if dtype is STRING:
+        array = object_array([as_bytes(item) for item in array.ravel().tolist()])
+        is_base64 = not all(map(_is_utf8, array))
+        if is_base64:
+            head["parameters"] = {CONTENT_TYPE: BASE64}
+    return _with_member(head, "data", encode_data(array, dtype, tensor, as_base64=is_base64))
+
+
+def _with_member(head: Mapping[str, Any], name: str, value: bytes) -> bytes:
+    """Return a JSON object with one more member, whose value is JSON already."""
+    text = json.dumps(head, separators=(",", ":")).encode()
+    return text[:-1] + (b"," if head else b"") + f'"{name}":'.encode() + value + b"}"
+
+
+def _is_utf8(string: bytes) -> bool:
+    try:
+        string.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
