@@ -115,6 +115,7 @@ def test_the_base_install_is_the_client_without_tensorflow(wheel: Path) -> None:
         "numpy",
         "protobuf",
         "pybase64",
+        "python-rapidjson",
         "requests",
         "tenacity",
         "tomli",
