@@ -74,6 +74,7 @@ class Flows:
     def metadata(self) -> Flow[dict[str, Any]]:
         """See `Client.metadata`."""
         document: dict[str, Any] = yield Metadata(self._spec)
+        self._cache.pop(self._spec, None)
         with suppress(InvalidResponseError):  # the caller sees it
             self._cache[self._spec] = read_signatures(document)
         return document

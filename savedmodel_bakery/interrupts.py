@@ -102,12 +102,6 @@ def ignore_traceback_of_next_interrupt() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def print_interrupted() -> None:
-    """Write the line to stderr, unless nobody reads it any more, such as a `tee` that was interrupted too."""
-    with suppress(OSError):
-        os.write(_stderr, b"\ninterrupted\n")
-
-
 def _raise_or_exit(number: int, frame: FrameType | None) -> NoReturn:
     caller = frame
     while caller is not None:
@@ -118,5 +112,6 @@ def _raise_or_exit(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _exit(_number: int, _frame: FrameType | None) -> NoReturn:
-    print_interrupted()
+    with suppress(OSError):  # nobody reads it any more, such as a `tee` that was interrupted too
+        os.write(_stderr, b"\ninterrupted\n")
     exit_now(INTERRUPTED)

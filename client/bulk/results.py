@@ -12,7 +12,6 @@ import csv
 import json
 import os
 import sqlite3
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
@@ -28,6 +27,7 @@ from savedmodel_bakery.answers.rows import (
     task_of,
 )
 from savedmodel_bakery.extras import naming_extras
+from savedmodel_bakery.locks import lock
 
 FORMATS = (".jsonl", ".csv", ".parquet")
 
@@ -226,30 +226,17 @@ def _write_csv(rows: Iterator[Row], path: Path, task: str) -> None:
 def _open_locked(path: Path) -> IO[bytes]:
     file = path.open("a+b")
     try:
-        _lock(file, path)
+        lock(file)
         # Another job may have replaced it in the meantime.
         if not (path.exists() and os.path.samestat(path.stat(), os.fstat(file.fileno()))):
             raise ResultsError(f"{path} is being written by another job")
+    except BlockingIOError:
+        file.close()
+        raise ResultsError(f"{path} is being written by another job") from None
     except BaseException:
         file.close()
         raise
     return file
-
-
-def _lock(file: IO[bytes], path: Path) -> None:
-    """Lock a file until it is closed.
-
-    Raises:
-        ResultsError: another process has locked it.
-    """
-    if sys.platform == "win32":
-        return
-    import fcntl
-
-    try:
-        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise ResultsError(f"{path} is being written by another job") from None
 
 
 class Keys:

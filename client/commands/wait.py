@@ -92,7 +92,7 @@ def _find_available(context: click.Context, model: str, timeout_s: float) -> Ver
 
     Raises:
         _NotAvailableError: none of them is AVAILABLE yet.
-        ClientError: see `client.errors`.
+        ClientError: see `errors`.
     """
     expected = [Code.NOT_FOUND, Code.UNAVAILABLE]
     label = context.obj["label"]

@@ -104,7 +104,7 @@ class Target:
         """Add a request with images.
 
         Args:
-            inputs: encoded images; see `client.images.encode_images`.
+            inputs: encoded images; see `answers.images.encode_images`.
             expected: label of each image; None for those of the first response.
 
         Raises:

@@ -121,7 +121,7 @@ class AmqpAioTransport:
         """Publish a call whose reply goes to a queue; return its correlation id after the broker has confirmed it.
 
         Raises:
-            ClientError: see `client.errors`.
+            ClientError: see `errors`.
         """
         with self._span("PRODUCER"), self._broker.translate_errors():
             message, deadline = _encode(call, expiration_s=expiration_s), self._deadline()

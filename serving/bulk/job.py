@@ -65,7 +65,7 @@ def load_task(version: VersionFolder) -> str:
     """Load a version in a Ray worker and return the name of its task.
 
     Raises:
-        ValueError: it cannot be loaded, or fits no task; the text is the reason.
+        ValueError: it cannot be loaded, or takes no photos; the text is the reason.
     """
     task, error = ray.get(ray.remote(max_calls=1)(_load_task).remote(version))
     if error is not None:

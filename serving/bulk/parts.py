@@ -6,7 +6,6 @@ photos are classified again. Nothing else is ever removed: parts are recognised 
 
 from __future__ import annotations
 
-import fcntl
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from savedmodel_bakery.answers.rows import COLUMNS, find_task_name
+from savedmodel_bakery.locks import lock
 from savedmodel_bakery.wire.status import StatusError, invalid_argument
 
 _PART = re.compile(r"rows-[0-9a-f]{32}-[0-9]{6}-[0-9]+\.parquet")
@@ -37,7 +37,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
     """
     with (folder / ".lock").open("ab") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(file)
         except BlockingIOError:
             raise invalid_argument(f"{folder} is being written by another job") from None
         yield

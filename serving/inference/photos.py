@@ -18,6 +18,7 @@ from savedmodel_bakery.wire.status import Code, StatusError
 from savedmodel_bakery.wire.tensors import Tensor
 
 _INPUT = "image"
+_TITLES = ", ".join(task.title for task in TASKS)
 
 
 class PhotoModel:
@@ -46,7 +47,7 @@ class PhotoModel:
             raise StatusError(
                 Code.FAILED_PRECONDITION,
                 f'{signatures.title} does not take photos: none of its signatures has the input "image" and the '
-                f"outputs of a task ({', '.join(task.title for task in TASKS)}); call it with predict",
+                f"outputs of a task ({_TITLES}); call it with /v1/models or /v2/models",
             )
 
     def predict(self, photos: Sequence[bytes], context: RequestContext) -> Prediction:

@@ -18,6 +18,7 @@ X = {"x": np.float32([1])}
 def test_metadata_are_fetched_once(peer: Any) -> None:
     with Client(transport="rest", rest_api_port=peer.rest_port, model="half_plus_two") as client:
         before = peer.requests
+        client.metadata()
         client.predict(X)
         client.predict(X)
     assert 3 == peer.requests - before
