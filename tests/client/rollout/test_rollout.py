@@ -10,6 +10,7 @@ import pytest
 from strict_servers import MODEL, StrictServer
 
 from savedmodel_bakery.client.commands import rollout as module
+from savedmodel_bakery.client.commands import rollout_options
 from savedmodel_bakery.client.rollout import operations
 from savedmodel_bakery.client.rollout import rollout as rollout_module
 from savedmodel_bakery.client.rollout.config_file import ConfigFile
@@ -270,7 +271,7 @@ def test_a_rollback_goes_on_after_a_server_that_fails(
     place = make(now, ALL, ALL, ALL)
     bad, *good = place.servers
     bad.before_reload = lambda: fail(bad.name)
-    monkeypatch.setattr(module, "_open_servers", lambda *_: place.servers)
+    monkeypatch.setattr(rollout_options, "open_servers", lambda *_: place.servers)
     words = ["rollback", MODEL, "--config", str(place.path)]
     assert code == run_command(module.rollout, words)
     assert (now, [serving(1, stable=1)] * 2) == (state(bad), [state(server) for server in good])
@@ -310,7 +311,7 @@ def test_status_names_a_version_that_a_server_lacks(
     make: Make, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = make(serving(1, 2, stable=1), ALL, {1})
-    monkeypatch.setattr(module, "_open_servers", lambda *_: place.servers)
+    monkeypatch.setattr(module, "open_servers", lambda *_: place.servers)
     assert 1 == run_command(module.rollout, ["status", MODEL, "--config", str(place.path)])
     expected = f"b.example differs from {place.path}: version 2 is unknown, not AVAILABLE\n"
     assert expected == capsys.readouterr().err
