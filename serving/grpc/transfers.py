@@ -99,8 +99,14 @@ class Transfers:
 
 
 def _newest_of_busiest_peer(calls: list[Any]) -> Any:
-    """Return the newest call of the connection with most of the calls, so that no other caller pays for them."""
-    calls_by_peer = Counter(call.peer() for call in reversed(calls))
+    """Return the newest call of the connection with most of the calls, so that no other caller pays for them.
+
+    Of connections with equally many calls, it is the one with the oldest call: the message of the other may be small.
+
+    Args:
+        calls: from the oldest to the newest.
+    """
+    calls_by_peer = Counter(call.peer() for call in calls)
     busiest = max(calls_by_peer, key=calls_by_peer.__getitem__)
     return next(call for call in reversed(calls) if call.peer() == busiest)
 
