@@ -227,9 +227,8 @@ def _open_locked(path: Path) -> IO[bytes]:
     file = path.open("a+b")
     try:
         lock(file)
-        # Another job may have replaced it in the meantime.
         if not (path.exists() and os.path.samestat(path.stat(), os.fstat(file.fileno()))):
-            raise ResultsError(f"{path} is being written by another job")
+            raise BlockingIOError  # another job has replaced it in the meantime
     except BlockingIOError:
         file.close()
         raise ResultsError(f"{path} is being written by another job") from None
