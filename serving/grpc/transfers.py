@@ -47,10 +47,15 @@ class Transfers:
             self._started.pop(call, None)
 
     def cancel_longest(self) -> bool:
-        """Cancel the call that has waited longest for its message; return whether there was one."""
-        waiting = (call for call in self._started.copy() if call not in self._sending)
-        longest = next(waiting, None)
-        if longest is None or self._started.pop(longest, None) is None:
+        """Cancel a call that waits for its message; return whether there was one.
+
+        It is the oldest of the connection with most of them: the message of another caller's only call may be here.
+        """
+        waiting = [call for call in self._started.copy() if call not in self._sending]
+        if not waiting:
+            return False
+        longest = _of_busiest_peer(waiting)[0]
+        if self._started.pop(longest, None) is None:
             return False
         longest.cancel()
         return True
@@ -92,23 +97,23 @@ class Transfers:
                 if now - self._started.get(call, now) > self._timeout_s:
                     call.cancel()
             if len(slow) > 1 and self._memory.is_exceeded():
-                _newest_of_busiest_peer(slow).cancel()
+                _of_busiest_peer(slow)[-1].cancel()
             if now > trim_at:  # calls that are rejected take memory too
                 self._memory.trim()
                 trim_at = now + _TRIM_INTERVAL_S
 
 
-def _newest_of_busiest_peer(calls: list[Any]) -> Any:
-    """Return the newest call of the connection with most of the calls, so that no other caller pays for them.
+def _of_busiest_peer(calls: list[Any]) -> list[Any]:
+    """Return the calls of the connection with most of the calls, so that no other caller pays for them.
 
     Of connections with equally many calls, it is the one with the oldest call: the message of the other may be small.
 
     Args:
-        calls: from the oldest to the newest.
+        calls: from the oldest to the newest, as those returned are.
     """
     calls_by_peer = Counter(call.peer() for call in calls)
     busiest = max(calls_by_peer, key=calls_by_peer.__getitem__)
-    return next(call for call in reversed(calls) if call.peer() == busiest)
+    return [call for call in calls if call.peer() == busiest]
 
 
 class Lane:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 from waiting import wait_until
 
@@ -16,15 +17,21 @@ MIB = 2**20
 class StubCall:
     """What `Transfers` uses of gRPC's context of a call."""
 
-    def __init__(self, *, is_over: bool = False) -> None:
+    def __init__(self, *, is_over: bool = False, peer: str = "") -> None:
         self._is_over = is_over
+        self._peer = peer
+        self.is_cancelled = False
         self._callbacks: list[Callable[[], None]] = []
 
     def add_callback(self, callback: Callable[[], None]) -> bool:
         self._callbacks.append(callback)
         return not self._is_over
 
+    def peer(self) -> str:
+        return self._peer
+
     def cancel(self) -> None:
+        self.is_cancelled = True
         self.end()
 
     def end(self) -> None:
@@ -88,3 +95,14 @@ def test_a_response_that_is_not_read_in_time_is_cancelled() -> None:
     send(Transfers(0.2, budget), StubCall(), budget)
     assert 5 * MIB == budget.held
     wait_until(lambda: budget.held == 0)
+
+
+def test_a_place_is_given_up_by_the_caller_that_holds_most() -> None:
+    transfers = Transfers(60, MemoryBudget(10 * MIB))
+    honest, *flood = calls = [StubCall(peer=peer) for peer in ("honest", "flood", "flood")]
+    with ExitStack() as waiting:
+        for call in calls:
+            waiting.enter_context(transfers.limited(call))
+        assert transfers.cancel_longest()
+    assert [True, False] == [call.is_cancelled for call in flood]
+    assert not honest.is_cancelled
