@@ -21,16 +21,16 @@ from savedmodel_bakery.serving.access.tokens import Role
 from savedmodel_bakery.serving.admission import costs
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import SMALL_BYTES, OverloadError
+from savedmodel_bakery.serving.call.methods import Rpc
+from savedmodel_bakery.serving.call.threads import CallThreads
 from savedmodel_bakery.serving.grpc.codec import STATUS_CODES, check_message_size, unpack
 from savedmodel_bakery.serving.grpc.health import WATCH, HealthService
 from savedmodel_bakery.serving.grpc.reflection import PATHS as REFLECTION_PATHS
 from savedmodel_bakery.serving.grpc.reflection import Reflection
 from savedmodel_bakery.serving.grpc.transfers import Lane
-from savedmodel_bakery.serving.rpc import Rpc
 from savedmodel_bakery.serving.telemetry import metrics
 from savedmodel_bakery.serving.telemetry.calls import count_rejection
 from savedmodel_bakery.serving.telemetry.requests import REQUEST_ID, Entry, Requests
-from savedmodel_bakery.serving.threads import CallThreads
 from savedmodel_bakery.wire.parsed_size import parsed_size
 from savedmodel_bakery.wire.status import Code, StatusError, truncate_message
 

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving.call.methods import Rpc, counted
 from savedmodel_bakery.serving.prediction_service import PredictionService
-from savedmodel_bakery.serving.rpc import Rpc, counted
 from savedmodel_bakery.serving.telemetry import metrics
 from savedmodel_bakery.wire import messages, schema
 from savedmodel_bakery.wire.schema import METHODS

@@ -18,9 +18,9 @@ from grpc_health.v1 import health_pb2
 
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import SMALL_BYTES
+from savedmodel_bakery.serving.call.methods import Rpc
+from savedmodel_bakery.serving.call.threads import CallThreads
 from savedmodel_bakery.serving.grpc.codec import STATUS_CODES, check_message_size, unpack
-from savedmodel_bakery.serving.rpc import Rpc
-from savedmodel_bakery.serving.threads import CallThreads
 from savedmodel_bakery.wire.status import Code, StatusError
 
 WATCH = "/grpc.health.v1.Health/Watch"

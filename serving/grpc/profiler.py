@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.rpc import Rpc
+from savedmodel_bakery.serving.call.methods import Rpc
 from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 

@@ -10,11 +10,11 @@ import grpc
 from savedmodel_bakery.serving.access.access import Access
 from savedmodel_bakery.serving.admission import costs
 from savedmodel_bakery.serving.admission.admission import Admission
+from savedmodel_bakery.serving.call.methods import Rpc
 from savedmodel_bakery.serving.grpc.calls import Calls
 from savedmodel_bakery.serving.grpc.health import HealthService
 from savedmodel_bakery.serving.grpc.transfers import Lane
 from savedmodel_bakery.serving.options.tls import Tls
-from savedmodel_bakery.serving.rpc import Rpc
 from savedmodel_bakery.serving.telemetry.requests import Requests
 from savedmodel_bakery.wire.status import Code, StatusError
 

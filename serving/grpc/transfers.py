@@ -14,7 +14,7 @@ from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import OverloadError
-from savedmodel_bakery.serving.threads import CallThreads
+from savedmodel_bakery.serving.call.threads import CallThreads
 
 _WATCH_INTERVAL_S = 0.1
 _TRIM_INTERVAL_S = 2.0

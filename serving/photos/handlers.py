@@ -9,9 +9,9 @@ from functools import partial
 from savedmodel_bakery.errors import ClientError
 from savedmodel_bakery.serving.access.required_roles import PHOTOS
 from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving.call.methods import PREFLIGHT, Route
 from savedmodel_bakery.serving.http.error_responses import error_response, method_not_allowed
 from savedmodel_bakery.serving.http.messages import NOSNIFF, Request, Response, decode_name
-from savedmodel_bakery.serving.http.routes import PREFLIGHT, Route
 from savedmodel_bakery.serving.inference.photos import PhotoModel
 from savedmodel_bakery.serving.models.registry import ModelChoice, Registry, read_version
 from savedmodel_bakery.serving.photos.codec import read_photos, results_response

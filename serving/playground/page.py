@@ -6,9 +6,9 @@ from functools import cache, partial
 from pathlib import Path
 
 from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving.call.methods import Route
 from savedmodel_bakery.serving.http.error_responses import method_not_allowed
 from savedmodel_bakery.serving.http.messages import NOSNIFF, Request, Response
-from savedmodel_bakery.serving.http.routes import Route
 
 PATH = "/playground"
 _ROOT = "/"

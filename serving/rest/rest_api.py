@@ -12,9 +12,9 @@ from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.documents import parsing
 from savedmodel_bakery.serving.admission.limits import Limits
 from savedmodel_bakery.serving.admission.unpacking import unpack
+from savedmodel_bakery.serving.call.methods import PREFLIGHT, Route
 from savedmodel_bakery.serving.http.error_responses import error_response
 from savedmodel_bakery.serving.http.messages import Request, Response, decode_name
-from savedmodel_bakery.serving.http.routes import PREFLIGHT, Route
 from savedmodel_bakery.serving.inference import metadata
 from savedmodel_bakery.serving.inference.examples import ExamplesCall, classify, regress
 from savedmodel_bakery.serving.inference.predict import (

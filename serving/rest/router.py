@@ -16,9 +16,9 @@ from savedmodel_bakery.serving.access.access import ANYONE, Access
 from savedmodel_bakery.serving.access.identity import Identity
 from savedmodel_bakery.serving.access.required_roles import PUBLIC_PATHS, rest_role
 from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving.call.methods import FindRoute, Route
 from savedmodel_bakery.serving.http.error_responses import error_response, page
 from savedmodel_bakery.serving.http.messages import Request, Response
-from savedmodel_bakery.serving.http.routes import FindRoute, Route
 from savedmodel_bakery.serving.telemetry import metrics
 from savedmodel_bakery.serving.telemetry.calls import count_rejection
 from savedmodel_bakery.wire.status import Code, StatusError

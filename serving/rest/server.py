@@ -20,14 +20,14 @@ from savedmodel_bakery.serving.admission import costs
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import RETRY_AFTER_S, SMALL_BYTES, OverloadError, check_size
+from savedmodel_bakery.serving.call.methods import Route
+from savedmodel_bakery.serving.call.threads import CallThreads
 from savedmodel_bakery.serving.http.error_responses import page
 from savedmodel_bakery.serving.http.messages import Request, Response
-from savedmodel_bakery.serving.http.routes import Route
 from savedmodel_bakery.serving.rest.protocol import Protocol, raw_headers
 from savedmodel_bakery.serving.rest.router import Router
 from savedmodel_bakery.serving.rest.tls_server import TlsServer
 from savedmodel_bakery.serving.telemetry.requests import REQUEST_ID, Entry, Requests
-from savedmodel_bakery.serving.threads import CallThreads
 from savedmodel_bakery.wire.status import StatusError
 
 _Message = MutableMapping[str, Any]

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving.call.methods import Rpc, counted
 from savedmodel_bakery.serving.models.registry import ModelChoice, Registry, read_version
-from savedmodel_bakery.serving.rpc import Rpc, counted
 from savedmodel_bakery.serving.v2 import descriptions, unsupported
 from savedmodel_bakery.serving.v2.codec import message, read_header
 from savedmodel_bakery.serving.v2.inference import infer

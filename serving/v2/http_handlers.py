@@ -11,9 +11,9 @@ from savedmodel_bakery.serving.access.required_roles import LIVE_PATH, READY_PAT
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.documents import parsing
 from savedmodel_bakery.serving.admission.limits import Limits
+from savedmodel_bakery.serving.call.methods import PREFLIGHT, Route
 from savedmodel_bakery.serving.http.error_responses import method_not_allowed
 from savedmodel_bakery.serving.http.messages import Request, Response, decode_name
-from savedmodel_bakery.serving.http.routes import PREFLIGHT, Route
 from savedmodel_bakery.serving.models.registry import ModelChoice, Registry, read_version
 from savedmodel_bakery.serving.v2 import descriptions, unsupported
 from savedmodel_bakery.serving.v2.codec import json_response, read_body, read_index_request, read_query

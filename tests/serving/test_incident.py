@@ -21,11 +21,11 @@ from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import Limits
+from savedmodel_bakery.serving.call.methods import Rpc
 from savedmodel_bakery.serving.grpc.server import GrpcServer
 from savedmodel_bakery.serving.http.messages import Request
 from savedmodel_bakery.serving.rest.rest_api import RestApi
 from savedmodel_bakery.serving.rest.router import Router
-from savedmodel_bakery.serving.rpc import Rpc
 from savedmodel_bakery.wire.schema import METHODS
 from savedmodel_bakery.wire.status import Code
 

@@ -22,8 +22,8 @@ from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import Limits
+from savedmodel_bakery.serving.call.methods import Route
 from savedmodel_bakery.serving.http.messages import Request, Response
-from savedmodel_bakery.serving.http.routes import Route
 from savedmodel_bakery.serving.models.registry import Registry
 from savedmodel_bakery.serving.rest.rest_api import RestApi
 from savedmodel_bakery.serving.rest.router import Router

@@ -1,4 +1,4 @@
-"""Unary calls over gRPC, for its port and for every service that is there."""
+"""What a port needs to know of a call before its message has arrived: `Rpc` over gRPC, `Route` over HTTP."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from savedmodel_bakery.serving.admission.context import Handler, RequestContext
+from savedmodel_bakery.serving.http.error_responses import error_response
+from savedmodel_bakery.serving.http.messages import Request, Response
 from savedmodel_bakery.serving.telemetry import metrics
 from savedmodel_bakery.wire.status import Code, StatusError
 
@@ -54,3 +56,36 @@ def counted(api: str, handle: Handler, model_name: Callable[[Any], str]) -> Hand
         return response
 
     return count
+
+
+class Route(NamedTuple):
+    """Where a request goes.
+
+    Attributes:
+        handle: makes the response to a request that is authorized and complete; raises StatusError.
+        model_name: that the URL names, for the metrics; empty if it names none.
+        api: the name of the call in the metrics; None to not count the request.
+        runs_model: whether the request runs a model, and so waits for its turn.
+        takes_body: whether the request has a body without running a model.
+        on_error: makes the response for an error.
+    """
+
+    handle: Callable[[Request, RequestContext], Response]
+    model_name: str = ""
+    api: str | None = ""
+    runs_model: bool = False
+    takes_body: bool = False
+    on_error: Callable[[StatusError], Response] = error_response
+
+
+FindRoute = Callable[[Request], Route | None]
+"""Returns where a request goes, by its method and target; None if the URL is not one of this API."""
+
+
+def _preflight(request: Request, _: RequestContext) -> Response:
+    origin = request.headers.get("origin", "")
+    return Response(200 if "http://" in origin or "https://" in origin else 400, b"", "text/html; charset=ISO-8859-1")
+
+
+PREFLIGHT = Route(_preflight, api=None)
+"""Responds to OPTIONS, with which browsers ask what they may send, as tensorflow_model_server; CORS headers follow."""

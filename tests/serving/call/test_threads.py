@@ -10,7 +10,7 @@ import pytest
 from waiting import wait_until
 
 from savedmodel_bakery.serving.admission.limits import OverloadError
-from savedmodel_bakery.serving.threads import CallThreads
+from savedmodel_bakery.serving.call.threads import CallThreads
 
 KEPT = 4  # idle threads
 
