@@ -10,6 +10,7 @@ from typing import Any
 from savedmodel_bakery.serving.access.required_roles import PUBLIC_PATHS
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving.call.call import Entrypoint
 from savedmodel_bakery.serving.grpc.grpc_api import GrpcApi
 from savedmodel_bakery.serving.grpc.profiler import Profiler
 from savedmodel_bakery.serving.grpc.server import GrpcServer
@@ -69,12 +70,12 @@ def start_grpc(
     server = GrpcServer(
         calls,
         addresses,
+        Entrypoint("GRPC", registry.known_name, requests),
         access=settings.access,
         admission=admission,
         arguments=flags.text("grpc_channel_arguments"),
         tls=settings.tls,
         health=flags.on("enable_grpc_healthcheck_service"),
-        requests=requests,
     )
     server.start()
     if port:
@@ -110,7 +111,6 @@ def start_rest(
             *([playground.find] if with_playground else []),
         ],
         access=settings.access,
-        known_name=registry.known_name,
         cors=flags.on("rest_api_enable_cors_support"),
         metrics_path=settings.metrics_path,
         allowed_hosts=[name.strip().lower() for name in flags.text("allowed_hosts").split(",") if name.strip()],
@@ -122,9 +122,9 @@ def start_rest(
             flags.text("bind_address"),
             port,
             admission,
+            Entrypoint("REST", registry.known_name, requests),
             timeout_s=timeout_s,
             tls=settings.rest_tls,
-            requests=requests,
         )
     except OSError as error:
         logger.error("Failed to start HTTP Server at %s:%d: %s", flags.text("bind_address"), port, error.strerror)

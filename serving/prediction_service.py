@@ -25,14 +25,10 @@ class PredictionService:
         registry: the loaded models.
         packed: write Predict outputs into `tensor_content` rather than typed fields.
         check_method_names: reject signatures that were exported for another method.
-
-    Attributes:
-        known_name: returns the name of a model for the metrics; see `Registry.known_name`.
     """
 
     def __init__(self, registry: Registry, *, packed: bool = False, check_method_names: bool = False) -> None:
         self._registry = registry
-        self.known_name = registry.known_name
         self._packed = packed
         self._check_method_names = check_method_names
 

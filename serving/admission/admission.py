@@ -10,11 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TypeVar
 
-from savedmodel_bakery.serving.access.identity import Identity
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import RETRY_AFTER_S, Limits, OverloadError
-from savedmodel_bakery.serving.telemetry.requests import Entry
 from savedmodel_bakery.wire.status import Code, StatusError
 
 _NEWEST_SHARE = 0.2  # of the last run in the estimate of a run's duration
@@ -150,23 +148,20 @@ class Admission:
         """Return the admission of other calls, with the same limits and memory."""
         return Admission(self.limits, self.memory, turns=turns)
 
-    def try_enter(self) -> bool:
-        """Take a place for a call that has arrived, which `leave` returns; return False if there is none."""
-        with self._lock:
-            if self._taken >= self.places:
-                return False
-            self._taken += 1
-            return True
+    def enter(self, *, is_forced: bool = False) -> None:
+        """Take a place for a call that has arrived; `leave` gives it back.
 
-    def enter(self) -> None:
-        """Take a place for a call that has arrived, even if all are taken, because another call is about to leave."""
-        with self._lock:
-            self._taken += 1
+        Args:
+            is_forced: even if all places are taken, because another call is about to leave.
 
-    def full(self) -> OverloadError:
-        """Return the error of a call for which there is no place."""
+        Raises:
+            OverloadError: all places are taken.
+        """
         with self._lock:
-            return OverloadError(
+            if self._taken < self.places or is_forced:
+                self._taken += 1
+                return
+            raise OverloadError(
                 f"{self.turns} calls run and {self.places - self.turns} wait, which is the limit (--max_waiting_calls)",
                 max(RETRY_AFTER_S, self._wait_s(len(self._queue))),
                 limit="max_waiting_calls",
@@ -178,14 +173,6 @@ class Admission:
             self._taken -= 1
             if context:
                 self._arriving.pop(context, None)
-
-    def context(
-        self, *, timeout_s: float | None, identity: Identity | None = None, entry: Entry | None = None
-    ) -> RequestContext:
-        """Return the context of a call with the limits of this port. Close it at the call's end."""
-        return RequestContext(
-            timeout_s=timeout_s, memory=self.memory, max_rows=self.limits.rows, identity=identity, entry=entry
-        )
 
     def expect(self, context: RequestContext, timeout_s: float | None) -> None:
         """Check that a call could be answered within `timeout_s`, before its message is received.

@@ -39,12 +39,15 @@ class MemoryBudget:
 
     Args:
         size: bytes; 0 for 70 % of the memory of the machine or of the process's control group, less what models use.
+
+    Attributes:
+        size: the bytes that requests may hold together.
     """
 
     def __init__(self, size: int = 0) -> None:
-        self._fixed = size
+        self.size = size
+        self._is_fixed = size > 0
         self._limit = memory.limit_bytes()
-        self._used_by_models = 0
         self._lock = threading.Lock()
         self._held = 0
         self._peak = 0
@@ -52,13 +55,6 @@ class MemoryBudget:
         self._resident_bytes = 0  # after the last trim
         self._queue: deque[_Waiter] = deque()
         self.measure_models()
-
-    @property
-    def size(self) -> int:
-        """The bytes that requests may hold together."""
-        if self._fixed:
-            return self._fixed
-        return max(int(SHARE * self._limit) - self._used_by_models, int(_MIN_SHARE * self._limit))
 
     @property
     def held(self) -> int:
@@ -89,12 +85,14 @@ class MemoryBudget:
         Raises:
             OverloadError: more than the whole budget.
         """
-        self.check_possible(size)
         with self._lock:
-            if self._held + size > self.size or (self._queue and size > _SMALL_BYTES):
-                return False
-            self._add(size)
-            return True
+            is_free = self._held + size <= self.size and (size <= _SMALL_BYTES or not self._queue)
+            if is_free:
+                self._held += size
+                self._peak = max(self._peak, self._held)
+        if not is_free:
+            self.check_possible(size)
+        return is_free
 
     def take(
         self,
@@ -165,7 +163,9 @@ class MemoryBudget:
         """
         with self._lock:
             self._resident_bytes = memory.resident_bytes()
-            self._used_by_models = max(0, self._resident_bytes - self._held)
+            if not self._is_fixed:
+                used_by_models = max(0, self._resident_bytes - self._held)
+                self.size = max(int(SHARE * self._limit) - used_by_models, int(_MIN_SHARE * self._limit))
             self._grant()
 
     def _error(self, size: int) -> OverloadError:
@@ -175,10 +175,6 @@ class MemoryBudget:
             RETRY_AFTER_S,
             limit="memory_budget_bytes",
         )
-
-    def _add(self, size: int) -> None:
-        self._held += size
-        self._peak = max(self._peak, self._held)
 
     def _grant(self) -> None:
         """Give memory to those who wait, in their order; reject who can't get it. Call it with the lock."""
@@ -190,7 +186,8 @@ class MemoryBudget:
                 break
             self._queue.popleft()
             if waiter.is_granted:
-                self._add(waiter.size)
+                self._held += waiter.size
+                self._peak = max(self._peak, self._held)
             waiter.woken.set()
         holders = [waiter for waiter in self._queue if waiter.held]
         if holders and sum(waiter.held for waiter in holders) == self._held:

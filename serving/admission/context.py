@@ -10,8 +10,7 @@ from typing import Any, Protocol
 
 from savedmodel_bakery.serving.access.identity import Identity
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
-from savedmodel_bakery.serving.admission.limits import OverloadError, check_size
-from savedmodel_bakery.serving.telemetry.requests import Entry
+from savedmodel_bakery.serving.admission.limits import OverloadError, too_large
 from savedmodel_bakery.wire.status import Code, StatusError
 
 _MAX_TIMEOUT_S = 365 * 24 * 3600.0  # a lock can't wait for centuries
@@ -32,10 +31,11 @@ class RequestContext:
         timeout_s: seconds until the request's deadline; None for none.
         memory: where its memory comes from; None for no limit.
         max_rows: strings in one input, or examples, that it may have; None for no limit.
-        identity: who sent it; None, or one without a token, if everybody may.
-        entry: where its model is noted, if the request is observed.
 
     Attributes:
+        identity: the caller, if a token restricts what it may do.
+        model_name: the model that the request names, for metrics and the access log.
+        model_version: the version that runs.
         charged: bytes taken from the memory.
         turn: while it runs, its turn; others have it while the request waits for memory.
     """
@@ -46,15 +46,14 @@ class RequestContext:
         timeout_s: float | None = None,
         memory: MemoryBudget | None = None,
         max_rows: int | None = None,
-        identity: Identity | None = None,
-        entry: Entry | None = None,
     ) -> None:
         self._deadline: float | None
         self.restart(timeout_s)
+        self.identity: Identity | None = None
+        self.model_name = ""
+        self.model_version: int | None = None
         self._memory = memory
         self._max_rows = max_rows
-        self._identity = identity if identity and identity.token else None
-        self._entry = entry
         self._lock = threading.Lock()
         self._is_cancelled = False
         self._on_cancel: list[Callable[[], None]] = []
@@ -116,24 +115,13 @@ class RequestContext:
         Raises:
             StatusError: PERMISSION_DENIED.
         """
-        if self._entry:
-            self._entry.note_model(name)
-        if self._identity:
-            self._identity.check_model(name)
+        self.model_name = name
+        if self.identity:
+            self.identity.check_model(name)
 
     def covers(self, name: str) -> bool:
         """Return whether the caller may use the model of this name."""
-        return self._identity is None or self._identity.covers(name)
-
-    def note_version(self, version: int) -> None:
-        """Note which version of the model runs, if the request is observed."""
-        if self._entry:
-            self._entry.model_version = version
-
-    @property
-    def request_id(self) -> str:
-        """The id of the request; empty without an access log."""
-        return self._entry.request_id if self._entry else ""
+        return self.identity is None or self.identity.covers(name)
 
     def check_rows(self, count: int) -> None:
         """Check how many rows the request has, before they are filled up or run.
@@ -141,8 +129,8 @@ class RequestContext:
         Raises:
             OverloadError: they are too many.
         """
-        if self._max_rows is not None:
-            check_size(count, self._max_rows, "rows", limit="max_rows_per_request")
+        if self._max_rows is not None and count > self._max_rows:
+            raise too_large(count, self._max_rows, "rows", limit="max_rows_per_request")
 
     def take_rows(self, count: int) -> None:
         """Count rows that are about to run against the caller's rows per second.
@@ -150,8 +138,8 @@ class RequestContext:
         Raises:
             OverloadError: they are too many.
         """
-        if self._identity:
-            self._identity.take(count)
+        if self.identity:
+            self.identity.take(count)
 
     def charge(self, size: int) -> None:
         """Take memory until the request ends; wait for it within the deadline.
@@ -162,24 +150,26 @@ class RequestContext:
         Raises:
             StatusError: RESOURCE_EXHAUSTED if it will not become free in time; CANCELLED.
         """
-        if not self.try_charge(size):
-            assert self._memory
-            with self.turn.passed_on() if self.turn else nullcontext():
-                try:
-                    self._memory.take(size, held=self.charged, timeout_s=self.remaining_s(), on_cancel=self.on_cancel)
-                except OverloadError:
-                    if self._is_cancelled:
-                        self.check()
-                    raise
-                self.charged += size
+        if self.try_charge(size):
+            return
+        assert self._memory
+        with self.turn.passed_on() if self.turn else nullcontext():
+            try:
+                self._memory.take(size, held=self.charged, timeout_s=self.remaining_s(), on_cancel=self.on_cancel)
+            except OverloadError:
+                if self._is_cancelled:
+                    self.check()
+                raise
+            self.charged += size
 
     def try_charge(self, size: int) -> bool:
         """Take memory, if it is free now, until the request ends; little memory is free. Never waits."""
-        if self._memory and size > _LITTLE_BYTES:
-            if not self._memory.try_take(size):
-                return False
+        if self._memory is None or size <= _LITTLE_BYTES:
+            return True
+        is_free = self._memory.try_take(size)
+        if is_free:
             self.charged += size
-        return True
+        return is_free
 
     def close(self) -> None:
         """End the request: give its memory back."""

@@ -50,8 +50,8 @@ class OverloadError(StatusError):
         super().__init__(Code.RESOURCE_EXHAUSTED, message, retry_after_s=retry_after_s, limit=limit)
 
 
-def check_size(size: int, maximum: int, unit: str, *, limit: str, condition: str = "") -> None:
-    """Check a size of a request against a maximum.
+def too_large(size: int, maximum: int, unit: str, *, limit: str, condition: str = "") -> OverloadError:
+    """Return the error of a request that is larger than allowed.
 
     Args:
         size: of the request.
@@ -60,9 +60,8 @@ def check_size(size: int, maximum: int, unit: str, *, limit: str, condition: str
         limit: see `OverloadError`.
         condition: clause that says when the maximum holds; empty if a flag sets it.
 
-    Raises:
-        OverloadError: such as `the request has 2000 bytes; at most 1000 are allowed (--max_message_bytes)`.
+    Returns:
+        Such as `the request has 2000 bytes; at most 1000 are allowed (--max_message_bytes)`.
     """
-    if size > maximum:
-        condition = condition or f"(--{limit})"
-        raise OverloadError(f"the request has {size} {unit}; at most {maximum} are allowed {condition}", limit=limit)
+    condition = condition or f"(--{limit})"
+    return OverloadError(f"the request has {size} {unit}; at most {maximum} are allowed {condition}", limit=limit)

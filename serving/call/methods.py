@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from savedmodel_bakery.serving.admission.context import Handler, RequestContext
 from savedmodel_bakery.serving.http.error_responses import error_response
 from savedmodel_bakery.serving.http.messages import Request, Response
-from savedmodel_bakery.serving.telemetry import metrics
-from savedmodel_bakery.wire.status import Code, StatusError
+from savedmodel_bakery.wire.status import StatusError
 
 
 class Rpc(NamedTuple):
@@ -21,6 +19,7 @@ class Rpc(NamedTuple):
             call's metadata by key.
         handle: makes the response message, whose SerializeToString may raise too; raises StatusError.
         request: the class of the request message; None if its messages are small.
+        api: the name of the call in the metrics; None to not count it.
         runs_model: whether the call runs a model, and so waits for its turn.
         is_public: whether callers need no token.
         takes_metadata: see `decode`.
@@ -29,33 +28,10 @@ class Rpc(NamedTuple):
     decode: Callable[..., Any]
     handle: Handler
     request: Any = None
+    api: str | None = None
     runs_model: bool = False
     is_public: bool = False
     takes_metadata: bool = False
-
-
-def counted(api: str, handle: Handler, model_name: Callable[[Any], str]) -> Handler:
-    """Return a handler that also records each call in the metrics.
-
-    Args:
-        api: the name of the call in the metrics.
-        handle: the handler.
-        model_name: returns the name of the model of a request for the metrics.
-    """
-
-    def count(request: Any, context: RequestContext) -> Any:
-        started, code = time.perf_counter(), Code.INTERNAL
-        try:
-            response = handle(request, context)
-            code = Code.OK
-        except StatusError as error:
-            code = error.code
-            raise
-        finally:
-            metrics.count_request(model_name(request), api, "GRPC", code, time.perf_counter() - started)
-        return response
-
-    return count
 
 
 class Route(NamedTuple):
@@ -67,6 +43,8 @@ class Route(NamedTuple):
         api: the name of the call in the metrics; None to not count the request.
         runs_model: whether the request runs a model, and so waits for its turn.
         takes_body: whether the request has a body without running a model.
+        is_instant: whether the response is made at once, without a place, so that nobody can prevent it.
+        is_page: whether the response is that of the server itself, without the headers of the APIs.
         on_error: makes the response for an error.
     """
 
@@ -75,6 +53,8 @@ class Route(NamedTuple):
     api: str | None = ""
     runs_model: bool = False
     takes_body: bool = False
+    is_instant: bool = False
+    is_page: bool = False
     on_error: Callable[[StatusError], Response] = error_response
 
 

@@ -9,7 +9,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from savedmodel_bakery.serving.admission import costs
-from savedmodel_bakery.serving.admission.limits import SMALL_BYTES, check_size
+from savedmodel_bakery.serving.admission.limits import SMALL_BYTES, too_large
 from savedmodel_bakery.serving.admission.unpacking import unpack_all
 from savedmodel_bakery.wire.status import Code
 
@@ -25,7 +25,8 @@ def check_message_size(message: bytes, maximum: int = SMALL_BYTES) -> None:
     Raises:
         OverloadError: it is too large.
     """
-    check_size(len(message), maximum, "bytes", limit="max_message_bytes", condition="for this call")
+    if len(message) > maximum:
+        raise too_large(len(message), maximum, "bytes", limit="max_message_bytes", condition="for this call")
 
 
 def unpack(message: bytes, limit: int, charge: Callable[[int], None]) -> bytes:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.call.methods import Rpc, counted
+from savedmodel_bakery.serving.call.methods import Rpc
 from savedmodel_bakery.serving.prediction_service import PredictionService
 from savedmodel_bakery.serving.telemetry import metrics
 from savedmodel_bakery.wire import messages, schema
@@ -33,18 +33,17 @@ class GrpcApi:
     def calls(self) -> dict[str, Rpc]:
         """Return the calls by path."""
         handlers = self._service.handlers()
-        for name in _COUNTED:
-            handlers[name] = counted(name, handlers[name], self._model_name)
         handlers["HandleReloadConfigRequest"] = self.reload
         return {
             METHODS[name].path: Rpc(
-                partial(messages.parse_request, name), handle, METHODS[name].request, runs_model=name in _RUN_MODELS
+                partial(messages.parse_request, name),
+                handle,
+                METHODS[name].request,
+                api=name if name in _COUNTED else None,
+                runs_model=name in _RUN_MODELS,
             )
             for name, handle in handlers.items()
         }
-
-    def _model_name(self, request: Any) -> str:
-        return self._service.known_name(request.spec.name) if request.spec else ""
 
     def reload(self, request: Any, context: RequestContext) -> Any:
         """HandleReloadConfigRequest; returns by how much the named counters grew during the call."""

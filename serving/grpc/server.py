@@ -10,12 +10,12 @@ import grpc
 from savedmodel_bakery.serving.access.access import Access
 from savedmodel_bakery.serving.admission import costs
 from savedmodel_bakery.serving.admission.admission import Admission
+from savedmodel_bakery.serving.call.call import Entrypoint
 from savedmodel_bakery.serving.call.methods import Rpc
 from savedmodel_bakery.serving.grpc.calls import Calls
 from savedmodel_bakery.serving.grpc.health import HealthService
-from savedmodel_bakery.serving.grpc.transfers import Lane
+from savedmodel_bakery.serving.grpc.transfers import GrpcLane
 from savedmodel_bakery.serving.options.tls import Tls
-from savedmodel_bakery.serving.telemetry.requests import Requests
 from savedmodel_bakery.wire.status import Code, StatusError
 
 logger = logging.getLogger(__name__)
@@ -40,12 +40,12 @@ class GrpcServer:
     Args:
         calls: to serve, by path.
         addresses: of TCP ports and Unix sockets.
+        entrypoint: for the metrics and the access log.
         access: which callers may make which calls.
         admission: the limits of calls, and which of them run.
         arguments: channel arguments, as `k=v,k=v`.
         tls: for every address; None for plain text.
         health: serve the standard health service.
-        requests: where each call is observed; None to observe none.
 
     Raises:
         StatusError: INVALID_ARGUMENT if an address is not available, or a key or certificate is not valid PEM.
@@ -55,13 +55,13 @@ class GrpcServer:
         self,
         calls: Mapping[str, Rpc],
         addresses: list[str],
+        entrypoint: Entrypoint,
         *,
         access: Access,
         admission: Admission,
         arguments: str = "",
         tls: Tls | None = None,
         health: bool = False,
-        requests: Requests | None = None,
     ) -> None:
         limits = admission.limits
         options: dict[str, int | str] = {
@@ -78,16 +78,16 @@ class GrpcServer:
             "grpc.keepalive_permit_without_calls": 1,
             "grpc.http2.max_pings_without_data": 0,
         }
-        runs = Lane(admission, "grpc", limits.body_timeout_s)
+        runs = GrpcLane(admission, "grpc", limits.body_timeout_s)
         # Their messages are small, so they arrive as fast as headers.
-        control = Lane(admission.with_turns(_CONTROL_CALLS), "control", limits.header_timeout_s)
+        control = GrpcLane(admission.with_turns(_CONTROL_CALLS), "control", limits.header_timeout_s)
         self._server = grpc.server(
             runs.threads,
             options=list({**options, **channel_arguments(arguments)}.items()),
             maximum_concurrent_rpcs=runs.admission.places + control.admission.places + _REJECTED_CALLS,
         )
         self._health = HealthService(control.threads) if health else None
-        self._server.add_generic_rpc_handlers([Calls(calls, access, runs, control, requests, self._health)])
+        self._server.add_generic_rpc_handlers([Calls(calls, entrypoint, access, runs, control, self._health)])
         try:
             for address in addresses:
                 if tls:

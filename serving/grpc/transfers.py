@@ -14,6 +14,7 @@ from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import OverloadError
+from savedmodel_bakery.serving.call.call import Lane
 from savedmodel_bakery.serving.call.threads import CallThreads
 
 _WATCH_INTERVAL_S = 0.1
@@ -116,10 +117,8 @@ def _of_busiest_peer(calls: list[Any]) -> list[Any]:
     return [call for call in calls if call.peer() == busiest]
 
 
-class Lane:
-    """Where a kind of calls runs: runs of models never delay other calls, such as the status of a model.
-
-    There are as many threads as places, because a call holds its thread while its message arrives.
+class GrpcLane(Lane):
+    """A lane with as many threads as places, because a call holds its thread while its message arrives.
 
     Args:
         admission: of these calls.
@@ -128,8 +127,7 @@ class Lane:
     """
 
     def __init__(self, admission: Admission, name: str, timeout_s: float) -> None:
-        self.admission = admission
-        self.threads = CallThreads(admission.places, name)
+        super().__init__(admission, CallThreads(admission.places, name))
         self.transfers = Transfers(timeout_s, admission.memory)
 
     def enter(self) -> None:
@@ -138,8 +136,7 @@ class Lane:
         Raises:
             OverloadError: there is no place, or no thread.
         """
-        if not self.admission.try_enter():
-            raise self.admission.full()
+        self.admission.enter()
         try:
             self.threads.check()
         except OverloadError:

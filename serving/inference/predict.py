@@ -122,7 +122,7 @@ def run(
     Raises:
         StatusError: the run failed, or RESOURCE_EXHAUSTED.
     """
-    context.note_version(servable.version)
+    context.model_version = servable.version
     started = time.perf_counter()
     try:
         outputs = servable.runtime.run(feeds, fetches, context)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.call.methods import Rpc, counted
+from savedmodel_bakery.serving.call.methods import Rpc
 from savedmodel_bakery.serving.models.registry import ModelChoice, Registry, read_version
 from savedmodel_bakery.serving.v2 import descriptions, unsupported
 from savedmodel_bakery.serving.v2.codec import message, read_header
@@ -56,7 +56,6 @@ class GrpcHandlers:
             "ModelConfig": self._model_config,
             "RepositoryIndex": self._index,
         }
-        infer_counted = counted("ModelInfer", self._infer, self._model_name)
         methods = schema.METHODS
         return {
             **{
@@ -65,7 +64,7 @@ class GrpcHandlers:
             },
             methods["ModelMetadata"].path: Rpc(_parse_metadata_request, self._model_metadata, takes_metadata=True),
             methods["ModelInfer"].path: Rpc(
-                grpc.parse_request, infer_counted, schema.ModelInferRequest, runs_model=True
+                grpc.parse_request, self._infer, schema.ModelInferRequest, api="ModelInfer", runs_model=True
             ),
             # Their messages are not parsed, because nothing of them is used.
             **{methods[name].path: Rpc(bytes, partial(_raise, reason)) for name, reason in _MISSING.items()},
@@ -104,9 +103,6 @@ class GrpcHandlers:
     def _index(self, request: Any, context: RequestContext) -> Any:
         rows = descriptions.repository_index(self._registry, context.covers, ready_only=request.ready)
         return message(schema.RepositoryIndexResponse, {"models": rows})
-
-    def _model_name(self, parsed: ParsedRequest) -> str:
-        return self._registry.known_name(parsed.message.model_name)
 
     def _infer(self, parsed: ParsedRequest, context: RequestContext) -> RawMessage:
         choice = _choice(parsed.message.model_name, parsed.message.model_version, context)

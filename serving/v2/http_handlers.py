@@ -37,6 +37,7 @@ class _Url(NamedTuple):
         api: the name of the call in the metrics; None to not count it.
         runs_model: whether it runs a model.
         takes_body: whether it has a body without running a model.
+        is_instant: whether it is answered at once, whatever else runs.
     """
 
     path: re.Pattern[str]
@@ -45,6 +46,7 @@ class _Url(NamedTuple):
     api: str | None = ""
     runs_model: bool = False
     takes_body: bool = False
+    is_instant: bool = False
 
 
 class HttpHandlers:
@@ -61,8 +63,8 @@ class HttpHandlers:
         self._limits = limits
         self._check_method_names = check_method_names
         self._urls = [
-            _url(LIVE_PATH, ("GET", "HEAD"), self._live, api=None),
-            _url(READY_PATH, ("GET", "HEAD"), self._ready, api=None),
+            _url(LIVE_PATH, ("GET", "HEAD"), self._live, api=None, is_instant=True),
+            _url(READY_PATH, ("GET", "HEAD"), self._ready, api=None, is_instant=True),
             _url("/v2", ("GET",), self._server_metadata),
             _url(_MODEL, ("GET",), self._model_metadata),
             _url(f"{_MODEL}/ready", ("GET",), self._model_ready),
@@ -89,6 +91,7 @@ class HttpHandlers:
                     url.api if is_allowed else None,
                     runs_model=url.runs_model and is_allowed,
                     takes_body=url.takes_body and is_allowed,
+                    is_instant=url.is_instant,
                 )
         return None
 

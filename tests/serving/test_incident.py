@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
@@ -14,18 +13,20 @@ from typing import Any
 
 import grpc
 import pytest
+import requests
+from server_process import free_port
 
 from savedmodel_bakery.serving import incident, server
 from savedmodel_bakery.serving.access.access import Access
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
-from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import Limits
+from savedmodel_bakery.serving.call.call import Entrypoint
 from savedmodel_bakery.serving.call.methods import Rpc
 from savedmodel_bakery.serving.grpc.server import GrpcServer
-from savedmodel_bakery.serving.http.messages import Request
 from savedmodel_bakery.serving.rest.rest_api import RestApi
 from savedmodel_bakery.serving.rest.router import Router
+from savedmodel_bakery.serving.rest.server import RestServer
 from savedmodel_bakery.wire.schema import METHODS
 from savedmodel_bakery.wire.status import Code
 
@@ -60,19 +61,20 @@ def test_an_incident_is_logged_and_becomes_an_internal_error(caplog: pytest.LogC
 def test_rest_returns_500_and_the_request_id(caplog: pytest.LogCaptureFixture) -> None:
     registry: Any = SimpleNamespace(statuses=fail)
     find = RestApi(registry, limits=ADMISSION.limits, check_method_names=False).find
-    request = Request("GET", "/v1/models/m", {})
-    response = Router([find], access=Access(), known_name=str, cors=False).respond(
-        request, find(request), RequestContext()
-    )
-    assert 500 == response.status
-    check_log(caplog, json.loads(response.body)["error"])
+    port, router = free_port(), Router([find], access=Access(), cors=False)
+    running = RestServer(router, "127.0.0.1", port, ADMISSION, Entrypoint("REST", str), timeout_s=None)
+    running.start()
+    response = requests.get(f"http://127.0.0.1:{port}/v1/models/m", timeout=30)
+    running.stop(5)
+    assert 500 == response.status_code
+    check_log(caplog, response.json()["error"])
 
 
 @pytest.fixture
 def channel(tmp_path: Path) -> Iterator[grpc.Channel]:
     rpcs = {PATHS[0]: Rpc(fail, fail), PATHS[1]: Rpc(bytes, fail)}
     address = f"unix:{tmp_path / 'socket'}"
-    running = GrpcServer(rpcs, [address], access=Access(), admission=ADMISSION)
+    running = GrpcServer(rpcs, [address], Entrypoint("GRPC", str), access=Access(), admission=ADMISSION)
     running.start()
     with grpc.insecure_channel(address) as opened:
         yield opened

@@ -23,12 +23,22 @@ def make(*, turns: int, waiting: int = 100) -> Admission:
 
 def test_there_are_places_for_the_calls_that_run_and_wait() -> None:
     admission = make(turns=2, waiting=1)
-    assert [True, True, True, False] == [admission.try_enter() for _ in range(4)]
-    assert "RESOURCE_EXHAUSTED: 2 calls run and 1 wait, which is the limit (--max_waiting_calls)" == str(
-        admission.full()
-    )
+    for _ in range(3):
+        admission.enter()
+    with pytest.raises(StatusError) as error:
+        admission.enter()
+    assert "RESOURCE_EXHAUSTED: 2 calls run and 1 wait, which is the limit (--max_waiting_calls)" == str(error.value)
     admission.leave()
-    assert admission.try_enter()
+    admission.enter()
+
+
+def test_a_call_that_replaces_another_has_a_place_beyond_the_limit() -> None:
+    admission = make(turns=1, waiting=0)
+    admission.enter()
+    admission.enter(is_forced=True)
+    admission.leave()
+    with pytest.raises(StatusError):
+        admission.enter()
 
 
 def test_calls_run_in_the_order_of_their_arrival() -> None:
@@ -159,7 +169,7 @@ def test_a_call_that_ends_without_a_turn_counts_no_more() -> None:
         time.sleep(0.02)
     for _ in range(5):
         rejected = RequestContext()
-        assert admission.try_enter()
+        admission.enter()
         admission.expect(rejected, 0.0001)
         admission.leave(rejected)
 

@@ -15,6 +15,7 @@ from savedmodel_bakery.serving.access.access import Access
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.limits import Limits
+from savedmodel_bakery.serving.call.call import Entrypoint
 from savedmodel_bakery.serving.grpc.server import GrpcServer
 
 V1 = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
@@ -84,7 +85,7 @@ def test_a_stream_ends_when_a_message_would_be_late(tmp_path: Path) -> None:
     """Its place is for other calls."""
     admission = Admission(Limits(header_timeout_s=1), MemoryBudget(), turns=1)
     address, is_over = f"unix:{tmp_path / 'socket'}", threading.Event()
-    running = GrpcServer({}, [address], access=Access(), admission=admission)
+    running = GrpcServer({}, [address], Entrypoint("GRPC", str), access=Access(), admission=admission)
     running.start()
     with grpc.insecure_channel(address) as channel, pytest.raises(grpc.RpcError) as error:
         list(channel.stream_stream(V1)(iter(is_over.wait, True), timeout=30))  # sends nothing

@@ -22,7 +22,8 @@ from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import Limits
-from savedmodel_bakery.serving.call.methods import Route
+from savedmodel_bakery.serving.call.call import Entrypoint
+from savedmodel_bakery.serving.call.methods import FindRoute, Route
 from savedmodel_bakery.serving.http.messages import Request, Response
 from savedmodel_bakery.serving.models.registry import Registry
 from savedmodel_bakery.serving.rest.rest_api import RestApi
@@ -152,37 +153,36 @@ def test_a_body_that_does_not_arrive_holds_no_memory(limited: ServerProcess) -> 
         assert (200, {"predictions": [4.0]}) == predict(limited, BODY.ljust(90_000))
 
 
-def start(admission: Admission, router: type[Router]) -> tuple[int, RestServer]:
-    """Start a server without models; return its port and itself."""
+def start(admission: Admission, find: FindRoute | None = None) -> tuple[int, RestServer]:
+    """Start a server with one API, by default that of TensorFlow Serving without models; return its port and itself."""
     number = free_port()
     api = RestApi(Registry(), limits=admission.limits, check_method_names=False)
-    served = router([api.find], access=Access(), known_name=str, cors=False)
-    server = RestServer(served, "127.0.0.1", number, admission, timeout_s=None)
+    router = Router([find or api.find], access=Access(), cors=False)
+    server = RestServer(router, "127.0.0.1", number, admission, Entrypoint("REST", str), timeout_s=None)
     server.start()
     return number, server
 
 
-class LargeResponses(Router):
-    """Answers with more bytes than the system keeps for a connection."""
+LARGE_RESPONSE = 50_000_000
+"""More bytes than the system keeps for a connection."""
 
-    SIZE = 50_000_000
 
-    def respond(self, request: Request, route: Route | None, context: RequestContext) -> Response:  # noqa: ARG002
-        context.charge(self.SIZE)
-        return Response(200, bytes(self.SIZE))
+def respond_with_much(_request: Request, context: RequestContext) -> Response:
+    context.charge(LARGE_RESPONSE)
+    return Response(200, bytes(LARGE_RESPONSE))
 
 
 def test_a_response_holds_memory_until_it_has_been_read_or_took_too_long() -> None:
-    memory = MemoryBudget(2 * LargeResponses.SIZE)
+    memory = MemoryBudget(2 * LARGE_RESPONSE)
     admission = Admission(Limits(body_timeout_s=2.0), memory, turns=1)
-    number, server = start(admission, LargeResponses)
+    number, server = start(admission, lambda _: Route(respond_with_much))
     with socket.create_connection(("127.0.0.1", number), 30) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         assert connection.recv(1, socket.MSG_PEEK)
-        assert LargeResponses.SIZE == memory.held
+        assert LARGE_RESPONSE == memory.held
         response = HTTPResponse(connection)
         response.begin()
-        assert LargeResponses.SIZE == len(response.read())
+        assert LARGE_RESPONSE == len(response.read())
         wait_until(lambda: memory.held == 0)
         connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         wait_until(lambda: memory.held > 0)
@@ -283,7 +283,7 @@ def test_a_request_that_runs_no_model_may_have_a_small_body_only(limited: Server
 def test_a_body_is_charged_while_it_arrives() -> None:
     memory = MemoryBudget(1_000_000)
     admission = Admission(Limits(), memory, turns=1)
-    number, server = start(admission, Router)
+    number, server = start(admission)
     with ExitStack() as stack:
         for count in (1, 2, 3):
             connection = stack.enter_context(socket.create_connection(("127.0.0.1", number), 30))
@@ -297,7 +297,7 @@ def test_a_body_is_charged_while_it_arrives() -> None:
 def test_pipelined_bodies_leave_no_memory_charged() -> None:
     memory = MemoryBudget(50_000_000)
     admission = Admission(Limits(), memory, turns=4)
-    number, server = start(admission, Router)
+    number, server = start(admission)
     small = f"{POST}Content-Length: {len(BODY)}\r\n\r\n".encode() + BODY
     large = f"{POST}Content-Length: 2000000\r\n\r\n".encode() + bytes(1_900_000)
     for _ in range(20):

@@ -17,6 +17,7 @@ from savedmodel_bakery.serving.access.access import Access
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.limits import Limits
+from savedmodel_bakery.serving.call.call import Entrypoint
 from savedmodel_bakery.serving.models.registry import Registry
 from savedmodel_bakery.serving.rest.router import Router
 from savedmodel_bakery.serving.rest.server import RestServer
@@ -59,9 +60,9 @@ def port() -> Iterator[Port]:
     limits = Limits(connections=MAX_CONNECTIONS, header_timeout_s=1.0)
     admission = Admission(limits, MemoryBudget(), turns=1)
     api = HttpHandlers(Registry(), limits=admission.limits, check_method_names=False)
-    router = Router([api.find], access=Access(), known_name=str, cors=False)
+    router = Router([api.find], access=Access(), cors=False)
     number = free_port()
-    server = RestServer(router, "127.0.0.1", number, admission, timeout_s=None, tls=context)
+    server = RestServer(router, "127.0.0.1", number, admission, Entrypoint("REST", str), timeout_s=None, tls=context)
     server.start()
     yield Port(number, client)
     server.stop(5)
