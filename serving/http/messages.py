@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from email.utils import formatdate
+from http import HTTPStatus
 from urllib.parse import unquote
 
 NOSNIFF = {"X-Content-Type-Options": "nosniff"}
 """The header that keeps a browser from guessing another type of a response (Fetch standard, 3.6)."""
+
+_PHRASES = {status.value: status.phrase for status in HTTPStatus}
 
 
 @dataclass
@@ -49,3 +53,27 @@ def decode_name(part: str | None, *, errors: str = "replace") -> str:
     them is valid JSON; with `errors` "surrogateescape" it contains the same bytes, as the real server's does.
     """
     return unquote(part or "", errors=errors)
+
+
+def encode_response(response: Response, method: str, *, keep_alive: bool, version: str = "1.1") -> tuple[bytes, bytes]:
+    """Return the head and the body of a response as they are sent over HTTP/1.1.
+
+    Args:
+        response: the response.
+        method: of the request; HEAD gets no body.
+        keep_alive: whether the connection stays open.
+        version: of the request; a client of HTTP/1.0 that asks for keep-alive gets a header that confirms it.
+    """
+    lines = [
+        f"HTTP/1.1 {response.status} {_PHRASES.get(response.status, '')}",
+        f"date: {formatdate(usegmt=True)}",
+        f"content-type: {response.content_type}",
+        f"content-length: {len(response.body)}",
+        *(f"{name.lower()}: {value}" for name, value in response.headers.items()),
+    ]
+    if not keep_alive:
+        lines.append("connection: close")
+    elif version == "1.0":
+        lines.append("connection: keep-alive")
+    head = "\r\n".join([*lines, "\r\n"]).encode()
+    return head, b"" if method == "HEAD" else response.body

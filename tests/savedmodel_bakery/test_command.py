@@ -26,7 +26,7 @@ from savedmodel_bakery.commands import serve
 EXTRAS = (
     "aio_pika", "flatbuffers", "grpc_health", "grpc_reflection", "httptools", "jinja2", "kagglehub", "keras",
     "matplotlib", "multipart", "onnxruntime", "PIL", "prometheus_client", "pyarrow", "ray", "tensorflow",
-    "tensorflow_hub", "tensorflow_text", "tomli_w", "uvicorn", "uvloop",
+    "tensorflow_hub", "tensorflow_text", "tomli_w", "uvloop",
 )  # fmt: skip
 # Packages of the base install that take long to import.
 HEAVY = ("google.protobuf", "grpc", "ml_dtypes", "numpy", "requests", "tenacity", "tqdm")
@@ -103,7 +103,7 @@ def test_version_is_that_of_the_distribution() -> None:
         (["bake", "--model", "efficientnet-lite0", "--reference", "photo.jpg"], "onnxruntime", "export,onnx"),
         (["function", "math:sqrt", "--input", "x:float32"], "tensorflow", "export"),
         (["serve", "model"], "tensorflow", "serve"),
-        (["serve", "model"], "uvicorn", "serve"),
+        (["serve", "model"], "httptools", "serve"),
         (["amqp", "--model-base-path", "model"], "aio_pika", "amqp,serve"),
         (["amqp", "--model-base-path", "model"], "tensorflow", "amqp,serve"),
         (["amqp", "--server", "127.0.0.1"], "prometheus_client", "amqp"),

@@ -13,7 +13,6 @@ SERVE_ONLY = (
     "keras",
     "multipart",
     "tensorflow",
-    "uvicorn",
     "uvloop",
 )
 

@@ -1,0 +1,93 @@
+"""The open connections of a port: room for new ones, requests that arrive too slowly, and the end of all."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from savedmodel_bakery.serving.admission.budget import MemoryBudget
+from savedmodel_bakery.serving.admission.limits import RETRY_AFTER_S, Limits, OverloadError
+from savedmodel_bakery.serving.rest.exchange import Exchange
+
+# Longer than load balancers keep idle connections; the real server never closes them.
+_KEEP_ALIVE_S = 3600.0
+_STILL_BYTES = 2**16  # what a body that stands still may hold, whoever waits
+_POLL_S = 0.1
+
+
+class OpenConnection(Protocol):
+    """What is used of a `Connection`."""
+
+    transport: asyncio.Transport
+
+    def check_time(self, now: float) -> None:
+        """End what takes too long."""
+
+    def receiving(self) -> Exchange | None:
+        """Return the exchange that is served while its body arrives."""
+
+    def shutdown(self) -> None:
+        """Close the connection, after the responses to what has arrived."""
+
+
+class Connections:
+    """The open connections of a port.
+
+    Args:
+        limits: of each connection and of their number.
+
+    Attributes:
+        limits: see above.
+        open: all of them.
+        idle: those that wait for a request after an earlier one, the longest first, and since when.
+        tasks: that serve requests.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.open: set[OpenConnection] = set()
+        self.idle: dict[OpenConnection, float] = {}
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    def make_room(self, others: int = 0) -> bool:
+        """Return whether there is room for a new connection; if necessary, close the one that is idle for longest.
+
+        Args:
+            others: connections that count, but are not open yet.
+        """
+        if len(self.open) + others < self.limits.connections:
+            return True
+        longest = next(iter(self.idle), None)
+        if longest is None:
+            return False
+        del self.idle[longest]
+        longest.transport.abort()  # closing may wait for the client
+        return True
+
+    def check_times(self, now: float, memory: MemoryBudget) -> None:
+        """End what takes too long. Call it every second.
+
+        While requests wait for memory, the largest one whose body stands still gives its memory back.
+        """
+        for connection, since in list(self.idle.items()):
+            if now - since > _KEEP_ALIVE_S:
+                connection.transport.close()
+        for connection in list(self.open):
+            connection.check_time(now)
+        if memory.queued:
+            exchanges = [exchange for connection in self.open if (exchange := connection.receiving())]
+            largest = max(exchanges, key=lambda exchange: exchange.still_bytes(now), default=None)
+            if largest and largest.still_bytes(now) > _STILL_BYTES:
+                error = "other requests wait for the memory of this one, whose body stands still"
+                largest.fail(OverloadError(error, RETRY_AFTER_S, limit="memory_budget_bytes"))
+
+    async def shutdown(self, grace_s: float) -> None:
+        """Close the connections when their requests have been answered, but all of them after the grace period."""
+        for connection in list(self.open):
+            connection.shutdown()
+        end = asyncio.get_running_loop().time() + grace_s
+        while self.open and asyncio.get_running_loop().time() < end:
+            await asyncio.sleep(_POLL_S)
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
