@@ -5,10 +5,10 @@ Imports click only, so that other programs can use them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -18,6 +18,8 @@ CONTEXT_SETTINGS: dict[str, Any] = {
     "token_normalize_func": lambda token: token.replace("_", "-"),  # so that --rest_api_port works too
 }
 """Settings of a group; its commands inherit them."""
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 Sections = Mapping[str, Mapping[str, str]]
 """Section title to command names, each with the place of its command object, `package.module:name`."""
@@ -47,6 +49,17 @@ class Option(click.Option):
             super().add_to_parser(parser, ctx)
         finally:
             self.opts = shown
+
+
+def option_group(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
+    """Return a decorator that gives a command several options, which its help lists in this order."""
+
+    def decorate(command: _Command) -> _Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
 
 
 class Command(click.Command):

@@ -19,11 +19,10 @@ from savedmodel_bakery.client.commands.options import (
     image_option,
     open_amqp_client,
     open_client,
-    option_group,
 )
 from savedmodel_bakery.errors import AccessDeniedError, ClientError, ConnectionFailedError
 from savedmodel_bakery.exits import FAILED, print_error, refusal_text
-from savedmodel_bakery.groups import Command
+from savedmodel_bakery.groups import Command, option_group
 
 if TYPE_CHECKING:
     from savedmodel_bakery.answers.task import Task

@@ -12,9 +12,9 @@ from typing import Any
 
 import click
 
-from savedmodel_bakery.client.commands.options import connection_options, open_client, option_group
+from savedmodel_bakery.client.commands.options import connection_options, open_client
 from savedmodel_bakery.exits import PHOTOS_FAILED, as_usage_error, print_error, resumable
-from savedmodel_bakery.groups import Command, Option
+from savedmodel_bakery.groups import Command, Option, option_group
 
 EXAMPLES = """
 \b

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from savedmodel_bakery.client.endpoints import MAX_TIMEOUT_S
 from savedmodel_bakery.defaults import DEFAULT_MODEL, TOKEN_VARIABLE
 from savedmodel_bakery.exits import as_usage_error, print_error
-from savedmodel_bakery.groups import Option
+from savedmodel_bakery.groups import Option, option_group
 from savedmodel_bakery.wire.amqp import DEFAULT_QUEUE
 
 if TYPE_CHECKING:
@@ -41,17 +41,6 @@ class PhotoPath(click.Path):
         if Path(value).is_dir():
             self.fail(f"{value} is a folder; to classify the photos in it: bakery bulk {value} --out FILE", param, ctx)
         return super().convert(value, param, ctx)
-
-
-def option_group(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
-    """Return a decorator that gives a command several options, which its help lists in this order."""
-
-    def decorate(command: _Command) -> _Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate
 
 
 def image_option(help_text: str) -> Callable[[_Command], _Command]:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from savedmodel_bakery.client.commands.options import describe_servers, option_group
+from savedmodel_bakery.client.commands.options import describe_servers
 from savedmodel_bakery.client.endpoints import MAX_TIMEOUT_S
 from savedmodel_bakery.exits import print_error, resumable
-from savedmodel_bakery.groups import Option
+from savedmodel_bakery.groups import Option, option_group
 from savedmodel_bakery.interrupts import interrupt_on_termination
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -17,7 +16,6 @@ from click.shell_completion import CompletionItem
 from savedmodel_bakery import log, tracing
 from savedmodel_bakery.client.endpoints import MAX_TIMEOUT_S
 from savedmodel_bakery.defaults import DEFAULT_MODEL
-from savedmodel_bakery.exits import run_command
 from savedmodel_bakery.serving.admission.limits import Limits
 from savedmodel_bakery.serving.commands.amqp_options import (
     broker_options,
@@ -70,16 +68,6 @@ class _DefaultGroup(click.Group):
             return super().shell_complete(context, incomplete)
         work = self.commands["work"]
         return work.shell_complete(work.make_context("work", [], parent=context, resilient_parsing=True), incomplete)
-
-
-def main(arguments: Sequence[str], *, program: str) -> NoReturn:
-    """Run the command line and exit.
-
-    Args:
-        arguments: the command line after the program's name.
-        program: the name shown in usage texts.
-    """
-    sys.exit(run_command(cli, arguments, prog_name=program))
 
 
 def _normalize(token: str) -> str:

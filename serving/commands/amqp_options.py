@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,41 +13,14 @@ from savedmodel_bakery.client.servers import Server, parse_server, select_tls
 from savedmodel_bakery.defaults import TOKEN_VARIABLE
 from savedmodel_bakery.exits import as_usage_error
 from savedmodel_bakery.extras import naming_extras
+from savedmodel_bakery.groups import option_group
 from savedmodel_bakery.serving.amqp.reply_queues import DEFAULT_PATTERNS, parse_pattern
 from savedmodel_bakery.wire.amqp import DEFAULT_QUEUE
 
 if TYPE_CHECKING:
     from savedmodel_bakery.client.transports.amqp_broker import Broker
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
 logger = logging.getLogger(__name__)
-
-
-def broker_options(command: _Command) -> _Command:
-    """Give a command `--queue` and `--url`."""
-    for option in (
-        click.option(
-            "--queue", default=DEFAULT_QUEUE, envvar="BAKERY_AMQP_QUEUE", show_envvar=True, show_default=True,
-            metavar="NAME", help="Queue that callers publish to.",
-        ),
-        click.option(
-            "--url", default="amqp://guest:guest@127.0.0.1/", envvar="BAKERY_AMQP_URL", show_envvar=True,
-            show_default=True, callback=_parse_broker, metavar="URL",
-            help="The broker: amqp[s]://USER:PASSWORD@HOST:PORT/VHOST, with ?cafile=…&certfile=…&keyfile=… for TLS.",
-        ),
-    ):  # fmt: skip
-        command = option(command)
-    return command
-
-
-def result_queue_option(command: _Command) -> _Command:
-    """Give a command `--result-queue`."""
-    return click.option(
-        "--result-queue", "result_queues", multiple=True, default=DEFAULT_PATTERNS, show_default=True,
-        callback=_parse_result_queues, metavar="NAME|PREFIX*",
-        help="Queue that replies may go to, beside those with generated names (amq.*, amq_*). Repeatable.",
-    )(command)  # fmt: skip
 
 
 def _parse_result_queues(
@@ -76,8 +48,26 @@ def _parse_broker(context: click.Context, _parameter: click.Parameter, value: st
         raise click.BadParameter(str(error)) from error
 
 
+broker_options = option_group(
+    click.option(
+        "--url", default="amqp://guest:guest@127.0.0.1/", envvar="BAKERY_AMQP_URL", show_envvar=True,
+        show_default=True, callback=_parse_broker, metavar="URL",
+        help="The broker: amqp[s]://USER:PASSWORD@HOST:PORT/VHOST, with ?cafile=…&certfile=…&keyfile=… for TLS.",
+    ),
+    click.option(
+        "--queue", default=DEFAULT_QUEUE, envvar="BAKERY_AMQP_QUEUE", show_envvar=True, show_default=True,
+        metavar="NAME", help="Queue that callers publish to.",
+    ),
+)  # fmt: skip
+
+result_queue_option = click.option(
+    "--result-queue", "result_queues", multiple=True, default=DEFAULT_PATTERNS, show_default=True,
+    callback=_parse_result_queues, metavar="NAME|PREFIX*",
+    help="Queue that replies may go to, beside those with generated names (amq.*, amq_*). Repeatable.",
+)  # fmt: skip
+
 _FILE = click.Path(exists=True, dir_okay=False, readable=True)
-_OPTIONS = (
+server_options = option_group(
     click.option(
         "--server",
         is_eager=True,  # the callback of --url reads it
@@ -96,13 +86,7 @@ _OPTIONS = (
         help=f"File with the token for --server. Or set {TOKEN_VARIABLE} to the token.",
     ),
 )
-
-
-def server_options(command: _Command) -> _Command:
-    """Give a command the options; their values are the arguments of `describe_server`."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+"""Gives a command the options for the model server; their values are the arguments of `describe_server`."""
 
 
 def describe_server(

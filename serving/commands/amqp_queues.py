@@ -12,10 +12,7 @@ import click
 
 from savedmodel_bakery import log
 from savedmodel_bakery.interrupts import exit_on_interrupt
-from savedmodel_bakery.serving.commands.amqp_options import (
-    broker_options,
-    result_queue_option,
-)
+from savedmodel_bakery.serving.commands.amqp_options import broker_options, result_queue_option
 
 if TYPE_CHECKING:
     from aio_pika.abc import AbstractConnection

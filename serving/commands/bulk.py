@@ -1,102 +1,42 @@
-"""The command for bulk jobs on Ray: parses options, runs the job, prints a summary.
-
-`ray_options` and `run_on_ray` let another program build a command that also has other engines.
-"""
+"""`bakery bulk --engine ray`: its options, and a function that runs the job and prints a summary."""
 
 from __future__ import annotations
 
 import os
-import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NoReturn, TypeVar
 
 import click
 
-from savedmodel_bakery.exits import PHOTOS_FAILED, resumable, run_command
+from savedmodel_bakery.exits import PHOTOS_FAILED, resumable
 from savedmodel_bakery.extras import naming_extras
-from savedmodel_bakery.groups import CONTEXT_SETTINGS
+from savedmodel_bakery.groups import option_group
 from savedmodel_bakery.serving.telemetry.page_options import metrics_options, serve_page
 from savedmodel_bakery.wire.status import Code, StatusError
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
 RAY_OPTIONS = {"model_base_path", "model_name", "ray_address", "actors", "metrics_port", "metrics_address"}
 
-EPILOG = """
-\b
-Examples:
-  bakery bulk photos/ --engine ray --model-name flowers --model-base-path /models/flowers --out rows/
-  bakery bulk '/data/*.tar' --engine ray --model-name flowers --model-base-path /models/flowers --out /data/rows
-      --ray-address 10.0.0.1:6379 --actors 8
-
-\b
-Exit codes: 0 all photos have a result, 1 refused, 2 wrong usage, 3 cannot connect to Ray, 4 finished, but some photos
-failed; their rows contain the reason, 130 interrupted.
-"""
-
-
-def main(arguments: Sequence[str], *, program: str) -> NoReturn:
-    """Run the command line and exit.
-
-    Args:
-        arguments: the command line after the program's name.
-        program: the name shown in usage texts.
-    """
-    sys.exit(run_command(bulk, arguments, prog_name=program))
-
-
-def ray_options(command: _Command) -> _Command:
-    """Give a command the options of the engine `ray`, whose names are in `RAY_OPTIONS`."""
-    for option in (
-        metrics_options,
-        click.option(
-            "--actors", type=click.IntRange(1), default=1, show_default=True, help="Ray workers that load the model."
-        ),
-        click.option(
-            "--ray-address",
-            metavar="HOST:PORT",
-            help="Ray cluster to use.  [default: start Ray on this machine]",
-        ),
-        click.option(
-            "--model-name",
-            metavar="NAME",
-            help="Name of the model in the rows.  [default: the name of its base path]",
-        ),
-        click.option(
-            "--model-base-path",
-            type=click.Path(path_type=Path),
-            help="Folder with the model's numbered versions; the newest is used. Required for Ray.",
-        ),
-    ):
-        command = option(command)
-    return command
-
-
-@click.command(
-    epilog=EPILOG,
-    context_settings=CONTEXT_SETTINGS,
+ray_options = option_group(
+    click.option(
+        "--model-base-path",
+        type=click.Path(path_type=Path),
+        help="Folder with the model's numbered versions; the newest is used. Required for Ray.",
+    ),
+    click.option(
+        "--model-name", metavar="NAME", help="Name of the model in the rows.  [default: the name of its base path]"
+    ),
+    click.option(
+        "--ray-address", metavar="HOST:PORT", help="Ray cluster to use.  [default: start Ray on this machine]"
+    ),
+    click.option(
+        "--actors", type=click.IntRange(1), default=1, show_default=True, help="Ray workers that load the model."
+    ),
+    metrics_options,
 )
-@click.argument("paths", nargs=-1, required=True, metavar="PHOTOS...")
-@click.option(
-    "--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder for the Parquet parts."
-)
-@ray_options
-@click.option("--batch-size", type=click.IntRange(1), default=8, show_default=True, help="Maximum photos per run.")
-@click.option("--all-files", is_flag=True, help="From folders and archives, also take files without an image suffix.")
-@click.pass_context
-def bulk(context: click.Context, /, paths: tuple[str, ...], out: Path, **options: Any) -> None:
-    """Classify many photos on Ray, without a server.
-
-    Writes the same rows as `bakery bulk` on a server, as Parquet parts. PHOTOS are photos, folders, globs, tar or zip
-    archives, Parquet files with the columns image and content, or - for a list of paths on stdin. Every node of the
-    cluster must find the photos, the model and OUT under the same paths. When restarted, the job continues where it
-    stopped: photos that have a row are not classified again.
-    """
-    context.exit(run_on_ray(context, paths, out, **options))
+"""Gives a command the options of the engine `ray`, whose names are in `RAY_OPTIONS`."""
 
 
 @naming_extras("bulk --engine ray", "serve", "ray")

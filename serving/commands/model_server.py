@@ -9,11 +9,11 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from importlib import import_module, metadata
+from importlib import metadata
 from typing import NoReturn
 
 from savedmodel_bakery import log, tracing
-from savedmodel_bakery.exits import FAILED, quiet_if_output_is_closed
+from savedmodel_bakery.exits import FAILED, quiet_if_output_is_closed, run_command
 from savedmodel_bakery.extras import MissingPackageError, naming_extras
 from savedmodel_bakery.serving.options import engine, flags
 from savedmodel_bakery.serving.options.text_format import TextFormatError
@@ -23,12 +23,6 @@ from savedmodel_bakery.wire.status import StatusError
 
 _FAILURE = 255  # the real server exits with -1
 _FLUSH_S = 2.0
-SUBCOMMANDS = {
-    "amqp": "savedmodel_bakery.serving.commands.amqp",
-    "bulk": "savedmodel_bakery.serving.commands.bulk",
-}
-"""First argument → the module whose `main` receives the other arguments."""
-_ALIASES = {"batch": "bulk"}
 
 logger = logging.getLogger(__name__)
 
@@ -40,22 +34,24 @@ _GRPC_EXPERIMENTS = "-event_engine_listener"
 
 @quiet_if_output_is_closed()
 def main(arguments: Sequence[str] | None = None, *, program: str) -> None:
-    """Serve until stopped; exit 0 after SIGTERM, 255 if the start fails. Subcommands have their own exit codes.
+    """Serve until stopped; exit 0 after SIGTERM, 255 if the start fails. `amqp` has its own exit codes.
 
     Args:
         arguments: the command line after the program's name; `sys.argv` by default.
         program: the name shown in usage texts.
     """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    subcommand = _ALIASES.get(arguments[0], arguments[0]) if arguments else None
-    if subcommand in SUBCOMMANDS:
-        import_module(SUBCOMMANDS[subcommand]).main(arguments[1:], program=f"{program} {arguments[0]}")
+    if arguments[:1] == ["amqp"]:
+        from savedmodel_bakery.serving.commands import amqp
+
+        sys.exit(run_command(amqp.cli, arguments[1:], prog_name=f"{program} amqp"))
     log.configure(logging.INFO, log.SERVER_FORMAT)
     try:
         command_line = flags.parse(arguments)
     except flags.FlagError as error:
         print(error, file=sys.stderr)
-        _exit_with_usage(program)
+        print(flags.usage(program), end="", flush=True)
+        sys.exit(_FAILURE)
     if command_line.on("version"):
         print(f"TensorFlow ModelServer: {metadata.version('savedmodel-bakery')} (savedmodel-bakery)", flush=True)
         # The distribution may be tensorflow-cpu, or another build.
@@ -63,13 +59,10 @@ def main(arguments: Sequence[str] | None = None, *, program: str) -> None:
         print(f"TensorFlow Library: {metadata.version(builds[0]) if builds else 'not installed'}", flush=True)
         return
     if command_line.unknown == "--help":
-        subcommands = "\n".join(f"see also: {program} {name} --help" for name in SUBCOMMANDS)
-        print(f"{flags.usage(program)}\n{subcommands}", flush=True)
+        print(f"{flags.usage(program)}\nsee also: {program} amqp --help", flush=True)
         sys.exit(_FAILURE)
     try:
-        binary = engine.find_binary(command_line)
-        if binary:
-            engine.run_binary(binary, arguments, command_line)
+        engine.run_binary_if_chosen(arguments, command_line)
         if command_line.unknown is not None:
             _handle_unknown(command_line, program)
         serve_embedded(command_line)
@@ -127,11 +120,6 @@ def _handle_unknown(command_line: flags.CommandLine, program: str) -> None:
         return
     shown = command_line.unknown or '""'
     print(log.escape(f"unknown argument: {shown}; {command_line.hint}"), file=sys.stderr)
-    sys.exit(_FAILURE)
-
-
-def _exit_with_usage(program: str) -> NoReturn:
-    print(flags.usage(program), end="", flush=True)
     sys.exit(_FAILURE)
 
 

@@ -17,30 +17,24 @@ _PROXY_FLAGS = ("auth_tokens_file", "rest_ssl_config_file", "allow_plaintext_res
 """Flags whose purpose a proxy in front of the real server can serve."""
 
 
-def find_binary(flags: CommandLine) -> str | None:
-    """Return the path of the real server, or None to run the embedded one.
+def run_binary_if_chosen(arguments: Sequence[str], flags: CommandLine) -> None:
+    """Replace this process by the real server, without our extension flags; return if the embedded one is to run.
 
     Raises:
-        StatusError: `--engine` is unknown, or the binary is required but not on the PATH.
+        StatusError: `--engine` is unknown, the real server is required but not on the PATH, or an extension flag has a
+            value that it can't honour.
     """
     engine = flags.text("engine")
     if engine not in ENGINES:
         raise invalid_argument(f"invalid engine {engine!r}: must be one of {', '.join(ENGINES)}")
-    path = None if engine == "embedded" else shutil.which(BINARY)
+    path = shutil.which(BINARY)
     if engine == BINARY and path is None:
         raise StatusError(
             Code.NOT_FOUND,
             f"--engine={BINARY}, but {BINARY} is not on the PATH; use --engine=embedded",
         )
-    return path
-
-
-def run_binary(path: str, arguments: Sequence[str], flags: CommandLine) -> None:
-    """Replace this process by the real server, passing it every argument except our extension flags.
-
-    Raises:
-        StatusError: an extension flag has a value that the real server can't honour.
-    """
+    if engine == "embedded" or path is None:
+        return
     for name in sorted(flags.explicit - _NOT_PASSED_ON):
         flag = FLAGS[name]
         if flag.extension and flags.values[name] != flag.default:

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
-
 import click
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
+from savedmodel_bakery.groups import option_group
 
-
-def metrics_options(command: _Command) -> _Command:
-    """Give a command `--metrics-port` and `--metrics-address`."""
-    for option in (
-        click.option(
-            "--metrics-address", default="127.0.0.1", show_default=True, metavar="ADDRESS",
-            help="IP address of that page; it needs no token.",
-        ),
-        click.option(
-            "--metrics-port", type=click.IntRange(1, 65535), show_default="none",
-            help="Port of a page /metrics for Prometheus.",
-        ),
-    ):  # fmt: skip
-        command = option(command)
-    return command
+metrics_options = option_group(
+    click.option(
+        "--metrics-port", type=click.IntRange(1, 65535), show_default="none",
+        help="Port of a page /metrics for Prometheus.",
+    ),
+    click.option(
+        "--metrics-address", default="127.0.0.1", show_default=True, metavar="ADDRESS",
+        help="IP address of that page; it needs no token.",
+    ),
+)  # fmt: skip
+"""Gives a command `--metrics-port` and `--metrics-address`."""
 
 
 def serve_page(address: str, port: int) -> None:

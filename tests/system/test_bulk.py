@@ -79,7 +79,7 @@ def by_image(table: pa.Table) -> pa.Table:
 
 
 def start_job(base_path: Path, inputs: Path, out: Path, log: Path, *more: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "savedmodel_bakery.serving", "bulk", str(inputs)]
+    command = [sys.executable, "-m", "savedmodel_bakery", "bulk", "--engine=ray", str(inputs)]
     options = ["--model-name=sizing", f"--model-base-path={base_path}", "--actors=2", f"--out={out}", *more]
     with log.open("wb") as output:
         return subprocess.Popen([*command, *options], stderr=output)
@@ -205,8 +205,7 @@ def test_relative_paths_work_on_a_cluster_started_in_another_folder(base_path: P
         assert cluster.stdout is not None
         assert any(b"Ray runtime started" in line for line in cluster.stdout)
         flags = ("--model_name=sizing", f"--model_base_path={base_path}", f"--ray-address=127.0.0.1:{port}")
-        # The old names of the command and its options still work.
-        command = [sys.executable, "-m", "savedmodel_bakery.serving", "batch", "in", *flags, "--out=rows"]
+        command = [sys.executable, "-m", "savedmodel_bakery", "bulk", "--engine=ray", "in", *flags, "--out=rows"]
         subprocess.run(command, cwd=tmp_path, env=environment, check=True)
     finally:
         cluster.terminate()

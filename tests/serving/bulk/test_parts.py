@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from savedmodel_bakery.answers.parquet import write_rows
+from savedmodel_bakery.command import main
 from savedmodel_bakery.serving.bulk.parts import part_name, read_parts
-from savedmodel_bakery.serving.commands import bulk as cli
 
 PART = f"{part_name('0123456789abcdef' * 2, 7)}-0.parquet"
 ROW = {"image": "a", "ok": False, "top": [], "model": "pets", "signature": "top_k"}
@@ -29,7 +29,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
     def run() -> object:
         with pytest.raises(SystemExit) as caught:
-            cli.main(["photo.jpg", "--model-name=pets", "--model-base-path=none", "--out=rows"], program="bulk")
+            main(["bulk", "photo.jpg", "--engine=ray", "--model-name=pets", "--model-base-path=none", "--out=rows"])
         return caught.value.code, capsys.readouterr().err
 
     return run

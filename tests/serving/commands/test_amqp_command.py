@@ -68,7 +68,7 @@ def print_model(name, *_):
     sys.exit()
 
 cli._make_backend = print_model
-cli.main(sys.argv[2:], program="amqp")
+cli.cli.main(sys.argv[2:], prog_name="amqp")
 """
 
 
