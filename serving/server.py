@@ -65,7 +65,6 @@ def serve(
     registry = Registry()
     memory = MemoryBudget(flags.integer("memory_budget_bytes"))
     state.watch_memory(memory)
-    state.watch_versions(registry.version_states)
     lifecycle = Lifecycle(
         registry,
         partial(load, options=_load_options(flags, settings)),

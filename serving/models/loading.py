@@ -6,6 +6,7 @@ import math
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from savedmodel_bakery.serving.options.model_roots import ModelRoots
 from savedmodel_bakery.serving.runtimes.batching import Batcher
 from savedmodel_bakery.serving.runtimes.runtime import Runtime
 from savedmodel_bakery.serving.runtimes.tf_session import SavedModel, SessionOptions
-from savedmodel_bakery.serving.telemetry.images import RowCounts, Stages
+from savedmodel_bakery.serving.telemetry.images import RowCounts, record_stages
 from savedmodel_bakery.small_files import read_small
 from savedmodel_bakery.toml import parse_toml
 from savedmodel_bakery.wire import version_folder
@@ -124,7 +125,7 @@ def _load_and_warm_up(name: str, version: int, path: Path, options: LoadOptions)
         raise
     # The metrics don't count warm-up.
     if options.stage_sample_interval and isinstance(loaded, SavedModel):
-        loaded.sample_stages(options.stage_sample_interval, Stages(name, version).record)
+        loaded.sample_stages(options.stage_sample_interval, partial(record_stages, name, version))
     counts = RowCounts(name, version, servable.signatures, is_image_model=recipe is not None)
     return replace(servable, row_counts=counts)
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
 
 from savedmodel_bakery.serving.models.servable import Servable
-from savedmodel_bakery.serving.telemetry.state import VersionState
+from savedmodel_bakery.serving.telemetry.state import set_version
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 from savedmodel_bakery.wire.v2.datatypes import shown
 
@@ -90,28 +90,6 @@ class VersionStatus(NamedTuple):
     error: StatusError | None
 
 
-class _Use:
-    """A request's use of a version; see `Registry.acquire`."""
-
-    def __init__(self, registry: Registry, choice: ModelChoice) -> None:
-        self._registry = registry
-        self._choice = choice
-
-    def __enter__(self) -> Servable:
-        with self._registry._lock:
-            self._version = self._registry._find(self._choice)
-            self._version.requests += 1
-            servable = self._version.servable
-        assert servable is not None
-        return servable
-
-    def __exit__(self, *_: object) -> None:
-        with self._registry._lock:
-            self._version.requests -= 1
-            if self._version.state is not State.AVAILABLE:
-                self._registry.changed.notify_all()
-
-
 class Registry:
     """Thread-safe store of versions by model. Every change of state notifies `changed`."""
 
@@ -151,20 +129,11 @@ class Registry:
         with self.changed:
             return set(self._available.get(name, {}))
 
-    def version_states(self) -> list[VersionState]:
-        """Return whether each version is available, apart from those that have been unloaded."""
-        with self.changed:
-            return [
-                VersionState(name, number, version.state is State.AVAILABLE)
-                for name, versions in self._models.items()
-                for number, version in versions.items()
-                if version.state is not State.END or version.error
-            ]
-
     def add(self, name: str, number: int, path: Path) -> Version:
         """Add a version that is about to be loaded, replacing an earlier one with the same number."""
         with self.changed:
             version = self._models.setdefault(name, {})[number] = Version(name, number, path)
+            set_version(name, number, is_available=False)
             self.changed.notify_all()
             return version
 
@@ -180,6 +149,8 @@ class Registry:
                 available[version.number] = version
             else:
                 available.pop(version.number, None)
+            if state is not State.END or error:  # else it has been unloaded, and has no metrics
+                set_version(version.name, version.number, is_available=state is State.AVAILABLE)
             self.changed.notify_all()
 
     def drain(self, version: Version) -> Servable:
@@ -190,12 +161,25 @@ class Registry:
             assert servable is not None
             return servable
 
-    def acquire(self, choice: ModelChoice) -> AbstractContextManager[Servable]:
-        """Return a context manager of the servable for a request; it stays loaded until the end of the `with` block.
+    @contextmanager
+    def acquire(self, choice: ModelChoice) -> Iterator[Servable]:
+        """Yield the servable for a request; it stays loaded until the end of the `with` block.
 
-        Entering it raises StatusError if no available version matches, worded as tensorflow_model_server words it.
+        Raises:
+            StatusError: no available version matches, worded as tensorflow_model_server words it.
         """
-        return _Use(self, choice)
+        with self._lock:
+            version = self._find(choice)
+            version.requests += 1
+            servable = version.servable
+        assert servable is not None
+        try:
+            yield servable
+        finally:
+            with self._lock:
+                version.requests -= 1
+                if version.state is not State.AVAILABLE:
+                    self.changed.notify_all()
 
     def statuses(self, name: str, number: int | None) -> list[VersionStatus]:
         """Return the status of all known versions of a model, highest first, or of one version.

@@ -122,22 +122,10 @@ class RowCounts:
         IMAGES.labels(*self._labels, outcome, reason).inc(count)
 
 
-class Stages:
-    """Records the stages of the runs of one version of a model.
-
-    Args:
-        name: of the model.
-        version: its number.
-    """
-
-    def __init__(self, name: str, version: int) -> None:
-        self._decoding = RUN_STAGE_SECONDS.labels(name, str(version), "decoding")
-        self._network = RUN_STAGE_SECONDS.labels(name, str(version), "network")
-
-    def record(self, decoding_s: float, network_s: float) -> None:
-        """Record a run."""
-        self._decoding.observe(decoding_s)
-        self._network.observe(network_s)
+def record_stages(name: str, version: int, decoding_s: float, network_s: float) -> None:
+    """Record the stages of a run of a version of a model."""
+    RUN_STAGE_SECONDS.labels(name, str(version), "decoding").observe(decoding_s)
+    RUN_STAGE_SECONDS.labels(name, str(version), "network").observe(network_s)
 
 
 def _find_outputs(signature: Any) -> _Outputs:

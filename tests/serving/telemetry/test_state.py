@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from waiting import wait_until
 
@@ -10,9 +11,11 @@ from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import Limits
+from savedmodel_bakery.serving.models.registry import Registry, State
 from savedmodel_bakery.serving.telemetry import state
 from savedmodel_bakery.serving.telemetry.images import IMAGES
 from savedmodel_bakery.serving.telemetry.registry import REGISTRY
+from savedmodel_bakery.wire.status import Code, StatusError
 
 
 def value(name: str, **labels: str) -> float | None:
@@ -46,11 +49,19 @@ def test_memory() -> None:
 
 
 def test_versions_that_are_unloaded_disappear() -> None:
-    state.watch_versions(lambda: [state.VersionState("pets", 1, False), state.VersionState("pets", 2, True)])
-    name = "model_version_available"
-    assert [0, 1] == [value(name, model_name="pets", model_version=version) for version in ("1", "2")]
-    state.watch_versions(lambda: [state.VersionState("pets", 2, True)])
-    assert value(name, model_name="pets", model_version="1") is None
+    registry = Registry()
+    first, second = (registry.add("pets", number, Path(str(number))) for number in (1, 2))
+    assert [0, 0] == [available("pets", number) for number in (1, 2)]
+    registry.update(first, State.AVAILABLE)
+    registry.update(second, State.END, error=StatusError(Code.UNKNOWN, "damaged"))
+    assert [1, 0] == [available("pets", number) for number in (1, 2)]
+    state.forget_version("pets", 1)
+    registry.update(first, State.END)
+    assert [None, 0] == [available("pets", number) for number in (1, 2)]
+
+
+def available(name: str, version: int) -> float | None:
+    return value("model_version_available", model_name=name, model_version=str(version))
 
 
 def test_images_of_a_version_that_was_unloaded_disappear() -> None:
