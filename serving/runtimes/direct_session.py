@@ -1,7 +1,4 @@
-"""A TensorFlow Session without what `Session.run` adds.
-
-The only module of `serving` that uses TensorFlow's private Python API.
-"""
+"""A TensorFlow Session without what `Session.run` adds, by TensorFlow's private Python API."""
 
 from __future__ import annotations
 

@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from flatbuffers import encode, flexbuffers
-from flatbuffers.number_types import Uint32Flags, UOffsetTFlags
-from flatbuffers.table import Table
+from flatbuffers import flexbuffers
 from google.protobuf.message import DecodeError
+from tensorflow.lite.python.schema_py_generated import Model
 
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.wire import dtypes, schema
@@ -25,11 +24,6 @@ from savedmodel_bakery.wire.tensors import Tensor
 
 # The metadata entry with serialized SignatureDefs by name, in a FlexBuffer (tensorflow/lite/tools/signature).
 _SIGNATURES_ENTRY = b"signature_defs_metadata"
-# Fields of the tables Model, Metadata and Buffer as offsets in their vtables: 4 plus twice the field's number
-# (tensorflow/compiler/mlir/lite/schema/schema.fbs).
-_MODEL_BUFFERS, _MODEL_METADATA = 12, 16
-_METADATA_NAME, _METADATA_BUFFER = 4, 6
-_BUFFER_DATA = 4
 # XNNPACK has room for this many dimensions (XNN_MAX_TENSOR_DIMS); with more it writes out of bounds and crashes.
 _MAX_DIMENSIONS = 6
 _MAX_SHAPES = 10_000  # that are remembered
@@ -74,8 +68,8 @@ class TfLiteModel:
 
     def run(self, feeds: Mapping[str, Tensor], fetches: Sequence[str], context: RequestContext) -> list[Tensor]:
         """See `Runtime.run`; the deadline ends the wait for an interpreter, but TF Lite cannot interrupt a run."""
-        inputs = [_find(self._inputs, name) for name in feeds]
-        outputs = [_find(self._outputs, name) for name in fetches]
+        inputs = [self._inputs[name] for name in feeds]
+        outputs = [self._outputs[name] for name in fetches]
         for number, (port, tensor) in enumerate(zip(inputs, feeds.values(), strict=True)):
             if tensor.dtype is not port.dtype:
                 raise invalid_argument(
@@ -172,25 +166,12 @@ class TfLiteModel:
 
 def _read_metadata(content: bytes, name: bytes) -> bytes | None:
     """Return a metadata entry of a TF Lite file; None if it has no entry with this name."""
-    model = Table(content, encode.Get(UOffsetTFlags.packer_type, content, 0))
-    for entry in _read_tables(model, _MODEL_METADATA):
-        if entry.String(entry.Pos + entry.Offset(_METADATA_NAME)) == name:
-            offset = entry.Offset(_METADATA_BUFFER)
-            index = entry.Get(Uint32Flags, entry.Pos + offset) if offset else 0  # a default is not written
-            buffer = _read_tables(model, _MODEL_BUFFERS)[index]
-            data = buffer.Offset(_BUFFER_DATA)
-            start = buffer.Vector(data)
-            return content[start : start + buffer.VectorLen(data)] if data else b""
+    model = Model.GetRootAs(content)
+    for entry in map(model.Metadata, range(model.MetadataLength())):
+        if entry.Name() == name:
+            buffer = model.Buffers(entry.Buffer())
+            return bytes(buffer.DataAsNumpy()) if buffer.DataLength() else b""
     return None
-
-
-def _read_tables(table: Table, field: int) -> list[Table]:
-    """Return the tables in a vector field of a FlatBuffer table."""
-    offset = table.Offset(field)
-    if not offset:
-        return []
-    start = table.Vector(offset)
-    return [Table(table.Bytes, table.Indirect(start + 4 * index)) for index in range(table.VectorLen(offset))]
 
 
 def _port(detail: Mapping[str, Any]) -> _Port:
@@ -204,13 +185,6 @@ def _known_name(name: str, ports: Mapping[str, _Port]) -> str:
         if candidate in ports:
             return candidate
     raise StatusError(Code.INTERNAL, f"Unknown tensor '{name}'.")
-
-
-def _find(ports: Mapping[str, _Port], name: str) -> _Port:
-    try:
-        return ports[name]
-    except KeyError:
-        raise invalid_argument(f"Tensor {name} was not found in the model; it has {', '.join(sorted(ports))}") from None
 
 
 def _check_shape(port: _Port, tensor: Tensor, number: int) -> None:
