@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from savedmodel_bakery.serving.admission.context import Handler, RequestContext
-from savedmodel_bakery.serving.inference import claims, examples, metadata
+from savedmodel_bakery.serving.inference import claims, examples
 from savedmodel_bakery.serving.inference.predict import DEFAULT_SIGNATURE, PredictCall, predict
 from savedmodel_bakery.serving.models.registry import ModelChoice, Registry
 from savedmodel_bakery.serving.models.servable import Servable
@@ -83,12 +83,12 @@ class PredictionService:
         spec = _permitted(messages.read_model_spec(request), context)
         messages.check_metadata_fields(request.metadata_field)
         with self._registry.acquire(model_choice(spec)) as servable:
-            return responses.make_metadata_response(*metadata.metadata(servable))
+            return responses.make_metadata_response(servable.name, servable.version, servable.signatures)
 
     def status(self, spec: ModelSpec | None, context: RequestContext) -> Any:
         """GetModelStatus, whose request is only a ModelSpec."""
         choice = model_choice(_permitted(spec, context))
-        return responses.make_status_response(metadata.status(self._registry, choice))
+        return responses.make_status_response(self._registry.statuses(choice))
 
 
 def require_spec(spec: ModelSpec | None) -> ModelSpec:

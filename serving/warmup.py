@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -31,20 +32,10 @@ logger = logging.getLogger(__name__)
 
 MAX_RECORDS = 1000
 
+_ADVICE = ". Please verify your warmup data is in TFRecord format."
+
 # More would wait for each other: TensorFlow prepares graphs partly under a lock.
 _PARALLEL_REQUESTS = min(4, os.cpu_count() or 1)
-
-
-class _DamagedFileError(StatusError):
-    """The file is damaged.
-
-    Attributes:
-        reason: TensorFlow's message.
-    """
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(Code.DATA_LOSS, f"{reason}. Please verify your warmup data is in TFRecord format.")
-        self.reason = reason
 
 
 def replay(servable: Servable, folder: Path, *, iterations: int = 1) -> None:
@@ -65,8 +56,9 @@ def replay(servable: Servable, folder: Path, *, iterations: int = 1) -> None:
     started = time.perf_counter()
     try:
         count = _replay_file(servable, path, iterations)
-    except _DamagedFileError as error:  # a request that fails is not recorded in the metrics
-        _record_latency(folder, f"{error.code.name}: {error.reason}", started)
+    except StatusError as error:
+        if error.code is Code.DATA_LOSS:  # the file is damaged; a request that fails is not recorded in the metrics
+            _record_latency(folder, str(error).removesuffix(_ADVICE), started)
         raise
     _record_latency(folder, "OK", started)
     metrics.WARMUP_RECORDS_READ.labels(str(folder), "OK").inc(count)
@@ -106,16 +98,10 @@ def _predict(servable: Servable, message: Any) -> None:
     predict(servable, call, RequestContext())
 
 
-def _classify(servable: Servable, message: Any) -> None:
+def _run_examples(run: Callable[..., object], servable: Servable, message: Any) -> None:
     request = messages.read_examples_request(message)
     call = examples.ExamplesCall(message.model_spec.signature_name, request.examples)
-    examples.classify(servable, call, RequestContext())
-
-
-def _regress(servable: Servable, message: Any) -> None:
-    request = messages.read_examples_request(message)
-    call = examples.ExamplesCall(message.model_spec.signature_name, request.examples)
-    examples.regress(servable, call, RequestContext())
+    run(servable, call, RequestContext())
 
 
 def _multi_inference(servable: Servable, message: Any) -> None:
@@ -126,8 +112,8 @@ def _multi_inference(servable: Servable, message: Any) -> None:
 
 _RUN: dict[str, Callable[[Servable, Any], None]] = {
     "predict_log": _predict,
-    "classify_log": _classify,
-    "regress_log": _regress,
+    "classify_log": partial(_run_examples, examples.classify),
+    "regress_log": partial(_run_examples, examples.regress),
     "multi_inference_log": _multi_inference,
 }
 
@@ -136,7 +122,7 @@ def _read(path: Path) -> Iterator[bytes]:
     try:
         yield from tf.compat.v1.io.tf_record_iterator(str(path))
     except tf.errors.DataLossError as error:
-        raise _DamagedFileError(error.message) from error
+        raise StatusError(Code.DATA_LOSS, f"{error.message}{_ADVICE}") from error
     except tf.errors.OpError as error:
         raise StatusError(Code(error.error_code), error.message) from error
 

@@ -181,12 +181,13 @@ class Registry:
                 if version.state is not State.AVAILABLE:
                     self.changed.notify_all()
 
-    def statuses(self, name: str, number: int | None) -> list[VersionStatus]:
-        """Return the status of all known versions of a model, highest first, or of one version.
+    def statuses(self, choice: ModelChoice) -> list[VersionStatus]:
+        """Return the status of the chosen version, or of all known versions, highest first; ignores labels.
 
         Raises:
             StatusError: NOT_FOUND if no such version is known.
         """
+        name, number, _ = choice
         with self.changed:
             known = self._models.get(name, {})
             if number is not None and number not in known:

@@ -15,7 +15,6 @@ from savedmodel_bakery.serving.admission.unpacking import unpack
 from savedmodel_bakery.serving.call.methods import PREFLIGHT, Route
 from savedmodel_bakery.serving.http.error_responses import error_response
 from savedmodel_bakery.serving.http.messages import Request, Response, decode_name
-from savedmodel_bakery.serving.inference import metadata
 from savedmodel_bakery.serving.inference.examples import ExamplesCall, classify, regress
 from savedmodel_bakery.serving.inference.predict import (
     DEFAULT_SIGNATURE,
@@ -142,12 +141,12 @@ class RestApi:
         return body if len(body) <= limit else b""
 
     def _status(self, choice: ModelChoice) -> bytes:
-        response = responses.make_status_response(metadata.status(self._registry, choice))
+        response = responses.make_status_response(self._registry.statuses(choice))
         return status_json.encode_status(response)
 
     def _metadata(self, choice: ModelChoice) -> bytes:
         with self._registry.acquire(choice) as servable:
-            response = responses.make_metadata_response(*metadata.metadata(servable))
+            response = responses.make_metadata_response(servable.name, servable.version, servable.signatures)
         return status_json.encode_metadata(response)
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from typing import Any
 
-from savedmodel_bakery.serving.inference import metadata
 from savedmodel_bakery.serving.inference.predict import DEFAULT_SIGNATURE
 from savedmodel_bakery.serving.models.registry import ModelChoice, Registry, State
 from savedmodel_bakery.serving.models.servable import Servable
@@ -73,7 +72,7 @@ def model_config(registry: Registry, servable: Servable) -> dict[str, Any]:
         ports = _ports(servable, "", _config_tensor)
     except StatusError:
         ports = {"inputs": [], "outputs": []}
-    document = encode_metadata(responses.make_metadata_response(*metadata.metadata(servable))).decode()
+    metadata = responses.make_metadata_response(servable.name, servable.version, servable.signatures)
     return {
         "name": servable.name,
         "platform": PLATFORM,
@@ -82,7 +81,7 @@ def model_config(registry: Registry, servable: Servable) -> dict[str, Any]:
         "max_batch_size": 0,
         "input": ports["inputs"],
         "output": ports["outputs"],
-        "parameters": {TENSORFLOW_SERVING_METADATA: {"string_value": document}},
+        "parameters": {TENSORFLOW_SERVING_METADATA: {"string_value": encode_metadata(metadata).decode()}},
     }
 
 
@@ -90,7 +89,7 @@ def repository_index(registry: Registry, covers: Callable[[str], bool], *, ready
     """Return every known version of the models that the caller may use, by name and number."""
     rows = []
     for name in sorted(filter(covers, registry.names())):
-        for number, state, error in reversed(metadata.status(registry, ModelChoice(name))):
+        for number, state, error in reversed(registry.statuses(ModelChoice(name))):
             if state is State.AVAILABLE or not ready_only:
                 reason = error.text if error else ""
                 rows.append({"name": name, "version": str(number), "state": _STATES[state], "reason": reason})
@@ -134,16 +133,12 @@ def _ports(servable: Servable, signature_name: str, describe: Callable[[str, Any
         if signature_name:
             raise signature_not_found(servable, signature_name)
         return {"inputs": [], "outputs": []}
-    where = f"of signature {shown(name)}"
     return {
-        "inputs": [
-            describe(alias, info, f"input {shown(alias)} {where}")
-            for alias, info in sorted(signatures[name].inputs.items())
-        ],
-        "outputs": [
-            describe(alias, info, f"output {shown(alias)} {where}")
-            for alias, info in sorted(signatures[name].outputs.items())
-        ],
+        f"{kind}s": [
+            describe(alias, info, f"{kind} {shown(alias)} of signature {shown(name)}")
+            for alias, info in sorted(infos.items())
+        ]
+        for kind, infos in (("input", signatures[name].inputs), ("output", signatures[name].outputs))
     }
 
 

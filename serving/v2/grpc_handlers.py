@@ -12,26 +12,12 @@ from savedmodel_bakery.serving.models.registry import ModelChoice, Registry, rea
 from savedmodel_bakery.serving.v2 import descriptions, unsupported
 from savedmodel_bakery.serving.v2.codec import message, read_header
 from savedmodel_bakery.serving.v2.inference import infer
+from savedmodel_bakery.serving.v2.unsupported import refuse
 from savedmodel_bakery.wire.status import Code, StatusError
 from savedmodel_bakery.wire.v2 import grpc, schema
 from savedmodel_bakery.wire.v2.grpc import ParsedRequest, RawMessage
 
 _PUBLIC = ("ServerLive", "ServerReady")
-
-_MISSING = {
-    "CudaSharedMemoryRegister": unsupported.SHARED_MEMORY,
-    "CudaSharedMemoryStatus": unsupported.SHARED_MEMORY,
-    "CudaSharedMemoryUnregister": unsupported.SHARED_MEMORY,
-    "LogSettings": unsupported.TRACING,
-    "ModelStatistics": unsupported.STATISTICS,
-    "ModelStreamInfer": unsupported.STREAM,
-    "RepositoryModelLoad": unsupported.LOAD,
-    "RepositoryModelUnload": unsupported.LOAD,
-    "SystemSharedMemoryRegister": unsupported.SHARED_MEMORY,
-    "SystemSharedMemoryStatus": unsupported.SHARED_MEMORY,
-    "SystemSharedMemoryUnregister": unsupported.SHARED_MEMORY,
-    "TraceSetting": unsupported.TRACING,
-}
 
 
 class GrpcHandlers:
@@ -67,7 +53,7 @@ class GrpcHandlers:
                 grpc.parse_request, self._infer, schema.ModelInferRequest, api="ModelInfer", runs_model=True
             ),
             # Their messages are not parsed, because nothing of them is used.
-            **{methods[name].path: Rpc(bytes, partial(_raise, reason)) for name, reason in _MISSING.items()},
+            **{methods[name].path: Rpc(bytes, partial(refuse, reason)) for name, reason in unsupported.METHODS.items()},
         }
 
     def _live(self, _request: Any, _context: RequestContext) -> Any:
@@ -120,7 +106,3 @@ def _choice(name: str, version: str, context: RequestContext) -> ModelChoice:
     """Return a model and its version, which the caller may use."""
     context.check_model(name)
     return ModelChoice(name, read_version(version))
-
-
-def _raise(reason: str, _content: bytes, _context: RequestContext) -> Any:
-    raise unsupported.unimplemented(reason)

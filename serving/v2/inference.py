@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.inference import claims
@@ -19,13 +19,6 @@ from savedmodel_bakery.wire.status import invalid_argument
 from savedmodel_bakery.wire.v2.datatypes import of_dtype, of_number, shown
 from savedmodel_bakery.wire.v2.infer import InferRequest, InferResponse, RequestedOutput
 from savedmodel_bakery.wire.v2.tensors import SentTensor
-
-
-class _Signature(NamedTuple):
-    """A signature, and where it is in words, for error messages."""
-
-    definition: Any
-    where: str
 
 
 def infer(
@@ -48,9 +41,8 @@ def infer(
         if name not in servable.signatures:
             raise signature_not_found(servable, name)
         where = f"signature {shown(name)} of model {shown(servable.name)} version {servable.version}"
-        signature = _Signature(servable.signatures[name], where)
-        inputs = _check_inputs(signature, request.inputs)
-        _check_outputs(signature, request.outputs)
+        inputs = _check_inputs(servable.signatures[name], where, request.inputs)
+        _check_outputs(servable.signatures[name], where, request.outputs)
         call = PredictCall(
             name,
             {alias: sent.decode(partial(claims.take_declared, context)) for alias, sent in inputs.items()},
@@ -61,27 +53,26 @@ def infer(
     return InferResponse(servable.name, str(servable.version), outputs, request.request_id)
 
 
-def _check_inputs(signature: _Signature, sent: Sequence[SentTensor]) -> dict[str, SentTensor]:
-    """Return the inputs by name.
+def _check_inputs(signature: Any, where: str, sent: Sequence[SentTensor]) -> dict[str, SentTensor]:
+    """Return the inputs by name; `where` is the signature in words, for error messages.
 
     Raises:
         StatusError: INVALID_ARGUMENT if one is repeated, unknown, missing, or of another datatype or shape.
     """
-    definition, where = signature
     inputs: dict[str, SentTensor] = {}
     for tensor in sent:
         if tensor.name in inputs:
             raise invalid_argument(f"{tensor.tensor} is repeated")
-        if tensor.name not in definition.inputs:
+        if tensor.name not in signature.inputs:
             raise invalid_argument(
-                f"{tensor.tensor} is not an input of {where}; its inputs are {quoted(sorted(definition.inputs))}"
+                f"{tensor.tensor} is not an input of {where}; its inputs are {quoted(sorted(signature.inputs))}"
             )
-        expected = of_number(definition.inputs[tensor.name].dtype, tensor.tensor)
+        expected = of_number(signature.inputs[tensor.name].dtype, tensor.tensor)
         datatype = of_dtype(tensor.dtype, tensor.tensor)
         if datatype != expected:
             raise invalid_argument(f"{tensor.tensor} is {datatype}; must be {expected} for {where}")
-        inputs[tensor.name] = tensor._replace(shape=_fitting(tensor, definition.inputs[tensor.name], where))
-    missing = sorted(set(definition.inputs) - set(inputs) - set(definition.defaults))
+        inputs[tensor.name] = tensor._replace(shape=_fitting(tensor, signature.inputs[tensor.name], where))
+    missing = sorted(set(signature.inputs) - set(inputs) - set(signature.defaults))
     if missing:
         raise invalid_argument(f"{where} needs the inputs {quoted(missing)}, which the request does not have")
     return inputs
@@ -102,22 +93,21 @@ def _fitting(sent: SentTensor, declared: Any, where: str) -> tuple[int, ...]:
     return fitting
 
 
-def _check_outputs(signature: _Signature, requested: Sequence[RequestedOutput]) -> None:
+def _check_outputs(signature: Any, where: str, requested: Sequence[RequestedOutput]) -> None:
     """Check the outputs that a request names, or all if it names none.
 
     Raises:
         StatusError: INVALID_ARGUMENT if one is repeated or unknown, or its type can't be expressed.
     """
-    definition, where = signature
     seen: set[str] = set()
     for output in requested:
         if output.name in seen:
             raise invalid_argument(f"output {shown(output.name)} is requested twice")
-        if output.name not in definition.outputs:
+        if output.name not in signature.outputs:
             raise invalid_argument(
                 f"output {shown(output.name)} is not an output of {where}; its outputs are "
-                f"{quoted(sorted(definition.outputs))}"
+                f"{quoted(sorted(signature.outputs))}"
             )
         seen.add(output.name)
-    for alias in seen or definition.outputs:
-        of_number(definition.outputs[alias].dtype, f"output {shown(alias)} of {where}")
+    for alias in seen or signature.outputs:
+        of_number(signature.outputs[alias].dtype, f"output {shown(alias)} of {where}")

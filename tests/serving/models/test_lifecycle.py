@@ -183,7 +183,7 @@ def test_unloading_waits_for_running_requests(base_path: Path) -> None:
     lifecycle.start(single_model("m", str(base_path)))
 
     def registered() -> dict[int, State]:
-        return {version.number: version.state for version in registry.statuses("m", None)}
+        return {version.number: version.state for version in registry.statuses(ModelChoice("m"))}
 
     with registry.acquire(ModelChoice("m")) as servable:
         model_makers.half_plus(base_path.parent / "whole", 2, plus=2.0).rename(base_path / "2")

@@ -1,28 +1,21 @@
-"""Metadata and status as plain values."""
+"""The states of versions."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from savedmodel_bakery.serving.inference.metadata import metadata, status
 from savedmodel_bakery.serving.models.registry import ModelChoice, Registry, State
-from savedmodel_bakery.serving.models.servable import Servable
 from savedmodel_bakery.wire.status import Code, StatusError
-
-
-def test_metadata_has_all_signatures(servable: Servable, runtime: Any) -> None:
-    assert ("half_plus_two", 3, runtime.signatures) == metadata(servable)
 
 
 def test_status_lists_versions_highest_first_and_ignores_labels() -> None:
     registry, failure = Registry(), StatusError(Code.NOT_FOUND, "no saved_model.pb")
     registry.update(registry.add("m", 1, Path()), State.END, error=failure)
     registry.update(registry.add("m", 2, Path()), State.LOADING)
-    assert [(2, State.LOADING, None), (1, State.END, failure)] == status(registry, ModelChoice("m", label="stable"))
-    assert [(1, State.END, failure)] == status(registry, ModelChoice("m", 1))
+    assert [(2, State.LOADING, None), (1, State.END, failure)] == registry.statuses(ModelChoice("m", label="stable"))
+    assert [(1, State.END, failure)] == registry.statuses(ModelChoice("m", 1))
 
 
 @pytest.mark.parametrize(
@@ -36,5 +29,5 @@ def test_status_of_what_the_server_has_never_seen(choice: ModelChoice, reason: s
     registry = Registry()
     registry.add("m", 1, Path())
     with pytest.raises(StatusError) as caught:
-        status(registry, choice)
+        registry.statuses(choice)
     assert reason == str(caught.value)
