@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import stat
 import threading
 import time
@@ -38,7 +37,8 @@ class TokensFile:
         self._clock = clock
         self._checking = threading.Lock()
         self._checked_at = clock()
-        self._stamp: object = None
+        self._content: bytes | None = None
+        self._problem = ""
         self._identities: tuple[Identity, ...] = ()
         self._read()
 
@@ -53,31 +53,26 @@ class TokensFile:
         return self._identities
 
     def _reread(self) -> None:
-        """Read the file if it has changed since it was last read, with success or not."""
-        stamp: object
-        try:
-            stamp = _stamp(self._path.stat())
-        except OSError as error:
-            stamp = error.errno
-        if stamp == self._stamp:
-            return
+        """Read the file again; log a problem once."""
+        before, problem = self._content, ""
         try:
             self._read()
-            logger.info("Read %d tokens from %s", len(self._identities), self._path)
+            if self._content != before:
+                logger.info("Read %d tokens from %s", len(self._identities), self._path)
         except OSError as error:
-            self._stamp = stamp
-            logger.error("Cannot read %s (%s); its last tokens stay valid", self._path, error.strerror)
+            problem = f"Cannot read {self._path} ({error.strerror})"
         except TokensError as error:
-            logger.error("%s; its last tokens stay valid", error)
+            problem = str(error)
+        if problem and problem != self._problem:
+            logger.error("%s; its last tokens stay valid", problem)
+        self._problem = problem
 
     def _read(self) -> None:
-        status = self._path.stat()
-        if not stat.S_ISREG(status.st_mode):  # reading a pipe might block for ever
-            self._stamp = _stamp(status)
+        if not stat.S_ISREG(self._path.stat().st_mode):  # reading a pipe might block for ever
             raise TokensError(f"{self._path}: not a regular file")
-        with self._path.open("rb") as file:
-            self._stamp = _stamp(os.fstat(file.fileno()))  # before the content: a later change is another stamp
-            content = file.read()
+        content = self._path.read_bytes()
+        if content == self._content:
+            return
         try:
             tokens = parse_tokens(content.decode())
         except UnicodeDecodeError:
@@ -86,9 +81,6 @@ class TokensFile:
             raise TokensError(f"{self._path}: {error}") from None
         known = {identity.token: identity for identity in self._identities}
         self._identities = tuple(known.get(token) or Identity(token) for token in tokens)
+        self._content = content
         if not tokens:
             logger.warning("%s lists no tokens: only health is answered", self._path)
-
-
-def _stamp(status: os.stat_result) -> tuple[int, ...]:
-    return status.st_mtime_ns, status.st_ino, status.st_size
