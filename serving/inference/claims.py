@@ -66,7 +66,9 @@ def take_tensors(
     for values in strings:
         context.check_rows(len(values))
         context.charge(costs.TENSOR * _repeated_bytes(values))
-    rows = max([len(tensor.array) for tensor in feeds.values() if _has_rows(tensor)], default=1)
+    # Handles, of which any number takes no memory, are rejected by the run.
+    with_rows = (tensor.array for tensor in feeds.values() if tensor.dtype.number not in dtypes.HANDLES)
+    rows = max((len(array) for array in with_rows if array.ndim), default=1)
     context.take_rows(rows)
     declared = _take_run(context, servable, fetches, rows)
     for values in strings:
@@ -95,11 +97,6 @@ def take_undeclared(context: RequestContext, outputs: Iterable[Tensor], declared
         StatusError: RESOURCE_EXHAUSTED.
     """
     context.charge(costs.OUTPUT * max(0, sum(map(_size, outputs)) - declared))
-
-
-def _has_rows(tensor: Tensor) -> bool:
-    """Whether a tensor has rows; handles, of which any number takes no memory, are rejected by the run."""
-    return tensor.array.ndim > 0 and tensor.dtype.number not in dtypes.HANDLES
 
 
 def _repeated_bytes(strings: Sequence[bytes]) -> int:

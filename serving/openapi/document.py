@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 
 from savedmodel_bakery.serving.admission.context import RequestContext
@@ -12,6 +11,7 @@ from savedmodel_bakery.serving.http.messages import NOSNIFF, Request, Response
 
 PATH = "/openapi.json"
 _METHODS = ("GET", "HEAD")
+_FILE = Path(__file__).with_name("openapi.json")
 
 
 def find(request: Request) -> Route | None:
@@ -22,9 +22,4 @@ def find(request: Request) -> Route | None:
 def _respond(request: Request, _context: RequestContext) -> Response:
     if request.method not in _METHODS:
         return method_not_allowed(request, _METHODS)
-    return Response(200, _document(), headers=NOSNIFF)
-
-
-@cache
-def _document() -> bytes:
-    return Path(__file__).with_name("openapi.json").read_bytes()
+    return Response(200, _FILE.read_bytes(), headers=NOSNIFF)

@@ -54,20 +54,13 @@ class BatchingParameters:
 
 
 def read_batching_parameters(path: Path) -> BatchingParameters:
-    """Read a text BatchingParameters file.
+    """Read a text BatchingParameters file; fields that aren't set get their defaults.
 
     Raises:
-        StatusError: the file can't be read or parsed, or a value is out of range.
+        StatusError: the file can't be read or parsed, or a value is out of range. Contradictions are found by
+            `check_sizes`.
     """
-    return parse_batching_parameters(read_message(path, schema.BatchingParameters))
-
-
-def parse_batching_parameters(message: Any) -> BatchingParameters:
-    """Convert a BatchingParameters message; fields that aren't set get their defaults.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if a value is out of range. Contradictions are found by `check_sizes`.
-    """
+    message = read_message(path, schema.BatchingParameters)
     fields: dict[str, Any] = {
         field.name: value if field.is_repeated or field.message_type is None else value.value
         for field, value in message.ListFields()

@@ -6,6 +6,7 @@ The syntax is TensorFlow's (tensorflow/core/util/command_line_flags.cc), which n
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -208,12 +209,9 @@ def usage(program: str) -> str:
     """Return the usage text, printed by `--help` and after errors."""
     lines = [f"usage: {program}", "Flags:"]
     for flag in FLAGS.values():
-        default = str(flag.default).lower() if isinstance(flag.default, bool) else flag.default
-        shown = f'"{default}"' if isinstance(default, str) and not isinstance(flag.default, bool) else default
         note = "" if flag.support is Support.HONOURED else f" ({flag.support.value})"
-        lines.append(
-            f"\t--{flag.name}={shown}".ljust(48) + f"\t{_TYPE_NAMES[type(flag.default)]}\t{flag.meaning}{note}"
-        )
+        name = f"\t--{flag.name}={json.dumps(flag.default)}"
+        lines.append(f"{name:48}\t{_TYPE_NAMES[type(flag.default)]}\t{flag.meaning}{note}")
     return "\n".join(lines) + "\n"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache, partial
 from pathlib import Path
 
 from savedmodel_bakery.serving.admission.context import RequestContext
@@ -36,26 +35,14 @@ _HEADERS = {
 
 def find(request: Request) -> Route | None:
     """Return where a request goes; see `FindRoute`."""
-    if request.path not in PUBLIC_PATHS:
-        return None
+    return Route(_respond, api=None) if request.path in PUBLIC_PATHS else None
+
+
+def _respond(request: Request, _context: RequestContext) -> Response:
     if request.method not in _METHODS:
-        return Route(_not_allowed, api=None)
-    return Route(_redirect if request.path == _ROOT else partial(_respond, *_FILES[request.path]), api=None)
-
-
-def _redirect(_request: Request, _context: RequestContext) -> Response:
-    location = PATH.removeprefix("/")  # relative, because a proxy may add a prefix
-    return Response(302, b"", "text/html; charset=utf-8", {"Location": location, **_HEADERS})
-
-
-def _respond(name: str, content_type: str, _request: Request, _context: RequestContext) -> Response:
-    return Response(200, _read(name), content_type, _HEADERS)
-
-
-@cache
-def _read(name: str) -> bytes:
-    return (_FOLDER / name).read_bytes()
-
-
-def _not_allowed(request: Request, _context: RequestContext) -> Response:
-    return method_not_allowed(request, _METHODS)
+        return method_not_allowed(request, _METHODS)
+    if request.path == _ROOT:
+        location = PATH.removeprefix("/")  # relative, because a proxy may add a prefix
+        return Response(302, b"", "text/html; charset=utf-8", {"Location": location, **_HEADERS})
+    name, content_type = _FILES[request.path]
+    return Response(200, (_FOLDER / name).read_bytes(), content_type, _HEADERS)
