@@ -26,7 +26,6 @@ from savedmodel_bakery.serving.options.flags import CommandLine
 from savedmodel_bakery.serving.options.model_config import UnavailableVersionError
 from savedmodel_bakery.serving.options.settings import Settings, read_models
 from savedmodel_bakery.serving.ports import start_grpc, start_rest
-from savedmodel_bakery.serving.runtimes.tf_session import SessionOptions
 from savedmodel_bakery.serving.signals import StopSignals
 from savedmodel_bakery.serving.telemetry import state
 from savedmodel_bakery.serving.telemetry.requests import AccessLog, Requests
@@ -194,10 +193,8 @@ def _limits(flags: CommandLine) -> Limits:
 def _load_options(flags: CommandLine, settings: Settings) -> LoadOptions:
     iterations = max(1, flags.integer("num_request_iterations_for_warmup"))
     return LoadOptions(
-        session=SessionOptions(
-            tags=tuple((flags.text("saved_model_tags") or "serve").split(",")),
-            config=settings.session.SerializeToString(),
-        ),
+        tags=(flags.text("saved_model_tags") or "serve").split(","),
+        session_config=settings.session.SerializeToString(),
         model_roots=settings.model_roots,
         prefer_tf_lite=flags.on("prefer_tflite_model"),
         tf_lite_interpreters=flags.integer("num_tflite_pools"),

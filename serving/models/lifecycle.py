@@ -10,8 +10,8 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from savedmodel_bakery.serving.admission.context import RequestContext
@@ -19,7 +19,7 @@ from savedmodel_bakery.serving.models.registry import Registry, State, Version
 from savedmodel_bakery.serving.models.storage import Scanner
 from savedmodel_bakery.serving.models.version_threads import Load, VersionThreads
 from savedmodel_bakery.serving.options.model_config import check_models
-from savedmodel_bakery.serving.options.model_roots import ModelRoots
+from savedmodel_bakery.serving.options.model_roots import check_base_paths
 from savedmodel_bakery.wire.model_config import ModelConfig
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
@@ -42,7 +42,7 @@ class LifecycleOptions:
     max_load_retries: int = 5
     load_retry_interval_s: float = 60.0
     labels_for_unavailable: bool = False
-    model_roots: ModelRoots = field(default_factory=ModelRoots)
+    model_roots: Sequence[Path] = ()
 
 
 class Lifecycle:
@@ -92,7 +92,7 @@ class Lifecycle:
             StatusError: all wanted versions of a model failed to load, or the configuration is invalid.
         """
         self._thread.start()
-        self._check_base_paths(models)
+        check_base_paths(models or {}, self._options.model_roots)  # not with the lock: a disk may not answer
         with self._registry.changed:
             self._replace(models)
             self._registry.changed.wait_for(lambda: self._stopping.is_set() or not self._pending())
@@ -112,7 +112,7 @@ class Lifecycle:
         Raises:
             StatusError: the configuration is invalid.
         """
-        self._check_base_paths(models)
+        check_base_paths(models or {}, self._options.model_roots)
         with self._registry.changed:
             is_changed = models != self._models
             self._replace(models)
@@ -135,7 +135,7 @@ class Lifecycle:
                 DEADLINE_EXCEEDED or CANCELLED if the call ends before a new model is available; ABORTED if another
                 configuration replaces this one meanwhile; UNAVAILABLE if `stop` is called.
         """
-        self._check_base_paths(models)
+        check_base_paths(models or {}, self._options.model_roots)
         changed = self._registry.changed
         with context.on_cancel(self._notify), changed:
             noun = "model(s)" if self._is_configured else "servable(s)"
@@ -175,14 +175,15 @@ class Lifecycle:
         with self._registry.changed:
             self._registry.changed.notify_all()
 
-    def _check_base_paths(self, models: Mapping[str, ModelConfig] | None) -> None:
-        """Check that base paths are allowed; without the registry's lock, as a disk may not answer."""
-        self._options.model_roots.check_base_paths(models or {})
-
     def _replace(self, models: Mapping[str, ModelConfig] | None) -> None:
         """Check a configuration and put it into effect; the caller holds the registry's lock."""
         if models is None:
-            self._check_unconfigured()
+            if self._is_configured:
+                raise StatusError(
+                    Code.FAILED_PRECONDITION,
+                    "Cannot transition to requested config. It is only legal to transition from one ModelConfigList "
+                    "to another.",
+                )
             return
         check_models(
             models,
@@ -199,14 +200,6 @@ class Lifecycle:
         if self._options.poll_wait_s >= 0:
             self._next_scan = 0.0
         self._registry.changed.notify_all()
-
-    def _check_unconfigured(self) -> None:
-        if self._is_configured:
-            raise StatusError(
-                Code.FAILED_PRECONDITION,
-                "Cannot transition to requested config. It is only legal to transition from one ModelConfigList to "
-                "another.",
-            )
 
     def _pending(self) -> list[str]:
         """Return the new models that are neither available nor have failed, by name."""
@@ -256,16 +249,16 @@ class Lifecycle:
 
     def _reconcile(self, name: str, wanted: Mapping[int, Path]) -> None:
         known = {version.number: version for version in self._registry.versions(name)}
-        ended = {number for number, version in known.items() if version.state is State.END}
-        # A failed version is loaded again only after a scan in which it was not wanted.
-        threads = self._threads
-        threads.failed = {(model, number) for model, number in threads.failed if model != name or number in wanted}
-        failed = {number for model, number in threads.failed if model == name}
-        for number in sorted(set(wanted) - (set(known) - ended) - failed, reverse=True):
-            threads.load(self._registry.add(name, number, wanted[number]))
+        for number, version in known.items():
+            version.was_unwanted |= version.state is State.END and number not in wanted
+        for number in sorted(wanted, reverse=True):
+            last = known.get(number)
+            # A failed version is loaded again only after a scan in which it was not wanted.
+            if last is None or (last.state is State.END and (last.was_unwanted or not last.error)):
+                self._threads.load(self._registry.add(name, number, wanted[number]))
         for version in self._versions_to_unload(known, wanted):
             self._registry.update(version, State.UNLOADING)
-            threads.unload(version)
+            self._threads.unload(version)
 
     @staticmethod
     def _versions_to_unload(known: Mapping[int, Version], wanted: Mapping[int, Path]) -> list[Version]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,10 @@ from savedmodel_bakery.serving.options.batching_parameters import (
     BatchingParameters,
     read_batching_parameters,
 )
-from savedmodel_bakery.serving.options.model_roots import ModelRoots
+from savedmodel_bakery.serving.options.model_roots import check_path
 from savedmodel_bakery.serving.runtimes.batching import Batcher
 from savedmodel_bakery.serving.runtimes.runtime import Runtime
-from savedmodel_bakery.serving.runtimes.tf_session import SavedModel, SessionOptions
+from savedmodel_bakery.serving.runtimes.tf_session import SavedModel
 from savedmodel_bakery.serving.telemetry.images import RowCounts, record_stages
 from savedmodel_bakery.small_files import read_small
 from savedmodel_bakery.toml import parse_toml
@@ -67,7 +67,8 @@ class LoadOptions:
     """How versions are loaded; see the server's flags.
 
     Attributes:
-        session: how graphs are loaded and run.
+        tags: of the graphs to load.
+        session_config: a serialized ConfigProto; None for TensorFlow's defaults.
         model_roots: the folders that versions must be below.
         prefer_tf_lite: whether `model.tflite` is served if a version has one.
         tf_lite_interpreters: calls that a TF Lite model runs at the same time; 0 means one per CPU.
@@ -76,8 +77,9 @@ class LoadOptions:
         stage_sample_interval: runs from one whose stages are timed to the next; 0 to time none.
     """
 
-    session: SessionOptions = field(default_factory=SessionOptions)
-    model_roots: ModelRoots = field(default_factory=ModelRoots)
+    tags: Sequence[str] = ("serve",)
+    session_config: bytes | None = None
+    model_roots: Sequence[Path] = ()
     prefer_tf_lite: bool = False
     tf_lite_interpreters: int = 0
     batching: Batching | None = None
@@ -95,7 +97,7 @@ def load(name: str, version: int, path: Path, options: LoadOptions) -> Servable:
     Raises:
         StatusError: the version can't be loaded, or a warm-up request failed; worded as tensorflow_model_server does.
     """
-    options.model_roots.check(path, f"version {version} of model {name}")
+    check_path(path, options.model_roots, f"version {version} of model {name}")
     if not path.is_dir():
         raise NotAFolderError(
             Code.FAILED_PRECONDITION,
@@ -109,33 +111,32 @@ def load(name: str, version: int, path: Path, options: LoadOptions) -> Servable:
 
 
 def _load_and_warm_up(name: str, version: int, path: Path, options: LoadOptions) -> Servable:
-    runtime = loaded = _load_runtime(path, options)
+    runtime: Runtime
+    model = None
+    row_bytes = 0
+    if options.prefer_tf_lite and (path / TF_LITE_FILE).is_file():
+        from savedmodel_bakery.serving.runtimes.tf_lite import TfLiteModel  # imported only if needed
+
+        runtime = TfLiteModel(path / TF_LITE_FILE, interpreters=options.tf_lite_interpreters)
+    else:
+        runtime = model = SavedModel(path, tags=options.tags, config=options.session_config)
+        row_bytes = model.row_bytes
     recipe = _read_recipe(path)
     try:
         parameters = options.batching.parameters_for(path) if options.batching else None
         if options.batching and parameters:
             runtime = Batcher(runtime, parameters, options.batching.slots)
-        max_pixels, rows_per_run = _images_at_one_time(recipe)
-        row_bytes = loaded.row_bytes if isinstance(loaded, SavedModel) else 0
-        servable = Servable(name, version, runtime, max_pixels, rows_per_run, row_bytes)
+        servable = Servable(name, version, runtime, *_images_at_one_time(recipe), row_bytes)
         if options.warm_up:
             options.warm_up(servable, path)
     except Exception:
         runtime.close()
         raise
     # The metrics don't count warm-up.
-    if options.stage_sample_interval and isinstance(loaded, SavedModel):
-        loaded.sample_stages(options.stage_sample_interval, partial(record_stages, name, version))
+    if options.stage_sample_interval and model:
+        model.sample_stages(options.stage_sample_interval, partial(record_stages, name, version))
     counts = RowCounts(name, version, servable.signatures, is_image_model=recipe is not None)
     return replace(servable, row_counts=counts)
-
-
-def _load_runtime(path: Path, options: LoadOptions) -> Runtime:
-    if options.prefer_tf_lite and (path / TF_LITE_FILE).is_file():
-        from savedmodel_bakery.serving.runtimes.tf_lite import TfLiteModel  # imported only if needed
-
-        return TfLiteModel(path / TF_LITE_FILE, interpreters=options.tf_lite_interpreters)
-    return SavedModel(path, options.session)
 
 
 def _read_recipe(path: Path) -> Mapping[str, Any] | None:

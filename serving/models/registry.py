@@ -71,6 +71,7 @@ class Version:
         error: the error of the last load; None if it did not fail.
         servable: the loaded version; not None while the state is AVAILABLE or UNLOADING.
         requests: number of requests running on it.
+        was_unwanted: whether a scan did not want it after its end.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Version:
     error: StatusError | None = None
     servable: Servable | None = None
     requests: int = 0
+    was_unwanted: bool = False
 
 
 class VersionStatus(NamedTuple):
@@ -201,7 +203,11 @@ class Registry:
         if not choice.name:
             raise invalid_argument("ModelSpec has no name specified.")
         available = self._available.get(choice.name, {})
-        number = choice.version if choice.label is None else self._version_for_label(choice.name, choice.label)
+        number = choice.version
+        if choice.label is not None:
+            number = self._labels.get(choice.name, {}).get(choice.label)
+            if number is None:
+                raise invalid_argument(f"Unrecognized servable version label: {choice.label}")
         if number is None:
             if not available:
                 raise StatusError(Code.NOT_FOUND, f"Servable not found for request: Latest({choice.name})")
@@ -209,9 +215,3 @@ class Registry:
         if number not in available:
             raise StatusError(Code.NOT_FOUND, f"Servable not found for request: Specific({choice.name}, {number})")
         return available[number]
-
-    def _version_for_label(self, name: str, label: str) -> int:
-        try:
-            return self._labels.get(name, {})[label]
-        except KeyError:
-            raise invalid_argument(f"Unrecognized servable version label: {label}") from None

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from savedmodel_bakery.wire.model_config import All, Latest, ModelConfig, Policy, Specific
+from savedmodel_bakery.wire.model_config import Latest, ModelConfig, Specific
 from savedmodel_bakery.wire.status import Code, StatusError
 from savedmodel_bakery.wire.version_folder import version_number
 
@@ -78,14 +78,10 @@ def wanted_versions(config: ModelConfig) -> dict[int, Path]:
         ) from error
     # If two names have the same number, such as 1 and 01, the last in byte order counts.
     folders = {number: config.folder / name for name in names if (number := version_number(name)) is not None}
-    return {number: folders[number] for number in _select(sorted(folders), config.policy)}
-
-
-def _select(versions: list[int], policy: Policy) -> list[int]:
-    match policy:
-        case All():
-            return versions
+    numbers = sorted(folders)
+    match config.policy:
         case Latest(count):
-            return versions[-count:]
+            numbers = numbers[-count:]
         case Specific(wanted):
-            return [version for version in versions if version in wanted]
+            numbers = [number for number in numbers if number in wanted]
+    return {number: folders[number] for number in numbers}

@@ -33,9 +33,6 @@ class VersionThreads:
         retry_interval_s: seconds between attempts; below 0 means no pause.
         stopping: set when no failed load is to be tried again.
         on_change: called after each load and unload.
-
-    Attributes:
-        failed: model and number of the versions that could not be loaded; access it with the registry's lock.
     """
 
     def __init__(
@@ -49,7 +46,6 @@ class VersionThreads:
         stopping: threading.Event,
         on_change: Callable[[], None],
     ) -> None:
-        self.failed: set[tuple[str, int]] = set()
         self._registry = registry
         self._load_servable = load
         self._find_wanted = find_wanted
@@ -80,18 +76,13 @@ class VersionThreads:
                 logger.error("Loading servable %s failed: %s", label, error)
                 final = attempt == self._attempts or isinstance(error, (NotAFolderError, OutsideRootsError))
                 if final or not self._wait_for_retry(version):
-                    self._set_failed(version, error)
+                    self._registry.update(version, State.END, error=error)
                     return
             else:
                 self._on_change()
                 logger.info("Successfully loaded servable version %s", label)
                 self._registry.update(version, State.AVAILABLE, servable=servable)
                 return
-
-    def _set_failed(self, version: Version, error: StatusError) -> None:
-        with self._registry.changed:
-            self.failed.add((version.name, version.number))
-            self._registry.update(version, State.END, error=error)
 
     def _wait_for_retry(self, version: Version) -> bool:
         """Wait before the next attempt; return False if the version is no longer wanted or the lifecycle stops."""
@@ -114,6 +105,7 @@ class VersionThreads:
                 work(version)
             except Exception as error:
                 logger.exception("{name: %s version: %d} failed", version.name, version.number)
-                self._set_failed(version, StatusError(Code.INTERNAL, f"{type(error).__name__}: {error}"))
+                failure = StatusError(Code.INTERNAL, f"{type(error).__name__}: {error}")
+                self._registry.update(version, State.END, error=failure)
 
         threading.Thread(target=guarded, name=f"{version.name}/{version.number}", daemon=True).start()

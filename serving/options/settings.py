@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from savedmodel_bakery.serving.options.model_config import (
     read_config_file,
     single_model,
 )
-from savedmodel_bakery.serving.options.model_roots import ModelRoots, parse_model_roots
+from savedmodel_bakery.serving.options.model_roots import check_base_paths, parse_model_roots
 from savedmodel_bakery.serving.options.text_format import read_message
 from savedmodel_bakery.serving.options.tls import Tls, read_ssl_context, read_tls
 from savedmodel_bakery.wire import schema
@@ -124,7 +123,7 @@ class Settings:
     """
 
     models: dict[str, ModelConfig] | None
-    model_roots: ModelRoots
+    model_roots: tuple[Path, ...]
     batching: BatchingParameters | None
     tls: Tls | None
     rest_tls: ssl.SSLContext | None
@@ -141,8 +140,12 @@ def read_settings(flags: CommandLine) -> Settings:
     """
     models = read_models(flags)
     model_roots = parse_model_roots(flags.text("allowed_model_roots"))
-    model_roots.check_base_paths(models or {})
-    _check_first_models(models or {}, labels_for_unavailable=flags.on("allow_version_labels_for_unavailable_models"))
+    check_base_paths(models or {}, model_roots)
+    labels_for_unavailable = flags.on("allow_version_labels_for_unavailable_models")
+    try:
+        check_models(models or {}, {}, lambda _: (), labels_for_unavailable=labels_for_unavailable)
+    except UnavailableVersionError as error:
+        raise StatusError(error.code, f"{error.message}. {error.hint}") from error
     rest_tls_file = flags.text("rest_ssl_config_file")
     return Settings(
         models=models,
@@ -154,14 +157,6 @@ def read_settings(flags: CommandLine) -> Settings:
         metrics_path=_read_metrics_path(flags),
         session=_read_session(flags),
     )
-
-
-def _check_first_models(models: Mapping[str, ModelConfig], *, labels_for_unavailable: bool) -> None:
-    """Check the configuration that the server starts with: no version is available yet, so labels need their flag."""
-    try:
-        check_models(models, {}, lambda _: (), labels_for_unavailable=labels_for_unavailable)
-    except UnavailableVersionError as error:
-        raise StatusError(error.code, f"{error.message}. {error.hint}") from error
 
 
 def read_models(flags: CommandLine) -> dict[str, ModelConfig] | None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import tensorflow as tf
-
 from savedmodel_bakery.serving.runtimes.direct_session import DirectSession
 from savedmodel_bakery.wire import dtypes
 from savedmodel_bakery.wire.dtypes import DType
@@ -57,23 +55,6 @@ class Port(NamedTuple):
     dtype: DType
 
 
-class Ports(dict[str, Port]):
-    """The tensors of a graph by name, NODE or NODE:N; each is found when it is first used.
-
-    Reading one that does not exist raises StatusError INVALID_ARGUMENT or OUT_OF_RANGE.
-    """
-
-    def __init__(self, graph: tf.Graph) -> None:
-        super().__init__()
-        self._graph = graph
-
-    def __missing__(self, name: str) -> Port:
-        tensor = find_tensor(self._graph, name)
-        dtype = dtypes.of_number(tensor.dtype.base_dtype.as_datatype_enum)
-        port = self[name] = Port(tensor, DirectSession.handle(tensor), dtype)
-        return port
-
-
 class PreparedRun(NamedTuple):
     """What a request feeds and fetches.
 
@@ -88,6 +69,17 @@ class PreparedRun(NamedTuple):
     names: tuple[str, ...]
     fetches: list[Port]
     results: list[tuple[int, DType]]
+
+
+def find_port(graph: Any, name: str) -> Port:
+    """Return the tensor NODE or NODE:N of a graph.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT or OUT_OF_RANGE, because it does not exist.
+    """
+    tensor = find_tensor(graph, name)
+    dtype = dtypes.of_number(tensor.dtype.base_dtype.as_datatype_enum)
+    return Port(tensor, DirectSession.handle(tensor), dtype)
 
 
 def find_tensor(graph: Any, name: str) -> Any:

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
-
-import tensorflow as tf
 
 from savedmodel_bakery.serving.runtimes.direct_session import has_state
 
@@ -66,27 +64,10 @@ def reads_images(graph_def: Any) -> bool:
     )
 
 
-class StageSampler:
-    """Chooses the runs whose stages are timed.
-
-    Args:
-        interval: runs from one that is timed to the next.
-        record: takes the seconds of decoding and of the network.
-    """
-
-    def __init__(self, interval: int, record: Callable[[float, float], None]) -> None:
-        self._interval = interval
-        self._record = record
-        self._runs = itertools.count(1)
-
-    def sample(self) -> Any | None:
-        """Return the RunMetadata to fill in the next run; None if it isn't timed."""
-        return None if next(self._runs) % self._interval else tf.compat.v1.RunMetadata()
-
-    def record(self, metadata: Any, run_s: float) -> None:
-        """Record a run of so many seconds. The network is all of it but reading images."""
-        decoding_s = reading_s(metadata)
-        self._record(decoding_s, max(0.0, run_s - decoding_s))
+def stages_s(metadata: Any, run_s: float) -> tuple[float, float]:
+    """Return the seconds of decoding and of the network, which is the rest of a run of `run_s` seconds."""
+    decoding_s = reading_s(metadata)
+    return decoding_s, max(0.0, run_s - decoding_s)
 
 
 def reading_s(metadata: Any) -> float:

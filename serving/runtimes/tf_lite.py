@@ -198,7 +198,8 @@ def _check_shape(port: _Port, tensor: Tensor, number: int) -> None:
         sizes = ",".join(map(str, shape))
         raise invalid_argument(f"Expects arg[{number}] to have elements but shape [{sizes}] is provided")
     is_number = _is_number(port, tensor.array)
-    if not port.shape or _is_column(port) or (is_number and _is_single(port)):
+    is_column = _is_single(port) and len(port.shape) in (1, 2)  # a batch of numbers: [n] or [n, 1]
+    if not port.shape or is_column or (is_number and _is_single(port)):
         if len(shape) > _MAX_DIMENSIONS:
             raise invalid_argument(
                 f"Expects arg[{number}] to have up to {_MAX_DIMENSIONS} dimensions but {len(shape)} are provided"
@@ -222,11 +223,6 @@ def _is_number(port: _Port, array: np.ndarray) -> bool:
 
 def _is_single(port: _Port) -> bool:
     return set(port.shape[:1]) <= {1, -1} and set(port.shape[1:]) <= {1}
-
-
-def _is_column(port: _Port) -> bool:
-    """Return whether an input is a batch of numbers: [n] or [n, 1]."""
-    return _is_single(port) and len(port.shape) in (1, 2)
 
 
 def _suits_xnnpack(inputs: Sequence[_Port], arrays: Sequence[np.ndarray]) -> bool:

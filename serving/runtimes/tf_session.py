@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import itertools
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import tensorflow as tf
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.runtimes import graphs
 from savedmodel_bakery.serving.runtimes.direct_session import IN_CALLERS_THREAD, DirectSession
-from savedmodel_bakery.serving.runtimes.fetches import FetchLists, Ports, PreparedRun
+from savedmodel_bakery.serving.runtimes.fetches import FetchLists, PreparedRun, find_port
 from savedmodel_bakery.serving.runtimes.interruption import Interrupter
 from savedmodel_bakery.serving.runtimes.unrepresentable_shapes import UnrepresentableShapeRunner
 from savedmodel_bakery.wire import dtypes, schema, version_folder
@@ -41,20 +41,6 @@ _KEPT = 256  # prepared runs, and functions that run small graphs
 _RUNTIME_TYPES = {row.number: np.dtype(tf.as_dtype(row.number).as_numpy_dtype) for row in dtypes.BY_NUMBER.values()}
 
 
-@dataclass(frozen=True)
-class SessionOptions:
-    """How graphs are loaded and run.
-
-    Attributes:
-        tags: of the graph to load.
-        config: a serialized ConfigProto. Without allow_soft_placement, a graph that was made on a GPU needs one. The
-            first graph loaded in a process decides the number of threads per operation.
-    """
-
-    tags: tuple[str, ...] = ("serve",)
-    config: bytes = tf.compat.v1.ConfigProto(allow_soft_placement=True).SerializeToString()
-
-
 class SavedModel:
     """A loaded graph; see `Runtime`. All threads that run it share one copy of the weights.
 
@@ -62,31 +48,39 @@ class SavedModel:
         row_bytes: of the largest tensor in the graph, per row, as if all were float32; 0 if it reads no images.
     """
 
-    def __init__(self, path: Path, options: SessionOptions) -> None:
+    def __init__(self, path: Path, *, tags: Sequence[str] = ("serve",), config: bytes | None = None) -> None:
         """Load the SavedModel in the folder `path`.
+
+        Args:
+            path: the folder.
+            tags: of the graph to load.
+            config: a serialized ConfigProto. Without allow_soft_placement, a graph that was made on a GPU needs one.
+                The first graph loaded in a process decides the number of threads per operation.
 
         Raises:
             StatusError: it cannot be loaded, with tensorflow_model_server's message.
         """
         _check_files(path)
         graph = tf.Graph()
-        config = tf.compat.v1.ConfigProto.FromString(options.config)
-        config.intra_op_parallelism_threads = config.intra_op_parallelism_threads or _THREADS_WITHIN_OPERATION
+        proto = tf.compat.v1.ConfigProto(allow_soft_placement=True)
+        if config is not None:
+            proto = tf.compat.v1.ConfigProto.FromString(config)
+        proto.intra_op_parallelism_threads = proto.intra_op_parallelism_threads or _THREADS_WITHIN_OPERATION
         # Threads that have no work would look for some for a while, which takes 7 % of the CPU time of a single caller.
-        config.experimental.disable_thread_spinning = True
+        proto.experimental.disable_thread_spinning = True
         # The second round of optimisation and the MLIR one take half of the time of a signature's first run and made
         # no network faster (EfficientNet-Lite0, InceptionV3).
-        rewriting = config.graph_options.rewrite_options
+        rewriting = proto.graph_options.rewrite_options
         if rewriting.meta_optimizer_iterations == rewriting.DEFAULT_NUM_ITERS:
             rewriting.meta_optimizer_iterations = rewriting.ONE
         rewriting.disable_tfg_optimizer = True
         with graph.as_default():
-            self._session = DirectSession(graph, config)
+            self._session = DirectSession(graph, proto)
             try:
-                loaded = tf.compat.v1.saved_model.load(self._session.session, list(options.tags), str(path))
+                loaded = tf.compat.v1.saved_model.load(self._session.session, list(tags), str(path))
             except Exception as error:
                 self._session.close()
-                raise _load_error(error, path, options.tags) from error
+                raise _load_error(error, path, tags) from error
         self._unrepresentable = UnrepresentableShapeRunner(self._session.session, _to_runtime)
         # TensorFlow's message classes differ from those of `wire`.
         self.signatures: dict[str, Any] = {
@@ -94,7 +88,7 @@ class SavedModel:
             for key, signature in loaded.signature_def.items()
         }
         self._fetch_lists = FetchLists(self.signatures)
-        self._ports = Ports(graph)
+        self._port = cache(partial(find_port, graph))
         self._prepared = lru_cache(_KEPT)(self._prepare)
         self._callable = lru_cache(_KEPT)(self._session.make_callable)
         nodes = graphs.list_nodes(loaded.graph_def)
@@ -111,12 +105,19 @@ class SavedModel:
             and len(self._session.session.list_devices()) == 1
         )
         self._active_runs: list[RequestContext] = []
-        self._stages: graphs.StageSampler | None = None
+        self._stage_interval = 0
+        self._run_numbers = itertools.count(1)
+        self._record_stages: Callable[[float, float], None]
 
     def sample_stages(self, interval: int, record: Callable[[float, float], None]) -> None:
-        """Time the stages of one in `interval` runs from now on, if it is a baked model; see `StageSampler`."""
+        """Time one in `interval` runs from now on, if it is a baked model.
+
+        Args:
+            interval: runs from one that is timed to the next.
+            record: takes the seconds of decoding and of the network.
+        """
         if self._reads_images:
-            self._stages = graphs.StageSampler(interval, record)
+            self._stage_interval, self._record_stages = interval, record
 
     def run(self, feeds: Mapping[str, Tensor], fetches: Sequence[str], context: RequestContext) -> list[Tensor]:
         """See `Runtime.run`.
@@ -156,18 +157,19 @@ class SavedModel:
 
     def _prepare(self, feeds: tuple[str, ...], fetches: tuple[str, ...]) -> PreparedRun:
         """Find the tensors of a request by name; the error is that of the first unknown one."""
-        needed = [self._ports[name] for name in fetches]
+        needed = [self._port(name) for name in fetches]
         names = self._fetch_lists.choose(feeds, fetches)
         return PreparedRun(
-            [self._ports[name] for name in feeds],
+            [self._port(name) for name in feeds],
             names,
-            [self._ports[name] for name in names],
+            [self._port(name) for name in names],
             [(names.index(name), port.dtype) for name, port in zip(fetches, needed, strict=True)],
         )
 
     def _options(self, feeds: Mapping[str, Tensor], context: RequestContext) -> Any:
         """Return the RunOptions of a run."""
-        if self._is_small or (self._is_small_for_one_row and not self._active_runs and _have_one_row(feeds)):
+        has_one_row = all(tensor.array.shape[:1] == (1,) for tensor in feeds.values())
+        if self._is_small or (self._is_small_for_one_row and not self._active_runs and has_one_row):
             # There, TensorFlow would check a time limit only while an operation waits, and none does.
             return IN_CALLERS_THREAD
         options = tf.compat.v1.RunOptions()
@@ -181,8 +183,9 @@ class SavedModel:
     ) -> list[Any]:
         """Run the graph once; record the stages of the run if it is in the sample."""
         fed = {port.handle: array for port, array in zip(prepared.feeds, arrays, strict=True)}
-        metadata = self._stages.sample() if self._stages else None
-        if metadata is not None:
+        metadata = None
+        if self._stage_interval and next(self._run_numbers) % self._stage_interval == 0:
+            metadata = tf.compat.v1.RunMetadata()
             options = copy.deepcopy(options)
             options.trace_level = tf.compat.v1.RunOptions.SOFTWARE_TRACE
         started = time.perf_counter()
@@ -195,8 +198,8 @@ class SavedModel:
                 outputs = self._session.run(fed, [port.handle for port in prepared.fetches], options, metadata)
         finally:
             self._active_runs.remove(context)
-        if self._stages and metadata is not None:
-            self._stages.record(metadata, time.perf_counter() - started)
+        if metadata is not None:
+            self._record_stages(*graphs.stages_s(metadata, time.perf_counter() - started))
         return outputs
 
     def _cannot_feed(self, feeds: Mapping[str, Tensor]) -> StatusError:
@@ -213,12 +216,8 @@ class SavedModel:
                 "currently allowed. Please file an issue at https://github.com/tensorflow/tensorflow/issues/new, "
                 "ideally with a short code snippet that leads to this error message."
             )
-        expected = self._ports[name].dtype.name
+        expected = self._port(name).dtype.name
         return invalid_argument(f"Expects arg[{index}] to be {expected} but {dtype.name} is provided")
-
-
-def _have_one_row(feeds: Mapping[str, Tensor]) -> bool:
-    return all(tensor.array.shape[:1] == (1,) for tensor in feeds.values())
 
 
 def _to_runtime(tensor: Tensor) -> np.ndarray:
@@ -245,7 +244,10 @@ def _check_files(path: Path) -> None:
 
 def _run_error(error: Any) -> StatusError:
     """Return the error of TensorFlow's runtime, without what Python's layers add, such as the places of operations."""
-    cause = [each for each in _chain(error) if isinstance(each, tf.errors.OpError)][-1]
+    cause = error
+    while error := error.__context__:
+        if isinstance(error, tf.errors.OpError):
+            cause = error
     return StatusError(Code(cause.error_code), cause.message)
 
 
@@ -264,10 +266,3 @@ def _load_error(error: Exception, path: Path, tags: Sequence[str]) -> StatusErro
         )
         return StatusError(Code.DATA_LOSS, f"Can't parse {path / file} as {encoding} proto")
     return StatusError(Code.INVALID_ARGUMENT, str(error))
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error, the one during whose handling it was raised, and so on."""
-    while error is not None:
-        yield error
-        error = error.__context__

@@ -18,7 +18,7 @@ from savedmodel_bakery.errors import LabelError
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.servable_module import ServableModule
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.runtimes.tf_session import SavedModel, SessionOptions
+from savedmodel_bakery.serving.runtimes.tf_session import SavedModel
 from savedmodel_bakery.wire import dtypes, schema
 from savedmodel_bakery.wire.status import StatusError
 from savedmodel_bakery.wire.tensors import Tensor
@@ -206,7 +206,7 @@ def test_a_bad_image_in_top_k_does_not_affect_others(run: Loaded, images: list[b
 @pytest.fixture(scope="module")
 def servable(saved: Path) -> SavedModel:
     """Runs it as the embedded server does; Python's Session would compare shapes itself, which servers don't."""
-    return SavedModel(saved, SessionOptions())
+    return SavedModel(saved)
 
 
 @pytest.mark.parametrize("name", SIGNATURES)

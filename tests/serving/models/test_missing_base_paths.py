@@ -13,10 +13,10 @@ import pytest
 from waiting import wait_until
 
 from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving.models import lifecycle as lifecycle_module
 from savedmodel_bakery.serving.models.lifecycle import Lifecycle, LifecycleOptions
 from savedmodel_bakery.serving.models.registry import Registry
 from savedmodel_bakery.serving.models.servable import Servable
-from savedmodel_bakery.serving.options.model_roots import ModelRoots
 from savedmodel_bakery.wire.model_config import ModelConfig
 from savedmodel_bakery.wire.status import Code, StatusError
 
@@ -209,7 +209,7 @@ def test_a_disk_that_does_not_answer_while_base_paths_are_checked_delays_no_othe
         is_checked.set()
         answers.wait(30)
 
-    monkeypatch.setattr(ModelRoots, "check_base_paths", check)
+    monkeypatch.setattr(lifecycle_module, "check_base_paths", check)
     applied = [pool.submit(models.reload, "a", "b"), pool.submit(models.lifecycle.apply, models.config("a", "c"))]
     assert is_checked.wait(30)
     assert {1} == pool.submit(models.registry.available, "a").result(5)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from savedmodel_bakery.serving.options.model_config import single_model
-from savedmodel_bakery.serving.options.model_roots import ModelRoots, OutsideRootsError, parse_model_roots
+from savedmodel_bakery.serving.options.model_roots import OutsideRootsError, check_base_paths, parse_model_roots
 from savedmodel_bakery.wire.status import Code, StatusError
 
 
@@ -26,8 +26,8 @@ def root(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("folders", ["{root}/allowed", "{root}/link/", "/nosuch,{root}/allowed"])
 def test_paths_below_an_allowed_folder_are_accepted(root: Path, folders: str, path: str) -> None:
     roots = parse_model_roots(folders.format(root=root))
-    roots.check_base_paths(single_model("m", f"{root}/{path}"))
-    roots.check_base_paths(single_model("m", f"file://{root}/{path}"))
+    check_base_paths(single_model("m", f"{root}/{path}"), roots)
+    check_base_paths(single_model("m", f"file://{root}/{path}"), roots)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_paths_below_an_allowed_folder_are_accepted(root: Path, folders: str, pa
 def test_other_paths_are_rejected(root: Path, path: str, target: str | None) -> None:
     roots = parse_model_roots(f"{root}/allowed,/data")
     with pytest.raises(OutsideRootsError) as caught:
-        roots.check_base_paths(single_model("m", f"{root}/{path}"))
+        check_base_paths(single_model("m", f"{root}/{path}"), roots)
     assert Code.PERMISSION_DENIED is caught.value.code
     link = f" leads to {root}/{target}, which" if target else ""
     assert caught.value.message == (
@@ -57,12 +57,11 @@ def test_a_uri_is_checked_as_the_path_that_would_be_read(root: Path, monkeypatch
     monkeypatch.chdir(root)
     roots = parse_model_roots(f"{root}/allowed")
     with pytest.raises(OutsideRootsError):
-        roots.check_base_paths(single_model("m", "file://../../allowed-not/m"))
+        check_base_paths(single_model("m", "file://../../allowed-not/m"), roots)
 
 
 def test_without_folders_every_path_is_allowed(tmp_path: Path) -> None:
-    assert ModelRoots() == parse_model_roots("")
-    ModelRoots().check_base_paths(single_model("m", str(tmp_path)))
+    check_base_paths(single_model("m", str(tmp_path)), parse_model_roots(""))
 
 
 @pytest.mark.parametrize("text", ["models", "/models,", "/a, /b"])

@@ -19,7 +19,7 @@ from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.models.loading import Batching, LoadOptions, load
 from savedmodel_bakery.serving.options.batching_parameters import FILE_IN_VERSION, BatchingParameters
 from savedmodel_bakery.serving.runtimes.batching import Batcher
-from savedmodel_bakery.serving.runtimes.tf_session import SavedModel, SessionOptions
+from savedmodel_bakery.serving.runtimes.tf_session import SavedModel
 from savedmodel_bakery.serving.telemetry.registry import REGISTRY
 from savedmodel_bakery.wire import dtypes
 from savedmodel_bakery.wire.status import Code, StatusError
@@ -55,7 +55,7 @@ class RecordingRuntime:
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> SavedModel:
     path = model_makers.batched(tmp_path_factory.mktemp("batched"))
-    return SavedModel(path, SessionOptions())
+    return SavedModel(path)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from savedmodel_bakery.serving.runtimes.graphs import StageSampler, reading_s
+from savedmodel_bakery.serving.runtimes.graphs import reading_s, stages_s
 
 # Name, operation, start and duration in microseconds.
 SPANS = [
@@ -35,13 +35,5 @@ def test_reading_is_the_time_in_which_a_loop_ran() -> None:
 
 
 def test_the_network_is_the_rest_of_the_run() -> None:
-    recorded: list[tuple[float, float]] = []
-    sampler = StageSampler(1, lambda *stages: recorded.append(stages))
-    sampler.record(trace(), 0.0027)
-    sampler.record(trace(), 0.001)  # clocks differ a little
+    recorded = [stages_s(trace(), run_s) for run_s in (0.0027, 0.001)]  # clocks differ a little
     assert [(0.0017, 0.001), (0.0017, 0.0)] == [(decoding, round(network, 6)) for decoding, network in recorded]
-
-
-def test_one_run_in_each_interval_is_sampled() -> None:
-    sampler = StageSampler(3, lambda *_: None)
-    assert [False, False, True, False, False, True] == [sampler.sample() is not None for _ in range(6)]

@@ -16,7 +16,7 @@ import tensorflow as tf
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.runtimes.direct_session import DirectSession
 from savedmodel_bakery.serving.runtimes.interruption import Interrupter
-from savedmodel_bakery.serving.runtimes.tf_session import SavedModel, SessionOptions
+from savedmodel_bakery.serving.runtimes.tf_session import SavedModel
 from savedmodel_bakery.wire import dtypes
 from savedmodel_bakery.wire.status import StatusError
 from savedmodel_bakery.wire.tensors import Tensor
@@ -58,7 +58,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SavedModel]:
     path, loops = tmp_path_factory.mktemp("loops"), Loops()
     signatures = {name: getattr(loops, name) for name in ("loop", "mapped", "failing", "data_set")}
     tf.saved_model.save(loops, str(path), signatures)
-    loaded = SavedModel(Path(path), SessionOptions())
+    loaded = SavedModel(Path(path))
     yield loaded
     loaded.close()
 
@@ -146,7 +146,7 @@ def test_calls_with_side_effects_are_inlined_as_in_runs_that_cannot_be_ended(mod
     metadata = tf.compat.v1.RunMetadata()
     options = tf.compat.v1.RunOptions(output_partition_graphs=True)
     definition = model.signatures["failing"]
-    number, result = (model._ports[info.name] for info in (definition.inputs["n"], definition.outputs["v"]))
+    number, result = (model._port(info.name) for info in (definition.inputs["n"], definition.outputs["v"]))
     feeds = {number.handle: np.array(3, np.int32)}
     assert model._interrupter
     assert [3] == model._interrupter.run(feeds, [result.tensor], options, RequestContext(), metadata)

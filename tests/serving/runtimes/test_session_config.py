@@ -19,7 +19,7 @@ from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.options import flags
 from savedmodel_bakery.serving.options.settings import read_settings
 from savedmodel_bakery.serving.runtimes.direct_session import DirectSession
-from savedmodel_bakery.serving.runtimes.tf_session import SavedModel, SessionOptions
+from savedmodel_bakery.serving.runtimes.tf_session import SavedModel
 from savedmodel_bakery.wire import dtypes, schema
 from savedmodel_bakery.wire.status import Code, StatusError
 from savedmodel_bakery.wire.tensors import Tensor
@@ -72,7 +72,7 @@ def test_a_file_that_cannot_be_parsed_is_rejected(file: Path) -> None:
 
 def test_models_run_with_these_options(half_plus_two: Path, file: Path) -> None:
     config = session(f"--tensorflow_session_config_file={file}").SerializeToString()
-    model = SavedModel(half_plus_two / "1", SessionOptions(config=config))
+    model = SavedModel(half_plus_two / "1", config=config)
     endless = model.signatures["slow"]
     feeds = {endless.inputs["n"].name: Tensor(np.array(2**31 - 1, np.int32), dtypes.BY_NAME["int32"])}
     with pytest.raises(StatusError) as error:
@@ -122,7 +122,7 @@ def test_a_small_graph_runs_in_the_callers_thread_unless_an_operation_may_wait(
 ) -> None:
     module = ThreadReporter(waits)
     tf.saved_model.save(module, str(tmp_path / "1"))
-    model = SavedModel(tmp_path / "1", SessionOptions())
+    model = SavedModel(tmp_path / "1")
     signature = model.signatures["serving_default"]
     feeds = {signature.inputs["x"].name: Tensor(np.float32(0), dtypes.BY_NAME["float"])}
     (thread,) = model.run(feeds, [signature.outputs["output_0"].name], RequestContext(timeout_s=30))
@@ -131,7 +131,7 @@ def test_a_small_graph_runs_in_the_callers_thread_unless_an_operation_may_wait(
 
 def pools_of_nested_runs(path: Path, counts: Sequence[int], monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Run a baked model on that many images at a time, each run during the one before; return the pools of the runs."""
-    model, run, waiting, used = SavedModel(path, SessionOptions()), DirectSession.run, list(counts), []
+    model, run, waiting, used = SavedModel(path), DirectSession.run, list(counts), []
     signature = model.signatures["top_k"]
     photo = tf.io.encode_png(np.zeros([8, 8, 3], np.uint8)).numpy()
 
@@ -170,7 +170,7 @@ def test_one_image_on_a_model_that_may_contain_others_runs_in_threads_of_the_ses
 def test_the_time_limit_applies_to_small_graphs(tmp_path: Path) -> None:
     """Every run takes longer than a nanosecond."""
     tf.saved_model.save(ThreadReporter(None), str(tmp_path / "1"))
-    model = SavedModel(tmp_path / "1", SessionOptions())
+    model = SavedModel(tmp_path / "1")
     signature = model.signatures["serving_default"]
     feeds = {signature.inputs["x"].name: Tensor(np.float32(0), dtypes.BY_NAME["float"])}
     fetches = [signature.outputs["output_0"].name]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.runtimes.tf_session import SavedModel, SessionOptions
+from savedmodel_bakery.serving.runtimes.tf_session import SavedModel
 from savedmodel_bakery.wire import dtypes
 from savedmodel_bakery.wire.status import Code, StatusError
 from savedmodel_bakery.wire.tensors import Tensor
@@ -25,7 +25,7 @@ def version(half_plus_two: Path, tmp_path: Path) -> Path:
 
 def load_error(path: Path) -> str:
     with pytest.raises(StatusError) as caught:
-        SavedModel(path, SessionOptions())
+        SavedModel(path)
     return str(caught.value)
 
 
@@ -57,7 +57,7 @@ def test_a_graph_that_cannot_be_parsed(version: Path, file: str, kind: str) -> N
     ],
 )
 def test_an_unknown_tensor(half_plus_two: Path, name: str, reason: str) -> None:
-    model = SavedModel(half_plus_two / "1", SessionOptions())
+    model = SavedModel(half_plus_two / "1")
     with pytest.raises(StatusError) as caught:
         model.run({}, [name], RequestContext())
     assert reason == str(caught.value)
@@ -66,7 +66,7 @@ def test_an_unknown_tensor(half_plus_two: Path, name: str, reason: str) -> None:
 
 def test_a_run_whose_shapes_numpy_cannot_have(half_plus_two: Path) -> None:
     """TensorFlow multiplies the sizes in their order, and so can't parse this shape."""
-    model = SavedModel(half_plus_two / "1", SessionOptions())
+    model = SavedModel(half_plus_two / "1")
     x = Tensor(np.empty(0, np.float32), dtypes.BY_NAME["float"], (2**62, 2**62, 0))
     with pytest.raises(StatusError) as caught:
         model.run({"x:0": x}, ["y:0"], RequestContext())
