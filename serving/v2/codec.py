@@ -19,6 +19,9 @@ from savedmodel_bakery.wire.v2 import schema
 from savedmodel_bakery.wire.v2.datatypes import shown
 from savedmodel_bakery.wire.v2.infer import SIGNATURE_NAME
 
+MODEL_PATH = r"/v2/models/(?P<model>[^/:]+)(?:/versions/(?P<version>[^/:]+))?"
+"""Matches the path of a model or of one of its versions."""
+
 SIGNATURE_HEADER = "signature-name"
 """The key of gRPC's metadata that chooses the signature of ModelMetadata, percent-encoded."""
 

@@ -16,9 +16,9 @@ from savedmodel_bakery.serving.http.error_responses import method_not_allowed
 from savedmodel_bakery.serving.http.messages import Request, Response, decode_name
 from savedmodel_bakery.serving.models.registry import ModelChoice, Registry, read_version
 from savedmodel_bakery.serving.v2 import descriptions, unsupported
-from savedmodel_bakery.serving.v2.codec import json_response, read_body, read_index_request, read_query
+from savedmodel_bakery.serving.v2.codec import MODEL_PATH, json_response, read_body, read_index_request, read_query
 from savedmodel_bakery.serving.v2.inference import infer
-from savedmodel_bakery.serving.v2.unsupported import MODEL_PATH, refuse
+from savedmodel_bakery.serving.v2.unsupported import refuse
 from savedmodel_bakery.wire.v2 import http_decode, http_encode
 from savedmodel_bakery.wire.v2.infer import RequestedOutput
 

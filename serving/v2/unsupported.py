@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from savedmodel_bakery.serving.v2.codec import MODEL_PATH
 from savedmodel_bakery.wire.status import Code, StatusError
-
-MODEL_PATH = r"/v2/models/(?P<model>[^/:]+)(?:/versions/(?P<version>[^/:]+))?"
 
 _LOAD = (
     "models cannot be loaded or unloaded through the v2 protocol: use HandleReloadConfigRequest of "
