@@ -25,7 +25,7 @@ from savedmodel_bakery.serving.commands.amqp_options import (
     server_options,
 )
 from savedmodel_bakery.serving.commands.amqp_queues import print_status, purge_queue, requeue_dead_letters
-from savedmodel_bakery.serving.telemetry.page_options import metrics_options, serve_page
+from savedmodel_bakery.serving.commands.metrics_page import metrics_options, serve_page
 from savedmodel_bakery.tensorflow_log import show_log
 from savedmodel_bakery.wire.amqp import MAX_MESSAGE_BYTES
 

@@ -14,7 +14,7 @@ import click
 from savedmodel_bakery.exits import PHOTOS_FAILED, resumable
 from savedmodel_bakery.extras import naming_extras
 from savedmodel_bakery.groups import option_group
-from savedmodel_bakery.serving.telemetry.page_options import metrics_options, serve_page
+from savedmodel_bakery.serving.commands.metrics_page import metrics_options, serve_page
 from savedmodel_bakery.wire.status import Code, StatusError
 
 RAY_OPTIONS = {"model_base_path", "model_name", "ray_address", "actors", "metrics_port", "metrics_address"}
