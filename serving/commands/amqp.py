@@ -16,6 +16,7 @@ from click.shell_completion import CompletionItem
 from savedmodel_bakery import log, tracing
 from savedmodel_bakery.client.endpoints import MAX_TIMEOUT_S
 from savedmodel_bakery.defaults import DEFAULT_MODEL
+from savedmodel_bakery.groups import CONTEXT_SETTINGS, Option
 from savedmodel_bakery.serving.admission.limits import Limits
 from savedmodel_bakery.serving.commands.amqp_options import (
     broker_options,
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
     from savedmodel_bakery.client.transports.amqp_broker import Broker
     from savedmodel_bakery.serving.amqp.backends import Backend
     from savedmodel_bakery.serving.amqp.server import Worker
-
-_ALIASES = {"batch": "batch-size", "expiration": "expiration-seconds", "timeout-second": "timeout-seconds"}
-
 
 EXAMPLES = """
 \b
@@ -70,17 +68,7 @@ class _DefaultGroup(click.Group):
         return work.shell_complete(work.make_context("work", [], parent=context, resilient_parsing=True), incomplete)
 
 
-def _normalize(token: str) -> str:
-    """Accept the options' earlier spellings, such as `--model_base_path`."""
-    token = token.replace("_", "-")
-    return _ALIASES.get(token, token)
-
-
-@click.group(
-    cls=_DefaultGroup,
-    epilog=EXAMPLES,
-    context_settings={"help_option_names": ["-h", "--help"], "token_normalize_func": _normalize},
-)
+@click.group(cls=_DefaultGroup, epilog=EXAMPLES, context_settings=CONTEXT_SETTINGS)
 def cli() -> None:
     """Process requests from a RabbitMQ queue. The default COMMAND is work."""
 
@@ -115,6 +103,8 @@ Examples:
 )
 @click.option(
     "--batch-size",
+    cls=Option,
+    aliases=("--batch",),
     type=click.IntRange(1),
     default=1,
     show_default=True,
@@ -124,6 +114,8 @@ Examples:
 @click.option(
     "--timeout-seconds",
     "timeout_s",
+    cls=Option,
+    aliases=("--timeout-second",),
     type=click.FloatRange(0, MAX_TIMEOUT_S, min_open=True),
     default=300.0,
     show_default=True,
@@ -132,6 +124,8 @@ Examples:
 @click.option(
     "--expiration-seconds",
     "expiration_s",
+    cls=Option,
+    aliases=("--expiration",),
     type=click.FloatRange(0, min_open=True),
     metavar="SECONDS",
     show_default="never",

@@ -73,8 +73,7 @@ def input_dtypes(signatures: Mapping[str, Any], signature_name: str) -> dict[str
         StatusError: INVALID_ARGUMENT if the element type of an input has no tensor encoding.
     """
     inputs = find_signature(signatures, signature_name).inputs
-    # of_number raises for numbers that are not in the table.
-    return {alias: dtypes.BY_NUMBER.get(info.dtype) or dtypes.of_number(info.dtype) for alias, info in inputs.items()}
+    return {alias: dtypes.of_number(info.dtype) for alias, info in inputs.items()}
 
 
 def predict(servable: Servable, call: PredictCall, context: RequestContext) -> dict[str, Tensor]:
