@@ -54,16 +54,15 @@ class LocalTransport:
         from savedmodel_bakery.client.transports import grpc_codec
         from savedmodel_bakery.client.transports.transport import refused
         from savedmodel_bakery.serving.admission.context import RequestContext
-        from savedmodel_bakery.wire.messages import parse_request
         from savedmodel_bakery.wire.status import StatusError
 
         method = grpc_codec.method_of(call).path.rpartition("/")[2]
-        request = parse_request(method, grpc_codec.encode_request(call))
+        request = grpc_codec.encode_request(call)
         try:
-            content = self._loaded.handlers[method](request, RequestContext()).SerializeToString()
+            response = self._loaded.call(method, request, RequestContext())
         except StatusError as error:
             raise refused(error.code, error.text) from error
-        return grpc_codec.decode_response(call, content)
+        return grpc_codec.decode_response(call, response)
 
     def close(self) -> None:
         """Stop looking for new versions."""

@@ -1,4 +1,4 @@
-"""One model in this process, without a server: loaded, warmed up, and called with the requests of the gRPC API."""
+"""One model in this process, without a server: loaded, warmed up, and called with the messages of the gRPC API."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ from functools import partial
 from pathlib import Path
 
 from savedmodel_bakery.serving import warmup
+from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.models.lifecycle import Lifecycle, LifecycleOptions
 from savedmodel_bakery.serving.models.loading import LoadOptions, load
 from savedmodel_bakery.serving.models.registry import Registry
 from savedmodel_bakery.serving.options.model_config import single_model
 from savedmodel_bakery.serving.prediction_service import PredictionService
+from savedmodel_bakery.wire.messages import parse_request
+from savedmodel_bakery.wire.parsed_size import parsed_size
+from savedmodel_bakery.wire.schema import METHODS
 
 _END_S = 10.0  # of a thread that may be loading a version
 
@@ -18,22 +22,20 @@ _END_S = 10.0  # of a thread that may be loading a version
 class LoadedModel:
     """The newest version of a model, and new versions as they appear, as the model server loads them.
 
+    `LocalTransport` calls it, and an AMQP worker that has its own model; see `amqp.backends.Backend`.
+
     Args:
         name: of the model.
         base_path: the folder with its version folders.
-
-    Attributes:
-        registry: has the loaded version.
-        handlers: by the name of their method in `schema.METHODS`.
 
     Raises:
         StatusError: the model cannot be loaded.
     """
 
     def __init__(self, name: str, base_path: Path) -> None:
-        self.registry = Registry()
+        registry = Registry()
         self._lifecycle = Lifecycle(
-            self.registry,
+            registry,
             partial(load, options=LoadOptions(warm_up=warmup.replay)),
             LifecycleOptions(max_load_retries=0),
         )
@@ -42,7 +44,27 @@ class LoadedModel:
         except BaseException:
             self.close()
             raise
-        self.handlers = PredictionService(self.registry).handlers()
+        self._handlers = PredictionService(registry).handlers()
+
+    def call(self, method: str, content: bytes, context: RequestContext) -> bytes:
+        """Run a method and return its serialized response.
+
+        Args:
+            method: name in `schema.METHODS`.
+            content: the serialized request.
+            context: limits of the call.
+
+        Raises:
+            DecodeError: `content` is not a request of this method.
+            StatusError: the request was refused, or the run failed.
+        """
+        context.charge(parsed_size(METHODS[method].request, content))
+        request = parse_request(method, content)
+        response: bytes = self._handlers[method](request, context).SerializeToString()
+        return response
+
+    def check(self) -> None:
+        """Return None: a loaded model can always be called."""
 
     def close(self) -> None:
         """Stop looking for new versions; no call may be running."""

@@ -6,14 +6,17 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
-from savedmodel_bakery.serving.amqp.codec import Predict, Prediction
 from savedmodel_bakery.wire import schema
-from savedmodel_bakery.wire.attachments import field_numbers
-from savedmodel_bakery.wire.messages import TensorMap
+from savedmodel_bakery.wire.attachments import TensorMessage, field_numbers, parse_message
+from savedmodel_bakery.wire.messages import ModelSpec, TensorMap, parse_predict_request, read_spec, write_spec
+from savedmodel_bakery.wire.responses import make_predict_response
 from savedmodel_bakery.wire.status import Code, StatusError
+from savedmodel_bakery.wire.tensors import Tensor
 
 _MAX_BYTES = 64 << 20  # joining saves nothing for larger requests
 _JOINED_FIELDS = {
@@ -21,78 +24,96 @@ _JOINED_FIELDS = {
 }
 
 
-def group(calls: Mapping[int, Predict]) -> list[dict[int, Predict]]:
-    """Return the groups of two or more calls that can be joined, with decoded inputs.
+class JoinableRequest(NamedTuple):
+    """A PredictRequest with decoded inputs.
+
+    Attributes:
+        spec: the model, version and signature to run.
+        inputs: by alias; all have the same number of rows.
+        output_filter: aliases of the outputs to return; empty for all.
+    """
+
+    spec: ModelSpec
+    inputs: dict[str, Tensor]
+    output_filter: Sequence[str]
+
+
+def group(requests: Mapping[int, bytes]) -> list[dict[int, JoinableRequest]]:
+    """Return the groups of two or more serialized PredictRequests that can be joined.
 
     They have the same model, version, signature and output filter, and inputs that differ only in their number of rows.
-    A protobuf message is not joined if it has further fields, such as `client_id`, or leaves out most of its values.
+    A request is not joined if it has further fields, such as `client_id`, or leaves out most of its values.
     """
-    groups: dict[Hashable, dict[int, Predict]] = {}
-    for index, call in calls.items():
+    groups: dict[Hashable, dict[int, JoinableRequest]] = {}
+    for index, content in requests.items():
         try:
-            if not _is_joinable(call):
-                continue
-            decoded = call._replace(inputs=dict(call.inputs))
+            request = _read_joinable(content)
         except StatusError:
             continue  # the backend reports it
-        key = _key(decoded)
-        if key is not None:
-            groups.setdefault(key, {})[index] = decoded
+        if request is not None:
+            groups.setdefault(_key(request), {})[index] = request
     return [members for members in groups.values() if len(members) > 1]
 
 
-def join(calls: Sequence[Predict]) -> Predict:
-    """Concatenate the inputs of a group."""
-    first = calls[0]
-    inputs = {
-        alias: tensor._replace(array=np.concatenate([call.inputs[alias].array for call in calls]))
-        for alias, tensor in first.inputs.items()
-    }
-    return first._replace(inputs=inputs, content=None)
+def join(requests: Sequence[JoinableRequest]) -> bytes:
+    """Return the serialized request with the inputs of a group."""
+    spec, inputs, output_filter = requests[0]
+    joined = TensorMessage(schema.PredictRequest(output_filter=output_filter), "inputs")
+    write_spec(joined.message.model_spec, spec)
+    for alias, tensor in inputs.items():
+        array = np.concatenate([request.inputs[alias].array for request in requests])
+        joined.add(alias, array, packed=True, dtype=tensor.dtype)
+    return joined.SerializeToString()
 
 
-def split(prediction: Prediction, calls: Sequence[Predict]) -> list[Prediction]:
-    """Split the prediction for a joined group into one per request.
+def split(content: bytes, requests: Sequence[JoinableRequest]) -> list[bytes]:
+    """Split the serialized response to a joined request into one per request.
 
     Raises:
         StatusError: FAILED_PRECONDITION if an output does not have one row per input row.
     """
-    ends = np.cumsum([_row_count(call) for call in calls]).tolist()
-    outputs = dict(prediction.outputs)
+    response = parse_message(schema.PredictResponse, "outputs", content)
+    spec = read_spec(response.message.model_spec)
+    outputs = dict(TensorMap(response.message.outputs, response.attachments))
+    ends = np.cumsum([_row_count(request.inputs) for request in requests]).tolist()
     for alias, tensor in outputs.items():
         if tensor.array.ndim == 0 or len(tensor.array) != ends[-1]:
             raise StatusError(Code.FAILED_PRECONDITION, f'output "{alias}" does not have one row per input row')
-    return [
-        prediction._replace(
-            outputs={alias: tensor._replace(array=tensor.array[start:end]) for alias, tensor in outputs.items()}
-        )
-        for start, end in zip([0, *ends], ends, strict=False)
-    ]
+    contents = []
+    for start, end in pairwise([0, *ends]):
+        rows = {alias: tensor._replace(array=tensor.array[start:end]) for alias, tensor in outputs.items()}
+        contents.append(make_predict_response(spec, rows, packed=False).SerializeToString())
+    return contents
 
 
-def _is_joinable(call: Predict) -> bool:
-    """Return whether a joined call has all fields of the message, and decoding its inputs takes little memory.
+def _read_joinable(content: bytes) -> JoinableRequest | None:
+    """Return a request with decoded inputs; None if it cannot be joined.
 
     Every value in a message takes at least one byte. A message that declares more values than it has bytes repeats the
     last one, possibly very often.
     """
-    if call.content is None or not isinstance(call.inputs, TensorMap):
-        return True  # JSON and images
-    return field_numbers(call.content) <= _JOINED_FIELDS and call.inputs.value_count() <= len(call.content)
-
-
-def _key(call: Predict) -> Hashable:
-    """Return a value that is equal for calls that can be joined; None for a call that cannot."""
-    tensors = call.inputs
-    if not tensors or any(tensor.shape is not None or tensor.array.ndim == 0 for tensor in tensors.values()):
+    if not field_numbers(content) <= _JOINED_FIELDS:
         return None
-    if len({len(tensor.array) for tensor in tensors.values()}) > 1 or _row_count(call) < 1:
+    spec, encoded, output_filter = parse_predict_request(content)
+    if spec is None or encoded.value_count() > len(content):
         return None
-    if sum(tensor.array.nbytes for tensor in tensors.values()) > _MAX_BYTES:
+    inputs = dict(encoded)
+    tensors = inputs.values()
+    if not tensors or any(tensor.shape is not None or tensor.array.ndim == 0 for tensor in tensors):
         return None
-    inputs = tuple((alias, tensors[alias].dtype, tensors[alias].array.shape[1:]) for alias in sorted(tensors))
-    return call.spec, tuple(call.output_filter), inputs
+    if len({len(tensor.array) for tensor in tensors}) > 1 or _row_count(inputs) < 1:
+        return None
+    if sum(tensor.array.nbytes for tensor in tensors) > _MAX_BYTES:
+        return None
+    return JoinableRequest(spec, inputs, output_filter)
 
 
-def _row_count(call: Predict) -> int:
-    return len(next(iter(call.inputs.values())).array)
+def _key(request: JoinableRequest) -> Hashable:
+    """Return a value that is equal for requests that can be joined."""
+    inputs = request.inputs
+    shapes = tuple((alias, inputs[alias].dtype, inputs[alias].array.shape[1:]) for alias in sorted(inputs))
+    return request.spec, tuple(request.output_filter), shapes
+
+
+def _row_count(inputs: Mapping[str, Tensor]) -> int:
+    return len(next(iter(inputs.values())).array)

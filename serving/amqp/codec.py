@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,22 +12,21 @@ from google.protobuf.message import DecodeError
 
 from savedmodel_bakery.serving.inference.predict import DEFAULT_SIGNATURE, SignatureNotFoundError
 from savedmodel_bakery.serving.models.registry import MAX_VERSION, parse_version
-from savedmodel_bakery.serving.prediction_service import require_spec
-from savedmodel_bakery.wire import amqp
+from savedmodel_bakery.wire import amqp, schema
+from savedmodel_bakery.wire.attachments import TensorMessage, parse_message
 from savedmodel_bakery.wire.dtypes import STRING, DType
 from savedmodel_bakery.wire.json import predict as predict_json
 from savedmodel_bakery.wire.json import predict_response
 from savedmodel_bakery.wire.json.limits import ParseLimits
-from savedmodel_bakery.wire.messages import ModelSpec, parse_predict_request
+from savedmodel_bakery.wire.messages import ModelSpec, TensorMap, write_spec
 from savedmodel_bakery.wire.parsed_size import parsed_size
-from savedmodel_bakery.wire.responses import make_predict_response
 from savedmodel_bakery.wire.schema import METHODS
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 from savedmodel_bakery.wire.tensors import Tensor
 
 _METHOD_NAMES = ("Predict", "Classify", "Regress", "MultiInference", "GetModelMetadata", "GetModelStatus")
 _METHOD_BY_TYPE = {METHODS[name].request.DESCRIPTOR.full_name: name for name in _METHOD_NAMES}
-_PREDICT_RESPONSE = METHODS["Predict"].response.DESCRIPTOR.full_name
+_TENSOR_FIELDS = {schema.PredictRequest: "inputs", schema.PredictResponse: "outputs"}
 
 
 class UndecodableError(StatusError):
@@ -64,54 +64,18 @@ class Response(NamedTuple):
     dead_letter: bool = False
 
 
-class Prediction(NamedTuple):
-    """The result of a Predict.
-
-    Attributes:
-        spec: the model, version and signature that computed it.
-        outputs: by alias.
-        content: the serialized PredictResponse of a request that a server received unchanged; otherwise None.
-    """
-
-    spec: ModelSpec
-    outputs: Mapping[str, Tensor]
-    content: bytes | None = None
-
-
-class Predict(NamedTuple):
-    """A decoded Predict.
-
-    Attributes:
-        spec: the model, version and signature to run.
-        inputs: by alias; reading one may raise StatusError.
-        output_filter: aliases of the outputs to return; empty for all.
-        encode: encodes the prediction in the format of the message; raises StatusError.
-        content: the serialized PredictRequest, if it was one and was not joined with others.
-    """
-
-    spec: ModelSpec
-    inputs: Mapping[str, Tensor]
-    output_filter: Sequence[str]
-    encode: Callable[[Prediction], Response]
-    content: bytes | None = None
-
-
-class OtherCall(NamedTuple):
-    """A call of another method.
+class Call(NamedTuple):
+    """A decoded message.
 
     Attributes:
         method: name in `schema.METHODS`.
         content: the serialized request.
-        message: the request as protobuf message.
+        encode: makes the response to the message from the serialized response; raises StatusError or DecodeError.
     """
 
     method: str
     content: bytes
-    message: Any
-
-    def encode(self, content: bytes) -> Response:
-        """Make the response from a serialized response message."""
-        return Response(content, amqp.PROTOBUF, METHODS[self.method].response.DESCRIPTOR.full_name)
+    encode: Callable[[bytes], Response]
 
 
 InputDTypes = Callable[[ModelSpec], Mapping[str, DType]]
@@ -124,7 +88,7 @@ def decode(
     model_name: str,
     limits: ParseLimits,
     charge: Callable[[int], None],
-) -> Predict | OtherCall:
+) -> Call:
     """Decode a message.
 
     Args:
@@ -151,22 +115,20 @@ def decode(
     )
 
 
-def _decode_protobuf(message: Message, charge: Callable[[int], None]) -> Predict | OtherCall:
+def _decode_protobuf(message: Message, charge: Callable[[int], None]) -> Call:
     type_name = message.type or amqp.DEFAULT_TYPE
     method = _METHOD_BY_TYPE.get(type_name)
     if method is None:
         raise UndecodableError(f'unsupported type "{type_name}": must be one of {", ".join(_METHOD_BY_TYPE)}')
     charge(parsed_size(METHODS[method].request, message.body))
     try:
-        if method == "Predict":
-            spec, inputs, output_filter = parse_predict_request(message.body)
-            return Predict(require_spec(spec), inputs, output_filter, _encode_protobuf, message.body)
-        return OtherCall(method, message.body, METHODS[method].request.FromString(message.body))
+        _check_protobuf(METHODS[method].request, message.body)
     except DecodeError:
         raise UndecodableError(f"the body ({len(message.body)} bytes) is not a valid {type_name}") from None
+    return Call(method, message.body, partial(_encode_protobuf, METHODS[method].response))
 
 
-def _decode_json(message: Message, input_dtypes: InputDTypes, model_name: str, limits: ParseLimits) -> Predict:
+def _decode_json(message: Message, input_dtypes: InputDTypes, model_name: str, limits: ParseLimits) -> Call:
     try:
         body = predict_json.decode_request(message.body, limits)
     except StatusError as error:
@@ -179,18 +141,16 @@ def _decode_json(message: Message, input_dtypes: InputDTypes, model_name: str, l
     except SignatureNotFoundError as error:
         raise predict_json.signature_not_found(error.name) from None
     inputs, is_row_format = predict_json.decode_inputs(body.document, dtypes, spec.signature_name)
-    return Predict(spec, inputs, (), lambda prediction: _encode_json(prediction, is_row_format))
+    return Call("Predict", _encode_request(spec, inputs), partial(_encode_json, is_row_format))
 
 
-def _decode_image(message: Message, model_name: str) -> Predict:
+def _decode_image(message: Message, model_name: str) -> Call:
     """Decode an image file: one row of the input that the headers name."""
     image = np.empty(1, object)
     image[0] = message.body
     alias = amqp.header_text(message.headers.get(amqp.INPUT, "image"))
-    inputs = {alias: Tensor(image, STRING)}
-    return Predict(
-        _read_spec(message.headers, model_name), inputs, (), lambda prediction: _encode_json(prediction, True)
-    )
+    request = _encode_request(_read_spec(message.headers, model_name), {alias: Tensor(image, STRING)})
+    return Call("Predict", request, partial(_encode_json, True))
 
 
 def _read_spec(headers: Mapping[str, Any], model_name: str, *, signature_name: str = "") -> ModelSpec:
@@ -215,12 +175,33 @@ def _read_spec(headers: Mapping[str, Any], model_name: str, *, signature_name: s
     )
 
 
-def _encode_protobuf(prediction: Prediction) -> Response:
-    content = prediction.content
-    if content is None:
-        content = make_predict_response(prediction.spec, prediction.outputs, packed=False).SerializeToString()
-    return Response(content, amqp.PROTOBUF, _PREDICT_RESPONSE)
+def _encode_request(spec: ModelSpec, inputs: Mapping[str, Tensor]) -> bytes:
+    request = TensorMessage(schema.PredictRequest(), "inputs")
+    write_spec(request.message.model_spec, spec)
+    for alias, (array, dtype, shape) in inputs.items():
+        request.add(alias, array, packed=True, dtype=dtype, shape=shape)
+    return request.SerializeToString()
 
 
-def _encode_json(prediction: Prediction, is_row_format: bool) -> Response:
-    return Response(predict_response.encode_response(prediction.outputs, row_format=is_row_format), amqp.JSON)
+def _encode_protobuf(message_class: Any, content: bytes) -> Response:
+    _check_protobuf(message_class, content)
+    return Response(content, amqp.PROTOBUF, message_class.DESCRIPTOR.full_name)
+
+
+def _encode_json(is_row_format: bool, content: bytes) -> Response:
+    response = parse_message(schema.PredictResponse, "outputs", content)
+    outputs = dict(TensorMap(response.message.outputs, response.attachments))
+    return Response(predict_response.encode_response(outputs, row_format=is_row_format), amqp.JSON)
+
+
+def _check_protobuf(message_class: Any, content: bytes) -> None:
+    """Check that a message can be parsed, without a copy of its large tensors.
+
+    Raises:
+        DecodeError: it cannot.
+    """
+    field = _TENSOR_FIELDS.get(message_class)
+    if field is None:
+        message_class.FromString(content)
+    else:
+        parse_message(message_class, field, content)

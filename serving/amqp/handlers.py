@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from typing import Any, TypeVar
 
 from savedmodel_bakery.serving import incident
+from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.documents import parsing
 from savedmodel_bakery.serving.amqp import batching, codec
 from savedmodel_bakery.serving.amqp.backends import Backend
-from savedmodel_bakery.serving.amqp.codec import Message, OtherCall, Predict, Prediction, Response, UndecodableError
+from savedmodel_bakery.serving.amqp.codec import Call, Message, Response, UndecodableError
 from savedmodel_bakery.serving.amqp.errors import encode_failure, is_temporary, response_too_large
 from savedmodel_bakery.serving.amqp.limits import CallLimits
-from savedmodel_bakery.wire import amqp
+from savedmodel_bakery.serving.inference.predict import SignatureNotFoundError, input_dtypes
+from savedmodel_bakery.wire import amqp, schema
+from savedmodel_bakery.wire.dtypes import DType
+from savedmodel_bakery.wire.messages import SIGNATURE_FIELD, ModelSpec, write_spec
 from savedmodel_bakery.wire.status import StatusError
 
 Value = TypeVar("Value")
-_Call = Predict | OtherCall | StatusError
 
 logger = logging.getLogger(__name__)
 
@@ -44,8 +47,8 @@ class Handlers:
         Predict calls that fit together are joined into one call. If that call fails, each is called separately, so
         that one bad message affects no other.
         """
-        calls: list[_Call] = [_attempt("decoding a message", self._decode, message) for message in messages]
-        joined = self._predict_joined(calls) if len(calls) > 1 else {}
+        calls = [_attempt("decoding a message", self._decode, message) for message in messages]
+        joined = self._run_joined(calls) if len(calls) > 1 else {}
         results = [joined[index] if index in joined else self._run(call) for index, call in enumerate(calls)]
         return [_encode(*item) for item in zip(messages, calls, results, strict=True)]
 
@@ -53,50 +56,65 @@ class Handlers:
         """See Backend."""
         return self._backend.check()
 
-    def _decode(self, message: Message) -> Predict | OtherCall:
+    def _decode(self, message: Message) -> Call:
         with closing(self._limits.context()) as context, parsing(context) as limits:
             if amqp.media_type(message.content_type) != amqp.JSON:  # parsing is charged for JSON
                 context.charge(len(message.body))
-            input_dtypes = partial(self._backend.input_dtypes, context=context)
-            return codec.decode(message, input_dtypes, self._model_name, limits, context.charge)
+            read_dtypes = partial(self._input_dtypes, context=context)
+            return codec.decode(message, read_dtypes, self._model_name, limits, context.charge)
 
-    def _run(self, call: _Call) -> Any:
-        """Return the result of one call, or its error."""
-        if isinstance(call, Predict):
-            return _attempt("Predict", self._predict, call)
-        if isinstance(call, OtherCall):
-            return _attempt(call.method, self._call, call)
-        return call
+    def _input_dtypes(self, spec: ModelSpec, context: RequestContext) -> Mapping[str, DType]:
+        """Return the element types of a signature's inputs, by alias; see `inference.predict.input_dtypes`."""
+        request = schema.GetModelMetadataRequest(metadata_field=[SIGNATURE_FIELD])
+        try:
+            write_spec(request.model_spec, spec)
+        except UnicodeEncodeError:  # no signature has such a name
+            raise SignatureNotFoundError(spec.signature_name) from None
+        content = self._backend.call("GetModelMetadata", request.SerializeToString(), context)
+        metadata = schema.GetModelMetadataResponse.FromString(content).metadata[SIGNATURE_FIELD]
+        signatures = schema.SignatureDefMap.FromString(metadata.value).signature_def
+        return input_dtypes(signatures, spec.signature_name)
 
-    def _predict(self, call: Predict) -> Prediction:
+    def _run(self, call: Call | StatusError) -> bytes | StatusError:
+        """Return the serialized response of one call, or its error."""
+        if isinstance(call, StatusError):
+            return call
+        return _attempt(call.method, self._send, call.method, call.content)
+
+    def _send(self, method: str, content: bytes) -> bytes:
         with closing(self._limits.context()) as context:
-            return self._backend.predict(call, context)
+            return self._backend.call(method, content, context)
 
-    def _call(self, call: OtherCall) -> bytes:
-        with closing(self._limits.context()) as context:
-            return self._backend.call(call, context)
-
-    def _predict_joined(self, calls: Sequence[_Call]) -> dict[int, Prediction | StatusError]:
+    def _run_joined(self, calls: Sequence[Call | StatusError]) -> dict[int, bytes | StatusError]:
         """Return the results, by index in `calls`, of the calls that could be joined with others."""
-        results: dict[int, Prediction | StatusError] = {}
-        for group in batching.group({index: call for index, call in enumerate(calls) if isinstance(call, Predict)}):
-            predictions = _attempt("a joined Predict", self._predict_group, list(group.values()))
-            if not isinstance(predictions, StatusError):
-                results.update(zip(group, predictions, strict=True))
-            elif is_temporary(predictions):
-                results.update(dict.fromkeys(group, predictions))
+        results: dict[int, bytes | StatusError] = {}
+        predicts = {
+            index: call.content
+            for index, call in enumerate(calls)
+            if isinstance(call, Call) and call.method == "Predict"
+        }
+        for group in batching.group(predicts):
+            responses = _attempt("a joined Predict", self._send_joined, list(group.values()))
+            if not isinstance(responses, StatusError):
+                results.update(zip(group, responses, strict=True))
+            elif is_temporary(responses):
+                results.update(dict.fromkeys(group, responses))
             else:
-                logger.debug("making %d joined calls separately: %s", len(group), predictions)
+                logger.debug("making %d joined calls separately: %s", len(group), responses)
         return results
 
-    def _predict_group(self, calls: Sequence[Predict]) -> list[Prediction]:
-        return batching.split(self._predict(batching.join(calls)), calls)
+    def _send_joined(self, requests: Sequence[batching.JoinableRequest]) -> list[bytes]:
+        return batching.split(self._send("Predict", batching.join(requests)), requests)
 
 
-def _encode(message: Message, call: _Call, result: Any) -> Response:
+def _encode(message: Message, call: Call | StatusError, result: bytes | StatusError) -> Response:
     """Encode the result of a call, or its error, in the format of its message."""
-    response: Response | StatusError = result
-    if not isinstance(call, StatusError) and not isinstance(result, StatusError):
+    response: Response | StatusError
+    if isinstance(call, StatusError):
+        response = call
+    elif isinstance(result, StatusError):
+        response = result
+    else:
         response = _attempt("encoding a response", call.encode, result)
     if isinstance(response, Response):
         if len(response.body) <= amqp.MAX_MESSAGE_BYTES:

@@ -249,9 +249,9 @@ def _make_backend(name: str, base_path: Path | None, server: Server | None) -> B
     from savedmodel_bakery.serving.runtimes.tensorflow_import import import_tensorflow
 
     import_tensorflow()
-    from savedmodel_bakery.serving.amqp.local_model import LocalModel
+    from savedmodel_bakery.serving.loaded_model import LoadedModel
 
-    return LocalModel(name, base_path)
+    return LoadedModel(name, base_path)
 
 
 async def _run_worker(worker: Worker) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import model_makers
 import pytest
@@ -11,12 +11,9 @@ from server_process import ServerProcess
 from savedmodel_bakery.client.servers import parse_server
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.amqp.backends import Backend, RemoteServer
-from savedmodel_bakery.serving.amqp.codec import OtherCall, Predict, Prediction
 from savedmodel_bakery.serving.amqp.handlers import Handlers
 from savedmodel_bakery.serving.amqp.limits import CallLimits
-from savedmodel_bakery.serving.amqp.local_model import LocalModel
-from savedmodel_bakery.wire.dtypes import DType
-from savedmodel_bakery.wire.messages import ModelSpec
+from savedmodel_bakery.serving.loaded_model import LoadedModel
 from savedmodel_bakery.wire.status import StatusError
 
 
@@ -31,17 +28,9 @@ class RecordingBackend:
         self._backend = backend
         self.calls: list[str] = []
 
-    def predict(self, call: Predict, context: RequestContext) -> Prediction:
-        self.calls.append("predict")
-        return self._backend.predict(call, context)
-
-    def input_dtypes(self, spec: ModelSpec, context: RequestContext) -> Mapping[str, DType]:
-        self.calls.append("input_dtypes")
-        return self._backend.input_dtypes(spec, context)
-
-    def call(self, call: OtherCall, context: RequestContext) -> bytes:
-        self.calls.append(call.method)
-        return self._backend.call(call, context)
+    def call(self, method: str, content: bytes, context: RequestContext) -> bytes:
+        self.calls.append(method)
+        return self._backend.call(method, content, context)
 
     def check(self) -> StatusError | None:
         return self._backend.check()
@@ -55,7 +44,7 @@ def shared_backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
     base_path = tmp_path_factory.mktemp("models") / "half_plus_two"
     model_makers.half_plus(base_path, 1)
     if request.param == "local model":
-        local = LocalModel("half_plus_two", base_path)
+        local = LoadedModel("half_plus_two", base_path)
         yield local
         local.close()
         return

@@ -18,7 +18,7 @@ from savedmodel_bakery.serving.amqp.backends import RemoteServer
 from savedmodel_bakery.serving.amqp.codec import Message, Response
 from savedmodel_bakery.serving.amqp.handlers import Handlers
 from savedmodel_bakery.serving.amqp.limits import CallLimits
-from savedmodel_bakery.serving.amqp.local_model import LocalModel
+from savedmodel_bakery.serving.loaded_model import LoadedModel
 from savedmodel_bakery.wire import amqp, schema
 from savedmodel_bakery.wire.status import Code
 from savedmodel_bakery.wire.tensors import decode_array, encode_tensor
@@ -247,7 +247,7 @@ def test_messages_that_fit_are_joined_into_one_call(handlers: Handlers, backend:
     assert [[2.0], [3.0, 3.0, 3.0], [4.0, 4.0]] == [outputs(response)["y"] for response in responses[:3]]
     assert {"predictions": [5.0]} == json.loads(responses[3].body)
     assert 1 == schema.PredictResponse.FromString(responses[0].body).model_spec.version.value
-    assert ["input_dtypes", "predict"] == backend.calls
+    assert ["GetModelMetadata", "Predict"] == backend.calls
 
 
 def test_messages_that_do_not_fit_are_called_separately(handlers: Handlers, backend: RecordingBackend) -> None:
@@ -259,7 +259,7 @@ def test_messages_that_do_not_fit_are_called_separately(handlers: Handlers, back
         {"diff": [0, 0], "sum": [2, 4]}, {"sum": [2, 4]}, {"diff": [0, 0], "sum": [2, 4]},
         {"y": [2.5, 3.0]}, {"v": 3}, {"v": 4}, {"c": [1.5]},
     ] == [outputs(response) for response in handlers.handle(messages)]  # fmt: skip
-    assert ["predict"] * 7 == backend.calls
+    assert ["Predict"] * 7 == backend.calls
 
 
 def test_invalid_messages_affect_no_other_message(handlers: Handlers, backend: RecordingBackend) -> None:
@@ -273,14 +273,14 @@ def test_invalid_messages_affect_no_other_message(handlers: Handlers, backend: R
     assert [{"y": [2.5, 3.0]}] * 2 == [outputs(responses[0]), outputs(responses[3])]
     errors = [responses[index].error for index in (1, 2, 4)]
     assert [Code.INVALID_ARGUMENT] * 3 == [error.code for error in errors if error]
-    assert ["predict"] * 3 == backend.calls
+    assert ["Predict"] * 3 == backend.calls
 
 
 def test_a_joined_call_that_fails_is_repeated_for_each_message(handlers: Handlers, backend: RecordingBackend) -> None:
     messages = [predict("nope", x=X), predict("nope", x=X)]
     errors = [response.error for response in handlers.handle(messages)]
     assert [Code.FAILED_PRECONDITION] * 2 == [error.code for error in errors if error]
-    assert ["predict"] * 3 == backend.calls
+    assert ["Predict"] * 3 == backend.calls
 
 
 def test_an_invalid_response_of_the_server_is_an_internal_error() -> None:
@@ -350,7 +350,7 @@ def test_a_server_receives_what_cannot_be_joined_as_separate_messages(change: Ca
 
 def test_outputs_without_rows_are_never_split(tmp_path: Path) -> None:
     model_makers.batched(tmp_path / "batched")
-    local = LocalModel("batched", tmp_path / "batched")
+    local = LoadedModel("batched", tmp_path / "batched")
     messages = [Message(b'{"signature_name": "total", "inputs": [1, %d]}' % number, amqp.JSON) for number in (2, 3)]
     responses = Handlers(local, model_name="batched", limits=LIMITS).handle(messages)
     assert [{"outputs": 3.0}, {"outputs": 4.0}] == [json.loads(response.body) for response in responses]

@@ -14,7 +14,7 @@ from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.amqp.codec import Message, Response
 from savedmodel_bakery.serving.amqp.handlers import Handlers
 from savedmodel_bakery.serving.amqp.limits import CallLimits, divide_memory
-from savedmodel_bakery.serving.amqp.local_model import LocalModel
+from savedmodel_bakery.serving.loaded_model import LoadedModel
 from savedmodel_bakery.wire import amqp, schema
 from savedmodel_bakery.wire.status import Code, StatusError
 
@@ -47,7 +47,7 @@ def half_plus_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def handle(half_plus_two: Path, limits: CallLimits, *messages: Message) -> list[Response]:
-    local = LocalModel("half_plus_two", half_plus_two)
+    local = LoadedModel("half_plus_two", half_plus_two)
     try:
         return Handlers(local, model_name="half_plus_two", limits=limits).handle(messages)
     finally:

@@ -11,7 +11,6 @@ from tls_files import TlsFiles
 
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.amqp.backends import RemoteServer
-from savedmodel_bakery.serving.amqp.codec import OtherCall
 from savedmodel_bakery.serving.commands.amqp_options import describe_server
 from savedmodel_bakery.wire import schema
 
@@ -35,9 +34,7 @@ def test_calls_are_encrypted_and_have_the_token(tmp_path: Path) -> None:
         )
         assert server is not None
         remote = RemoteServer(server)
-        content = remote.call(
-            OtherCall("GetModelStatus", request.SerializeToString(), request), RequestContext(timeout_s=30)
-        )
+        content = remote.call("GetModelStatus", request.SerializeToString(), RequestContext(timeout_s=30))
         remote.close()
     assert [f"Bearer {TOKEN}"] == peer.authorizations
     assert 3 == schema.GetModelStatusResponse.FromString(content).model_version_status[0].version
