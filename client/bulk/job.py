@@ -78,18 +78,6 @@ class Job:
         # Twice as many as clients: the others read their photos meanwhile.
         self._workers = 2 * len(clients)
 
-    def check(self) -> None:
-        """Send an empty image, so that an error of the server, model or signature is reported before the job starts.
-
-        Raises:
-            ClientError: every request would fail.
-        """
-        client = self._idle.get()
-        try:
-            self._task.read(self._predict(client, [b""]), batch=1)
-        finally:
-            self._idle.put(client)
-
     def run(self, photos: Iterable[Photo]) -> Iterator[list[Row]]:
         """Yield the rows of photos in the order of the responses.
 

@@ -104,6 +104,7 @@ def run_on_server(
         click.UsageError: a path or `out` is invalid.
         ClientError: the server cannot be reached, or refuses every photo.
     """
+    from savedmodel_bakery.answers.images import encode_images
     from savedmodel_bakery.answers.photos.files import FileList
     from savedmodel_bakery.answers.photos.sources import check_parquet_files, open_file
     from savedmodel_bakery.answers.signatures import read_signatures
@@ -130,11 +131,12 @@ def run_on_server(
             print_error(f"nothing to do: {reason}")
         else:
             clients = [stack.enter_context(open_client(context)) for _ in range(jobs)]
-            task, signature = find_task(read_signatures(clients[0].metadata()), context.obj["signature"])
+            signatures = read_signatures(clients[0].metadata())
+            task, signature = find_task(signatures, context.obj["signature"])
+            signatures.find(signature).fit(encode_images([b""]))  # it must take images
             with as_usage_error(ResultsError):
                 results.check_task(task.name)
             job = Job(clients, model=model, task=task, signature=signature, batch_size=batch_size, retry_s=retry_s)
-            job.check()
             progress = stack.enter_context(Progress(files, all_files=all_files, done=results.rows))
             for rows in job.run(chain([first], photos)):
                 results.add(rows)

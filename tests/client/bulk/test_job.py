@@ -30,9 +30,10 @@ Run = Callable[..., tuple[int, str]]
         (["-m", "pets"], 1, "NOT_FOUND: Servable not found for request: Latest(pets)"),
         (["-n", "none"], 1, 'FAILED_PRECONDITION: signature "none" not found in model "efficientnet_lite0"'),
         (["-m", "half_plus_two"], 1, 'FAILED_PRECONDITION: the outputs of signature "serving_default" of model "half'),
+        (["-m", "tagger", "-n", "pixels"], 1, 'INVALID_ARGUMENT: unknown input "image"; input "pixels" is missing'),
         (["-t", "127.0.0.1:1"], 3, "cannot connect to 127.0.0.1:1 over gRPC; is a model server running there?"),
     ],
-    ids=["model", "signature", "model of another kind", "no server"],
+    ids=["model", "signature", "model of another kind", "signature that takes no images", "no server"],
 )
 def test_an_error_of_every_request_is_reported_before_the_job_starts(
     run: Run, tmp_path: Path, options: list[str], code: int, error: str
