@@ -28,12 +28,8 @@ class Classifier:
         version: version number.
         path: version folder.
 
-    Attributes:
-        task: name of the version's task.
-
     Raises:
         StatusError: the version can't be loaded, or takes no photos.
-        ClientError: its outputs are not those of its task.
     """
 
     def __init__(self, model: str, version: int, path: str) -> None:
@@ -43,19 +39,17 @@ class Classifier:
 
         self._name = model
         self._model = PhotoModel(load(model, version, Path(path), LoadOptions(warm_up=warmup.replay)))
-        self.task = self._model.task.name
-        self._model.task.read(self._predict([b""]), batch=1)
 
     def __call__(self, table: pa.Table) -> pa.Table:
         """Return the rows of a table with the columns `PHOTOS`, with the columns `answers.parquet.SCHEMAS`."""
         photos = [_photo(**row) for row in table.to_pylist()]
         model = self._model
         rows = classify_photos(photos, self._predict, task=model.task, model=self._name, signature=model.signature)
-        return parquet.to_table(rows, self.task)
+        return parquet.to_table(rows, model.task.name)
 
     def _predict(self, images: list[bytes]) -> Prediction:
         try:
-            return self._model.predict(images, RequestContext())
+            return self._model.prediction(self._model.run(images, RequestContext()))
         except StatusError as error:
             raise RequestRefusedError(error.code, error.text) from error
 

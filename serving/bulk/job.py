@@ -10,16 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import ray
+from google.protobuf.message import DecodeError
 from ray.data import ActorPoolStrategy, DataContext
 from ray.data.datasource import FilenameProvider
 
 from savedmodel_bakery.answers.photos.photo import UnreadablePhotoError
 from savedmodel_bakery.answers.photos.sources import open_file
-from savedmodel_bakery.client.endpoints import Endpoint
-from savedmodel_bakery.errors import ClientError
 from savedmodel_bakery.serving.bulk.classifier import PHOTOS, Classifier
 from savedmodel_bakery.serving.bulk.parts import part_name
 from savedmodel_bakery.serving.bulk.progress import find_new
+from savedmodel_bakery.serving.inference.photos import find_photo_task
+from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.status import StatusError
 
 # Size of a part, and so of the work that a restart may repeat.
@@ -27,7 +28,6 @@ _BLOCK_BYTES = 16 << 20
 _FILES_PER_BLOCK = 256
 _LOCAL_OBJECT_STORE_BYTES = 1 << 30
 
-_RAY_PORT = 6379
 _PROBE_TIMEOUT_S = 10.0
 
 VersionFolder = tuple[str, int, str]
@@ -39,9 +39,9 @@ def start_ray(address: str | None, *, actors: int) -> None:
 
     Raises:
         ConnectionError: no cluster listens at the address.
-        ValueError: the address is not HOST:PORT.
+        ValueError: the address is neither HOST:PORT nor `auto`, for a cluster on this machine.
     """
-    if address is not None:
+    if address and address != "auto":
         _probe(address)  # without a listener, Ray would retry forever
     local = {
         # Leave one CPU for the tasks that read photos.
@@ -54,23 +54,34 @@ def start_ray(address: str | None, *, actors: int) -> None:
 
 
 def _probe(address: str) -> None:
-    endpoint = Endpoint.parse(address, _RAY_PORT, "Ray")
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        raise ValueError(f'invalid --ray-address "{address}": must be HOST:PORT, or auto for a cluster on this machine')
     try:
-        socket.create_connection((endpoint.host, endpoint.port), _PROBE_TIMEOUT_S).close()
-    except OSError as exc:
-        raise ConnectionError(f"cannot connect to {endpoint.address}: is it the head of a Ray cluster?") from exc
+        socket.create_connection((host.strip("[]"), int(port)), _PROBE_TIMEOUT_S).close()
+    except (OSError, OverflowError) as exc:
+        raise ConnectionError(f"cannot connect to {address}: is it the head of a Ray cluster?") from exc
 
 
-def load_task(version: VersionFolder) -> str:
-    """Load a version in a Ray worker and return the name of its task.
+def read_task(version: VersionFolder) -> str:
+    """Return the name of a version's task, from the signatures in its saved_model.pb; the version is not loaded.
 
     Raises:
-        ValueError: it cannot be loaded, or takes no photos; the text is the reason.
+        ValueError: the file cannot be read, or the version takes no photos; the text is the reason.
     """
-    task, error = ray.get(ray.remote(max_calls=1)(_load_task).remote(version))
-    if error is not None:
-        raise ValueError(error)
-    return str(task)
+    model, number, folder = version
+    file = Path(folder) / "saved_model.pb"
+    try:
+        saved_model = schema.SavedModel.FromString(file.read_bytes())
+        graph = next(graph for graph in saved_model.meta_graphs if "serve" in graph.meta_info_def.tags)
+        task, _ = find_photo_task(model, number, graph.signature_def)
+    except OSError as exc:
+        raise ValueError(f"cannot read {file}: {exc.strerror}") from exc
+    except (DecodeError, StopIteration) as exc:
+        raise ValueError(f"{file} is damaged, or has no graph for serving") from exc
+    except StatusError as exc:
+        raise ValueError(str(exc)) from exc
+    return task.name
 
 
 def run(
@@ -159,14 +170,6 @@ def _read_photos(row: dict[str, str], *, all_files: bool, done: Any, folder: str
         except UnreadablePhotoError as exc:
             content, error = None, str(exc)
         yield dict(zip(PHOTOS.names, (photo.key, content, error), strict=True))
-
-
-def _load_task(version: VersionFolder) -> tuple[str | None, str | None]:
-    """Return the name of the task, or the reason why there is none."""
-    try:
-        return Classifier(*version).task, None
-    except (StatusError, ClientError) as exc:
-        return None, str(exc)
 
 
 @functools.lru_cache(maxsize=1)

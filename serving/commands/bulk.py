@@ -91,7 +91,7 @@ def run_on_ray(
         version = _newest_version(model_name, model_base_path)
         with resumable(context), _ray_job(ray_address, actors=actors) as job:
             try:
-                done.check_task(out, job.load_task(version))
+                done.check_task(out, job.read_task(version))
             except ValueError as exc:
                 raise click.ClickException(str(exc)) from exc
             job.run(

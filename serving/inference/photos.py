@@ -8,6 +8,7 @@ from typing import Any
 from savedmodel_bakery.answers.images import encode_images
 from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.answers.signatures import Signature, Signatures, TensorSpec
+from savedmodel_bakery.answers.task import Task
 from savedmodel_bakery.answers.tasks import TASKS, find_task
 from savedmodel_bakery.errors import RequestRefusedError
 from savedmodel_bakery.serving.admission.context import RequestContext
@@ -37,33 +38,35 @@ class PhotoModel:
 
     def __init__(self, servable: Servable) -> None:
         self._servable = servable
-        signatures = _read_signatures(servable)
-        try:
-            self.task, self.signature = find_task(signatures)
-            inputs = signatures.by_name[self.signature].inputs
-        except RequestRefusedError:
-            inputs = {}
-        if inputs.keys() != {_INPUT} or inputs[_INPUT].dtype is not dtypes.STRING:
-            raise StatusError(
-                Code.FAILED_PRECONDITION,
-                f'{signatures.title} does not take photos: none of its signatures has the input "image" and the '
-                f"outputs of a task ({_TITLES}); call it with /v1/models or /v2/models",
-            )
+        self.task, self.signature = find_photo_task(servable.name, servable.version, servable.signatures)
 
-    def predict(self, photos: Sequence[bytes], context: RequestContext) -> Prediction:
-        """Run the signature on encoded photos.
+    def run(self, photos: Sequence[bytes], context: RequestContext) -> dict[str, Tensor]:
+        """Run the signature on encoded photos and return its outputs by alias.
 
         Raises:
             StatusError: the run failed.
         """
         inputs = {alias: Tensor(array, dtypes.STRING) for alias, array in encode_images(photos).items()}
-        outputs = predict(self._servable, PredictCall(self.signature, inputs), context)
+        return predict(self._servable, PredictCall(self.signature, inputs), context)
+
+    def prediction(self, outputs: Mapping[str, Tensor]) -> Prediction:
+        """Return the outputs of a run as the task reads them."""
         arrays = {alias: tensor.array for alias, tensor in outputs.items()}
         return Prediction(arrays, self._servable.name, self._servable.version, self.signature)
 
 
-def _read_signatures(servable: Servable) -> Signatures:
-    title = f'model "{servable.name}" version {servable.version}'
+def find_photo_task(model: str, version: int, definitions: Mapping[str, Any]) -> tuple[Task[Any], str]:
+    """Return the task of a version that takes photos, and the signature to run.
+
+    Args:
+        model: name of the model.
+        version: version number.
+        definitions: SignatureDefs by name.
+
+    Raises:
+        StatusError: FAILED_PRECONDITION if it takes no photos.
+    """
+    title = f'model "{model}" version {version}'
     by_name = {
         name: Signature(
             f'signature "{name}" of {title}',
@@ -71,9 +74,20 @@ def _read_signatures(servable: Servable) -> Signatures:
             _read_specs(definition.outputs),
             frozenset(),
         )
-        for name, definition in servable.signatures.items()
+        for name, definition in definitions.items()
     }
-    return Signatures(title, servable.version, by_name)
+    try:
+        task, signature = find_task(Signatures(title, version, by_name))
+        inputs = by_name[signature].inputs
+        if inputs.keys() == {_INPUT} and inputs[_INPUT].dtype is dtypes.STRING:
+            return task, signature
+    except RequestRefusedError:
+        pass
+    raise StatusError(
+        Code.FAILED_PRECONDITION,
+        f'{title} does not take photos: none of its signatures has the input "image" and the outputs of a task '
+        f"({_TITLES}); call it with /v1/models or /v2/models",
+    )
 
 
 def _read_specs(tensors: Mapping[str, Any]) -> dict[str, TensorSpec]:

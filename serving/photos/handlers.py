@@ -15,10 +15,8 @@ from savedmodel_bakery.serving.http.messages import NOSNIFF, Request, Response, 
 from savedmodel_bakery.serving.inference.photos import PhotoModel
 from savedmodel_bakery.serving.models.registry import ModelChoice, Registry, read_version
 from savedmodel_bakery.serving.photos.codec import read_photos, results_response
-from savedmodel_bakery.wire import dtypes
 from savedmodel_bakery.wire.json.predict_response import response_size
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
-from savedmodel_bakery.wire.tensors import Tensor
 
 _URL = re.compile(PHOTOS + r"(?P<model>[^/:]+)(?:/versions/(?P<version>[^/:]+)|/labels/(?P<label>[^/:]+))?")
 
@@ -51,8 +49,9 @@ class Handlers:
         photos = read_photos(request, context)
         with self._registry.acquire(choice) as servable:
             model = PhotoModel(servable)
-            prediction = model.predict(photos, context)
-        context.charge(response_size({key: Tensor(a, dtypes.of_array(a)) for key, a in prediction.arrays.items()}))
+            outputs = model.run(photos, context)
+        context.charge(response_size(outputs))
+        prediction = model.prediction(outputs)
         try:
             [first, *others] = results = model.task.read(prediction, batch=len(photos))
         except ClientError as error:

@@ -41,7 +41,6 @@ TABLE = pa.table({"image": ["a", "b", "c"], "content": [b"?", b"bad", None], "er
 )
 def test_each_photo_has_a_row_of_the_task(tmp_path: Path, make: Any, task: str, column: str, cells: Any) -> None:
     classifier = Classifier("m", 7, str(make(tmp_path)))
-    assert task == classifier.task
     rows = classifier(TABLE)
     assert SCHEMAS[task] == rows.schema
     assert [(True, None), (False, "no image"), (False, "torn")] == list(
