@@ -7,13 +7,12 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from tenacity import AsyncRetrying, RetryCallState, retry_if_result, wait_exponential_jitter
-
+from savedmodel_bakery.serving.amqp.pauses import growing_pauses
 from savedmodel_bakery.wire.status import StatusError
 
 logger = logging.getLogger(__name__)
 
-_pause = wait_exponential_jitter(multiplier=0.5, max=5.0, jitter=0.5)
+_MAX_PAUSE_S = 5.0
 
 
 class Availability:
@@ -37,16 +36,12 @@ class Availability:
     async def wait(self) -> None:
         """Return when the backend is reachable."""
         async with self._checking:
+            pauses = growing_pauses(_MAX_PAUSE_S)
             while not self._is_checked:
                 self._is_checked = True  # unless a running call fails meanwhile
-                await AsyncRetrying(retry=retry_if_result(bool), wait=_pause, before_sleep=_log)(self._run_check)
-
-    async def _run_check(self) -> StatusError | None:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._check)
-
-
-def _log(state: RetryCallState) -> None:
-    assert state.outcome is not None
-    assert state.next_action is not None
-    error, pause_s = state.outcome.result(), state.next_action.sleep
-    logger.warning("the model server is unreachable: %s; checking again in %.1f s", error.text, pause_s)
+                error = await asyncio.get_running_loop().run_in_executor(self._threads, self._check)
+                if error:
+                    self._is_checked = False
+                    pause_s = next(pauses)
+                    logger.warning("the model server is unreachable: %s; checking again in %.1f s", error.text, pause_s)
+                    await asyncio.sleep(pause_s)

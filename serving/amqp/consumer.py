@@ -41,7 +41,7 @@ from savedmodel_bakery.serving.amqp.publisher import Publisher
 from savedmodel_bakery.serving.amqp.settling import Settling, WorkerOptions, count_deliveries, header
 from savedmodel_bakery.serving.telemetry import worker
 from savedmodel_bakery.wire import amqp
-from savedmodel_bakery.wire.status import invalid_argument
+from savedmodel_bakery.wire.status import StatusError, invalid_argument
 
 logger = logging.getLogger(__name__)
 
@@ -171,25 +171,26 @@ class Consumer:
     def _reject(self, message: AbstractIncomingMessage, deliveries: int) -> bool:
         """Register a message that was delivered before; dead-letter it if it isn't worth a call."""
         self._settling.add()
-        error = reply_queues.check(message.reply_to, self._options.result_queues)
-        if reason := unreadable(message):
-            unread = invalid_argument(reason)
-            self._spawn(
-                self._settling.dead_letter(message, str(unread)) if error else self._settling.fail(message, unread)
-            )
-        elif error:
-            self._spawn(self._settling.dead_letter(message, str(error)))
-        elif error := unsupported_encoding(message.content_encoding):
-            self._spawn(self._settling.fail(message, error))
-        elif len(message.body) > self._options.max_message_bytes:
-            self._spawn(
-                self._settling.fail(message, message_too_large(len(message.body), self._options.max_message_bytes))
-            )
-        elif deliveries >= self._options.delivery_limit:
-            self._spawn(self._settling.fail(message, delivery_limit_reached(deliveries, self.timeout)))
-        else:
+        reason = unreadable(message)
+        reply_error = reply_queues.check(message.reply_to, self._options.result_queues)
+        error = invalid_argument(reason) if reason else reply_error or self._find_error(message, deliveries)
+        if error is None:
             return False
+        if reply_error:
+            self._spawn(self._settling.dead_letter(message, str(error)))
+        else:
+            self._spawn(self._settling.fail(message, error))
         return True
+
+    def _find_error(self, message: AbstractIncomingMessage, deliveries: int) -> StatusError | None:
+        """Return why a message that can have a reply isn't worth a call."""
+        if error := unsupported_encoding(message.content_encoding):
+            return error
+        if len(message.body) > self._options.max_message_bytes:
+            return message_too_large(len(message.body), self._options.max_message_bytes)
+        if deliveries >= self._options.delivery_limit:
+            return delivery_limit_reached(deliveries, self.timeout)
+        return None
 
     async def _dispatch(self) -> None:
         """Process messages while calls are free; messages that wait meanwhile are joined."""

@@ -8,6 +8,7 @@ are not published over the connection that delivers requests, and each that is n
 from __future__ import annotations
 
 import asyncio
+import logging
 from types import TracebackType
 
 import aio_pika
@@ -21,8 +22,12 @@ from aiormq.exceptions import (
 )
 
 from savedmodel_bakery.client.transports.amqp_broker import BROKER_ERRORS, Broker
+from savedmodel_bakery.serving.amqp.pauses import growing_pauses
+
+logger = logging.getLogger(__name__)
 
 _CONNECT_TIMEOUT_S = 30.0
+_MAX_PAUSE_S = 30.0
 _REFUSALS = (exceptions.ChannelClosed, ConnectionFrameError, ConnectionInternalError, ConnectionSyntaxError)
 
 
@@ -37,11 +42,13 @@ class Publisher:
         broker: where the queues are.
         name: of the connections, in the broker's tools.
         at_once: messages that may be published at the same time. With 1, no message arrives twice because of another.
+        waits_for_room: while a queue is full, try again.
     """
 
-    def __init__(self, broker: Broker, name: str, *, at_once: int) -> None:
+    def __init__(self, broker: Broker, name: str, *, at_once: int, waits_for_room: bool = False) -> None:
         self._broker = broker
         self._name = name
+        self._waits_for_room = waits_for_room
         self._connection: AbstractConnection | None = None
         self._channel: AbstractChannel | None = None
         self._opening = asyncio.Lock()
@@ -54,9 +61,24 @@ class Publisher:
         Raises:
             RefusedError: the broker refuses this message.
             aio_pika.exceptions.PublishError: the queue does not exist.
-            aio_pika.exceptions.DeliveryError: the queue is full.
+            aio_pika.exceptions.DeliveryError: the queue is full, and this publisher does not wait for room.
             ClientError: the broker is unreachable, or permits no connection.
         """
+        pauses = growing_pauses(_MAX_PAUSE_S)
+        while True:
+            try:
+                await self._publish(message, queue)
+                return
+            except exceptions.PublishError:
+                raise
+            except exceptions.DeliveryError as error:
+                if not self._waits_for_room:
+                    raise
+                pause_s = next(pauses)
+                logger.warning("%s; retrying publishing in %.1f s", error, pause_s)
+                await asyncio.sleep(pause_s)
+
+    async def _publish(self, message: aio_pika.Message, queue: str) -> None:
         async with self._turns:
             try:
                 await _publish(await self._open(), message, queue)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import aio_pika
 from aio_pika import exceptions
 from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMessage, AbstractQueue
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential_jitter
 
 from savedmodel_bakery.client.transports.amqp_properties import Copy, unreadable
 from savedmodel_bakery.errors import RequestRefusedError
@@ -23,12 +21,7 @@ from savedmodel_bakery.serving.amqp.publisher import Publisher, RefusedError
 from savedmodel_bakery.wire import amqp
 from savedmodel_bakery.wire.status import Code, StatusError
 
-Result = TypeVar("Result")
-
-logger = logging.getLogger(__name__)
-
 MAX_REASONS = 1000
-_publishing_pause = wait_exponential_jitter(multiplier=0.5, max=30.0, jitter=0.5)
 _ADDED_HEADERS = (
     amqp.REASON, amqp.DELIVERY_COUNT, amqp.DELIVERIES, amqp.ATTEMPTS, "x-death", "x-first-death-", "x-last-death-",
 )  # fmt: skip
@@ -127,32 +120,9 @@ async def reply(
     return None
 
 
-async def retry(
-    publisher: Publisher, message: AbstractIncomingMessage, queue: str, deliveries: int, attempts: int
-) -> None:
-    """Publish a copy of a message to the retry queue and return after the broker has confirmed it."""
-    counts = {amqp.DELIVERIES: deliveries, amqp.ATTEMPTS: attempts}
-    await publisher.publish(_copy(message, counts, without_expiration=False), retry_queue(queue))
-
-
-async def dead_letter(publisher: Publisher, message: AbstractIncomingMessage, queue: str, reason: str) -> None:
-    """Publish a copy of a message, with the reason, to the dead-letter queue; return after the broker has confirmed."""
-    await publisher.publish(_copy(message, {amqp.REASON: reason}), dead_queue(queue))
-
-
-async def retry_while_full(publish: Callable[..., Awaitable[Result]], *arguments: Any) -> Result:
-    """Publish; while the broker rejects the message because the queue is full, try again."""
-
-    def is_full(error: BaseException) -> bool:
-        return isinstance(error, exceptions.DeliveryError) and not isinstance(error, exceptions.PublishError)
-
-    def log(state: RetryCallState) -> None:
-        assert state.outcome is not None
-        assert state.next_action is not None
-        logger.warning("%s; retrying publishing in %.1f s", state.outcome.exception(), state.next_action.sleep)
-
-    retrying = AsyncRetrying(retry=retry_if_exception(is_full), wait=_publishing_pause, before_sleep=log)
-    return await retrying(publish, *arguments)
+def copy(message: AbstractIncomingMessage, headers: dict[str, Any], *, without_expiration: bool = True) -> Copy:
+    """Copy a message as its sender published it, and add headers."""
+    return Copy(message, headers, without_headers=_ADDED_HEADERS, without_expiration=without_expiration)
 
 
 async def status(connection: AbstractConnection, queue: str, *, with_reasons: bool) -> QueueStatus:
@@ -202,7 +172,7 @@ async def requeue(connection: AbstractConnection, publisher: Publisher, queue: s
     await (await connection.channel()).declare_queue(queue, passive=True)
     async for letter in _get_all(await _find(connection, dead_queue(queue))):
         try:
-            await publisher.publish(_copy(letter, {}), queue)
+            await publisher.publish(copy(letter, {}), queue)
         except RefusedError as error:
             refusals.append(str(error))  # without an acknowledgement, it returns to its queue when the connection ends
         else:
@@ -240,11 +210,6 @@ async def _get_all(queue: AbstractQueue | None, limit: int | None = None) -> Asy
 
 def _message_count(queue: AbstractQueue | None) -> int:
     return queue.declaration_result.message_count or 0 if queue else 0
-
-
-def _copy(message: AbstractIncomingMessage, headers: dict[str, Any], *, without_expiration: bool = True) -> Copy:
-    """Copy a message as its sender published it, and add headers."""
-    return Copy(message, headers, without_headers=_ADDED_HEADERS, without_expiration=without_expiration)
 
 
 def _reason(letter: AbstractIncomingMessage) -> str:

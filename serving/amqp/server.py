@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
 
 from aio_pika.abc import AbstractConnection
 
@@ -17,6 +17,7 @@ from savedmodel_bakery.errors import ClientError, RequestRefusedError
 from savedmodel_bakery.serving.amqp import queues
 from savedmodel_bakery.serving.amqp.consumer import Consumer, wait_first
 from savedmodel_bakery.serving.amqp.handlers import Handlers
+from savedmodel_bakery.serving.amqp.pauses import growing_pauses
 from savedmodel_bakery.serving.amqp.publisher import Publisher
 from savedmodel_bakery.serving.amqp.settling import WorkerOptions
 from savedmodel_bakery.serving.telemetry import worker
@@ -24,7 +25,7 @@ from savedmodel_bakery.serving.telemetry import worker
 logger = logging.getLogger(__name__)
 
 _CONNECT_TIMEOUT_S = 30.0
-_MIN_PAUSE_S, _MAX_PAUSE_S = 0.5, 30.0
+_MAX_PAUSE_S = 30.0
 _MEASURE_INTERVAL_S = 5.0
 
 
@@ -66,42 +67,41 @@ class Worker:
 
     async def _consume(self, stop: asyncio.Event) -> None:
         """See `run`."""
-        has_consumed, pause_s, timeout = False, _MIN_PAUSE_S, ""
+        has_consumed, pauses, timeout = False, growing_pauses(_MAX_PAUSE_S), ""
         while not stop.is_set():
             try:
-                connection = await self._connect(stop)
-                if connection is None:
-                    return
-                async with connection:
-                    with self._broker.translate_errors():
-                        channel = await connection.channel(on_return_raises=True)
-                        declared = await queues.declare(
-                            channel, self._options.queue, delivery_limit=self._options.delivery_limit
-                        )
-                        self._declared.set()
-                        logger.info("Consuming queue %s of %s ...", self._options.queue, self._broker.endpoint.address)
-                        async with (
-                            Publisher(self._broker, "bakery worker replies", at_once=self._options.prefetch) as replies,
-                            Publisher(self._broker, "bakery worker dead letters", at_once=1) as copies,
-                        ):
-                            consumer = Consumer(
-                                channel, replies, copies, self._handlers, self._options, self._threads, timeout
-                            )
-                            try:
-                                await consumer.run(declared, stop)
-                            finally:
-                                timeout = consumer.timeout
-                                if consumer.has_started:
-                                    has_consumed, pause_s = True, _MIN_PAUSE_S
+                async with AsyncExitStack() as stack:
+                    stack.enter_context(self._broker.translate_errors())
+                    connection = await self._connect(stop)
+                    if connection is None:
+                        return
+                    await stack.enter_async_context(connection)
+                    channel = await connection.channel(on_return_raises=True)
+                    declared = await queues.declare(
+                        channel, self._options.queue, delivery_limit=self._options.delivery_limit
+                    )
+                    self._declared.set()
+                    logger.info("Consuming queue %s of %s ...", self._options.queue, self._broker.endpoint.address)
+                    replies = await stack.enter_async_context(self._publisher("replies", self._options.prefetch))
+                    copies = await stack.enter_async_context(self._publisher("dead letters", 1))
+                    consumer = Consumer(channel, replies, copies, self._handlers, self._options, self._threads, timeout)
+                    try:
+                        await consumer.run(declared, stop)
+                    finally:
+                        timeout = consumer.timeout
+                        if consumer.has_started:
+                            has_consumed, pauses = True, growing_pauses(_MAX_PAUSE_S)
             except ClientError as error:
                 if stop.is_set():
                     return
                 if isinstance(error, RequestRefusedError) and not has_consumed:
                     raise
-                jittered_s = pause_s * random.uniform(0.75, 1.25)
-                logger.warning("%s; reconnecting in %.1f s", error, jittered_s)
-                await wait_first(stop.wait(), timeout_s=jittered_s)
-                pause_s = min(2 * pause_s, _MAX_PAUSE_S)
+                pause_s = next(pauses)
+                logger.warning("%s; reconnecting in %.1f s", error, pause_s)
+                await wait_first(stop.wait(), timeout_s=pause_s)
+
+    def _publisher(self, name: str, at_once: int) -> Publisher:
+        return Publisher(self._broker, f"bakery worker {name}", at_once=at_once, waits_for_room=True)
 
     async def _measure(self) -> None:
         """Read the counts of the queue from the broker every few seconds, over connections of their own."""

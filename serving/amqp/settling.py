@@ -93,14 +93,14 @@ class Settling:
 
     async def retry(self, message: AbstractIncomingMessage, deliveries: int, attempts: int) -> None:
         """Move a message to the end of the retry queue."""
+        counts = {amqp.DELIVERIES: deliveries, amqp.ATTEMPTS: attempts}
+        copy = queues.copy(message, counts, without_expiration=False)
         try:
-            await queues.retry_while_full(
-                queues.retry, self._copies, message, self._options.queue, deliveries, attempts
-            )
+            await self._copies.publish(copy, queues.retry_queue(self._options.queue))
         except RefusedError as error:
             await self.dead_letter(message, str(error))
         else:
-            await self._acknowledge(message)
+            await self._settle(message.ack())
 
     async def fail(self, message: AbstractIncomingMessage, error: StatusError) -> None:
         """Reply with an error and dead-letter the message."""
@@ -108,34 +108,30 @@ class Settling:
 
     async def finish(self, message: AbstractIncomingMessage, response: Response) -> None:
         """Publish the response, dead-letter the message if it has to be, and acknowledge it."""
-        reason = await queues.retry_while_full(
-            queues.reply, self._replies, message, response, self._options.expiration_s
-        )
+        reason = await queues.reply(self._replies, message, response, self._options.expiration_s)
         worker.MESSAGES.labels(response.error.code.name if response.error else "OK").inc()
         if response.dead_letter:
             reason = str(response.error)
         if reason:
             await self.dead_letter(message, reason)
         else:
-            await self._acknowledge(message)
+            await self._settle(message.ack())
 
     async def dead_letter(self, message: AbstractIncomingMessage, reason: str) -> None:
         """Move a message to the dead-letter queue, with the reason."""
         logger.warning("dead-lettering a message: %s", reason)
+        copy = queues.copy(message, {amqp.REASON: reason})
         try:
-            await queues.retry_while_full(queues.dead_letter, self._copies, message, self._options.queue, reason)
+            await self._copies.publish(copy, queues.dead_queue(self._options.queue))
         except RefusedError as error:
             logger.warning("the broker dead-letters the message itself, without the reason: %s", error)
             await self._settle(message.reject())
         else:
-            await self._acknowledge(message)
+            await self._settle(message.ack())
         worker.DEAD_LETTERS.inc()
 
-    async def _acknowledge(self, message: AbstractIncomingMessage) -> None:
-        await self._settle(message.ack())
-
     async def _settle(self, settling: Awaitable[None]) -> None:
-        """Send the broker what becomes of a message."""
+        """Acknowledge or reject a message."""
         await settling
         self.pending -= 1
         if not self.pending:

@@ -105,7 +105,10 @@ class RunningConsumer:
         await self.channel.declare_queue(RESULTS)
         for queue, message in self._waiting.items():
             await self.publish(message, queue)
-        replies, copies = Publisher(self.broker, "replies", at_once=16), Publisher(self.broker, "copies", at_once=1)
+        replies, copies = (
+            Publisher(self.broker, name, at_once=at_once, waits_for_room=True)
+            for name, at_once in (("replies", 16), ("copies", 1))
+        )
         consumer = Consumer(self.channel, replies, copies, self.model, self._options, self.model)
         self.ended = asyncio.ensure_future(consumer.run(declared, self.stop))
         return self
