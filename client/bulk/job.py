@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import random
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, as_completed, wait
 from queue import SimpleQueue
 from threading import Event
 from typing import Any
-
-from tenacity import (
-    RetryCallState,
-    Retrying,
-    retry_if_exception,
-    stop_before_delay,
-    stop_when_event_set,
-    wait_random_exponential,
-)
-from tenacity.nap import sleep_using_event
 
 from savedmodel_bakery.answers.classify import classify_photos
 from savedmodel_bakery.answers.images import encode_images
@@ -25,8 +18,9 @@ from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.answers.rows import Row
 from savedmodel_bakery.answers.task import Task
 from savedmodel_bakery.client.client import BaseClient
-from savedmodel_bakery.client.transports.retries import SHUTTING_DOWN, stated_pause_s
+from savedmodel_bakery.client.transports.retries import SHUTTING_DOWN
 from savedmodel_bakery.errors import (
+    ClientError,
     ConnectionFailedError,
     DeadlineExceededError,
     RequestRefusedError,
@@ -35,7 +29,7 @@ from savedmodel_bakery.errors import (
 from savedmodel_bakery.wire.status import Code
 
 _REQUEST_BYTES = 4 << 20  # a photo that would exceed it goes into the next request
-_backoff = wait_random_exponential(multiplier=0.2, max=10.0)
+_MIN_PAUSE_S, _MAX_PAUSE_S = 0.1, 10.0
 
 
 class Job:
@@ -72,9 +66,7 @@ class Job:
         self._signature = signature
         self._batch_size = batch_size
         self._stopped = Event()
-        # Shared by all requests, because tenacity keeps state per thread for as long as the thread exists. By whether
-        # a request has a single photo.
-        self._retry = {single: self._retrying(retry_s, single=single) for single in (True, False)}
+        self._retry_s = retry_s
         # Twice as many as clients: the others read their photos meanwhile.
         self._workers = 2 * len(clients)
 
@@ -106,22 +98,19 @@ class Job:
     def _predict_with_retries(self, images: list[bytes]) -> Prediction:
         """Predict with the next idle client."""
         client = self._idle.get()
+        end_s = time.monotonic() + self._retry_s
+        attempts = 0
         try:
-            return self._retry[len(images) == 1](self._predict, client, images)
+            while True:
+                attempts += 1
+                try:
+                    return client.predict(encode_images(images), signature=self._signature)
+                except ClientError as exc:
+                    pause_s = _pause_s(exc, attempts, single=len(images) == 1)
+                    if time.monotonic() + pause_s >= end_s or self._stopped.wait(pause_s):
+                        raise
         finally:
             self._idle.put(client)
-
-    def _retrying(self, limit_s: float, *, single: bool) -> Retrying:
-        return Retrying(
-            retry=retry_if_exception(lambda exc: _is_transient(exc, single=single)),
-            wait=_pause_s,
-            stop=stop_before_delay(limit_s) | stop_when_event_set(self._stopped),
-            sleep=sleep_using_event(self._stopped),
-            reraise=True,
-        )
-
-    def _predict(self, client: BaseClient, images: list[bytes]) -> Prediction:
-        return client.predict(encode_images(images), signature=self._signature)
 
 
 def _batches(photos: Iterable[Photo], size: int) -> Iterator[list[Photo]]:
@@ -137,13 +126,23 @@ def _batches(photos: Iterable[Photo], size: int) -> Iterator[list[Photo]]:
         yield batch
 
 
-def _is_transient(exc: BaseException, *, single: bool) -> bool:
-    if isinstance(exc, RequestRefusedError):
-        is_overloaded = exc.retry_after_s is not None or (single and exc.code is Code.RESOURCE_EXHAUSTED)
-        return is_overloaded or exc.code in SHUTTING_DOWN
-    return isinstance(exc, (ConnectionFailedError, DeadlineExceededError)) and not isinstance(exc, TlsHandshakeError)
+def _pause_s(error: ClientError, attempts: int, *, single: bool) -> float:
+    """Return the seconds until a request is sent again; infinite if it must not be.
 
-
-def _pause_s(state: RetryCallState) -> float:
-    """Return the pause that the server asks for, or a random and growing one if that is longer."""
-    return max(_backoff(state), stated_pause_s(state) or 0.0)
+    Args:
+        error: why it failed.
+        attempts: number of times that it was sent.
+        single: whether it has a single photo.
+    """
+    stated_s = 0.0
+    if isinstance(error, RequestRefusedError):
+        stated_s = error.retry_after_s or 0.0
+        is_overloaded = error.retry_after_s is not None or (single and error.code is Code.RESOURCE_EXHAUSTED)
+        is_transient = is_overloaded or error.code in SHUTTING_DOWN
+    else:
+        is_transient = isinstance(error, (ConnectionFailedError, DeadlineExceededError))
+        is_transient = is_transient and not isinstance(error, TlsHandshakeError)
+    if not is_transient:
+        return math.inf
+    longest_s = min(_MIN_PAUSE_S * 2 ** min(attempts, 10), _MAX_PAUSE_S)
+    return max(random.uniform(0, longest_s), stated_s)

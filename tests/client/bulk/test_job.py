@@ -16,7 +16,6 @@ from bulk_files import read_labels, read_rows, write_photos
 from savedmodel_bakery.answers.photos.photo import Photo
 from savedmodel_bakery.answers.tasks.classify import CLASSIFY
 from savedmodel_bakery.client import Client, Prediction, RequestRefusedError
-from savedmodel_bakery.client.bulk import job as job_module
 from savedmodel_bakery.client.bulk.job import Job
 from savedmodel_bakery.client.commands.cli import main
 from savedmodel_bakery.wire.status import Code
@@ -60,7 +59,6 @@ def test_requests_to_a_server_that_is_away_or_busy_are_retried(
 
 def test_a_request_waits_as_long_as_an_overloaded_server_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(job_module, "sleep_using_event", lambda _event: pauses.append)
     refusals = iter([60, 90])
 
     def predict(inputs: Any, *, signature: str) -> Prediction:
@@ -70,6 +68,7 @@ def test_a_request_waits_as_long_as_an_overloaded_server_asks(monkeypatch: pytes
 
     client = SimpleNamespace(predict=predict)
     job = Job([client], model="m", task=CLASSIFY, signature="s", batch_size=2, retry_s=100)
+    monkeypatch.setattr(job._stopped, "wait", pauses.append)
     [rows] = job.run(Photo(name, 3, lambda: b"cat") for name in "ab")
     assert ([60, 90], 2) == (pauses, len(rows))
 
