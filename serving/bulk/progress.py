@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from savedmodel_bakery.answers.photos.photo import path_key
 from savedmodel_bakery.answers.photos.sources import open_file
-from savedmodel_bakery.serving.telemetry.bulk import JobProgress, watch_job
+from savedmodel_bakery.serving.telemetry.registry import REGISTRY
 
 
 def publish(folder: Path, pending: Iterable[Path], done: Collection[str], *, all_files: bool) -> None:
@@ -23,13 +25,12 @@ def publish(folder: Path, pending: Iterable[Path], done: Collection[str], *, all
         done: keys of the photos that have a row.
         all_files: see `open_file`.
     """
-    parts = PartCounts(folder)
-    expected: list[int] = []
+    progress = JobProgress(folder)
+    REGISTRY.register(progress)
 
     def count() -> None:
-        expected.append(len(done) + sum(len(find_new(file, done, all_files=all_files)) for file in pending))
+        progress.expected = len(done) + sum(len(find_new(file, done, all_files=all_files)) for file in pending)
 
-    watch_job(lambda: JobProgress(*parts.read(), expected[0] if expected else None))
     threading.Thread(target=count, daemon=True).start()
 
 
@@ -54,28 +55,42 @@ def find_new(file: Path, done: Collection[str], *, all_files: bool) -> set[str]:
     return new
 
 
-class PartCounts:
-    """Counts the complete parts in a folder and their rows, while others are written. Reads each part once.
+class JobProgress(Collector):
+    """Counts the complete parts of a job and their rows when its metrics are read, each part once.
 
     Args:
         folder: of the parts.
+
+    Attributes:
+        expected: photos that will have a row when the job is finished; None until they have been counted.
     """
 
     def __init__(self, folder: Path) -> None:
+        self.expected: int | None = None
         self._folder = folder
         self._parts: set[Path] = set()
-        self._classified = self._failed = 0
+        self._rows = {"ok": 0, "failed": 0}
         self._lock = threading.Lock()
 
-    def read(self) -> tuple[int, int, int]:
-        """Return the number of parts, of rows with a result, and of rows of photos that failed."""
+    def collect(self) -> Iterable[Metric]:
+        """Return the metrics."""
+        photos = CounterMetricFamily("bakery_bulk_photos", "Photos that have a row.", labels=("outcome",))
         with self._lock:
-            for path in set(self._folder.glob("*.parquet")) - self._parts:
-                try:
-                    ok = pq.read_table(path, columns=["ok"])["ok"].to_pylist()
-                except (OSError, pa.ArrowException):  # it is not complete yet
-                    continue
-                self._parts.add(path)
-                self._classified += ok.count(True)
-                self._failed += ok.count(False)
-            return len(self._parts), self._classified, self._failed
+            self._read_new_parts()
+            parts = CounterMetricFamily("bakery_bulk_parts", "Complete Parquet parts.", len(self._parts))
+            for outcome, count in self._rows.items():
+                photos.add_metric((outcome,), count)
+        expected = GaugeMetricFamily(
+            "bakery_bulk_expected_photos", "Photos that will have a row when the job is finished.", self.expected
+        )
+        return photos, parts, expected
+
+    def _read_new_parts(self) -> None:
+        for path in set(self._folder.glob("*.parquet")) - self._parts:
+            try:
+                ok = pq.read_table(path, columns=["ok"])["ok"].to_pylist()
+            except (OSError, pa.ArrowException):  # it is not complete yet
+                continue
+            self._parts.add(path)
+            self._rows["ok"] += ok.count(True)
+            self._rows["failed"] += ok.count(False)

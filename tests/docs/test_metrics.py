@@ -5,11 +5,14 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from prometheus_client import Counter, Histogram
 
 from savedmodel_bakery.serving import telemetry
+from savedmodel_bakery.serving.bulk.progress import JobProgress
 from savedmodel_bakery.serving.telemetry import metrics
 from savedmodel_bakery.serving.telemetry.registry import REGISTRY
 
@@ -36,6 +39,16 @@ def test_the_metrics_of_the_code_are_those_that_are_published() -> None:
     assert len(published) == len(named)
 
 
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[None]:
+    """A bulk job on Ray, whose metrics are those of its folder."""
+    progress = JobProgress(tmp_path)
+    REGISTRY.register(progress)
+    yield
+    REGISTRY.unregister(progress)
+
+
+@pytest.mark.usefixtures("job")
 def test_the_page_lists_every_metric_of_our_own(clone: Path) -> None:
     for module in pkgutil.iter_modules(telemetry.__path__, f"{telemetry.__name__}."):
         importlib.import_module(module.name)

@@ -13,7 +13,6 @@ from waiting import wait_until
 from savedmodel_bakery.answers.parquet import write_rows
 from savedmodel_bakery.serving.bulk import progress
 from savedmodel_bakery.serving.bulk.parts import part_name
-from savedmodel_bakery.serving.telemetry import bulk
 from savedmodel_bakery.serving.telemetry.registry import REGISTRY
 
 ROWS = [{"image": name, "ok": name != "c", "top": [], "model": "m", "signature": "top_k"} for name in "abc"]
@@ -37,7 +36,9 @@ def files(tmp_path: Path) -> list[Path]:
 def no_job() -> Iterator[None]:
     """End the job that a test publishes."""
     yield
-    bulk.watch_job(lambda: None)
+    for collector in list(REGISTRY._collector_to_names):
+        if isinstance(collector, progress.JobProgress):
+            REGISTRY.unregister(collector)
 
 
 def page() -> dict[str, float]:
