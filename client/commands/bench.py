@@ -154,14 +154,14 @@ def _open_target(context: click.Context, atol: float) -> Target:
     from savedmodel_bakery.client.calls import ModelSpec
     from savedmodel_bakery.client.load.target import Target
     from savedmodel_bakery.client.transports.factory import create_transport
-    from savedmodel_bakery.client.transports.transport import PreparedTransport
+    from savedmodel_bakery.client.transports.transport import ServerTransport
 
     options = context.obj
     if options["transport"] == "amqp":
         raise click.UsageError("invalid --format AMQP: bench supports GRPC, REST, V2 and V2-GRPC")
     server = describe_server(context)
 
-    def connect() -> PreparedTransport:
+    def connect() -> ServerTransport:
         return create_transport(server, timeout_s=options["timeout_s"], for_load=True)
 
     with as_usage_error(ValueError):

@@ -87,20 +87,20 @@ class ModelServer:
             RolloutError: the server refuses it; then it keeps the one that it has, or some of the new models failed.
             ClientError: the server cannot be reached, or needs another token.
         """
-        from savedmodel_bakery.client.transports.grpc_connection import GrpcConnection
+        from savedmodel_bakery.client.transports.grpc import GrpcTransport
 
         method = METHODS["HandleReloadConfigRequest"]
         request = method.request()
         request.config.CopyFrom(config)
-        connection = GrpcConnection(self._server, timeout_s=timeout_s)
+        transport = GrpcTransport(self._server, timeout_s=timeout_s)
         try:
-            connection.prepare(method.path, request.SerializeToString())(timeout_s)
+            transport.prepare_message(method.path, request.SerializeToString())(timeout_s)
         except AccessDeniedError:
             raise
         except RequestRefusedError as error:
             raise RolloutError(f"{self.name} did not accept the configuration: {error}") from error
         finally:
-            connection.close()
+            transport.close()
 
     def open_client(self, model: str, version: int) -> BaseClient:
         """Return a client of a version of a model."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 import uuid
 from collections.abc import AsyncGenerator, Awaitable
 from contextlib import AbstractContextManager
@@ -17,7 +18,6 @@ from typing import Any, TypeVar
 import aio_pika
 from aio_pika import exceptions
 from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMessage, AbstractQueue
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, stop_before_delay, wait_exponential
 
 from savedmodel_bakery import tracing
 from savedmodel_bakery.answers.predictions import Prediction
@@ -25,9 +25,9 @@ from savedmodel_bakery.client.calls import Call, ModelSpec, Predict
 from savedmodel_bakery.client.transports import grpc_codec
 from savedmodel_bakery.client.transports.amqp_broker import BROKER_ERRORS, Broker
 from savedmodel_bakery.client.transports.connection_errors import deadline_exceeded
+from savedmodel_bakery.client.transports.retries import send_with_retries_async
 from savedmodel_bakery.errors import (
     ClientError,
-    ConnectionFailedError,
     DeadlineExceededError,
     InvalidResponseError,
     RequestRefusedError,
@@ -41,12 +41,7 @@ _Deliveries = asyncio.Queue[AbstractIncomingMessage | Exception]
 
 _PREFETCHED_RESULTS = 16
 _CLOSE_TIMEOUT_S = 1.0  # a broker that is short of memory does not read the closing frame
-_MAX_ATTEMPTS = 4
 _UNKNOWN_CALL = Predict(ModelSpec("unknown"), "unknown", {}, (), None)
-
-
-class _QueueFullError(RequestRefusedError):
-    """The broker rejected a message: the queue is full, or was declared a moment ago."""
 
 
 class _OpenConnection:
@@ -100,17 +95,14 @@ class AmqpAioTransport:
 
         Repeats a call up to three times if its connection was lost or the queue was full.
         """
-        retrying = AsyncRetrying(
-            retry=retry_if_exception_type(
-                (ConnectionFailedError, ConnectionError, exceptions.ChannelInvalidStateError, _QueueFullError)
-            ),
-            wait=wait_exponential(multiplier=0.1),
-            stop=stop_after_attempt(_MAX_ATTEMPTS) | stop_before_delay(self._timeout_s),
-            reraise=True,
-        )
-        with self._span("CLIENT"), self._broker.translate_errors():
-            message = _encode(call, expiration_s=self._timeout_s)
-            reply: AbstractIncomingMessage = await retrying(self._exchange, message, self._deadline())
+        with self._span("CLIENT"):
+            message, deadline = _encode(call, expiration_s=self._timeout_s), self._deadline()
+
+            async def attempt(_timeout_s: float) -> AbstractIncomingMessage:
+                with self._broker.translate_errors():
+                    return await self._exchange(message, deadline)
+
+            reply = await send_with_retries_async(attempt, end_s=time.monotonic() + self._timeout_s)
             return _decode(call, reply)
 
     def _span(self, kind: str) -> AbstractContextManager[Any]:
@@ -196,7 +188,7 @@ class AmqpAioTransport:
                 f'queue "{self._queue}" not found on {self._broker.endpoint.address}; the first worker creates it',
             ) from exc
         except exceptions.DeliveryError as exc:
-            raise _QueueFullError(Code.UNAVAILABLE, f'queue "{self._queue}" is full') from exc
+            raise RequestRefusedError(Code.UNAVAILABLE, f'queue "{self._queue}" is full') from exc
 
     async def _consume(self, result_queue: str) -> tuple[AbstractChannel, _Deliveries]:
         deadline = self._deadline()

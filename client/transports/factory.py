@@ -11,11 +11,10 @@ if TYPE_CHECKING:
     from savedmodel_bakery.client.transports.amqp import AmqpTransport
     from savedmodel_bakery.client.transports.amqp_aio import AmqpAioTransport
     from savedmodel_bakery.client.transports.grpc import GrpcAioTransport
-    from savedmodel_bakery.client.transports.transport import PreparedTransport
-    from savedmodel_bakery.client.transports.v2_grpc import V2GrpcAioTransport
+    from savedmodel_bakery.client.transports.transport import ServerTransport
 
 
-def create_transport(server: Server, *, timeout_s: float, for_load: bool = False) -> PreparedTransport:
+def create_transport(server: Server, *, timeout_s: float, for_load: bool = False) -> ServerTransport:
     """Create the transport of a model server, which connects when it sends its first call.
 
     Args:
@@ -30,22 +29,16 @@ def create_transport(server: Server, *, timeout_s: float, for_load: bool = False
         from savedmodel_bakery.client.transports.rest import RestTransport
 
         return RestTransport(server, timeout_s=timeout_s)
-
     if server.transport == "v2":
         from savedmodel_bakery.client.transports.v2_http import V2HttpTransport
 
         return V2HttpTransport(server, timeout_s=timeout_s)
-    if server.transport == "v2-grpc":
-        from savedmodel_bakery.client.transports.v2_grpc import V2GrpcTransport
-
-        return V2GrpcTransport(server, timeout_s=timeout_s, for_load=for_load)
-
     from savedmodel_bakery.client.transports.grpc import GrpcTransport
 
     return GrpcTransport(server, timeout_s=timeout_s, for_load=for_load)
 
 
-def create_async_transport(server: Server, *, timeout_s: float) -> GrpcAioTransport | V2GrpcAioTransport:
+def create_async_transport(server: Server, *, timeout_s: float) -> GrpcAioTransport:
     """Create the same for asyncio, which gRPC alone has.
 
     Raises:
@@ -53,11 +46,6 @@ def create_async_transport(server: Server, *, timeout_s: float) -> GrpcAioTransp
     """
     if not server.uses_grpc:
         raise ValueError(f'transport "{server.transport}": an asynchronous client takes "grpc" or "v2-grpc"')
-    if server.transport == "v2-grpc":
-        from savedmodel_bakery.client.transports.v2_grpc import V2GrpcAioTransport
-
-        return V2GrpcAioTransport(server, timeout_s=timeout_s)
-
     from savedmodel_bakery.client.transports.grpc import GrpcAioTransport
 
     return GrpcAioTransport(server, timeout_s=timeout_s)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from ipaddress import ip_address
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import grpc
 
 from savedmodel_bakery import tracing
-from savedmodel_bakery.client.credentials import Tls
 from savedmodel_bakery.client.endpoints import Endpoint
 from savedmodel_bakery.client.servers import Server
 from savedmodel_bakery.client.transports.connection_errors import (
@@ -51,28 +50,27 @@ _DEADLINE_TEXTS = ("", "Deadline Exceeded", "Stream removed (Deadline Exceeded)"
 _LOAD_OPTIONS: tuple[tuple[str, int | str], ...] = (("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1))
 
 
-def create_channel(server: Server, *, for_load: bool = False) -> grpc.Channel:
+def create_channel(server: Server, *, api: ModuleType = grpc, for_load: bool = False) -> Any:
     """Create a channel, which connects when it is used. Each call must send `call_metadata(server)`.
 
     Args:
         server: one server or several.
+        api: `grpc`; or `grpc.aio`, for a channel of the running event loop.
         for_load: see `GrpcTransport`.
 
     Raises:
         ValueError: see `join_addresses`.
     """
-    address, options = join_addresses(server.endpoints), _channel_options(server.endpoints, for_load=for_load)
+    is_proxied = not all(endpoint.is_loopback for endpoint in server.endpoints)
+    options = [*_OPTIONS, ("grpc.enable_http_proxy", int(is_proxied)), *(_LOAD_OPTIONS if for_load else ())]
+    address = join_addresses(server.endpoints)
     if server.tls is None:
-        return grpc.insecure_channel(address, options)
-    return grpc.secure_channel(address, _channel_credentials(server.tls), options)
-
-
-def create_aio_channel(server: Server) -> grpc.aio.Channel:
-    """Create a channel for the running event loop; see `create_channel`."""
-    address, options = join_addresses(server.endpoints), _channel_options(server.endpoints, for_load=False)
-    if server.tls is None:
-        return grpc.aio.insecure_channel(address, options)
-    return grpc.aio.secure_channel(address, _channel_credentials(server.tls), options)
+        return api.insecure_channel(address, options)
+    ca, cert, key = (
+        None if file is None else Path(file).read_bytes() for file in (server.tls.ca, server.tls.cert, server.tls.key)
+    )
+    credentials = grpc.ssl_channel_credentials(ca, cert if key is None else key, cert)
+    return api.secure_channel(address, credentials, options)
 
 
 def call_metadata(server: Server) -> tuple[tuple[str, str], ...]:
@@ -128,17 +126,3 @@ def client_error(exc: Any, server: Server, *, timeout_s: float, is_connected: bo
     if details in _DEADLINE_TEXTS:
         return deadline_exceeded(server.endpoints, timeout_s)
     return DeadlineExceededError(details)
-
-
-def _channel_options(endpoints: Sequence[Endpoint], *, for_load: bool) -> list[tuple[str, int | str]]:
-    is_proxied = not all(endpoint.is_loopback for endpoint in endpoints)
-    return [*_OPTIONS, ("grpc.enable_http_proxy", int(is_proxied)), *(_LOAD_OPTIONS if for_load else ())]
-
-
-def _channel_credentials(tls: Tls) -> grpc.ChannelCredentials:
-    ca, cert, key = (_read(file) for file in (tls.ca, tls.cert, tls.key))
-    return grpc.ssl_channel_credentials(ca, cert if key is None else key, cert)
-
-
-def _read(file: str | os.PathLike[str] | None) -> bytes | None:
-    return None if file is None else Path(file).read_bytes()

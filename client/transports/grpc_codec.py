@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.client.calls import Call, Classify, Metadata, Predict, Regress, Status
 from savedmodel_bakery.client.transports.detached_arrays import detach
 from savedmodel_bakery.client.transports.transport import decoding_response, encoding_request
-from savedmodel_bakery.client.version_status import VersionStatus, read_status
+from savedmodel_bakery.client.version_status import read_status
 from savedmodel_bakery.errors import InvalidResponseError
 from savedmodel_bakery.wire import messages, schema
 from savedmodel_bakery.wire.attachments import TensorMessage, parse_message
@@ -33,6 +33,11 @@ _METHODS = {
 def method_of(call: Call) -> Method:
     """Return the method of the gRPC API for a call."""
     return METHODS[_METHODS[type(call)]]
+
+
+def exchange(call: Call) -> Generator[Call, Any, Any]:
+    """Return the flow of a call's requests: the call itself is the only one."""
+    return (yield call)
 
 
 def encode_request(call: Call) -> bytes:
@@ -72,7 +77,7 @@ def decode_response(call: Call, content: bytes) -> Any:
         return [[(scored.label, scored.score) for scored in row.classes] for row in rows]
     if isinstance(call, Regress):
         return [regression.value for regression in response.result.regressions]
-    return _metadata(response) if isinstance(call, Metadata) else _status(response)
+    return _metadata(response) if isinstance(call, Metadata) else read_status(_as_document(response))
 
 
 def _predict_request(request: Any, call: Predict) -> TensorMessage:
@@ -102,10 +107,6 @@ def _metadata(response: Any) -> dict[str, Any]:
         schema.SignatureDefMap.FromString, schema.SignatureDefMap, response.metadata[messages.SIGNATURE_FIELD].value
     )
     return {"model_spec": _as_document(response.model_spec), "metadata": {"signature_def": _as_document(signatures)}}
-
-
-def _status(response: Any) -> list[VersionStatus]:
-    return read_status(_as_document(response))
 
 
 def _parse(parse: Callable[[bytes], Any], message_type: Any, content: bytes) -> Any:

@@ -151,7 +151,7 @@ class HttpSession:
                 request.headers.update(tracing.headers())
                 try:
                     response = self._session.send(request, timeout=timeout_s, allow_redirects=False, stream=True)
-                    content = self._read(response, timeout_s)
+                    content = self._read(response, time.monotonic() + timeout_s)
                 except OSError as exc:  # also requests' plain OSError for a certificate file that was removed
                     raise self._client_error(exc) from exc
                 if response.status_code != requests.codes.ok:
@@ -164,9 +164,8 @@ class HttpSession:
         """Close the session's connections."""
         self._session.close()
 
-    def _read(self, response: requests.Response, timeout_s: float) -> bytes:
+    def _read(self, response: requests.Response, deadline: float) -> bytes:
         """Return the body of a response, which may be endless."""
-        deadline = time.monotonic() + timeout_s
         pieces: list[bytes] = []
         size = 0
         for piece in response.iter_content(_PIECE_BYTES):
@@ -175,7 +174,7 @@ class HttpSession:
             if size > _MAX_BODY_BYTES or time.monotonic() > deadline:
                 response.close()
                 if size <= _MAX_BODY_BYTES:
-                    raise deadline_exceeded([self._endpoint], timeout_s)
+                    raise deadline_exceeded([self._endpoint], self._timeout_s)
                 raise InvalidResponseError(
                     f"the response of {self._endpoint.address} has more than {_MAX_BODY_BYTES} bytes"
                 )

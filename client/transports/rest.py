@@ -10,8 +10,12 @@ from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.client.calls import Call, Classify, Metadata, ModelSpec, Predict, Regress, Status
 from savedmodel_bakery.client.servers import Server
 from savedmodel_bakery.client.transports.http_session import HttpSession, read_object
-from savedmodel_bakery.client.transports.retries import send_with_retries
-from savedmodel_bakery.client.transports.transport import decoding_response, encoding_request, filter_outputs
+from savedmodel_bakery.client.transports.transport import (
+    ServerTransport,
+    decoding_response,
+    encoding_request,
+    filter_outputs,
+)
 from savedmodel_bakery.client.version_status import read_status
 from savedmodel_bakery.errors import InvalidResponseError
 from savedmodel_bakery.wire.dtypes import DType
@@ -22,24 +26,18 @@ from savedmodel_bakery.wire.json import predict_response
 _SUFFIXES = {Predict: ":predict", Classify: ":classify", Regress: ":regress", Metadata: "/metadata", Status: ""}
 
 
-class RestTransport:
+class RestTransport(ServerTransport):
     """One session with one server; for the time limit see `HttpSession`."""
 
     def __init__(self, server: Server, *, timeout_s: float) -> None:
-        self._timeout_s = timeout_s
+        super().__init__(timeout_s)
         self._http = HttpSession(server, timeout_s=timeout_s)
 
-    def send(self, call: Call) -> Any:
-        """Send a call, with retries; see `Transport.send`."""
-        return self.decode(call, send_with_retries(self._encode(call), timeout_s=self._timeout_s))
+    def close(self) -> None:
+        """Close the session's connections."""
+        self._http.close()
 
-    def prepare(self, call: Call) -> Callable[[], bytes]:
-        """Encode a call; see `PreparedTransport.prepare`."""
-        send = self._encode(call)
-        return lambda: send(self._timeout_s)
-
-    def _encode(self, call: Call) -> Callable[[float], bytes]:
-        """Encode a call and return the function that sends it once; its argument is a time limit in seconds."""
+    def _prepare(self, call: Call, _end_s: float) -> Callable[[float], bytes]:
         body = None
         with encoding_request():
             if isinstance(call, Predict):
@@ -52,25 +50,19 @@ class RestTransport:
             send = self._http.prepare("POST", _path(call), body, {"Content-Type": "application/json"})
         return lambda timeout_s: send(timeout_s).content
 
-    def decode(self, call: Call, content: bytes) -> Any:
-        """Decode a response; see `PreparedTransport.decode`."""
+    def _decode(self, call: Call, content: bytes) -> Any:
         if isinstance(call, Predict):
             return _prediction(call, content)
-        if isinstance(call, Classify):
-            with decoding_response():
+        with decoding_response():
+            if isinstance(call, Classify):
                 return examples_json.decode_classifications(content)
-        if isinstance(call, Regress):
-            with decoding_response():
+            if isinstance(call, Regress):
                 return examples_json.decode_regressions(content)
         document = read_object(content)
         if document is None:
             url = self._http.url(_path(call))
             raise InvalidResponseError(f"the response of {url}, {len(content)} bytes, is not a JSON object")
         return document if isinstance(call, Metadata) else read_status(document)
-
-    def close(self) -> None:
-        """Close the session's connections."""
-        self._http.close()
 
 
 def _prediction(call: Predict, content: bytes) -> Prediction:

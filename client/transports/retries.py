@@ -4,23 +4,19 @@ A call that cannot reach the server, or gets UNAVAILABLE or CANCELLED, is repeat
 pauses: a server that shuts down sends CANCELLED for calls that it has not finished. If the server states a time after
 which to try again, that is the pause, and the number of attempts is not limited. No attempt starts after the time limit
 of the call.
-
-The first attempt does without tenacity, which costs a tenth of the time of a small call and is slow to import.
 """
 
 from __future__ import annotations
 
 import math
+import random
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TypeVar
 
 from savedmodel_bakery.errors import ClientError, ConnectionFailedError, RequestRefusedError, TlsHandshakeError
 from savedmodel_bakery.wire.status import Code
-
-if TYPE_CHECKING:
-    from tenacity import RetryCallState
 
 Result = TypeVar("Result")
 
@@ -32,57 +28,45 @@ SHUTTING_DOWN = (Code.UNAVAILABLE, Code.CANCELLED)
 
 MAX_ATTEMPTS = 4
 _MIN_PAUSE_S = 0.1
-_MAX_BACKOFF_S = 1.0
 _MIN_TIMEOUT_S = 0.001
 
 
-def send_with_retries(send: Callable[[float], Result], *, timeout_s: float) -> Result:
+def send_with_retries(send: Callable[[float], Result], *, end_s: float) -> Result:
     """Return the result of a call.
 
     Args:
         send: makes one attempt; its argument is the time limit of the attempt in seconds.
-        timeout_s: time limit of the call.
+        end_s: time of the monotonic clock at which the call must have ended.
 
     Raises:
         ClientError: the error of the last attempt.
     """
-    end_s = time.monotonic() + timeout_s
-    try:
-        return send(timeout_s)
-    except ClientError as exc:
-        if not _is_retryable(exc):
-            raise
-        attempts = _Attempts(exc, end_s)
-    from tenacity import Retrying
-
-    def attempt() -> Result:
-        attempts.raise_first_error()
-        return send(attempts.remaining_s)
-
-    return Retrying(**attempts.policy())(attempt)
+    attempts = 0
+    while True:
+        attempts += 1
+        try:
+            return send(max(end_s - time.monotonic(), _MIN_TIMEOUT_S))
+        except ClientError as exc:
+            pause_s = _pause_s(exc, attempts)
+            if time.monotonic() + pause_s >= end_s:
+                raise
+        time.sleep(pause_s)
 
 
-async def send_with_retries_async(send: Callable[[float], Awaitable[Result]], *, timeout_s: float) -> Result:
+async def send_with_retries_async(send: Callable[[float], Awaitable[Result]], *, end_s: float) -> Result:
     """Do the same as `send_with_retries` without blocking the event loop."""
-    end_s = time.monotonic() + timeout_s
-    try:
-        return await send(timeout_s)
-    except ClientError as exc:
-        if not _is_retryable(exc):
-            raise
-        attempts = _Attempts(exc, end_s)
-    from tenacity import AsyncRetrying
+    import asyncio  # slow to import
 
-    async def attempt() -> Result:
-        attempts.raise_first_error()
-        return await send(attempts.remaining_s)
-
-    return await AsyncRetrying(**attempts.policy())(attempt)
-
-
-def remaining_s(end_s: float) -> float:
-    """Return the time in seconds until a time of the monotonic clock, above 0."""
-    return max(end_s - time.monotonic(), _MIN_TIMEOUT_S)
+    attempts = 0
+    while True:
+        attempts += 1
+        try:
+            return await send(max(end_s - time.monotonic(), _MIN_TIMEOUT_S))
+        except ClientError as exc:
+            pause_s = _pause_s(exc, attempts)
+            if time.monotonic() + pause_s >= end_s:
+                raise
+        await asyncio.sleep(pause_s)
 
 
 def pause_after(metadata: Iterable[tuple[str, str | bytes]], code: Code) -> float | None:
@@ -103,58 +87,14 @@ def pause_after(metadata: Iterable[tuple[str, str | bytes]], code: Code) -> floa
     return float(retry_after) if re.fullmatch(r"\d+(\.\d+)?", retry_after, re.ASCII) else None
 
 
-def stated_pause_s(state: RetryCallState) -> float | None:
-    """Return the time in seconds after which the server allows another attempt; None if it did not say."""
-    exc = _error(state)
-    return exc.retry_after_s if isinstance(exc, RequestRefusedError) else None
-
-
-class _Attempts:
-    """The attempts of a call whose first one has failed."""
-
-    def __init__(self, first_error: ClientError, end_s: float) -> None:
-        self._first_error: ClientError | None = first_error
-        self._end_s = end_s
-
-    @property
-    def remaining_s(self) -> float:
-        """Time until the end of the call, above 0."""
-        return remaining_s(self._end_s)
-
-    def raise_first_error(self) -> None:
-        """Raise the error of the first attempt if this is tenacity's first one."""
-        error, self._first_error = self._first_error, None
-        if error is not None:
-            raise error
-
-    def policy(self) -> dict[str, Any]:
-        """Return the arguments of Retrying and AsyncRetrying."""
-        from tenacity import stop_before_delay, wait_exponential, wait_random
-
-        backoff = wait_exponential(multiplier=_MIN_PAUSE_S, max=_MAX_BACKOFF_S) + wait_random(0, _MIN_PAUSE_S / 2)
-        is_out_of_time = stop_before_delay(self.remaining_s)
-
-        def pause_s(state: RetryCallState) -> float:
-            stated_s = stated_pause_s(state)
-            return backoff(state) if stated_s is None else max(stated_s, _MIN_PAUSE_S)
-
-        return {
-            "retry": lambda state: _is_retryable(_error(state)),
-            "wait": pause_s,
-            "stop": lambda state: _is_last_attempt(state) or is_out_of_time(state),
-            "reraise": True,
-        }
-
-
-def _error(state: RetryCallState) -> BaseException | None:
-    return state.outcome.exception() if state.outcome is not None else None
-
-
-def _is_retryable(exc: BaseException | None) -> bool:
-    if isinstance(exc, RequestRefusedError):
-        return exc.code in SHUTTING_DOWN or exc.retry_after_s is not None
-    return isinstance(exc, ConnectionFailedError) and not isinstance(exc, TlsHandshakeError)
-
-
-def _is_last_attempt(state: RetryCallState) -> bool:
-    return stated_pause_s(state) is None and state.attempt_number >= MAX_ATTEMPTS
+def _pause_s(error: ClientError, attempts: int) -> float:
+    """Return the time in seconds until another attempt; infinite if there must be none."""
+    if isinstance(error, RequestRefusedError):
+        if error.retry_after_s is not None:
+            return max(error.retry_after_s, _MIN_PAUSE_S)
+        is_temporary = error.code in SHUTTING_DOWN
+    else:
+        is_temporary = isinstance(error, ConnectionFailedError) and not isinstance(error, TlsHandshakeError)
+    if not is_temporary or attempts >= MAX_ATTEMPTS:
+        return math.inf
+    return _MIN_PAUSE_S * 2.0 ** (attempts - 1) + random.uniform(0, _MIN_PAUSE_S / 2)

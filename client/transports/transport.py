@@ -1,11 +1,15 @@
-"""The interface of all transports; the errors and the output filter that they share. Must not import gRPC or HTTP."""
+"""The interface of all transports, and what they share. Must not import gRPC or HTTP."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
+from savedmodel_bakery.client.flow_runners import run_flow
+from savedmodel_bakery.client.transports.retries import send_with_retries
 from savedmodel_bakery.errors import AccessDeniedError, InvalidResponseError, RequestRefusedError
 from savedmodel_bakery.wire.status import Code, StatusError
 
@@ -35,17 +39,56 @@ class ModelTransport(Transport, Protocol):
     model: str
 
 
-class PreparedTransport(Transport, Protocol):
-    """A transport that can send the same call many times but encodes it once; used by load tests."""
+class ServerTransport(ABC):
+    """Sends calls to a model server. A subclass knows the server's API: the requests of a call, and their encoding.
+
+    Args:
+        timeout_s: time limit of a call.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+
+    def send(self, call: Call) -> Any:
+        """Send a call, with retries; see `Transport.send`."""
+        end_s = time.monotonic() + self._timeout_s
+
+        def send(request: Any) -> Any:
+            return self._decode(request, send_with_retries(self._prepare(request, end_s), end_s=end_s))
+
+        return run_flow(self._exchange(call), send)
 
     def prepare(self, call: Call) -> Callable[[], Any]:
-        """Encode a call; each run of the returned function sends it and returns the undecoded response.
+        """Encode a call for a load test, which sends it many times; over v2 only Predict is a single request.
 
-        Equal responses compare equal.
+        Each run of the returned function sends it once and returns the undecoded response. Equal responses compare
+        equal.
         """
+        send = self._prepare(next(self._exchange(call)), time.monotonic() + self._timeout_s)
+        return lambda: send(self._timeout_s)
 
     def decode(self, call: Call, content: Any) -> Any:
-        """Decode a response to a call. The result may share the memory of `content`."""
+        """Return the result of a prepared call. It may share the memory of the response's content."""
+        return run_flow(self._exchange(call), lambda request: self._decode(request, content))
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connection."""
+
+    def _exchange(self, call: Call) -> Generator[Any, Any, Any]:
+        """Return the flow of a call's requests; by default the call itself is the only one."""
+        return (yield call)
+
+    @abstractmethod
+    def _prepare(self, request: Any, end_s: float) -> Callable[[float], Any]:
+        """Encode a request and return the function that sends it once, within a number of seconds.
+
+        If that needs another request, it is sent until `end_s` of the monotonic clock.
+        """
+
+    @abstractmethod
+    def _decode(self, request: Any, content: Any) -> Any:
+        """Decode the response to a request."""
 
 
 @contextmanager

@@ -69,9 +69,9 @@ def test_a_deadline_before_the_connection_is_open_is_a_deadline(
 ) -> None:
     """The server starts when the client has seen, after the deadline, that it is not connected."""
     with Client(port=late_server.port, timeout_s=0.1) as client:
-        connection = client._transport._connection
-        is_connected = connection._is_connected
-        monkeypatch.setattr(connection, "_is_connected", lambda code: (late_server.start(), is_connected(code))[1])
+        transport = client._transport
+        is_connected = transport._is_connected
+        monkeypatch.setattr(transport, "_is_connected", lambda code: (late_server.start(), is_connected(code))[1])
         with pytest.raises(DeadlineExceededError) as caught:
             client.status()
     assert f"no response from 127.0.0.1:{late_server.port} over gRPC within 0.1 s" == str(caught.value)

@@ -46,14 +46,14 @@ def run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Call
 
     def send_blocking(send: Callable[[float], str]) -> str:
         monkeypatch.setattr(time, "sleep", sleep_blocking)
-        return retries.send_with_retries(send, timeout_s=TIMEOUT_S)
+        return retries.send_with_retries(send, end_s=time.monotonic() + TIMEOUT_S)
 
     async def send_async(send: Callable[[float], str]) -> str:
         async def attempt(timeout_s: float) -> str:
             return send(timeout_s)
 
         monkeypatch.setattr(asyncio, "sleep", sleep)
-        return await retries.send_with_retries_async(attempt, timeout_s=TIMEOUT_S)
+        return await retries.send_with_retries_async(attempt, end_s=time.monotonic() + TIMEOUT_S)
 
     def run(errors: list[ClientError]) -> tuple[Any, list[float]]:
         remaining = iter(errors)

@@ -184,7 +184,7 @@ def test_a_token_takes_precedence_over_netrc(
 def test_the_token_is_in_no_error_and_no_repr(closed_port: int) -> None:
     client = Client(port=closed_port, token=TOKEN, timeout_s=0.2)
     rest = Client(transport="rest", rest_api_port=closed_port, token=TOKEN, timeout_s=0.2)
-    shown = [repr(client), repr(rest), repr(client._transport._connection._server), repr(vars(rest._transport._http))]
+    shown = [repr(client), repr(rest), repr(client._transport._server), repr(vars(rest._transport._http))]
     for each in (client, rest):
         with pytest.raises(ConnectionFailedError) as caught:
             each.status()
