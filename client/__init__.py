@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from savedmodel_bakery.answers.tasks.multilabel import Tag, Tags
     from savedmodel_bakery.answers.tasks.regress import Regression
     from savedmodel_bakery.answers.tasks.segment import Segmentation
-    from savedmodel_bakery.client.aio import AsyncAmqpClient, AsyncClient
-    from savedmodel_bakery.client.client import AmqpClient, Client
+    from savedmodel_bakery.client.aio import AsyncClient
+    from savedmodel_bakery.client.amqp_clients import AmqpClient, AsyncAmqpClient
+    from savedmodel_bakery.client.calls import VersionStatus
+    from savedmodel_bakery.client.client import Client
     from savedmodel_bakery.client.credentials import Tls
-    from savedmodel_bakery.client.version_status import VersionStatus
     from savedmodel_bakery.errors import (
         AccessDeniedError,
         ClientError,
@@ -56,39 +57,29 @@ __all__ = [
     "VersionStatus",
 ]
 
-_MODULES = {
-    "AccessDeniedError": "errors",
-    "AmqpClient": "client.client",
-    "AsyncAmqpClient": "client.aio",
-    "AsyncClient": "client.aio",
-    "Box": "answers.tasks.detect",
-    "Classification": "answers.tasks.classify",
-    "Client": "client.client",
-    "ClientError": "errors",
-    "ConnectionFailedError": "errors",
-    "DeadlineExceededError": "errors",
-    "Detections": "answers.tasks.detect",
-    "Embedding": "answers.tasks.embed",
-    "InvalidResponseError": "errors",
-    "Prediction": "answers.predictions",
-    "Regression": "answers.tasks.regress",
-    "RequestRefusedError": "errors",
-    "ScoredLabel": "answers.tasks.classify",
-    "Segmentation": "answers.tasks.segment",
-    "Tag": "answers.tasks.multilabel",
-    "Tags": "answers.tasks.multilabel",
-    "Tls": "client.credentials",
-    "TlsHandshakeError": "errors",
-    "VersionStatus": "client.version_status",
+_NAMES = {
+    "answers.predictions": ("Prediction",),
+    "answers.tasks.classify": ("Classification", "ScoredLabel"),
+    "answers.tasks.detect": ("Box", "Detections"),
+    "answers.tasks.embed": ("Embedding",),
+    "answers.tasks.multilabel": ("Tag", "Tags"),
+    "answers.tasks.regress": ("Regression",),
+    "answers.tasks.segment": ("Segmentation",),
+    "client.aio": ("AsyncClient",),
+    "client.amqp_clients": ("AmqpClient", "AsyncAmqpClient"),
+    "client.calls": ("VersionStatus",),
+    "client.client": ("Client",),
+    "client.credentials": ("Tls",),
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 
 if not TYPE_CHECKING:  # or type checkers would accept every name
 
     def __getattr__(name: str) -> Any:
-        if name not in _MODULES:
+        if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(import_module(f"savedmodel_bakery.{_MODULES[name]}"), name)
+        value = getattr(import_module(f"savedmodel_bakery.{_MODULES.get(name, 'errors')}"), name)
         globals()[name] = value
         return value
 

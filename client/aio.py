@@ -1,26 +1,30 @@
-"""The clients for asyncio. Their methods, results and errors are those of `client.client`."""
+"""The client for asyncio. Its methods, results and errors are those of `client.client`."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar, overload
 
+from savedmodel_bakery.answers.images import Image
 from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.answers.signatures import CLASSIFY_SIGNATURE, DEFAULT_SIGNATURE, REGRESS_SIGNATURE
-from savedmodel_bakery.client.calls import Call, ModelSpec
+from savedmodel_bakery.answers.tasks.classify import Classification
+from savedmodel_bakery.answers.tasks.detect import DETECT, Detections
+from savedmodel_bakery.answers.tasks.embed import EMBED, Embedding
+from savedmodel_bakery.answers.tasks.multilabel import MULTILABEL, Tags
+from savedmodel_bakery.answers.tasks.regress import REGRESS, Regression
+from savedmodel_bakery.answers.tasks.segment import SEGMENT, Segmentation
+from savedmodel_bakery.client.calls import Call, ModelSpec, VersionStatus
+from savedmodel_bakery.client.client import Images
 from savedmodel_bakery.client.credentials import Tls
 from savedmodel_bakery.client.endpoints import check_timeout
 from savedmodel_bakery.client.flow_runners import Result, run_flow_async
 from savedmodel_bakery.client.flows import Flow, Flows
-from savedmodel_bakery.client.image_methods_aio import AsyncImageMethods
 from savedmodel_bakery.client.servers import parse_server
-from savedmodel_bakery.client.transports.factory import create_async_amqp_transport, create_async_transport
-from savedmodel_bakery.client.version_status import VersionStatus
+from savedmodel_bakery.client.transports.factory import create_async_transport
 from savedmodel_bakery.defaults import DEFAULT_MODEL
-from savedmodel_bakery.errors import ClientError
-from savedmodel_bakery.wire.amqp import DEFAULT_QUEUE
 from savedmodel_bakery.wire.features import Example, ScoredClass
 
 _Self = TypeVar("_Self", bound="BaseAsyncClient")
@@ -36,7 +40,7 @@ class AsyncTransport(Protocol):
         """Close the connection."""
 
 
-class BaseAsyncClient(AsyncImageMethods):
+class BaseAsyncClient:
     """The methods that `AsyncClient` and `AsyncAmqpClient` share."""
 
     def __init__(self, spec: ModelSpec, transport: AsyncTransport) -> None:
@@ -57,6 +61,66 @@ class BaseAsyncClient(AsyncImageMethods):
         """Close the connection. Later calls raise RuntimeError."""
         self._closed = True
         await self._transport.close()
+
+    @overload
+    async def classify(self, images: Image, *, top_k: int | None = None) -> Classification: ...
+
+    @overload
+    async def classify(self, images: Images, *, top_k: int | None = None) -> list[Classification]: ...
+
+    async def classify(self, images: Any, *, top_k: int | None = None) -> Any:
+        """See `Client.classify`."""
+        return await self._run(self._flows.classify(images, top_k=top_k))
+
+    @overload
+    async def tags(self, images: Image) -> Tags: ...
+
+    @overload
+    async def tags(self, images: Images) -> list[Tags]: ...
+
+    async def tags(self, images: Any) -> Any:
+        """See `Client.tags`."""
+        return await self._run(self._flows.run_task(MULTILABEL, images))
+
+    @overload
+    async def embed(self, images: Image) -> Embedding: ...
+
+    @overload
+    async def embed(self, images: Images) -> list[Embedding]: ...
+
+    async def embed(self, images: Any) -> Any:
+        """See `Client.embed`."""
+        return await self._run(self._flows.run_task(EMBED, images))
+
+    @overload
+    async def detect(self, images: Image) -> Detections: ...
+
+    @overload
+    async def detect(self, images: Images) -> list[Detections]: ...
+
+    async def detect(self, images: Any) -> Any:
+        """See `Client.detect`."""
+        return await self._run(self._flows.run_task(DETECT, images))
+
+    @overload
+    async def segment(self, images: Image) -> Segmentation: ...
+
+    @overload
+    async def segment(self, images: Images) -> list[Segmentation]: ...
+
+    async def segment(self, images: Any) -> Any:
+        """See `Client.segment`."""
+        return await self._run(self._flows.run_task(SEGMENT, images))
+
+    @overload
+    async def regress(self, images: Image) -> Regression: ...
+
+    @overload
+    async def regress(self, images: Images) -> list[Regression]: ...
+
+    async def regress(self, images: Any) -> Any:
+        """See `Client.regress`."""
+        return await self._run(self._flows.run_task(REGRESS, images))
 
     async def predict(
         self,
@@ -130,44 +194,3 @@ class AsyncClient(BaseAsyncClient):
         spec = ModelSpec(model, version, label)
         server = parse_server(target, transport=transport, port=port, tls=tls, token=token)
         super().__init__(spec, create_async_transport(server, timeout_s=timeout_s))
-
-
-class AsyncAmqpClient(BaseAsyncClient):
-    """Calls workers through a RabbitMQ broker, with any number of calls at the same time.
-
-    An asynchronous context manager, for one event loop. For the arguments see `AmqpClient`.
-    """
-
-    def __init__(
-        self,
-        target: str = "127.0.0.1",
-        *,
-        queue: str = DEFAULT_QUEUE,
-        timeout_s: float = 30.0,
-        model: str = DEFAULT_MODEL,
-        version: int | None = None,
-        label: str | None = None,
-    ) -> None:
-        check_timeout(timeout_s)
-        spec = ModelSpec(model, version, label)
-        self._amqp = create_async_amqp_transport(target, queue=queue, timeout_s=timeout_s)
-        super().__init__(spec, self._amqp)
-
-    async def submit(
-        self,
-        inputs: Mapping[str, Any],
-        *,
-        result_queue: str,
-        signature: str = DEFAULT_SIGNATURE,
-        output_filter: Sequence[str] = (),
-        expiration_s: float | None = None,
-    ) -> str:
-        """Publish a request whose reply is sent to a queue; see `AmqpClient.submit`."""
-        self._check_open()
-        call = self._flows.unchecked_predict(inputs, signature=signature, output_filter=output_filter)
-        return await self._amqp.submit(call, result_queue=result_queue, expiration_s=expiration_s)
-
-    def results(self, result_queue: str, *, idle_s: float) -> AsyncIterator[tuple[str, Prediction | ClientError]]:
-        """Consume the replies to submitted requests; see `AmqpClient.results`."""
-        self._check_open()
-        return self._amqp.results(result_queue, idle_s=idle_s)

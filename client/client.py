@@ -1,32 +1,36 @@
-"""The synchronous clients. The calls behind their methods are in `client.flows`."""
+"""The synchronous client. The calls behind its methods are in `client.flows`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar, overload
 
+from savedmodel_bakery.answers.images import Image
 from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.answers.signatures import CLASSIFY_SIGNATURE, DEFAULT_SIGNATURE, REGRESS_SIGNATURE
-from savedmodel_bakery.client.calls import ModelSpec
+from savedmodel_bakery.answers.tasks.classify import Classification
+from savedmodel_bakery.answers.tasks.detect import DETECT, Detections
+from savedmodel_bakery.answers.tasks.embed import EMBED, Embedding
+from savedmodel_bakery.answers.tasks.multilabel import MULTILABEL, Tags
+from savedmodel_bakery.answers.tasks.regress import REGRESS, Regression
+from savedmodel_bakery.answers.tasks.segment import SEGMENT, Segmentation
+from savedmodel_bakery.client.calls import ModelSpec, VersionStatus
 from savedmodel_bakery.client.credentials import Tls
 from savedmodel_bakery.client.endpoints import check_timeout
 from savedmodel_bakery.client.flow_runners import Result, run_flow
 from savedmodel_bakery.client.flows import Flow, Flows
-from savedmodel_bakery.client.image_methods import ImageMethods
 from savedmodel_bakery.client.servers import TransportName, parse_server
-from savedmodel_bakery.client.transports.factory import create_amqp_transport, create_transport
+from savedmodel_bakery.client.transports.factory import create_transport
 from savedmodel_bakery.client.transports.transport import ModelTransport, Transport
-from savedmodel_bakery.client.version_status import VersionStatus
 from savedmodel_bakery.defaults import DEFAULT_MODEL
-from savedmodel_bakery.errors import ClientError
-from savedmodel_bakery.wire.amqp import DEFAULT_QUEUE
 from savedmodel_bakery.wire.features import Example, ScoredClass
 
+Images: TypeAlias = list[Any] | tuple[Any, ...]  # of Image; list[Image] would reject list[Path]
 _Self = TypeVar("_Self", bound="BaseClient")
 
 
-class BaseClient(ImageMethods):
+class BaseClient:
     """The methods that `Client` and `AmqpClient` share."""
 
     def __init__(self, spec: ModelSpec, transport: Transport) -> None:
@@ -46,6 +50,86 @@ class BaseClient(ImageMethods):
         """Close the connection. Later calls raise RuntimeError."""
         self._closed = True
         self._transport.close()
+
+    @overload
+    def classify(self, images: Image, *, top_k: int | None = None) -> Classification: ...
+
+    @overload
+    def classify(self, images: Images, *, top_k: int | None = None) -> list[Classification]: ...
+
+    def classify(self, images: Any, *, top_k: int | None = None) -> Any:
+        """Classify an image, or several in one request.
+
+        Args:
+            images: one image, or a list or tuple of images. An image is a path (str or Path); the content of an image
+                file as bytes, also in base64; a binary file object; a Pillow image; or a uint8 array
+                [height, width, 3]. An array of the network's input size is sent as it is, without cropping; others
+                are encoded as PNG, which needs the extra `draw`. URLs are not fetched.
+            top_k: number of classes to return per image, at least 1; by default as many as the model returns.
+
+        Returns:
+            One result for one image; for a list or tuple a list, in the same order. An image that the model cannot
+            read has `ok=False` and does not affect the others.
+
+        Raises:
+            ClientError: the call failed. RequestRefusedError is also raised before anything is sent, if the model has
+                another task.
+            MissingPackageError: an image is an array, and the extra `draw` is not installed.
+            OSError: a file cannot be read.
+            TypeError: an image is of another type.
+            ValueError: an image is a URL or an array of another dtype or shape, or `top_k` is below 1.
+        """
+        return self._run(self._flows.classify(images, top_k=top_k))
+
+    @overload
+    def tags(self, images: Image) -> Tags: ...
+
+    @overload
+    def tags(self, images: Images) -> list[Tags]: ...
+
+    def tags(self, images: Any) -> Any:
+        """Return the labels that each image has; for arguments and errors see `classify`."""
+        return self._run(self._flows.run_task(MULTILABEL, images))
+
+    @overload
+    def embed(self, images: Image) -> Embedding: ...
+
+    @overload
+    def embed(self, images: Images) -> list[Embedding]: ...
+
+    def embed(self, images: Any) -> Any:
+        """Return the embedding of each image; for arguments and errors see `classify`."""
+        return self._run(self._flows.run_task(EMBED, images))
+
+    @overload
+    def detect(self, images: Image) -> Detections: ...
+
+    @overload
+    def detect(self, images: Images) -> list[Detections]: ...
+
+    def detect(self, images: Any) -> Any:
+        """Return the objects in each image; for arguments and errors see `classify`."""
+        return self._run(self._flows.run_task(DETECT, images))
+
+    @overload
+    def segment(self, images: Image) -> Segmentation: ...
+
+    @overload
+    def segment(self, images: Images) -> list[Segmentation]: ...
+
+    def segment(self, images: Any) -> Any:
+        """Return the class of each pixel of each image; for arguments and errors see `classify`."""
+        return self._run(self._flows.run_task(SEGMENT, images))
+
+    @overload
+    def regress(self, images: Image) -> Regression: ...
+
+    @overload
+    def regress(self, images: Images) -> list[Regression]: ...
+
+    def regress(self, images: Any) -> Any:
+        """Return the numbers of each image; for arguments and errors see `classify`."""
+        return self._run(self._flows.run_task(REGRESS, images))
 
     def predict(
         self,
@@ -184,91 +268,3 @@ class Client(BaseClient):
         spec = ModelSpec(DEFAULT_MODEL if model is None else model, version, label)
         server = parse_server(target, transport=transport, port=port, rest_api_port=rest_api_port, tls=tls, token=token)
         super().__init__(spec, create_transport(server, timeout_s=timeout_s))
-
-
-class AmqpClient(BaseClient):
-    """Calls workers through a RabbitMQ broker. A context manager; not for use by several threads at once.
-
-    Needs the extra `amqp`. A call that cannot reach the broker, or that a full queue rejects, is retried up to three
-    times within `timeout_s`. Nothing is connected before the first call.
-
-    Args:
-        target: HOST or HOST:PORT of the broker, or its URL, `amqp[s]://USER:PASSWORD@HOST:PORT/VHOST`, for TLS with
-            `?cafile=…&certfile=…&keyfile=…` if needed.
-        queue: the queue from which the workers consume.
-        timeout_s: time limit of a call in seconds, above 0 and at most a day.
-        model: name of the model; by default `efficientnet_lite0`, the demo's.
-        version: version number; the newest by default.
-        label: version label.
-
-    Raises:
-        ModuleNotFoundError: the extra `amqp` is not installed.
-        ValueError: an argument is invalid.
-    """
-
-    def __init__(
-        self,
-        target: str = "127.0.0.1",
-        *,
-        queue: str = DEFAULT_QUEUE,
-        timeout_s: float = 30.0,
-        model: str = DEFAULT_MODEL,
-        version: int | None = None,
-        label: str | None = None,
-    ) -> None:
-        check_timeout(timeout_s)
-        spec = ModelSpec(model, version, label)
-        self._amqp = create_amqp_transport(target, queue=queue, timeout_s=timeout_s)
-        super().__init__(spec, self._amqp)
-
-    def submit(
-        self,
-        inputs: Mapping[str, Any],
-        *,
-        result_queue: str,
-        signature: str = DEFAULT_SIGNATURE,
-        output_filter: Sequence[str] = (),
-        expiration_s: float | None = None,
-    ) -> str:
-        """Publish a request to run a signature on arrays, and have its reply sent to a queue.
-
-        Returns when the broker has confirmed the request. It does not need a running worker, so the inputs are not
-        checked against the model's metadata.
-
-        Args:
-            inputs: as for `predict`, but numbers are converted to numpy's default types.
-            result_queue: name of a durable quorum queue, which is created if it does not exist; see `results`.
-                The workers must allow it (`--result-queue`, by default all names that start with `results`).
-            signature: name of the signature.
-            output_filter: aliases of the outputs to return; empty for all.
-            expiration_s: seconds that the request may wait for a worker; None for no limit.
-
-        Returns:
-            The correlation id, which the reply will have too.
-
-        Raises:
-            ClientError: the call failed.
-            ValueError: an input is not an array.
-        """
-        self._check_open()
-        call = self._flows.unchecked_predict(inputs, signature=signature, output_filter=output_filter)
-        return self._amqp.submit(call, result_queue=result_queue, expiration_s=expiration_s)
-
-    def results(self, result_queue: str, *, idle_s: float) -> Iterator[tuple[str, Prediction | ClientError]]:
-        """Consume the replies to submitted requests until none arrives for `idle_s` seconds.
-
-        A reply is acknowledged when the next one is requested. A reply that is not acknowledged is delivered again, so
-        the same reply may be returned twice.
-
-        Args:
-            result_queue: the queue that `submit` named.
-            idle_s: seconds to wait for another reply.
-
-        Returns:
-            For each reply, the correlation id and what `predict` would have returned or raised.
-
-        Raises:
-            ClientError: the broker cannot be reached, or refuses.
-        """
-        self._check_open()
-        return self._amqp.results(result_queue, idle_s=idle_s)

@@ -1,19 +1,24 @@
-"""The calls behind each method of a client, written once for synchronous and asynchronous clients. Does no I/O.
+"""The calls behind each method of a client, written once for synchronous and asynchronous clients.
 
-A flow is a generator; see `flow_runners`.
+A flow is a generator; see `flow_runners`. Reads image files; does no network I/O.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
+
+from savedmodel_bakery.answers.images import encode_images, encode_png, read_image
 from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.answers.signatures import DEFAULT_SIGNATURE, Signature, Signatures, as_array, read_signatures
-from savedmodel_bakery.client.calls import Call, Classify, Metadata, ModelSpec, Predict, Regress, Status
+from savedmodel_bakery.answers.task import ResultT, Task
+from savedmodel_bakery.answers.tasks import find_pixels_size, find_task
+from savedmodel_bakery.answers.tasks.classify import CLASSIFY, Classification, keep_top
+from savedmodel_bakery.client.calls import Call, Classify, Metadata, ModelSpec, Predict, Regress, Status, VersionStatus
 from savedmodel_bakery.client.flow_runners import Result
-from savedmodel_bakery.client.version_status import VersionStatus
 from savedmodel_bakery.errors import InvalidResponseError, RequestRefusedError
 from savedmodel_bakery.wire import trees
 from savedmodel_bakery.wire.features import Example, ScoredClass
@@ -84,16 +89,53 @@ class Flows:
         versions: list[VersionStatus] = yield Status(self._spec)
         return versions
 
-    def signatures(self, *, is_current: Callable[[Signatures], bool]) -> Flow[Signatures | None]:
-        """Return the signatures of the client's model; None if the server does not implement metadata.
+    def classify(self, images: Any, *, top_k: int | None) -> Flow[Any]:
+        """See `Client.classify`."""
+        if top_k is not None and top_k < 1:
+            raise ValueError(f"invalid top_k {top_k}: must be at least 1")
+        results: Classification | list[Classification] = yield from self.run_task(CLASSIFY, images)
+        if isinstance(results, Classification):
+            return keep_top(results, top_k)
+        return [keep_top(result, top_k) for result in results]
 
-        Args:
-            is_current: whether the cached ones may be current; otherwise they are fetched again.
+    def run_task(self, task: Task[ResultT], images: Any) -> Flow[Any]:
+        """Return the result of an image, or a list of the results of a list or tuple of images.
+
+        Raises:
+            RequestRefusedError: FAILED_PRECONDITION if the model has another task.
         """
-        cached = self._cache.get(self._spec)
-        if cached is not None and is_current(cached):
-            return cached
-        return (yield from self._fetch_signatures(self._spec))
+        if not isinstance(images, list | tuple):
+            [result] = yield from self._run_task(task, [images])
+            return result
+        return (yield from self._run_task(task, images))
+
+    def _run_task(self, task: Task[ResultT], images: Sequence[Any]) -> Flow[list[ResultT]]:
+        contents = [read_image(image) for image in images]
+        if not contents:
+            return []  # a server with batching may keep an empty request waiting
+        signatures = self._cache.get(self._spec)
+        if signatures is None or not _has_task(signatures, task):  # the server may have another version by now
+            signatures = yield from self._fetch_signatures(self._spec)
+        signature = _find_signature(signatures, task) if signatures else task.signature
+        size = find_pixels_size(signatures, task) if signatures else None
+        pixels, files = {}, {}
+        for place, content in enumerate(contents):
+            if isinstance(content, bytes):
+                files[place] = content
+            elif content.shape == size:
+                pixels[place] = content
+            else:
+                files[place] = encode_png(content)
+        results: dict[int, ResultT] = {}
+        if files:
+            inputs: dict[str, np.ndarray] = encode_images(list(files.values()))
+            prediction = yield from self.predict(inputs, signature=signature, output_filter=())
+            results |= zip(files, task.read(prediction, batch=len(files)), strict=True)
+        if pixels:
+            inputs = {"pixels": np.stack(list(pixels.values()))}
+            prediction = yield from self.predict(inputs, signature="pixels", output_filter=())
+            results |= zip(pixels, task.read(prediction, batch=len(pixels)), strict=True)
+        return [results[place] for place in range(len(images))]
 
     def _fetch_signatures(self, spec: ModelSpec) -> Flow[Signatures | None]:
         """Fetch the current signatures; None if the server does not implement metadata."""
@@ -133,3 +175,23 @@ def _predict_call(
     else:
         arrays = declared.fit(inputs)
     return Predict(spec, signature, arrays, output_filter, declared)
+
+
+def _has_task(signatures: Signatures, task: Task[Any]) -> bool:
+    try:
+        _find_signature(signatures, task)
+    except RequestRefusedError:
+        return False
+    return True
+
+
+def _find_signature(signatures: Signatures, task: Task[Any]) -> str:
+    """Return the signature to run for a task, which the model must have."""
+    actual, signature = find_task(signatures)
+    if actual is not task:
+        raise RequestRefusedError(
+            Code.FAILED_PRECONDITION,
+            f"the task of {signatures.title} is {actual.title}: use the method {actual.method}() "
+            f"instead of {task.method}()",
+        )
+    return signature

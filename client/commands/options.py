@@ -16,7 +16,8 @@ from savedmodel_bakery.groups import Option, option_group
 from savedmodel_bakery.wire.amqp import DEFAULT_QUEUE
 
 if TYPE_CHECKING:
-    from savedmodel_bakery.client.client import AmqpClient, BaseClient
+    from savedmodel_bakery.client.amqp_clients import AmqpClient
+    from savedmodel_bakery.client.client import BaseClient
     from savedmodel_bakery.client.servers import Server
 
 _WARNED = f"{__name__}.warned"
@@ -136,7 +137,7 @@ def open_amqp_client(context: click.Context, **overrides: Any) -> AmqpClient:
     Raises:
         click.UsageError: see `open_client`; also if the format is not AMQP, or an option for model servers is set.
     """
-    from savedmodel_bakery.client.client import AmqpClient
+    from savedmodel_bakery.client.amqp_clients import AmqpClient
 
     options = context.obj | overrides
     if options["transport"] != "amqp":

@@ -28,7 +28,7 @@ from savedmodel_bakery.wire.status import Code
 
 if TYPE_CHECKING:
     from savedmodel_bakery.client.rollout.rollout import Rollout
-    from savedmodel_bakery.client.version_status import VersionStatus
+    from savedmodel_bakery.client.calls import VersionStatus
 
 
 _EXIT_CODES = "Exit codes: 0 success, 1 refused or failed, 2 wrong usage, 3 cannot connect, 130 interrupted."

@@ -13,7 +13,7 @@ from savedmodel_bakery.groups import Command
 from savedmodel_bakery.wire.status import Code
 
 if TYPE_CHECKING:
-    from savedmodel_bakery.client.version_status import VersionStatus
+    from savedmodel_bakery.client.calls import VersionStatus
 
 EXAMPLES = """
 \b

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from savedmodel_bakery.client.calls import VersionStatus
 from savedmodel_bakery.client.commands.options import open_client, server_options, version_options
 from savedmodel_bakery.client.commands.status import status_line
 from savedmodel_bakery.client.endpoints import MAX_TIMEOUT_S
-from savedmodel_bakery.client.version_status import VersionStatus
 from savedmodel_bakery.errors import (
     ConnectionFailedError,
     DeadlineExceededError,

@@ -12,7 +12,7 @@ from savedmodel_bakery.client.client import BaseClient
 from savedmodel_bakery.client.rollout.errors import RolloutError
 from savedmodel_bakery.client.servers import Server
 from savedmodel_bakery.client.transports.factory import create_transport
-from savedmodel_bakery.client.version_status import VersionStatus
+from savedmodel_bakery.client.calls import VersionStatus
 from savedmodel_bakery.errors import AccessDeniedError, RequestRefusedError
 from savedmodel_bakery.wire.schema import METHODS
 from savedmodel_bakery.wire.status import Code

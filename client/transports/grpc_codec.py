@@ -10,10 +10,8 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import DecodeError
 
 from savedmodel_bakery.answers.predictions import Prediction
-from savedmodel_bakery.client.calls import Call, Classify, Metadata, Predict, Regress, Status
-from savedmodel_bakery.client.transports.detached_arrays import detach
-from savedmodel_bakery.client.transports.transport import decoding_response, encoding_request
-from savedmodel_bakery.client.version_status import read_status
+from savedmodel_bakery.client.calls import Call, Classify, Metadata, Predict, Regress, Status, read_status
+from savedmodel_bakery.client.transports.transport import decoding_response, detach, encoding_request
 from savedmodel_bakery.errors import InvalidResponseError
 from savedmodel_bakery.wire import messages, schema
 from savedmodel_bakery.wire.attachments import TensorMessage, parse_message

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from savedmodel_bakery.answers.predictions import Prediction
-from savedmodel_bakery.client.calls import Call, Classify, Metadata, ModelSpec, Predict, Regress, Status
+from savedmodel_bakery.client.calls import Call, Classify, Metadata, ModelSpec, Predict, Regress, Status, read_status
 from savedmodel_bakery.client.servers import Server
 from savedmodel_bakery.client.transports.http_session import HttpSession, read_object
 from savedmodel_bakery.client.transports.transport import (
@@ -16,7 +16,6 @@ from savedmodel_bakery.client.transports.transport import (
     encoding_request,
     filter_outputs,
 )
-from savedmodel_bakery.client.version_status import read_status
 from savedmodel_bakery.errors import InvalidResponseError
 from savedmodel_bakery.wire.dtypes import DType
 from savedmodel_bakery.wire.json import examples as examples_json

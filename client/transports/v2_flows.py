@@ -13,10 +13,8 @@ from typing import Any
 
 from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.answers.signatures import DEFAULT_SIGNATURE
-from savedmodel_bakery.client.calls import Call, Classify, Metadata, ModelSpec, Predict, Regress
-from savedmodel_bakery.client.transports.detached_arrays import detach
-from savedmodel_bakery.client.transports.transport import filter_outputs
-from savedmodel_bakery.client.version_status import VersionStatus
+from savedmodel_bakery.client.calls import Call, Classify, Metadata, ModelSpec, Predict, Regress, VersionStatus
+from savedmodel_bakery.client.transports.transport import detach, filter_outputs
 from savedmodel_bakery.errors import (
     AccessDeniedError,
     ClientError,

@@ -1,0 +1,146 @@
+"""The clients for RabbitMQ, blocking and for asyncio."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import Any
+
+from savedmodel_bakery.answers.predictions import Prediction
+from savedmodel_bakery.answers.signatures import DEFAULT_SIGNATURE
+from savedmodel_bakery.client.aio import BaseAsyncClient
+from savedmodel_bakery.client.calls import ModelSpec
+from savedmodel_bakery.client.client import BaseClient
+from savedmodel_bakery.client.endpoints import check_timeout
+from savedmodel_bakery.client.transports.factory import create_amqp_transport, create_async_amqp_transport
+from savedmodel_bakery.defaults import DEFAULT_MODEL
+from savedmodel_bakery.errors import ClientError
+from savedmodel_bakery.wire.amqp import DEFAULT_QUEUE
+
+
+class AmqpClient(BaseClient):
+    """Calls workers through a RabbitMQ broker. A context manager; not for use by several threads at once.
+
+    Needs the extra `amqp`. A call that cannot reach the broker, or that a full queue rejects, is retried up to three
+    times within `timeout_s`. Nothing is connected before the first call.
+
+    Args:
+        target: HOST or HOST:PORT of the broker, or its URL, `amqp[s]://USER:PASSWORD@HOST:PORT/VHOST`, for TLS with
+            `?cafile=…&certfile=…&keyfile=…` if needed.
+        queue: the queue from which the workers consume.
+        timeout_s: time limit of a call in seconds, above 0 and at most a day.
+        model: name of the model; by default `efficientnet_lite0`, the demo's.
+        version: version number; the newest by default.
+        label: version label.
+
+    Raises:
+        ModuleNotFoundError: the extra `amqp` is not installed.
+        ValueError: an argument is invalid.
+    """
+
+    def __init__(
+        self,
+        target: str = "127.0.0.1",
+        *,
+        queue: str = DEFAULT_QUEUE,
+        timeout_s: float = 30.0,
+        model: str = DEFAULT_MODEL,
+        version: int | None = None,
+        label: str | None = None,
+    ) -> None:
+        check_timeout(timeout_s)
+        spec = ModelSpec(model, version, label)
+        self._amqp = create_amqp_transport(target, queue=queue, timeout_s=timeout_s)
+        super().__init__(spec, self._amqp)
+
+    def submit(
+        self,
+        inputs: Mapping[str, Any],
+        *,
+        result_queue: str,
+        signature: str = DEFAULT_SIGNATURE,
+        output_filter: Sequence[str] = (),
+        expiration_s: float | None = None,
+    ) -> str:
+        """Publish a request to run a signature on arrays, and have its reply sent to a queue.
+
+        Returns when the broker has confirmed the request. It does not need a running worker, so the inputs are not
+        checked against the model's metadata.
+
+        Args:
+            inputs: as for `predict`, but numbers are converted to numpy's default types.
+            result_queue: name of a durable quorum queue, which is created if it does not exist; see `results`.
+                The workers must allow it (`--result-queue`, by default all names that start with `results`).
+            signature: name of the signature.
+            output_filter: aliases of the outputs to return; empty for all.
+            expiration_s: seconds that the request may wait for a worker; None for no limit.
+
+        Returns:
+            The correlation id, which the reply will have too.
+
+        Raises:
+            ClientError: the call failed.
+            ValueError: an input is not an array.
+        """
+        self._check_open()
+        call = self._flows.unchecked_predict(inputs, signature=signature, output_filter=output_filter)
+        return self._amqp.submit(call, result_queue=result_queue, expiration_s=expiration_s)
+
+    def results(self, result_queue: str, *, idle_s: float) -> Iterator[tuple[str, Prediction | ClientError]]:
+        """Consume the replies to submitted requests until none arrives for `idle_s` seconds.
+
+        A reply is acknowledged when the next one is requested. A reply that is not acknowledged is delivered again, so
+        the same reply may be returned twice.
+
+        Args:
+            result_queue: the queue that `submit` named.
+            idle_s: seconds to wait for another reply.
+
+        Returns:
+            For each reply, the correlation id and what `predict` would have returned or raised.
+
+        Raises:
+            ClientError: the broker cannot be reached, or refuses.
+        """
+        self._check_open()
+        return self._amqp.results(result_queue, idle_s=idle_s)
+
+
+class AsyncAmqpClient(BaseAsyncClient):
+    """Calls workers through a RabbitMQ broker, with any number of calls at the same time.
+
+    An asynchronous context manager, for one event loop. For the arguments see `AmqpClient`.
+    """
+
+    def __init__(
+        self,
+        target: str = "127.0.0.1",
+        *,
+        queue: str = DEFAULT_QUEUE,
+        timeout_s: float = 30.0,
+        model: str = DEFAULT_MODEL,
+        version: int | None = None,
+        label: str | None = None,
+    ) -> None:
+        check_timeout(timeout_s)
+        spec = ModelSpec(model, version, label)
+        self._amqp = create_async_amqp_transport(target, queue=queue, timeout_s=timeout_s)
+        super().__init__(spec, self._amqp)
+
+    async def submit(
+        self,
+        inputs: Mapping[str, Any],
+        *,
+        result_queue: str,
+        signature: str = DEFAULT_SIGNATURE,
+        output_filter: Sequence[str] = (),
+        expiration_s: float | None = None,
+    ) -> str:
+        """Publish a request whose reply is sent to a queue; see `AmqpClient.submit`."""
+        self._check_open()
+        call = self._flows.unchecked_predict(inputs, signature=signature, output_filter=output_filter)
+        return await self._amqp.submit(call, result_queue=result_queue, expiration_s=expiration_s)
+
+    def results(self, result_queue: str, *, idle_s: float) -> AsyncIterator[tuple[str, Prediction | ClientError]]:
+        """Consume the replies to submitted requests; see `AmqpClient.results`."""
+        self._check_open()
+        return self._amqp.results(result_queue, idle_s=idle_s)
