@@ -27,8 +27,8 @@ from savedmodel_bakery.groups import Command
 from savedmodel_bakery.wire.status import Code
 
 if TYPE_CHECKING:
-    from savedmodel_bakery.client.rollout.rollout import Rollout
     from savedmodel_bakery.client.calls import VersionStatus
+    from savedmodel_bakery.client.rollout.rollout import Rollout
 
 
 _EXIT_CODES = "Exit codes: 0 success, 1 refused or failed, 2 wrong usage, 3 cannot connect, 130 interrupted."
@@ -199,8 +199,8 @@ def status(context: click.Context, model: str, config_path: Path, as_json: bool)
     reached.
     """
     from savedmodel_bakery.client.rollout.config_file import ConfigFile
-    from savedmodel_bakery.client.rollout.differences import find_differences, find_missing, labels_of
     from savedmodel_bakery.client.rollout.rollout import UNREACHABLE
+    from savedmodel_bakery.client.rollout.servers import find_differences, find_missing, labels_of
     from savedmodel_bakery.wire.model_config import Specific
 
     code = 0

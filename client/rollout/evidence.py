@@ -29,12 +29,7 @@ _RETRY_S = 60.0
 
 
 def check_goldens(rollout: Rollout, folder: Path, version: int) -> None:
-    """Send the goldens of a version to it on each server; report the first differences.
-
-    Args:
-        rollout: of the model.
-        folder: of the version, with its goldens.
-        version: its number.
+    """Send the goldens in the folder of a version to it on each server; report the first differences.
 
     Raises:
         RolloutError: a response differs, or the version has no goldens.
@@ -95,13 +90,6 @@ class Agreement:
 
 def compare_on_photos(rollout: Rollout, photos: FileList, limits: Limits, *, stable: int, canary: int) -> None:
     """Send photos to both versions, on the first server, and report how they agree.
-
-    Args:
-        rollout: of the model.
-        photos: at least one.
-        limits: how far the versions may differ.
-        stable: a version.
-        canary: the other version.
 
     Raises:
         RolloutError: they differ more, have other tasks, no photo can be read, or the photos have changed meanwhile.

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from savedmodel_bakery.answers.photos.files import FileList
 from savedmodel_bakery.client.rollout import steps
+from savedmodel_bakery.client.rollout.config_file import ConfigFile
 from savedmodel_bakery.client.rollout.errors import RolloutError
 from savedmodel_bakery.client.rollout.evidence import Limits, check_goldens, compare_on_photos
-from savedmodel_bakery.client.rollout.prune import find_reasons, remove_rests, remove_version
 from savedmodel_bakery.client.rollout.rollout import Rollout
 from savedmodel_bakery.client.rollout.steps import CANARY, PREVIOUS, STABLE, Serving
+from savedmodel_bakery.wire.model_config import All, Latest, ModelConfig, Specific
 from savedmodel_bakery.wire.version_folder import version_number
+
+_PREFIX = ".pruned-"  # servers ignore a folder whose name is not a number
+
+_Reasons = dict[int, str]
+"""Why versions are needed, by number."""
 
 
 def start(rollout: Rollout, *, canary: int, stable: int | None, base_path: Path | None) -> None:
@@ -109,12 +116,13 @@ def prune(rollout: Rollout, *, keep: int, base_path: Path | None, is_trial: bool
     folder = base_path or rollout.base_path
     versions = list_versions(folder)
     numbers = {number for number, _ in versions}
-    reasons = find_reasons(rollout.file, rollout.model, rollout.servers, numbers)
+    reasons = _find_reasons(rollout, numbers)
     missing = next((number for number in reasons if number not in numbers), None)
     if base_path and missing is not None:
         raise RolloutError(f"{folder} lacks version {missing} ({reasons[missing]}): no version was removed")
     if not is_trial:
-        remove_rests(folder)
+        for rest in folder.glob(f"{_PREFIX}*"):  # of an earlier process that was killed
+            _remove(rest)
     newest = sorted(numbers)[-keep:]
     for number, path in versions:
         if number in newest:
@@ -123,15 +131,57 @@ def prune(rollout: Rollout, *, keep: int, base_path: Path | None, is_trial: bool
             rollout.report(f"version {number} is kept: {reasons[number]}")
             continue
         if not is_trial:
-            remove_version(path)
+            _remove(path)
         yield path
+
+
+def _find_reasons(rollout: Rollout, versions: Iterable[int]) -> _Reasons:
+    """Return which of the versions that exist are needed, by any model with the same base path."""
+    file = rollout.file
+    base_path = os.path.realpath(rollout.base_path)
+    models = [config for config in file.models(file.text).values() if os.path.realpath(config.folder) == base_path]
+    reasons: _Reasons = {}
+    for server in rollout.servers:
+        for config in models:
+            state = server.read(config.name)
+            if config.name == rollout.model and not state.versions:
+                raise RolloutError(f'{server.name} does not serve model "{config.name}": no version was removed')
+            for status in state.versions:
+                if status.state != "END" and status.version is not None:
+                    reasons[status.version] = f"{status.state} on {server.name}"
+    for config in models:
+        reasons |= _named(config, versions, file)
+    return reasons
+
+
+def _named(config: ModelConfig, versions: Iterable[int], file: ConfigFile) -> _Reasons:
+    """Return the versions that the configuration of a model names."""
+    match config.policy:
+        case All():
+            raise RolloutError(f'model "{config.name}" has the policy all in {file}: no version was removed')
+        case Latest(count):
+            reasons = dict.fromkeys(sorted(versions)[-count:], f"among the latest {count} that {file} names")
+        case Specific(named):
+            reasons = dict.fromkeys(named, f"named in {file}")
+    return reasons | {version: f"label {label} in {file}" for label, version in config.labels.items()}
+
+
+def _remove(path: Path) -> None:
+    """Remove the folder of a version, or its rest. A server never finds parts, even if this process is killed."""
+    try:
+        hidden = path if path.name.startswith(_PREFIX) else path.rename(path.with_name(f"{_PREFIX}{path.name}"))
+        if hidden.is_symlink():
+            hidden.unlink()
+        else:
+            shutil.rmtree(hidden)
+    except OSError as error:
+        raise RolloutError(f"cannot remove {path}: {error.strerror}") from error
 
 
 def _finish_earlier(rollout: Rollout, otherwise: str) -> None:
     """Put the file into effect as it is: an earlier command may have been interrupted after it wrote the file.
 
-    Raises:
-        RolloutError: with the text `otherwise`, if it is in effect already.
+    If it is in effect already, raise RolloutError with the text `otherwise`.
     """
     if not rollout.differences() and not rollout.failures:
         raise RolloutError(otherwise)
@@ -140,11 +190,7 @@ def _finish_earlier(rollout: Rollout, otherwise: str) -> None:
 
 
 def list_versions(base_path: Path) -> list[tuple[int, Path]]:
-    """Return the versions under a base path with their folders, lowest first; two folders may have the same number.
-
-    Raises:
-        RolloutError: the folder does not exist, or cannot be read.
-    """
+    """Return the versions under a base path with their folders, lowest first; two folders may have the same number."""
     try:
         names = sorted((entry.name for entry in base_path.iterdir() if entry.is_dir()), key=os.fsencode)
     except OSError as error:
@@ -154,11 +200,7 @@ def list_versions(base_path: Path) -> list[tuple[int, Path]]:
 
 
 def find_version(base_path: Path, version: int) -> Path:
-    """Return the folder of a version; of several with its number the one that servers take.
-
-    Raises:
-        RolloutError: there is none.
-    """
+    """Return the folder of a version; of several with its number the one that servers take."""
     versions = dict(list_versions(base_path))
     if version not in versions:
         numbers = ", ".join(map(str, versions)) or "none"

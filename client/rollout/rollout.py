@@ -15,9 +15,15 @@ from typing import Any, TypeVar
 
 from savedmodel_bakery.client.rollout import config_text
 from savedmodel_bakery.client.rollout.config_file import ConfigFile
-from savedmodel_bakery.client.rollout.differences import check_not_failed, find_differences, find_missing, labels_of
 from savedmodel_bakery.client.rollout.errors import RolloutError
-from savedmodel_bakery.client.rollout.servers import ModelServer, ServerState
+from savedmodel_bakery.client.rollout.servers import (
+    ModelServer,
+    ServerState,
+    check_not_failed,
+    find_differences,
+    find_missing,
+    labels_of,
+)
 from savedmodel_bakery.client.rollout.steps import Serving
 from savedmodel_bakery.errors import ClientError, ConnectionFailedError, DeadlineExceededError
 from savedmodel_bakery.wire.model_config import Specific
@@ -35,6 +41,8 @@ _Result = TypeVar("_Result")
 
 class Rollout:
     """Changes the versions and labels of one model.
+
+    Methods that ask or change servers raise ClientError for a server that cannot be reached, or refuses.
 
     Args:
         file: the config file, locked by this process.
@@ -82,20 +90,12 @@ class Rollout:
         return self.file.model(self.model).folder
 
     def read(self) -> dict[str, ServerState]:
-        """Return the state of each server, by name.
-
-        Raises:
-            ClientError: a server cannot be reached, or refuses.
-        """
+        """Return the state of each server, by name."""
         labels = labels_of(self.file.model(self.model))
         return self._on_each_server(lambda server: server.read(self.model, labels))
 
     def serving(self) -> Serving:
-        """Return what the file says; if its policy is not `specific`, with the versions that the servers serve.
-
-        Raises:
-            ClientError: see `read`.
-        """
+        """Return what the file says; if its policy is not `specific`, with the versions that the servers serve."""
         config = self.file.model(self.model)
         if isinstance(config.policy, Specific):
             versions = config.policy.versions
@@ -104,11 +104,7 @@ class Rollout:
         return Serving(versions | frozenset(config.labels.values()), config.labels)
 
     def differences(self) -> list[tuple[str, str]]:
-        """Return how servers differ from the file: the name of a server, and a difference.
-
-        Raises:
-            ClientError: see `read`.
-        """
+        """Return how servers differ from the file: the name of a server, and a difference."""
         config = self.file.model(self.model)
         return [(name, found) for name, state in self.read().items() for found in find_differences(config, state)]
 
@@ -121,7 +117,6 @@ class Rollout:
 
         Raises:
             RolloutError: a server refuses the configuration, cannot load a version, or takes too long.
-            ClientError: a server cannot be reached.
         """
         needed = frozenset(target.labels.values())
         before = self.read()
@@ -136,11 +131,7 @@ class Rollout:
         self._wait_for_versions(needed, before)
 
     def acceptable(self, targets: Sequence[Serving]) -> list[Serving]:
-        """Return the targets without those before the last that have a label of a version that a server lacks.
-
-        Raises:
-            ClientError: see `read`.
-        """
+        """Return the targets without those before the last that have a label of a version that a server lacks."""
         *first, last = targets
         available = _available_everywhere(self.read())
         return [target for target in first if available.issuperset(target.labels.values())] + [last]
@@ -150,7 +141,6 @@ class Rollout:
 
         Raises:
             RolloutError: a server refuses the configuration, or takes too long.
-            ClientError: a server cannot be reached.
         """
         if target is not None:
             self._write(self.edit(target))
@@ -205,12 +195,7 @@ class Rollout:
         return config_text.parse(self.file.text)
 
     def _on_each_server(self, act: Callable[[ModelServer], _Result]) -> dict[str, _Result]:
-        """Return the results by the name of the server; skip the servers that fail, if the rollout may.
-
-        Raises:
-            RolloutError: of `act`, at the first server, or if no server is left.
-            ClientError: the same.
-        """
+        """Return the results by the name of the server; skip those that fail, if the rollout may and not all do."""
         results: dict[str, _Result] = {}
         failures: dict[str, Exception] = {}
         for server in self.servers:

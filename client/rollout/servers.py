@@ -1,4 +1,4 @@
-"""A model server in a rollout: the states of its models, and the configuration that it is sent."""
+"""A model server in a rollout: the state of a model, how that differs from the config file, and a new configuration."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from savedmodel_bakery.answers.signatures import read_signatures
-from savedmodel_bakery.client.calls import Metadata, ModelSpec, Status
+from savedmodel_bakery.client.calls import Metadata, ModelSpec, Status, VersionStatus
 from savedmodel_bakery.client.client import BaseClient
 from savedmodel_bakery.client.rollout.errors import RolloutError
+from savedmodel_bakery.client.rollout.steps import LABELS
 from savedmodel_bakery.client.servers import Server
 from savedmodel_bakery.client.transports.factory import create_transport
-from savedmodel_bakery.client.calls import VersionStatus
 from savedmodel_bakery.errors import AccessDeniedError, RequestRefusedError
+from savedmodel_bakery.wire.model_config import ModelConfig, Specific
 from savedmodel_bakery.wire.schema import METHODS
 from savedmodel_bakery.wire.status import Code
 
@@ -43,6 +44,61 @@ class ServerState:
     def status_of(self, version: int) -> VersionStatus | None:
         """Return the status of a version; None if the server does not know it."""
         return next((status for status in self.versions if status.version == version), None)
+
+
+def labels_of(config: ModelConfig) -> list[str]:
+    """Return the labels to look for on servers: those of a model, and those that rollouts assign."""
+    return sorted({*filter(None, config.labels), *LABELS})
+
+
+def find_differences(config: ModelConfig, state: ServerState) -> list[str]:
+    """Return the labels that differ, and the versions that are not in the configuration; empty if there are none."""
+    found = []
+    for label in labels_of(config):
+        wanted, actual = config.labels.get(label), state.labels.get(label)
+        if actual != wanted:
+            found.append(
+                f"label {label} is {'not in effect' if actual is None else f'version {actual}'}, "
+                f"but {'has been removed' if wanted is None else f'must be version {wanted}'}"
+            )
+    if isinstance(config.policy, Specific):
+        found += [f"version {version} is still loaded" for version in sorted(state.available - config.policy.versions)]
+    return found
+
+
+def find_missing(versions: frozenset[int], state: ServerState) -> list[str]:
+    """Return which of these versions are not AVAILABLE, with their states."""
+    missing = []
+    for version in sorted(versions - state.available):
+        status = state.status_of(version)
+        name = "unknown" if status is None else status.state
+        missing.append(f"version {version} is {name}, not AVAILABLE{_reason(status)}")
+    return missing
+
+
+def check_not_failed(versions: frozenset[int], name: str, state: ServerState, before: ServerState | None) -> None:
+    """Check that a server has not given up loading one of these versions.
+
+    Args:
+        versions: the versions that it must load.
+        name: of the server.
+        state: of the server.
+        before: its state before the versions were configured, if it may not have noticed yet: then a version that
+            could not be loaded before does not count as failed.
+
+    Raises:
+        RolloutError: a version could not be loaded.
+    """
+    for version in sorted(versions):
+        status = state.status_of(version)
+        reason = _reason(status)
+        if status is not None and status.state == "END" and reason and not (before and status in before.versions):
+            raise RolloutError(f"{name} cannot load version {version}{reason}")
+
+
+def _reason(status: VersionStatus | None) -> str:
+    """Return why a version could not be loaded, after a colon; empty if there is no error."""
+    return "" if status is None or status.code is Code.OK else f": {status.code.name}: {status.message}"
 
 
 class ModelServer:
