@@ -11,7 +11,7 @@ from typing import Any
 from google.protobuf import text_format
 
 from savedmodel_bakery.client.rollout.errors import ConfigError
-from savedmodel_bakery.client.rollout.text_fields import Field, Value, find_fields
+from savedmodel_bakery.client.rollout.text_fields import Field, find_fields
 from savedmodel_bakery.wire import schema
 
 _POLICY, _SPECIFIC, _VERSIONS, _LABELS = "model_version_policy", "specific", "versions", "version_labels"
@@ -50,8 +50,12 @@ def edit_model(text: str, model: str, *, versions: frozenset[int], labels: Mappi
     config.version_labels.clear()
     config.version_labels.update(labels)
     edited = _with_versions(text, place, versions)
-    for label in sorted(current.keys() - labels.keys()):
-        edited = _without_label(edited, place, label)
+    while obsolete := [
+        entry
+        for entry in _find_model(edited, place).named(_LABELS)
+        if not _read_label(edited, entry).keys() <= labels.keys()
+    ]:
+        edited = _without(edited, obsolete[0])
     for label, version in labels.items():
         if current.get(label) != version:
             edited = _with_label(edited, place, label, version)
@@ -64,110 +68,82 @@ def edit_model(text: str, model: str, *, versions: frozenset[int], labels: Mappi
     return edited
 
 
-def _find_model(text: str, place: int) -> Value:
-    lists = [value for field in find_fields(text) for value in field.values if field.name == "model_config_list"]
-    return [value for models in lists for field in models.fields for value in field.values][place]
+def _find_model(text: str, place: int) -> Field:
+    models = (model for field in find_fields(text) if field.name == "model_config_list" for model in field.fields)
+    return list(models)[place]
 
 
 def _with_versions(text: str, place: int, versions: frozenset[int]) -> str:
     """Return the text with the policy `specific` of these versions."""
-    fields = " ".join(f"{_VERSIONS}: {version}" for version in sorted(versions))
+    numbers = " ".join(f"{_VERSIONS}: {version}" for version in sorted(versions))
     model = _find_model(text, place)
-    policies = [value for field in _named(model, _POLICY) for value in field.values]
+    policies = model.named(_POLICY)
     if not policies:
-        return _with_field(text, model, f"{_POLICY} {{ {_SPECIFIC} {{ {fields} }} }}")
+        return _with_field(text, model, f"{_POLICY} {{ {_SPECIFIC} {{ {numbers} }} }}")
     if not policies[0].fields:
-        return _with_field(text, policies[0], f"{_SPECIFIC} {{ {fields} }}")
+        return _with_field(text, policies[0], f"{_SPECIFIC} {{ {numbers} }}")
     choice = policies[0].fields[0]
     if choice.name == _SPECIFIC:
         return _with_specific(text, place, versions)
-    text = text[: choice.start] + _SPECIFIC + text[choice.start + len(choice.name) :]
-    settings = _find_specific(text, place)
-    if not settings.fields:
-        return _with_field(text, settings, fields)
-    number = settings.fields[0]
-    return text[: number.start] + fields + text[number.end :]
-
-
-def _find_specific(text: str, place: int) -> Value:
-    [policy, *_] = [value for field in _named(_find_model(text, place), _POLICY) for value in field.values]
-    return policy.fields[0].values[0]
+    if choice.fields:
+        text = text[: choice.fields[0].start] + numbers + text[choice.fields[0].end :]
+    else:
+        text = _with_field(text, choice, numbers)
+    return text[: choice.start] + _SPECIFIC + text[choice.start + len(choice.name) :]
 
 
 def _with_specific(text: str, place: int, versions: frozenset[int]) -> str:
     """Return the text with other versions of a policy that is `specific` already."""
-    current = {_read_version(text, value) for _, value in _elements(_find_specific(text, place), _VERSIONS)}
+
+    def find_specific() -> Field:
+        return _find_model(text, place).named(_POLICY)[0].fields[0]
+
+    current = {_read_version(text, number) for number in find_specific().named(_VERSIONS)}
     for version in sorted(versions - current):
-        specific = _find_specific(text, place)
-        elements = _elements(specific, _VERSIONS)
-        if elements and elements[-1][0].is_list:
-            end = elements[-1][1].end
-            text = f"{text[:end]}, {version}{text[end:]}"
+        specific = find_specific()
+        numbers = specific.named(_VERSIONS)
+        if numbers and numbers[-1].is_listed:
+            text = f"{text[: numbers[-1].end]}, {version}{text[numbers[-1].end :]}"
         else:
             text = _with_field(text, specific, f"{_VERSIONS}: {version}")
-    for version in sorted(current - versions):
-        while elements := [
-            (field, value)
-            for field, value in _elements(_find_specific(text, place), _VERSIONS)
-            if _read_version(text, value) == version
-        ]:
-            text = _without_value(text, *elements[0])
+    while obsolete := [
+        number for number in find_specific().named(_VERSIONS) if _read_version(text, number) not in versions
+    ]:
+        text = _without(text, obsolete[0])
     return text
 
 
 def _with_label(text: str, place: int, label: str, version: int) -> str:
-    entries = _find_labels(text, place, label)
+    model = _find_model(text, place)
+    entries = [entry for entry in model.named(_LABELS) if label in _read_label(text, entry)]
     if not entries:
-        return _with_field(text, _find_model(text, place), f'{_LABELS} {{ key: "{label}" value: {version} }}')
-    _, entry = entries[-1]
-    numbers = _elements(entry, "value")
+        return _with_field(text, model, f'{_LABELS} {{ key: "{label}" value: {version} }}')
+    numbers = entries[-1].named("value")  # the last one of a label counts
     if not numbers:
-        return _with_field(text, entry, f"value: {version}")
-    [(_, number)] = numbers
-    return f"{text[: number.start]}{version}{text[number.end :]}"
+        return _with_field(text, entries[-1], f"value: {version}")
+    return f"{text[: numbers[0].value]}{version}{text[numbers[0].end :]}"
 
 
-def _without_label(text: str, place: int, label: str) -> str:
-    while entries := _find_labels(text, place, label):
-        text = _without_value(text, *entries[0])
-    return text
-
-
-def _find_labels(text: str, place: int, label: str) -> list[tuple[Field, Value]]:
-    """Return the entries of a label, of which the last one counts."""
-    entries = _elements(_find_model(text, place), _LABELS)
-    return [entry for entry in entries if label in _read_label(text, entry[1])]
-
-
-def _named(message: Value, name: str) -> list[Field]:
-    return [field for field in message.fields if field.name == name]
-
-
-def _elements(message: Value, name: str) -> list[tuple[Field, Value]]:
-    """Return the values of a repeated field, each with its field, in the order of the text."""
-    return [(field, value) for field in _named(message, name) for value in field.values]
-
-
-def _read_version(text: str, value: Value) -> int:
-    policy = f"{_POLICY} {{ {_SPECIFIC} {{ {_VERSIONS}: {text[value.start : value.end]} }} }}"
+def _read_version(text: str, number: Field) -> int:
+    policy = f"{_POLICY} {{ {_SPECIFIC} {{ {_VERSIONS}: {text[number.value : number.end]} }} }}"
     [version] = _parse_model(policy).model_version_policy.specific.versions
     return int(version)
 
 
-def _read_label(text: str, value: Value) -> dict[str, int]:
-    return dict(_parse_model(f"{_LABELS} {text[value.start : value.end]}").version_labels)
+def _read_label(text: str, entry: Field) -> dict[str, int]:
+    return dict(_parse_model(f"{_LABELS} {text[entry.value : entry.end]}").version_labels)
 
 
 def _parse_model(text: str) -> Any:
     return parse(f"model_config_list {{ config {{ {text} \n}} }}").model_config_list.config[0]
 
 
-def _with_field(text: str, message: Value, field: str) -> str:
+def _with_field(text: str, message: Field, field: str) -> str:
     """Return the text with another field at the end of a message: on a line of its own if the closing bracket is."""
     closing = message.end - 1
     start = text.rfind("\n", 0, closing) + 1
     indent = text[start:closing]
-    if start <= message.start or indent.strip():
+    if start <= message.value or indent.strip():
         return text[:closing].rstrip(" \t") + f" {field} " + text[closing:]
     indents = [_indent(text, sibling.start) for sibling in message.fields]
     own = next((own for own in reversed(indents) if own is not None), f"{indent}  ")
@@ -181,30 +157,24 @@ def _indent(text: str, offset: int) -> str | None:
     return None if before.strip() else before
 
 
-def _without_value(text: str, field: Field, value: Value) -> str:
-    """Return the text without a field or, if it is written as a list, without one of its elements."""
-    if not field.is_list:
-        return _without(text, field.start, field.end, field.separator)
-    text = _without(text, value.start, value.end, value.separator)
-    commas = [element.separator for element in field.values if element.separator is not None]
-    if value.separator is None and commas:  # it is the last one
-        return text[: commas[-1]] + text[commas[-1] + 1 :]
-    return text
-
-
-def _without(text: str, start: int, end: int, separator: int | None) -> str:
-    """Return the text without a span and the separator after it, and without the line if nothing else is on it."""
-    if separator is not None:
-        if text[end:separator].strip():  # a comment is between
-            text = text[:separator] + text[separator + 1 :]
+def _without(text: str, field: Field) -> str:
+    """Return the text without a field and its separator, and without the line if nothing else is on it."""
+    start, end = field.start, field.end
+    if field.separator is not None:
+        if text[end : field.separator].strip():  # a comment is between
+            text = text[: field.separator] + text[field.separator + 1 :]
         else:
-            end = separator + 1
+            end = field.separator + 1
     line_start = text.rfind("\n", 0, start) + 1
     line_end = text.find("\n", end)
     line_end = len(text) if line_end < 0 else line_end
     before, after = text[line_start:start], text[end:line_end]
     if not before.strip() and not after.strip():
-        return text[:line_start] + text[line_end + 1 :]
-    if before.strip():
-        return text[:start].rstrip(" \t") + text[end:]
-    return text[:start] + text[end:].lstrip(" \t")
+        text = text[:line_start] + text[line_end + 1 :]
+    elif before.strip():
+        text = text[:start].rstrip(" \t") + text[end:]
+    else:
+        text = text[:start] + text[end:].lstrip(" \t")
+    if field.separator is None and field.before is not None:  # the last one of a list
+        text = text[: field.before] + text[field.before + 1 :]
+    return text

@@ -19,50 +19,37 @@ _SEPARATORS = (",", ";")
 
 
 @dataclass(frozen=True)
-class Value:
-    """A value in a text. All positions are offsets in it.
-
-    Attributes:
-        start: its first character.
-        end: after its last character.
-        separator: of the comma that follows it in a list; None if none does.
-        fields: the fields of a message; empty for a scalar.
-    """
-
-    start: int
-    end: int
-    separator: int | None
-    fields: Sequence[Field] = ()
-
-
-@dataclass(frozen=True)
 class Field:
-    """A field in a text.
+    """A field in a text, or an element of a field that is written as a list. All positions are offsets in the text.
 
     Attributes:
-        name: its name.
-        start: of the name.
+        name: of the field.
+        start: of the name, or of an element in a list.
+        value: the first character of the value.
         end: after the value.
-        separator: of the comma or semicolon that follows it; None if none does.
-        values: its value, or the elements of a list.
-        is_list: whether it is written as a list, `[1, 2]`.
+        separator: of the comma or semicolon that follows; None if none does.
+        before: of the comma before an element in a list; None for the first one.
+        is_listed: whether it is an element of a list, `[1, 2]`.
+        fields: the fields of a message; empty for a scalar.
     """
 
     name: str
     start: int
+    value: int
     end: int
     separator: int | None
-    values: Sequence[Value]
-    is_list: bool
+    before: int | None
+    is_listed: bool
+    fields: Sequence[Field]
+
+    def named(self, name: str) -> list[Field]:
+        """Return the fields with this name: the values of a repeated field, in the order of the text."""
+        return [field for field in self.fields if field.name == name]
 
 
 class _Token(NamedTuple):
     text: str
     start: int
-
-    @property
-    def end(self) -> int:
-        return self.start + len(self.text)
 
 
 def find_fields(text: str) -> Sequence[Field]:
@@ -87,56 +74,61 @@ class _Reader:
 
     def fields(self, closing: str) -> Sequence[Field]:
         """Read fields up to a token."""
-        fields = []
-        while self._next.text != closing:
-            fields.append(self._field())
+        fields: list[Field] = []
+        while self._next != closing:
+            name = self._take()
+            if name.text == "[":  # the name of an extension, or the type of an Any
+                while self._take().text != "]":
+                    pass
+            if self._next == ":":
+                self._take()
+            if self._next == "[":
+                fields += self._list(name.text)
+            else:
+                fields.append(self._field(name.text, name.start))
         return fields
 
-    def _field(self) -> Field:
-        name = self._take()
-        if name.text == "[":  # the name of an extension, or the type of an Any
-            while self._take().text != "]":
-                pass
-        if self._next.text == ":":
-            self._take()
-        is_list = self._next.text == "["
-        values = self._list() if is_list else [self._value()]
-        end = self._last.end
-        return Field(name.text, name.start, end, self._separator(), values, is_list)
-
-    def _list(self) -> Sequence[Value]:
+    def _list(self, name: str) -> Iterator[Field]:
         self._take()
-        values = []
-        while self._next.text != "]":
-            values.append(self._value(is_element=True))
+        before = None
+        while self._next != "]":
+            element = self._field(name, None, before)
+            before = element.separator
+            yield element
         self._take()
-        return values
+        self._separator()
 
-    def _value(self, *, is_element: bool = False) -> Value:
-        first = self._take()
+    def _field(self, name: str, start: int | None, before: int | None = None) -> Field:
+        """Read a value and its separator; `start` is None in a list."""
+        value = self._take()
         fields: Sequence[Field] = ()
-        if first.text in _CLOSING:
-            fields = self.fields(_CLOSING[first.text])
+        if value.text in _CLOSING:
+            fields = self.fields(_CLOSING[value.text])
             self._take()
-        elif first.text.startswith(_QUOTES):
-            while self._next.text.startswith(_QUOTES):
+        elif value.text.startswith(_QUOTES):
+            while self._next.startswith(_QUOTES):
                 self._take()
-        elif first.text == "-":
+        elif value.text == "-":
             self._take()
-        end = self._last.end
-        return Value(first.start, end, self._separator() if is_element else None, fields)
+        last = self._tokens[self._place - 1]
+        return Field(
+            name=name,
+            start=value.start if start is None else start,
+            value=value.start,
+            end=last.start + len(last.text),
+            separator=self._separator(),
+            before=before,
+            is_listed=start is None,
+            fields=fields,
+        )
 
     def _separator(self) -> int | None:
-        return self._take().start if self._next.text in _SEPARATORS else None
+        return self._take().start if self._next in _SEPARATORS else None
 
     @property
-    def _next(self) -> _Token:
-        return self._tokens[self._place]
-
-    @property
-    def _last(self) -> _Token:
-        return self._tokens[self._place - 1]
+    def _next(self) -> str:
+        return self._tokens[self._place].text
 
     def _take(self) -> _Token:
         self._place += 1
-        return self._last
+        return self._tokens[self._place - 1]
