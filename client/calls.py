@@ -40,9 +40,6 @@ class ModelSpec:
         """Return the spec for a single call: this one, unless the call names a model, a version or a label.
 
         If it names any of these, this spec's own version and label do not apply.
-
-        Raises:
-            ValueError: see `ModelSpec`.
         """
         if model is None and version is None and label is None:
             return self

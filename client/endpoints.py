@@ -28,7 +28,7 @@ class Endpoint:
         """Parse `HOST` or `HOST:PORT`. An IPv6 address needs brackets if a port follows it.
 
         Args:
-            target: the text to parse.
+            target: the address.
             port: the port if `target` has none.
             protocol: see `Endpoint`.
 

@@ -22,19 +22,10 @@ _REST_API_PORT = 8501
 
 
 class Scheme(NamedTuple):
-    """What the scheme of a target states.
-
-    Attributes:
-        transport: the default; a v2 transport over gRPC or HTTP fits too.
-        is_encrypted: whether TLS is on.
-    """
+    """What the scheme of a target states: the default transport, and whether TLS is on."""
 
     transport: TransportName
     is_encrypted: bool
-
-    def fits(self, transport: TransportName) -> bool:
-        """Return whether a transport uses the protocol that the scheme states, gRPC or HTTP."""
-        return (self.transport in _OVER_GRPC) == (transport in _OVER_GRPC)
 
 
 _SCHEMES = {
@@ -181,6 +172,6 @@ def _select_transport(scheme: Scheme | None, transport: str | None) -> Transport
             f'invalid transport "{transport}": must be one of {names}; for AMQP use AmqpClient or AsyncAmqpClient'
         )
     name = cast(TransportName, transport)
-    if scheme is not None and not scheme.fits(name):
+    if scheme is not None and (scheme.transport in _OVER_GRPC) != (name in _OVER_GRPC):
         raise ValueError(f"the target's scheme is for {PROTOCOLS[scheme.transport]}, not for {PROTOCOLS[name]}")
     return name

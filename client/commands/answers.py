@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +22,7 @@ _DRAW_SUFFIXES = {task.name: ".png" for task in TASKS if task.can_draw}
 class Output:
     """The outputs of one run of `ask`.
 
-    Args:
-        task: of the model.
-        photos: number of photos; if there are several, lines start with the name of their photo.
-        top_k: number of classes to print; None for one, and for all as JSON.
-        as_json: print rows as JSON instead of lines.
-        out: file for a vector or a map.
-        draw: file for the photo with boxes or a map.
-        colours: label file with the colours of labels in `draw`.
-
-    Attributes:
-        top_k: as above.
+    The arguments are options of `ask`, and the number of photos: if there are several, lines start with their names.
 
     Raises:
         click.UsageError: `out` or `draw` does not fit the task, or there are several photos; `colours` is not a label
@@ -93,7 +82,7 @@ def _check_file(option: str, path: Path | None, task: Task[Any], suffixes: dict[
     if path is None:
         return
     if task.name not in suffixes:
-        raise click.UsageError(f"{option} is for tasks {_join(suffixes)}; the model's task is {task.title}")
+        raise click.UsageError(f"{option} is for tasks {' and '.join(suffixes)}; the model's task is {task.title}")
     if path.suffix.lower() != suffixes[task.name]:
         raise click.UsageError(f"invalid {option} {path}: must end with {suffixes[task.name]}")
     if photos != 1:
@@ -117,7 +106,3 @@ def _write(path: Path, content: bytes) -> None:
         path.write_bytes(content)
     except OSError as exc:
         raise click.UsageError(f"{path} cannot be written: {exc.strerror}") from exc
-
-
-def _join(names: Collection[str]) -> str:
-    return " and ".join(names)

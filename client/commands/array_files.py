@@ -30,10 +30,9 @@ def read_input(name: str | None, content: bytes, source: str) -> dict[str, Any]:
     Raises:
         ValueError: it is in none of these formats, or the name is missing.
     """
-    if content.startswith(b"PK"):
-        value: Any = _read_npz(content, source)
-    elif content.startswith(b"\x93NUMPY"):
-        value = _read_npy(content, source)
+    value: Any
+    if content.startswith((b"PK", b"\x93NUMPY")):
+        value = _read_numpy(content, source)
     else:
         try:
             value = json.loads(content, object_hook=_decode_base64)
@@ -109,20 +108,17 @@ def _decode_base64(value: dict[str, Any]) -> Any:
     return pybase64.b64decode(value["b64"], validate=True)
 
 
-def _read_npy(content: bytes, source: str) -> np.ndarray:
+def _read_numpy(content: bytes, source: str) -> np.ndarray | dict[str, np.ndarray]:
+    """Return the array of a npy file, or those of a npz file by name."""
     try:
-        array: np.ndarray = np.load(io.BytesIO(content))
-    except (ValueError, EOFError) as exc:
-        raise ValueError(f"{source} is not a valid npy file: {exc}") from exc
-    return array
-
-
-def _read_npz(content: bytes, source: str) -> dict[str, np.ndarray]:
-    try:
-        with np.load(io.BytesIO(content)) as arrays:
-            return {unquote(name): arrays[name] for name in arrays.files}
+        with io.BytesIO(content) as file:
+            loaded: Any = np.load(file)
+            if isinstance(loaded, np.ndarray):
+                return loaded
+            return {unquote(name): loaded[name] for name in loaded.files}
     except (ValueError, EOFError, zipfile.BadZipFile) as exc:
-        raise ValueError(f"{source} is not a valid npz file: {exc}") from exc
+        suffix = "npz" if content.startswith(b"PK") else "npy"
+        raise ValueError(f"{source} is not a valid {suffix} file: {exc}") from exc
 
 
 def _write(path: Path, content: bytes) -> Path:

@@ -122,7 +122,7 @@ def bench(
     Checks every response: it must equal the first one to the same request, or --expect. Requests are not retried.
     Before a load starts, each caller sends one request that is not measured.
     """
-    from savedmodel_bakery.client.load import generator, plot, report
+    from savedmodel_bakery.client.load import generator, report
 
     if bool(images) == bool(inputs):
         raise click.UsageError("pass what to send: either photos with -i or arrays with --input")
@@ -130,7 +130,7 @@ def bench(
         duration_s = DEFAULT_DURATION_S
     if plot_file:
         with as_usage_error(ValueError):
-            plot.check(plot_file)
+            report.check_plot(plot_file)
     target = _open_target(context, atol)
     try:
         if images:
@@ -145,7 +145,7 @@ def bench(
     for remark in report.remarks(loads):
         print_error(remark)
     if plot_file:
-        plot.write(plot_file, loads)
+        report.write_plot(plot_file, loads)
         click.echo(plot_file, err=True)
     context.exit(FAILED if any(load.errors for load in loads) else 0)
 

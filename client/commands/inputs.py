@@ -13,15 +13,7 @@ from savedmodel_bakery.exits import as_usage_error
 
 
 def read_file(file: str, purpose: str) -> bytes:
-    """Return the content of a file, or of stdin for `-`.
-
-    Args:
-        file: the path.
-        purpose: what the file is, for the error message.
-
-    Raises:
-        click.UsageError: it cannot be read.
-    """
+    """Return the content of a file, or of stdin for `-`; `purpose` says what the file is, for the error message."""
     try:
         return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as exc:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -59,11 +59,7 @@ def is_set(
 
 
 def open_client(context: click.Context, **overrides: Any) -> BaseClient:
-    """Create the client that the connection options describe. Nothing is connected yet.
-
-    Args:
-        context: the command's context.
-        overrides: connection options that the command sets itself.
+    """Create the client that the connection options describe; the command sets `overrides` itself.
 
     Raises:
         click.UsageError: an option is invalid, or options exclude each other.
@@ -182,6 +178,21 @@ def _option(*names: str, aliases: tuple[str, ...] = (), **attributes: Any) -> Ca
     )
 
 
+def timeout_option(default_s: float, help_text: str) -> Callable[[_Command], _Command]:
+    """Give a command that waits for servers the option `--timeout-seconds`, whose value is passed as `timeout_s`."""
+    return click.option(
+        "-s",
+        "--timeout-seconds",
+        "timeout_s",
+        cls=Option,
+        aliases=("--timeout-second",),
+        type=click.FloatRange(0, MAX_TIMEOUT_S, min_open=True),
+        default=default_s,
+        show_default=True,
+        help=help_text,
+    )
+
+
 def version_options(*, default: str) -> Callable[[_Command], _Command]:
     """Give a command the options that select a version; the help states the default."""
     return option_group(
@@ -208,17 +219,26 @@ _endpoint_options = option_group(
         "token itself, because other users can see command lines.",
     ),
 )
-server_options = option_group(
-    _option(
+
+
+def _format_option(protocols: Sequence[str], help_text: str) -> Callable[[_Command], _Command]:
+    return _option(
         "-f",
         "--format",
         "transport",
-        type=click.Choice(["GRPC", "REST", "V2", "V2-GRPC", "AMQP"], case_sensitive=False),
+        type=click.Choice(protocols, case_sensitive=False),
         default="GRPC",
         show_default="that of the target, or GRPC",
-        metavar="[GRPC|REST|V2|V2-GRPC|AMQP]",
-        help="Protocol: the TensorFlow Serving API over gRPC or REST, the v2 protocol (Open Inference Protocol) over "
-        "HTTP or gRPC, or AMQP.",
+        metavar=f"[{'|'.join(protocols)}]",
+        help=help_text,
+    )
+
+
+server_options = option_group(
+    _format_option(
+        ["GRPC", "REST", "V2", "V2-GRPC", "AMQP"],
+        "Protocol: the TensorFlow Serving API over gRPC or REST, the v2 protocol (Open Inference Protocol) over HTTP "
+        "or gRPC, or AMQP.",
     ),
     _option(
         "-t",
@@ -234,16 +254,7 @@ server_options = option_group(
 """Gives a command the options that select a server or a broker."""
 
 model_servers_options = option_group(
-    _option(
-        "-f",
-        "--format",
-        "transport",
-        type=click.Choice(["GRPC", "REST"], case_sensitive=False),
-        default="GRPC",
-        show_default="that of the target, or GRPC",
-        metavar="[GRPC|REST]",
-        help="Protocol: the TensorFlow Serving API over gRPC or REST.",
-    ),
+    _format_option(["GRPC", "REST"], "Protocol: the TensorFlow Serving API over gRPC or REST."),
     _option(
         "-t",
         "--target",

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from savedmodel_bakery.client.commands.options import describe_servers
-from savedmodel_bakery.client.endpoints import MAX_TIMEOUT_S
+from savedmodel_bakery.client.commands.options import describe_servers, timeout_option
 from savedmodel_bakery.exits import print_error, resumable
 from savedmodel_bakery.groups import Option, option_group
 from savedmodel_bakery.interrupts import interrupt_on_termination
@@ -45,17 +44,7 @@ change_options = option_group(
         help="Do not send the configuration to the servers: they read the file themselves, with "
         "--model_config_file_poll_wait_seconds.",
     ),
-    click.option(
-        "-s",
-        "--timeout-seconds",
-        "timeout_s",
-        cls=Option,
-        aliases=("--timeout-second",),
-        type=click.FloatRange(0, MAX_TIMEOUT_S, min_open=True),
-        default=TIMEOUT_S,
-        show_default=True,
-        help="How long to wait for the servers after each change of the file.",
-    ),
+    timeout_option(TIMEOUT_S, "How long to wait for the servers after each change of the file."),
 )
 
 

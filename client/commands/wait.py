@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from savedmodel_bakery.client.calls import VersionStatus
-from savedmodel_bakery.client.commands.options import open_client, server_options, version_options
+from savedmodel_bakery.client.commands.options import open_client, server_options, timeout_option, version_options
 from savedmodel_bakery.client.commands.status import status_line
-from savedmodel_bakery.client.endpoints import MAX_TIMEOUT_S
 from savedmodel_bakery.errors import (
     ConnectionFailedError,
     DeadlineExceededError,
@@ -18,7 +17,7 @@ from savedmodel_bakery.errors import (
     RequestRefusedError,
     TlsHandshakeError,
 )
-from savedmodel_bakery.groups import Command, Option
+from savedmodel_bakery.groups import Command
 from savedmodel_bakery.wire.status import Code
 
 if TYPE_CHECKING:
@@ -45,17 +44,7 @@ class _NotAvailableError(Exception):
 
 @click.command(cls=Command, epilog=EXAMPLES)
 @click.argument("model")
-@click.option(
-    "-s",
-    "--timeout-seconds",
-    "timeout_s",
-    cls=Option,
-    aliases=("--timeout-second",),
-    type=click.FloatRange(0, MAX_TIMEOUT_S, min_open=True),
-    default=60.0,
-    show_default=True,
-    help="How long to wait; the last request may end later.",
-)
+@timeout_option(60.0, "How long to wait; the last request may end later.")
 @server_options
 @version_options(default="any")
 @click.pass_context
@@ -92,7 +81,6 @@ def _find_available(context: click.Context, model: str, timeout_s: float) -> Ver
 
     Raises:
         _NotAvailableError: none of them is AVAILABLE yet.
-        ClientError: see `errors`.
     """
     expected = [Code.NOT_FOUND, Code.UNAVAILABLE]
     label = context.obj["label"]

@@ -164,7 +164,8 @@ class _Schedule:
         with self._lock:
             if self._stopped.is_set() or self._assigned == self._plan.requests or time.perf_counter() >= self._end_s:
                 return None
-            due_s = self._due_s(self._assigned)
+            rate_per_s = self._plan.rate_per_s
+            due_s = None if rate_per_s is None else self.started_s + self._assigned / rate_per_s
             if due_s is not None and due_s >= self._end_s:
                 return None
             self._assigned += 1
@@ -187,9 +188,6 @@ class _Schedule:
         due = int(np.ceil((self._plan.duration_s or elapsed_s) * self._plan.rate_per_s))
         last = due if self._plan.requests is None else min(due, self._plan.requests)
         return [elapsed_s - number / self._plan.rate_per_s for number in range(self._assigned, last)]
-
-    def _due_s(self, number: int) -> float | None:
-        return None if self._plan.rate_per_s is None else self.started_s + number / self._plan.rate_per_s
 
 
 def _warm_up(send: SendCall) -> None:

@@ -37,13 +37,7 @@ WRONG = "wrong response"
 
 @dataclass(frozen=True)
 class Exchange:
-    """A call and its expected response.
-
-    Attributes:
-        call: the call.
-        content: the first response, undecoded.
-        expected: alias to array.
-    """
+    """A call, the undecoded content of its first response, and the expected outputs by alias."""
 
     call: Predict
     content: bytes

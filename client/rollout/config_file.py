@@ -19,9 +19,6 @@ from savedmodel_bakery.wire.status import StatusError
 class ConfigFile:
     """A file as `--model_config_file` takes it. A symbolic link stays one: the file that it leads to is replaced.
 
-    Args:
-        path: the file.
-
     Attributes:
         text: its content, as this object read or wrote it last.
 
@@ -33,19 +30,19 @@ class ConfigFile:
         self.path = path
         self._file = path.resolve()
         self.text = self._read()
-        self.models(self.text)
+        self.models()
 
     def __str__(self) -> str:
         return str(self.path)
 
-    def models(self, text: str) -> Mapping[str, ModelConfig]:
-        """Return the models that a content of the file lists, by name.
+    def models(self) -> Mapping[str, ModelConfig]:
+        """Return the models that the file lists, by name.
 
         Raises:
             ConfigError: it is not a valid list of models.
         """
         try:
-            models = parse_config(config_text.parse(text))
+            models = parse_config(config_text.parse(self.text))
             for config in (models or {}).values():
                 platform_of(config)  # tensorflow_model_server refuses every later reload after one without a platform
         except StatusError as error:
@@ -56,13 +53,13 @@ class ConfigFile:
             raise ConfigError(f"{self.path} lists no models")
         return models
 
-    def model(self, name: str, text: str | None = None) -> ModelConfig:
-        """Return a model of the file, or of another content of it.
+    def model(self, name: str) -> ModelConfig:
+        """Return a model of the file.
 
         Raises:
             ConfigError: it is not listed.
         """
-        models = self.models(self.text if text is None else text)
+        models = self.models()
         if name not in models:
             names = ", ".join(f'"{listed}"' for listed in models)
             raise ConfigError(f'model "{name}" is not in {self.path}; it lists {names}')

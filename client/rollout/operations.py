@@ -139,7 +139,7 @@ def _find_reasons(rollout: Rollout, versions: Iterable[int]) -> _Reasons:
     """Return which of the versions that exist are needed, by any model with the same base path."""
     file = rollout.file
     base_path = os.path.realpath(rollout.base_path)
-    models = [config for config in file.models(file.text).values() if os.path.realpath(config.folder) == base_path]
+    models = [config for config in file.models().values() if os.path.realpath(config.folder) == base_path]
     reasons: _Reasons = {}
     for server in rollout.servers:
         for config in models:

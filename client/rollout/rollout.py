@@ -54,10 +54,7 @@ class Rollout:
         skip_failing: go on without the servers that fail, unless all do.
 
     Attributes:
-        file: the config file.
-        model: name of the model.
         servers: the servers, without those that were skipped.
-        report: see above.
         failures: the errors of the servers that were skipped, by name.
     """
 

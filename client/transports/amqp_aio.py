@@ -110,11 +110,7 @@ class AmqpAioTransport:
         return tracing.span(f"send {self._queue}", kind, attributes)
 
     async def submit(self, call: Call, *, result_queue: str, expiration_s: float | None) -> str:
-        """Publish a call whose reply goes to a queue; return its correlation id after the broker has confirmed it.
-
-        Raises:
-            ClientError: see `errors`.
-        """
+        """Publish a call whose reply goes to a queue; return its correlation id after the broker has confirmed it."""
         with self._span("PRODUCER"), self._broker.translate_errors():
             message, deadline = _encode(call, expiration_s=expiration_s), self._deadline()
             message.reply_to = result_queue

@@ -22,12 +22,7 @@ _HANDSHAKE = re.compile(r"handshake failed|SSL")
 
 
 def connecting_failed(server: Server, detail: str) -> ConnectionFailedError:
-    """Return the error for a connection that could not be made.
-
-    Args:
-        server: the server.
-        detail: the text of the library's error.
-    """
+    """Return the error for a connection that could not be made; `detail` is the text of the library's error."""
     where = _describe(server.endpoints)
     if server.tls is not None:
         reason = _handshake_error(detail, server.endpoints[0].host)

@@ -17,10 +17,7 @@ if TYPE_CHECKING:
 def create_transport(server: Server, *, timeout_s: float, for_load: bool = False) -> ServerTransport:
     """Create the transport of a model server, which connects when it sends its first call.
 
-    Args:
-        server: the server.
-        timeout_s: time limit of a call.
-        for_load: use a connection that nothing else shares.
+    With `for_load`, it uses a connection that nothing else shares.
 
     Raises:
         ValueError: gRPC has no name for several addresses.
@@ -65,12 +62,7 @@ def create_amqp_transport(target: str, *, queue: str, timeout_s: float) -> AmqpT
 
 
 def create_async_amqp_transport(target: str, *, queue: str, timeout_s: float) -> AmqpAioTransport:
-    """Create the same for asyncio.
-
-    Raises:
-        ModuleNotFoundError: see `create_amqp_transport`.
-        ValueError: see `create_amqp_transport`.
-    """
+    """Create the same for asyncio."""
     with naming_extras("AMQP", "amqp"):
         from savedmodel_bakery.client.transports.amqp_aio import AmqpAioTransport
         from savedmodel_bakery.client.transports.amqp_broker import Broker

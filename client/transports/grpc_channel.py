@@ -108,14 +108,7 @@ def join_addresses(endpoints: Sequence[Endpoint]) -> str:
 
 
 def client_error(exc: Any, server: Server, *, timeout_s: float, is_connected: bool) -> ClientError:
-    """Return the ClientError for an RpcError.
-
-    Args:
-        exc: the error, from either of gRPC's APIs.
-        server: the server of the channel.
-        timeout_s: the time limit of the call.
-        is_connected: whether the channel is connected, which the error does not say.
-    """
+    """Return the ClientError for an RpcError of either API; it does not say itself whether the channel is connected."""
     code, details = Code(exc.code().value[0]), exc.details() or ""
     if code in (Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED) and not is_connected:
         if _RESOLUTION_FAILED.search(details):

@@ -57,12 +57,7 @@ _GATEWAY_STATUSES = (401, 403, 429, 502, 503, 504)
 
 
 class HttpResponse(NamedTuple):
-    """A response with status 200.
-
-    Attributes:
-        content: the body.
-        headers: name to value; names in any case.
-    """
+    """A response with status 200. The names of the headers may be in any case."""
 
     content: bytes
     headers: Mapping[str, str]

@@ -30,11 +30,7 @@ class Transport(Protocol):
 
 
 class ModelTransport(Transport, Protocol):
-    """A transport to a single model.
-
-    Attributes:
-        model: name of the model.
-    """
+    """A transport to a single model, and the name of that model."""
 
     model: str
 
