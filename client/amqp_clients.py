@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.answers.signatures import DEFAULT_SIGNATURE
@@ -11,10 +11,13 @@ from savedmodel_bakery.client.aio import BaseAsyncClient
 from savedmodel_bakery.client.calls import ModelSpec
 from savedmodel_bakery.client.client import BaseClient
 from savedmodel_bakery.client.endpoints import check_timeout
-from savedmodel_bakery.client.transports.factory import create_amqp_transport, create_async_amqp_transport
 from savedmodel_bakery.defaults import DEFAULT_MODEL
 from savedmodel_bakery.errors import ClientError
+from savedmodel_bakery.extras import naming_extras
 from savedmodel_bakery.wire.amqp import DEFAULT_QUEUE
+
+if TYPE_CHECKING:
+    from savedmodel_bakery.client.transports.amqp_aio import AmqpAioTransport
 
 
 class AmqpClient(BaseClient):
@@ -47,9 +50,11 @@ class AmqpClient(BaseClient):
         version: int | None = None,
         label: str | None = None,
     ) -> None:
-        check_timeout(timeout_s)
         spec = ModelSpec(model, version, label)
-        self._amqp = create_amqp_transport(target, queue=queue, timeout_s=timeout_s)
+        transport = _create_transport(target, queue=queue, timeout_s=timeout_s)
+        from savedmodel_bakery.client.transports.amqp import AmqpTransport
+
+        self._amqp = AmqpTransport(transport)
         super().__init__(spec, self._amqp)
 
     def submit(
@@ -121,9 +126,8 @@ class AsyncAmqpClient(BaseAsyncClient):
         version: int | None = None,
         label: str | None = None,
     ) -> None:
-        check_timeout(timeout_s)
         spec = ModelSpec(model, version, label)
-        self._amqp = create_async_amqp_transport(target, queue=queue, timeout_s=timeout_s)
+        self._amqp = _create_transport(target, queue=queue, timeout_s=timeout_s)
         super().__init__(spec, self._amqp)
 
     async def submit(
@@ -144,3 +148,11 @@ class AsyncAmqpClient(BaseAsyncClient):
         """Consume the replies to submitted requests; see `AmqpClient.results`."""
         self._check_open()
         return self._amqp.results(result_queue, idle_s=idle_s)
+
+
+def _create_transport(target: str, *, queue: str, timeout_s: float) -> AmqpAioTransport:
+    check_timeout(timeout_s)
+    with naming_extras("AMQP", "amqp"):
+        from savedmodel_bakery.client.transports.amqp_aio import AmqpAioTransport
+        from savedmodel_bakery.client.transports.amqp_broker import Broker
+    return AmqpAioTransport(Broker.parse(target), queue=queue, timeout_s=timeout_s)

@@ -53,26 +53,21 @@ def wait(context: click.Context, model: str, timeout_s: float) -> None:
 
     The server may start while the command waits.
     """
-    from tenacity import Retrying, retry_if_exception, stop_before_delay, wait_fixed
-
-    retrying = Retrying(
-        retry=retry_if_exception(
-            lambda exc: (
-                isinstance(exc, (_NotAvailableError, ConnectionFailedError, DeadlineExceededError))
-                and not isinstance(exc, TlsHandshakeError)
-            )
-        ),
-        wait=wait_fixed(_PAUSE_S),
-        stop=stop_before_delay(timeout_s),
-        reraise=True,
-    )
     end = time.monotonic() + timeout_s
-    try:
-        version = retrying(lambda: _find_available(context, model, max(end - time.monotonic(), _MIN_REQUEST_S)))
-    except _NotAvailableError as exc:
-        raise click.ClickException(
-            f"{_describe(context, model)} is not AVAILABLE after {timeout_s:g} s: {exc}"
-        ) from exc
+    while True:
+        try:
+            version = _find_available(context, model, max(end - time.monotonic(), _MIN_REQUEST_S))
+            break
+        except TlsHandshakeError:
+            raise
+        except _NotAvailableError as exc:
+            if time.monotonic() + _PAUSE_S >= end:
+                message = f"{_describe(context, model)} is not AVAILABLE after {timeout_s:g} s: {exc}"
+                raise click.ClickException(message) from exc
+        except (ConnectionFailedError, DeadlineExceededError):
+            if time.monotonic() + _PAUSE_S >= end:
+                raise
+        time.sleep(_PAUSE_S)
     click.echo(status_line(version))
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -108,9 +108,11 @@ def generate(
             warm_up.result()
         cpu_before_s = time.process_time()
         schedule = _Schedule(plan)
-        with schedule.stopping():
+        try:
             running = [pool.submit(_run_caller, send, schedule) for send in callers]
             measurements = _wait(running, schedule, progress)
+        finally:
+            schedule.stop()
         elapsed_s = time.perf_counter() - schedule.started_s
         client_cpu_s = time.process_time() - cpu_before_s
     errors: Counter[str] = sum((measured.errors for measured in measurements), Counter())
@@ -151,13 +153,9 @@ class _Schedule:
         self.started_s = time.perf_counter()
         self._end_s = self.started_s + plan.duration_s if plan.duration_s is not None else float("inf")
 
-    @contextmanager
-    def stopping(self) -> Iterator[None]:
-        """Stop all callers when the block ends, also by an exception."""
-        try:
-            yield
-        finally:
-            self._stopped.set()
+    def stop(self) -> None:
+        """Let no caller start another call, or wait for one."""
+        self._stopped.set()
 
     def next_call(self) -> tuple[int, float | None] | None:
         """Return the number of the next call and when it is due (None for now), or None if there are no more calls."""

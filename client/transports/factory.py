@@ -5,11 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from savedmodel_bakery.client.servers import Server
-from savedmodel_bakery.extras import naming_extras
 
 if TYPE_CHECKING:
-    from savedmodel_bakery.client.transports.amqp import AmqpTransport
-    from savedmodel_bakery.client.transports.amqp_aio import AmqpAioTransport
     from savedmodel_bakery.client.transports.grpc import GrpcAioTransport
     from savedmodel_bakery.client.transports.transport import ServerTransport
 
@@ -46,24 +43,3 @@ def create_async_transport(server: Server, *, timeout_s: float) -> GrpcAioTransp
     from savedmodel_bakery.client.transports.grpc import GrpcAioTransport
 
     return GrpcAioTransport(server, timeout_s=timeout_s)
-
-
-def create_amqp_transport(target: str, *, queue: str, timeout_s: float) -> AmqpTransport:
-    """Create an AMQP transport, which connects when it sends its first call.
-
-    Raises:
-        ModuleNotFoundError: the extra `amqp` is not installed.
-        ValueError: the target is not a broker's address.
-    """
-    transport = create_async_amqp_transport(target, queue=queue, timeout_s=timeout_s)
-    from savedmodel_bakery.client.transports.amqp import AmqpTransport
-
-    return AmqpTransport(transport)
-
-
-def create_async_amqp_transport(target: str, *, queue: str, timeout_s: float) -> AmqpAioTransport:
-    """Create the same for asyncio."""
-    with naming_extras("AMQP", "amqp"):
-        from savedmodel_bakery.client.transports.amqp_aio import AmqpAioTransport
-        from savedmodel_bakery.client.transports.amqp_broker import Broker
-    return AmqpAioTransport(Broker.parse(target), queue=queue, timeout_s=timeout_s)

@@ -1,7 +1,7 @@
 """The requests of the v2 protocol behind each call, the same over HTTP and gRPC. Does no I/O.
 
 Source: the Open Inference Protocol, and Triton's extensions "model configuration" and "model repository". The results
-of all requests but `Infer` are documents: the protocol's JSON, or the gRPC message as protobuf JSON.
+of all requests but ModelInfer are documents: the protocol's JSON, or the gRPC message as protobuf JSON.
 """
 
 from __future__ import annotations
@@ -38,44 +38,19 @@ _STATES = {"READY": "AVAILABLE", "UNAVAILABLE": "END"}
 
 
 @dataclass(frozen=True)
-class ModelMetadata:
-    """Get the versions, inputs and outputs of a model."""
+class Request:
+    """A request of the protocol.
 
+    Attributes:
+        method: its name over gRPC: ModelInfer, ModelMetadata, ModelReady, or ModelConfig and RepositoryIndex of the
+            extensions. The result of ModelInfer is an InferResponse.
+        spec: the model.
+        call: what ModelInfer runs.
+    """
+
+    method: str
     spec: ModelSpec
-
-
-@dataclass(frozen=True)
-class ModelConfig:
-    """Get the configuration of a model (extension)."""
-
-    spec: ModelSpec
-
-
-@dataclass(frozen=True)
-class ModelReady:
-    """Get whether a model is ready."""
-
-    spec: ModelSpec
-
-
-@dataclass(frozen=True)
-class RepositoryIndex:
-    """List all models (extension)."""
-
-
-@dataclass(frozen=True)
-class Infer:
-    """Run a model; the result is an InferResponse."""
-
-    call: Predict
-
-    @property
-    def signature_name(self) -> str:
-        """The parameter to send; empty for the default signature, since other servers have no signatures."""
-        return "" if self.call.signature == DEFAULT_SIGNATURE else self.call.signature
-
-
-Request = ModelMetadata | ModelConfig | ModelReady | RepositoryIndex | Infer
+    call: Predict | None = None
 
 
 def exchange(call: Call) -> Generator[Request, Any, Any]:
@@ -102,7 +77,7 @@ def exchange(call: Call) -> Generator[Request, Any, Any]:
         raise RequestRefusedError(exc.code, "; ".join(filter(None, [exc.message, NO_V2]))) from exc
 
 
-def start(call: Predict) -> Infer:
+def start(call: Predict) -> Request:
     """Return the request of a Predict call.
 
     Raises:
@@ -115,7 +90,12 @@ def start(call: Predict) -> Infer:
             f'signature "{call.signature}" not found in model "{call.spec.name}": the server does not describe the '
             f'signatures of this model; only "{DEFAULT_SIGNATURE}" can be run',
         )
-    return Infer(call)
+    return Request("ModelInfer", call.spec, call)
+
+
+def signature_parameter(call: Predict) -> str:
+    """Return the parameter to send: empty for the default signature, since other servers have no signatures."""
+    return "" if call.signature == DEFAULT_SIGNATURE else call.signature
 
 
 def read_prediction(call: Predict, response: InferResponse) -> Prediction:
@@ -141,14 +121,14 @@ def read_prediction(call: Predict, response: InferResponse) -> Prediction:
 def _metadata(spec: ModelSpec) -> Generator[Request, Any, dict[str, Any]]:
     """Return GetModelMetadataResponse as protobuf JSON: that of our server, or what a v2 server's metadata state."""
     try:
-        config = yield ModelConfig(spec)
+        config = yield Request("ModelConfig", spec)
     except (RequestRefusedError, InvalidResponseError) as exc:
         check_missing(exc)
         config = {}
     try:
         text = config.get("parameters", {}).get(TENSORFLOW_SERVING_METADATA, {}).get("string_value")
         if text is None:
-            return _as_signatures(spec, (yield ModelMetadata(spec)))
+            return _as_signatures(spec, (yield Request("ModelMetadata", spec)))
         document: dict[str, Any] = json.loads(text)
         return document
     except (AttributeError, KeyError, TypeError, ValueError) as exc:
@@ -186,7 +166,7 @@ def _dtype_name(datatype: str) -> str:
 def _status(spec: ModelSpec) -> Generator[Request, Any, list[VersionStatus]]:
     """Return the state of a model's versions, newest first: those in the index, or those that the metadata list."""
     try:
-        rows = yield RepositoryIndex()
+        rows = yield Request("RepositoryIndex", spec)
     except (RequestRefusedError, InvalidResponseError) as exc:
         check_missing(exc)
         return (yield from _status_without_index(spec))
@@ -202,9 +182,9 @@ def _status(spec: ModelSpec) -> Generator[Request, Any, list[VersionStatus]]:
 
 
 def _status_without_index(spec: ModelSpec) -> Generator[Request, Any, list[VersionStatus]]:
-    metadata = yield ModelMetadata(spec)
+    metadata = yield Request("ModelMetadata", spec)
     try:
-        is_ready = bool((yield ModelReady(spec)).get("ready", True))
+        is_ready = bool((yield Request("ModelReady", spec)).get("ready", True))
     except (RequestRefusedError, InvalidResponseError) as exc:  # over HTTP the status says it, with any body or none
         if isinstance(exc, AccessDeniedError):
             raise

@@ -19,7 +19,7 @@ exchange = v2_flows.exchange
 
 def method_of(request: v2_flows.Request) -> Method:
     """Return the method for a request."""
-    return schema.METHODS["ModelInfer" if isinstance(request, v2_flows.Infer) else type(request).__name__]
+    return schema.METHODS[request.method]
 
 
 def encode_request(request: v2_flows.Request) -> bytes:
@@ -28,24 +28,23 @@ def encode_request(request: v2_flows.Request) -> bytes:
     Raises:
         RequestRefusedError: a value cannot be encoded.
     """
-    if isinstance(request, v2_flows.RepositoryIndex):
+    spec, call = request.spec, request.call
+    if request.method == "RepositoryIndex":
         return b""
-    content: bytes
-    if isinstance(request, v2_flows.Infer):
-        spec, call = request.call.spec, request.call
-        with encoding_request():
+    with encoding_request():
+        if call is None:
+            version = "" if spec.version is None else str(spec.version)
+            message = method_of(request).request(name=spec.name, version=version)
+        else:
             message = messages.encode_request(
                 spec.name,
                 call.inputs,
                 version=spec.version,
-                signature_name=request.signature_name,
+                signature_name=v2_flows.signature_parameter(call),
                 outputs=call.output_filter,
             )
-            content = message.SerializeToString()
+        content: bytes = message.SerializeToString()
         return content
-    version = "" if request.spec.version is None else str(request.spec.version)
-    content = method_of(request).request(name=request.spec.name, version=version).SerializeToString()
-    return content
 
 
 def decode_response(request: v2_flows.Request, content: bytes) -> Any:
@@ -56,7 +55,7 @@ def decode_response(request: v2_flows.Request, content: bytes) -> Any:
     """
     response_type = method_of(request).response
     try:
-        if isinstance(request, v2_flows.Infer):
+        if request.method == "ModelInfer":
             with decoding_response():
                 return messages.decode_response(content)
         message = response_type.FromString(content)
@@ -64,8 +63,8 @@ def decode_response(request: v2_flows.Request, content: bytes) -> Any:
         name = response_type.DESCRIPTOR.full_name
         raise InvalidResponseError(f"the response of {len(content)} bytes is not a valid {name}") from exc
     document = MessageToDict(message, preserving_proto_field_name=True, descriptor_pool=schema.POOL)
-    if isinstance(request, v2_flows.ModelConfig):
-        return document.get("config", {})
-    if isinstance(request, v2_flows.ModelReady):
+    if request.method == "ModelReady":
         return {"ready": message.ready}
-    return document.get("models", []) if isinstance(request, v2_flows.RepositoryIndex) else document
+    if request.method == "ModelConfig":
+        return document.get("config", {})
+    return document.get("models", []) if request.method == "RepositoryIndex" else document

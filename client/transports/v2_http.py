@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from savedmodel_bakery.client.calls import Call, ModelSpec
+from savedmodel_bakery.client.calls import Call
 from savedmodel_bakery.client.servers import Server
 from savedmodel_bakery.client.transports import v2_flows
 from savedmodel_bakery.client.transports.http_session import HttpSession, read_error, read_json, read_object
@@ -16,7 +16,7 @@ from savedmodel_bakery.errors import InvalidResponseError, RequestRefusedError
 from savedmodel_bakery.wire.v2 import http_decode, http_encode
 from savedmodel_bakery.wire.v2.infer import BINARY_TENSOR_DATA
 
-_SUFFIXES = {v2_flows.ModelMetadata: "", v2_flows.ModelConfig: "/config", v2_flows.ModelReady: "/ready"}
+_SUFFIXES = {"ModelInfer": "/infer", "ModelMetadata": "", "ModelConfig": "/config", "ModelReady": "/ready"}
 
 
 class _Content(NamedTuple):
@@ -44,13 +44,13 @@ class V2HttpTransport(ServerTransport):
     def _prepare(self, request: v2_flows.Request, end_s: float) -> Callable[[float], _Content]:
         """The first inference needs the server's extensions: without `binary_tensor_data` tensors are sent as JSON."""
         headers = {"Content-Type": "application/json"}
-        if isinstance(request, v2_flows.Infer):
+        if request.call is not None:
             if self._extensions is None:
                 self._extensions = self._request_extensions(end_s)
             with encoding_request():
                 body = http_encode.encode_request(
                     request.call.inputs,
-                    signature_name=request.signature_name,
+                    signature_name=v2_flows.signature_parameter(request.call),
                     outputs=request.call.output_filter,
                     binary=BINARY_TENSOR_DATA in self._extensions,
                 )
@@ -58,7 +58,7 @@ class V2HttpTransport(ServerTransport):
             if body.header_length is not None:
                 headers[http_encode.HEADER_LENGTH] = str(body.header_length)
             send = self._http.prepare("POST", _path(request), body.content, headers)
-        elif isinstance(request, v2_flows.RepositoryIndex):
+        elif request.method == "RepositoryIndex":
             send = self._http.prepare("POST", _path(request), b"{}", headers)
         else:
             send = self._http.prepare("GET", _path(request))
@@ -79,13 +79,13 @@ class V2HttpTransport(ServerTransport):
         return extensions if isinstance(extensions, list) else []
 
     def _decode(self, request: v2_flows.Request, content: _Content) -> Any:
-        if isinstance(request, v2_flows.Infer):
+        if request.method == "ModelInfer":
             with decoding_response():
                 return http_decode.decode_response(content.body, content.header_length)
         document = read_json(content.body)
-        if isinstance(request, v2_flows.ModelReady):
+        if request.method == "ModelReady":
             return document if isinstance(document, dict) else {}  # the status is the result; the body may be empty
-        expected, name = (list, "list") if isinstance(request, v2_flows.RepositoryIndex) else (dict, "object")
+        expected, name = (list, "list") if request.method == "RepositoryIndex" else (dict, "object")
         if not isinstance(document, expected):
             url = self._http.url(_path(request))
             raise InvalidResponseError(f"the response of {url}, {len(content.body)} bytes, is not a JSON {name}")
@@ -93,16 +93,10 @@ class V2HttpTransport(ServerTransport):
 
 
 def _path(request: v2_flows.Request) -> str:
-    if isinstance(request, v2_flows.RepositoryIndex):
+    if request.method == "RepositoryIndex":
         return "/v2/repository/index"
-    if isinstance(request, v2_flows.Infer):
-        return f"{_model_path(request.call.spec)}/infer"
-    return f"{_model_path(request.spec)}{_SUFFIXES[type(request)]}"
-
-
-def _model_path(spec: ModelSpec) -> str:
-    version = "" if spec.version is None else f"/versions/{spec.version}"
-    return f"/v2/models/{quote(spec.name, safe='')}{version}"
+    version = "" if request.spec.version is None else f"/versions/{request.spec.version}"
+    return f"/v2/models/{quote(request.spec.name, safe='')}{version}{_SUFFIXES[request.method]}"
 
 
 def _read_error(document: Mapping[str, Any]) -> str | None:
