@@ -64,20 +64,17 @@ def open_client(context: click.Context, **overrides: Any) -> BaseClient:
     Raises:
         click.UsageError: an option is invalid, or options exclude each other.
     """
-    from savedmodel_bakery.client.client import Client
+    from savedmodel_bakery.client.calls import ModelSpec
+    from savedmodel_bakery.client.client import BaseClient
+    from savedmodel_bakery.client.transports.factory import create_transport
 
     options = context.obj | overrides
     if options["transport"] == "amqp":
         return open_amqp_client(context, **overrides)
     server = describe_server(context, **overrides)
-    names = ("target", "port", "rest_api_port", "timeout_s", "model", "version", "label")
     with as_usage_error(ValueError):
-        return Client(
-            transport=server.transport,
-            tls=server.tls,
-            token=server.token,
-            **{name: options[name] for name in names},
-        )
+        spec = ModelSpec(options["model"], options["version"], options["label"])
+        return BaseClient(spec, create_transport(server, timeout_s=options["timeout_s"]))
 
 
 def describe_server(context: click.Context, **overrides: Any) -> Server:

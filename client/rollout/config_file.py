@@ -66,12 +66,14 @@ class ConfigFile:
         return models[name]
 
     def replace(self, text: str) -> None:
-        """Replace the content, in one step and durably. The mode stays, and so do owner and group if permitted.
+        """Replace another content, in one step and durably. The mode stays, and so do owner and group if permitted.
 
         Raises:
             RolloutError: another program has changed the file, it cannot be written, or servers that read it as members
                 of its group could not do so afterwards.
         """
+        if text == self.text:
+            return
         if self._read() != self.text:
             raise RolloutError(f"another program has changed {self.path}: run the command again")
         new = self._file.with_name(f".{self._file.name}.new")

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from savedmodel_bakery.client.rollout import config_text
 from savedmodel_bakery.client.rollout.config_file import ConfigFile
@@ -122,10 +122,16 @@ class Rollout:
             return
         self.report(f"loading version {', '.join(map(str, sorted(missing)))}")
         now = self.serving()
-        self._write(self.edit(Serving(now.versions | needed, now.labels)))
+        self.file.replace(self.edit(Serving(now.versions | needed, now.labels)))
         if self._by_reload:
             self._on_each_server(self._send_acceptable)
-        self._wait_for_versions(needed, before)
+        noticed_s = time.monotonic() + _NOTICE_S if self._by_reload else math.inf
+
+        def find_problems(name: str, state: ServerState) -> list[str]:
+            check_not_failed(needed, name, state, before[name] if time.monotonic() < noticed_s else None)
+            return find_missing(needed, state)
+
+        self._wait(find_problems)
 
     def acceptable(self, targets: Sequence[Serving]) -> list[Serving]:
         """Return the targets without those before the last that have a label of a version that a server lacks."""
@@ -140,9 +146,10 @@ class Rollout:
             RolloutError: a server refuses the configuration, or takes too long.
         """
         if target is not None:
-            self._write(self.edit(target))
+            self.file.replace(self.edit(target))
         if self._by_reload:
-            self._on_each_server(lambda server: server.reload(self._message(), timeout_s=self._timeout_s))
+            message = config_text.parse(self.file.text)
+            self._on_each_server(lambda server: server.reload(message, timeout_s=self._timeout_s))
         config = self.file.model(self.model)
         self._wait(lambda _, state: find_differences(config, state))
 
@@ -169,13 +176,9 @@ class Rollout:
             except (RolloutError, ClientError) as error:
                 self.report(f"{server.name} may still have the other configuration: {error}")
 
-    def _write(self, text: str) -> None:
-        if text != self.file.text:
-            self.file.replace(text)
-
     def _send_acceptable(self, server: ModelServer) -> None:
         """Send the file, but leave a label as it is on a server that lacks the new version: it would refuse it."""
-        message = self._message()
+        message = config_text.parse(self.file.text)
         [config] = (config for config in message.model_config_list.config if config.name == self.model)
         labels = config.version_labels
         state = server.read(self.model, labels_of(self.file.model(self.model)))
@@ -187,9 +190,6 @@ class Rollout:
             versions = config.model_version_policy.specific.versions
             versions.extend(sorted({*labels.values()} - {*versions}))
         server.reload(message, timeout_s=self._timeout_s)
-
-    def _message(self) -> Any:
-        return config_text.parse(self.file.text)
 
     def _on_each_server(self, act: Callable[[ModelServer], _Result]) -> dict[str, _Result]:
         """Return the results by the name of the server; skip those that fail, if the rollout may and not all do."""
@@ -212,16 +212,6 @@ class Rollout:
         self.failures |= failures
         self.servers = [server for server in self.servers if server.name in results]
         return results
-
-    def _wait_for_versions(self, needed: frozenset[int], before: Mapping[str, ServerState]) -> None:
-        """Return when versions are AVAILABLE on all servers, given the states before they were configured."""
-        noticed_s = time.monotonic() + _NOTICE_S if self._by_reload else math.inf
-
-        def find_problems(name: str, state: ServerState) -> list[str]:
-            check_not_failed(needed, name, state, before[name] if time.monotonic() < noticed_s else None)
-            return find_missing(needed, state)
-
-        self._wait(find_problems)
 
     def _wait(self, find_problems: Callable[[str, ServerState], Sequence[str]]) -> None:
         """Return when no server has a problem."""
