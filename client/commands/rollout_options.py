@@ -11,7 +11,7 @@ import click
 
 from savedmodel_bakery.client.commands.options import describe_servers, timeout_option
 from savedmodel_bakery.exits import print_error, resumable
-from savedmodel_bakery.groups import Option, option_group
+from savedmodel_bakery.groups import option_group
 from savedmodel_bakery.interrupts import interrupt_on_termination
 
 if TYPE_CHECKING:
