@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.answers.signatures import DEFAULT_SIGNATURE
 from savedmodel_bakery.client.aio import BaseAsyncClient
-from savedmodel_bakery.client.calls import ModelSpec
+from savedmodel_bakery.client.calls import Call, ModelSpec
 from savedmodel_bakery.client.client import BaseClient
 from savedmodel_bakery.client.endpoints import check_timeout
+from savedmodel_bakery.client.flow_runners import Result
 from savedmodel_bakery.defaults import DEFAULT_MODEL
 from savedmodel_bakery.errors import ClientError
 from savedmodel_bakery.extras import naming_extras
@@ -51,10 +55,7 @@ class AmqpClient(BaseClient):
         label: str | None = None,
     ) -> None:
         spec = ModelSpec(model, version, label)
-        transport = _create_transport(target, queue=queue, timeout_s=timeout_s)
-        from savedmodel_bakery.client.transports.amqp import AmqpTransport
-
-        self._amqp = AmqpTransport(transport)
+        self._amqp = _BlockingTransport(_create_transport(target, queue=queue, timeout_s=timeout_s))
         super().__init__(spec, self._amqp)
 
     def submit(
@@ -156,3 +157,55 @@ def _create_transport(target: str, *, queue: str, timeout_s: float) -> AmqpAioTr
         from savedmodel_bakery.client.transports.amqp_aio import AmqpAioTransport
         from savedmodel_bakery.client.transports.amqp_broker import Broker
     return AmqpAioTransport(Broker.parse(target), queue=queue, timeout_s=timeout_s)
+
+
+class _BlockingTransport:
+    """An AmqpAioTransport on an event loop in a thread, so heartbeats continue while the caller does other things."""
+
+    def __init__(self, transport: AmqpAioTransport) -> None:
+        self._transport = transport
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="amqp", daemon=True)
+        self._thread.start()
+
+    def send(self, call: Call) -> Any:
+        """Publish a call and wait for its reply; see `Transport.send`."""
+        return self._run(self._transport.send(call))
+
+    def submit(self, call: Call, *, result_queue: str, expiration_s: float | None) -> str:
+        """Publish a call whose reply goes to a queue; see `AmqpAioTransport.submit`."""
+        return self._run(self._transport.submit(call, result_queue=result_queue, expiration_s=expiration_s))
+
+    def results(self, result_queue: str, *, idle_s: float) -> Iterator[tuple[str, Prediction | ClientError]]:
+        """Consume the replies in a queue; see `AmqpAioTransport.results`."""
+        replies = self._transport.results(result_queue, idle_s=idle_s)
+
+        async def receive() -> tuple[str, Prediction | ClientError] | None:
+            return await anext(replies, None)
+
+        try:
+            while (reply := self._run(receive())) is not None:
+                yield reply
+        finally:
+            self._run(replies.aclose())
+
+    def close(self) -> None:
+        """Close the connection and end the thread; closing again has no effect."""
+        if self._loop.is_closed():
+            return
+        with contextlib.suppress(ClientError):
+            self._run(self._close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _close(self) -> None:
+        await self._transport.close()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:  # aio-pika's own
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await self._loop.shutdown_asyncgens()
+
+    def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
