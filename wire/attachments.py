@@ -97,19 +97,10 @@ class TensorMessage:
         Raises:
             StatusError: INVALID_ARGUMENT if it exceeds MAX_MESSAGE_BYTES.
         """
-        name = self.message.DESCRIPTOR.name
-        try:
-            pieces: list[Any] = [self.message.SerializeToString()]
-        except EncodeError as error:
-            raise invalid_argument(
-                f"{name} cannot be serialized; a protobuf message has at most {MAX_MESSAGE_BYTES} bytes"
-            ) from error
+        fields: list[Any] = []
         for alias, tensor in self.attachments.items():
-            pieces += [self._entry_head(alias, tensor), tensor.values]
-        size = sum(map(len, pieces))
-        if size > MAX_MESSAGE_BYTES:
-            raise invalid_argument(f"{name} has {size} bytes; a protobuf message has at most {MAX_MESSAGE_BYTES}")
-        return b"".join(pieces)
+            fields += [self._entry_head(alias, tensor), tensor.values]
+        return serialize_with(self.message, fields)
 
     def _entry_head(self, alias: str, tensor: DetachedTensor) -> bytes:
         """Serialize a map entry up to the values of its tensor, which come last."""
@@ -140,6 +131,25 @@ def parse_message(message_class: Any, field: str, content: bytes) -> TensorMessa
         with suppress(StatusError, UnicodeDecodeError, DecodeError):
             parts, attachments = _detach(memoryview(content), number << 3 | _DELIMITED)
     return TensorMessage(message_class.FromString(b"".join(parts) if attachments else content), field, attachments)
+
+
+def serialize_with(message: Any, fields: Sequence[Any]) -> bytes:
+    """Serialize a message, followed by the pieces of more fields, which are serialized already.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT if it exceeds MAX_MESSAGE_BYTES.
+    """
+    name = message.DESCRIPTOR.name
+    try:
+        pieces = [message.SerializeToString(), *fields]
+    except EncodeError as error:
+        raise invalid_argument(
+            f"{name} cannot be serialized; a protobuf message has at most {MAX_MESSAGE_BYTES} bytes"
+        ) from error
+    size = sum(map(len, pieces))
+    if size > MAX_MESSAGE_BYTES:
+        raise invalid_argument(f"{name} has {size} bytes; a protobuf message has at most {MAX_MESSAGE_BYTES}")
+    return b"".join(pieces)
 
 
 def field_numbers(content: bytes) -> set[int]:

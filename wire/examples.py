@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, overload
+from typing import Any
 
 from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.features import Example, FeatureList, feature_values
@@ -32,11 +32,7 @@ class ExamplesWithContext(Sequence[bytes]):
     def __len__(self) -> int:
         return len(self._examples)
 
-    @overload
-    def __getitem__(self, index: int) -> bytes: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[bytes]: ...
-    def __getitem__(self, index: int | slice) -> bytes | Sequence[bytes]:
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return ExamplesWithContext(self._context, self._examples[index])
         return self._context + self._examples[index]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from savedmodel_bakery.wire import dtypes, schema
-from savedmodel_bakery.wire.attachments import LARGE_BYTES, DetachedTensor, parse_message
+from savedmodel_bakery.wire.attachments import DetachedTensor, parse_message
 from savedmodel_bakery.wire.dtypes import DType
 from savedmodel_bakery.wire.examples import ExamplesWithContext
 from savedmodel_bakery.wire.status import invalid_argument
@@ -128,8 +128,6 @@ def parse_predict_request(content: bytes) -> PredictRequest:
     Raises:
         DecodeError: `content` is not such a message.
     """
-    if len(content) < LARGE_BYTES:
-        return read_predict_request(schema.PredictRequest.FromString(content))
     parsed = parse_message(schema.PredictRequest, "inputs", content)
     return read_predict_request(parsed.message, parsed.attachments)
 

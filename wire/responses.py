@@ -9,31 +9,25 @@ from typing import Any
 import numpy as np
 
 from savedmodel_bakery.wire import schema
-from savedmodel_bakery.wire.attachments import LARGE_BYTES, TensorMessage
+from savedmodel_bakery.wire.attachments import TensorMessage
 from savedmodel_bakery.wire.messages import SIGNATURE_FIELD, ClassesAndScores, ModelSpec, write_spec
 from savedmodel_bakery.wire.status import StatusError
-from savedmodel_bakery.wire.tensors import Tensor, encode_tensor
+from savedmodel_bakery.wire.tensors import Tensor
 
 
-def make_predict_response(spec: ModelSpec, outputs: Mapping[str, Tensor], *, packed: bool) -> Any:
-    """Make a PredictResponse, or a TensorMessage of one if some outputs are large.
+def make_predict_response(spec: ModelSpec, outputs: Mapping[str, Tensor], *, packed: bool) -> TensorMessage:
+    """Make a PredictResponse.
 
     Args:
         spec: the model, version and signature that answered.
         outputs: by alias.
         packed: write values into `tensor_content` rather than typed fields.
     """
-    response = schema.PredictResponse()
-    write_spec(response.model_spec, spec)
-    message: Any = response
+    response = TensorMessage(schema.PredictResponse(), "outputs")
+    write_spec(response.message.model_spec, spec)
     for alias, (array, dtype, shape) in outputs.items():
-        options: dict[str, Any] = {"packed": packed, "packed_strings": packed, "dtype": dtype, "shape": shape}
-        if array.nbytes < LARGE_BYTES:
-            encode_tensor(array, **options, into=response.outputs[alias])
-        else:
-            message = message if isinstance(message, TensorMessage) else TensorMessage(response, "outputs")
-            message.add(alias, array, **options)
-    return message
+        response.add(alias, array, packed=packed, packed_strings=packed, dtype=dtype, shape=shape)
+    return response
 
 
 def make_classification_response(spec: ModelSpec, result: ClassesAndScores) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 
 from savedmodel_bakery.wire import dtypes, schema
 from savedmodel_bakery.wire.dtypes import DType
-from savedmodel_bakery.wire.status import StatusError, invalid_argument
+from savedmodel_bakery.wire.status import invalid_argument
 from savedmodel_bakery.wire.varints import pack_strings, unpack_strings, varint
 
 _NUMPY_DIMENSIONS = 32  # every version of numpy supports this many
@@ -126,12 +126,10 @@ def decode_array(proto: Any, detached: tuple[str, Any] | None = None) -> np.ndar
     Raises:
         StatusError: INVALID_ARGUMENT if the message is not a valid tensor, or numpy cannot have its shape.
     """
-    shape = read_shape(proto)
-    values = _decode_values(proto, dtypes.of_number(proto.dtype), shape, detached)
-    try:
-        return values.reshape(shape)
-    except ValueError as error:
-        raise _cannot_create(shape, error) from error
+    array, _, shape = decode_tensor(proto, detached)
+    if shape is not None:
+        raise invalid_argument(f"cannot create a tensor of shape {list(shape)}: numpy cannot have this shape")
+    return array
 
 
 def decode_tensor(
@@ -145,7 +143,7 @@ def decode_tensor(
     `before_filling` is called with the element type and the shape that the message declares, before memory is used for
     it; it may raise StatusError.
     """
-    dtype = dtypes.BY_NUMBER.get(proto.dtype) or dtypes.of_number(proto.dtype)  # the latter raises the error
+    dtype = dtypes.of_number(proto.dtype)
     shape = read_shape(proto)
     before_filling(dtype, shape)
     values = _decode_values(proto, dtype, shape, detached)
@@ -201,11 +199,7 @@ def _decode_values(
             return _fill(values_in(raw, dtype), count)
         return _fill(_from_typed_field(proto, dtype), count)
     except (MemoryError, OverflowError, ValueError) as error:
-        raise _cannot_create(shape, error) from error
-
-
-def _cannot_create(shape: Sequence[int], error: Exception) -> StatusError:
-    return invalid_argument(f"cannot create a tensor of shape {list(shape)}: {error}")
+        raise invalid_argument(f"cannot create a tensor of shape {list(shape)}: {error}") from error
 
 
 def values_in(content: Any, dtype: DType) -> np.ndarray:

@@ -17,6 +17,7 @@ from savedmodel_bakery.wire.attachments import TensorMessage, parse_message
 from savedmodel_bakery.wire.dtypes import STRING, DType
 from savedmodel_bakery.wire.json import predict as predict_json
 from savedmodel_bakery.wire.json import predict_response
+from savedmodel_bakery.wire.json.decode import parse_document
 from savedmodel_bakery.wire.json.limits import ParseLimits
 from savedmodel_bakery.wire.messages import ModelSpec, TensorMap, write_spec
 from savedmodel_bakery.wire.parsed_size import parsed_size
@@ -130,17 +131,17 @@ def _decode_protobuf(message: Message, charge: Callable[[int], None]) -> Call:
 
 def _decode_json(message: Message, input_dtypes: InputDTypes, model_name: str, limits: ParseLimits) -> Call:
     try:
-        body = predict_json.decode_request(message.body, limits)
+        document, signature_name = parse_document(message.body, limits)
     except StatusError as error:
         if error.code is not Code.INVALID_ARGUMENT:  # a limit
             raise
         raise UndecodableError(error.message) from error
-    spec = _read_spec(message.headers, model_name, signature_name=body.signature_name)
+    spec = _read_spec(message.headers, model_name, signature_name=signature_name)
     try:
         dtypes = input_dtypes(spec)
     except SignatureNotFoundError as error:
         raise predict_json.signature_not_found(error.name) from None
-    inputs, is_row_format = predict_json.decode_inputs(body.document, dtypes, spec.signature_name)
+    inputs, is_row_format = predict_json.decode_inputs(document, dtypes, spec.signature_name)
     return Call("Predict", _encode_request(spec, inputs), partial(_encode_json, is_row_format))
 
 

@@ -29,6 +29,7 @@ from savedmodel_bakery.wire.json import examples as examples_json
 from savedmodel_bakery.wire.json import predict as predict_json
 from savedmodel_bakery.wire.json import predict_response
 from savedmodel_bakery.wire.json import status as status_json
+from savedmodel_bakery.wire.json.decode import parse_document
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
 _GZIP = 16 + zlib.MAX_WBITS
@@ -98,14 +99,14 @@ class RestApi:
     def _predict(self, choice: ModelChoice, request: Request, context: RequestContext) -> bytes:
         with ExitStack() as stack:
             with parsing(context) as limits:
-                body = predict_json.decode_request(self._body(request, context), limits)
+                document, requested = parse_document(self._body(request, context), limits)
                 servable = stack.enter_context(self._registry.acquire(choice))
                 try:
-                    dtypes = input_dtypes(servable.runtime.signatures, body.signature_name)
+                    dtypes = input_dtypes(servable.runtime.signatures, requested)
                 except SignatureNotFoundError as error:
                     raise predict_json.signature_not_found(error.name) from None
-                signature_name = body.signature_name or DEFAULT_SIGNATURE
-                inputs, row_format = predict_json.decode_inputs(body.document, dtypes, signature_name)
+                signature_name = requested or DEFAULT_SIGNATURE
+                inputs, row_format = predict_json.decode_inputs(document, dtypes, signature_name)
             call = PredictCall(signature_name, inputs, check_method_name=self._check_method_names)
             outputs = predict(servable, call, context)
         context.charge(predict_response.response_size(outputs))

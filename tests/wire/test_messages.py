@@ -119,7 +119,7 @@ def test_tasks_of_a_multi_inference() -> None:
 @pytest.mark.parametrize(("packed", "field"), [(False, "float_val"), (True, "tensor_content")])
 def test_predict_responses_with_small_outputs(packed: bool, field: str) -> None:
     outputs = {"y": Tensor(np.float32([2.5]), FLOAT)}
-    response = responses.make_predict_response(SPEC, outputs, packed=packed)
+    response = responses.make_predict_response(SPEC, outputs, packed=packed).message
     assert ("m", 3, "top_k") == (
         response.model_spec.name,
         response.model_spec.version.value,

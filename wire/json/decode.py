@@ -182,10 +182,10 @@ def _check_element(value: JsonValue, dtype: DType) -> None:
         StatusError: INVALID_ARGUMENT; UNIMPLEMENTED for element types that JSON cannot represent, except for objects.
     """
     if dtype.name in _FLOATS:
-        fits = _is_number(value)
+        fits = isinstance(value, (int, float)) and not isinstance(value, bool)
     elif dtype.name in _INT_RANGES:
         low, high = _INT_RANGES[dtype.name]
-        fits = _is_number(value) and isinstance(value, int) and low <= value <= high
+        fits = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
     elif dtype.name == "bool":
         fits = isinstance(value, bool)
     elif dtype is STRING:
@@ -202,20 +202,13 @@ def _check_element(value: JsonValue, dtype: DType) -> None:
         )
 
 
-def _is_number(value: JsonValue) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
 def pack(elements: Sequence[JsonValue], shape: Sequence[int], dtype: DType, name: str) -> np.ndarray:
     """Make an array of elements that fit its type.
 
     Raises:
         StatusError: INVALID_ARGUMENT if the shape has more dimensions than an array can have.
     """
-    if dtype.name in _FLOATS:
-        flat = _pack_floats(elements, dtype)
-    else:
-        flat = _pack_strings(elements) if dtype is STRING else _pack_integers(elements, dtype)
+    flat = _pack_strings(elements) if dtype is STRING else _pack_numbers(elements, dtype)
     try:
         if len(shape) <= MAX_DIMENSIONS:
             return flat.reshape(tuple(shape))
@@ -224,23 +217,13 @@ def pack(elements: Sequence[JsonValue], shape: Sequence[int], dtype: DType, name
     raise invalid_argument(f"tensor parsing error: {name}")
 
 
-def _pack_floats(elements: Sequence[JsonValue], dtype: DType) -> np.ndarray:
-    doubles = np.frombuffer(_packed("d", elements), np.float64)
-    with np.errstate(over="ignore", under="ignore"):
-        return doubles.astype(dtype.numpy, copy=False)
-
-
-def _pack_integers(elements: Sequence[JsonValue], dtype: DType) -> np.ndarray:
-    code = "Q" if dtype.name == "uint64" else "q"
-    wide = np.frombuffer(_packed(code, elements), np.uint64 if code == "Q" else np.int64)
-    return wide.astype(dtype.numpy, copy=False)
-
-
-def _packed(code: str, elements: Sequence[JsonValue]) -> array[Any]:
-    packed = array(code)
+def _pack_numbers(elements: Sequence[JsonValue], dtype: DType) -> np.ndarray:
+    code = "d" if dtype.name in _FLOATS else "Q" if dtype.name == "uint64" else "q"
+    packed: array[Any] = array(code)
     for part in _slices(elements):
         packed.fromlist(part)  # type: ignore[arg-type]
-    return packed
+    with np.errstate(over="ignore", under="ignore"):
+        return np.frombuffer(packed, code).astype(dtype.numpy, copy=False)
 
 
 def _pack_strings(elements: Sequence[JsonValue]) -> np.ndarray:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,9 +22,7 @@ from savedmodel_bakery.wire.json.decode import (
     document_error,
     is_base64,
     pack,
-    parse_document,
 )
-from savedmodel_bakery.wire.json.limits import NO_LIMITS, ParseLimits
 from savedmodel_bakery.wire.json.parser import JsonValue, members_of
 from savedmodel_bakery.wire.json.text import show_value, shown_name
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
@@ -76,29 +73,6 @@ def _encode_base64(alias: str, item: object) -> str:
     return pybase64.b64encode_as_string(item)
 
 
-@dataclass(frozen=True)
-class PredictBody:
-    """The body of a Predict request, parsed but not yet checked against a signature.
-
-    Attributes:
-        signature_name: empty if the body has none.
-        document: the whole body. Its depth is unlimited, so don't print it.
-    """
-
-    signature_name: str
-    document: dict[str, JsonValue] = field(repr=False, compare=False)
-
-
-def decode_request(body: bytes, limits: ParseLimits = NO_LIMITS) -> PredictBody:
-    """Parse the body of a Predict request as far as possible without its signature (server role).
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if it is not JSON, not an object, or its `signature_name` is not a string.
-    """
-    document, signature_name = parse_document(body, limits)
-    return PredictBody(signature_name, document)
-
-
 def signature_not_found(name: str) -> StatusError:
     """Return the error of a JSON request for a signature that the model does not have."""
     return invalid_argument(f'Serving signature name: "{shown_name(name)}" not found in signature def')
@@ -110,7 +84,7 @@ def decode_inputs(
     """Decode the `instances` or `inputs` of a document to the inputs of a signature (server role).
 
     Args:
-        document: from `decode_request`.
+        document: from `parse_document`.
         input_dtypes: the element type of each input of the signature, by alias.
         signature_name: for the error message if the signature has no inputs.
 
@@ -123,31 +97,20 @@ def decode_inputs(
     """
     from savedmodel_bakery.wire.tensors import Tensor  # not at the top: REST clients do without protobuf
 
-    arrays, row_format = _decode_inputs(document, input_dtypes, signature_name)
-    return {alias: Tensor(array, input_dtypes[alias]) for alias, array in arrays.items()}, row_format
-
-
-def _decode_inputs(
-    document: dict[str, JsonValue], dtypes: Mapping[str, DType], signature_name: str
-) -> tuple[dict[str, np.ndarray], bool]:
-    if not dtypes:
+    if not input_dtypes:
         raise invalid_argument(f"Failed to get input map for signature: {shown_name(signature_name)}")
     if "instances" in document and "inputs" in document:
         raise document_error(
             document, "Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist "
         )
     if "inputs" in document:
-        return _decode_columns(document["inputs"], dtypes), False
-    if "instances" not in document:
+        arrays = _decode_columns(document["inputs"], input_dtypes)
+    elif "instances" in document:
+        arrays = _decode_rows(document, input_dtypes)
+    else:
         raise invalid_argument("Missing 'inputs' or 'instances' key")
-    rows = document["instances"]
-    if not isinstance(rows, list):
-        raise document_error(document, "Expecting 'instances' to be an list/array")
-    if not rows:
-        raise document_error(document, "No values in 'instances' array")
-    if _is_named_row(rows[0]):
-        return _decode_named_rows(rows, dtypes), True
-    return _decode_plain_rows(rows, dtypes), True
+    tensors = {alias: Tensor(array, input_dtypes[alias]) for alias, array in arrays.items()}
+    return tensors, "instances" in document
 
 
 def _decode_columns(value: JsonValue, dtypes: Mapping[str, DType]) -> dict[str, np.ndarray]:
@@ -164,6 +127,15 @@ def _decode_columns(value: JsonValue, dtypes: Mapping[str, DType]) -> dict[str, 
             raise invalid_argument(f"Missing named input: {alias} in 'inputs' object.")
         arrays[alias] = decode_array(value[alias], dtype, alias)
     return arrays
+
+
+def _decode_rows(document: dict[str, JsonValue], dtypes: Mapping[str, DType]) -> dict[str, np.ndarray]:
+    rows = document["instances"]
+    if not isinstance(rows, list):
+        raise document_error(document, "Expecting 'instances' to be an list/array")
+    if not rows:
+        raise document_error(document, "No values in 'instances' array")
+    return _decode_named_rows(rows, dtypes) if _is_named_row(rows[0]) else _decode_plain_rows(rows, dtypes)
 
 
 def _is_named_row(row: JsonValue) -> bool:

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from savedmodel_bakery.wire.dtypes import BY_NAME, STRING, DType
-from savedmodel_bakery.wire.json.decode import (
-    decode_array,
-)
+from savedmodel_bakery.wire.json.decode import decode_array
 from savedmodel_bakery.wire.json.encode import element_texts, nest, new_line, quote_bytes
 from savedmodel_bakery.wire.json.parser import JsonValue
 from savedmodel_bakery.wire.json.predict import BYTES_SUFFIX

@@ -5,11 +5,12 @@ Knows nothing of tensors or requests.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from decimal import Decimal
 
-from savedmodel_bakery.wire.json.encode import quote
+from savedmodel_bakery.wire.json.encode import new_line, quote
 from savedmodel_bakery.wire.json.parser import JsonValue, members_of
 
 SHOWN_BYTES = 259
@@ -54,75 +55,33 @@ def _cut(raw: bytes, size: int) -> str:
     return raw[:size].decode("utf-8", "surrogateescape")
 
 
-def _pieces(value: JsonValue) -> Iterator[str]:
-    """Yield the text of a value piece by piece, without recursion."""
-    if not isinstance(value, (dict, list)):
-        yield _scalar_text(value)
-        return
-    stack: list[Iterator[tuple[str, JsonValue]]] = []
-    closings: list[str] = []
-
-    def enter(container: dict[str, JsonValue] | list[JsonValue]) -> str:
-        level = len(stack)
-        stack.append(_members(container, level + 1))
-        if isinstance(container, list):
-            closings.append("]")
-            return "["
-        closings.append("\n" + "    " * level + "}" if container else "}")
-        return "{"
-
-    yield enter(value)
-    while stack:
-        prefix, item = next(stack[-1], (None, None))
-        if prefix is None:
-            stack.pop()
-            yield closings.pop()
-        else:
-            yield prefix
-            yield enter(item) if isinstance(item, (dict, list)) else _scalar_text(item)
-
-
-def _members(container: dict[str, JsonValue] | list[JsonValue], level: int) -> Iterator[tuple[str, JsonValue]]:
-    """Yield each element with the text before it."""
-    separator = ""
-    if isinstance(container, list):
-        for item in container:
-            yield separator, item
-            separator = ", "
+def _pieces(value: JsonValue, level: int = 0) -> Iterator[str]:
+    """Yield the text of a value piece by piece. Each level yields a piece before it recurses, so few are entered."""
+    if isinstance(value, list):
+        yield "["
+        for index, item in enumerate(value):
+            if index:
+                yield ", "
+            yield from _pieces(item, level + 1)
+        yield "]"
+    elif isinstance(value, dict):
+        yield "{"
+        for index, (name, item) in enumerate(members_of(value)):
+            yield f"{',' if index else ''}{new_line(level + 1)}{quote(shown_name(name))}: "
+            yield from _pieces(item, level + 1)
+        yield new_line(level) + "}" if value else "}"
+    elif isinstance(value, str):
+        yield quote(value[:SHOWN_BYTES])
+    elif isinstance(value, float) and math.isfinite(value):
+        yield _float_text(value)
     else:
-        for name, item in members_of(container):
-            yield f"{separator}\n{'    ' * level}{quote(shown_name(name))}: ", item
-            separator = ","
-
-
-def _scalar_text(value: JsonValue) -> str:
-    if isinstance(value, str):
-        return quote(value[:SHOWN_BYTES])
-    if isinstance(value, float):
-        return _float_text(value)
-    if isinstance(value, bool) or value is None:
-        return {None: "null", True: "true", False: "false"}[value]
-    return str(value)
+        yield json.dumps(value)
 
 
 def _float_text(number: float) -> str:
-    """Write a number in RapidJSON's layout: `150.0` up to 21 digits, otherwise `1.5e22`."""
-    if number != number:
-        return "NaN"
-    if math.isinf(number):
-        return "Infinity" if number > 0 else "-Infinity"
-    sign = "-" if math.copysign(1.0, number) < 0 else ""
-    if not number:
-        return sign + "0.0"
-    shortest = Decimal(repr(abs(number))).normalize().as_tuple()
-    digits = "".join(map(str, shortest.digits))
-    point = len(digits) + int(shortest.exponent)
-    if 0 < point <= 21:
-        plain = digits.ljust(point, "0")
-        text = f"{plain[:point]}.{plain[point:] or '0'}"
-    elif -6 < point <= 0:
-        text = f"0.{'0' * -point}{digits}"
-    else:
-        fraction = f".{digits[1:]}" if len(digits) > 1 else ""
-        text = f"{digits[0]}{fraction}e{point - 1}"
-    return sign + text
+    """Write a finite number in RapidJSON's layout: `150.0` up to 21 digits, otherwise `1.5e22`."""
+    shortest = Decimal(repr(number))
+    if -6 <= shortest.adjusted() <= 20:
+        text = f"{shortest:f}"
+        return text if "." in text else text + ".0"
+    return f"{shortest:e}".replace("e+", "e")

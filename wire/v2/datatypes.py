@@ -28,6 +28,8 @@ _NAMES = {
 }
 _DTYPES = {datatype: BY_NAME[name] for name, datatype in _NAMES.items()}
 
+_SHOWN_CHARACTERS = 200
+
 BINARY_ONLY = frozenset({"FP16", "BF16"})
 """Datatypes whose values travel as binary data only: neither JSON nor typed contents can represent them."""
 
@@ -74,6 +76,3 @@ def shown(value: object) -> str:
     if isinstance(value, (bool, int, float)):
         text = json.dumps(value)
     return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + '…"'
-
-
-_SHOWN_CHARACTERS = 200

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from savedmodel_bakery.wire.attachments import LARGE_BYTES, MAX_MESSAGE_BYTES, message_fields
+from savedmodel_bakery.wire.attachments import LARGE_BYTES, message_fields, serialize_with
 from savedmodel_bakery.wire.dtypes import STRING, DType, of_array
 from savedmodel_bakery.wire.status import StatusError, invalid_argument
 from savedmodel_bakery.wire.tensors import object_array
@@ -27,11 +27,10 @@ from savedmodel_bakery.wire.v2.infer import (
     InferRequest,
     InferResponse,
     RequestedOutput,
-    base64_decoded,
     check_count,
     check_parameters,
-    is_base64,
-    read_signature_name,
+    decode_content,
+    read_text,
 )
 from savedmodel_bakery.wire.v2.json_values import narrow
 from savedmodel_bakery.wire.v2.tensors import Hook, SentTensor, decode_raw, encode_raw, read_shape
@@ -79,14 +78,10 @@ class RawMessage:
         Raises:
             StatusError: INVALID_ARGUMENT if it exceeds MAX_MESSAGE_BYTES.
         """
-        pieces: list[Any] = [self.message.SerializeToString()]
+        fields: list[Any] = []
         for content in self._contents:
-            pieces += [self._tag, varint(len(content)), content]
-        size = sum(map(len, pieces))
-        if size > MAX_MESSAGE_BYTES:
-            name = self.message.DESCRIPTOR.name
-            raise invalid_argument(f"{name} has {size} bytes; a protobuf message has at most {MAX_MESSAGE_BYTES}")
-        return b"".join(pieces)
+            fields += [self._tag, varint(len(content)), content]
+        return serialize_with(self.message, fields)
 
 
 class ParsedRequest(NamedTuple):
@@ -121,7 +116,7 @@ def read_request(parsed: ParsedRequest) -> InferRequest:
     return InferRequest(
         [_read_tensor(entry, raw[index] if raw else None, "input") for index, entry in enumerate(message.inputs)],
         message.id,
-        read_signature_name(parameters),
+        read_text(parameters.get(SIGNATURE_NAME), f"the parameter {SIGNATURE_NAME}"),
         [_read_output(entry) for entry in message.outputs],
     )
 
@@ -239,8 +234,7 @@ def _read_tensor(entry: Any, raw: Any, role: str) -> SentTensor:
         raise invalid_argument(f"{tensor} has contents, and the message has raw contents too; must have one of them")
     else:
         values = partial(decode_raw, raw, dtype, shape, tensor)
-    sent = SentTensor(entry.name, tensor, dtype, shape, values)
-    return base64_decoded(sent) if is_base64(parameters) else sent
+    return decode_content(SentTensor(entry.name, tensor, dtype, shape, values), parameters)
 
 
 def _typed_values(contents: Any, dtype: DType, shape: Sequence[int], tensor: str, on_size: Hook) -> np.ndarray:

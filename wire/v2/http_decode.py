@@ -16,15 +16,15 @@ from savedmodel_bakery.wire.v2.infer import (
     BINARY_DATA,
     BINARY_DATA_OUTPUT,
     BINARY_DATA_SIZE,
+    SIGNATURE_NAME,
     InferRequest,
     InferResponse,
     RequestedOutput,
-    base64_decoded,
     check_count,
     check_parameters,
+    decode_content,
     is_base64,
     read_flag,
-    read_signature_name,
     read_text,
 )
 from savedmodel_bakery.wire.v2.json_values import decode_data
@@ -85,7 +85,7 @@ def decode_request(content: bytes, header_length: str | None, limits: ParseLimit
     return InferRequest(
         inputs,
         read_text(document.get("id"), "the id of the request"),
-        read_signature_name(parameters),
+        read_text(parameters.get(SIGNATURE_NAME), f"the parameter {SIGNATURE_NAME}"),
         [_read_output(entry, is_binary) for entry in _entries(document, "outputs")],
         is_binary,
     )
@@ -173,7 +173,7 @@ def _read_tensor(entry: Mapping[str, Any], data: _BinaryData, role: str) -> Sent
     else:
         array = decode_data(values, dtype, shape, tensor)
         sent = SentTensor(name, tensor, dtype, shape, lambda _on_size: array)
-    return base64_decoded(sent) if is_base64(parameters) else sent
+    return decode_content(sent, parameters)
 
 
 def _read_output(entry: Mapping[str, Any], is_binary: bool) -> RequestedOutput:

@@ -14,7 +14,7 @@ import numpy as np
 from savedmodel_bakery.wire.dtypes import STRING, of_array
 from savedmodel_bakery.wire.json.predict_response import response_size as json_size
 from savedmodel_bakery.wire.status import invalid_argument
-from savedmodel_bakery.wire.tensors import as_bytes, object_array
+from savedmodel_bakery.wire.tensors import Tensor, as_bytes, object_array
 from savedmodel_bakery.wire.v2.datatypes import BINARY_ONLY, of_dtype, shown
 from savedmodel_bakery.wire.v2.infer import (
     BASE64,
@@ -83,10 +83,15 @@ def encode_request(
         head["outputs"] = [
             {"name": name, **({"parameters": {BINARY_DATA: True}} if binary else {})} for name in outputs
         ]
-    pieces: list[Any] | None = [] if binary else None
-    entries = [_encode_input(name, array, pieces) for name, array in inputs.items()]
+    pieces: list[Any] = []
+    entries = []
+    for name, array in inputs.items():
+        if binary:
+            entries.append(_encode_tensor(name, Tensor(array, of_array(array)), "input", pieces))
+        else:
+            entries.append(_encode_json_input(name, array))
     text = _with_member(head, "inputs", b"[" + b",".join(entries) + b"]")
-    return Body(text, None) if pieces is None else Body(b"".join([text, *pieces]), len(text))
+    return Body(b"".join([text, *pieces]), len(text)) if binary else Body(text, None)
 
 
 def encode_response(response: InferResponse, requested: Sequence[RequestedOutput]) -> Body:
@@ -103,9 +108,16 @@ def encode_response(response: InferResponse, requested: Sequence[RequestedOutput
     if response.request_id:
         head["id"] = response.request_id
     pieces: list[Any] = []
-    entries = []
-    for output in requested:
-        entries.append(_encode_output(response, output, pieces))
+    entries = [
+        _encode_tensor(
+            output.name,
+            response.outputs[output.name],
+            "output",
+            pieces if output.is_binary else None,
+            as_base64=output.is_base64,
+        )
+        for output in requested
+    ]
     text = _with_member(head, "outputs", b"[" + b",".join(entries) + b"]")
     if not any(output.is_binary for output in requested):
         return Body(text, None)
@@ -120,34 +132,29 @@ def response_size(response: InferResponse, requested: Sequence[RequestedOutput])
     return json_size(as_json) + _BINARY_COPIES * sum(raw)
 
 
-def _encode_output(response: InferResponse, output: RequestedOutput, pieces: list[Any]) -> bytes:
-    """Write the JSON of an output; append its binary data to `pieces`."""
-    array, dtype, shape = response.outputs[output.name]
-    tensor = f"output {shown(output.name)}"
+def _encode_tensor(name: str, tensor: Tensor, role: str, pieces: list[Any] | None, *, as_base64: bool = False) -> bytes:
+    """Write the JSON of a tensor; append its binary data to `pieces`, or write its values as JSON if that is None."""
+    array, dtype, shape = tensor
+    title = f"{role} {shown(name)}"
     head: dict[str, Any] = {
-        "name": output.name,
-        "datatype": of_dtype(dtype, tensor),
+        "name": name,
+        "datatype": of_dtype(dtype, title),
         "shape": list(array.shape if shape is None else shape),
     }
-    if output.is_binary:
-        pieces.append(encode_raw(array, dtype))
-        head["parameters"] = {BINARY_DATA_SIZE: len(pieces[-1])}
-        return json.dumps(head, separators=(",", ":")).encode()
-    if output.is_base64:
-        head["parameters"] = {CONTENT_TYPE: BASE64}
-    return _with_member(head, "data", encode_data(array, dtype, tensor, as_base64=output.is_base64))
-
-
-def _encode_input(name: str, array: np.ndarray, pieces: list[Any] | None) -> bytes:
-    """Write the JSON of an input; append its binary data to `pieces`, or write its values as JSON if that is None."""
-    dtype = of_array(array)
-    tensor = f"input {shown(name)}"
-    datatype = of_dtype(dtype, tensor)
-    head: dict[str, Any] = {"name": name, "datatype": datatype, "shape": list(array.shape)}
     if pieces is not None:
         pieces.append(encode_raw(array, dtype))
         head["parameters"] = {BINARY_DATA_SIZE: len(pieces[-1])}
         return json.dumps(head, separators=(",", ":")).encode()
+    if as_base64:
+        head["parameters"] = {CONTENT_TYPE: BASE64}
+    return _with_member(head, "data", encode_data(array, dtype, title, as_base64=as_base64))
+
+
+def _encode_json_input(name: str, array: np.ndarray) -> bytes:
+    """Write the JSON of an input for a server without binary data."""
+    dtype = of_array(array)
+    tensor = f"input {shown(name)}"
+    datatype = of_dtype(dtype, tensor)
     if datatype in BINARY_ONLY:
         raise invalid_argument(
             f"{tensor} is {datatype}, which travels as binary data only, and the server's extensions do not include "
@@ -158,13 +165,11 @@ def _encode_input(name: str, array: np.ndarray, pieces: list[Any] | None) -> byt
             f"{tensor} has a value that JSON lacks, NaN or infinity, and the server's extensions do not include "
             "binary_tensor_data: send it over gRPC"
         )
-    is_base64 = False
-    if dtype is STRING:
-        array = object_array([as_bytes(item) for item in array.ravel().tolist()])
-        is_base64 = not all(map(_is_utf8, array))
-        if is_base64:
-            head["parameters"] = {CONTENT_TYPE: BASE64}
-    return _with_member(head, "data", encode_data(array, dtype, tensor, as_base64=is_base64))
+    if dtype is not STRING:
+        return _encode_tensor(name, Tensor(array, dtype), "input", None)
+    strings = object_array([as_bytes(item) for item in array.ravel().tolist()])
+    as_base64 = not all(map(_is_utf8, strings))
+    return _encode_tensor(name, Tensor(strings, dtype, array.shape), "input", None, as_base64=as_base64)
 
 
 def _with_member(head: Mapping[str, Any], name: str, value: bytes) -> bytes:

@@ -96,15 +96,6 @@ def check_count(count: int, role: str) -> None:
         raise invalid_argument(f"the message has {count} {role}; at most {MAX_TENSORS} are allowed")
 
 
-def read_signature_name(parameters: Mapping[str, Any]) -> str:
-    """Return the signature that the parameters of a request name; empty for the default signature.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if the parameter is not a string.
-    """
-    return read_text(parameters.get(SIGNATURE_NAME), f"the parameter {SIGNATURE_NAME}")
-
-
 def read_text(value: object, field_name: str) -> str:
     """Return an optional string of a message.
 
@@ -153,12 +144,14 @@ def is_base64(parameters: Mapping[str, Any]) -> bool:
     return parameters.get(CONTENT_TYPE) == BASE64
 
 
-def base64_decoded(sent: SentTensor) -> SentTensor:
-    """Return a tensor whose elements are those of `sent`, decoded from base64.
+def decode_content(sent: SentTensor, parameters: Mapping[str, Any]) -> SentTensor:
+    """Return a tensor whose elements are those of `sent`, decoded from base64 if its parameters say so.
 
     Raises:
         StatusError: INVALID_ARGUMENT if it is not BYTES; decoding raises it too, if an element is not base64.
     """
+    if not is_base64(parameters):
+        return sent
     if sent.dtype is not STRING:
         raise invalid_argument(f"{sent.tensor} has the content_type {BASE64}, but is not BYTES")
 

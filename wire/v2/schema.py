@@ -11,7 +11,6 @@ from savedmodel_bakery.wire.message_pool import MessagePool
 _MESSAGES = MessagePool("v2/descriptors.binpb")
 POOL = _MESSAGES.descriptors
 
-InferParameter = _MESSAGES.message("inference.InferParameter")
 InferTensorContents = _MESSAGES.message("inference.InferTensorContents")
 ModelConfig = _MESSAGES.message("inference.ModelConfig")
 ModelConfigResponse = _MESSAGES.message("inference.ModelConfigResponse")
@@ -19,15 +18,11 @@ ModelInferRequest = _MESSAGES.message("inference.ModelInferRequest")
 ModelInferResponse = _MESSAGES.message("inference.ModelInferResponse")
 ModelMetadataRequest = _MESSAGES.message("inference.ModelMetadataRequest")
 ModelMetadataResponse = _MESSAGES.message("inference.ModelMetadataResponse")
-ModelReadyRequest = _MESSAGES.message("inference.ModelReadyRequest")
 ModelReadyResponse = _MESSAGES.message("inference.ModelReadyResponse")
 RepositoryIndexRequest = _MESSAGES.message("inference.RepositoryIndexRequest")
 RepositoryIndexResponse = _MESSAGES.message("inference.RepositoryIndexResponse")
-ServerLiveRequest = _MESSAGES.message("inference.ServerLiveRequest")
 ServerLiveResponse = _MESSAGES.message("inference.ServerLiveResponse")
-ServerMetadataRequest = _MESSAGES.message("inference.ServerMetadataRequest")
 ServerMetadataResponse = _MESSAGES.message("inference.ServerMetadataResponse")
-ServerReadyRequest = _MESSAGES.message("inference.ServerReadyRequest")
 ServerReadyResponse = _MESSAGES.message("inference.ServerReadyResponse")
 
 METHODS = _MESSAGES.methods("inference.GRPCInferenceService")

@@ -97,7 +97,11 @@ def decode_raw(content: Any, dtype: DType, shape: Sequence[int], tensor: str, on
     """
     count = math.prod(shape)
     if dtype is STRING:
-        _check_lengths(content, count, tensor)
+        if _LENGTH.size * count > len(content):
+            raise invalid_argument(
+                f"{tensor} has {len(content)} bytes of data; the lengths of {count} elements of BYTES alone need "
+                f"{_LENGTH.size * count}"
+            )
         on_size()
         return object_array(_unpack_strings(content, count, tensor))
     needed = count * dtype.numpy.itemsize
@@ -134,14 +138,6 @@ def _pack_string(string: bytes) -> tuple[bytes, bytes]:
     if len(string) > _MAX_STRING_BYTES:
         raise invalid_argument(f"a string has {len(string)} bytes; the v2 protocol allows {_MAX_STRING_BYTES} at most")
     return _LENGTH.pack(len(string)), string
-
-
-def _check_lengths(content: Any, count: int, tensor: str) -> None:
-    if _LENGTH.size * count > len(content):
-        raise invalid_argument(
-            f"{tensor} has {len(content)} bytes of data; the lengths of {count} elements of BYTES alone need "
-            f"{_LENGTH.size * count}"
-        )
 
 
 def _unpack_strings(content: Any, count: int, tensor: str) -> list[bytes]:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from savedmodel_bakery.wire.dtypes import BY_NAME, DType
-from savedmodel_bakery.wire.json.predict import decode_inputs, decode_request
+from savedmodel_bakery.wire.json.decode import parse_document
+from savedmodel_bakery.wire.json.predict import decode_inputs
 from savedmodel_bakery.wire.status import Code, StatusError
 
 ONE = {"x": BY_NAME["float"]}
@@ -18,8 +19,8 @@ def decode(body: bytes | str, dtypes: dict[str, DType] | str = ONE) -> tuple[dic
     """The arrays of a request, and whether it is in row format; `dtypes` may be the type of a single input."""
     if isinstance(dtypes, str):
         dtypes = {"x": BY_NAME[dtypes]}
-    request = decode_request(body.encode() if isinstance(body, str) else body)
-    inputs, row_format = decode_inputs(request.document, dtypes, request.signature_name)
+    document, signature_name = parse_document(body.encode() if isinstance(body, str) else body)
+    inputs, row_format = decode_inputs(document, dtypes, signature_name)
     return {alias: tensor.array for alias, tensor in inputs.items()}, row_format
 
 

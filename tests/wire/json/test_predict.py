@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from savedmodel_bakery.wire.dtypes import BY_NAME, STRING, DType, of_array
-from savedmodel_bakery.wire.json.predict import decode_inputs, decode_request, encode_request
+from savedmodel_bakery.wire.json.decode import parse_document
+from savedmodel_bakery.wire.json.predict import decode_inputs, encode_request
 from savedmodel_bakery.wire.json.predict_response import decode_response, encode_response
 from savedmodel_bakery.wire.status import Code, StatusError
 from savedmodel_bakery.wire.tensors import Tensor
@@ -22,8 +23,8 @@ def decode(body: bytes | str, dtypes: dict[str, DType] | str = ONE) -> tuple[dic
     """The arrays of a request, and whether it is in row format; `dtypes` may be the type of a single input."""
     if isinstance(dtypes, str):
         dtypes = {"x": BY_NAME[dtypes]}
-    request = decode_request(body.encode() if isinstance(body, str) else body)
-    inputs, row_format = decode_inputs(request.document, dtypes, request.signature_name)
+    document, signature_name = parse_document(body.encode() if isinstance(body, str) else body)
+    inputs, row_format = decode_inputs(document, dtypes, signature_name)
     return {alias: tensor.array for alias, tensor in inputs.items()}, row_format
 
 
@@ -206,7 +207,7 @@ def test_outputs_that_differ_from_the_signature_are_rejected(outputs: str, names
     ],
 )
 def test_the_signature_name_is_read(expected: str, body: bytes) -> None:
-    assert expected == decode_request(body).signature_name
+    assert expected == parse_document(body)[1]
 
 
 DOCUMENT_ERRORS = {
