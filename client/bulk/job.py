@@ -11,8 +11,8 @@ from queue import SimpleQueue
 from threading import Event
 from typing import Any
 
-from savedmodel_bakery.answers.classify import classify_photos
 from savedmodel_bakery.answers.images import encode_images
+from savedmodel_bakery.answers.photo_rows import make_photo_rows
 from savedmodel_bakery.answers.photos.photo import Photo
 from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.answers.rows import Row
@@ -91,7 +91,7 @@ class Job:
             pool.shutdown(cancel_futures=True)
 
     def _classify(self, batch: Sequence[Photo]) -> list[Row]:
-        return classify_photos(
+        return make_photo_rows(
             batch, self._predict_with_retries, task=self._task, model=self._model, signature=self._signature
         )
 

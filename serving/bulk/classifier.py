@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from savedmodel_bakery.answers import parquet
-from savedmodel_bakery.answers.classify import classify_photos
+from savedmodel_bakery.answers.photo_rows import make_photo_rows
 from savedmodel_bakery.answers.photos.photo import Photo, unreadable_photo
 from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.errors import RequestRefusedError
@@ -44,7 +44,7 @@ class Classifier:
         """Return the rows of a table with the columns `PHOTOS`, with the columns `answers.parquet.SCHEMAS`."""
         photos = [_photo(**row) for row in table.to_pylist()]
         model = self._model
-        rows = classify_photos(photos, self._predict, task=model.task, model=self._name, signature=model.signature)
+        rows = make_photo_rows(photos, self._predict, task=model.task, model=self._name, signature=model.signature)
         return parquet.to_table(rows, model.task.name)
 
     def _predict(self, images: list[bytes]) -> Prediction:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import canned_models
 import pytest
 
-from savedmodel_bakery.answers.classify import classify_photos
+from savedmodel_bakery.answers.photo_rows import make_photo_rows
 from savedmodel_bakery.answers.photos.photo import Photo, unreadable_photo
 from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.answers.tasks.classify import CLASSIFY
@@ -21,7 +21,7 @@ def test_photos_with_the_same_key_have_their_own_rows() -> None:
         return Prediction(canned_models.labelled(images), "m", 1, "s")
 
     assert ["1", None, "2"] == [
-        row["label"] for row in classify_photos(same_key, predict, task=CLASSIFY, model="m", signature="s")
+        row["label"] for row in make_photo_rows(same_key, predict, task=CLASSIFY, model="m", signature="s")
     ]
 
 
@@ -34,5 +34,5 @@ def test_a_request_that_an_overloaded_server_refuses_is_not_split() -> None:
 
     photos = [Photo("a", 1, lambda: b"1"), Photo("b", 1, lambda: b"2")]
     with pytest.raises(RequestRefusedError, match="overloaded"):
-        classify_photos(photos, predict, task=CLASSIFY, model="m", signature="s")
+        make_photo_rows(photos, predict, task=CLASSIFY, model="m", signature="s")
     assert [2] == sizes

@@ -29,7 +29,7 @@ Predict = Callable[[list[bytes]], Prediction]
 _Versioned = tuple[ImageResult, int | None]
 
 
-def classify_photos(
+def make_photo_rows(
     photos: Sequence[Photo], predict: Predict, *, task: Task[Any], model: str, signature: str
 ) -> list[Row]:
     """Read photos, send them in one request, and return their rows.
