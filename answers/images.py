@@ -44,7 +44,11 @@ def read_image(image: Image) -> bytes | np.ndarray:
     if isinstance(image, bytes):
         return image
     if isinstance(image, str | PathLike):
-        return _read_path(image)
+        if isinstance(image, str) and URL.match(image):
+            raise ValueError(
+                f'invalid image "{image}": URLs are not fetched; pass a path, or the bytes of the image file'
+            )
+        return Path(image).read_bytes()
     if isinstance(image, np.ndarray):
         if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.size:
             raise ValueError(
@@ -73,12 +77,6 @@ def encode_png(array: np.ndarray) -> bytes:
     with naming_extras("an image as an array", "draw"):
         from PIL import Image
     return _encode_pillow(Image.fromarray(np.ascontiguousarray(array)))
-
-
-def _read_path(image: str | PathLike[str]) -> bytes:
-    if isinstance(image, str) and URL.match(image):
-        raise ValueError(f'invalid image "{image}": URLs are not fetched; pass a path, or the bytes of the image file')
-    return Path(image).read_bytes()
 
 
 def _is_pillow_image(image: object) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from savedmodel_bakery.answers.task import ImageResult, Task
@@ -17,7 +17,7 @@ from savedmodel_bakery.answers.tasks import TASKS
 
 Row = dict[str, Any]
 
-COLUMNS = {task.name: ("image", "ok", *task.cells(task.failed("")), "model", "version", "signature") for task in TASKS}
+COLUMNS = {task.name: ("image", "ok", *task.columns, "model", "version", "signature") for task in TASKS}
 """The columns of the rows of each task, in their order."""
 
 CSV_COLUMNS = COLUMNS | {
@@ -42,13 +42,13 @@ def make_row(
     }
 
 
-def row_json(row: Mapping[str, Any]) -> str:
-    """Return a row as a JSON object on one line; bytes are `{"b64": …}`, as in the REST API."""
-    return _to_json(row)
+def to_json(value: Any) -> str:
+    """Return a row, or the value of a column, as JSON on one line; bytes are `{"b64": …}`, as in the REST API."""
+    return json.dumps(value, ensure_ascii=False, default=lambda content: {"b64": b64encode(content).decode()})
 
 
 def parse_row(line: bytes) -> Row:
-    """Return the row in a JSON object of `row_json`.
+    """Return the row in a JSON object of `to_json`.
 
     Raises:
         ValueError: it is not a row.
@@ -59,24 +59,15 @@ def parse_row(line: bytes) -> Row:
         raise ValueError(str(exc)) from exc
     if not isinstance(row, dict) or not isinstance(row.get("image"), str):
         raise ValueError("not a row")
-    task_of(row)
+    find_task_name(row)
     return row
 
 
-def task_of(row: Row) -> str:
-    """Return the task of a row.
+def find_task_name(columns: Iterable[str], columns_by_task: Mapping[str, Sequence[str]] = COLUMNS) -> str:
+    """Return the task of a row, or of the columns of rows; pass `CSV_COLUMNS` for those of a CSV file.
 
     Raises:
-        ValueError: it has the columns of no task.
-    """
-    return find_task_name(COLUMNS, list(row))
-
-
-def find_task_name(columns_by_task: Mapping[str, Sequence[str]], columns: Sequence[str]) -> str:
-    """Return the task that has exactly these columns in `COLUMNS` or `CSV_COLUMNS`.
-
-    Raises:
-        ValueError: no task has them.
+        ValueError: no task has exactly these columns.
     """
     for task, names in columns_by_task.items():
         if list(names) == list(columns):
@@ -88,8 +79,8 @@ def csv_cells(row: Row) -> list[Any]:
     """Return the CSV cells of a row; None is an empty cell."""
     best = row["top"][0] if row.get("top") else {}
     cells = {"score": best.get("score"), "class_id": best.get("class_id"), **row}
-    values = (cells[name] for name in CSV_COLUMNS[task_of(row)])
-    return [_to_json(value) if isinstance(value, dict | list | bytes) else value for value in values]
+    values = (cells[name] for name in CSV_COLUMNS[find_task_name(row)])
+    return [to_json(value) if isinstance(value, dict | list | bytes) else value for value in values]
 
 
 def parse_csv_cells(task: str, cells: Sequence[str]) -> Row:
@@ -111,10 +102,6 @@ def parse_csv_cells(task: str, cells: Sequence[str]) -> Row:
         if not all(isinstance(scored["class_id"], int) for scored in row["top"]):
             raise ValueError("class_id must be an integer")
     return {name: ok if name == "ok" else row[name] for name in COLUMNS[task]}
-
-
-def _to_json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=lambda content: {"b64": b64encode(content).decode()})
 
 
 def _parse_json(text: str | bytes) -> Any:

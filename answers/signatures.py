@@ -37,20 +37,15 @@ class TensorSpec:
 
     def admits(self, array: np.ndarray) -> bool:
         """Return whether an array has this element type, in any byte order, and this shape."""
-        return self._has_dtype(array) and self._has_shape(array.shape)
-
-    def _has_dtype(self, array: np.ndarray) -> bool:
-        if self.dtype is None:
-            return True
         if self.dtype is dtypes.STRING:
-            return dtypes.of_array(array) is dtypes.STRING
-        return bool(array.dtype.newbyteorder("=") == self.dtype.numpy)
-
-    def _has_shape(self, shape: tuple[int, ...]) -> bool:
-        return self.shape is None or (
-            len(shape) == len(self.shape)
-            and all(declared in (-1, size) for size, declared in zip(shape, self.shape, strict=True))
+            has_dtype = dtypes.of_array(array) is dtypes.STRING
+        else:
+            has_dtype = self.dtype is None or array.dtype.newbyteorder("=") == self.dtype.numpy
+        has_shape = self.shape is None or (
+            array.ndim == len(self.shape)
+            and all(declared in (-1, size) for size, declared in zip(array.shape, self.shape, strict=True))
         )
+        return bool(has_dtype and has_shape)
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,7 @@ class Task(Generic[ResultT]):
         title: what messages call it; by default the name. It differs if models of several tasks have these outputs.
         method: the method of `Client` that returns its results.
         signature: the signature to run on a baked model whose signatures are unknown.
+        columns: the columns of its results in the rows of a bulk job, in their order; those of all tasks are added.
         outputs: alias to the names of the axes, apart from `ok` and `error`: `n` is the batch, a digit a fixed size.
             Empty if any output is a number per image.
         result: class of the results.
@@ -61,6 +62,7 @@ class Task(Generic[ResultT]):
     title: str = ""
     method: str
     signature: str = DEFAULT_SIGNATURE
+    columns: tuple[str, ...]
     outputs: ClassVar[Mapping[str, str]] = {}
     result: type[ResultT]
     file_suffix: str = ""
@@ -74,7 +76,7 @@ class Task(Generic[ResultT]):
         raise NotImplementedError
 
     def cells(self, result: ResultT) -> dict[str, Any]:
-        """Return the columns of a result in the row of a bulk job, in their order."""
+        """Return the values of `columns`, in their order."""
         raise NotImplementedError
 
     def document(self, result: ResultT) -> dict[str, Any]:

@@ -42,6 +42,7 @@ class _Classify(Task[Classification]):
     title = "classify or binary"
     method = "classify"
     signature = TOP_K_SIGNATURE
+    columns = ("label", "error", "top")
     outputs: ClassVar = {"labels": "nk", "scores": "nk", "class_ids": "nk"}
     result = Classification
 

@@ -33,6 +33,7 @@ class Tags(ImageResult):
 class _Multilabel(Task[Tags]):
     name = "multilabel"
     method = "tags"
+    columns = ("error", "tags")
     outputs: ClassVar = {"labels": "nk", "scores": "nk", "count": "n"}
     result = Tags
 

@@ -25,6 +25,7 @@ class Regression(ImageResult):
 class _Regress(Task[Regression]):
     name = "regress"
     method = "regress"
+    columns = ("error", "values")
     result = Regression
 
     def read_row(self, row: Row) -> Regression:

@@ -23,8 +23,7 @@ from savedmodel_bakery.answers.rows import (
     find_task_name,
     parse_csv_cells,
     parse_row,
-    row_json,
-    task_of,
+    to_json,
 )
 from savedmodel_bakery.extras import naming_extras
 from savedmodel_bakery.locks import lock
@@ -157,7 +156,7 @@ class Results:
     def _check(self, row: Row, place: str) -> None:
         if row["model"] != self._model:
             raise ResultsError(f'{place} is from model "{row["model"]}", not "{self._model}"; pass another file')
-        self.check_task(task_of(row))
+        self.check_task(find_task_name(row))
 
     def _rewrite(self, lines: Iterable[bytes]) -> None:
         """Replace the journal by one with these lines, atomically."""
@@ -178,7 +177,7 @@ class Results:
 
 
 def _line(row: Row) -> bytes:
-    return f"{row_json(row)}\n".encode()
+    return f"{to_json(row)}\n".encode()
 
 
 def _row(line: bytes) -> Row | None:
@@ -209,7 +208,7 @@ def _read_csv(path: Path) -> Iterator[Row]:
     with path.open(newline="", encoding="utf-8") as file:
         cells = csv.reader(file, strict=True)
         try:
-            task = find_task_name(CSV_COLUMNS, next(cells, []))
+            task = find_task_name(next(cells, []), CSV_COLUMNS)
             for row in cells:
                 yield parse_csv_cells(task, row)
         except csv.Error as exc:

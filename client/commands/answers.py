@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from savedmodel_bakery.answers.rows import Row, row_json
+from savedmodel_bakery.answers.rows import Row, to_json
 from savedmodel_bakery.answers.task import ImageResult, Task
 from savedmodel_bakery.answers.tasks import TASKS
 from savedmodel_bakery.answers.tasks.classify import CLASSIFY
@@ -62,7 +62,7 @@ class Output:
             click.ClickException: a file cannot be written, or Pillow cannot read the photo.
         """
         if self._as_json:
-            click.echo(row_json(row))
+            click.echo(to_json(row))
         elif self._task is not EMBED or self._out is None:
             for line in self._task.lines(result)[: self._max_lines]:
                 click.echo(f"{row['image']}\t{line}" if self._has_names else line)

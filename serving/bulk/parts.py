@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from savedmodel_bakery.answers.rows import COLUMNS, find_task_name
+from savedmodel_bakery.answers.rows import find_task_name
 from savedmodel_bakery.locks import lock
 from savedmodel_bakery.wire.status import StatusError, invalid_argument
 
@@ -109,7 +109,7 @@ def _complete_parts(folder: Path) -> Iterator[tuple[Path, str]]:
         except (OSError, pa.ArrowException) as exc:
             raise _unreadable(path, exc) from exc
         try:
-            task = find_task_name(COLUMNS, names)
+            task = find_task_name(names)
         except ValueError as exc:
             raise invalid_argument(f"{path} was not written by this command; use another folder") from exc
         yield path, task
