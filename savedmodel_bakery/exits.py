@@ -8,6 +8,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TextIO
 
 import click
 
@@ -17,7 +18,6 @@ from savedmodel_bakery.error_text import image_error, one_line
 from savedmodel_bakery.errors import AccessDeniedError, BakeError, ClientError, ConnectionFailedError
 from savedmodel_bakery.extras import MissingPackageError
 from savedmodel_bakery.interrupts import INTERRUPTED, ignore_traceback_of_next_interrupt
-from savedmodel_bakery.output import flush_or_discard, os_error_text
 from savedmodel_bakery.wire.status import StatusError
 
 FAILED = 1
@@ -87,7 +87,7 @@ def run_command(
     except (BakeError, MissingPackageError) as exc:
         error = click.ClickException(str(exc))
     except OSError as exc:  # such as for a full disk behind stdout
-        error = click.ClickException(os_error_text(exc))
+        error = click.ClickException(_os_error_text(exc))
     print_error(f"error: {error.format_message()}")
     return error.exit_code
 
@@ -105,7 +105,7 @@ def print_error(message: str) -> None:
     try:
         click.echo(one_line(message), err=True)
     except OSError:
-        flush_or_discard(sys.stderr)
+        _flush_or_discard(sys.stderr)
 
 
 @contextmanager
@@ -135,5 +135,21 @@ def quiet_if_output_is_closed() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        flush_or_discard(sys.stdout)
+        _flush_or_discard(sys.stdout)
         sys.exit(FAILED)
+
+
+def _os_error_text(error: OSError) -> str:
+    """Return the text of an error; one without a file name is taken for one of stdout."""
+    if error.filename:
+        return str(error)
+    _flush_or_discard(sys.stdout)
+    return f"cannot write the output: {error.strerror or error}"
+
+
+def _flush_or_discard(stream: TextIO) -> None:
+    """Write what the stream still contains, or discard it, or the last flush of Python would change the exit code."""
+    try:
+        stream.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 CONTEXT_SETTINGS: dict[str, Any] = {
     "help_option_names": ["-h", "--help"],
@@ -156,6 +157,15 @@ class DefaultCommandGroup(LazyGroup):
             raise click.UsageError(
                 f'"{args[0]}" is neither a command nor a file; the commands are {", ".join(self._places)}', ctx
             )
+
+
+def stated_options(context: click.Context) -> list[click.Parameter]:
+    """Return the options of a command that its command line states; those in the environment may be for others."""
+    return [
+        parameter
+        for parameter in context.command.params
+        if context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
+    ]
 
 
 def _write_options(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:

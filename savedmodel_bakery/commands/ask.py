@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from savedmodel_bakery.client.commands.ask import EXAMPLES, HELP, ask_options, run_ask
 from savedmodel_bakery.client.commands.options import open_client
 from savedmodel_bakery.exits import as_usage_error
-from savedmodel_bakery.groups import Command
+from savedmodel_bakery.groups import Command, stated_options
 
 if TYPE_CHECKING:
     from savedmodel_bakery.client.client import BaseClient
@@ -52,9 +51,8 @@ def _open_local(context: click.Context, folder: Path) -> BaseClient:
 
 
 def _check_options(context: click.Context) -> None:
-    """Reject the options of servers on the command line; in the environment they may be for other commands."""
-    for parameter in context.command.params:
-        name = parameter.name or ""
-        is_set = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if is_set and (getattr(parameter, "is_common", False) or name == "result_queue") and name not in _FOR_LOCAL:
-            raise click.UsageError(f"{parameter.opts[-1]} does not apply to --local")
+    """Reject the options of servers."""
+    for option in stated_options(context):
+        is_of_servers = getattr(option, "is_common", False) or option.name == "result_queue"
+        if is_of_servers and option.name not in _FOR_LOCAL:
+            raise click.UsageError(f"{option.opts[-1]} does not apply to --local")

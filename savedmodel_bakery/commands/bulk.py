@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from savedmodel_bakery import tracing
 from savedmodel_bakery.client.commands.bulk import bulk_options, run_on_server, server_options
 from savedmodel_bakery.client.commands.options import connection_options
-from savedmodel_bakery.groups import Command
+from savedmodel_bakery.groups import Command, stated_options
 from savedmodel_bakery.serving.commands.bulk import RAY_OPTIONS, ray_options, run_on_ray
 
 EXAMPLES = """
@@ -60,23 +59,21 @@ def bulk(context: click.Context, /, engine: str, paths: tuple[str, ...], out: Pa
     The connection options, --jobs and the --retry options are for the engine server.
     """
     _check_options(context, engine)
-    own = {
-        name: value
-        for name, value in options.items()
-        if name in _ALL_ENGINES or (name in RAY_OPTIONS) == (engine == "ray")
-    }
+    own = {name: value for name, value in options.items() if _is_for(engine, name)}
     with tracing.span("bulk", "INTERNAL", {"bakery.bulk.engine": engine}):
         code = (run_on_ray if engine == "ray" else run_on_server)(context, paths, out, **own)
     context.exit(code)
 
 
+def _is_for(engine: str, option: str) -> bool:
+    return option in _ALL_ENGINES or (option in RAY_OPTIONS) == (engine == "ray")
+
+
 def _check_options(context: click.Context, engine: str) -> None:
     """Reject options of the other engine."""
-    for parameter in context.command.params:
-        name = parameter.name or ""
-        is_set = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if is_set and name not in _ALL_ENGINES and (name in RAY_OPTIONS) != (engine == "ray"):
-            raise click.UsageError(f"{parameter.opts[-1]} does not apply to --engine {engine}")
+    for option in stated_options(context):
+        if not _is_for(engine, option.name or ""):
+            raise click.UsageError(f"{option.opts[-1]} does not apply to --engine {engine}")
     out: Path = context.params["out"]
     if engine == "server" and out.is_dir():
         raise click.UsageError(f"--out {out} is a folder; --engine server writes a file")

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -231,14 +230,6 @@ def test_a_name_is_quoted_in_the_url(capsys: pytest.CaptureFixture[str]) -> None
     first, _, last = capsys.readouterr().out.splitlines()
     assert "Serving a b. Press Ctrl-C to stop." == first
     assert last.endswith("http://127.0.0.1:2/v1/models/a%20b")
-
-
-def test_a_server_does_not_wait_for_a_full_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
-    read = threading.Event()
-    monkeypatch.setattr(serve.click, "echo", lambda _: read.wait())
-    monkeypatch.setattr(serve, "_PRINT_S", 0.01)
-    serve._print_urls("m", 1, 2, playground=True)
-    read.set()
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
