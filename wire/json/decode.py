@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import binascii
 import contextlib
+import json
 import string
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -56,6 +57,21 @@ def parse_document(body: bytes, limits: ParseLimits = NO_LIMITS) -> tuple[dict[s
 def document_error(document: dict[str, JsonValue], reason: str) -> StatusError:
     """Return the error for a whole document; its message quotes the beginning."""
     return invalid_argument(f"JSON Value: {show_value(document)} {reason}")
+
+
+def read_response(body: bytes) -> dict[str, Any]:
+    """Read the JSON object of a response (client role). Bytes that are not valid UTF-8 become surrogate escapes.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT if the body is not a JSON object.
+    """
+    try:
+        document = json.loads(body.decode("utf-8", "surrogateescape"))
+    except (ValueError, RecursionError) as error:
+        raise invalid_argument(f"the response is not valid JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise invalid_argument("the response is not a JSON object")
+    return document
 
 
 def decode_array(value: JsonValue, dtype: DType, name: str) -> np.ndarray:

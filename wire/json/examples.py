@@ -14,7 +14,7 @@ import numpy as np
 import pybase64
 
 from savedmodel_bakery.wire.features import Example, Feature, FeatureList, ScoredClass, feature_values
-from savedmodel_bakery.wire.json.decode import decode_base64, document_error, is_base64, parse_document
+from savedmodel_bakery.wire.json.decode import decode_base64, document_error, is_base64, parse_document, read_response
 from savedmodel_bakery.wire.json.encode import float_texts, new_line, quote_bytes
 from savedmodel_bakery.wire.json.limits import NO_LIMITS, ParseLimits
 from savedmodel_bakery.wire.json.parser import JsonValue, members_of
@@ -43,10 +43,10 @@ def decode_classifications(body: bytes) -> list[list[ScoredClass]]:
     Raises:
         StatusError: INVALID_ARGUMENT if the body is not such a response.
     """
+    document = read_response(body)
     try:
-        results = json.loads(body.decode("utf-8", "surrogateescape"))["results"]
-        return [[(str(label), float(score)) for label, score in row] for row in results]
-    except (ValueError, RecursionError, TypeError, KeyError) as error:
+        return [[(str(label), float(score)) for label, score in row] for row in document["results"]]
+    except (ValueError, TypeError, KeyError) as error:
         raise invalid_argument(f'the response has no "results" of labels with scores: {error!r}') from error
 
 
@@ -56,9 +56,10 @@ def decode_regressions(body: bytes) -> list[float]:
     Raises:
         StatusError: INVALID_ARGUMENT if the body is not such a response.
     """
+    document = read_response(body)
     try:
-        return [float(value) for value in json.loads(body.decode("utf-8", "surrogateescape"))["results"]]
-    except (ValueError, RecursionError, TypeError, KeyError) as error:
+        return [float(value) for value in document["results"]]
+    except (ValueError, TypeError, KeyError) as error:
         raise invalid_argument(f'the response has no "results" of numbers: {error!r}') from error
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from savedmodel_bakery.wire.dtypes import BY_NAME, STRING, DType
-from savedmodel_bakery.wire.json.decode import decode_array
+from savedmodel_bakery.wire.json.decode import decode_array, read_response
 from savedmodel_bakery.wire.json.encode import element_texts, nest, new_line, quote_bytes
 from savedmodel_bakery.wire.json.parser import JsonValue
 from savedmodel_bakery.wire.json.predict import BYTES_SUFFIX
@@ -36,12 +35,9 @@ def decode_response(body: bytes, output_dtypes: Mapping[str, DType]) -> dict[str
     Raises:
         StatusError: INVALID_ARGUMENT if the body is not such a response, or a value does not fit its element type.
     """
-    try:
-        document = json.loads(body.decode("utf-8", "surrogateescape"))
-    except (ValueError, RecursionError) as error:
-        raise invalid_argument(f"the response is not valid JSON: {error}") from error
-    if not isinstance(document, dict) or "outputs" not in document:
-        raise invalid_argument('the response is not a JSON object with "outputs"')
+    document = read_response(body)
+    if "outputs" not in document:
+        raise invalid_argument('the response has no "outputs"')
     columns = document["outputs"]
     if len(output_dtypes) == 1:
         columns = dict.fromkeys(output_dtypes, columns)

@@ -128,16 +128,13 @@ def encode_request(
     version: int | None = None,
     signature_name: str = "",
     outputs: Sequence[str] = (),
-    request_id: str = "",
 ) -> RawMessage:
     """Make a ModelInferRequest with raw contents (client role); arguments as for `http.encode_request`.
 
     Raises:
         StatusError: INVALID_ARGUMENT for element types that the protocol can't express.
     """
-    message = schema.ModelInferRequest(
-        model_name=model_name, model_version="" if version is None else str(version), id=request_id
-    )
+    message = schema.ModelInferRequest(model_name=model_name, model_version="" if version is None else str(version))
     if signature_name:
         message.parameters[SIGNATURE_NAME].string_param = signature_name
     contents = []

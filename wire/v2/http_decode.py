@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from savedmodel_bakery.wire.json.decode import read_response
 from savedmodel_bakery.wire.json.limits import NO_LIMITS, ParseLimits
 from savedmodel_bakery.wire.json.parser import parse_json
 from savedmodel_bakery.wire.status import invalid_argument
@@ -102,12 +102,7 @@ def decode_response(content: bytes, header_length: str | None) -> InferResponse:
         StatusError: INVALID_ARGUMENT if it is not such a body.
     """
     text, data = _split(content, header_length)
-    try:
-        document = json.loads(text.decode(errors="surrogateescape"))
-    except (ValueError, RecursionError) as error:
-        raise invalid_argument(f"the response is not valid JSON: {error}") from error
-    if not isinstance(document, dict):
-        raise invalid_argument("the response is not a JSON object")
+    document = read_response(text)
     outputs = [_read_tensor(entry, data, "output") for entry in _entries(document, "outputs")]
     return InferResponse(
         read_text(document.get("model_name"), "the model_name of the response"),

@@ -57,7 +57,6 @@ def encode_request(
     *,
     signature_name: str = "",
     outputs: Sequence[str] = (),
-    request_id: str = "",
     binary: bool = True,
 ) -> Body:
     """Write the body of a request (client role).
@@ -66,14 +65,13 @@ def encode_request(
         inputs: arrays by name, of any shape; strings as `S`, `U` (sent as UTF-8) or object arrays of bytes and str.
         signature_name: the signature to run; empty for the server's default, and for servers without signatures.
         outputs: which to return; empty for all.
-        request_id: is returned with the response; empty for none.
         binary: send all inputs as binary data, and request all outputs as such. Otherwise JSON: for servers without the
             extension. Strings that are not UTF-8 are then sent in base64, with MLServer's content type.
 
     Raises:
         StatusError: INVALID_ARGUMENT for element types that the protocol, or JSON, can't express; names the input.
     """
-    head: dict[str, Any] = {"id": request_id} if request_id else {}
+    head: dict[str, Any] = {}
     parameters: dict[str, Any] = {BINARY_DATA_OUTPUT: True} if binary else {}
     if signature_name:
         parameters[SIGNATURE_NAME] = signature_name

@@ -156,14 +156,23 @@ def test_the_client_reads_what_the_server_writes() -> None:
     assert [[("cat", 0.75), ("hünd", 0.25)]] == decode_classifications(body)
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"results": [[1]]}', b'{"results": [[["cat", "x"]]]}'])
-def test_other_responses_are_rejected(body: bytes) -> None:
-    with pytest.raises(StatusError, match='the response has no "results" of labels with scores'):
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"", "the response is not valid JSON"),
+        (b"[]", "the response is not a JSON object"),
+        (b"{}", 'the response has no "results" of labels with scores'),
+        (b'{"results": [[1]]}', 'the response has no "results" of labels with scores'),
+        (b'{"results": [[["cat", "x"]]]}', 'the response has no "results" of labels with scores'),
+    ],
+)
+def test_other_responses_are_rejected(body: bytes, message: str) -> None:
+    with pytest.raises(StatusError, match=message):
         decode_classifications(body)
 
 
 def test_the_numbers_of_a_regress_response() -> None:
     assert [1.5, -2.0] == decode_regressions(b'{"results": [1.5, -2]}')
-    for body in (b"", b"{}", b'{"results": ["x"]}', b'{"results": [[1]]}', b'{"results": 1}'):
+    for body in (b"{}", b'{"results": ["x"]}', b'{"results": [[1]]}', b'{"results": 1}'):
         with pytest.raises(StatusError, match='the response has no "results" of numbers'):
             decode_regressions(body)

@@ -46,9 +46,8 @@ def _input(**fields: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("datatype", VALUES)
 def test_a_request_of_our_client_is_read_as_it_was_sent(datatype: str) -> None:
-    encoded = grpc.encode_request(
-        "m", {"x": VALUES[datatype]}, version=3, signature_name="top_k", outputs=["a"], request_id="7"
-    )
+    encoded = grpc.encode_request("m", {"x": VALUES[datatype]}, version=3, signature_name="top_k", outputs=["a"])
+    encoded.message.id = "7"
     parsed = grpc.parse_request(encoded.SerializeToString())
     request = grpc.read_request(parsed)
     assert ("m", "3", "7", "top_k", ["a"]) == (

@@ -32,14 +32,10 @@ def _decode(document: dict[str, Any], data: bytes | None = None) -> list[np.ndar
 @pytest.mark.parametrize("datatype", VALUES)
 def test_a_request_of_our_client_is_read_as_it_was_sent(datatype: str) -> None:
     body = http_encode.encode_request(
-        {"x": VALUES[datatype], "y": np.float32(7)}, signature_name="top_k", outputs=["a"], request_id="7"
+        {"x": VALUES[datatype], "y": np.float32(7)}, signature_name="top_k", outputs=["a"]
     )
     request = http_decode.decode_request(body.content, str(body.header_length))
-    assert ("7", "top_k", [RequestedOutput("a", is_binary=True)]) == (
-        request.request_id,
-        request.signature_name,
-        request.outputs,
-    )
+    assert ("top_k", [RequestedOutput("a", is_binary=True)]) == (request.signature_name, request.outputs)
     x, y = (sent.decode() for sent in request.inputs)
     assert VALUES[datatype].dtype == x.array.dtype
     np.testing.assert_array_equal(VALUES[datatype], x.array)
