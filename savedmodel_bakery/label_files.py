@@ -64,7 +64,11 @@ def read_label_file(path: str | Path) -> tuple[Label, ...]:
         text = read_small(path).decode("utf-8-sig")  # a byte order mark is not part of the first name
     except UnicodeDecodeError as error:
         raise LabelFileError(f"labels {str(path)!r} are not valid UTF-8") from error
-    entries = _PARSERS.get(path.suffix.lower(), _parse_lines)(path, text)
+    parse, expected = _FORMATS.get(path.suffix.lower(), (_parse_lines, "one name per line"))
+    try:
+        entries = parse(text)
+    except (csv.Error, KeyError, RecursionError, TypeError, ValueError, text_format.ParseError) as error:
+        raise LabelFileError(f"{path} is not a label file ({error}): must contain {expected}") from error
     labels = sorted((_label(path, entry) for entry in entries), key=lambda label: label.id)
     if not labels:
         raise LabelFileError(f"labels {str(path)!r} are empty: at least one name is required")
@@ -101,74 +105,59 @@ def _parse_colour(path: Path, colour: object) -> Colour:
     return red, green, blue
 
 
-def _parse_lines(_: Path, text: str) -> Iterable[Mapping[str, Any]]:
+def _parse_lines(text: str) -> Iterable[Mapping[str, Any]]:
     return [{"id": number, "name": line} for number, line in enumerate(text.splitlines())]
 
 
-def _parse_csv(path: Path, text: str) -> Iterable[Mapping[str, Any]]:
-    try:
-        rows = list(csv.DictReader(io.StringIO(text, newline="")))
-    except csv.Error as error:
-        raise LabelFileError(f"{path} is not a label file: {error}") from error
+def _parse_csv(text: str) -> Iterable[Mapping[str, Any]]:
+    rows = list(csv.DictReader(io.StringIO(text, newline="")))
     if not rows or not isinstance(rows[0].get("name"), str):
-        raise LabelFileError(
-            f"{path} is not a label file: the CSV header must have the column name, and may have id, display_name and "
-            "colour"
-        )
+        raise ValueError("it has no column name")
     return [{"id": number, **row} for number, row in enumerate(rows)]
 
 
-def _parse_json(path: Path, text: str) -> Iterable[Mapping[str, Any]]:
-    try:
-        content = json.loads(text)
-        if not isinstance(content, (list, dict)):
-            raise TypeError(f"it contains a {type(content).__name__}")
-        if isinstance(content, dict):
-            return [{"id": key, "name": value} for key, value in content.items()]
-        if content and isinstance(content[0], dict):
-            return [{**entry, "id": entry["id"]} for entry in content]
-    except RecursionError as error:
-        raise LabelFileError(f"{path} is not a label file: its JSON is nested too deeply") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise LabelFileError(
-            f"{path} is not a label file ({error}): must be a list of names, a list of objects with id and name, or an "
-            "object from id to name"
-        ) from error
+def _parse_json(text: str) -> Iterable[Mapping[str, Any]]:
+    content = json.loads(text)
+    if isinstance(content, dict):
+        return [{"id": key, "name": value} for key, value in content.items()]
+    if not isinstance(content, list):
+        raise TypeError(f"it contains a {type(content).__name__}")
+    if content and isinstance(content[0], dict):
+        return [{**entry, "id": entry["id"]} for entry in content]
     return [{"id": number, "name": name} for number, name in enumerate(content)]
 
 
-def _parse_label_map(path: Path, text: str) -> Iterable[Mapping[str, Any]]:
-    try:
-        items = text_format.Parse(text, _LabelMap(), allow_unknown_field=True).item
-    except (text_format.ParseError, RecursionError) as error:
-        raise LabelFileError(
-            f"{path} is not a label map ({error}): must consist of items such as item {{ id: 1 name: 'cat' }}"
-        ) from error
+def _parse_label_map(text: str) -> Iterable[Mapping[str, Any]]:
+    items = text_format.Parse(text, _LabelMap(), allow_unknown_field=True).item
     return [{field.name: value for field, value in item.ListFields()} for item in items]
 
 
 def _label_map_class() -> Any:
-    """Return the class of object_detection/protos/string_int_label_map.proto, with the fields that are read here."""
-    field = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(name="label_map.proto", package="object_detection.protos")
-    item = file.message_type.add(name="StringIntLabelMapItem")
-    for name, number, value_type in (
-        ("name", 1, field.TYPE_STRING),
-        ("id", 2, field.TYPE_INT32),
-        ("display_name", 3, field.TYPE_STRING),
-    ):
-        item.field.add(name=name, number=number, type=value_type, label=field.LABEL_OPTIONAL)
-    file.message_type.add(name="StringIntLabelMap").field.add(
-        name="item",
-        number=1,
-        type=field.TYPE_MESSAGE,
-        type_name=".object_detection.protos.StringIntLabelMapItem",
-        label=field.LABEL_REPEATED,
-    )
+    file = text_format.Parse(_LABEL_MAP_FILE, descriptor_pb2.FileDescriptorProto())
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("object_detection.protos.StringIntLabelMap"))
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("StringIntLabelMap"))
 
 
+# The fields of object_detection/protos/string_int_label_map.proto that are read here.
+_LABEL_MAP_FILE = """
+name: "label_map.proto"
+message_type {
+  name: "StringIntLabelMapItem"
+  field { name: "name" number: 1 type: TYPE_STRING label: LABEL_OPTIONAL }
+  field { name: "id" number: 2 type: TYPE_INT32 label: LABEL_OPTIONAL }
+  field { name: "display_name" number: 3 type: TYPE_STRING label: LABEL_OPTIONAL }
+}
+message_type {
+  name: "StringIntLabelMap"
+  field { name: "item" number: 1 type: TYPE_MESSAGE type_name: ".StringIntLabelMapItem" label: LABEL_REPEATED }
+}
+"""
 _LabelMap = _label_map_class()
-_PARSERS = {".csv": _parse_csv, ".json": _parse_json, ".pbtxt": _parse_label_map}
+
+_FORMATS = {
+    ".csv": (_parse_csv, "rows after a header with the column name, and optionally id, display_name and colour"),
+    ".json": (_parse_json, "a list of names, a list of objects with id and name, or an object from id to name"),
+    ".pbtxt": (_parse_label_map, "items such as item { id: 1 name: 'cat' }"),
+}
+"""The parser of each suffix, and what it accepts."""
