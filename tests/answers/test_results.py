@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 import pytest
 
-from savedmodel_bakery.answers.task import Task
-from savedmodel_bakery.answers.tasks import TASKS
 from savedmodel_bakery.client import Embedding, Prediction
 
 ZEROS = np.zeros(3, np.float32)
@@ -42,8 +39,3 @@ def test_results_with_the_same_values_are_equal() -> None:
     assert dataclasses.replace(PREDICTION, arrays={alias: a.copy() for alias, a in PREDICTION.arrays.items()}) == (
         PREDICTION
     )
-
-
-@pytest.mark.parametrize("task", TASKS, ids=[task.name for task in TASKS])
-def test_the_cells_of_a_row_are_the_columns_of_its_task(task: Task[Any]) -> None:
-    assert task.columns == tuple(task.cells(task.failed("empty")))

@@ -11,17 +11,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from savedmodel_bakery.answers.signatures import read_signatures
-from savedmodel_bakery.answers.tasks import find_task
-from savedmodel_bakery.answers.tasks.classify import CLASSIFY
-from savedmodel_bakery.answers.tasks.detect import DETECT
 from savedmodel_bakery.client import (
     Box,
     Classification,
     Client,
     Detections,
     InvalidResponseError,
-    Prediction,
     Regression,
     RequestRefusedError,
     ScoredLabel,
@@ -165,51 +160,3 @@ def test_a_classifier_whose_default_signature_isolates_bad_images_needs_no_other
     run = canned_models.MODELS["efficientnet_lite0"].run
     monkeypatch.setattr(model, "run", lambda _, inputs: run("top_k", inputs))
     assert RESULTS["classify"][1] == connect("tagger").classify(b"horse")
-
-
-def test_a_signature_can_be_named() -> None:
-    """A tagger's `top_k` has the outputs of a classifier."""
-    model = canned_models.MODELS["tagger"].signatures | {
-        "top_k": canned_models.MODELS["efficientnet_lite0"].signatures["top_k"]
-    }
-    document = {"model_spec": {"name": "m"}, "metadata": {"signature_def": {"signature_def": model}}}
-    signatures = read_signatures(document)
-    assert ("multilabel", "serving_default") == (find_task(signatures)[0].name, find_task(signatures)[1])
-    assert (CLASSIFY, "top_k") == find_task(signatures, "top_k")
-
-
-@pytest.mark.parametrize(
-    ("arrays", "message"),
-    [
-        (
-            {"y": np.zeros(1), "z": np.zeros(1)},
-            'signature "s" of model "m" has the outputs "y", "z"; task detect has "labels", "scores", "boxes", '
-            '"count", "ok", "error"',
-        ),
-        ({"count": np.zeros(1)}, 'output "count" of signature "s" of model "m" has shape [1]; expected [2]'),
-        (
-            {"boxes": np.zeros((2, 3, 5))},
-            'output "boxes" of signature "s" of model "m" has shape [2, 3, 5]; expected [2, 3, 4]',
-        ),
-        (
-            {"scores": np.zeros((2, 2))},
-            'output "scores" of signature "s" of model "m" has shape [2, 2]; expected [2, 3]',
-        ),
-        ({"labels": np.zeros(2)}, 'output "labels" of signature "s" of model "m" has shape [2]; expected [2, ?]'),
-    ],
-    ids=["other outputs", "batch", "edges", "sizes that differ", "rank"],
-)
-def test_outputs_of_another_shape_are_an_invalid_response(arrays: dict[str, np.ndarray], message: str) -> None:
-    valid = {
-        "labels": np.full((2, 3), b"", object),
-        "scores": np.zeros((2, 3)),
-        "boxes": np.zeros((2, 3, 4)),
-        "count": np.zeros(2, np.int32),
-        "ok": np.ones(2, bool),
-        "error": np.full(2, b"", object),
-    }
-    assert [Detections(True, None)] * 2 == DETECT.read(Prediction(valid, "m", 1, "s"), batch=2)
-    outputs = arrays if "y" in arrays else valid | arrays
-    with pytest.raises(InvalidResponseError) as caught:
-        DETECT.read(Prediction(outputs, "m", 1, "s"), batch=2)
-    assert message == str(caught.value)
