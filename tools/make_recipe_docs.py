@@ -11,7 +11,7 @@ import inspect
 import sys
 from pathlib import Path
 
-from savedmodel_bakery.exporter.recipe.fields import Field, FieldGroup, fields_of
+from savedmodel_bakery.exporter.recipe.fields import REQUIRED, Field, FieldGroup, fields_of
 from savedmodel_bakery.exporter.recipe.recipe import GROUPS
 
 HEAD = """# The recipe
@@ -114,10 +114,11 @@ def section(part: str, group: type[FieldGroup]) -> str:
 
 def table_row(field: Field) -> tuple[str, ...]:
     """Return the cells of a field, in the order of `COLUMNS`."""
-    default = field.when_unset if field.default is None else f"`{field.default}`"
-    if field.is_required and not default:
-        default = "from the model, else required"
-    cells = (f"`{field.name}`", f"`{field.option}`", field.allowed, default, field.help)
+    if field.default is REQUIRED:
+        default = field.when_unset or "from the model, else required"
+    else:
+        default = field.when_unset if field.default is None else f"`{field.default}`"
+    cells = (f"`{field.name}`", f"`{field.option}`", field.values.allowed or field.metavar, default, field.help_text)
     return tuple(cell.replace("|", "\\|") for cell in cells)
 
 

@@ -12,7 +12,7 @@ import click
 from savedmodel_bakery.errors import PublishError, RecipeError
 from savedmodel_bakery.exporter.publish import check_name
 from savedmodel_bakery.exporter.recipe import Recipe
-from savedmodel_bakery.exporter.recipe.fields import Choice, Field, Switch, WholeNumber
+from savedmodel_bakery.exporter.recipe.fields import REQUIRED, Choice, Field, Switch, WholeNumber
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -123,17 +123,16 @@ def recipe_options(command: F) -> F:
 
 
 def _field_option(field: Field) -> Callable[[F], F]:
-    default = field.when_unset if field.default is None else field.default
-    text = field.help + ("" if field.is_required else f"  [default: {default}]")
-    if isinstance(field, Switch):
+    values, text = field.values, field.help_text
+    if field.default is not REQUIRED:
+        text += f"  [default: {field.when_unset if field.default is None else field.default}]"
+    if isinstance(values, Switch):
         return click.option(f"{field.option}/--no-{field.option.removeprefix('--')}", default=None, help=text)
-    metavar = f"[{'|'.join(field.choices)}]" if isinstance(field, Choice) else field.metavar
-    return click.option(field.option, type=_field_type(field), metavar=metavar, help=text)
-
-
-def _field_type(field: Field) -> click.ParamType[Any]:
-    if isinstance(field, Choice):
-        return click.Choice(field.choices, case_sensitive=False)
-    if isinstance(field, WholeNumber):
-        return click.IntRange(field.minimum, field.maximum)
-    return _FieldType(field)
+    field_type: click.ParamType[Any] = _FieldType(field)
+    metavar = field.metavar
+    if isinstance(values, Choice):
+        # click would show them in lower case, because those are allowed too.
+        field_type, metavar = click.Choice(values.choices, case_sensitive=False), f"[{'|'.join(values.choices)}]"
+    elif isinstance(values, WholeNumber):
+        field_type = click.IntRange(values.minimum, values.maximum)
+    return click.option(field.option, type=field_type, metavar=metavar, help=text)

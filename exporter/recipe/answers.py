@@ -1,26 +1,22 @@
-"""Answers: what the network's outputs mean, and what the servable answers."""
+"""Answers and boxes: what the network's outputs mean, and what the servable answers."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Annotated
 
-from savedmodel_bakery.exporter.recipe.fields import Choice, FieldGroup, Parsed, PathOrName, WholeNumber
+from savedmodel_bakery.errors import RecipeError
+from savedmodel_bakery.exporter.recipe.fields import Choice, FieldGroup, Parsed, PathOrName, WholeNumber, recipe_field
 
 LABELLED_TASKS = ("classify", "binary", "multilabel", "detect", "segment")
 TASKS_WITH_TOP_K = ("classify", "binary", "multilabel")
 TASKS_WITHOUT_LABELS = ("embed", "regress")
+OBJECT_DETECTION_API = "tf-object-detection"
 _NAME = re.compile(r"[^\W\d][\w.-]*")
 
 
 def parse_thresholds(text: str) -> tuple[float, ...]:
-    """Parse one probability, or several with commas.
-
-    Raises:
-        ValueError: with the allowed values.
-    """
+    """Parse one probability, or several with commas."""
     try:
         thresholds = tuple(map(float, text.split(",")))
     except ValueError:
@@ -30,12 +26,19 @@ def parse_thresholds(text: str) -> tuple[float, ...]:
     return thresholds
 
 
-def parse_names(text: str) -> tuple[str, ...]:
-    """Parse different names with commas.
+def parse_fraction(text: str) -> float:
+    """Parse a number from 0 to 1."""
+    try:
+        fraction = float(text)
+    except ValueError:
+        fraction = -1.0
+    if not 0 <= fraction <= 1:
+        raise ValueError("must be a number from 0 to 1")
+    return fraction
 
-    Raises:
-        ValueError: with the allowed values.
-    """
+
+def parse_names(text: str) -> tuple[str, ...]:
+    """Parse different names with commas."""
     names = tuple(name.strip() for name in text.split(","))
     if not all(map(_NAME.fullmatch, names)) or len(set(names)) < len(names) or {"ok", "error"} & set(names):
         raise ValueError("must be different names with commas, such as width,height, other than ok and error")
@@ -43,11 +46,7 @@ def parse_names(text: str) -> tuple[str, ...]:
 
 
 def parse_units(text: str) -> tuple[str, ...]:
-    """Parse units with commas.
-
-    Raises:
-        ValueError: with the allowed values.
-    """
+    """Parse units with commas."""
     units = tuple(unit.strip() for unit in text.split(","))
     if not all(units) or set(text) & set("[]'\""):
         raise ValueError("must be text with a comma between units, such as m,kg")
@@ -58,89 +57,108 @@ def parse_units(text: str) -> tuple[str, ...]:
 class Answers(FieldGroup):
     """What the network's outputs mean, and what the servable answers."""
 
-    TASKS_WITH = MappingProxyType(
-        {
-            "labels": LABELLED_TASKS,
-            "outputs": LABELLED_TASKS,
-            "threshold": ("binary", "multilabel", "detect"),
-            "normalise": ("embed",),
-            "output_names": ("regress",),
-            "units": ("regress",),
-        }
+    task: str | None = recipe_field(
+        Choice(*LABELLED_TASKS, *TASKS_WITHOUT_LABELS),
+        "What the outputs mean: classify is one of several labels; binary is one of two, with one output for the "
+        "second; multilabel is any number of labels; detect is boxes with labels; segment is a label per pixel; embed "
+        "is a vector; regress is one number or several.",
+        when_unset="inferred: with one output binary, or without labels regress; otherwise multilabel after a "
+        "sigmoid, else classify; detect if the outputs have the names of boxes and scores",
     )
-
-    task: Annotated[
-        str | None,
-        Choice(
-            choices=(*LABELLED_TASKS, *TASKS_WITHOUT_LABELS),
-            when_unset="inferred: with one output binary, or without labels regress; otherwise multilabel after a "
-            "sigmoid, else classify; detect if the outputs have the names of boxes and scores",
-            help="What the outputs mean: classify is one of several labels; binary is one of two, with one output for "
-            "the second; multilabel is any number of labels; detect is boxes with labels; segment is a label per "
-            "pixel; embed is a vector; regress is one number or several.",
-        ),
-    ] = None
-    labels: Annotated[
-        str | None,
-        PathOrName(
-            names="imagenet|imagenet1001",
-            metavar="SET|FILE",
-            when_unset="required for tasks with labels",
-            help="A label set that comes with the exporter (imagenet, imagenet1001) or a .txt, .json, .csv or .pbtxt "
-            "file.",
-        ),
-    ] = None
-    outputs: Annotated[
-        str | None,
-        Choice(
-            choices=("probabilities", "logits"),
-            when_unset="required for tasks with labels, other than segment",
-            help="Values that the network returns; a softmax is added to logits, or for tasks binary and multilabel a "
-            "sigmoid.",
-        ),
-    ] = None
-    top_k: Annotated[
-        int,
-        WholeNumber(
-            minimum=1, metavar="K", help="Number of labels in a response, or all classes if there are fewer than that."
-        ),
-    ] = 5
-    threshold: Annotated[
-        str | None,
-        Parsed(
-            parse=parse_thresholds,
-            metavar="PROBABILITY",
-            when_unset="0.5",
-            help="The probability from which on the answer is the second label of task binary, or has a label of task "
-            "multilabel or a box of task detect; for multilabel also one per label, with commas.",
-        ),
-    ] = None
-    normalise: Annotated[
-        str | None,
-        Choice(
-            choices=("none", "l2"),
-            when_unset="none",
-            help="With task embed, l2 divides each vector by its length.",
-        ),
-    ] = None
-    output_names: Annotated[
-        str | None,
-        Parsed(
-            parse=parse_names,
-            metavar="NAME,…",
-            when_unset="value for a single number",
-            help="With task regress, the names of the numbers.",
-        ),
-    ] = None
-    units: Annotated[
-        str | None,
-        Parsed(
-            parse=parse_units,
-            metavar="UNIT,…",
-            when_unset="none",
-            help="With task regress, the units of the numbers, for people who read the recipe.",
-        ),
-    ] = None
+    labels: str | None = recipe_field(
+        PathOrName("imagenet|imagenet1001"),
+        "A label set that comes with the exporter (imagenet, imagenet1001) or a .txt, .json, .csv or .pbtxt file.",
+        metavar="SET|FILE",
+        when_unset="required for tasks with labels",
+        tasks=LABELLED_TASKS,
+    )
+    outputs: str | None = recipe_field(
+        Choice("probabilities", "logits"),
+        "Values that the network returns; a softmax is added to logits, or for tasks binary and multilabel a sigmoid.",
+        when_unset="required for tasks with labels, other than segment",
+        tasks=LABELLED_TASKS,
+    )
+    top_k: int = recipe_field(
+        WholeNumber(1),
+        "Number of labels in a response, or all classes if there are fewer than that.",
+        default=5,
+        metavar="K",
+    )
+    threshold: str | None = recipe_field(
+        Parsed(parse_thresholds),
+        "The probability from which on the answer is the second label of task binary, or has a label of task "
+        "multilabel or a box of task detect; for multilabel also one per label, with commas.",
+        metavar="PROBABILITY",
+        when_unset="0.5",
+        tasks=("binary", "multilabel", "detect"),
+    )
+    normalise: str | None = recipe_field(
+        Choice("none", "l2"),
+        "With task embed, l2 divides each vector by its length.",
+        when_unset="none",
+        tasks=("embed",),
+    )
+    output_names: str | None = recipe_field(
+        Parsed(parse_names),
+        "With task regress, the names of the numbers.",
+        metavar="NAME,…",
+        when_unset="value for a single number",
+        tasks=("regress",),
+    )
+    units: str | None = recipe_field(
+        Parsed(parse_units),
+        "With task regress, the units of the numbers, for people who read the recipe.",
+        metavar="UNIT,…",
+        when_unset="none",
+        tasks=("regress",),
+    )
 
     def _check_combination(self) -> None:
         self.check_task(self.task)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Boxes(FieldGroup):
+    """How a detector states its boxes, and which of them the servable answers. For task detect only."""
+
+    boxes: str | None = recipe_field(
+        Choice("yxyx", "xyxy", "cxcywh", OBJECT_DETECTION_API),
+        "How task detect's network states a box: by its edges, top left first, or by its centre and size; "
+        f"{OBJECT_DETECTION_API} has the outputs of TensorFlow's Object Detection API, without duplicates.",
+        when_unset=f"{OBJECT_DETECTION_API} if an output is named detection_boxes, else required for task detect",
+        tasks=("detect",),
+    )
+    box_unit: str | None = recipe_field(
+        Choice("fractions", "pixels"),
+        "Unit of the boxes: fractions of the network's input, or its pixels.",
+        when_unset=f"fractions with {OBJECT_DETECTION_API}, else required for task detect",
+        tasks=("detect",),
+    )
+    iou_threshold: str | None = recipe_field(
+        Parsed(parse_fraction),
+        "Drops the worse of two boxes with the same label that overlap by more (intersection over union).",
+        metavar="IOU",
+        when_unset="0.5",
+        tasks=("detect",),
+    )
+    max_boxes: int | None = recipe_field(
+        WholeNumber(1, 1_000),
+        "Number of boxes in an answer.",
+        metavar="N",
+        when_unset="100",
+        tasks=("detect",),
+    )
+    background_class: str | None = recipe_field(
+        Choice("none", "first", "last"),
+        "Which of the network's classes means no object. Logits become probabilities by a softmax if there is one, "
+        "else by a sigmoid.",
+        when_unset="none",
+        tasks=("detect",),
+    )
+
+    def _check_combination(self) -> None:
+        if self.boxes == OBJECT_DETECTION_API:
+            for name in ("box_unit", "iou_threshold", "background_class"):
+                value = getattr(self, name)
+                if value is not None:
+                    raise RecipeError(f"invalid {name} {value!r}: boxes {OBJECT_DETECTION_API} need none")

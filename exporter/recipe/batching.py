@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated
 
 from savedmodel_bakery.errors import RecipeError
-from savedmodel_bakery.exporter.recipe.fields import FieldGroup, Parsed, WholeNumber
+from savedmodel_bakery.exporter.recipe.fields import FieldGroup, Parsed, WholeNumber, recipe_field
 
 
 def parse_batch_sizes(text: str) -> tuple[int, ...]:
@@ -35,47 +34,38 @@ class Batching(FieldGroup):
         RecipeError: a value is not allowed, or the last of `allowed_batch_sizes` is not `batch_max`.
     """
 
-    rows_per_run: Annotated[
-        int,
-        WholeNumber(
-            minimum=1,
-            maximum=4096,
-            metavar="IMAGES",
-            help="Run the network on at most this many images of a request at a time, which bounds the memory of the "
-            "request; its next images are decoded meanwhile.",
-        ),
-    ] = 8
-    batch_max: Annotated[
-        int,
-        WholeNumber(
-            minimum=0,
-            maximum=4096,
-            metavar="IMAGES",
-            help="Join images of concurrent requests in runs of the network with at most this many images; 0 runs the "
-            "network for each request separately.",
-        ),
-    ] = 0
-    batch_timeout_us: Annotated[
-        int,
-        WholeNumber(
-            minimum=0,
-            maximum=60_000_000,
-            metavar="MICROSECONDS",
-            help="How long an image waits for others; with 0 it waits only while all --batch-threads are busy.",
-        ),
-    ] = 0
-    batch_threads: Annotated[
-        int, WholeNumber(minimum=1, maximum=1024, metavar="THREADS", help="Number of batches computed at a time.")
-    ] = 1
-    allowed_batch_sizes: Annotated[
-        str | None,
-        Parsed(
-            parse=parse_batch_sizes,
-            metavar="SIZE,SIZE…",
-            when_unset="all",
-            help="Sizes of batches; a batch is padded to the next of them. The last must be --batch-max.",
-        ),
-    ] = None
+    rows_per_run: int = recipe_field(
+        WholeNumber(1, 4096),
+        "Run the network on at most this many images of a request at a time, which bounds the memory of the request; "
+        "its next images are decoded meanwhile.",
+        default=8,
+        metavar="IMAGES",
+    )
+    batch_max: int = recipe_field(
+        WholeNumber(0, 4096),
+        "Join images of concurrent requests in runs of the network with at most this many images; 0 runs the network "
+        "for each request separately.",
+        default=0,
+        metavar="IMAGES",
+    )
+    batch_timeout_us: int = recipe_field(
+        WholeNumber(0, 60_000_000),
+        "How long an image waits for others; with 0 it waits only while all --batch-threads are busy.",
+        default=0,
+        metavar="MICROSECONDS",
+    )
+    batch_threads: int = recipe_field(
+        WholeNumber(1, 1024),
+        "Number of batches computed at a time.",
+        default=1,
+        metavar="THREADS",
+    )
+    allowed_batch_sizes: str | None = recipe_field(
+        Parsed(parse_batch_sizes),
+        "Sizes of batches; a batch is padded to the next of them. The last must be --batch-max.",
+        metavar="SIZE,SIZE…",
+        when_unset="all",
+    )
 
     def _check_combination(self) -> None:
         if self.allowed_batch_sizes is not None and self.batch_sizes[-1] != self.batch_max:

@@ -1,4 +1,4 @@
-"""Declares the fields of a recipe: each annotation states the help text and the allowed values of its field.
+"""Declares the fields of a recipe: each states its help text and its allowed values.
 
 Command-line options, TOML and the table in docs/reference/recipe.md are generated from these declarations.
 """
@@ -8,58 +8,24 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any, ClassVar, get_type_hints
+from typing import Any, ClassVar
 
 from savedmodel_bakery.errors import RecipeError
 
+REQUIRED = dataclasses.MISSING
+"""The default of a field whose value the model or the user must state."""
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Field:
-    """A field of a recipe; any text is allowed.
 
-    Attributes:
-        help: for `--help` and the docs; begins with a sentence that is enough for most readers.
-        metavar: placeholder for the value in `--help`.
-        when_unset: meaning of a missing value, for fields without a default.
-        name: in Python and TOML; this and the following are set by `fields_of`.
-        is_required: whether the recipe needs a value from the model or from the user.
-        default: the value of a field that isn't required.
-    """
+class Text:
+    """Values of a field: any text."""
 
-    help: str
-    metavar: str = "TEXT"
-    when_unset: str = ""
-    name: str = ""
-    is_required: bool = False
-    default: Any = None
+    allowed: str = ""
+    """The allowed values, for the docs; empty if the field's metavar says it."""
 
-    @property
-    def option(self) -> str:
-        """The command-line option."""
-        return "--" + self.name.replace("_", "-")
-
-    @property
-    def allowed(self) -> str:
-        """Allowed values, for the docs."""
-        return self.metavar
-
-    def convert(self, value: object) -> Any:
-        """Convert a value given in Python, TOML or as an option.
-
-        Raises:
-            RecipeError: the value is not allowed.
-        """
-        if value is None and not self.is_required and self.default is None:
-            return None
-        try:
-            return self.parse_value(value)
-        except ValueError as error:
-            raise RecipeError(f"invalid {self.name} {value!r}: {error}") from None
-
-    def parse_value(self, value: object) -> Any:
-        """Return the value as the recipe stores it.
+    def parse(self, value: object) -> Any:
+        """Return a value given in Python, TOML or as an option as the recipe stores it.
 
         Raises:
             ValueError: the value is not allowed; the message states what is, as "must be …".
@@ -68,100 +34,129 @@ class Field:
             raise ValueError("must be text")
         return value
 
-    def to_plain(self, value: Any) -> Any:
-        """Return a converted value as TOML stores it."""
-        return value
 
-    def resolve(self, value: Any, folder: Path) -> Any:  # noqa: ARG002 - for subclasses
-        """Return a converted value of a recipe file in `folder`, with paths relative to the working directory."""
-        return value
+class PathOrName(Text):
+    """Values of a field: paths of files or folders, or names.
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PathOrName(Field):
-    """The path of a file or folder, or a name.
-
-    Attributes:
+    Args:
         names: regular expression of the names.
         path_prefixes: texts of which one may precede a path.
     """
 
-    names: str
-    path_prefixes: tuple[str, ...] = ()
+    def __init__(self, names: str, *, path_prefixes: tuple[str, ...] = ()) -> None:
+        self._names = names
+        self._path_prefixes = path_prefixes
 
     def resolve(self, value: str, folder: Path) -> str:
-        """Return a name, or the path relative to the working directory; absolute paths don't change."""
-        prefix = next((prefix for prefix in self.path_prefixes if value.startswith(prefix)), "")
+        """Return a name, or a path that refers to `folder` relative to the working directory."""
+        prefix = next((prefix for prefix in self._path_prefixes if value.startswith(prefix)), "")
         path = value.removeprefix(prefix)
-        if Path(path).is_absolute() or (not prefix and re.fullmatch(self.names, value)):
+        if Path(path).is_absolute() or (not prefix and re.fullmatch(self._names, value)):
             return value
         return prefix + os.path.relpath(folder / path)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Parsed(Field):
-    """Text that `parse` accepts, stored as text. `parse` raises ValueError with "must be …"."""
+class Parsed(Text):
+    """Values of a field: text that a function accepts, stored as text.
 
-    parse: Callable[[str], object]
+    Args:
+        parse_text: raises ValueError with "must be …".
+    """
 
-    def parse_value(self, value: object) -> str:
-        """Check the text; a TOML file may contain a number."""
+    def __init__(self, parse_text: Callable[[str], object]) -> None:
+        self._parse_text = parse_text
+
+    def parse(self, value: object) -> str:
+        """See `Text.parse`. A TOML file may contain a number."""
         text = str(value)
-        self.parse(text)
+        self._parse_text(text)
         return text
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Choice(Field):
-    """One of several words."""
+class Choice(Text):
+    """Values of a field: one of several words."""
 
-    choices: tuple[str, ...]
+    def __init__(self, *choices: str) -> None:
+        self.choices = choices
+        self.allowed = ", ".join(choices)
 
-    def parse_value(self, value: object) -> str:
-        """Check that the value is one of the choices."""
+    def parse(self, value: object) -> str:
+        """See `Text.parse`."""
         if value not in self.choices:
-            raise ValueError(f"must be one of {', '.join(self.choices)}")
+            raise ValueError(f"must be one of {self.allowed}")
         return str(value)
 
-    @property
-    def allowed(self) -> str:
-        """The choices."""
-        return ", ".join(self.choices)
 
+class Switch(Text):
+    """Values of a field: true or false."""
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Switch(Field):
-    """True or false."""
+    allowed = "true, false"
 
-    def parse_value(self, value: object) -> bool:
-        """Check that the value is a bool."""
+    def parse(self, value: object) -> bool:
+        """See `Text.parse`."""
         if not isinstance(value, bool):
             raise ValueError("must be true or false")
         return value
 
-    @property
-    def allowed(self) -> str:
-        """Both values."""
-        return "true, false"
 
+class WholeNumber(Text):
+    """Values of a field: whole numbers from `minimum` to `maximum`, both inclusive."""
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class WholeNumber(Field):
-    """A whole number from `minimum` to `maximum`, both inclusive."""
+    def __init__(self, minimum: int, maximum: int | None = None) -> None:
+        self.minimum, self.maximum = minimum, maximum
+        self.allowed = f"whole number from {minimum}" + ("" if maximum is None else f" to {maximum}")
 
-    minimum: int
-    maximum: int | None = None
-
-    def parse_value(self, value: object) -> int:
-        """Check the type and the range."""
+    def parse(self, value: object) -> int:
+        """See `Text.parse`."""
         if type(value) is not int or value < self.minimum or (self.maximum is not None and value > self.maximum):
             raise ValueError(f"must be a {self.allowed}")
         return value
 
+
+@dataclasses.dataclass(frozen=True)
+class Field:
+    """A field of a recipe.
+
+    Attributes:
+        name: in Python and TOML.
+        default: `REQUIRED`, or None if a missing value means `when_unset`.
+        values: those that are allowed.
+        help_text: for `--help` and the docs; begins with a sentence that is enough for most readers.
+        metavar: placeholder for the value in `--help`.
+        when_unset: meaning of a missing value, for fields without a default.
+        tasks: those that the field is for; empty for all.
+    """
+
+    name: str
+    default: Any
+    values: Text
+    help_text: str
+    metavar: str = "TEXT"
+    when_unset: str = ""
+    tasks: Collection[str] = ()
+
     @property
-    def allowed(self) -> str:
-        """The range."""
-        return f"whole number from {self.minimum}" + ("" if self.maximum is None else f" to {self.maximum}")
+    def option(self) -> str:
+        """The command-line option."""
+        return "--" + self.name.replace("_", "-")
+
+    def convert(self, value: object) -> Any:
+        """Convert a value given in Python, TOML or as an option.
+
+        Raises:
+            RecipeError: the value is not allowed.
+        """
+        if value is None and self.default is None:
+            return None
+        try:
+            return self.values.parse(value)
+        except ValueError as error:
+            raise RecipeError(f"invalid {self.name} {value!r}: {error}") from None
+
+
+def recipe_field(values: Text, help_text: str, *, default: Any = None, **attributes: Any) -> Any:
+    """Declare a field in the class of a group; for the arguments see `Field`."""
+    return dataclasses.field(default=default, metadata={"values": values, "help_text": help_text, **attributes})
 
 
 class FieldGroup:
@@ -170,9 +165,6 @@ class FieldGroup:
     Raises:
         RecipeError: a value is not allowed.
     """
-
-    TASKS_WITH: ClassVar[Mapping[str, Collection[str]]] = {}
-    """The tasks that a field is for, by the field's name; others reject it. Other fields are for all tasks."""
 
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
 
@@ -187,10 +179,10 @@ class FieldGroup:
         Raises:
             RecipeError: such as `invalid threshold '0.5': task embed has none, only binary, multilabel, detect`.
         """
-        for name, tasks in self.TASKS_WITH.items():
+        for name, field in fields_of(type(self)).items():
             value = getattr(self, name)
-            if task is not None and value is not None and task not in tasks:
-                raise RecipeError(f"invalid {name} {value!r}: task {task} has none, only {', '.join(tasks)}")
+            if field.tasks and task is not None and value is not None and task not in field.tasks:
+                raise RecipeError(f"invalid {name} {value!r}: task {task} has none, only {', '.join(field.tasks)}")
 
     def _check_combination(self) -> None:
         """Reject values that are allowed on their own, but not together."""
@@ -198,12 +190,4 @@ class FieldGroup:
 
 def fields_of(group: type[FieldGroup]) -> dict[str, Field]:
     """Return the fields of a group by name, in the order of declaration."""
-    hints = get_type_hints(group, include_extras=True)
-    fields: dict[str, Field] = {}
-    for attribute in dataclasses.fields(group):
-        (field,) = hints[attribute.name].__metadata__
-        if attribute.default is dataclasses.MISSING:
-            fields[attribute.name] = dataclasses.replace(field, name=attribute.name, is_required=True)
-        else:
-            fields[attribute.name] = dataclasses.replace(field, name=attribute.name, default=attribute.default)
-    return fields
+    return {field.name: Field(field.name, field.default, **field.metadata) for field in dataclasses.fields(group)}

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Annotated
 
 from savedmodel_bakery.errors import RecipeError
-from savedmodel_bakery.exporter.recipe.fields import Choice, FieldGroup, Parsed, PathOrName
+from savedmodel_bakery.exporter.recipe.fields import Choice, FieldGroup, Parsed, PathOrName, recipe_field
 
 OPTIMISATIONS = ("drop-dead-operations", "fold-batch-norm", "fold-constants", "share-constants", "suit-cpu-kernels")
 
@@ -22,11 +21,7 @@ _DIGEST = re.compile("[0-9a-f]{16}")
 
 
 def parse_digests(text: str) -> tuple[str, ...]:
-    """Parse digests of photos.
-
-    Raises:
-        ValueError: with the allowed values.
-    """
+    """Parse digests of photos."""
     digests = tuple(text.split(","))
     if not all(map(_DIGEST.fullmatch, digests)):
         raise ValueError("must be the first 16 hexadecimal digits of the SHA-256 of each photo, separated by commas")
@@ -53,44 +48,34 @@ class Optimisation(FieldGroup):
         RecipeError: a value is not allowed, or does not fit the precision.
     """
 
-    optimise: Annotated[
-        str,
-        Parsed(
-            parse=parse_optimise,
-            metavar="none|STEP,STEP…",
-            help="Steps that make the network faster without changing its answers: some of "
-            f"{', '.join(OPTIMISATIONS)}, or none.",
-        ),
-    ] = ",".join(OPTIMISATIONS)
-    precision: Annotated[
-        str,
-        Choice(
-            choices=("float32", "bfloat16", "float16", INT8),
-            help="Type that the network computes in, except for its last matrix product. 16 bits halve the weights, "
-            "change the answers (see --parity-atol), and are faster only on hardware that supports them. int8 needs "
-            "--calibration, changes the answers more (see --min-agreement), and is faster on CPUs with AVX512-VNNI; "
-            f"for tasks {', '.join(TASKS_WITH_INT8)}.",
-        ),
-    ] = "float32"
-    calibration: Annotated[
-        str | None,
-        PathOrName(
-            names=_NO_NAME,
-            metavar="FOLDER",
-            when_unset="required for precision int8",
-            help="Photos that precision int8 measures the network's activations on: a folder with photos and archives, "
-            "or an archive. Photos like those that will be sent; 50 or more, 10 at least.",
-        ),
-    ] = None
-    calibration_digests: Annotated[
-        str | None,
-        Parsed(
-            parse=parse_digests,
-            metavar="DIGEST,…",
-            when_unset="chosen at random, always the same",
-            help="The photos of the calibration folder to measure on, as the recipe of a version states them.",
-        ),
-    ] = None
+    optimise: str = recipe_field(
+        Parsed(parse_optimise),
+        "Steps that make the network faster without changing its answers: some of "
+        f"{', '.join(OPTIMISATIONS)}, or none.",
+        default=",".join(OPTIMISATIONS),
+        metavar="none|STEP,STEP…",
+    )
+    precision: str = recipe_field(
+        Choice("float32", "bfloat16", "float16", INT8),
+        "Type that the network computes in, except for its last matrix product. 16 bits halve the weights, "
+        "change the answers (see --parity-atol), and are faster only on hardware that supports them. int8 needs "
+        "--calibration, changes the answers more (see --min-agreement), and is faster on CPUs with AVX512-VNNI; "
+        f"for tasks {', '.join(TASKS_WITH_INT8)}.",
+        default="float32",
+    )
+    calibration: str | None = recipe_field(
+        PathOrName(_NO_NAME),
+        "Photos that precision int8 measures the network's activations on: a folder with photos and archives, or an "
+        "archive. Photos like those that will be sent; 50 or more, 10 at least.",
+        metavar="FOLDER",
+        when_unset="required for precision int8",
+    )
+    calibration_digests: str | None = recipe_field(
+        Parsed(parse_digests),
+        "The photos of the calibration folder to measure on, as the recipe of a version states them.",
+        metavar="DIGEST,…",
+        when_unset="chosen at random, always the same",
+    )
 
     @property
     def steps(self) -> frozenset[str]:

@@ -6,10 +6,19 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated, Any, TypeVar
+from typing import TypeVar
 
 from savedmodel_bakery.errors import RecipeError
-from savedmodel_bakery.exporter.recipe.fields import Choice, Field, FieldGroup, Parsed, Switch, WholeNumber
+from savedmodel_bakery.exporter.recipe.fields import (
+    REQUIRED,
+    Choice,
+    FieldGroup,
+    Parsed,
+    Switch,
+    Text,
+    WholeNumber,
+    recipe_field,
+)
 
 RESIZE_METHODS = ("bilinear", "bicubic", "area", "lanczos3", "lanczos5", "gaussian", "mitchellcubic", "nearest")
 STRETCH, LETTERBOX = "none", "letterbox"
@@ -107,18 +116,11 @@ def _parse_triple(text: str, parse_number: Callable[[str], Number]) -> tuple[Num
     return red, green, blue
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Size(Field):
-    """Height and width, stored as two numbers."""
+class _Size(Text):
+    """Values of a field: height and width, stored as two numbers."""
 
-    metavar: str = "SIDE|HxW"
-
-    def parse_value(self, value: object) -> tuple[int, int]:
+    def parse(self, value: object) -> tuple[int, int]:
         return parse_size(value)
-
-    def to_plain(self, value: Any) -> Any:
-        height, width = value
-        return height if height == width else f"{height}x{width}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,74 +131,79 @@ class Preprocessing(FieldGroup):
         RecipeError: a value is not allowed, or `scale` differs by colour although `channels` is GRAY.
     """
 
-    like: Annotated[
-        str | None,
-        Field(
-            metavar="MODEL",
-            when_unset="none",
-            help="Known network whose size, crop, resize, antialias, scale and channels are used unless stated, such "
-            "as keras:MobileNetV2 for a network that was fine-tuned from it. A size that the model fixes remains.",
-        ),
-    ] = None
-    size: Annotated[
-        tuple[int, int],
-        _Size(help="Height and width of the network's input in pixels, each from 1 to 4096."),
-    ]
-    crop: Annotated[
-        str,
-        Parsed(
-            parse=parse_crop,
-            metavar="none|letterbox|FRACTION",
-            help="Part of the photo to keep: a fraction such as 7/8 cuts out the central square whose side is that "
-            "part of the shorter side; none stretches the whole photo; letterbox fits it in undistorted and pads it.",
-        ),
-    ]
-    resize: Annotated[str, Choice(choices=RESIZE_METHODS, help="Interpolation of pixels, a method of tf.image.resize.")]
-    antialias: Annotated[bool, Switch(help="Whether to average over the skipped pixels when making a photo smaller.")]
-    scale: Annotated[
-        str,
-        Parsed(
-            parse=parse_scale,
-            metavar="NAME|MEAN:STD",
-            help=f"Range of the network's input: {', '.join(SCALES)}, or mean and standard deviation on pixels 0..255, "
-            "one number each or three for R, G, B. The network receives (pixel - mean) / std.",
-        ),
-    ]
-    channels: Annotated[
-        str,
-        Choice(
-            choices=("RGB", "BGR", "GRAY"),
-            help="Order of colours that the network was trained on, or GRAY for one channel.",
-        ),
-    ]
-    orientation: Annotated[
-        str, Choice(choices=("exif", "ignore"), help="Whether to rotate photos upright as their EXIF data state.")
-    ] = "exif"
-    decode: Annotated[
-        str,
-        Choice(
-            choices=("exact", "fast"),
-            help="exact decodes every pixel of a JPEG; fast decodes one that is much too large at 1/2, 1/4 or 1/8 of "
-            "its size. Fast decoding changes pixels slightly and skips rows that are cropped away, so a file that is "
-            "damaged only there is accepted.",
-        ),
-    ] = "exact"
-    background: Annotated[
-        str, Parsed(parse=parse_colour, metavar="R,G,B", help="Colour behind transparent pixels, levels 0 to 255.")
-    ] = "255,255,255"
-    padding: Annotated[
-        str, Parsed(parse=parse_colour, metavar="R,G,B", help="Colour of a letterbox's margins, levels 0 to 255.")
-    ] = "0,0,0"
-    max_pixels: Annotated[
-        int,
-        WholeNumber(
-            minimum=1,
-            maximum=2**40,
-            metavar="PIXELS",
-            help="Reject larger images before decoding them. A pixel takes 3 to 12 bytes of the server's memory; "
-            "a request decodes one image at a time.",
-        ),
-    ] = 100_000_000
+    like: str | None = recipe_field(
+        Text(),
+        "Known network whose size, crop, resize, antialias, scale and channels are used unless stated, such as "
+        "keras:MobileNetV2 for a network that was fine-tuned from it. A size that the model fixes remains.",
+        metavar="MODEL",
+        when_unset="none",
+    )
+    size: tuple[int, int] = recipe_field(
+        _Size(),
+        "Height and width of the network's input in pixels, each from 1 to 4096.",
+        default=REQUIRED,
+        metavar="SIDE|HxW",
+    )
+    crop: str = recipe_field(
+        Parsed(parse_crop),
+        "Part of the photo to keep: a fraction such as 7/8 cuts out the central square whose side is that part of the "
+        "shorter side; none stretches the whole photo; letterbox fits it in undistorted and pads it.",
+        default=REQUIRED,
+        metavar="none|letterbox|FRACTION",
+    )
+    resize: str = recipe_field(
+        Choice(*RESIZE_METHODS),
+        "Interpolation of pixels, a method of tf.image.resize.",
+        default=REQUIRED,
+    )
+    antialias: bool = recipe_field(
+        Switch(),
+        "Whether to average over the skipped pixels when making a photo smaller.",
+        default=REQUIRED,
+    )
+    scale: str = recipe_field(
+        Parsed(parse_scale),
+        f"Range of the network's input: {', '.join(SCALES)}, or mean and standard deviation on pixels 0..255, "
+        "one number each or three for R, G, B. The network receives (pixel - mean) / std.",
+        default=REQUIRED,
+        metavar="NAME|MEAN:STD",
+    )
+    channels: str = recipe_field(
+        Choice("RGB", "BGR", "GRAY"),
+        "Order of colours that the network was trained on, or GRAY for one channel.",
+        default=REQUIRED,
+    )
+    orientation: str = recipe_field(
+        Choice("exif", "ignore"),
+        "Whether to rotate photos upright as their EXIF data state.",
+        default="exif",
+    )
+    decode: str = recipe_field(
+        Choice("exact", "fast"),
+        "exact decodes every pixel of a JPEG; fast decodes one that is much too large at 1/2, 1/4 or 1/8 of its size. "
+        "Fast decoding changes pixels slightly and skips rows that are cropped away, so a file that is damaged only "
+        "there is accepted.",
+        default="exact",
+    )
+    background: str = recipe_field(
+        Parsed(parse_colour),
+        "Colour behind transparent pixels, levels 0 to 255.",
+        default="255,255,255",
+        metavar="R,G,B",
+    )
+    padding: str = recipe_field(
+        Parsed(parse_colour),
+        "Colour of a letterbox's margins, levels 0 to 255.",
+        default="0,0,0",
+        metavar="R,G,B",
+    )
+    max_pixels: int = recipe_field(
+        WholeNumber(1, 2**40),
+        "Reject larger images before decoding them. A pixel takes 3 to 12 bytes of the server's memory; a request "
+        "decodes one image at a time.",
+        default=100_000_000,
+        metavar="PIXELS",
+    )
 
     def _check_combination(self) -> None:
         mean, std = self.mean_and_std

@@ -8,10 +8,15 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from savedmodel_bakery.errors import RecipeError
-from savedmodel_bakery.exporter.recipe.answers import TASKS_WITH_TOP_K, TASKS_WITHOUT_LABELS, Answers
+from savedmodel_bakery.exporter.recipe.answers import (
+    OBJECT_DETECTION_API,
+    TASKS_WITH_TOP_K,
+    TASKS_WITHOUT_LABELS,
+    Answers,
+    Boxes,
+)
 from savedmodel_bakery.exporter.recipe.batching import Batching
-from savedmodel_bakery.exporter.recipe.boxes import OBJECT_DETECTION_API, Boxes
-from savedmodel_bakery.exporter.recipe.fields import Field, FieldGroup, fields_of
+from savedmodel_bakery.exporter.recipe.fields import REQUIRED, Field, FieldGroup, fields_of
 from savedmodel_bakery.exporter.recipe.optimisation import Optimisation
 from savedmodel_bakery.exporter.recipe.preprocessing import PIXELS, SCALES, Preprocessing
 from savedmodel_bakery.exporter.recipe.source import Source
@@ -81,7 +86,7 @@ class Recipe:
             RecipeError: a required value is missing, a name is unknown, or a value is not allowed.
         """
         values = convert_values(values)
-        required = [name for name, field in cls.FIELDS.items() if field.is_required and name not in values]
+        required = [name for name, field in cls.FIELDS.items() if field.default is REQUIRED and name not in values]
         for_labels, is_sure = _missing_values(values)
         missing = [field.option for name, field in cls.FIELDS.items() if name in (*required, *for_labels)]
         if required or (for_labels and is_sure):
@@ -109,7 +114,8 @@ class Recipe:
         values = {name: value for name, value in self.to_values().items() if value is not None}
         if self.answers.task not in (None, *TASKS_WITH_TOP_K):
             del values["top_k"]
-        return tomli_w.dumps({name: self.FIELDS[name].to_plain(value) for name, value in values.items()})
+        height, width = self.preprocessing.size
+        return tomli_w.dumps({**values, "size": height if height == width else f"{height}x{width}"})
 
 
 def convert_values(values: Mapping[str, Any]) -> dict[str, Any]:

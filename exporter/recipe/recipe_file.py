@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from savedmodel_bakery.errors import RecipeError
-from savedmodel_bakery.exporter.recipe.fields import Field
+from savedmodel_bakery.exporter.recipe.fields import Field, PathOrName, Text
 from savedmodel_bakery.exporter.recipe.recipe import Recipe, convert_values
 from savedmodel_bakery.small_files import read_small
 from savedmodel_bakery.toml import parse_toml
 from savedmodel_bakery.wire import version_folder
 
-_NAME = Field(name="name", help="Name to serve the model under.")
+_NAME = Field("name", None, Text(), "Name to serve the model under.")
 
 
 class RecipeFile(NamedTuple):
@@ -46,5 +46,7 @@ def read_recipe_file(path: Path) -> RecipeFile:
     except RecipeError as error:
         raise RecipeError(f"recipe file {path}: {error}") from error
     if path.resolve().parts[-2:] != version_folder.RECIPE.parts:
-        values = {field: Recipe.FIELDS[field].resolve(value, path.parent) for field, value in values.items()}
+        for name_of_field, value in values.items():
+            if isinstance(paths := Recipe.FIELDS[name_of_field].values, PathOrName):
+                values[name_of_field] = paths.resolve(value, path.parent)
     return RecipeFile(name, values)

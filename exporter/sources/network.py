@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from savedmodel_bakery.errors import SourceError
-from savedmodel_bakery.exporter.recipe.boxes import OBJECT_DETECTION_API
+from savedmodel_bakery.exporter.recipe.answers import OBJECT_DETECTION_API
 from savedmodel_bakery.exporter.sources.keras_scaling import find_scaling_layer
 from savedmodel_bakery.exporter.tensor_types import NetworkOutput, NormalisedBatch
 

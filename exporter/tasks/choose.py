@@ -8,8 +8,13 @@ from typing import TypeAlias
 from savedmodel_bakery.errors import LabelError, RecipeError, SourceError
 from savedmodel_bakery.exporter import labels
 from savedmodel_bakery.exporter.recipe import Answers, Recipe
-from savedmodel_bakery.exporter.recipe.answers import parse_names, parse_thresholds, parse_units
-from savedmodel_bakery.exporter.recipe.boxes import OBJECT_DETECTION_API, parse_fraction
+from savedmodel_bakery.exporter.recipe.answers import (
+    OBJECT_DETECTION_API,
+    parse_fraction,
+    parse_names,
+    parse_thresholds,
+    parse_units,
+)
 from savedmodel_bakery.exporter.tasks.binary import Binary
 from savedmodel_bakery.exporter.tasks.classify import Classify
 from savedmodel_bakery.exporter.tasks.detect import Detect

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from savedmodel_bakery.exporter.recipe.boxes import OBJECT_DETECTION_API
+from savedmodel_bakery.exporter.recipe.answers import OBJECT_DETECTION_API
 from savedmodel_bakery.exporter.tasks import box_reference
 from savedmodel_bakery.exporter.tasks.box_reference import BoxSettings, Detection
 from savedmodel_bakery.exporter.tasks.task import Answers, Column, Comparison, NetworkResult, Signature, Tolerance

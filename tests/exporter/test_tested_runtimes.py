@@ -16,7 +16,7 @@ def test_all_tasks_and_precisions_were_tested() -> None:
     options = {
         f"`--{name} {choice}`"
         for name in ("task", "precision")
-        for choice in Recipe.FIELDS[name].choices  # type: ignore[attr-defined]
+        for choice in Recipe.FIELDS[name].values.choices  # type: ignore[attr-defined]
     }
     assert {*options, "`--batch-max`"} == OLDEST.keys()
     assert {*OLDEST.values(), *OLDEST_FOR_PHOTOS.values()} <= set(VERSIONS)

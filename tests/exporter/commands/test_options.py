@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from savedmodel_bakery.exporter.commands.options import recipe_options
 from savedmodel_bakery.exporter.recipe import Recipe
+from savedmodel_bakery.exporter.recipe.fields import REQUIRED
 
 
 @click.command()
@@ -27,10 +28,10 @@ def test_every_field_has_an_option_with_its_help_and_default() -> None:
     text = " ".join(CliRunner().invoke(show, ["--help"], terminal_width=1000).output.split())
     for field in Recipe.FIELDS.values():
         assert field.option in text
-        assert " ".join(field.help.split()) in text
-        if not field.is_required:
+        assert " ".join(field.help_text.split()) in text
+        if field.default is not REQUIRED:
             default = field.when_unset if field.default is None else field.default
-            assert f"{field.help} [default: {default}]" in text
+            assert f"{field.help_text} [default: {default}]" in text
 
 
 def test_unused_options_are_none() -> None:

@@ -98,4 +98,4 @@ def test_every_field_with_a_path_is_resolved() -> None:
     """A field whose metavar mentions a file."""
     fields = {name for name, field in Recipe.FIELDS.items() if "FILE" in field.metavar}
     assert {"labels", "weights"} == fields
-    assert all("x/y" == Recipe.FIELDS[name].resolve("y", Path("x")) for name in fields)
+    assert all("x/y" == Recipe.FIELDS[name].values.resolve("y", Path("x")) for name in fields)
