@@ -142,11 +142,7 @@ class Boxes(FieldGroup):
         tasks=("detect",),
     )
     max_boxes: int | None = recipe_field(
-        WholeNumber(1, 1_000),
-        "Number of boxes in an answer.",
-        metavar="N",
-        when_unset="100",
-        tasks=("detect",),
+        WholeNumber(1, 1_000), "Number of boxes in an answer.", metavar="N", when_unset="100", tasks=("detect",)
     )
     background_class: str | None = recipe_field(
         Choice("none", "first", "last"),

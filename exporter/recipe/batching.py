@@ -55,10 +55,7 @@ class Batching(FieldGroup):
         metavar="MICROSECONDS",
     )
     batch_threads: int = recipe_field(
-        WholeNumber(1, 1024),
-        "Number of batches computed at a time.",
-        default=1,
-        metavar="THREADS",
+        WholeNumber(1, 1024), "Number of batches computed at a time.", default=1, metavar="THREADS"
     )
     allowed_batch_sizes: str | None = recipe_field(
         Parsed(parse_batch_sizes),

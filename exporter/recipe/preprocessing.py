@@ -152,14 +152,10 @@ class Preprocessing(FieldGroup):
         metavar="none|letterbox|FRACTION",
     )
     resize: str = recipe_field(
-        Choice(*RESIZE_METHODS),
-        "Interpolation of pixels, a method of tf.image.resize.",
-        default=REQUIRED,
+        Choice(*RESIZE_METHODS), "Interpolation of pixels, a method of tf.image.resize.", default=REQUIRED
     )
     antialias: bool = recipe_field(
-        Switch(),
-        "Whether to average over the skipped pixels when making a photo smaller.",
-        default=REQUIRED,
+        Switch(), "Whether to average over the skipped pixels when making a photo smaller.", default=REQUIRED
     )
     scale: str = recipe_field(
         Parsed(parse_scale),
@@ -174,9 +170,7 @@ class Preprocessing(FieldGroup):
         default=REQUIRED,
     )
     orientation: str = recipe_field(
-        Choice("exif", "ignore"),
-        "Whether to rotate photos upright as their EXIF data state.",
-        default="exif",
+        Choice("exif", "ignore"), "Whether to rotate photos upright as their EXIF data state.", default="exif"
     )
     decode: str = recipe_field(
         Choice("exact", "fast"),
@@ -192,10 +186,7 @@ class Preprocessing(FieldGroup):
         metavar="R,G,B",
     )
     padding: str = recipe_field(
-        Parsed(parse_colour),
-        "Colour of a letterbox's margins, levels 0 to 255.",
-        default="0,0,0",
-        metavar="R,G,B",
+        Parsed(parse_colour), "Colour of a letterbox's margins, levels 0 to 255.", default="0,0,0", metavar="R,G,B"
     )
     max_pixels: int = recipe_field(
         WholeNumber(1, 2**40),

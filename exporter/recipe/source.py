@@ -40,22 +40,13 @@ class Source(FieldGroup):
         when_unset="imagenet",
     )
     source_signature: str | None = recipe_field(
-        Text(),
-        "Signature of a SavedModel or a TF Hub module.",
-        metavar="NAME",
-        when_unset="serving_default",
+        Text(), "Signature of a SavedModel or a TF Hub module.", metavar="NAME", when_unset="serving_default"
     )
     source_input: str | None = recipe_field(
-        Text(),
-        "Input of that signature.",
-        metavar="NAME",
-        when_unset="its only one",
+        Text(), "Input of that signature.", metavar="NAME", when_unset="its only one"
     )
     source_output: str | None = recipe_field(
-        Text(),
-        "Output of that signature.",
-        metavar="NAME",
-        when_unset="its only one",
+        Text(), "Output of that signature.", metavar="NAME", when_unset="its only one"
     )
     source_outputs: str | None = recipe_field(
         Parsed(parse_outputs),
