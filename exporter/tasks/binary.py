@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import tensorflow as tf
 
 from savedmodel_bakery.errors import VerificationError
 from savedmodel_bakery.exporter.tasks.classify import Classify
@@ -29,15 +30,11 @@ class Binary(Classify):
 
     def scores(self, vectors: Scores) -> Scores:
         """See `Labelled.scores`."""
-        import tensorflow as tf
-
         positive = tf.sigmoid(vectors) if self.outputs == "logits" else vectors
         return tf.concat([1 - positive, positive], axis=1)
 
     def best(self, vectors: Scores) -> tuple[Scores, ClassIds]:
         """See `Labelled.best`."""
-        import tensorflow as tf
-
         scores = self.scores(vectors)
         best = tf.cast(scores[:, 1] >= self.threshold, tf.int32)
         class_ids = tf.stack([best, 1 - best], axis=1)[:, : self.k]

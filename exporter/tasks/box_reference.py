@@ -54,6 +54,11 @@ class BoxSettings:
     background_class: str
     preprocessing: Preprocessing
 
+    @property
+    def object_classes(self) -> slice:
+        """The network's classes without the background."""
+        return {"none": slice(None), "first": slice(1, None), "last": slice(None, -1)}[self.background_class]
+
 
 class Detection(NamedTuple):
     """An object in a photo.
@@ -136,7 +141,7 @@ def _candidates(settings: BoxSettings, result: NetworkResult) -> tuple[np.ndarra
         class_ids = outputs["classes"][: len(boxes)].astype(int)
         is_known = (class_ids >= 0) & (class_ids < len(settings.class_names)) | (settings.boxes == OBJECT_DETECTION_API)
         return boxes[is_known], scores[is_known], class_ids[is_known]
-    scores = {"none": scores, "first": scores[:, 1:], "last": scores[:, :-1]}[settings.background_class]
+    scores = scores[:, settings.object_classes]
     rows, class_ids = np.nonzero(scores >= settings.threshold)
     return boxes[rows], scores[rows, class_ids], class_ids
 

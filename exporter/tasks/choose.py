@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from savedmodel_bakery.errors import LabelError, RecipeError, SourceError
-from savedmodel_bakery.exporter import labels
 from savedmodel_bakery.exporter.recipe import Answers, Recipe
 from savedmodel_bakery.exporter.recipe.answers import (
     OBJECT_DETECTION_API,
@@ -68,16 +67,15 @@ def choose_task(
         return Regress(_output_names(answers, units))
     if answers.labels is None or answers.outputs is None:
         raise RecipeError(f"task {name} needs --labels and --outputs; tasks embed and regress need none")
-    labels.check_ids(class_names, answers.labels)
     if name == "binary":
         if units != 1:
             raise SourceError(f"task binary needs a network with one output; this one has {units}: use --task classify")
-        labels.check_pair(class_names, answers.labels, "one output")
+        _check_labels(class_names, answers, 2, decider="one output")
         (threshold,) = _thresholds(answers, 1)
         return Binary(tuple(class_names), answers.outputs, answers.top_k, threshold)
     if units == 1:
         raise SourceError(f"task {name} needs a network with one output per label; this one has 1: use --task binary")
-    labels.check_width(class_names, answers.labels, units)
+    _check_labels(class_names, answers, units)
     if name == "multilabel":
         twice = next((label for number, label in enumerate(class_names) if label in class_names[:number]), None)
         if twice is not None:
@@ -97,14 +95,12 @@ def _segment(recipe: Recipe, shape: Shape, class_names: Sequence[str]) -> Segmen
         if answers.outputs is not None:
             raise RecipeError(f"invalid outputs {answers.outputs!r}: the network returns the class of each pixel")
         return Segment(tuple(class_names), "ids", recipe.preprocessing)
-    labels.check_ids(class_names, answers.labels)
-    channels = shape[-1]
-    if channels == 1:
+    if shape[-1] == 1:
         if answers.outputs is None:
             raise RecipeError("task segment needs --outputs for a network with one score per pixel")
-        labels.check_pair(class_names, answers.labels, "one score per pixel")
+        _check_labels(class_names, answers, 2, decider="one score per pixel")
     else:
-        labels.check_width(class_names, answers.labels, channels or 0)
+        _check_labels(class_names, answers, shape[-1] or 0)
     return Segment(tuple(class_names), answers.outputs or "logits", recipe.preprocessing)
 
 
@@ -129,9 +125,8 @@ def _detect(recipe: Recipe, shapes: Mapping[str, Shape], class_names: Sequence[s
             f"invalid background_class {boxes.background_class!r}: the network returns the class of each box itself"
         )
     if "classes" not in shapes:
-        labels.check_ids(class_names, answers.labels)
-        width = shapes["scores"][-1] or 0
-        labels.check_width(class_names, answers.labels, width - (boxes.background_class in ("first", "last")))
+        has_background = boxes.background_class in ("first", "last")
+        _check_labels(class_names, answers, (shapes["scores"][-1] or 0) - has_background)
     (threshold,) = _thresholds(answers, 1)
     return Detect(
         tuple(class_names),
@@ -155,6 +150,34 @@ def _infer(units: int, class_names: Sequence[str], *, ends_in_sigmoid: bool) -> 
             "--task embed or --task regress"
         )
     return "multilabel" if ends_in_sigmoid else "classify"
+
+
+def _check_labels(class_names: Sequence[str], answers: Answers, count: int, *, decider: str = "") -> None:
+    """Reject labels that aren't one for each of `count` classes.
+
+    Args:
+        class_names: in the order of class ids; empty for an id without a name.
+        answers: of the recipe.
+        count: the network's number of classes.
+        decider: the only value of a network that decides with it between two classes.
+    """
+    if "" in class_names:
+        named = len(class_names) - class_names.count("")
+        raise LabelError(
+            f"{answers.labels} has {named} names but none for class id {class_names.index('')}: ids must count from 0 "
+            "without gaps"
+        )
+    if len(class_names) == count:
+        return
+    if decider:
+        raise LabelError(
+            f"the network has {decider}, which decides between two labels, but labels {answers.labels!r} have "
+            f"{len(class_names)}"
+        )
+    hint = ""
+    if len(class_names) == count - 1:
+        hint = "; a network with one more class than labels usually has a background class at id 0"
+    raise LabelError(f"the network has {count} classes, but labels {answers.labels!r} have {len(class_names)}{hint}")
 
 
 def _thresholds(answers: Answers, count: int) -> tuple[float, ...]:

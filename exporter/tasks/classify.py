@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
+import tensorflow as tf
 
 from savedmodel_bakery.errors import VerificationError
 from savedmodel_bakery.exporter.tasks.labelled import Labelled
@@ -37,11 +38,12 @@ class Classify(Labelled):
             _, class_ids = self.best(outputs["vector"])
             return [self.names(class_ids[:, 0])]
 
+        best = self.best_signature()
         return {
-            "top_k": self.best_signature("images"),
+            "top_k": best,
             "serving_default": Signature("images", {"output_0": Column((), b"")}, compute, rejects_bad_images=True),
             "classify": self.classify_signature(),
-            "pixels": self.best_signature("pixels"),
+            "pixels": replace(best, takes="pixels"),
         }
 
     def compare(self, answers: Answers, result: NetworkResult, tolerance: Tolerance) -> Comparison:
@@ -55,8 +57,6 @@ class Classify(Labelled):
 
     def scores(self, vectors: Scores) -> Scores:
         """See `Labelled.scores`."""
-        import tensorflow as tf
-
         return tf.nn.softmax(vectors) if self.outputs == "logits" else vectors
 
     def expected_scores(self, outputs: np.ndarray) -> np.ndarray:

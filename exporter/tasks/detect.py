@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
+import tensorflow as tf
 
+from savedmodel_bakery.exporter.image import framing
 from savedmodel_bakery.exporter.recipe.answers import OBJECT_DETECTION_API
 from savedmodel_bakery.exporter.tasks import box_reference
 from savedmodel_bakery.exporter.tasks.box_reference import BoxSettings, Detection
@@ -28,7 +30,14 @@ class Detect(BoxSettings):
 
     def signatures(self) -> Mapping[str, Signature]:
         """See `Task.signatures`."""
-        return {"serving_default": self._signature("images"), "pixels": self._signature("pixels")}
+        columns: Mapping[str, Column] = {
+            "boxes": Column((self.max_boxes, 4), np.float32(0)),
+            "labels": Column((self.max_boxes,), b""),
+            "scores": Column((self.max_boxes,), np.float32(0)),
+            "count": Column((), np.int32(0)),
+        }
+        answer = Signature("images", columns, self._compute)
+        return {"serving_default": answer, "pixels": replace(answer, takes="pixels")}
 
     def compare(self, answers: Answers, result: NetworkResult, tolerance: Tolerance) -> Comparison:
         """See `Task.compare`. A box near the threshold, or near the end of a full list, needs no partner."""
@@ -51,39 +60,27 @@ class Detect(BoxSettings):
             box_reference.doubts(self, result, expected),
         )
 
-    def _signature(self, takes: Literal["images", "pixels"]) -> Signature:
-        import tensorflow as tf
-
-        columns: Mapping[str, Column] = {
-            "boxes": Column((self.max_boxes, 4), np.float32(0)),
-            "labels": Column((self.max_boxes,), b""),
-            "scores": Column((self.max_boxes,), np.float32(0)),
-            "count": Column((), np.int32(0)),
-        }
-
-        def compute(outputs: NetworkOutputs, sizes: Tensor) -> Sequence[Tensor]:
-            find = self._read_found if self.boxes == OBJECT_DETECTION_API else self._suppress_overlapping
-            boxes, scores, class_ids, count = find(outputs)
-            is_box = tf.sequence_mask(count, self.max_boxes)
-            return (
-                tf.where(is_box[..., tf.newaxis], self._to_photo(boxes, sizes), 0.0),
-                tf.where(is_box, self._names(class_ids), ""),
-                tf.where(is_box, scores, 0.0),
-                count,
-            )
-
-        return Signature(takes, columns, compute)
+    def _compute(self, outputs: NetworkOutputs, sizes: Tensor) -> Sequence[Tensor]:
+        find = self._read_found if self.boxes == OBJECT_DETECTION_API else self._suppress_overlapping
+        boxes, scores, class_ids, count = find(outputs)
+        is_box = tf.sequence_mask(count, self.max_boxes)
+        return (
+            tf.where(is_box[..., tf.newaxis], self._to_photo(boxes, sizes), 0.0),
+            tf.where(is_box, self._names(class_ids), ""),
+            tf.where(is_box, scores, 0.0),
+            count,
+        )
 
     def _suppress_overlapping(self, outputs: NetworkOutputs) -> tuple[Boxes, Scores, ClassIds, Tensor]:
         """Return the boxes that remain after non-maximum suppression per class, best first, and their number."""
-        import tensorflow as tf
-
         scores = outputs["scores"]
         if "classes" in outputs:  # one score per box
             classes = tf.one_hot(tf.cast(outputs["classes"], tf.int32), len(self.class_names))
             scores = classes * self._probabilities(scores)[..., tf.newaxis]
         else:
-            scores = self._without_background(self._probabilities(scores))
+            scores = self._probabilities(scores)
+            if self.background_class != "none":
+                scores = scores[..., self.object_classes]
         scores = _without_padding(outputs, scores)
         found = tf.image.combined_non_max_suppression(
             self._edges(outputs["boxes"])[:, :, tf.newaxis],
@@ -94,17 +91,11 @@ class Detect(BoxSettings):
             score_threshold=np.nextafter(np.float32(self.threshold), np.float32(-1)),  # it must be exceeded
             clip_boxes=False,
         )
-        return (
-            found.nmsed_boxes,
-            found.nmsed_scores,
-            tf.cast(found.nmsed_classes, tf.int32),
-            found.valid_detections,
-        )
+        class_ids = tf.cast(found.nmsed_classes, tf.int32)
+        return found.nmsed_boxes, found.nmsed_scores, class_ids, found.valid_detections
 
     def _read_found(self, outputs: NetworkOutputs) -> tuple[Boxes, Scores, ClassIds, Tensor]:
         """Return the boxes of a network that has suppressed overlapping ones itself, best first, and their number."""
-        import tensorflow as tf
-
         scores, class_ids = _without_padding(outputs, outputs["scores"]), tf.cast(outputs["classes"], tf.int32)
         missing = tf.maximum(self.max_boxes - tf.shape(scores)[1], 0)
         scores = tf.where(scores >= self.threshold, scores, -1.0)
@@ -120,8 +111,6 @@ class Detect(BoxSettings):
 
     def _edges(self, boxes: Boxes) -> Boxes:
         """Return boxes as ymin, xmin, ymax, xmax in pixels of the network's input."""
-        import tensorflow as tf
-
         first, second, third, fourth = tf.unstack(boxes, axis=-1)
         match self.boxes:
             case "xyxy":
@@ -135,10 +124,6 @@ class Detect(BoxSettings):
 
     def _to_photo(self, boxes: Boxes, sizes: Tensor) -> Boxes:
         """Return boxes in pixels of the photos, of which they cover no more than there is."""
-        import tensorflow as tf
-
-        from savedmodel_bakery.exporter.image import framing
-
         height, width, window = framing.place(sizes, self.preprocessing)
         corner, fitted, whole = (
             tf.cast(tf.stack([*sides, *sides], axis=1), tf.float32)[:, tf.newaxis]
@@ -147,25 +132,12 @@ class Detect(BoxSettings):
         return tf.clip_by_value((boxes - corner) / fitted * whole, 0.0, whole)
 
     def _probabilities(self, scores: Scores) -> Scores:
-        import tensorflow as tf
-
         if self.outputs == "probabilities":
             return scores
         return tf.sigmoid(scores) if self.background_class == "none" else tf.nn.softmax(scores)
 
-    def _without_background(self, scores: Scores) -> Scores:
-        match self.background_class:
-            case "first":
-                return scores[..., 1:]
-            case "last":
-                return scores[..., :-1]
-            case _:
-                return scores
-
     def _names(self, class_ids: ClassIds) -> Tensor:
         """Return the labels of class ids, and the number of an id that has none."""
-        import tensorflow as tf
-
         is_known = (class_ids >= 0) & (class_ids < len(self.class_names))
         names = tf.gather(tf.constant(self.class_names), tf.where(is_known, class_ids, 0))
         return tf.where(is_known & tf.not_equal(names, ""), names, tf.strings.as_string(class_ids))
@@ -173,8 +145,6 @@ class Detect(BoxSettings):
 
 def _without_padding(outputs: NetworkOutputs, scores: Scores) -> Scores:
     """Return scores [images, boxes, …] with -1 for the boxes beyond the network's count, if it returns one."""
-    import tensorflow as tf
-
     if "count" not in outputs:
         return scores
     is_box = tf.sequence_mask(tf.cast(outputs["count"], tf.int32), tf.shape(scores)[1])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
+import tensorflow as tf
 
 from savedmodel_bakery.exporter.tasks.task import (
     Answers,
@@ -42,7 +43,8 @@ class Embed:
 
     def signatures(self) -> Mapping[str, Signature]:
         """See `Task.signatures`."""
-        return {"serving_default": self._signature("images"), "pixels": self._signature("pixels")}
+        answer = Signature("images", {"embedding": Column((self.size,), np.float32(0))}, self._compute)
+        return {"serving_default": answer, "pixels": replace(answer, takes="pixels")}
 
     def compare(self, answers: Answers, result: NetworkResult, tolerance: Tolerance) -> Comparison:
         """See `Task.compare`. A difference in length counts like that of the ends of vectors at a cosine distance."""
@@ -71,18 +73,13 @@ class Embed:
         reason = f"the values of the vector look like the output of a classifier's {last}"
         return (Doubt(reason, values, "for the layer before it pass --layer NAME, or --source-output of a SavedModel"),)
 
-    def _signature(self, takes: Literal["images", "pixels"]) -> Signature:
-        import tensorflow as tf
-
-        def compute(outputs: NetworkOutputs, _sizes: Tensor) -> Sequence[Tensor]:
-            vectors = outputs["vector"]
-            if self.normalise == "l2":
-                # tf.math.l2_normalize shortens small vectors: their squares are below its epsilon.
-                vectors = tf.math.divide_no_nan(vectors, tf.reduce_max(tf.abs(vectors), axis=1, keepdims=True))
-                vectors = tf.math.divide_no_nan(vectors, tf.norm(vectors, axis=1, keepdims=True))
-            return [vectors]
-
-        return Signature(takes, {"embedding": Column((self.size,), np.float32(0))}, compute)
+    def _compute(self, outputs: NetworkOutputs, _sizes: Tensor) -> Sequence[Tensor]:
+        vectors = outputs["vector"]
+        if self.normalise == "l2":
+            # tf.math.l2_normalize shortens small vectors: their squares are below its epsilon.
+            vectors = tf.math.divide_no_nan(vectors, tf.reduce_max(tf.abs(vectors), axis=1, keepdims=True))
+            vectors = tf.math.divide_no_nan(vectors, tf.norm(vectors, axis=1, keepdims=True))
+        return [vectors]
 
 
 def _describe(vector: np.ndarray) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
+import tensorflow as tf
 
 from savedmodel_bakery.errors import VerificationError
 from savedmodel_bakery.exporter.tasks.task import (
@@ -61,7 +62,7 @@ class Labelled(ABC):
         """The number of labels in an answer."""
         return min(self.top_k, len(self.class_names))
 
-    def best_signature(self, takes: Literal["images", "pixels"]) -> Signature:
+    def best_signature(self) -> Signature:
         """Return the signature with the best labels."""
         columns: Mapping[str, Column] = {
             "labels": Column((self.k,), b""),
@@ -73,7 +74,7 @@ class Labelled(ABC):
             scores, class_ids = self.best(outputs["vector"])
             return self.names(class_ids), scores, class_ids
 
-        return Signature(takes, columns, compute)
+        return Signature("images", columns, compute)
 
     def classify_signature(self) -> Signature:
         """Return the signature with the best labels, for calls of Classify."""
@@ -91,14 +92,10 @@ class Labelled(ABC):
 
     def names(self, class_ids: ClassIds) -> Texts:
         """Return the labels of class ids in the graph."""
-        import tensorflow as tf
-
         return tf.gather(tf.constant(self.class_names), class_ids)
 
     def best(self, vectors: Scores) -> tuple[Scores, ClassIds]:
         """Return the scores and class ids of the best labels in the graph, best first: [images, k]."""
-        import tensorflow as tf
-
         best = tf.math.top_k(self.scores(vectors), self.k)
         return best.values, best.indices
 

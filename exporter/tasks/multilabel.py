@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
+import tensorflow as tf
 
 from savedmodel_bakery.exporter.tasks.labelled import Labelled
 from savedmodel_bakery.exporter.tasks.task import Answers, Column, Comparison, NetworkResult, Signature, Tolerance
@@ -26,11 +27,18 @@ class Multilabel(Labelled):
 
     def signatures(self) -> Mapping[str, Signature]:
         """See `Task.signatures`."""
+        labels = len(self.class_names)
+        columns: Mapping[str, Column] = {
+            "labels": Column((labels,), b""),
+            "scores": Column((labels,), np.float32(0)),
+            "count": Column((), np.int32(0)),
+        }
+        tags = Signature("images", columns, self._compute_tags)
         return {
-            "serving_default": self._tags("images"),
-            "top_k": self.best_signature("images"),
+            "serving_default": tags,
+            "top_k": self.best_signature(),
             "classify": self.classify_signature(),
-            "pixels": self._tags("pixels"),
+            "pixels": replace(tags, takes="pixels"),
         }
 
     def compare(self, answers: Answers, result: NetworkResult, tolerance: Tolerance) -> Comparison:
@@ -54,8 +62,6 @@ class Multilabel(Labelled):
 
     def scores(self, vectors: Scores) -> Scores:
         """See `Labelled.scores`."""
-        import tensorflow as tf
-
         return tf.sigmoid(vectors) if self.outputs == "logits" else vectors
 
     def expected_scores(self, outputs: np.ndarray) -> np.ndarray:
@@ -69,29 +75,17 @@ class Multilabel(Labelled):
             name for name, has in zip(self.class_names, is_expected, strict=True) if has
         }
 
-    def _tags(self, takes: Literal["images", "pixels"]) -> Signature:
-        """Return the signature with the labels that an image has, best first."""
-        import tensorflow as tf
-
-        labels = len(self.class_names)
-        columns: Mapping[str, Column] = {
-            "labels": Column((labels,), b""),
-            "scores": Column((labels,), np.float32(0)),
-            "count": Column((), np.int32(0)),
-        }
-
-        def compute(outputs: NetworkOutputs, _sizes: Tensor) -> Sequence[Tensor]:
-            scores = self.scores(outputs["vector"])
-            # Below all others, so that those that the image has come first.
-            best = tf.math.top_k(tf.where(scores >= tf.constant(self.thresholds), scores, -1.0), labels)
-            has_label = best.values >= 0
-            return (
-                tf.where(has_label, self.names(best.indices), ""),
-                tf.where(has_label, best.values, 0.0),
-                tf.math.count_nonzero(has_label, axis=1, dtype=tf.int32),
-            )
-
-        return Signature(takes, columns, compute)
+    def _compute_tags(self, outputs: NetworkOutputs, _sizes: Tensor) -> Sequence[Tensor]:
+        """Return the labels that an image has, best first, their scores and their number."""
+        scores = self.scores(outputs["vector"])
+        # Below all others, so that those that the image has come first.
+        best = tf.math.top_k(tf.where(scores >= tf.constant(self.thresholds), scores, -1.0), len(self.class_names))
+        has_label = best.values >= 0
+        return (
+            tf.where(has_label, self.names(best.indices), ""),
+            tf.where(has_label, best.values, 0.0),
+            tf.math.count_nonzero(has_label, axis=1, dtype=tf.int32),
+        )
 
 
 def _read_tags(answers: Answers) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import tensorflow as tf
 
 from savedmodel_bakery.exporter.tasks.task import Answers, Column, Comparison, NetworkResult, Signature, Tolerance
 from savedmodel_bakery.exporter.tensor_types import NetworkOutputs, Tensor
@@ -31,8 +32,6 @@ class Regress:
         columns = {name: Column((), np.float32(0)) for name in self.names}
 
         def compute(outputs: NetworkOutputs, _sizes: Tensor) -> Sequence[Tensor]:
-            import tensorflow as tf
-
             return list(tf.unstack(outputs["vector"], axis=1))
 
         signatures = {

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple
 
 import numpy as np
+import tensorflow as tf
 from PIL import Image
 
 from savedmodel_bakery.errors import VerificationError
+from savedmodel_bakery.exporter.image import framing
 from savedmodel_bakery.exporter.recipe import Preprocessing
 from savedmodel_bakery.exporter.tasks.placement import placement_of
 from savedmodel_bakery.exporter.tasks.task import (
@@ -51,7 +53,14 @@ class Segment:
 
     def signatures(self) -> Mapping[str, Signature]:
         """See `Task.signatures`."""
-        return {"serving_default": self._signature("images"), "pixels": self._signature("pixels")}
+        classes = len(self.class_names)
+        columns: Mapping[str, Column] = {
+            "map_png_bytes": Column((), b""),
+            "shares": Column((classes,), np.float32(0)),
+            "labels": Column((classes,), b""),
+        }
+        answer = Signature("images", columns, self._compute)
+        return {"serving_default": answer, "pixels": replace(answer, takes="pixels")}
 
     def compare(self, answers: Answers, result: NetworkResult, tolerance: Tolerance) -> Comparison:
         """See `Task.compare`."""
@@ -73,29 +82,14 @@ class Segment:
             self._doubts(result.outputs["map"]),
         )
 
-    def _signature(self, takes: Literal["images", "pixels"]) -> Signature:
-        import tensorflow as tf
-
-        from savedmodel_bakery.exporter.image import framing
-
-        classes = len(self.class_names)
-        columns: Mapping[str, Column] = {
-            "map_png_bytes": Column((), b""),
-            "shares": Column((classes,), np.float32(0)),
-            "labels": Column((classes,), b""),
-        }
-
-        def compute(outputs: NetworkOutputs, sizes: Tensor) -> Sequence[Tensor]:
-            placement = framing.place(sizes, self.preprocessing)
-            maps, shares = tf.map_fn(
-                lambda image: self._segment(*image),
-                (outputs["map"], placement),
-                fn_output_signature=(tf.TensorSpec([], tf.string), tf.TensorSpec([classes], tf.float32)),
-                parallel_iterations=1,
-            )
-            return maps, shares, tf.tile(tf.constant([self.class_names]), [tf.shape(sizes)[0], 1])
-
-        return Signature(takes, columns, compute)
+    def _compute(self, outputs: NetworkOutputs, sizes: Tensor) -> Sequence[Tensor]:
+        maps, shares = tf.map_fn(
+            lambda image: self._segment(*image),
+            (outputs["map"], framing.place(sizes, self.preprocessing)),
+            fn_output_signature=(tf.TensorSpec([], tf.string), tf.TensorSpec([len(self.class_names)], tf.float32)),
+            parallel_iterations=1,
+        )
+        return maps, shares, tf.tile(tf.constant([self.class_names]), [tf.shape(sizes)[0], 1])
 
     def _segment(self, network_map: Tensor, placement: Tensor) -> tuple[Tensor, Tensor]:
         """Return the map of one photo as a PNG file, and the share of each class.
@@ -104,8 +98,6 @@ class Segment:
             network_map: scores [height, width, classes], or class ids [height, width].
             placement: of the photo, an `image.framing.Placement`.
         """
-        import tensorflow as tf
-
         classes = len(self.class_names)
         window = placement.window
         rows, columns = (
@@ -155,8 +147,6 @@ class Segment:
 
     def _class_scores(self, scores: Tensor) -> Tensor:
         """Return scores with one channel per class; a network for two classes may have one for the second."""
-        import tensorflow as tf
-
         if scores.shape[-1] == len(self.class_names):
             return scores
         return tf.concat([tf.zeros_like(scores) if self.outputs == "logits" else 1 - scores, scores], axis=-1)
@@ -232,8 +222,6 @@ def _resampled(length: Side, start: Side, fitted: Side, whole: int, size: int) -
         whole: length of the input's side.
         size: length of the map's side.
     """
-    import tensorflow as tf
-
     first, end = start * size // whole, -(-(start + fitted) * size // whole)
     zoom = tf.cast(fitted, tf.float64) / tf.cast(length, tf.float64)
     in_input = tf.cast(start, tf.float64) + (tf.range(tf.cast(length, tf.float64), dtype=tf.float64) + 0.5) * zoom
@@ -241,15 +229,11 @@ def _resampled(length: Side, start: Side, fitted: Side, whole: int, size: int) -
 
 
 def _nearest(positions: Tensor, part: _Resampled) -> Tensor:
-    import tensorflow as tf
-
     return tf.clip_by_value(tf.cast(tf.floor(positions + 0.5), tf.int64), 0, part.end - part.first - 1)
 
 
 def _interpolate(scores: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     """Interpolate scores [height, width, classes] bilinearly at evenly spaced rows and columns."""
-    import tensorflow as tf
-
     # crop_and_resize states the first and the last position as parts of the distance between the outer pixels.
     top, bottom, left, right = (
         position / tf.cast(size - 1, tf.float64)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from savedmodel_bakery.errors import BakeError
+from savedmodel_bakery.errors import BakeError, LabelError
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.tasks import choose_task
 from savedmodel_bakery.exporter.tasks.binary import Binary
@@ -19,6 +19,7 @@ from savedmodel_bakery.exporter.tasks.regress import Regress
 
 RecipeOf = Callable[..., Recipe]
 AB, ABC = ("a", "b"), ("a", "b", "c")
+BACKGROUND = "; a network with one more class than labels usually has a background class at id 0"
 NO_LABELS = {"labels": None, "outputs": None}
 
 
@@ -54,6 +55,32 @@ def test_a_network_that_ends_in_a_sigmoid_per_label_is_multilabel(recipe_of: Rec
     stated = recipe_of(task="classify")
     assert isinstance(choose_task(recipe_of(), {"vector": (None, 3)}, ABC, ends_in_sigmoid=True), Multilabel)
     assert isinstance(choose_task(stated, {"vector": (None, 3)}, ABC, ends_in_sigmoid=True), Classify)
+
+
+@pytest.mark.parametrize(
+    ("width", "count", "hint"),
+    [(1001, 1000, BACKGROUND), (1000, 1001, ""), (10, 1000, "")],
+    ids=["background missing", "one too many", "another label set"],
+)
+def test_a_wrong_number_of_labels_is_reported_with_the_number_of_classes(
+    recipe_of: RecipeOf, width: int, count: int, hint: str
+) -> None:
+    with pytest.raises(LabelError) as rejected:
+        choose_task(recipe_of(), {"vector": (None, width)}, ["x"] * count)
+    assert f"the network has {width} classes, but labels 'names.txt' have {count}{hint}" == str(rejected.value)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["a", "", "c"], "names.txt has 2 names but none for class id 1: ids must count from 0 without gaps"),
+        (["", "a"], "names.txt has 1 names but none for class id 0: ids must count from 0 without gaps"),
+    ],
+    ids=["gap", "from one"],
+)
+def test_names_need_ids_from_zero_without_gaps(recipe_of: RecipeOf, names: list[str], message: str) -> None:
+    with pytest.raises(LabelError, match=re.escape(message)):
+        choose_task(recipe_of(), {"vector": (None, 3)}, names)
 
 
 @pytest.mark.parametrize(
