@@ -9,8 +9,9 @@ import click
 
 from savedmodel_bakery.exporter.commands.options import (
     CONTEXT,
-    check_name_option,
+    TOLERANCE_PARTS,
     min_agreement_option,
+    name_option,
     out_option,
     parity_html_option,
     photos_option,
@@ -49,7 +50,7 @@ Examples:
     help="TOML file with any of the options above, in snake_case, and name; options override it. Its relative paths "
     "refer to its folder.",
 )
-@click.option("--name", help="Name to serve the model under.  [default: the recipe's, or derived from --model]")
+@name_option("Name to serve the model under.  [default: the recipe's, or derived from --model]")
 @out_option
 @version_option
 @photos_option
@@ -76,11 +77,7 @@ def bake(
     name: str | None,
     out: Path,
     version: int | None,
-    photos_folder: Path | None,
-    parity_atol: float | None,
-    parity_rtol: float | None,
-    parity_share: float | None,
-    parity_iou: float | None,
+    photos: list[Path] | None,
     require_parity: bool,
     reference: Path | None,
     min_agreement: float | None,
@@ -92,7 +89,7 @@ def bake(
 
     It may classify, tag, detect, segment, embed or return numbers; see --task. Prints the path of the new version.
     """
-    check_name_option(name)
+    tolerance = {part: options.pop(part) for part in TOLERANCE_PARTS}
     stated = {option: value for option, value in options.items() if value is not None}
     file_name, values = read_recipe_file(recipe_file) if recipe_file else RecipeFile(None, {})
     name, recipe = file_name if name is None else name, {**values, **stated}
@@ -101,7 +98,6 @@ def bake(
     # Before the import of TensorFlow, which can take half a minute.
     check_free(out / check_name(default_name(recipe["model"]) if name is None else name), version)
     with tensorflow("bake", verbose=verbose):
-        from savedmodel_bakery.exporter import resources
         from savedmodel_bakery.exporter.bake import bake as run
 
         result = run(
@@ -109,11 +105,8 @@ def bake(
             name=name,
             version=version,
             recipe=recipe,
-            photos=resources.photos_in(photos_folder) if photos_folder else None,
-            atol=parity_atol,
-            rtol=parity_rtol,
-            share=parity_share,
-            iou=parity_iou,
+            photos=photos,
+            **tolerance,
             require_parity=require_parity,
             reference=reference,
             min_agreement=min_agreement,

@@ -8,8 +8,8 @@ import click
 
 from savedmodel_bakery.exporter.commands.options import (
     CONTEXT,
-    check_name_option,
     example_option,
+    name_option,
     out_option,
     photos_option,
     verbose_option,
@@ -28,7 +28,7 @@ Examples:
 
 @click.command(epilog=EXAMPLES, context_settings=CONTEXT)
 @click.argument("pipeline_file", metavar="PIPELINE.toml", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.option("--name", help="Name to serve the pipeline under.  [default: the name that the file states, or its own]")
+@name_option("Name to serve the pipeline under.  [default: the name that the file states, or its own]")
 @out_option
 @version_option
 @photos_option
@@ -39,7 +39,7 @@ def compose(
     name: str | None,
     out: Path,
     version: int | None,
-    photos_folder: Path | None,
+    photos: list[Path] | None,
     example_file: Path | None,
     verbose: bool,
 ) -> None:
@@ -50,15 +50,13 @@ def compose(
     from savedmodel_bakery.exporter.pipeline.check import check_base_path, check_pipeline
     from savedmodel_bakery.exporter.pipeline.pipeline_file import read_pipeline_file
 
-    check_name_option(name)
-    if photos_folder and example_file:
+    if photos and example_file:
         raise click.UsageError("--photos cannot be combined with --example, which has all inputs")
     checked = check_pipeline(read_pipeline_file(pipeline_file))
     base_path = out / check_name(checked.pipeline.name if name is None else name)
     check_base_path(checked, base_path)
     check_free(base_path, version)
     with tensorflow("compose", verbose=verbose):
-        from savedmodel_bakery.exporter import resources
         from savedmodel_bakery.exporter.function.inputs import read_example
         from savedmodel_bakery.exporter.pipeline.compose import compose as run
 
@@ -66,7 +64,7 @@ def compose(
             checked,
             base_path=base_path,
             version=version,
-            photos=resources.photos_in(photos_folder) if photos_folder else None,
+            photos=photos,
             example=read_example(example_file) if example_file else None,
             progress=print_progress,
         )

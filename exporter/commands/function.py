@@ -8,14 +8,14 @@ import click
 
 from savedmodel_bakery.exporter.commands.options import (
     CONTEXT,
-    check_name_option,
     example_option,
+    name_option,
     out_option,
     verbose_option,
     version_option,
 )
 from savedmodel_bakery.exporter.commands.running import print_progress, tensorflow
-from savedmodel_bakery.exporter.publish import check_free
+from savedmodel_bakery.exporter.publish import check_free, check_name
 
 EXAMPLES = """\b
 Examples:
@@ -35,7 +35,7 @@ Examples:
     metavar="NAME:TYPE[SIZES]",
     help="An input, in the order of the arguments; ? is any size, [] a scalar, [...] any shape. Repeatable.",
 )
-@click.option("--name", help="Name to serve the function under.  [default: the function's]")
+@name_option("Name to serve the function under.  [default: the function's]")
 @out_option
 @version_option
 @example_option
@@ -54,8 +54,7 @@ def function(
     Prints the path of the new version.
     """
     name = function.rpartition(":")[2] if name is None else name
-    check_name_option(name)
-    check_free(out / name, version)
+    check_free(out / check_name(name), version)
     with tensorflow("function", verbose=verbose):
         from savedmodel_bakery.exporter.function.bake import bake_function
         from savedmodel_bakery.exporter.function.inputs import parse_input, read_example

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,21 +12,22 @@ from savedmodel_bakery.errors import PublishError, RecipeError
 from savedmodel_bakery.exporter.publish import check_name
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.recipe.fields import REQUIRED, Choice, Field, Switch, WholeNumber
+from savedmodel_bakery.exporter.resources import photos_in
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
-class _FloatRange(click.FloatRange):
-    """A FloatRange that rejects NaN."""
+def _read_photos_folder(_context: click.Context, _option: click.Parameter, folder: Path | None) -> list[Path] | None:
+    return photos_in(folder) if folder else None
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """See `click.ParamType.convert`."""
-        number = super().convert(value, param, ctx)
-        if math.isnan(number):
-            self.fail(f"{value!r} is not a valid number.", param, ctx)
-        return number
+
+def _check_name(_context: click.Context, _option: click.Parameter, name: str | None) -> str | None:
+    try:
+        return None if name is None else check_name(name)
+    except PublishError as error:
+        raise click.BadParameter(str(error), param_hint="--name") from error
 
 
 out_option = click.option(
@@ -40,8 +40,8 @@ out_option = click.option(
 version_option = click.option("--version", type=click.IntRange(min=0), help="Version number.  [default: the next one]")
 photos_option = click.option(
     "--photos",
-    "photos_folder",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
+    callback=_read_photos_folder,
     help="Folder of photos to validate on.  [default: the example photos of the exporter]",
 )
 example_option = click.option(
@@ -53,7 +53,7 @@ example_option = click.option(
 )
 min_agreement_option = click.option(
     "--min-agreement",
-    type=_FloatRange(0, 1),
+    type=click.FloatRange(0, 1),
     show_default="0.95",
     help="For precision int8: share of photos whose label must be that of float32.",
 )
@@ -66,39 +66,37 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 verbose_option = click.option("-v", "--verbose", is_flag=True, help="Show the log of TensorFlow.")
 
 
+def name_option(help_text: str) -> Callable[[F], F]:
+    """Return the option `--name`, whose value is checked."""
+    return click.option("--name", callback=_check_name, help=help_text)
+
+
+_TOLERANCE = {
+    "share": (
+        click.FloatRange(0, 1),
+        "0.99",
+        "Part of the pixels of task segment, or of the boxes of task detect, that must agree.",
+    ),
+    "iou": (
+        click.FloatRange(0, 1),
+        "0.9",
+        "Intersection over union from which on two boxes of task detect agree.",
+    ),
+    "atol": (
+        click.FloatRange(0),
+        "0.01; task embed 0.001; regress 0.0001",
+        "Allowed difference of an answer from the reference pipeline's …",
+    ),
+    "rtol": (click.FloatRange(0), "0; task regress 0.01", "… plus this part of the reference's answer."),
+}
+TOLERANCE_PARTS = tuple(_TOLERANCE)
+
+
 def tolerance_options(command: F) -> F:
-    """Add the options `--parity-…`, which replace parts of a task's tolerance."""
-    for name, limits, default, text in (
-        ("rtol", _FloatRange(0), "0; task regress 0.01", "… plus this part of the reference's answer."),
-        (
-            "atol",
-            _FloatRange(0),
-            "0.01; task embed 0.001; regress 0.0001",
-            "Allowed difference of an answer from the reference pipeline's …",
-        ),
-        ("iou", _FloatRange(0, 1), "0.9", "Intersection over union from which on two boxes of task detect agree."),
-        (
-            "share",
-            _FloatRange(0, 1),
-            "0.99",
-            "Part of the pixels of task segment, or of the boxes of task detect, that must agree.",
-        ),
-    ):
-        command = click.option(f"--parity-{name}", type=limits, show_default=default, help=text)(command)
+    """Add an option `--parity-…` for each of `TOLERANCE_PARTS`, the parts of a task's tolerance."""
+    for name, (limits, default, text) in reversed(_TOLERANCE.items()):
+        command = click.option(f"--parity-{name}", name, type=limits, show_default=default, help=text)(command)
     return command
-
-
-def check_name_option(name: str | None) -> None:
-    """Reject the value of `--name` as click does; None is allowed.
-
-    Raises:
-        click.BadParameter: the name is not allowed.
-    """
-    if name is not None:
-        try:
-            check_name(name)
-        except PublishError as error:
-            raise click.BadParameter(str(error), param_hint="--name") from error
 
 
 class _FieldType(click.ParamType[Any]):

@@ -18,6 +18,7 @@ from savedmodel_bakery.exporter.commands.options import (
 )
 from savedmodel_bakery.exporter.commands.running import print_progress, print_warning, tensorflow
 from savedmodel_bakery.exporter.recipe import Recipe, convert_values
+from savedmodel_bakery.exporter.resources import example_photos
 
 EXAMPLES = """\b
 Examples:
@@ -41,11 +42,7 @@ _MOVED = "Use this instead of the recipe's {}, whose path is relative to the wor
 @verbose_option
 def parity(
     saved_model: Path,
-    photos_folder: Path | None,
-    parity_atol: float | None,
-    parity_rtol: float | None,
-    parity_share: float | None,
-    parity_iou: float | None,
+    photos: list[Path] | None,
     min_agreement: float | None,
     parity_html: Path | None,
     model: str | None,
@@ -53,6 +50,7 @@ def parity(
     weights: str | None,
     as_json: bool,
     verbose: bool,
+    **tolerance: float | None,
 ) -> None:
     """Compare a version with the reference pipeline of its source, photo by photo.
 
@@ -64,7 +62,6 @@ def parity(
     moved = convert_values({"model": model, "labels": labels, "weights": weights})
     recipe = Recipe.from_values({**read_recipe(saved_model), **moved})
     with tensorflow("parity", verbose=verbose):
-        from savedmodel_bakery.exporter import resources
         from savedmodel_bakery.exporter.validation.html_page import check_writable, write_html_page
         from savedmodel_bakery.exporter.validation.validate import compare_with_source
 
@@ -73,10 +70,8 @@ def parity(
         comparison = compare_with_source(
             saved_model,
             recipe,
-            resources.photos_in(photos_folder) if photos_folder else resources.example_photos(),
-            lambda task: task.tolerance.replaced(
-                atol=parity_atol, rtol=parity_rtol, share=parity_share, iou=parity_iou
-            ),
+            photos or example_photos(),
+            lambda task: task.tolerance.replaced(**tolerance),
             print_progress,
             min_agreement=min_agreement,
         )

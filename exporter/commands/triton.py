@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from savedmodel_bakery.exporter.commands.options import CONTEXT, check_name_option
+from savedmodel_bakery.exporter.commands.options import CONTEXT, name_option
 from savedmodel_bakery.exporter.commands.running import clean_end_on_signals
 
 EXAMPLES = """\b
@@ -27,10 +27,7 @@ Examples:
     show_default=True,
     help="Folder of Triton's models; a version is written to OUT/NAME/VERSION.",
 )
-@click.option(
-    "--name",
-    help="Name of the model on Triton.  [default: that of the folder of versions, or of the pipeline]",
-)
+@name_option("Name of the model on Triton.  [default: that of the folder of versions, or of the pipeline]")
 @click.option(
     "-n",
     "--signature-name",
@@ -80,7 +77,6 @@ def triton(
     from savedmodel_bakery.exporter.triton.config import Execution
     from savedmodel_bakery.exporter.triton.export import Options, export_pipeline, export_servable
 
-    check_name_option(name)
     if model.is_file() and signature_name is not None:
         raise click.UsageError("--signature-name is for a SERVABLE: a pipeline file states the signature of each step")
     execution = Execution(instances=instances, gpu=gpu, max_queue_delay_us=max_queue_delay_us)
