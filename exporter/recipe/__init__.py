@@ -4,8 +4,13 @@ from savedmodel_bakery.exporter.recipe.answers import Answers
 from savedmodel_bakery.exporter.recipe.batching import Batching
 from savedmodel_bakery.exporter.recipe.optimisation import OPTIMISATIONS, Optimisation
 from savedmodel_bakery.exporter.recipe.preprocessing import LETTERBOX, RESIZE_METHODS, SCALES, Preprocessing
-from savedmodel_bakery.exporter.recipe.recipe import Recipe, complete_recipe, convert_values
-from savedmodel_bakery.exporter.recipe.recipe_file import RecipeFile, read_recipe_file
+from savedmodel_bakery.exporter.recipe.recipe import (
+    Recipe,
+    RecipeFile,
+    complete_recipe,
+    convert_values,
+    read_recipe_file,
+)
 from savedmodel_bakery.exporter.recipe.source import Source
 
 __all__ = [

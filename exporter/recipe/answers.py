@@ -17,23 +17,17 @@ _NAME = re.compile(r"[^\W\d][\w.-]*")
 
 def parse_thresholds(text: str) -> tuple[float, ...]:
     """Parse one probability, or several with commas."""
-    try:
-        thresholds = tuple(map(float, text.split(",")))
-    except ValueError:
-        thresholds = (-1.0,)
+    thresholds = tuple(map(float, text.split(",")))
     if not all(0 <= threshold <= 1 for threshold in thresholds):
-        raise ValueError("must be a number from 0 to 1, or one per label with commas")
+        raise ValueError
     return thresholds
 
 
 def parse_fraction(text: str) -> float:
     """Parse a number from 0 to 1."""
-    try:
-        fraction = float(text)
-    except ValueError:
-        fraction = -1.0
+    fraction = float(text)
     if not 0 <= fraction <= 1:
-        raise ValueError("must be a number from 0 to 1")
+        raise ValueError
     return fraction
 
 
@@ -41,7 +35,7 @@ def parse_names(text: str) -> tuple[str, ...]:
     """Parse different names with commas."""
     names = tuple(name.strip() for name in text.split(","))
     if not all(map(_NAME.fullmatch, names)) or len(set(names)) < len(names) or {"ok", "error"} & set(names):
-        raise ValueError("must be different names with commas, such as width,height, other than ok and error")
+        raise ValueError
     return names
 
 
@@ -49,7 +43,7 @@ def parse_units(text: str) -> tuple[str, ...]:
     """Parse units with commas."""
     units = tuple(unit.strip() for unit in text.split(","))
     if not all(units) or set(text) & set("[]'\""):
-        raise ValueError("must be text with a comma between units, such as m,kg")
+        raise ValueError
     return units
 
 
@@ -85,7 +79,7 @@ class Answers(FieldGroup):
         metavar="K",
     )
     threshold: str | None = recipe_field(
-        Parsed(parse_thresholds),
+        Parsed(parse_thresholds, "a number from 0 to 1, or one per label with commas"),
         "The probability from which on the answer is the second label of task binary, or has a label of task "
         "multilabel or a box of task detect; for multilabel also one per label, with commas.",
         metavar="PROBABILITY",
@@ -99,14 +93,14 @@ class Answers(FieldGroup):
         tasks=("embed",),
     )
     output_names: str | None = recipe_field(
-        Parsed(parse_names),
+        Parsed(parse_names, "different names with commas, such as width,height, other than ok and error"),
         "With task regress, the names of the numbers.",
         metavar="NAME,…",
         when_unset="value for a single number",
         tasks=("regress",),
     )
     units: str | None = recipe_field(
-        Parsed(parse_units),
+        Parsed(parse_units, "text with a comma between units, such as m,kg"),
         "With task regress, the units of the numbers, for people who read the recipe.",
         metavar="UNIT,…",
         when_unset="none",
@@ -135,7 +129,7 @@ class Boxes(FieldGroup):
         tasks=("detect",),
     )
     iou_threshold: str | None = recipe_field(
-        Parsed(parse_fraction),
+        Parsed(parse_fraction, "a number from 0 to 1"),
         "Drops the worse of two boxes with the same label that overlap by more (intersection over union).",
         metavar="IOU",
         when_unset="0.5",

@@ -10,19 +10,10 @@ from savedmodel_bakery.exporter.recipe.fields import FieldGroup, Parsed, WholeNu
 
 
 def parse_batch_sizes(text: str) -> tuple[int, ...]:
-    """Parse sizes of batches.
-
-    Raises:
-        ValueError: the text is not a list of whole numbers from 1, each larger than the one before.
-    """
-    try:
-        sizes = [int(part) for part in text.split(",")]
-    except ValueError:
-        sizes = []
-    if not sizes or sizes[0] < 1 or sizes != sorted(set(sizes)):
-        raise ValueError(
-            "must be whole numbers from 1, each larger than the one before, separated by commas, such as 1,4,16"
-        )
+    """Parse sizes of batches."""
+    sizes = [int(part) for part in text.split(",")]
+    if sizes[0] < 1 or sizes != sorted(set(sizes)):
+        raise ValueError
     return tuple(sizes)
 
 
@@ -58,7 +49,10 @@ class Batching(FieldGroup):
         WholeNumber(1, 1024), "Number of batches computed at a time.", default=1, metavar="THREADS"
     )
     allowed_batch_sizes: str | None = recipe_field(
-        Parsed(parse_batch_sizes),
+        Parsed(
+            parse_batch_sizes,
+            "whole numbers from 1, each larger than the one before, separated by commas, such as 1,4,16",
+        ),
         "Sizes of batches; a batch is padded to the next of them. The last must be --batch-max.",
         metavar="SIZE,SIZE…",
         when_unset="all",

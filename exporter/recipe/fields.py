@@ -19,19 +19,24 @@ REQUIRED = dataclasses.MISSING
 
 
 class Text:
-    """Values of a field: any text."""
+    """Values of a field: any text.
 
-    allowed: str = ""
-    """The allowed values, for the docs; empty if the field's metavar says it."""
+    Attributes:
+        must_be: the end of the message about another value.
+        allowed: the allowed values, for the docs; empty if the field's metavar says it.
+    """
+
+    must_be = "text"
+    allowed = ""
 
     def parse(self, value: object) -> Any:
         """Return a value given in Python, TOML or as an option as the recipe stores it.
 
         Raises:
-            ValueError: the value is not allowed; the message states what is, as "must be …".
+            ValueError: the value is not allowed.
         """
         if not isinstance(value, str):
-            raise ValueError("must be text")
+            raise ValueError
         return value
 
 
@@ -57,14 +62,11 @@ class PathOrName(Text):
 
 
 class Parsed(Text):
-    """Values of a field: text that a function accepts, stored as text.
+    """Values of a field: text, stored as it is, that a function parses; it raises ValueError for others."""
 
-    Args:
-        parse_text: raises ValueError with "must be …".
-    """
-
-    def __init__(self, parse_text: Callable[[str], object]) -> None:
+    def __init__(self, parse_text: Callable[[str], object], must_be: str) -> None:
         self._parse_text = parse_text
+        self.must_be = must_be
 
     def parse(self, value: object) -> str:
         """See `Text.parse`. A TOML file may contain a number."""
@@ -79,23 +81,25 @@ class Choice(Text):
     def __init__(self, *choices: str) -> None:
         self.choices = choices
         self.allowed = ", ".join(choices)
+        self.must_be = f"one of {self.allowed}"
 
     def parse(self, value: object) -> str:
         """See `Text.parse`."""
         if value not in self.choices:
-            raise ValueError(f"must be one of {self.allowed}")
+            raise ValueError
         return str(value)
 
 
 class Switch(Text):
     """Values of a field: true or false."""
 
+    must_be = "true or false"
     allowed = "true, false"
 
     def parse(self, value: object) -> bool:
         """See `Text.parse`."""
         if not isinstance(value, bool):
-            raise ValueError("must be true or false")
+            raise ValueError
         return value
 
 
@@ -105,11 +109,12 @@ class WholeNumber(Text):
     def __init__(self, minimum: int, maximum: int | None = None) -> None:
         self.minimum, self.maximum = minimum, maximum
         self.allowed = f"whole number from {minimum}" + ("" if maximum is None else f" to {maximum}")
+        self.must_be = f"a {self.allowed}"
 
     def parse(self, value: object) -> int:
         """See `Text.parse`."""
         if type(value) is not int or value < self.minimum or (self.maximum is not None and value > self.maximum):
-            raise ValueError(f"must be a {self.allowed}")
+            raise ValueError
         return value
 
 
@@ -150,8 +155,8 @@ class Field:
             return None
         try:
             return self.values.parse(value)
-        except ValueError as error:
-            raise RecipeError(f"invalid {self.name} {value!r}: {error}") from None
+        except (ValueError, ZeroDivisionError):  # of a fraction such as 1/0
+            raise RecipeError(f"invalid {self.name} {value!r}: must be {self.values.must_be}") from None
 
 
 def recipe_field(values: Text, help_text: str, *, default: Any = None, **attributes: Any) -> Any:

@@ -24,19 +24,15 @@ def parse_digests(text: str) -> tuple[str, ...]:
     """Parse digests of photos."""
     digests = tuple(text.split(","))
     if not all(map(_DIGEST.fullmatch, digests)):
-        raise ValueError("must be the first 16 hexadecimal digits of the SHA-256 of each photo, separated by commas")
+        raise ValueError
     return digests
 
 
 def parse_optimise(text: str) -> frozenset[str]:
-    """Parse the steps of optimisation; empty for `none`.
-
-    Raises:
-        ValueError: a step is unknown.
-    """
+    """Parse the steps of optimisation; empty for `none`."""
     steps = frozenset() if text == "none" else frozenset(text.split(","))
     if not steps <= set(OPTIMISATIONS):
-        raise ValueError(f"must be none, or some of {', '.join(OPTIMISATIONS)}, separated by commas")
+        raise ValueError
     return steps
 
 
@@ -49,7 +45,7 @@ class Optimisation(FieldGroup):
     """
 
     optimise: str = recipe_field(
-        Parsed(parse_optimise),
+        Parsed(parse_optimise, f"none, or some of {', '.join(OPTIMISATIONS)}, separated by commas"),
         "Steps that make the network faster without changing its answers: some of "
         f"{', '.join(OPTIMISATIONS)}, or none.",
         default=",".join(OPTIMISATIONS),
@@ -71,7 +67,7 @@ class Optimisation(FieldGroup):
         when_unset="required for precision int8",
     )
     calibration_digests: str | None = recipe_field(
-        Parsed(parse_digests),
+        Parsed(parse_digests, "the first 16 hexadecimal digits of the SHA-256 of each photo, separated by commas"),
         "The photos of the calibration folder to measure on, as the recipe of a version states them.",
         metavar="DIGEST,…",
         when_unset="chosen at random, always the same",

@@ -40,72 +40,31 @@ SCALES: dict[str, tuple[Triple, Triple]] = {
 }
 
 
-def parse_size(value: object) -> tuple[int, int]:
-    """Parse height and width from `224`, `"240x320"` (height first) or `[240, 320]`.
-
-    Raises:
-        ValueError: the value has another form, or a side is out of range.
-    """
-    try:
-        parts = list(value) if isinstance(value, (list, tuple)) else str(value).lower().split("x")
-        sides = [int(str(part)) for part in parts]  # through str, because int() truncates 224.5
-        height, width = sides * 2 if len(sides) == 1 else sides
-    except ValueError:
-        raise ValueError("must be SIDE or HEIGHTxWIDTH, such as 224 or 240x320") from None
-    if not 1 <= min(sides) <= max(sides) <= MAX_SIZE:
-        raise ValueError(f"must be a height and a width from 1 to {MAX_SIZE} pixels")
-    return height, width
-
-
 def parse_crop(text: str) -> Fraction | None:
-    """Parse the crop: None for `none` and `letterbox`, else the fraction.
-
-    Raises:
-        ValueError: the text is neither a known word nor a fraction above 0 and at most 1.
-    """
+    """Parse the crop: None for `none` and `letterbox`, else the fraction."""
     if text in (STRETCH, LETTERBOX):
         return None
-    try:
-        fraction = Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        fraction = Fraction(0)
+    fraction = Fraction(text)
     if not 0 < fraction <= 1:
-        raise ValueError("must be none, letterbox or a fraction above 0 and at most 1, such as 7/8 or 0.875")
+        raise ValueError
     return fraction
 
 
 def parse_colour(text: str) -> Colour:
-    """Parse R, G and B from one number or three: `255` or `124,116,104`.
-
-    Raises:
-        ValueError: the text has another form, or a level is not between 0 and 255.
-    """
-    try:
-        colour = _parse_triple(text, int)
-    except ValueError:
-        colour = (-1, -1, -1)
+    """Parse R, G and B from one number or three: `255` or `124,116,104`."""
+    colour = _parse_triple(text, int)
     if not 0 <= min(colour) <= max(colour) <= 255:
-        raise ValueError("must be one or three levels from 0 to 255, such as 255 or 124,116,104")
+        raise ValueError
     return colour
 
 
 def parse_scale(text: str) -> tuple[Triple, Triple]:
-    """Parse mean and standard deviation for R, G, B.
-
-    Raises:
-        ValueError: the text is neither a known name nor MEAN:STD.
-    """
+    """Parse mean and standard deviation for R, G, B from a name or MEAN:STD."""
     if text in SCALES:
         return SCALES[text]
-    try:
-        mean, std = (_parse_triple(part, float) for part in text.split(":"))
-    except ValueError:
-        raise ValueError(
-            f"must be one of {', '.join(SCALES)}, or MEAN:STD on pixels 0..255, such as 127:128 or "
-            "123.7,116.3,103.5:58.4,57.1,57.4"
-        ) from None
+    mean, std = (_parse_triple(part, float) for part in text.split(":"))
     if not all(map(math.isfinite, (*mean, *std))) or min(std) <= 0:
-        raise ValueError("the numbers must be finite, and the standard deviation above 0")
+        raise ValueError
     return mean, std
 
 
@@ -116,11 +75,22 @@ def _parse_triple(text: str, parse_number: Callable[[str], Number]) -> tuple[Num
     return red, green, blue
 
 
-class _Size(Text):
+class Size(Text):
     """Values of a field: height and width, stored as two numbers."""
 
+    must_be = f"SIDE or HEIGHTxWIDTH, such as 224 or 240x320, of 1 to {MAX_SIZE} pixels"
+
     def parse(self, value: object) -> tuple[int, int]:
-        return parse_size(value)
+        """Parse `224`, `"240x320"` (height first) or `[240, 320]`; see `Text.parse`."""
+        parts = list(value) if isinstance(value, (list, tuple)) else str(value).lower().split("x")
+        sides = [int(str(part)) for part in parts]  # through str, because int() truncates 224.5
+        height, width = sides * 2 if len(sides) == 1 else sides
+        if not 1 <= min(sides) <= max(sides) <= MAX_SIZE:
+            raise ValueError
+        return height, width
+
+
+_COLOUR = Parsed(parse_colour, "one or three levels from 0 to 255, such as 255 or 124,116,104")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,13 +109,13 @@ class Preprocessing(FieldGroup):
         when_unset="none",
     )
     size: tuple[int, int] = recipe_field(
-        _Size(),
+        Size(),
         "Height and width of the network's input in pixels, each from 1 to 4096.",
         default=REQUIRED,
         metavar="SIDE|HxW",
     )
     crop: str = recipe_field(
-        Parsed(parse_crop),
+        Parsed(parse_crop, "none, letterbox or a fraction above 0 and at most 1, such as 7/8 or 0.875"),
         "Part of the photo to keep: a fraction such as 7/8 cuts out the central square whose side is that part of the "
         "shorter side; none stretches the whole photo; letterbox fits it in undistorted and pads it.",
         default=REQUIRED,
@@ -158,7 +128,11 @@ class Preprocessing(FieldGroup):
         Switch(), "Whether to average over the skipped pixels when making a photo smaller.", default=REQUIRED
     )
     scale: str = recipe_field(
-        Parsed(parse_scale),
+        Parsed(
+            parse_scale,
+            f"one of {', '.join(SCALES)}, or MEAN:STD on pixels 0..255, such as 127:128 or "
+            "123.7,116.3,103.5:58.4,57.1,57.4, with finite numbers and a standard deviation above 0",
+        ),
         f"Range of the network's input: {', '.join(SCALES)}, or mean and standard deviation on pixels 0..255, "
         "one number each or three for R, G, B. The network receives (pixel - mean) / std.",
         default=REQUIRED,
@@ -180,13 +154,13 @@ class Preprocessing(FieldGroup):
         default="exact",
     )
     background: str = recipe_field(
-        Parsed(parse_colour),
+        _COLOUR,
         "Colour behind transparent pixels, levels 0 to 255.",
         default="255,255,255",
         metavar="R,G,B",
     )
     padding: str = recipe_field(
-        Parsed(parse_colour), "Colour of a letterbox's margins, levels 0 to 255.", default="0,0,0", metavar="R,G,B"
+        _COLOUR, "Colour of a letterbox's margins, levels 0 to 255.", default="0,0,0", metavar="R,G,B"
     )
     max_pixels: int = recipe_field(
         WholeNumber(1, 2**40),

@@ -1,11 +1,12 @@
-"""The recipe: every choice between the bytes of a photo and its labels."""
+"""The recipe: every choice between the bytes of a photo and its labels, and its TOML file."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from savedmodel_bakery.errors import RecipeError
 from savedmodel_bakery.exporter.recipe.answers import (
@@ -16,10 +17,13 @@ from savedmodel_bakery.exporter.recipe.answers import (
     Boxes,
 )
 from savedmodel_bakery.exporter.recipe.batching import Batching
-from savedmodel_bakery.exporter.recipe.fields import REQUIRED, Field, FieldGroup, fields_of
+from savedmodel_bakery.exporter.recipe.fields import REQUIRED, Field, FieldGroup, PathOrName, Text, fields_of
 from savedmodel_bakery.exporter.recipe.optimisation import Optimisation
 from savedmodel_bakery.exporter.recipe.preprocessing import PIXELS, SCALES, Preprocessing
 from savedmodel_bakery.exporter.recipe.source import Source
+from savedmodel_bakery.small_files import read_small
+from savedmodel_bakery.toml import parse_toml
+from savedmodel_bakery.wire import version_folder
 
 GROUPS: dict[str, type[FieldGroup]] = {
     "source": Source,
@@ -29,6 +33,7 @@ GROUPS: dict[str, type[FieldGroup]] = {
     "optimisation": Optimisation,
     "batching": Batching,
 }
+_MODEL_NAME = Field("name", None, Text(), "Name to serve the model under.")
 
 
 @dataclass(frozen=True)
@@ -172,6 +177,43 @@ def complete_recipe(
             f"pixels, so the scale must be {PIXELS}"
         )
     return recipe
+
+
+class RecipeFile(NamedTuple):
+    """The content of a recipe file.
+
+    Attributes:
+        name: the name to serve the model under; None if the file doesn't state it.
+        values: values of some of the recipe's fields, by name.
+    """
+
+    name: str | None
+    values: dict[str, Any]
+
+
+def read_recipe_file(path: Path) -> RecipeFile:
+    """Read a recipe file, which may state only some of the fields.
+
+    Relative paths in a file refer to its folder; they are returned relative to the working directory. Those of a recipe
+    that is stored in a version refer to the working directory already.
+
+    Raises:
+        RecipeError: the file can't be read, is not valid TOML, or has an unknown field or a value that is not allowed.
+    """
+    try:
+        content = parse_toml(read_small(path).decode())
+    except (OSError, ValueError) as error:
+        raise RecipeError(f"cannot read the recipe file {path}: {error}") from error
+    try:
+        name = _MODEL_NAME.convert(content.pop("name", None))
+        values = convert_values(content)
+    except RecipeError as error:
+        raise RecipeError(f"recipe file {path}: {error}") from error
+    if path.resolve().parts[-2:] != version_folder.RECIPE.parts:
+        for name_of_field, value in values.items():
+            if isinstance(paths := Recipe.FIELDS[name_of_field].values, PathOrName):
+                values[name_of_field] = paths.resolve(value, path.parent)
+    return RecipeFile(name, values)
 
 
 def _missing_values(values: Mapping[str, Any]) -> tuple[list[str], bool]:

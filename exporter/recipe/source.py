@@ -14,7 +14,7 @@ def parse_outputs(text: str) -> dict[str, str]:
     pairs = [pair.partition("=") for pair in text.split(",")]
     names = {role.strip(): name.strip() for role, _, name in pairs}
     if not all(names.values()) or not names.keys() <= set(_ROLES) or len(names) < len(pairs):
-        raise ValueError(f"must be ROLE=NAME with commas, where ROLE is {', '.join(_ROLES)}")
+        raise ValueError
     return names
 
 
@@ -49,7 +49,7 @@ class Source(FieldGroup):
         Text(), "Output of that signature.", metavar="NAME", when_unset="its only one"
     )
     source_outputs: str | None = recipe_field(
-        Parsed(parse_outputs),
+        Parsed(parse_outputs, f"ROLE=NAME with commas, where ROLE is {', '.join(_ROLES)}"),
         "With task detect, the network's outputs: boxes and scores, and where it has them, classes and count.",
         metavar="ROLE=NAME,…",
         when_unset="those with the usual names",

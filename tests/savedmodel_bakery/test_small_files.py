@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from savedmodel_bakery.errors import RecipeError
-from savedmodel_bakery.exporter.recipe.recipe_file import read_recipe_file
+from savedmodel_bakery.exporter.recipe import read_recipe_file
 from savedmodel_bakery.label_files import read_label_file
 from savedmodel_bakery.serving.options.model_config import read_config_file
 from savedmodel_bakery.serving.options.text_format import TextFormatError

@@ -36,8 +36,8 @@ REJECTED = {
     "resize of another type": ("resize", ["area"], "invalid resize ['area']: must be one of bilinear"),
     "channels": ("channels", "rgb", "invalid channels 'rgb': must be one of RGB, BGR"),
     "outputs": ("outputs", "softmax", "invalid outputs 'softmax': must be one of probabilities, logits"),
-    "no height": ("size", (0, 224), "invalid size (0, 224): must be a height and a width from 1 to 4096 pixels"),
-    "too wide": ("size", (224, 4097), "invalid size (224, 4097): must be a height and a width from 1 to 4096 pixels"),
+    "no height": ("size", (0, 224), "invalid size (0, 224): must be SIDE or HEIGHTxWIDTH"),
+    "too wide": ("size", (224, 4097), "invalid size (224, 4097): must be SIDE or HEIGHTxWIDTH"),
     "fractional size": ("size", (224.5, 224), "invalid size (224.5, 224): must be SIDE or HEIGHTxWIDTH"),
     "no sides": ("size", (), "invalid size (): must be SIDE or HEIGHTxWIDTH"),
     "antialias as text": ("antialias", "yes", "invalid antialias 'yes': must be true or false"),
@@ -88,11 +88,7 @@ REJECTED = {
         for value in ("0..2", "127", "1:2:3", "1,2:3", "a:b", "", 5, ["0..1"], 0.5)
     },
     **{
-        f"scale {value}": (
-            "scale",
-            value,
-            f"invalid scale {value!r}: the numbers must be finite, and the standard deviation above 0",
-        )
+        f"scale {value}": ("scale", value, f"invalid scale {value!r}: must be one of 0..255, 0..1, -1..1, imagenet,")
         for value in ("127:0", "127:-1", "0,0,0:1,0,1", "nan:1", "0:inf", "0:nan")
     },
 }
