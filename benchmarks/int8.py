@@ -18,7 +18,7 @@ from typing import Any
 import click
 
 from benchmarks import machine, photos, versions
-from savedmodel_bakery.exporter.inspect import size_of
+from savedmodel_bakery.exporter.publish import size_of
 
 _KERAS = ("MobileNetV2", "ResNet50", "InceptionV3")
 NETWORKS = {f"EfficientNet-Lite{number}": ("--model", f"efficientnet-lite{number}") for number in range(3)} | {

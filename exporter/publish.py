@@ -65,6 +65,16 @@ def model_name(version: Path) -> str:
     return folder.parent.name if folder.name.isdecimal() else folder.name
 
 
+def size_of(folder: Path) -> int:
+    """Return the bytes of all files below `folder`."""
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+def format_size(size_bytes: int) -> str:
+    """Return a size for people, such as `1.5 MB`."""
+    return f"{size_bytes / 1e6:.1f} MB" if size_bytes >= 1e6 else f"{size_bytes / 1e3:.1f} kB"
+
+
 def default_name(model: str) -> str:
     """Derive a name to serve a model under: `efficientnet_lite0` for `efficientnet-lite0`, `flowers` for a file."""
     parts = [part for part in Path(model.rpartition(":")[2]).parts if not part.isdecimal()]  # without the version

@@ -1,7 +1,8 @@
-"""The command `inspect`: show what a version contains."""
+"""The command `inspect`: show what a version contains, without loading the model."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -9,6 +10,9 @@ import click
 
 from savedmodel_bakery.errors import PublishError
 from savedmodel_bakery.exporter.commands.options import CONTEXT, json_option
+from savedmodel_bakery.exporter.publish import FUNCTION_FILE, PIPELINE_FILE, RECIPE_FILE, format_size, size_of
+from savedmodel_bakery.exporter.tested_runtimes import oldest_version
+from savedmodel_bakery.toml import parse_toml
 
 EXAMPLES = """\b
 Examples:
@@ -26,37 +30,58 @@ def inspect(path: Path, as_mermaid: bool, as_json: bool) -> None:
 
     Also names the oldest TensorFlow in which bakes of this task and precision were tested.
     """
-    from savedmodel_bakery.exporter.inspect import format_size
-    from savedmodel_bakery.exporter.inspect import inspect as read
     from savedmodel_bakery.exporter.pipeline.description import read_description
     from savedmodel_bakery.exporter.pipeline.drawing import draw_mermaid, draw_text
+    from savedmodel_bakery.exporter.signatures import read_signatures
 
     if as_mermaid and as_json:
         raise click.UsageError("--mermaid cannot be combined with --json")
-    inspection = read(path)
-    pipeline = None if as_json else read_description(path)
+    signatures = read_signatures(path)
+    recipe_text = _read_recipe(path)
+    try:
+        recipe = parse_toml(recipe_text) if recipe_text else None
+    except ValueError as error:
+        raise PublishError(f"the recipe in {path} is damaged: {error}") from error
+    oldest_tensorflow = oldest_version(recipe) if recipe else None
+    size, weights = size_of(path), size_of(path / "variables")
+    if as_json:
+        inspection = {
+            "path": str(path),
+            "size_bytes": size,
+            "weights_bytes": weights,
+            "signatures": [dataclasses.asdict(signature) for signature in signatures],
+            "recipe": recipe,
+            "oldest_tensorflow": oldest_tensorflow,
+        }
+        click.echo(json.dumps(inspection))
+        return
+    pipeline = read_description(path)
     if as_mermaid:
         if pipeline is None:
             raise PublishError(f"no pipeline in {path}: only a version that `bakery compose` made can be drawn")
         click.echo(draw_mermaid(*pipeline))
         return
-    if as_json:
-        click.echo(json.dumps(inspection.to_json()))
-        return
-    size, weights = format_size(inspection.size_bytes), format_size(inspection.weights_bytes)
-    click.echo(f"{inspection.path}: {size}, of which weights {weights}")
-    if inspection.oldest_tensorflow is not None:
-        click.echo(f"oldest TensorFlow tested with these options: {inspection.oldest_tensorflow}")
-    for signature in inspection.signatures:
+    click.echo(f"{path}: {format_size(size)}, of which weights {format_size(weights)}")
+    if oldest_tensorflow is not None:
+        click.echo(f"oldest TensorFlow tested with these options: {oldest_tensorflow}")
+    for signature in signatures:
         click.echo(f"\n{signature.name} ({signature.method})")
         for arrow, tensors in (("→", signature.inputs), ("←", signature.outputs)):
             for tensor in tensors:
                 click.echo(f"  {arrow} {tensor}")
     if pipeline is not None:
         title, text = "pipeline", draw_text(*pipeline)
-    elif inspection.recipe:
-        title, text = "recipe", inspection.recipe
+    elif recipe_text:
+        title, text = "recipe", recipe_text
     else:
         title, text = "no recipe: this SavedModel was not baked here", ""
     click.echo(f"\n{title}")
     click.echo("".join(f"  {line}".rstrip() + "\n" for line in text.splitlines()), nl=False)
+
+
+def _read_recipe(version: Path) -> str | None:
+    """Return the TOML text that a version was baked with; None if it was not baked here."""
+    for file in (RECIPE_FILE, FUNCTION_FILE, PIPELINE_FILE):
+        if (version / file).is_file():
+            return (version / file).read_text(encoding="utf-8")
+    return None

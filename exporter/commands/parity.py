@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
+from savedmodel_bakery.errors import PublishError
 from savedmodel_bakery.exporter.commands.options import (
     CONTEXT,
     json_option,
@@ -17,7 +19,8 @@ from savedmodel_bakery.exporter.commands.options import (
     verbose_option,
 )
 from savedmodel_bakery.exporter.commands.running import print_progress, print_warning, tensorflow
-from savedmodel_bakery.exporter.recipe import Recipe, convert_values
+from savedmodel_bakery.exporter.publish import FUNCTION_FILE, PIPELINE_FILE, RECIPE_FILE
+from savedmodel_bakery.exporter.recipe import Recipe, convert_values, read_recipe_file
 from savedmodel_bakery.exporter.resources import example_photos
 
 EXAMPLES = """\b
@@ -57,10 +60,8 @@ def parity(
     The reference decodes, crops and resizes with Pillow and NumPy, and calls the network directly. Exits with 1 if a
     photo is beyond tolerance.
     """
-    from savedmodel_bakery.exporter.inspect import read_recipe
-
     moved = convert_values({"model": model, "labels": labels, "weights": weights})
-    recipe = Recipe.from_values({**read_recipe(saved_model), **moved})
+    recipe = Recipe.from_values({**_read_recipe(saved_model), **moved})
     with tensorflow("parity", verbose=verbose):
         from savedmodel_bakery.exporter.validation.html_page import check_writable, write_html_page
         from savedmodel_bakery.exporter.validation.validate import compare_with_source
@@ -81,3 +82,16 @@ def parity(
     click.echo(json.dumps(report.to_json()) if as_json else report.to_table())
     print_warning(report.warning)
     report.check()
+
+
+def _read_recipe(version: Path) -> dict[str, Any]:
+    """Return the values of the recipe that a version was baked with, by name of the field."""
+    for file, content in ((FUNCTION_FILE, "a function"), (PIPELINE_FILE, "a pipeline")):
+        if (version / file).is_file():
+            raise PublishError(
+                f"{version} contains {content}, which has no photos to compare: pass the folder of a version that "
+                "`bakery bake` made"
+            )
+    if not (version / RECIPE_FILE).is_file():
+        raise PublishError(f"no {RECIPE_FILE} in {version}: give the folder of a version that was baked here")
+    return read_recipe_file(version / RECIPE_FILE).values

@@ -11,7 +11,7 @@ import click
 
 from savedmodel_bakery.errors import PublishError
 from savedmodel_bakery.exporter.commands.options import CONTEXT, json_option
-from savedmodel_bakery.exporter.publish import published_versions
+from savedmodel_bakery.exporter.publish import format_size, published_versions, size_of
 
 
 @click.command(epilog="\b\nExample:\n  bakery versions saved_model/efficientnet_lite0\n", context_settings=CONTEXT)
@@ -19,8 +19,6 @@ from savedmodel_bakery.exporter.publish import published_versions
 @json_option
 def versions(path: Path, as_json: bool) -> None:
     """List the versions under PATH (OUT/NAME), lowest first."""
-    from savedmodel_bakery.exporter.inspect import format_size, size_of
-
     folders = published_versions(path)
     if not folders:
         raise PublishError(f"no versions under {path}: versions are folders named 1, 2, 3 …")
