@@ -9,14 +9,24 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import tensorflow as tf
 import tomli_w
 
+from savedmodel_bakery.errors import RecipeError, SourceError, VerificationError
 from savedmodel_bakery.exporter import publish
-from savedmodel_bakery.exporter.function.function_module import Function, FunctionModule
-from savedmodel_bakery.exporter.function.inputs import Input, check_names
-from savedmodel_bakery.exporter.function.validate import validate_function
+from savedmodel_bakery.exporter.function.function_module import SIGNATURE, Function, FunctionModule
+from savedmodel_bakery.exporter.function.inputs import INEXACT, Input, check_example, generate_arrays
 from savedmodel_bakery.exporter.sources.function import import_callable
+from savedmodel_bakery.exporter.tensor_types import Tensor
+from savedmodel_bakery.exporter.validation.goldens import write_goldens
+from savedmodel_bakery.exporter.validation.requests import decode_outputs, predict_request
 from savedmodel_bakery.exporter.validation.session import SessionProcess
+from savedmodel_bakery.wire import dtypes
+from savedmodel_bakery.wire.tensors import as_array
+
+# Two runs of the same operations differ in the order of additions, by at most this part of a number.
+_RTOLS = dict(zip(INEXACT, (1e-2, 5e-2, 1e-4, 1e-9, 1e-4, 1e-9), strict=True))
+_ATOL = 1e-6
 
 
 def bake_function(
@@ -48,7 +58,9 @@ def bake_function(
         PublishError: the version exists, or can't be written.
     """
     publish.check_free(base_path, version)
-    check_names(inputs)
+    aliases = [declared.alias for declared in inputs]
+    if repeated := sorted({alias for alias in aliases if aliases.count(alias) > 1}):
+        raise RecipeError(f"duplicate input {repeated[0]}: input names must be unique")
     progress(f"loading {name}")
     function = Function(import_callable(name), inputs)
     with SessionProcess() as session:
@@ -57,7 +69,7 @@ def bake_function(
 
         def validate(version_folder: Path) -> None:
             progress("verifying it in a fresh process")
-            validate_function(version_folder, session, function, inputs, base_path.name, example)
+            _validate(version_folder, session, function, inputs, base_path.name, example)
 
         description = tomli_w.dumps({"function": name, "inputs": [str(declared) for declared in inputs]})
         path, _ = publish.publish_version(
@@ -68,3 +80,73 @@ def bake_function(
             validate=validate,
         )
     return path
+
+
+def _validate(
+    version: Path,
+    session: SessionProcess,
+    function: Function,
+    inputs: Sequence[Input],
+    model_name: str,
+    example: Mapping[str, np.ndarray] | None,
+) -> None:
+    """Compare the outputs of a staged version with those of the function, and write goldens into the version."""
+    calls = [check_example(example, inputs)] if example is not None else list(generate_arrays(inputs))
+    try:
+        expected = [
+            {alias: as_array(tensor.numpy()) for alias, tensor in function(_to_tensors(arrays, inputs)).items()}
+            for arrays in calls
+        ]
+    except SourceError as error:
+        if example is not None:
+            raise
+        raise SourceError(
+            f"{error} (the inputs were generated; pass inputs that it accepts with --example FILE.npz)"
+        ) from error
+    logs = session.run(version, [predict_request(SIGNATURE, arrays) for arrays in calls])
+    tolerances: dict[str, float] = {}
+    for log, expected_outputs in zip(logs, expected, strict=True):
+        outputs = decode_outputs(log)
+        for alias, array in expected_outputs.items():
+            _compare(alias, array, outputs[alias])
+            rtol = _rtol(outputs[alias])
+            if rtol is not None:
+                largest = float(np.max(np.abs(np.nan_to_num(outputs[alias].astype(np.complex128))), initial=0.0))
+                tolerances[alias] = max(_ATOL + rtol * largest, tolerances.get(alias, 0.0))
+    with publish.writing(version):
+        write_goldens(version, model_name, logs, tolerances)
+
+
+def _compare(alias: str, expected: np.ndarray, output: np.ndarray) -> None:
+    if expected.shape != output.shape:
+        raise VerificationError(
+            f"the SavedModel's output \"{alias}\" has the shape {list(output.shape)}, the function's "
+            f"{list(expected.shape)}"
+        )
+    rtol = _rtol(output)
+    if rtol is None:
+        agrees = bool(np.array_equal(output, expected))
+    else:
+        numbers = output.astype(np.complex128), expected.astype(np.complex128)
+        agrees = np.allclose(*numbers, rtol=rtol, atol=_ATOL, equal_nan=True)
+    if not agrees:
+        raise VerificationError(
+            f"the SavedModel's output \"{alias}\" differs from the function's for the same inputs; a function whose "
+            "outputs are random, or depend on state in Python, cannot be baked"
+        )
+
+
+def _rtol(array: np.ndarray) -> float | None:
+    """Return the allowed relative difference; None for a dtype whose values must be equal."""
+    return _RTOLS.get(dtypes.of_array(array).name)
+
+
+def _to_tensors(arrays: Mapping[str, np.ndarray], inputs: Sequence[Input]) -> dict[str, Tensor]:
+    return {
+        declared.alias: tf.constant(
+            arrays[declared.alias].tolist() if declared.dtype is dtypes.STRING else arrays[declared.alias],
+            tf.as_dtype(declared.dtype.number),
+            shape=arrays[declared.alias].shape,
+        )
+        for declared in inputs
+    }

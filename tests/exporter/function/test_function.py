@@ -129,7 +129,6 @@ def test_a_scalar_text_is_baked_with_its_trailing_zero(tmp_path: Path) -> None:
         pytest.param("table", ["x:string[]"], {}, SourceError, "is a StaticHashTable: must be", id="not callable"),
         pytest.param("none", ["x:string[]"], {}, SourceError, "cannot import '.*': AttributeError", id="unknown"),
         pytest.param("pair", ["x:float32[]"] * 2, {}, RecipeError, "duplicate input x", id="twice"),
-        pytest.param("pair", [], {}, RecipeError, "no inputs given", id="no input"),
         pytest.param(
             "frozen", ["x:float32[?]"], {"example": {"x": np.zeros(2)}}, RecipeError,
             r"x is float64\[2\]; the input is x:float32\[\?\]", id="example of another type",
