@@ -13,20 +13,19 @@ from savedmodel_bakery.exporter.image import framing
 from savedmodel_bakery.exporter.recipe.answers import OBJECT_DETECTION_API
 from savedmodel_bakery.exporter.tasks import box_reference
 from savedmodel_bakery.exporter.tasks.box_reference import BoxSettings, Detection
-from savedmodel_bakery.exporter.tasks.task import Answers, Column, Comparison, NetworkResult, Signature, Tolerance
+from savedmodel_bakery.exporter.tasks.task import Answers, Column, Comparison, NetworkResult, Signature, Task, Tolerance
 from savedmodel_bakery.exporter.tensor_types import Boxes, ClassIds, NetworkOutputs, Scores, Tensor
 
 _SHOWN = 3
 
 
 @dataclass(frozen=True)
-class Detect(BoxSettings):
+class Detect(BoxSettings, Task):
     """See `Task`."""
 
     name: ClassVar[str] = "detect"
     measure: ClassVar[str] = "share of boxes without a partner"
     tolerance: ClassVar[Tolerance] = Tolerance(atol=0.01, share=0.99, iou=0.9)
-    max_side: ClassVar[int | None] = None
 
     def signatures(self) -> Mapping[str, Signature]:
         """See `Task.signatures`."""

@@ -16,6 +16,7 @@ from savedmodel_bakery.exporter.tasks.task import (
     Doubt,
     NetworkResult,
     Signature,
+    Task,
     Tolerance,
 )
 from savedmodel_bakery.exporter.tensor_types import NetworkOutputs, Tensor
@@ -24,7 +25,7 @@ _SHOWN = 3
 
 
 @dataclass(frozen=True)
-class Embed:
+class Embed(Task):
     """See `Task`.
 
     Attributes:
@@ -36,7 +37,6 @@ class Embed:
     name: ClassVar[str] = "embed"
     measure: ClassVar[str] = "cosine distance"
     tolerance: ClassVar[Tolerance] = Tolerance(atol=0.001)
-    max_side: ClassVar[int | None] = None
     size: int
     normalise: str
     ends_in_sigmoid: bool = False

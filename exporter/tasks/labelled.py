@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -19,6 +19,7 @@ from savedmodel_bakery.exporter.tasks.task import (
     LabelChange,
     NetworkResult,
     Signature,
+    Task,
     Tolerance,
     check_probabilities,
     doubt_logits,
@@ -28,7 +29,7 @@ from savedmodel_bakery.exporter.tensor_types import ClassIds, NetworkOutputs, Sc
 
 
 @dataclass(frozen=True)
-class Labelled(ABC):
+class Labelled(Task):
     """See `Task`.
 
     Attributes:
@@ -39,7 +40,6 @@ class Labelled(ABC):
 
     measure: ClassVar[str] = "score difference"
     tolerance: ClassVar[Tolerance] = Tolerance(atol=0.01)
-    max_side: ClassVar[int | None] = None
     _probabilities_advice: ClassVar[str] = "--outputs probabilities"
     class_names: tuple[str, ...]
     outputs: str

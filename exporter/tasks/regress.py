@@ -9,12 +9,12 @@ from typing import ClassVar
 import numpy as np
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.tasks.task import Answers, Column, Comparison, NetworkResult, Signature, Tolerance
+from savedmodel_bakery.exporter.tasks.task import Answers, Column, Comparison, NetworkResult, Signature, Task, Tolerance
 from savedmodel_bakery.exporter.tensor_types import NetworkOutputs, Tensor
 
 
 @dataclass(frozen=True)
-class Regress:
+class Regress(Task):
     """See `Task`.
 
     Attributes:
@@ -24,7 +24,6 @@ class Regress:
     name: ClassVar[str] = "regress"
     measure: ClassVar[str] = "difference"
     tolerance: ClassVar[Tolerance] = Tolerance(atol=1e-4, rtol=0.01)
-    max_side: ClassVar[int | None] = None
     names: tuple[str, ...]
 
     def signatures(self) -> Mapping[str, Signature]:

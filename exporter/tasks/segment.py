@@ -22,6 +22,7 @@ from savedmodel_bakery.exporter.tasks.task import (
     Doubt,
     NetworkResult,
     Signature,
+    Task,
     Tolerance,
     check_probabilities,
     doubt_logits,
@@ -34,7 +35,7 @@ _SHOWN = 3
 
 
 @dataclass(frozen=True)
-class Segment:
+class Segment(Task):
     """See `Task`.
 
     Attributes:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -157,7 +158,7 @@ class LabelChange(NamedTuple):
     changes: np.ndarray
 
 
-class Task(Protocol):
+class Task(ABC):
     """What the outputs of a network mean: once in the graph and once, independently, with NumPy.
 
     Attributes:
@@ -170,12 +171,13 @@ class Task(Protocol):
     name: ClassVar[str]
     measure: ClassVar[str]
     tolerance: ClassVar[Tolerance]
-    max_side: ClassVar[int | None]
+    max_side: ClassVar[int | None] = None
 
+    @abstractmethod
     def signatures(self) -> Mapping[str, Signature]:
         """Return the signatures by name; the first that takes images is the one that says most."""
-        ...
 
+    @abstractmethod
     def compare(self, answers: Answers, result: NetworkResult, tolerance: Tolerance) -> Comparison:
         """Compare the answers for an image with those that follow from the network's outputs for it.
 
@@ -187,7 +189,6 @@ class Task(Protocol):
         Raises:
             VerificationError: the outputs contradict the recipe's `outputs`, or the answers contradict each other.
         """
-        ...
 
 
 def sigmoid(logits: np.ndarray) -> np.ndarray:
