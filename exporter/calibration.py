@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -168,17 +167,14 @@ def read_calibration(folder: str, digests: frozenset[str], *, hold_back: bool) -
     held_back_count = min(int(len(ordered) * _HELD_BACK_SHARE), _MAX_HELD_BACK) if hold_back else 0
     used = sorted(digests & files.keys()) if digests else ordered[held_back_count:][:_MAX_PHOTOS]
     held_back = [digest for digest in ordered if digest not in used][:_MAX_HELD_BACK] if hold_back else []
-    calibration = Calibration(
-        folder,
-        {files[digest].key: files[digest].content for digest in used},
-        {files[digest].key: files[digest].content for digest in held_back},
-        unreadable,
-    )
     if missing := digests - files.keys():
         raise RecipeError(
             f"{len(missing)} of the {len(digests)} photos in calibration_digests are not in {folder}; pass the folder "
             "that has them, or remove calibration_digests from the recipe to choose others"
         )
+    calibration = Calibration(
+        folder, dict(files[digest] for digest in used), dict(files[digest] for digest in held_back), unreadable
+    )
     calibration.check(hold_back=hold_back)
     return calibration
 
@@ -208,16 +204,14 @@ def _choose(paths: Iterable[Path], folder: str) -> set[str]:
     return set(ordered[: _MAX_PHOTOS + _MAX_HELD_BACK])
 
 
-class _File(NamedTuple):
-    key: str
-    content: bytes
-
-
 def _read(
     paths: Iterable[Path], chosen: Collection[str] | None, digests: Collection[str]
-) -> tuple[dict[str, _File], dict[str, str]]:
-    """Return photos by digest, the chosen ones, or those with one of the digests and some others; and errors by key."""
-    files: dict[str, _File] = {}
+) -> tuple[dict[str, tuple[str, bytes]], dict[str, str]]:
+    """Return keys and contents of photos by digest, and errors by key.
+
+    The photos are the chosen ones, or those with one of the digests and some others.
+    """
+    files: dict[str, tuple[str, bytes]] = {}
     unreadable: dict[str, str] = {}
     others = 0
     for path in paths:
@@ -229,7 +223,7 @@ def _read(
                 continue
             digest = digest_of(content)
             if digest not in files and (chosen is not None or digest in digests or others < _MAX_HELD_BACK):
-                files[digest] = _File(photo.key, content)
+                files[digest] = photo.key, content
                 others += digest not in digests
     return files, unreadable
 

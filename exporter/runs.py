@@ -12,14 +12,23 @@ The last run is computed outside the loop over the others: most requests have on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from savedmodel_bakery.exporter.graph_functions import separate_function
 from savedmodel_bakery.exporter.image.per_image import EMPTY, ReadImages
-from savedmodel_bakery.exporter.tensor_types import EncodedImages, Flags, Integer, PixelBatch, Rows, Tensor, Text, Texts
+from savedmodel_bakery.exporter.tensor_types import (
+    EncodedImages,
+    Integer,
+    Outputs,
+    PixelBatch,
+    Rows,
+    Tensor,
+    Text,
+    Texts,
+)
 
 # Bounds the time and memory of one read if most rows are bad.
 _MAX_ROWS_PER_READ = 1024
@@ -91,17 +100,31 @@ def rows_with_bytes(images: EncodedImages) -> Rows:
     return tf.cast(tf.where(tf.strings.length(images) > 0)[:, 0], tf.int32)
 
 
-def ok_and_error(images: EncodedImages, rows: Rows, errors: Texts) -> tuple[Flags, Texts]:
-    """Return the outputs `ok` and `error` of a batch from the errors of `rows`; its other images are empty."""
+def place_rows(
+    images: EncodedImages,
+    rows: Rows,
+    errors: Texts,
+    values: Mapping[str, Tensor],
+    blanks: Mapping[str, np.generic | bytes],
+) -> Outputs:
+    """Return the outputs of a batch: values of the images that are ok in their rows, and blanks in the others.
+
+    Args:
+        images: the batch; those without a row are empty.
+        rows: that were read.
+        errors: of each of these rows.
+        values: of the images that are ok, by alias.
+        blanks: likewise.
+    """
     empty = tf.fill(tf.shape(images), EMPTY)
     error = tf.tensor_scatter_nd_update(empty, rows[:, tf.newaxis], errors)
-    return tf.equal(error, ""), error
-
-
-def place_rows(values: Tensor, ok: Flags, *, blank: np.generic | bytes) -> Tensor:
-    """Return the values of the images that are ok in the rows of the whole batch, and `blank` in the others."""
-    blanks = tf.fill(tf.concat([tf.shape(ok), tf.shape(values)[1:]], axis=0), blank)
-    return tf.ensure_shape(tf.tensor_scatter_nd_update(blanks, tf.where(ok), values), [None, *values.shape[1:]])
+    ok = tf.equal(error, "")
+    outputs: Outputs = {}
+    for alias, of_ok in values.items():
+        blank = tf.fill(tf.concat([tf.shape(ok), tf.shape(of_ok)[1:]], axis=0), blanks[alias])
+        placed = tf.tensor_scatter_nd_update(blank, tf.where(ok), of_ok)
+        outputs[alias] = tf.ensure_shape(placed, [None, *of_ok.shape[1:]])
+    return {**outputs, "ok": ok, "error": error}
 
 
 def fail_on_bad_image(rows: Rows, errors: Texts) -> Tensor:

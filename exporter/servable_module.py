@@ -22,13 +22,7 @@ from savedmodel_bakery.exporter.graph_functions import graph_function, lazy_func
 from savedmodel_bakery.exporter.image.per_image import ReadImages, read_images
 from savedmodel_bakery.exporter.image.pixels import normalise
 from savedmodel_bakery.exporter.recipe import Preprocessing, Recipe
-from savedmodel_bakery.exporter.runs import (
-    compute_in_runs,
-    fail_on_bad_image,
-    ok_and_error,
-    place_rows,
-    rows_with_bytes,
-)
+from savedmodel_bakery.exporter.runs import compute_in_runs, fail_on_bad_image, place_rows, rows_with_bytes
 from savedmodel_bakery.exporter.tasks import Signature, choose_task
 from savedmodel_bakery.exporter.tensor_types import (
     EncodedImages,
@@ -164,11 +158,8 @@ class ServableModule(tf.Module):
         """Return the answers for images; a bad image has an error instead."""
         rows = rows_with_bytes(images)
         errors, answers = self._predict(rows, lambda rows: self._read_images(images, rows, self._per_run), signature)
-        ok, error = ok_and_error(images, rows, errors)
-        placed = {
-            alias: place_rows(answers[alias], ok, blank=column.blank) for alias, column in signature.columns.items()
-        }
-        return {**placed, "ok": ok, "error": error}
+        blanks = {alias: column.blank for alias, column in signature.columns.items()}
+        return place_rows(images, rows, errors, answers, blanks)
 
     def _answer_all(self, images: EncodedImages, signature: Signature) -> Outputs:
         """Return the answers for images; fail on a bad image."""
@@ -212,8 +203,7 @@ class ServableModule(tf.Module):
                 lambda pixels, _sizes: [pixels],
                 [tf.TensorSpec([*self._preprocessing.size, 3], tf.float32)],
             )
-        ok, error = ok_and_error(image, rows, errors)
-        return {"pixels": place_rows(pixels, ok, blank=np.float32(0)), "ok": ok, "error": error}
+        return place_rows(image, rows, errors, {"pixels": pixels}, {"pixels": np.float32(0)})
 
     @graph_function(input_signature=[_IMAGES])
     def preview(self, image: EncodedImages) -> Outputs:
@@ -228,8 +218,7 @@ class ServableModule(tf.Module):
         errors, (files,) = compute_in_runs(
             rows, lambda rows: self._read_images(image, rows, self._per_run), encode, [tf.TensorSpec([], tf.string)]
         )
-        ok, error = ok_and_error(image, rows, errors)
-        return {"png_bytes": place_rows(files, ok, blank=b""), "ok": ok, "error": error}
+        return place_rows(image, rows, errors, {"png_bytes": files}, {"png_bytes": b""})
 
     def _read_normalised(self, photo: bytes) -> np.ndarray | str:
         """Read a photo as signatures do: normalised, float32 [height, width, channels]; or the reason why it can't."""

@@ -15,26 +15,17 @@ VERSIONS = ("2.14.1", "2.16.2", "2.18.1", "2.19.1", "2.20.0")
 _OLDEST = VERSIONS[0]
 
 OLDEST: Mapping[str, str] = {
-    "`--task classify`": _OLDEST,
-    "`--task binary`": _OLDEST,
-    "`--task multilabel`": _OLDEST,
-    "`--task embed`": _OLDEST,
-    "`--task regress`": _OLDEST,
-    "`--task detect`": _OLDEST,
-    "`--task segment`": _OLDEST,
-    "`--precision float32`": _OLDEST,
-    "`--precision bfloat16`": _OLDEST,
-    "`--precision float16`": _OLDEST,
-    "`--precision int8`": _OLDEST,
+    **{
+        f"`--task {task}`": _OLDEST
+        for task in ("classify", "binary", "multilabel", "embed", "regress", "detect", "segment")
+    },
+    **{f"`--precision {precision}`": _OLDEST for precision in ("float32", "bfloat16", "float16", "int8")},
     "`--batch-max`": _OLDEST,
 }
 """The version from which on all in `VERSIONS` give the same answers, by an option of a bake."""
 
 OLDEST_FOR_PHOTOS: Mapping[str, str] = {
-    "JPEG": _OLDEST,
-    "PNG": _OLDEST,
-    "GIF": _OLDEST,
-    "BMP": _OLDEST,
+    **dict.fromkeys(("JPEG", "PNG", "GIF", "BMP"), _OLDEST),
     "WebP": "2.20.0",
 }
 """The same by the format of a photo."""
