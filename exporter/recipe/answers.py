@@ -107,9 +107,6 @@ class Answers(FieldGroup):
         tasks=("regress",),
     )
 
-    def _check_combination(self) -> None:
-        self.check_task(self.task)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Boxes(FieldGroup):

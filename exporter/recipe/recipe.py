@@ -64,11 +64,16 @@ class Recipe:
     }
 
     def __post_init__(self) -> None:
-        task = self.answers.task
-        self.boxes.check_task(task)
-        self.optimisation.check_task(task)
-        if task not in (None, "detect") and self.source.source_outputs is not None:
-            raise RecipeError(f"invalid source_outputs {self.source.source_outputs!r}: task {task} has one output")
+        self.check_task(self.answers.task)
+
+    def check_task(self, task: str | None) -> None:
+        """Check that every stated value is for the task; None allows all.
+
+        Raises:
+            RecipeError: one isn't.
+        """
+        for part in GROUPS:
+            getattr(self, part).check_task(task)
         if task in ("detect", "segment") and self.preprocessing.crop_fraction is not None:
             raise RecipeError(
                 f"invalid crop {self.preprocessing.crop!r}: task {task} answers for the whole photo; must be none or "

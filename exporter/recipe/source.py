@@ -53,6 +53,7 @@ class Source(FieldGroup):
         "With task detect, the network's outputs: boxes and scores, and where it has them, classes and count.",
         metavar="ROLE=NAME,…",
         when_unset="those with the usual names",
+        tasks=("detect",),
     )
     layer: str | None = recipe_field(
         Text(),

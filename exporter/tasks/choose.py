@@ -56,9 +56,7 @@ def choose_task(
     if units is None:
         raise SourceError(f"the network of {recipe.source.model} returns any number of scores: it must be fixed")
     name = answers.task or _infer(units, class_names, ends_in_sigmoid=ends_in_sigmoid)
-    answers.check_task(name)
-    recipe.boxes.check_task(name)
-    recipe.optimisation.check_task(name)
+    recipe.check_task(name)
     if name == "embed":
         return Embed(units, answers.normalise or "none", ends_in_sigmoid)
     if name == "regress":

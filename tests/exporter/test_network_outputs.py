@@ -130,7 +130,7 @@ def test_outputs_are_assigned_by_task_and_name(
             "invalid background_class 'first': the network returns the class of each box itself",
         ),
         ((2,), {"boxes": "yxyx", "task": "classify"}, "invalid boxes 'yxyx': task classify has none, only detect"),
-        ((2,), {"source_outputs": "boxes=a", "task": "classify"}, "task classify has one output"),
+        ((2,), {"source_outputs": "boxes=a", "task": "classify"}, "task classify has none, only detect"),
         ((2,), BOXES | {"box_unit": None}, "tiny needs --box-unit: it cannot be inferred from the model"),
         (SCORED, BOXES | {"threshold": "0.1,0.2"}, "invalid threshold '0.1,0.2': 2 numbers; must be one"),
         ((2,), API | {"iou_threshold": 0.3}, "invalid iou_threshold '0.3': boxes tf-object-detection need none"),
