@@ -35,7 +35,6 @@ Boxes: TypeAlias = Any  # float32 [batch, boxes, 4], edges as ymin, xmin, ymax, 
 Sides: TypeAlias = Any  # int64 [batch], heights, widths or pixel positions
 Scores: TypeAlias = Any  # float32 [batch, classes], probabilities, or logits before softmax
 ClassIds: TypeAlias = Any  # int32 [batch, k], best first
-Flags: TypeAlias = Any  # bool [batch], one condition per image
 Texts: TypeAlias = Any  # string [batch], one per image
 Outputs: TypeAlias = dict[str, Any]  # the outputs of a signature: tensor by alias
 

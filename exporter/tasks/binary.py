@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from savedmodel_bakery.errors import VerificationError
 from savedmodel_bakery.exporter.tasks.classify import Classify
+from savedmodel_bakery.exporter.tasks.labelled import Labelled
 from savedmodel_bakery.exporter.tasks.task import Answers, Comparison, Tolerance
 from savedmodel_bakery.exporter.tensor_types import ClassIds, Scores
 
@@ -30,7 +31,7 @@ class Binary(Classify):
 
     def scores(self, vectors: Scores) -> Scores:
         """See `Labelled.scores`."""
-        positive = tf.sigmoid(vectors) if self.outputs == "logits" else vectors
+        positive = Labelled.scores(self, vectors)
         return tf.concat([1 - positive, positive], axis=1)
 
     def best(self, vectors: Scores) -> tuple[Scores, ClassIds]:
@@ -42,7 +43,7 @@ class Binary(Classify):
 
     def expected_scores(self, outputs: np.ndarray) -> np.ndarray:
         """See `Labelled.expected_scores`."""
-        positive = self.independent(outputs)
+        positive = Labelled.expected_scores(self, outputs)
         return np.concatenate([1 - positive, positive])
 
     def compare_best(self, answers: Answers, expected: np.ndarray, tolerance: Tolerance) -> Comparison:

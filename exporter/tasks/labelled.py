@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -45,17 +44,20 @@ class Labelled(Task):
     outputs: str
     top_k: int
 
-    @abstractmethod
     def scores(self, vectors: Scores) -> Scores:
-        """Return the probability of every label in the graph: float32 [images, labels]."""
+        """Return the probability of every label in the graph: float32 [images, labels]; here each on its own."""
+        return tf.sigmoid(vectors) if self.outputs == "logits" else vectors
 
-    @abstractmethod
     def expected_scores(self, outputs: np.ndarray) -> np.ndarray:
-        """Return the probability of every label: float32 [labels].
+        """Return the probability of every label: float32 [labels]; here each on its own.
 
         Raises:
             VerificationError: the outputs contradict the recipe's `outputs`.
         """
+        if self.outputs == "logits":
+            return sigmoid(outputs)
+        check_probabilities(outputs)
+        return outputs
 
     @property
     def k(self) -> int:
@@ -152,14 +154,3 @@ class Labelled(Task):
     def describe(self, class_id: int, score: float) -> str:
         """Return an answer in a few words."""
         return f"{self.class_names[class_id]} {score:.4f}"
-
-    def independent(self, outputs: np.ndarray) -> np.ndarray:
-        """Return the probability of each output, whatever the others are.
-
-        Raises:
-            VerificationError: the recipe calls the outputs probabilities, but one of them isn't.
-        """
-        if self.outputs == "logits":
-            return sigmoid(outputs)
-        check_probabilities(outputs)
-        return outputs

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from savedmodel_bakery.exporter.tasks.labelled import Labelled
 from savedmodel_bakery.exporter.tasks.task import Answers, Column, Comparison, NetworkResult, Signature, Tolerance
-from savedmodel_bakery.exporter.tensor_types import NetworkOutputs, Scores, Tensor
+from savedmodel_bakery.exporter.tensor_types import NetworkOutputs, Tensor
 
 
 @dataclass(frozen=True)
@@ -59,14 +59,6 @@ class Multilabel(Labelled):
             _describe([self.class_names[class_id] for class_id in np.argsort(-expected) if is_expected[class_id]]),
             doubts=self.doubts(result.outputs["vector"]),
         )
-
-    def scores(self, vectors: Scores) -> Scores:
-        """See `Labelled.scores`."""
-        return tf.sigmoid(vectors) if self.outputs == "logits" else vectors
-
-    def expected_scores(self, outputs: np.ndarray) -> np.ndarray:
-        """See `Labelled.expected_scores`."""
-        return self.independent(outputs)
 
     def has_same_labels(self, answers: Answers, expected: np.ndarray) -> bool:
         """See `Labelled.has_same_labels`; all labels that the image has count."""
