@@ -77,7 +77,8 @@ def _make(folder: Path, names: Iterable[str]) -> None:
 
     from savedmodel_bakery.exporter.pipeline.check import check_pipeline
     from savedmodel_bakery.exporter.pipeline.compose import compose
-    from savedmodel_bakery.exporter.triton.export import Options, export_pipeline
+    from savedmodel_bakery.exporter.triton.config import Options
+    from savedmodel_bakery.exporter.triton.export import export_pipeline
 
     for name in names:
         with pipeline_steps.example(name, folder):

@@ -74,13 +74,14 @@ def triton(
     its steps becomes the model PIPELINE.STEP, and an ensemble connects them. Prints the paths of the versions in the
     repository.
     """
-    from savedmodel_bakery.exporter.triton.config import Execution
-    from savedmodel_bakery.exporter.triton.export import Options, export_pipeline, export_servable
+    from savedmodel_bakery.exporter.triton.config import Options
+    from savedmodel_bakery.exporter.triton.export import export_pipeline, export_servable
 
     if model.is_file() and signature_name is not None:
         raise click.UsageError("--signature-name is for a SERVABLE: a pipeline file states the signature of each step")
-    execution = Execution(instances=instances, gpu=gpu, max_queue_delay_us=max_queue_delay_us)
-    options = Options(max_batch_size=max_batch_size, execution=execution)
+    options = Options(
+        max_batch_size=max_batch_size, instances=instances, gpu=gpu, max_queue_delay_us=max_queue_delay_us
+    )
     with clean_end_on_signals():
         if model.is_file():
             paths = export_pipeline(model, out, name=name, options=options)

@@ -8,94 +8,103 @@ from typing import Any
 
 from google.protobuf import text_format
 
-from savedmodel_bakery.exporter.triton.tensors import TritonSignature, TritonTensor
-from savedmodel_bakery.exporter.triton.warmup import Sample
+from savedmodel_bakery.errors import TritonError
+from savedmodel_bakery.exporter.pipeline.check import CheckedPipeline
+from savedmodel_bakery.exporter.triton.tensors import TritonSignature, TritonTensor, convert
+from savedmodel_bakery.exporter.triton.warmup import InputData
 from savedmodel_bakery.wire.v2 import schema
 
-SIGNATURE_PARAMETER = "signature_name"
+# Rows of a request, and of requests that Triton joins. The graph of a baked model takes them a few at a time, so the
+# limit is for their latency, not for memory.
+DEFAULT_MAX_BATCH_SIZE = 32
 
 
 @dataclass(frozen=True, kw_only=True)
-class Execution:
-    """How Triton runs a model.
+class Options:
+    """How models run on Triton.
 
     Attributes:
-        instances: processes with a copy of the model; on GPUs, per GPU.
+        max_batch_size: maximum rows of a request and of joined requests; 0 for none, None for
+            `DEFAULT_MAX_BATCH_SIZE` if it is known that the rows of all signatures are independent, else 0.
+        instances: processes with a copy of each model; on GPUs, per GPU.
         gpu: whether they run on the GPUs.
         max_queue_delay_us: how long a request may wait for others to be joined with, in microseconds.
     """
 
+    max_batch_size: int | None = None
     instances: int = 1
     gpu: bool = False
     max_queue_delay_us: int = 0
 
+    def batch_size(self, *, is_per_image: bool) -> int:
+        """Return the maximum batch size of models; `is_per_image` if all of them are baked for images.
 
-@dataclass(frozen=True)
-class EnsembleStep:
-    """A step of an ensemble; tensors of the ensemble by the names of the step's own.
-
-    Attributes:
-        model: name of the step's model.
-        inputs: for each input.
-        outputs: for each output that is used.
-    """
-
-    model: str
-    inputs: Mapping[str, str]
-    outputs: Mapping[str, str]
+        Raises:
+            TritonError: it is 0 but a queue delay is set.
+        """
+        default = DEFAULT_MAX_BATCH_SIZE if is_per_image else 0
+        size = default if self.max_batch_size is None else self.max_batch_size
+        if not size and self.max_queue_delay_us:
+            raise TritonError(
+                f"invalid maximum queue delay {self.max_queue_delay_us}: must be 0 if the maximum batch size is 0"
+            )
+        return size
 
 
-def model_config(name: str, signature: TritonSignature, execution: Execution, samples: Sequence[Sample]) -> str:
+def model_config(
+    name: str, signature: TritonSignature, options: Options, warmup: Sequence[Mapping[str, InputData]]
+) -> str:
     """Return the configuration of a model that runs one signature.
 
     Args:
         name: of the model.
         signature: it runs.
-        execution: how.
-        samples: requests that an instance runs before it serves.
+        options: how.
+        warmup: inputs, by name, of requests that an instance runs before it serves.
     """
     config = _config(name, signature.inputs, signature.outputs, signature.max_batch_size)
     for entry, tensor in zip((*config.input, *config.output), (*signature.inputs, *signature.outputs), strict=True):
         if tensor.is_per_row:
             entry.reshape.SetInParent()  # to an empty shape
     config.backend = "python"
-    config.parameters[SIGNATURE_PARAMETER].string_value = signature.name
+    config.parameters["signature_name"].string_value = signature.name
     config.version_policy.latest.num_versions = 1
-    config.instance_group.add(count=execution.instances, kind="KIND_GPU" if execution.gpu else "KIND_CPU")
+    config.instance_group.add(count=options.instances, kind="KIND_GPU" if options.gpu else "KIND_CPU")
     if signature.max_batch_size:
-        config.dynamic_batching.max_queue_delay_microseconds = execution.max_queue_delay_us
+        config.dynamic_batching.max_queue_delay_microseconds = options.max_queue_delay_us
     data_types = {tensor.name: tensor.data_type for tensor in signature.inputs}
-    for sample in samples:
+    for number, request in enumerate(warmup, 1):
         inputs = {
             alias: {"data_type": data_types[alias], "dims": data.dims, "input_data_file": data.file}
-            for alias, data in sample.inputs.items()
+            for alias, data in request.items()
         }
-        config.model_warmup.add(name=sample.name, batch_size=1, inputs=inputs)
+        config.model_warmup.add(name=f"golden {number}", batch_size=1, inputs=inputs)
     return _to_text(config)
 
 
-def ensemble_config(
-    name: str,
-    inputs: Sequence[TritonTensor],
-    outputs: Sequence[TritonTensor],
-    steps: Sequence[EnsembleStep],
-    *,
-    max_batch_size: int,
-) -> str:
-    """Return the configuration of an ensemble, which runs the newest version of each step.
+def ensemble_config(name: str, checked: CheckedPipeline, *, max_batch_size: int) -> str:
+    """Return the configuration of an ensemble, which runs the newest version of the model of each step.
 
     Args:
-        name: of the ensemble.
-        inputs: tensors that no step makes.
-        outputs: tensors that callers get.
-        steps: in any order.
+        name: of the ensemble; the models are named NAME.STEP.
+        checked: the pipeline.
         max_batch_size: of all steps.
+
+    Raises:
+        TritonError: Triton can't have an input or output of the pipeline.
     """
+    inputs, outputs = (
+        [convert(checked.tensors[tensor], f'{role} "{tensor}"', max_batch_size=max_batch_size) for tensor in tensors]
+        for role, tensors in (("input", checked.pipeline.inputs), ("output", checked.pipeline.outputs))
+    )
     config = _config(name, inputs, outputs, max_batch_size)
     config.platform = "ensemble"
-    for step in steps:
+    for step in checked.steps:
         config.ensemble_scheduling.step.add(
-            model_name=step.model, model_version=-1, input_map=step.inputs, output_map=step.outputs
+            model_name=f"{name}.{step.name}",
+            model_version=-1,
+            input_map=step.step.input_map,
+            output_map=step.step.output_map,
         )
     return _to_text(config)
 

@@ -2,55 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from savedmodel_bakery.errors import PublishError, TritonError
-from savedmodel_bakery.exporter.pipeline.check import CheckedPipeline, CheckedStep, check_pipeline
+from savedmodel_bakery.exporter.pipeline.check import CheckedStep, check_pipeline
 from savedmodel_bakery.exporter.pipeline.pipeline_file import read_pipeline_file
 from savedmodel_bakery.exporter.publish import RECIPE_FILE, check_name, find_version, model_name
 from savedmodel_bakery.exporter.signatures import Signature, read_signatures
-from savedmodel_bakery.exporter.triton.config import EnsembleStep, Execution, ensemble_config, model_config
+from savedmodel_bakery.exporter.triton.config import Options, ensemble_config, model_config
 from savedmodel_bakery.exporter.triton.repository import Model, write_models
-from savedmodel_bakery.exporter.triton.tensors import TritonSignature, convert, describe
-from savedmodel_bakery.exporter.triton.warmup import warmup_samples
+from savedmodel_bakery.exporter.triton.tensors import TritonSignature, describe
+from savedmodel_bakery.exporter.triton.warmup import warmup_requests
 
-# Rows of a request, and of requests that Triton joins. The graph of a baked model takes them a few at a time, so the
-# limit is for their latency, not for memory.
-DEFAULT_MAX_BATCH_SIZE = 32
 DEFAULT_SIGNATURES = ("top_k", "serving_default")
 
 # An ensemble has no files of its own, and runs the newest version of each step.
 _ENSEMBLE_VERSION = 1
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """How models run on Triton.
-
-    Attributes:
-        max_batch_size: maximum rows of a request and of joined requests; 0 for none, None for
-            `DEFAULT_MAX_BATCH_SIZE` if it is known that the rows of all signatures are independent, else 0.
-        execution: of each model.
-    """
-
-    max_batch_size: int | None = None
-    execution: Execution = field(default_factory=Execution)
-
-    def batch_size(self, *, is_per_image: bool) -> int:
-        """Return the maximum batch size of models; `is_per_image` if all of them are baked for images.
-
-        Raises:
-            TritonError: it is 0 but a queue delay is set.
-        """
-        default = DEFAULT_MAX_BATCH_SIZE if is_per_image else 0
-        size = default if self.max_batch_size is None else self.max_batch_size
-        if not size and self.execution.max_queue_delay_us:
-            raise TritonError(
-                f"invalid maximum queue delay {self.execution.max_queue_delay_us}: must be 0 if the maximum batch size "
-                "is 0"
-            )
-        return size
 
 
 def export_servable(
@@ -73,10 +41,10 @@ def export_servable(
         TritonError: Triton can't run the signature, or not with these options.
     """
     version = find_version(path)
-    signature = find_signature(version, signature_name)
-    described = describe(signature, max_batch_size=options.batch_size(is_per_image=is_per_image(version)))
+    max_batch_size = options.batch_size(is_per_image=_is_per_image(version))
+    signature = describe(_find_signature(version, signature_name), max_batch_size=max_batch_size)
     name = check_name(model_name(version) if name is None else name)
-    return write_models(repository, [model_of(version, name, described, options.execution)])
+    return write_models(repository, [_model_of(version, name, signature, options)])
 
 
 def export_pipeline(path: Path, repository: Path, *, name: str | None = None, options: Options) -> list[Path]:
@@ -100,65 +68,37 @@ def export_pipeline(path: Path, repository: Path, *, name: str | None = None, op
     """
     checked = check_pipeline(read_pipeline_file(path))
     name = check_name(checked.pipeline.name if name is None else name)
-    max_batch_size = options.batch_size(is_per_image=all(is_per_image(step.version) for step in checked.steps))
+    max_batch_size = options.batch_size(is_per_image=all(_is_per_image(step.version) for step in checked.steps))
     models = [
-        _step_model(step, _step_name(name, step), max_batch_size=max_batch_size, execution=options.execution)
+        _step_model(step, f"{name}.{step.name}", max_batch_size=max_batch_size, options=options)
         for step in checked.steps
     ]
-    ensemble = Model(name, _ENSEMBLE_VERSION, _ensemble_config(checked, name, max_batch_size=max_batch_size))
+    ensemble = Model(name, _ENSEMBLE_VERSION, ensemble_config(name, checked, max_batch_size=max_batch_size))
     return write_models(repository, [*models, ensemble])
 
 
-def _step_name(pipeline: str, step: CheckedStep) -> str:
-    return f"{pipeline}.{step.name}"
-
-
-def _step_model(step: CheckedStep, name: str, *, max_batch_size: int, execution: Execution) -> Model:
+def _step_model(step: CheckedStep, name: str, *, max_batch_size: int, options: Options) -> Model:
     """Return the model of a step, without the outputs that the pipeline drops."""
     used = [output for output in step.signature.outputs if output.alias in step.step.output_map]
     try:
         signature = describe(replace(step.signature, outputs=used), max_batch_size=max_batch_size)
-        return model_of(step.version, check_name(name), signature, execution)
+        return _model_of(step.version, check_name(name), signature, options)
     except (PublishError, TritonError) as error:
         raise type(error)(f'step "{step.name}": {error}') from error
 
 
-def _ensemble_config(checked: CheckedPipeline, name: str, *, max_batch_size: int) -> str:
-    inputs, outputs = (
-        [convert(checked.tensors[tensor], f'{role} "{tensor}"', max_batch_size=max_batch_size) for tensor in tensors]
-        for role, tensors in (("input", checked.pipeline.inputs), ("output", checked.pipeline.outputs))
-    )
-    steps = [EnsembleStep(_step_name(name, step), step.step.input_map, step.step.output_map) for step in checked.steps]
-    return ensemble_config(name, inputs, outputs, steps, max_batch_size=max_batch_size)
-
-
-def model_of(version: Path, name: str, signature: TritonSignature, execution: Execution) -> Model:
-    """Return the model that runs a signature of a SavedModel.
-
-    Raises:
-        TritonError: the number of the version is 0, its goldens are damaged, or they can't be split into rows.
-    """
+def _model_of(version: Path, name: str, signature: TritonSignature, options: Options) -> Model:
+    """Return the model that runs a signature of a SavedModel."""
     number = int(version.resolve().name) if version.resolve().name.isdecimal() else 1
     if number == 0:
         raise TritonError(f"{version} cannot run on Triton, which ignores version 0; bake it with another --version")
-    samples = warmup_samples(
-        version,
-        signature.name,
-        [tensor.name for tensor in signature.inputs],
-        max_batch_size=signature.max_batch_size,
-    )
-    config = model_config(name, signature, execution, samples)
-    files = {data.file: data.data for sample in samples for data in sample.inputs.values()}
-    return Model(name, number, config, files, version)
+    warmup = warmup_requests(version, signature)
+    files = {data.file: data.data for request in warmup for data in request.values()}
+    return Model(name, number, model_config(name, signature, options, warmup), files, version)
 
 
-def find_signature(version: Path, name: str | None) -> Signature:
-    """Return a signature of a SavedModel; None is the first of `DEFAULT_SIGNATURES` that it has.
-
-    Raises:
-        PublishError: the SavedModel is damaged.
-        TritonError: it has no such signature.
-    """
+def _find_signature(version: Path, name: str | None) -> Signature:
+    """Return a signature of a SavedModel; None is the first of `DEFAULT_SIGNATURES` that it has."""
     signatures = {signature.name: signature for signature in read_signatures(version)}
     for candidate in DEFAULT_SIGNATURES if name is None else (name,):
         if candidate in signatures:
@@ -171,6 +111,6 @@ def find_signature(version: Path, name: str | None) -> Signature:
     raise TritonError(f'signature "{name}" not found in {version}; it has {shown}')
 
 
-def is_per_image(version: Path) -> bool:
+def _is_per_image(version: Path) -> bool:
     """Whether a SavedModel was baked for images, so that each row of its signatures is an image of its own."""
     return (version / RECIPE_FILE).is_file()

@@ -75,16 +75,14 @@ def describe(signature: Signature, *, max_batch_size: int) -> TritonSignature:
     """
     if not signature.inputs:
         raise TritonError(f'signature "{signature.name}" cannot run on Triton: it has no inputs')
-
-    def convert_all(tensors: Sequence[Tensor], role: str) -> list[TritonTensor]:
-        owner = f'of signature "{signature.name}"'
-        return [
-            convert(tensor, f'{role} "{tensor.alias}" {owner}', max_batch_size=max_batch_size) for tensor in tensors
+    inputs, outputs = (
+        [
+            convert(tensor, f'{role} "{tensor.alias}" of signature "{signature.name}"', max_batch_size=max_batch_size)
+            for tensor in tensors
         ]
-
-    return TritonSignature(
-        signature.name, convert_all(signature.inputs, "input"), convert_all(signature.outputs, "output"), max_batch_size
+        for role, tensors in (("input", signature.inputs), ("output", signature.outputs))
     )
+    return TritonSignature(signature.name, inputs, outputs, max_batch_size)
 
 
 def convert(tensor: Tensor, place: str, *, max_batch_size: int) -> TritonTensor:

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from google.protobuf.json_format import ParseDict, ParseError
 
 from savedmodel_bakery.errors import TritonError
+from savedmodel_bakery.exporter.triton.tensors import TritonSignature
 from savedmodel_bakery.wire import dtypes, schema, version_folder
 from savedmodel_bakery.wire.status import StatusError
 from savedmodel_bakery.wire.tensors import decode_array
 from savedmodel_bakery.wire.v2.tensors import encode_raw
 
 
-@dataclass(frozen=True)
-class InputData:
+class InputData(NamedTuple):
     """The data of an input in a warm-up request.
 
     Attributes:
@@ -33,51 +32,39 @@ class InputData:
     data: bytes
 
 
-@dataclass(frozen=True)
-class Sample:
-    """A warm-up request.
+def warmup_requests(version: Path, signature: TritonSignature) -> list[dict[str, InputData]]:
+    """Return the inputs, by name, of warm-up requests from the goldens of a signature; none if it has no goldens.
 
-    Attributes:
-        name: in Triton's log.
-        inputs: by name.
-    """
-
-    name: str
-    inputs: Mapping[str, InputData]
-
-
-def warmup_samples(version: Path, signature: str, input_names: Sequence[str], *, max_batch_size: int) -> list[Sample]:
-    """Return warm-up requests from the goldens of a signature; none if it has no goldens.
+    With a maximum batch size, each row of a golden becomes a request, because Triton does not join warm-up requests;
+    otherwise each golden becomes one.
 
     Args:
         version: folder of a SavedModel.
-        signature: name of the signature.
-        input_names: of the signature.
-        max_batch_size: of the model. If it is not 0, each row of a golden becomes a request, because Triton does not
-            join warm-up requests; otherwise each golden becomes one.
+        signature: of the SavedModel.
 
     Raises:
-        TritonError: the goldens are damaged, or `max_batch_size` is not 0 and the inputs of one differ in the number
-            of rows.
+        TritonError: the goldens are damaged, or the model is batched and the inputs of a golden differ in the number of
+            rows.
     """
-    file = version / version_folder.GOLDENS / f"{signature}.jsonl"
+    file = version / version_folder.GOLDENS / f"{signature.name}.jsonl"
     if not file.is_file():
         return []
+    input_names = [tensor.name for tensor in signature.inputs]
     try:
         requests = [_inputs(json.loads(line)["request"], input_names) for line in file.read_text("utf-8").splitlines()]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ParseError, StatusError) as error:
         raise TritonError(f"the goldens in {file} are damaged: {error}") from error
-    rows = [row for request in requests for row in _rows(request, max_batch_size)] if max_batch_size else requests
-    unique = {tuple(bytes(encode_raw(array, dtypes.of_array(array))) for array in row.values()): row for row in rows}
+    if signature.max_batch_size:
+        requests = [row for request in requests for row in _rows(request, signature.max_batch_size)]
+    unique = {
+        tuple(bytes(encode_raw(array, dtypes.of_array(array))) for array in row.values()): row for row in requests
+    }
     return [
-        Sample(
-            f"golden {number}",
-            {
-                alias: InputData(f"{version.name}-{number}-{index}", array.shape or (1,), data)
-                for index, ((alias, array), data) in enumerate(zip(row.items(), contents, strict=True))
-            },
-        )
-        for number, (contents, row) in enumerate(unique.items(), 1)
+        {
+            alias: InputData(f"{version.name}-{number}-{index}", array.shape or (1,), data)
+            for index, ((alias, array), data) in enumerate(zip(request.items(), contents, strict=True))
+        }
+        for number, (contents, request) in enumerate(unique.items(), 1)
     ]
 
 
@@ -99,9 +86,5 @@ def _rows(request: Mapping[str, np.ndarray], max_batch_size: int) -> Iterator[di
             f"invalid maximum batch size {max_batch_size}: the goldens' inputs have different numbers of rows; "
             "must be 0"
         )
-    for values in zip(*request.values(), strict=True):
-        yield {alias: _as_array(value, request[alias].dtype) for alias, value in zip(request, values, strict=True)}
-
-
-def _as_array(value: Any, dtype: np.dtype) -> np.ndarray:
-    return value if isinstance(value, np.ndarray) else np.array(value, dtype)
+    for row in range(len(next(iter(request.values())))):
+        yield {alias: np.asarray(array[row], array.dtype) for alias, array in request.items()}

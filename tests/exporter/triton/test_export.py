@@ -18,8 +18,8 @@ from google.protobuf.json_format import MessageToDict
 
 from savedmodel_bakery.errors import BakeError, PublishError, TritonError
 from savedmodel_bakery.exporter.commands.triton import triton
-from savedmodel_bakery.exporter.triton.config import Execution
-from savedmodel_bakery.exporter.triton.export import Options, export_pipeline, export_servable
+from savedmodel_bakery.exporter.triton.config import Options
+from savedmodel_bakery.exporter.triton.export import export_pipeline, export_servable
 from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.examples import encode_example
 from savedmodel_bakery.wire.tensors import encode_tensor
@@ -113,8 +113,7 @@ def test_other_models_are_batched_on_request_only(
 
 
 def test_execution_is_as_chosen(version: Path, models: Path) -> None:
-    execution = Execution(instances=3, gpu=True, max_queue_delay_us=2000)
-    options = Options(max_batch_size=4, execution=execution)
+    options = Options(max_batch_size=4, instances=3, gpu=True, max_queue_delay_us=2000)
     export_servable(version, models, name="fast", signature_name="serving_default", options=options)
     config = config_of(models, "fast")
     assert 4 == config["max_batch_size"]
