@@ -49,6 +49,7 @@ _STAGES = (
 )
 _STEM_FILTERS = 32
 _HEAD_FILTERS = 1280
+_CLASSES = 1000
 _POOL = "pool"  # the layer of the pooled features
 _NORM_EPSILON = 1e-3
 
@@ -68,13 +69,6 @@ _BLOCK_MODULES = {
     "project_conv": "_project_conv",
     "project_norm": "_bn2",
 }
-
-
-def _check_variant(variant: int) -> None:
-    if variant not in SIZES:
-        raise SourceError(
-            f"unknown variant EfficientNet-Lite{variant}: allowed are {', '.join(f'Lite{number}' for number in SIZES)}"
-        )
 
 
 def _widen(filters: int, width: float) -> int:
@@ -104,16 +98,12 @@ def _block(tensor: KerasTensor, name: str, *, stage: _Stage, stride: int, filter
     return layers.Add(name=f"{name}_add")([tensor, block_input]) if stride == 1 and channels == filters else tensor
 
 
-def build(variant: int, *, classes: int = 1000) -> keras.Model:
+def build(variant: int) -> keras.Model:
     """Build the network with random weights.
 
     Its input is float32 [batch, size, size, 3] with the variant's size in `SIZES`, R, G, B as (x − 127) / 128. Its
-    output is float32 [batch, classes], probabilities.
-
-    Raises:
-        SourceError: unknown variant.
+    output is float32 [batch, 1000], probabilities.
     """
-    _check_variant(variant)
     width, depth = _SCALES[variant]
     image = keras.Input((SIZES[variant], SIZES[variant], 3), name="image")
     tensor = layers.Conv2D(_STEM_FILTERS, 3, 2, padding="same", use_bias=False, name="stem_conv")(image)
@@ -133,7 +123,7 @@ def build(variant: int, *, classes: int = 1000) -> keras.Model:
     tensor = layers.Conv2D(_HEAD_FILTERS, 1, use_bias=False, name="head_conv")(tensor)
     tensor = _batch_norm(tensor, "head")
     tensor = layers.GlobalAveragePooling2D(name=_POOL)(tensor)
-    tensor = layers.Dense(classes, name="logits")(tensor)
+    tensor = layers.Dense(_CLASSES, name="logits")(tensor)
     tensor = layers.Softmax(name="probabilities")(tensor)
     return keras.Model(image, tensor, name=f"efficientnet_lite{variant}")
 
@@ -160,30 +150,31 @@ def _variable_sources(layer: Any) -> Iterator[tuple[Variable, str, tuple[int, ..
 
 
 def load_weights(model: keras.Model, tensors: Mapping[str, np.ndarray]) -> None:
-    """Copy a checkpoint's tensors into a model of `build`. Copies nothing unless all tensors match.
+    """Copy a checkpoint's tensors into a model of `build`.
 
     Args:
-        model: of the checkpoint's variant and number of classes.
+        model: of the checkpoint's variant.
         tensors: by name, as `read_checkpoint` returns them, with torch's order of axes.
 
     Raises:
         SourceError: a tensor is missing, has another shape, or is unexpected.
     """
-    unused = {name for name in tensors if not name.endswith(".num_batches_tracked")}
-    values = []
-    for layer in (layer for layer in model.layers if layer.weights):
-        for variable, name, axes in _variable_sources(layer):
-            if name not in tensors:
-                raise SourceError(f'{model.name} needs the tensor "{name}", which the checkpoint lacks')
-            expected = tuple(variable.shape[axes.index(axis)] for axis in range(len(axes)))
-            if tensors[name].shape != expected:
-                raise SourceError(f'tensor "{name}" has shape {tensors[name].shape}: {model.name} needs {expected}')
-            unused.discard(name)
-            values.append((variable, tensors[name].transpose(axes)))
-    if unused:
-        raise SourceError(f'the checkpoint has {len(unused)} unexpected tensors for {model.name}, e.g. "{min(unused)}"')
-    for variable, value in values:
-        variable.assign(value)
+    variables = {
+        name: (variable, axes)
+        for layer in model.layers
+        if layer.weights
+        for variable, name, axes in _variable_sources(layer)
+    }
+    unmatched = variables.keys() ^ {name for name in tensors if not name.endswith(".num_batches_tracked")}
+    if unmatched:
+        raise SourceError(
+            f'the checkpoint does not fit {model.name}: only one of them has the tensor "{min(unmatched)}"'
+        )
+    for name, (variable, axes) in variables.items():
+        try:
+            variable.assign(tensors[name].transpose(axes))
+        except ValueError as error:
+            raise SourceError(f'the tensor "{name}" of the checkpoint does not fit {model.name}: {error}') from error
 
 
 def _package(variant: int) -> str:
@@ -212,9 +203,8 @@ def load(variant: int, *, with_classifier: bool = True) -> keras.Model:
     Without its classifier it returns the pooled features, float32 [batch, 1280].
 
     Raises:
-        SourceError: unknown variant, or its weights are not installed or damaged.
+        SourceError: its weights are not installed or damaged.
     """
-    _check_variant(variant)
     path = _checkpoint_path(variant)
     try:
         tensors = read_checkpoint(path)

@@ -109,45 +109,30 @@ def test_every_value_of_the_checkpoint_is_in_the_model(lite0: Any, tensors: dict
     assert digests == sorted(np.sort(weight.numpy(), axis=None).tobytes() for weight in lite0.weights)
 
 
-def test_a_network_with_another_number_of_classes_can_be_built() -> None:
-    assert (None, 7) == efficientnet_lite.build(0, classes=7).output_shape
-
-
 STEM = "_conv_stem.weight"
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({STEM: None}, f'needs the tensor "{STEM}"'),
-        ({STEM: np.zeros((32, 3, 5, 5), np.float32)}, r"has shape \(32, 3, 5, 5\): .* needs \(32, 3, 3, 3\)"),
-        ({STEM: np.zeros((3, 3, 3, 32), np.float32)}, r"has shape \(3, 3, 3, 32\)"),
-        (
-            {"_se.weight": np.zeros(3, np.float32)},
-            'unexpected tensors for efficientnet_lite0, e.g. "_se.weight"',
-        ),
+        ({STEM: None}, f'only one of them has the tensor "{STEM}"'),
+        ({STEM: np.zeros((32, 3, 5, 5), np.float32)}, f'the tensor "{STEM}" of the checkpoint does not fit'),
+        ({STEM: np.zeros((3, 3, 3, 32), np.float32)}, f'the tensor "{STEM}" of the checkpoint does not fit'),
+        ({"_se.weight": np.zeros(3, np.float32)}, 'only one of them has the tensor "_se.weight"'),
     ],
     ids=["missing", "other kernel", "axes in another order", "unexpected"],
 )
-def test_after_a_mismatch_nothing_is_copied(
-    lite0: Any, tensors: dict[str, np.ndarray], change: dict[str, np.ndarray | None], message: str
+def test_a_mismatch_is_rejected(
+    tensors: dict[str, np.ndarray], change: dict[str, np.ndarray | None], message: str
 ) -> None:
     changed = {name: array for name, array in {**tensors, **change}.items() if array is not None}
-    changed["_fc.bias"] = np.full(1000, 9, np.float32)
     with pytest.raises(SourceError, match=message):
-        efficientnet_lite.load_weights(lite0, changed)
-    np.testing.assert_array_equal(tensors["_fc.bias"], lite0.get_layer("logits").bias.numpy())
+        efficientnet_lite.load_weights(efficientnet_lite.build(0), changed)
 
 
 def test_weights_of_another_variant_are_rejected(tensors: dict[str, np.ndarray]) -> None:
-    with pytest.raises(SourceError, match="efficientnet_lite2 needs"):
+    with pytest.raises(SourceError, match="does not fit efficientnet_lite2: only one of them has"):
         efficientnet_lite.load_weights(efficientnet_lite.build(2), tensors)
-
-
-@pytest.mark.parametrize("use", [efficientnet_lite.build, efficientnet_lite.load], ids=["build", "load"])
-def test_an_unknown_variant_is_rejected(use: Any) -> None:
-    with pytest.raises(SourceError, match="unknown variant EfficientNet-Lite3: allowed are Lite0, Lite1, Lite2"):
-        use(3)
 
 
 def install(folder: Path, files: dict[str, bytes]) -> None:

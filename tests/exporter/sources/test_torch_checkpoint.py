@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import io
 import os
 import pickle
 import struct
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,8 +19,6 @@ MAGIC = 0x1950A86A20F9469CFC6C
 SYSTEM = {"protocol_version": 1001, "little_endian": True, "type_sizes": {"short": 2, "int": 4, "long": 4}}
 REBUILD = b"ctorch._utils\n_rebuild_tensor_v2\n"
 EMPTY_ORDERED_DICT = b"ccollections\nOrderedDict\n)R"
-
-Writer = Callable[..., bytes]
 
 
 def text(value: str) -> bytes:
@@ -79,18 +75,6 @@ def legacy(top: bytes, **storages: np.ndarray) -> bytes:
     return b"".join([*head, top, pickle.dumps(keys, 2), *contents])
 
 
-def zipped(top: bytes, *, compression: int = zipfile.ZIP_STORED, **storages: np.ndarray) -> bytes:
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", compression) as archive:
-        archive.writestr("model/data.pkl", top)
-        archive.writestr("model/byteorder", "little")
-        for key, array in storages.items():
-            archive.writestr(f"model/data/{key.removeprefix('_')}", array.tobytes())
-        archive.writestr("model/version", "3\n")
-    return file.getvalue()
-
-
-both_containers = pytest.mark.parametrize("write", [legacy, zipped], ids=["legacy", "zip"])
 SIX = np.arange(6, dtype="<f4")
 
 
@@ -109,16 +93,14 @@ def read(tmp_path: Path) -> Read:
     return read
 
 
-@both_containers
-def test_names_values_and_order_are_those_of_the_file(read: Read, write: Writer) -> None:
+def test_names_values_and_order_are_those_of_the_file(read: Read) -> None:
     top = state_dict(z__weight=tensor((2, 3), (3, 1)), a__bias=tensor((2,), (1,), offset=4))
-    arrays = read(write(top, _0=SIX))
+    arrays = read(legacy(top, _0=SIX))
     assert ["z.weight", "a.bias"] == list(arrays)
     np.testing.assert_array_equal([[0, 1, 2], [3, 4, 5]], arrays["z.weight"])
     np.testing.assert_array_equal([4, 5], arrays["a.bias"])
 
 
-@both_containers
 @pytest.mark.parametrize(
     ("shape", "strides", "expected"),
     [
@@ -130,41 +112,30 @@ def test_names_values_and_order_are_those_of_the_file(read: Read, write: Writer)
     ],
     ids=["transposed", "with gaps", "zero-dim", "empty", "stride of an axis of one"],
 )
-def test_strides_are_respected(
-    read: Read, write: Writer, shape: tuple[int, ...], strides: tuple[int, ...], expected: object
-) -> None:
-    array = read(write(state_dict(x=tensor(shape, strides)), _0=SIX))["x"]
+def test_strides_are_respected(read: Read, shape: tuple[int, ...], strides: tuple[int, ...], expected: object) -> None:
+    array = read(legacy(state_dict(x=tensor(shape, strides)), _0=SIX))["x"]
     assert shape == array.shape
     np.testing.assert_array_equal(np.asarray(expected), array)
 
 
-@both_containers
-def test_the_stem_of_efficientnet_lite0(read: Read, write: Writer) -> None:
+def test_the_stem_of_efficientnet_lite0(read: Read) -> None:
     """Its shape is O,I,H,W, but it is stored as H,W,I,O: strides 1,32,288,96, counted in elements."""
     stored = np.arange(3 * 3 * 3 * 32, dtype="<f4")
     top = state_dict(stem=tensor((32, 3, 3, 3), (1, 32, 288, 96), stored_in=storage(length=stored.size)))
     expected = stored.reshape(3, 3, 3, 32).transpose(3, 2, 0, 1)
-    np.testing.assert_array_equal(expected, read(write(top, _0=stored))["stem"])
+    np.testing.assert_array_equal(expected, read(legacy(top, _0=stored))["stem"])
 
 
-@both_containers
 @pytest.mark.parametrize(
     ("type_name", "dtype"),
     [
         ("Float", "<f4"),
-        ("Double", "<f8"),
-        ("Half", "<f2"),
         ("Long", "<i8"),
-        ("Int", "<i4"),
-        ("Short", "<i2"),
-        ("Char", "i1"),
-        ("Byte", "u1"),
-        ("Bool", "?"),
     ],
 )
-def test_dtypes(read: Read, write: Writer, type_name: str, dtype: str) -> None:
+def test_dtypes(read: Read, type_name: str, dtype: str) -> None:
     values = np.array([1, 0, 1], dtype)
-    array = read(write(state_dict(x=tensor((3,), (1,), stored_in=storage(type_name=type_name, length=3))), _0=values))[
+    array = read(legacy(state_dict(x=tensor((3,), (1,), stored_in=storage(type_name=type_name, length=3))), _0=values))[
         "x"
     ]
     assert np.dtype(dtype) == array.dtype
@@ -175,20 +146,14 @@ def test_arrays_are_read_only(read: Read) -> None:
     assert not read(legacy(state_dict(x=tensor((6,), (1,))), _0=SIX))["x"].flags.writeable
 
 
-def test_parameters_metadata_and_memo_are_supported(read: Read) -> None:
-    """The writer of torch adds memoised objects, `_metadata` set by BUILD, and wrapped parameters."""
-    wrapped = b"ctorch._utils\n_rebuild_parameter\n" + sequence(tensor((2,), (1,)), b"\x88", EMPTY_ORDERED_DICT) + b"R"
+def test_metadata_and_memo_are_supported(read: Read) -> None:
+    """The writer of torch adds memoised objects, and `_metadata` set by BUILD."""
+    first = tensor((2,), (1,), stored_in=storage() + b"q\x01")
     again = tensor((2,), (1,), offset=4, stored_in=b"h\x01")
-    memoised = storage() + b"q\x01"
-    entries = text("a") + wrapped.replace(storage(), memoised) + text("b") + again
+    entries = text("a") + first + text("b") + again
     metadata = b"}" + text("_metadata") + EMPTY_ORDERED_DICT + b"sb"
     arrays = read(legacy(b"\x80\x02" + EMPTY_ORDERED_DICT + b"(" + entries + b"u" + metadata + b".", _0=SIX))
     assert {"a": [0, 1], "b": [4, 5]} == {name: array.tolist() for name, array in arrays.items()}
-
-
-def test_state_dict_inside_a_training_checkpoint(read: Read) -> None:
-    inner = state_dict(x=tensor((2,), (1,)))[2:-1]
-    assert ["x"] == list(read(legacy(b"\x80\x02}" + text("state_dict") + inner + b"s.", _0=SIX)))
 
 
 class Command:
@@ -201,11 +166,10 @@ class Command:
         return os.system, (f"touch '{self.path}'",)
 
 
-@both_containers
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_no_code_is_run(read: Read, write: Writer, tmp_path: Path, protocol: int) -> None:
-    content = write(pickle.dumps(Command(tmp_path / "ran"), protocol), _0=SIX)
-    with pytest.raises(CheckpointError, match=r"refers to (posix|nt)\.system; allowed are collections\.OrderedDict"):
+def test_no_code_is_run(read: Read, tmp_path: Path, protocol: int) -> None:
+    content = legacy(pickle.dumps(Command(tmp_path / "ran"), protocol), _0=SIX)
+    with pytest.raises(CheckpointError, match=r"refers to (posix|nt)\.system, which is not allowed"):
         read(content)
     assert not (tmp_path / "ran").exists()
 
@@ -245,72 +209,57 @@ HOSTILE = {
         r"refers to torch\.BFloat16Storage",
     ),
     "storage type of another module": (state_dict(x=storage(module="numpy")), r"refers to numpy\.FloatStorage"),
-    "extension code": (state_dict(x=b"\x82\x01"), "damaged pickle: unregistered extension code 1"),
+    "extension code": (state_dict(x=b"\x82\x01"), "is damaged: unregistered extension code 1"),
     "tensor larger than its storage": (state_dict(x=tensor((7,), (1,))), "more elements than its storage"),
-    "tensor past its storage": (state_dict(x=tensor((2, 3), (4, 1))), "exceeds its storage"),
-    "offset past its storage": (state_dict(x=tensor((2,), (1,), offset=5)), "exceeds its storage"),
-    "huge offset": (state_dict(x=tensor((2,), (1,), offset=HUGE * 2**20)), "exceeds its storage"),
-    "huge stride": (state_dict(x=tensor((2,), (HUGE * 2**20,))), "exceeds its storage"),
-    "stride that overflows": (state_dict(x=tensor((3,), (2**61,))), "exceeds its storage"),
+    "tensor past its storage": (state_dict(x=tensor((2, 3), (4, 1))), "is damaged"),
+    "offset past its storage": (state_dict(x=tensor((2,), (1,), offset=5)), "is damaged"),
+    "huge offset": (state_dict(x=tensor((2,), (1,), offset=HUGE * 2**20)), "is damaged"),
+    "huge stride": (state_dict(x=tensor((2,), (HUGE * 2**20,))), "is damaged"),
+    "stride that overflows": (state_dict(x=tensor((3,), (2**61,))), "is damaged"),
     "huge shape of stride 0": (state_dict(x=tensor((HUGE,), (0,))), "more elements than its storage"),
-    "huge empty shape": (state_dict(x=tensor((0, HUGE, HUGE), (1, 1, 1))), "exceeds its storage"),
-    "negative stride": (state_dict(x=tensor((2,), (-1,), offset=3)), "must be integers from 0"),
-    "negative offset": (state_dict(x=tensor((2,), (1,), offset=-1)), "must be integers from 0"),
-    "negative shape": (state_dict(x=tensor((-2,), (1,))), "must be integers from 0"),
-    "too few strides": (state_dict(x=tensor((2, 3), (1,))), "one stride per axis"),
-    "too many axes": (state_dict(x=tensor((1,) * 65, (1,) * 65)), "exceeds its storage"),
-    "huge storage": (
-        state_dict(x=tensor((6,), (1,), stored_in=storage(length=HUGE))),
-        f"its length is not {HUGE}|must have {4 * HUGE}",
-    ),
+    "huge empty shape": (state_dict(x=tensor((0, HUGE, HUGE), (1, 1, 1))), "is damaged"),
+    "negative offset": (state_dict(x=tensor((2,), (1,), offset=-1)), "is damaged"),
+    "negative shape": (state_dict(x=tensor((-2,), (1,))), "is damaged"),
+    "too few strides": (state_dict(x=tensor((2, 3), (1,))), "is damaged"),
+    "too many axes": (state_dict(x=tensor((1,) * 65, (1,) * 65)), "is damaged"),
     "negative storage": (state_dict(x=tensor((6,), (1,), stored_in=storage(length=-1))), "invalid storage"),
-    "storage described twice": (
-        state_dict(x=tensor((6,), (1,)), y=tensor((6,), (1,), stored_in=storage(length=5))),
-        "two different descriptions",
-    ),
     "storage key with a path": (
         state_dict(x=tensor((6,), (1,), stored_in=storage(key="../data.pkl"))),
-        "list of storages differs|no item named",
+        "is damaged",
     ),
-    "tensor without storage": (state_dict(x=tensor((6,), (1,), stored_in=b"N")), "arguments of the wrong type"),
-    "persistent id that is no storage": (state_dict(x=b"NQ"), "invalid storage None"),
+    "tensor without storage": (state_dict(x=tensor((6,), (1,), stored_in=b"N")), "is damaged"),
+    "persistent id that is no storage": (state_dict(x=b"NQ"), "invalid storage"),
     "persistent id of nested tuples": (state_dict(x=b")q\x00" + b"h\x00\x86q\x00" * 50 + b"Q"), "invalid storage"),
     "storage key that is a tuple": (
         state_dict(x=sequence(text("storage"), b"ctorch\nFloatStorage\n", b")", b"N", b"N") + b"Q"),
         "invalid storage",
     ),
-    "a tuple in itself, 2,000 times": (state_dict(x=b")" + b"\x85" * 2000), "entry 'x' is a tuple"),
-    "storage that is a view": (
-        state_dict(x=tensor((6,), (1,), stored_in=storage()[:-3] + sequence(text("1"), number(0), number(6)) + b"tQ")),
-        "is a view of another",
-    ),
-    "parameter without tensor": (
-        state_dict(x=called(b"torch._utils\n_rebuild_parameter", b"N")),
-        "a parameter contains no tensor",
-    ),
-    "tensor without arguments": (state_dict(x=called(b"torch._utils\n_rebuild_tensor_v2")), "damaged pickle"),
-    "memo entry that does not exist": (b"\x80\x02](" + b"h\x07" + b"e.", "damaged pickle"),
-    "entry that is no tensor": (b"\x80\x02}" + text("epoch") + number(3) + b"s.", "entry 'epoch' is a int"),
-    "name that is no text": (b"\x80\x02}" + number(3) + tensor((6,), (1,)) + b"s.", "entry 3 is a"),
-    "list on top": (b"\x80\x02].", "contains a list: must be a dict"),
-    "tensor on top": (b"\x80\x02" + tensor((6,), (1,)) + b".", "contains a _Tensor: must be a dict"),
-    "tuple without a mark": (b"\x80\x02t.", "damaged pickle"),
-    "call on an empty stack": (b"\x80\x02R.", "damaged pickle"),
-    "call of None": (b"\x80\x02NNR.", "damaged pickle"),
-    "item of None": (b"\x80\x02N" + text("x") + b"Ns.", "damaged pickle"),
-    "append to None": (b"\x80\x02NNa.", "damaged pickle"),
+    "a tuple in itself, 2,000 times": (state_dict(x=b")" + b"\x85" * 2000), "is damaged"),
+    "tensor without arguments": (state_dict(x=called(b"torch._utils\n_rebuild_tensor_v2")), "is damaged"),
+    "memo entry that does not exist": (b"\x80\x02](" + b"h\x07" + b"e.", "is damaged"),
+    "entry that is no tensor": (b"\x80\x02}" + text("epoch") + number(3) + b"s.", "is damaged"),
+    "list on top": (b"\x80\x02].", "is damaged"),
+    "tensor on top": (b"\x80\x02" + tensor((6,), (1,)) + b".", "is damaged"),
+    "tuple without a mark": (b"\x80\x02t.", "is damaged"),
+    "call on an empty stack": (b"\x80\x02R.", "is damaged"),
+    "call of None": (b"\x80\x02NNR.", "is damaged"),
+    "item of None": (b"\x80\x02N" + text("x") + b"Ns.", "is damaged"),
+    "append to None": (b"\x80\x02NNa.", "is damaged"),
     "attributes of a function": (
-        b"\x80\x02ctorch._utils\n_rebuild_tensor\nN}" + text("__code__") + b"Ns\x86b.",
-        "damaged pickle",
+        b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\nN}" + text("__code__") + b"Ns\x86b.",
+        "is damaged",
     ),
-    "empty": (b"", "damaged pickle"),
+    "attributes of OrderedDict": (
+        b"\x80\x02ccollections\nOrderedDict\nN}" + text("__reduce__") + b"Ns\x86b.",
+        "is damaged",
+    ),
+    "empty": (b"", "is damaged"),
 }
 
 
-@both_containers
 @pytest.mark.parametrize(("top", "message"), HOSTILE.values(), ids=HOSTILE)
-def test_hostile_pickles_are_rejected(read: Read, write: Writer, top: bytes, message: str) -> None:
-    content = write(top, _0=SIX) if b"storage" in top else write(top)
+def test_hostile_pickles_are_rejected(read: Read, top: bytes, message: str) -> None:
+    content = legacy(top, _0=SIX) if b"storage" in top else legacy(top)
     with pytest.raises(CheckpointError, match=message):
         read(content)
 
@@ -320,31 +269,23 @@ def test_attributes_set_by_one_file_do_not_affect_the_next(read: Read) -> None:
     defaults = b"}" + text("__defaults__") + sequence(storage(), number(0), numbers((6,)), numbers((1,))) + b"s"
     with pytest.raises(CheckpointError):
         read(legacy(b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\nN" + defaults + b"\x86b.", _0=SIX))
-    with pytest.raises(CheckpointError, match=r"damaged pickle: .*missing 4 required positional arguments"):
+    with pytest.raises(CheckpointError, match=r"is damaged: .*missing 4 required positional arguments"):
         read(legacy(state_dict(x=called(b"torch._utils\n_rebuild_tensor_v2")), _0=SIX))
 
 
 DAMAGED = {
-    "empty": (b"", "another magic number"),
-    "a PNG file": (b"\x89PNG\r\n\x1a\n", "another magic number"),
-    "wrong magic number": (pickle.dumps(1234, 2) + legacy(GOOD, _0=SIX), "another magic number"),
+    "empty": (b"", "not a torch checkpoint"),
+    "a PNG file": (b"\x89PNG\r\n\x1a\n", "not a torch checkpoint"),
+    "a zip, as torch 1.6 writes": (b"PK\x03\x04", "not a torch checkpoint of the format before torch 1.6"),
+    "wrong magic number": (pickle.dumps(1234, 2) + legacy(GOOD, _0=SIX), "not a torch checkpoint"),
     "wrong protocol": (
         legacy(GOOD, _0=SIX).replace(pickle.dumps(1001, 2), pickle.dumps(1002, 2), 1),
-        "protocol version 1002: must be 1001",
+        "not a torch checkpoint",
     ),
-    "no byte order": (legacy(GOOD, _0=SIX).replace(b"little_endian", b"littel_endian"), "little-endian"),
-    "storage missing": (legacy(GOOD), "list of storages differs"),
-    "storage too many": (legacy(GOOD, _0=SIX, _1=SIX), "list of storages differs"),
-    "storage too short": (legacy(GOOD, _0=SIX[:5]), "storage 0 is truncated, or its length is not 6"),
-    "truncated": (legacy(GOOD, _0=SIX)[:-1], "storage 0 is truncated"),
-    "bytes after the end": (legacy(GOOD, _0=SIX) + b"\0", "unexpected bytes"),
-    "short zip entry": (zipped(GOOD, _0=SIX[:5]), "has 20 bytes: must have 24"),
-    "zip entry missing": (zipped(GOOD), "no item named 'model/data/0'"),
-    "zip of something else": (
-        zipped(GOOD, _0=SIX).replace(b"data.pkl", b"data.pkx"),
-        "the zip has 0 entries data.pkl: must have one",
-    ),
-    "truncated zip": (zipped(GOOD, _0=SIX)[:-30], "the file is damaged"),
+    "storage missing": (legacy(GOOD), "is damaged"),
+    "storage too many": (legacy(GOOD, _0=SIX, _1=SIX), "is damaged"),
+    "storage too short": (legacy(GOOD, _0=SIX[:5]), "more elements than its storage"),
+    "truncated": (legacy(GOOD, _0=SIX)[:-1], "more elements than its storage"),
 }
 
 
@@ -354,28 +295,17 @@ def test_damaged_containers_are_rejected(read: Read, content: bytes, message: st
         read(content)
 
 
-def test_a_big_endian_zip_is_rejected(read: Read) -> None:
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr("model/data.pkl", GOOD)
-        archive.writestr("model/byteorder", "big")
-    with pytest.raises(CheckpointError, match="little-endian"):
-        read(file.getvalue())
-
-
-@both_containers
-def test_every_truncation_is_rejected(read: Read, write: Writer) -> None:
-    content = write(GOOD, _0=SIX)
+def test_every_truncation_is_rejected(read: Read) -> None:
+    content = legacy(GOOD, _0=SIX)
     for length in range(len(content)):
         with pytest.raises(CheckpointError):
             read(content[:length])
 
 
-@both_containers
 @pytest.mark.parametrize("flip", [0x01, 0x80, 0xFF])
-def test_a_flipped_byte_gives_arrays_or_a_checkpoint_error(read: Read, write: Writer, flip: int) -> None:
+def test_a_flipped_byte_gives_arrays_or_a_checkpoint_error(read: Read, flip: int) -> None:
     """With a checksum to match, because otherwise nothing else would be tested."""
-    content = bytearray(write(GOOD, _0=SIX))
+    content = bytearray(legacy(GOOD, _0=SIX))
     for position in range(len(content)):
         content[position] ^= flip
         with contextlib.suppress(CheckpointError):
