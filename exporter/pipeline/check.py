@@ -5,7 +5,7 @@ Each error names the step and the tensor, and shows what would fit there. Does n
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,19 +42,14 @@ class CheckedPipeline:
 
     Attributes:
         pipeline: the content of the file.
-        levels: the steps; each takes tensors of earlier levels only, and is in the first level where it can be.
+        steps: each after those that it takes tensors from.
         tensors: all tensors of the pipeline by name, inputs included, each with the unified shape of its producer and
             consumers.
     """
 
     pipeline: Pipeline
-    levels: tuple[tuple[CheckedStep, ...], ...]
+    steps: Sequence[CheckedStep]
     tensors: Mapping[str, Tensor]
-
-    @property
-    def steps(self) -> list[CheckedStep]:
-        """The steps, each after those that it takes tensors from."""
-        return [step for level in self.levels for step in level]
 
 
 def check_pipeline(pipeline: Pipeline) -> CheckedPipeline:
@@ -73,7 +68,7 @@ def check_pipeline(pipeline: Pipeline) -> CheckedPipeline:
     for step in steps:
         wiring.check_outputs(step)
     wiring.check_ends()
-    return CheckedPipeline(pipeline, wiring.levels(), wiring.tensors())
+    return CheckedPipeline(pipeline, wiring.sorted_steps(), wiring.tensors())
 
 
 def check_base_path(checked: CheckedPipeline, base_path: Path) -> None:
@@ -136,40 +131,52 @@ def _check_aliases(checked: CheckedStep) -> None:
 class _Wiring:
     """The tensors of a pipeline, their producers and consumers."""
 
-    def __init__(self, pipeline: Pipeline, steps: Collection[CheckedStep]) -> None:
+    def __init__(self, pipeline: Pipeline, steps: Sequence[CheckedStep]) -> None:
         self._pipeline, self._steps = pipeline, steps
-        self._made: dict[str, Tensor] = {}
         self._maker: dict[str, CheckedStep] = {}
-        self._users: dict[str, list[tuple[CheckedStep, Tensor]]] = {}
+        self._sources = dict.fromkeys(pipeline.inputs, "an input of the pipeline")
+        self._forms: dict[str, list[Tensor]] = {name: [] for name in pipeline.inputs}
+        """What the producer and the consumers of each tensor declare."""
+        self._known: dict[str, Tensor] = {}
+        """The unified shape of a tensor's producer and of the consumers that were checked."""
+        self._last_user: dict[str, str] = {}
+        self._taken = {name for step in steps for name in step.step.input_map.values()}
         for step in steps:
             for output in step.signature.outputs:
                 if (name := step.step.output_map.get(output.alias)) is not None:
-                    self._made[name], self._maker[name] = output, step
+                    self._maker[name] = step
+                    self._sources[name] = f'output "{output.alias}" of step "{step.name}"'
+                    self._known[name] = Tensor(name, output.dtype, output.shape)
+                    self._forms[name] = [output]
+        for step in steps:
             for taken in step.signature.inputs:
-                if (name := step.step.input_map.get(taken.alias)) is not None:
-                    self._users.setdefault(name, []).append((step, taken))
+                if (name := step.step.input_map.get(taken.alias)) in self._forms:
+                    self._forms[name].append(taken)
 
     def check_inputs(self, checked: CheckedStep) -> None:
         """Check that each input has a tensor that exists and fits."""
-        where = f'step "{checked.name}"'
         for tensor in checked.signature.inputs:
             name = checked.step.input_map.get(tensor.alias)
             if name is None:
-                raise PipelineError(
-                    f'{where}: input "{tensor.alias}" ({tensor.form}) is not in input_map; '
-                    f"{self._fitting(checked, tensor)}"
+                problem = f"({tensor.form}) is not in input_map"
+            elif name not in self._sources:
+                problem = (
+                    f'({tensor.form}) takes "{name}", which is neither an input of the pipeline nor made by a step'
                 )
-            if name not in self._made and name not in self._pipeline.inputs:
-                raise PipelineError(
-                    f'{where}: input "{tensor.alias}" ({tensor.form}) takes "{name}", which is neither an input of '
-                    f"the pipeline nor made by a step; {self._fitting(checked, tensor)}"
-                )
-            form, source = self._known_before(name, checked, tensor)
-            if form is not None and unify(form, tensor) is None:
-                raise PipelineError(
-                    f'{where}: input "{tensor.alias}" is {tensor.form}, but "{name}", {source}, is {form.form}; '
-                    f"{self._fitting(checked, tensor)}"
-                )
+            else:
+                known = self._known.get(name, Tensor(name, tensor.dtype, tensor.shape))
+                unified = unify(known, tensor)
+                if unified is not None:
+                    self._known[name] = unified
+                    self._last_user[name] = checked.name
+                    continue
+                source = self._sources[name]
+                if name in self._last_user:
+                    source += f' that step "{self._last_user[name]}" also takes'
+                problem = f'is {tensor.form}, but "{name}", {source}, is {known.form}'
+            raise PipelineError(
+                f'step "{checked.name}": input "{tensor.alias}" {problem}; {self._fitting(checked, tensor)}'
+            )
 
     def check_outputs(self, checked: CheckedStep) -> None:
         """Check that each output is used, by a step or as an output of the pipeline, or dropped."""
@@ -177,7 +184,7 @@ class _Wiring:
             name = checked.step.output_map.get(tensor.alias)
             if name is None and tensor.alias not in checked.step.drop:
                 problem = "is neither in output_map nor in drop"
-            elif name is not None and name not in self._users and name not in self._pipeline.outputs:
+            elif name is not None and name not in (*self._taken, *self._pipeline.outputs):
                 problem = (
                     f'is "{name}", which is not used by a step and is not an output of the pipeline; add it to drop'
                 )
@@ -190,60 +197,38 @@ class _Wiring:
     def check_ends(self) -> None:
         """Check that each input of the pipeline is taken by a step, and each output made by one."""
         for name in self._pipeline.inputs:
-            if name not in self._users:
-                free = [f'"{step.name}" takes {_listed(step.step.input_map.values())}' for step in self._steps]
-                raise PipelineError(f'input "{name}" of the pipeline is taken by no step; step {", step ".join(free)}')
-        for name in self._pipeline.outputs:
-            if name not in self._made:
+            if name not in self._taken:
                 raise PipelineError(
-                    f'output "{name}" of the pipeline is made by no step; steps make {_listed(self._made)}'
+                    f'input "{name}" of the pipeline is taken by no step; steps take {_listed(sorted(self._taken))}'
+                )
+        for name in self._pipeline.outputs:
+            if name not in self._maker:
+                raise PipelineError(
+                    f'output "{name}" of the pipeline is made by no step; steps make {_listed(self._maker)}'
                 )
 
-    def levels(self) -> tuple[tuple[CheckedStep, ...], ...]:
-        """Return the steps by level; see `CheckedPipeline`."""
+    def sorted_steps(self) -> list[CheckedStep]:
+        """Return the steps, each after those that it takes tensors from."""
         by_name = {step.name: step for step in self._steps}
-        levels = tuple(tuple(by_name[step.name] for step in level) for level in self._pipeline.levels())
-        sorted_steps = {step.name for level in levels for step in level}
-        waiting = [step for step in self._steps if step.name not in sorted_steps]
+        steps = [by_name[step.name] for level in self._pipeline.levels() for step in level]
+        waiting = [step for step in self._steps if step not in steps]
         if waiting:
-            made = {name for level in levels for step in level for name in step.step.output_map.values()}
-            raise self._cycle(waiting, made.union(self._pipeline.inputs))
-        return levels
+            raise PipelineError(
+                "the steps form a cycle, in which each takes a tensor of the next: "
+                f"{_listed(step.name for step in self._cycle(waiting))}"
+            )
+        return steps
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors by name; see `CheckedPipeline`."""
-        tensors = {}
-        for name in (*self._pipeline.inputs, *self._made):
-            unified = unify_all(self._forms(name))
-            assert unified is not None  # check_inputs has unified them
-            tensors[name] = Tensor(name, unified.dtype, unified.shape)
-        return tensors
+        return {name: self._known[name] for name in self._forms}
 
-    def _forms(self, name: str) -> list[Tensor]:
-        made = [self._made[name]] if name in self._made else []
-        return [*made, *(taken for _, taken in self._users.get(name, []))]
-
-    def _known_before(self, name: str, checked: CheckedStep, tensor: Tensor) -> tuple[Tensor | None, str]:
-        """Return the unified shape of a tensor's producer and earlier consumers, and where the tensor comes from."""
-        users = self._users[name]
-        position = next(index for index, user in enumerate(users) if user == (checked, tensor))
-        known = [*([self._made[name]] if name in self._made else []), *(taken for _, taken in users[:position])]
-        if name in self._made:
-            source = f'output "{self._made[name].alias}" of step "{self._maker[name].name}"'
-        else:
-            source = "an input of the pipeline"
-        if users[:position]:
-            source += f' that step "{users[position - 1][0].name}" also takes'
-        return (unify_all(known) if known else None), source
-
-    def _fitting(self, checked: CheckedStep, tensor: Tensor, names: Iterable[str] | None = None) -> str:
+    def _fitting(self, checked: CheckedStep, tensor: Tensor) -> str:
         """Say which tensors would fit an input of a step."""
-        if names is None:
-            names = (*self._pipeline.inputs, *self._made)
         fitting = [
             name
-            for name in names
-            if self._maker.get(name) is not checked and unify_all([tensor, *self._forms(name)]) is not None
+            for name, forms in self._forms.items()
+            if self._maker.get(name) is not checked and unify_all([tensor, *forms]) is not None
         ]
         return f"{_listed(fitting)} would fit" if fitting else "no tensor of the pipeline fits"
 
@@ -257,41 +242,14 @@ class _Wiring:
         ]
         return f"it would fit {', '.join(fitting)}" if fitting else "no input of a step fits it"
 
-    def _cycle(self, waiting: Collection[CheckedStep], ready: Collection[str]) -> PipelineError:
-        """Return the error for a cycle among `waiting`, of which each step takes a tensor of another one."""
-        step, visited = next(iter(waiting)), list[CheckedStep]()
+    def _cycle(self, waiting: Sequence[CheckedStep]) -> list[CheckedStep]:
+        """Return the first cycle among `waiting`, of which each takes a tensor of another one."""
+        step, visited = waiting[0], list[CheckedStep]()
         while step not in visited:
             visited.append(step)
-            step = self._maker[self._missing(step, ready).name]
-        cycle = visited[visited.index(step) :]
-        needs = []
-        for member in cycle:
-            missing = self._missing(member, ready)
-            needs.append(
-                f'step "{member.name}" takes "{missing.name}" of step "{self._maker[missing.name].name}" as '
-                f'"{missing.tensor.alias}"'
-            )
-        tensor = self._missing(step, ready).tensor
-        return PipelineError(
-            f'the steps form a cycle: {", and ".join(needs)}; for the input "{tensor.alias}" of step "{step.name}", '
-            f"{self._fitting(step, tensor, sorted(ready))} without a cycle"
-        )
-
-    def _missing(self, step: CheckedStep, ready: Collection[str]) -> _Taken:
-        """Return the first input of a step whose tensor isn't ready."""
-        return next(
-            _Taken(name, tensor)
-            for tensor in step.signature.inputs
-            if (name := step.step.input_map[tensor.alias]) not in ready
-        )
-
-
-@dataclass(frozen=True)
-class _Taken:
-    """A tensor of the pipeline, and the input that takes it."""
-
-    name: str
-    tensor: Tensor
+            makers = (self._maker.get(name) for name in step.step.input_map.values())
+            step = next(maker for maker in makers if maker in waiting)
+        return [*visited[visited.index(step) :], step]
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from savedmodel_bakery.errors import PipelineError
 from savedmodel_bakery.exporter.pipeline.check import CheckedPipeline
@@ -33,22 +34,12 @@ def describe(checked: CheckedPipeline) -> str:
 
     pipeline = checked.pipeline
     versions = {step.name: step.version for step in checked.steps}
-    content: dict[str, Any] = {
+    content = {
         "name": pipeline.name,
-        "inputs": list(pipeline.inputs),
-        "outputs": list(pipeline.outputs),
+        "inputs": pipeline.inputs,
+        "outputs": pipeline.outputs,
         _TENSORS: {name: tensor.form for name, tensor in checked.tensors.items()},
-        "steps": [
-            {
-                "name": step.name,
-                "model": str(versions[step.name]),
-                "signature": step.signature,
-                "input_map": dict(step.input_map),
-                "output_map": dict(step.output_map),
-                "drop": list(step.drop),
-            }
-            for step in pipeline.steps
-        ],
+        "steps": [{**asdict(step), "model": str(versions[step.name])} for step in pipeline.steps],
     }
     return tomli_w.dumps(content)
 
@@ -66,6 +57,7 @@ def read_description(version: Path) -> Description | None:
         content = parse_toml(read_small(file).decode())
         forms = content.pop(_TENSORS)
         pipeline = parse_pipeline(content, folder=Path(), default_name=version.name)
-        return Description(pipeline, {name: forms[name] for name in (*pipeline.inputs, *pipeline.makers())})
+        made = [name for step in pipeline.steps for name in step.output_map.values()]
+        return Description(pipeline, {name: forms[name] for name in (*pipeline.inputs, *made)})
     except (OSError, ValueError, KeyError, TypeError, PipelineError) as error:
         raise PipelineError(f"the pipeline in {version} is damaged: {error}") from error

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,10 +59,6 @@ class Pipeline:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     steps: tuple[Step, ...]
-
-    def makers(self) -> dict[str, tuple[Step, str]]:
-        """Return, for each tensor that a step makes, the step and the name of its output there."""
-        return {tensor: (step, alias) for step in self.steps for alias, tensor in step.output_map.items()}
 
     def levels(self) -> list[list[Step]]:
         """Return the steps by level: each takes tensors of earlier levels only, and is in the first possible level.
@@ -196,14 +192,16 @@ def _is_text(value: object) -> bool:
 
 
 def _check_unique(pipeline: Pipeline) -> None:
-    """Reject two steps of one name, a name twice in a list, and a tensor that is made twice.
-
-    Raises:
-        PipelineError: it names the steps and the tensor.
-    """
-    for owner, names in _lists(pipeline):
-        if (name := _repeated(names)) is not None:
-            raise PipelineError(f'{owner} "{name}" twice: names must be unique')
+    """Reject two steps of one name, a name twice in a list, and a tensor that is made twice."""
+    for owner, names in (
+        ("there is a step", [step.name for step in pipeline.steps]),
+        ("inputs has", pipeline.inputs),
+        ("outputs has", pipeline.outputs),
+        *((f'drop of step "{step.name}" has', step.drop) for step in pipeline.steps),
+    ):
+        for name, count in Counter(names).items():
+            if count > 1:
+                raise PipelineError(f'{owner} "{name}" twice: names must be unique')
     makers = dict.fromkeys(pipeline.inputs, "an input of the pipeline")
     for step in pipeline.steps:
         for alias, tensor in step.output_map.items():
@@ -211,15 +209,3 @@ def _check_unique(pipeline: Pipeline) -> None:
             if tensor in makers:
                 raise PipelineError(f'tensor "{tensor}" is both {makers[tensor]} and {maker}: names must be unique')
             makers[tensor] = maker
-
-
-def _lists(pipeline: Pipeline) -> Iterator[tuple[str, Iterable[str]]]:
-    yield "there is a step", (step.name for step in pipeline.steps)
-    yield "inputs has", pipeline.inputs
-    yield "outputs has", pipeline.outputs
-    for step in pipeline.steps:
-        yield f'drop of step "{step.name}" has', step.drop
-
-
-def _repeated(names: Iterable[str]) -> str | None:
-    return next((name for name, count in Counter(names).items() if count > 1), None)

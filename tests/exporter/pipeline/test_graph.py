@@ -363,9 +363,7 @@ def test_random_steps_are_rejected(session: SessionProcess, models: Path, tmp_pa
     checked = check_pipeline(parse_pipeline(content, folder=models, default_name="pipeline"))
     save_pipeline(checked, tmp_path / "out")
     examples = [Example({"x": np.float32([1, 2, 3, 4])})]
-    message = (
-        r'the output "y" of the pipeline is not that of the steps .*: 4 of 4 numbers differ, by up to 0\.\d+; steps'
-    )
+    message = r'the output "y" of the pipeline is not that of the steps .*: numbers differ, by up to 0\.\d+; steps'
     with pytest.raises(VerificationError, match=message):
         validate_pipeline(tmp_path / "out", session, checked, examples, "pipeline")
 

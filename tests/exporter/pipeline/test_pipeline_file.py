@@ -53,7 +53,6 @@ def test_a_pipeline_is_read_with_models_relative_to_its_folder(tmp_path: Path, m
             drop=("output_1",),
         ),
     ) == pipeline.steps
-    assert (pipeline.steps[1], "output_0") == pipeline.makers()["product"]
 
 
 def test_the_file_may_state_a_name_and_absolute_paths(tmp_path: Path) -> None:
