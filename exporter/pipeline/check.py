@@ -247,7 +247,7 @@ class _Wiring:
         step, visited = waiting[0], list[CheckedStep]()
         while step not in visited:
             visited.append(step)
-            makers = (self._maker.get(name) for name in step.step.input_map.values())
+            makers = [self._maker[name] for name in step.step.input_map.values() if name in self._maker]
             step = next(maker for maker in makers if maker in waiting)
         return [*visited[visited.index(step) :], step]
 

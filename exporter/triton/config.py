@@ -10,13 +10,31 @@ from google.protobuf import text_format
 
 from savedmodel_bakery.errors import TritonError
 from savedmodel_bakery.exporter.pipeline.check import CheckedPipeline
-from savedmodel_bakery.exporter.triton.tensors import TritonSignature, TritonTensor, convert
+from savedmodel_bakery.exporter.signatures import Signature, Tensor
 from savedmodel_bakery.exporter.triton.warmup import InputData
 from savedmodel_bakery.wire.v2 import schema
 
 # Rows of a request, and of requests that Triton joins. The graph of a baked model takes them a few at a time, so the
 # limit is for their latency, not for memory.
 DEFAULT_MAX_BATCH_SIZE = 32
+
+# Triton's types (model_config.proto) that arrays of the Python backend can have: BF16 is not among them. By the names
+# of wire.dtypes.
+_DATA_TYPES = {
+    "bool": "TYPE_BOOL",
+    "uint8": "TYPE_UINT8",
+    "uint16": "TYPE_UINT16",
+    "uint32": "TYPE_UINT32",
+    "uint64": "TYPE_UINT64",
+    "int8": "TYPE_INT8",
+    "int16": "TYPE_INT16",
+    "int32": "TYPE_INT32",
+    "int64": "TYPE_INT64",
+    "half": "TYPE_FP16",
+    "float": "TYPE_FP32",
+    "double": "TYPE_FP64",
+    "string": "TYPE_STRING",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,34 +70,45 @@ class Options:
 
 
 def model_config(
-    name: str, signature: TritonSignature, options: Options, warmup: Sequence[Mapping[str, InputData]]
+    name: str,
+    signature: Signature,
+    options: Options,
+    warmup: Sequence[Mapping[str, InputData]],
+    *,
+    max_batch_size: int,
 ) -> str:
     """Return the configuration of a model that runs one signature.
 
     Args:
         name: of the model.
-        signature: it runs.
+        signature: it runs; has an input.
         options: how.
         warmup: inputs, by name, of requests that an instance runs before it serves.
+        max_batch_size: maximum rows of a request and of joined requests; 0 if the first dimension is not a batch
+            dimension.
+
+    Raises:
+        TritonError: Triton can't have an input or output.
     """
-    config = _config(name, signature.inputs, signature.outputs, signature.max_batch_size)
+    owner = f' of signature "{signature.name}"'
+    config = _config(name, signature.inputs, signature.outputs, owner, max_batch_size)
     for entry, tensor in zip((*config.input, *config.output), (*signature.inputs, *signature.outputs), strict=True):
-        if tensor.is_per_row:
+        if max_batch_size and len(tensor.shape or ()) == 1:  # callers send an array of one element
             entry.reshape.SetInParent()  # to an empty shape
     config.backend = "python"
     config.parameters["signature_name"].string_value = signature.name
     config.version_policy.latest.num_versions = 1
     config.instance_group.add(count=options.instances, kind="KIND_GPU" if options.gpu else "KIND_CPU")
-    if signature.max_batch_size:
+    if max_batch_size:
         config.dynamic_batching.max_queue_delay_microseconds = options.max_queue_delay_us
-    data_types = {tensor.name: tensor.data_type for tensor in signature.inputs}
+    data_types = {tensor.alias: _DATA_TYPES[tensor.dtype] for tensor in signature.inputs}
     for number, request in enumerate(warmup, 1):
         inputs = {
             alias: {"data_type": data_types[alias], "dims": data.dims, "input_data_file": data.file}
             for alias, data in request.items()
         }
         config.model_warmup.add(name=f"golden {number}", batch_size=1, inputs=inputs)
-    return _to_text(config)
+    return text_format.MessageToString(config, as_utf8=True)
 
 
 def ensemble_config(name: str, checked: CheckedPipeline, *, max_batch_size: int) -> str:
@@ -94,10 +123,10 @@ def ensemble_config(name: str, checked: CheckedPipeline, *, max_batch_size: int)
         TritonError: Triton can't have an input or output of the pipeline.
     """
     inputs, outputs = (
-        [convert(checked.tensors[tensor], f'{role} "{tensor}"', max_batch_size=max_batch_size) for tensor in tensors]
-        for role, tensors in (("input", checked.pipeline.inputs), ("output", checked.pipeline.outputs))
+        [checked.tensors[tensor] for tensor in tensors]
+        for tensors in (checked.pipeline.inputs, checked.pipeline.outputs)
     )
-    config = _config(name, inputs, outputs, max_batch_size)
+    config = _config(name, inputs, outputs, "", max_batch_size)
     config.platform = "ensemble"
     for step in checked.steps:
         config.ensemble_scheduling.step.add(
@@ -106,17 +135,31 @@ def ensemble_config(name: str, checked: CheckedPipeline, *, max_batch_size: int)
             input_map=step.step.input_map,
             output_map=step.step.output_map,
         )
-    return _to_text(config)
+    return text_format.MessageToString(config, as_utf8=True)
 
 
-def _config(name: str, inputs: Sequence[TritonTensor], outputs: Sequence[TritonTensor], max_batch_size: int) -> Any:
+def _config(name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], owner: str, max_batch_size: int) -> Any:
     config = schema.ModelConfig(name=name, max_batch_size=max_batch_size)
-    for entries, tensors in ((config.input, inputs), (config.output, outputs)):
+    for role, entries, tensors in (("input", config.input, inputs), ("output", config.output, outputs)):
         for tensor in tensors:
-            entries.add(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
+            dims = _dims(tensor, f'{role} "{tensor.alias}"{owner}', max_batch_size)
+            entries.add(name=tensor.alias, data_type=_DATA_TYPES[tensor.dtype], dims=dims)
     return config
 
 
-def _to_text(config: Any) -> str:
-    text: str = text_format.MessageToString(config, as_utf8=True)
-    return text
+def _dims(tensor: Tensor, place: str, max_batch_size: int) -> list[int]:
+    """Return the sizes for callers, without the batch; -1 is any size. Never empty: Triton has no scalars."""
+    if tensor.dtype not in _DATA_TYPES:
+        raise TritonError(
+            f"the {place} cannot run on Triton: its type is {tensor.dtype}; must be one of {', '.join(_DATA_TYPES)}"
+        )
+    if tensor.shape is None:
+        raise TritonError(f"the {place} cannot run on Triton: its number of dimensions is unknown")
+    if 0 in tensor.shape:
+        raise TritonError(f"the {place} cannot run on Triton: its shape {tensor.shape} has a size of 0")
+    if max_batch_size and tensor.shape[:1] != [-1]:
+        raise TritonError(
+            f"invalid maximum batch size {max_batch_size}: the {place} has the shape {tensor.shape}, whose first "
+            "size is not free; must be 0"
+        )
+    return (tensor.shape[1:] if max_batch_size else tensor.shape) or [1]

@@ -12,7 +12,6 @@ from savedmodel_bakery.exporter.publish import RECIPE_FILE, check_name, find_ver
 from savedmodel_bakery.exporter.signatures import Signature, read_signatures
 from savedmodel_bakery.exporter.triton.config import Options, ensemble_config, model_config
 from savedmodel_bakery.exporter.triton.repository import Model, write_models
-from savedmodel_bakery.exporter.triton.tensors import TritonSignature, describe
 from savedmodel_bakery.exporter.triton.warmup import warmup_requests
 
 DEFAULT_SIGNATURES = ("top_k", "serving_default")
@@ -41,10 +40,10 @@ def export_servable(
         TritonError: Triton can't run the signature, or not with these options.
     """
     version = find_version(path)
+    signature = _find_signature(version, signature_name)
     max_batch_size = options.batch_size(is_per_image=_is_per_image(version))
-    signature = describe(_find_signature(version, signature_name), max_batch_size=max_batch_size)
     name = check_name(model_name(version) if name is None else name)
-    return write_models(repository, [_model_of(version, name, signature, options)])
+    return write_models(repository, [_model_of(version, name, signature, options, max_batch_size=max_batch_size)])
 
 
 def export_pipeline(path: Path, repository: Path, *, name: str | None = None, options: Options) -> list[Path]:
@@ -70,31 +69,33 @@ def export_pipeline(path: Path, repository: Path, *, name: str | None = None, op
     name = check_name(checked.pipeline.name if name is None else name)
     max_batch_size = options.batch_size(is_per_image=all(_is_per_image(step.version) for step in checked.steps))
     models = [
-        _step_model(step, f"{name}.{step.name}", max_batch_size=max_batch_size, options=options)
-        for step in checked.steps
+        _step_model(step, f"{name}.{step.name}", options, max_batch_size=max_batch_size) for step in checked.steps
     ]
     ensemble = Model(name, _ENSEMBLE_VERSION, ensemble_config(name, checked, max_batch_size=max_batch_size))
     return write_models(repository, [*models, ensemble])
 
 
-def _step_model(step: CheckedStep, name: str, *, max_batch_size: int, options: Options) -> Model:
+def _step_model(step: CheckedStep, name: str, options: Options, *, max_batch_size: int) -> Model:
     """Return the model of a step, without the outputs that the pipeline drops."""
     used = [output for output in step.signature.outputs if output.alias in step.step.output_map]
     try:
-        signature = describe(replace(step.signature, outputs=used), max_batch_size=max_batch_size)
-        return _model_of(step.version, check_name(name), signature, options)
+        signature = replace(step.signature, outputs=used)
+        return _model_of(step.version, check_name(name), signature, options, max_batch_size=max_batch_size)
     except (PublishError, TritonError) as error:
         raise type(error)(f'step "{step.name}": {error}') from error
 
 
-def _model_of(version: Path, name: str, signature: TritonSignature, options: Options) -> Model:
+def _model_of(version: Path, name: str, signature: Signature, options: Options, *, max_batch_size: int) -> Model:
     """Return the model that runs a signature of a SavedModel."""
     number = int(version.resolve().name) if version.resolve().name.isdecimal() else 1
     if number == 0:
         raise TritonError(f"{version} cannot run on Triton, which ignores version 0; bake it with another --version")
-    warmup = warmup_requests(version, signature)
+    if not signature.inputs:
+        raise TritonError(f'signature "{signature.name}" cannot run on Triton: it has no inputs')
+    warmup = warmup_requests(version, signature, max_batch_size=max_batch_size)
     files = {data.file: data.data for request in warmup for data in request.values()}
-    return Model(name, number, model_config(name, signature, options, warmup), files, version)
+    config = model_config(name, signature, options, warmup, max_batch_size=max_batch_size)
+    return Model(name, number, config, files, version)
 
 
 def _find_signature(version: Path, name: str | None) -> Signature:

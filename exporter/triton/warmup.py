@@ -11,7 +11,7 @@ import numpy as np
 from google.protobuf.json_format import ParseDict, ParseError
 
 from savedmodel_bakery.errors import TritonError
-from savedmodel_bakery.exporter.triton.tensors import TritonSignature
+from savedmodel_bakery.exporter.signatures import Signature
 from savedmodel_bakery.wire import dtypes, schema, version_folder
 from savedmodel_bakery.wire.status import StatusError
 from savedmodel_bakery.wire.tensors import decode_array
@@ -32,7 +32,7 @@ class InputData(NamedTuple):
     data: bytes
 
 
-def warmup_requests(version: Path, signature: TritonSignature) -> list[dict[str, InputData]]:
+def warmup_requests(version: Path, signature: Signature, *, max_batch_size: int) -> list[dict[str, InputData]]:
     """Return the inputs, by name, of warm-up requests from the goldens of a signature; none if it has no goldens.
 
     With a maximum batch size, each row of a golden becomes a request, because Triton does not join warm-up requests;
@@ -41,6 +41,7 @@ def warmup_requests(version: Path, signature: TritonSignature) -> list[dict[str,
     Args:
         version: folder of a SavedModel.
         signature: of the SavedModel.
+        max_batch_size: of the model; 0 for none.
 
     Raises:
         TritonError: the goldens are damaged, or the model is batched and the inputs of a golden differ in the number of
@@ -49,13 +50,13 @@ def warmup_requests(version: Path, signature: TritonSignature) -> list[dict[str,
     file = version / version_folder.GOLDENS / f"{signature.name}.jsonl"
     if not file.is_file():
         return []
-    input_names = [tensor.name for tensor in signature.inputs]
+    input_names = [tensor.alias for tensor in signature.inputs]
     try:
         requests = [_inputs(json.loads(line)["request"], input_names) for line in file.read_text("utf-8").splitlines()]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ParseError, StatusError) as error:
         raise TritonError(f"the goldens in {file} are damaged: {error}") from error
-    if signature.max_batch_size:
-        requests = [row for request in requests for row in _rows(request, signature.max_batch_size)]
+    if max_batch_size:
+        requests = [row for request in requests for row in _rows(request, max_batch_size)]
     unique = {
         tuple(bytes(encode_raw(array, dtypes.of_array(array))) for array in row.values()): row for row in requests
     }
