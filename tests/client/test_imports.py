@@ -18,7 +18,6 @@ HEAVY = (
     "numpy",
     "pyarrow",
     "requests",
-    "tenacity",
     "tensorflow",
     "tensorflow_serving",
     "tqdm",

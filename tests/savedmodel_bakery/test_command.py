@@ -28,7 +28,7 @@ EXTRAS = (
     "tensorflow_hub", "tensorflow_text", "tomli_w", "uvloop",
 )  # fmt: skip
 # Packages of the base install that take long to import.
-HEAVY = ("google.protobuf", "grpc", "ml_dtypes", "numpy", "requests", "tenacity", "tqdm")
+HEAVY = ("google.protobuf", "grpc", "ml_dtypes", "numpy", "requests", "tqdm")
 WITHOUT = """
 import sys
 for name in {modules!r}:

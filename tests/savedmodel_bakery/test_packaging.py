@@ -117,7 +117,6 @@ def test_the_base_install_is_the_client_without_tensorflow(wheel: Path) -> None:
         "pybase64",
         "python-rapidjson",
         "requests",
-        "tenacity",
         "tomli",
         "tqdm",
     } == {re.split(r"[^A-Za-z0-9-]", need)[0] for need in base}
