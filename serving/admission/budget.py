@@ -1,7 +1,7 @@
 """The memory that requests may use together. A request takes its share before it uses it, and gives it back at its end.
 
-A request may take more while it holds some. If all that hold memory wait for more, none could go on; so the last of
-them is rejected.
+A request may take more while it holds some. If all that hold memory wait for more, none could go on; so the one that
+holds most is rejected, of equal ones the last.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CRITICAL_SHARE = 0.85
 _MIN_SHARE = 0.1  # that requests may use however large the models are
 _MIN_BURST_BYTES = 128 * 2**20
 _TRIM_DELAY_S = 1.0  # what a request used is freed a little after its end
-_SMALL_BYTES = 2**20
+_SMALL_SHARE = 1 / 16  # of the budget: what a request may hold that does not wait for larger ones
 
 
 class _Waiter:
@@ -79,17 +79,20 @@ class MemoryBudget:
                 limit="memory_budget_bytes",
             )
 
-    def try_take(self, size: int) -> bool:
-        """Take `size` bytes if they are free. A large share does not overtake those who wait; a small one does.
+    def try_take(self, size: int, *, held: int = 0) -> bool:
+        """Take `size` bytes if they are free. A large request does not overtake those who wait; a small one does.
+
+        Args:
+            size: bytes.
+            held: the bytes that the request holds already.
 
         Raises:
             OverloadError: more than the whole budget.
         """
         with self._lock:
-            is_free = self._held + size <= self.size and (size <= _SMALL_BYTES or not self._queue)
+            is_free = self._held + size <= self.size and (not self._queue or self._is_small(held + size))
             if is_free:
-                self._held += size
-                self._peak = max(self._peak, self._held)
+                self._add(size)
         if not is_free:
             self.check_possible(size)
         return is_free
@@ -114,7 +117,7 @@ class MemoryBudget:
             OverloadError: they will not become free in time, or the request is cancelled.
         """
         self.check_possible(held + size)
-        if self.try_take(size):
+        if self.try_take(size, held=held):
             return
         waiter = _Waiter(size, held)
         with on_cancel(waiter.woken.set):
@@ -176,23 +179,36 @@ class MemoryBudget:
             limit="memory_budget_bytes",
         )
 
+    def _add(self, size: int) -> None:
+        self._held += size
+        self._peak = max(self._peak, self._held)
+
+    def _is_small(self, share: int) -> bool:
+        return share <= _SMALL_SHARE * self.size
+
     def _grant(self) -> None:
-        """Give memory to those who wait, in their order; reject who can't get it. Call it with the lock."""
-        while self._queue:
-            waiter = self._queue[0]
-            waiter.is_granted = self._held + waiter.size <= self.size
-            is_possible = waiter.held + waiter.size <= self.size  # models may have taken memory since it began to wait
-            if is_possible and not waiter.is_granted:
-                break
-            self._queue.popleft()
-            if waiter.is_granted:
-                self._held += waiter.size
-                self._peak = max(self._peak, self._held)
-            waiter.woken.set()
+        """Give memory to those who wait: the small ones, and the others in their order. Call it with the lock.
+
+        Rejects who can't get it.
+        """
+        is_first = True
+        for waiter in tuple(self._queue):
+            share = waiter.held + waiter.size
+            if share > self.size:  # models may have taken memory since it began to wait
+                self._wake(waiter)
+            elif self._held + waiter.size <= self.size and (is_first or self._is_small(share)):
+                self._add(waiter.size)
+                waiter.is_granted = True
+                self._wake(waiter)
+            else:
+                is_first = False
         holders = [waiter for waiter in self._queue if waiter.held]
         if holders and sum(waiter.held for waiter in holders) == self._held:
-            self._queue.remove(holders[-1])
-            holders[-1].woken.set()
+            self._wake(max(reversed(holders), key=lambda waiter: waiter.held))
+
+    def _wake(self, waiter: _Waiter) -> None:
+        self._queue.remove(waiter)
+        waiter.woken.set()
 
 
 def _mib(size: int) -> int:

@@ -166,10 +166,17 @@ class RequestContext:
         """Take memory, if it is free now, until the request ends; little memory is free. Never waits."""
         if self._memory is None or size <= _LITTLE_BYTES:
             return True
-        is_free = self._memory.try_take(size)
+        is_free = self._memory.try_take(size, held=self.charged)
         if is_free:
             self.charged += size
         return is_free
+
+    def settle(self, size: int) -> None:
+        """Give back all memory but `size` bytes, which the response takes until it has been sent."""
+        surplus = self.charged - size
+        if self._memory and surplus > 0:
+            self.charged = size
+            self._memory.give_back(surplus)
 
     def close(self) -> None:
         """End the request: give its memory back."""

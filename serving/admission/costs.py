@@ -30,6 +30,9 @@ NETWORK = 2
 OUTPUT = 4
 """Per byte of a model's outputs, while they are computed, encoded and sent."""
 
+RESPONSE = 2
+"""Per byte of a response until the client has read it: as it was made, and as it is sent."""
+
 STRING = 64
 """Per string of an output, beside its bytes: TensorFlow's object and Python's."""
 

@@ -161,6 +161,7 @@ class Calls(grpc.GenericRpcHandler):
                     request = rpc.decode(unpacked, *metadata)
                     del unpacked
                     response = call.handle(rpc.handle, request).SerializeToString()
+                context.settle(costs.RESPONSE * len(response))
             finally:
                 lane.transfers.send(grpc_call, context)
             call.sent_bytes = len(response)

@@ -19,10 +19,13 @@ from savedmodel_bakery.serving.call.threads import CallThreads
 
 _WATCH_INTERVAL_S = 0.1
 _TRIM_INTERVAL_S = 2.0
+_READING_S = 5.0  # what a client has to read a response while others wait for memory
 
 
 class Transfers:
     """Cancels calls whose messages do not arrive in time, or when there is no memory for more, or are not read in time.
+
+    While requests wait for memory, the largest response that its client reads slowly is cancelled too.
 
     gRPC has no limit for these: it tells the size of a message when all of it has arrived, and keeps a response until
     the client reads it.
@@ -99,9 +102,21 @@ class Transfers:
                     call.cancel()
             if len(slow) > 1 and self._memory.is_exceeded():
                 _of_busiest_peer(slow)[-1].cancel()
+            if self._memory.queued:
+                self._cancel_largest_unread(now)
             if now > trim_at:  # calls that are rejected take memory too
                 self._memory.trim()
                 trim_at = now + _TRIM_INTERVAL_S
+
+    def _cancel_largest_unread(self, now: float) -> None:
+        """Cancel the call with the largest of the responses that clients read slowly."""
+        unread = {
+            context.charged: call
+            for call, context in self._sending.copy().items()
+            if now - self._started.get(call, now) > _READING_S
+        }
+        if unread:
+            unread[max(unread)].cancel()
 
 
 def _of_busiest_peer(calls: list[Any]) -> list[Any]:

@@ -25,6 +25,7 @@ from savedmodel_bakery.serving.telemetry.calls import count_rejection
 logger = logging.getLogger(__name__)
 
 _LINGER_S = 2.0
+_READING_S = 5.0  # what a client has to read a response while others wait for memory
 _MAX_PIPELINED = 16  # requests that wait on a connection for the response to an earlier one; each takes a few kilobytes
 
 
@@ -54,6 +55,7 @@ class Connection(asyncio.Protocol):
         self._is_paused = False
         self._is_writable = asyncio.Event()
         self._is_writable.set()
+        self._unread_since = 0.0  # while it is not writable
         self._receives_since: float | None = None  # a head or a body
 
     # Called by the transport
@@ -85,6 +87,7 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Wait: the client does not read."""
         self._is_writable.clear()
+        self._unread_since = self._loop.time()
 
     def resume_writing(self) -> None:
         """Go on."""
@@ -194,6 +197,11 @@ class Connection(asyncio.Protocol):
         """Return the exchange that is served while its body arrives."""
         first = self._exchanges[0] if self._exchanges else None
         return first if first and not first.is_complete and not self._is_paused else None
+
+    def unread_bytes(self, now: float) -> int:
+        """Return how much of a response the client has not read, if it has had some time for it; else 0."""
+        is_slow = not self._is_writable.is_set() and now - self._unread_since > _READING_S
+        return self.transport.get_write_buffer_size() if is_slow else 0
 
     async def _serve_all(self) -> None:
         """Serve the exchanges, until there are none."""

@@ -26,6 +26,9 @@ class OpenConnection(Protocol):
     def receiving(self) -> Exchange | None:
         """Return the exchange that is served while its body arrives."""
 
+    def unread_bytes(self, now: float) -> int:
+        """Return how much of a response the client has not read, if it has had some time for it; else 0."""
+
     def shutdown(self) -> None:
         """Close the connection, after the responses to what has arrived."""
 
@@ -67,7 +70,8 @@ class Connections:
     def check_times(self, now: float, memory: MemoryBudget) -> None:
         """End what takes too long. Call it every second.
 
-        While requests wait for memory, the largest one whose body stands still gives its memory back.
+        While requests wait for memory, the largest one whose body stands still gives its memory back, and so does the
+        largest response that its client reads slowly.
         """
         for connection, since in list(self.idle.items()):
             if now - since > _KEEP_ALIVE_S:
@@ -80,6 +84,9 @@ class Connections:
             if largest and largest.still_bytes(now) > _STILL_BYTES:
                 error = "other requests wait for the memory of this one, whose body stands still"
                 largest.fail(OverloadError(error, RETRY_AFTER_S, limit="memory_budget_bytes"))
+            slowest = max(self.open, key=lambda connection: connection.unread_bytes(now), default=None)
+            if slowest and slowest.unread_bytes(now):
+                slowest.transport.abort()
 
     async def shutdown(self, grace_s: float) -> None:
         """Close the connections when their requests have been answered, but all of them after the grace period."""

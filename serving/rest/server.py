@@ -10,6 +10,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 
+from savedmodel_bakery.serving.admission import costs
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.call.call import Call, Entrypoint, Lane
 from savedmodel_bakery.serving.call.methods import Route
@@ -127,6 +128,8 @@ class RestServer:
             response = await self._respond(call, exchange, route, lane)
             if response:
                 status, call.sent_bytes = str(response.status), len(response.body)
+                request.body = b""  # or it would take memory until the client has read the response
+                call.context.settle(costs.RESPONSE * len(response.body))
                 headers = {} if route.is_page else dict(self._router.cors_headers)
                 if entry and entry.request_id:
                     headers[REQUEST_ID] = entry.request_id

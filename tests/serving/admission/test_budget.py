@@ -64,15 +64,31 @@ def test_a_request_waits_until_another_ends() -> None:
 
 
 def test_a_large_request_is_overtaken_only_by_small_ones() -> None:
-    budget = MemoryBudget(10 * MIB)
+    budget = MemoryBudget(16 * MIB)
     first, large, medium, small = (RequestContext(memory=budget) for _ in range(4))
     first.charge(2 * MIB)
-    waiting = in_thread(lambda: large.charge(9 * MIB))
+    waiting = in_thread(lambda: large.charge(15 * MIB))
     wait_until(lambda: budget.queued == 1)
-    assert [False, True] == [medium.try_charge(2 * MIB), small.try_charge(MIB)]
+    assert [False, True, False] == [medium.try_charge(2 * MIB), small.try_charge(MIB), small.try_charge(MIB)]
     first.close()
     waiting.result(10)
-    assert 10 * MIB == budget.held
+    assert 16 * MIB == budget.held
+
+
+def test_a_small_request_that_waits_goes_on_before_a_large_one() -> None:
+    budget = MemoryBudget(16 * MIB)
+    first, second, large, small = (RequestContext(memory=budget) for _ in range(4))
+    first.charge(8 * MIB)
+    second.charge(8 * MIB)
+    waiting = []
+    for context, size in ((large, 10), (small, 1)):
+        waiting.append(in_thread(lambda context=context, size=size: context.charge(size * MIB)))
+        wait_until(lambda: budget.queued == len(waiting))
+    first.close()
+    waiting[1].result(10)
+    assert [False, 9 * MIB] == [waiting[0].done(), budget.held]
+    second.close()
+    waiting[0].result(10)
 
 
 def test_a_request_waits_no_longer_than_its_deadline() -> None:
@@ -114,8 +130,8 @@ def test_if_all_that_hold_memory_wait_the_last_is_rejected_and_the_other_goes_on
 def test_if_the_last_that_runs_ends_and_those_that_hold_memory_wait_one_is_rejected() -> None:
     budget = MemoryBudget(10 * MIB)
     first, second, other, running = (RequestContext(memory=budget) for _ in range(4))
-    first.charge(5 * MIB)
-    second.charge(4 * MIB)
+    first.charge(4 * MIB)
+    second.charge(5 * MIB)  # the one that holds most
     running.charge(MIB)
     waiting = []
     for context, size in ((first, 3), (second, 3), (other, 3)):
