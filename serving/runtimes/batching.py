@@ -171,15 +171,14 @@ class Batcher:
     def _run_pieces(self, pieces: list[_Piece]) -> None:
         if not pieces:
             return
-        timeout_s = _remaining_s(pieces)
         count = sum(piece.stop - piece.start for piece in pieces)
         padding = next((size for size in self._parameters.allowed_batch_sizes if size >= count), count) - count
-        self._count(pieces, count + padding, padding)
-        feeds = {
-            name: Tensor(self._join(name, [piece.feed(name) for piece in pieces], padding), tensor.dtype)
-            for name, tensor in pieces[0].task.feeds.items()
-        }
-        with _joined_context(pieces, timeout_s) as context:
+        with _joined_context(pieces) as context:
+            self._count(pieces, count + padding, padding)
+            feeds = {
+                name: Tensor(self._join(name, [piece.feed(name) for piece in pieces], padding), tensor.dtype)
+                for name, tensor in pieces[0].task.feeds.items()
+            }
             outputs = self._runtime.run(feeds, pieces[0].task.fetches, context)
         for tensor in outputs:
             _check_output(tensor.array, count + padding)
@@ -233,8 +232,16 @@ def _without_cancelled(pieces: list[_Piece]) -> list[_Piece]:
 
 
 @contextmanager
-def _joined_context(pieces: list[_Piece], timeout_s: float | None) -> Iterator[RequestContext]:
-    """Yield the context of a batch, which is cancelled when all its requests are."""
+def _joined_context(pieces: list[_Piece]) -> Iterator[RequestContext]:
+    """Yield the context of a batch, which ends when the last of its requests does.
+
+    Raises:
+        StatusError: RESOURCE_EXHAUSTED if the time of all requests is over.
+    """
+    remaining = [seconds for piece in pieces if (seconds := piece.task.context.remaining_s()) is not None]
+    timeout_s = max(remaining) if len(remaining) == len(pieces) else None  # one has no limit
+    if timeout_s == 0:
+        raise StatusError(Code.RESOURCE_EXHAUSTED, "Run() timeout exceeded while waiting in batching queue")
     context = RequestContext(timeout_s=timeout_s)
 
     def leave() -> None:
@@ -245,20 +252,6 @@ def _joined_context(pieces: list[_Piece], timeout_s: float | None) -> Iterator[R
         for piece in pieces:
             stack.enter_context(piece.task.context.on_cancel(leave))
         yield context
-
-
-def _remaining_s(pieces: list[_Piece]) -> float | None:
-    """Return the longest time that any member still waits; None if one has no limit.
-
-    Raises:
-        StatusError: RESOURCE_EXHAUSTED if the time of all members is over.
-    """
-    remaining = [seconds for piece in pieces if (seconds := piece.task.context.remaining_s()) is not None]
-    if len(remaining) < len(pieces):
-        return None
-    if max(remaining) <= 0:
-        raise StatusError(Code.RESOURCE_EXHAUSTED, "Run() timeout exceeded while waiting in batching queue")
-    return max(remaining)
 
 
 def _enlarge(array: np.ndarray, sizes: list[int]) -> np.ndarray:
