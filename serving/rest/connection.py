@@ -47,7 +47,7 @@ class Connection(asyncio.Protocol):
         self._limits = connections.limits
         self._serve = serve
         self._loop = asyncio.get_running_loop()
-        self._parser = RequestParser(self, connections.limits)
+        self._parser = RequestParser(connections.limits, self._begin_request, self._receive_body, self._end_request)
         self._peer = ""
         self._exchanges: deque[Exchange] = deque()  # the first is being served; the body of the last may still arrive
         self._is_serving = False
@@ -111,7 +111,7 @@ class Connection(asyncio.Protocol):
 
     # Called by the parser
 
-    def begin_request(self, head: Head) -> None:
+    def _begin_request(self, head: Head) -> None:
         """Serve a request, or let it wait for earlier ones."""
         if self._is_closing:
             return
@@ -128,12 +128,12 @@ class Connection(asyncio.Protocol):
             self._connections.tasks.add(task)
             task.add_done_callback(self._connections.tasks.discard)
 
-    def receive_body(self, part: bytes) -> None:
+    def _receive_body(self, part: bytes) -> None:
         """Receive a part of a body."""
         if not self._is_closing:
             self._exchanges[-1].receive(part, self._loop.time())
 
-    def end_request(self) -> None:
+    def _end_request(self) -> None:
         """End to receive a request."""
         if self._is_closing:
             return

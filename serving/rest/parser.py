@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from itertools import chain
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import httptools
 
@@ -44,34 +45,29 @@ class Head(NamedTuple):
     keep_alive: bool
 
 
-class Receiver(Protocol):
-    """Receives what a parser parses."""
-
-    def begin_request(self, head: Head) -> None:
-        """Begin a request."""
-
-    def receive_body(self, part: bytes) -> None:
-        """Receive a part of the body; raise ValueError to reject the request as malformed."""
-
-    def end_request(self) -> None:
-        """End a request, which has been received as a whole."""
-
-
 class RequestParser:
     """Parses what a connection receives. Ignores the header Upgrade (RFC 9110, 7.8 allows that).
 
     Java's HTTP client offers an upgrade to HTTP/2 with every plain request, for which httptools discards the body.
 
     Args:
-        receiver: of the requests.
-        limits: of their headers.
+        limits: of headers.
+        on_request: is called when the headers of a request have arrived.
+        on_body: is called with each part of its body; may raise ValueError to reject it as malformed.
+        on_end: is called when the request has been received as a whole.
 
     Attributes:
         is_between: whether the last request is complete and nothing of the next one has arrived.
     """
 
-    def __init__(self, receiver: Receiver, limits: Limits) -> None:
-        self._receiver = receiver
+    def __init__(
+        self,
+        limits: Limits,
+        on_request: Callable[[Head], None],
+        on_body: Callable[[bytes], None],
+        on_end: Callable[[], None],
+    ) -> None:
+        self._on_request, self._on_body, self._on_end = on_request, on_body, on_end
         self._max_bytes = limits.header_bytes
         self._parser: Any = httptools.HttpRequestParser(self)
         # Requests after one that ends the connection are not malformed.
@@ -142,18 +138,18 @@ class RequestParser:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in self._headers}
         request = Request(self._parser.get_method().decode("latin-1"), target.decode("latin-1"), headers)
         keep_alive = self._parser.should_keep_alive() and not self._parser.should_upgrade()
-        self._receiver.begin_request(Head(request, self._parser.get_http_version(), keep_alive))
+        self._on_request(Head(request, self._parser.get_http_version(), keep_alive))
 
     def on_body(self, part: bytes) -> None:
         """Pass a part of the body on."""
         self._framing_bytes = 0
-        self._receiver.receive_body(part)
+        self._on_body(part)
 
     def on_message_complete(self) -> None:
         """End a request."""
         self._is_in_head = self.is_between = True
         self._header_bytes = 0
-        self._receiver.end_request()
+        self._on_end()
 
     def _check_size(self, size: int) -> None:
         if size > self._max_bytes:

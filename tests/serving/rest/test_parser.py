@@ -20,19 +20,16 @@ class Received:
         self.body = b""
         self.complete = 0
 
-    def begin_request(self, head: Head) -> None:
-        self.heads.append(head)
-
-    def receive_body(self, part: bytes) -> None:
+    def add_body(self, part: bytes) -> None:
         self.body += part
 
-    def end_request(self) -> None:
+    def end(self) -> None:
         self.complete += 1
 
 
 def parse(*parts: bytes, limits: Limits | None = None) -> Received:
     received = Received()
-    parser = RequestParser(received, limits or Limits())
+    parser = RequestParser(limits or Limits(), received.heads.append, received.add_body, received.end)
     for part in parts:
         parser.feed(part)
     return received
