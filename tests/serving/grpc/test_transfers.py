@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
+import pytest
 from waiting import wait_until
 
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
@@ -95,6 +96,20 @@ def test_a_response_that_is_not_read_in_time_is_cancelled() -> None:
     send(Transfers(0.2, budget), StubCall(), budget)
     assert 5 * MIB == budget.held
     wait_until(lambda: budget.held == 0)
+
+
+def test_while_others_wait_for_memory_the_largest_unread_response_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("savedmodel_bakery.serving.grpc.transfers._READING_S", 0.2)
+    budget = MemoryBudget(12 * MIB)
+    transfers, large, small, waiting = Transfers(60, budget), StubCall(), StubCall(), RequestContext(memory=budget)
+    send(transfers, large, budget)
+    context = RequestContext(memory=budget)
+    transfers.watch(small, context)
+    context.charge(4 * MIB)
+    transfers.send(small, context)
+    waiting.charge(7 * MIB)
+    assert [True, False] == [large.is_cancelled, small.is_cancelled]
+    assert 11 * MIB == budget.held
 
 
 def test_a_place_is_given_up_by_the_caller_that_holds_most() -> None:
