@@ -55,7 +55,8 @@ def read_image(image: Image) -> bytes | np.ndarray:
                 f"invalid image: an array of {image.dtype} {list(image.shape)}; must be uint8 [height, width, 3]"
             )
         return image
-    if _is_pillow_image(image):
+    pillow = sys.modules.get("PIL.Image")  # the caller has imported it if this is one of its images
+    if pillow is not None and isinstance(image, pillow.Image):
         return _encode_pillow(image)
     if callable(read := getattr(image, "read", None)):
         content = read()
@@ -77,12 +78,6 @@ def encode_png(array: np.ndarray) -> bytes:
     with naming_extras("an image as an array", "draw"):
         from PIL import Image
     return _encode_pillow(Image.fromarray(np.ascontiguousarray(array)))
-
-
-def _is_pillow_image(image: object) -> bool:
-    """Return whether it is a Pillow image; without importing Pillow, which the caller has imported if it is."""
-    module = sys.modules.get("PIL.Image")
-    return module is not None and isinstance(image, module.Image)
 
 
 def _encode_pillow(image: Any) -> bytes:

@@ -101,20 +101,16 @@ def serve(
 
 
 def _check_ports(port: int, rest_api_port: int) -> None:
-    """Check REST first: if the server failed to open its REST port, it already listens on the gRPC port."""
-    _check_port("--rest-api-port", rest_api_port)
-    _check_port("--port", port)
-
-
-def _check_port(option: str, port: int) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((ADDRESS, port))
-        except OSError as error:
-            raise click.ClickException(
-                f"cannot listen on port {port}: {error.strerror}; choose another with {option}"
-            ) from error
+    # REST first: if the server failed to open its REST port, it already listens on the gRPC port.
+    for option, number in (("--rest-api-port", rest_api_port), ("--port", port)):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((ADDRESS, number))
+            except OSError as error:
+                raise click.ClickException(
+                    f"cannot listen on port {number}: {error.strerror}; choose another with {option}"
+                ) from error
 
 
 def _print_urls(name: str, port: int, rest_api_port: int, *, playground: bool) -> None:
