@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -18,13 +17,13 @@ from savedmodel_bakery.wire.varints import pack_strings, unpack_strings, varint
 _NUMPY_DIMENSIONS = 32  # every version of numpy supports this many
 _FOUR_BITS = {"int4": np.int8, "uint4": np.uint8}
 
-# Fields whose serialized values have the layout of an array in memory, each with its tag. Merging the values as bytes
-# is fifty times faster than adding them one by one (protobuf.dev/programming-guides/encoding, packed fields).
+# Fields whose serialized values have the layout of an array in memory (TensorFlow needs a little-endian machine), each
+# with its tag. Merging the values as bytes is fifty times faster than adding them one by one
+# (protobuf.dev/programming-guides/encoding, packed fields).
 _LENGTH_DELIMITED = 2
-_RAW_TYPED_FIELDS = ("float_val", "double_val", "scomplex_val", "dcomplex_val") if sys.byteorder == "little" else ()
 RAW_TAGS = {
     name: bytes([schema.TensorProto.DESCRIPTOR.fields_by_name[name].number << 3 | _LENGTH_DELIMITED])
-    for name in ("tensor_content", *_RAW_TYPED_FIELDS)
+    for name in ("tensor_content", "float_val", "double_val", "scomplex_val", "dcomplex_val")
 }
 
 
@@ -239,8 +238,6 @@ def _typed_values(values: np.ndarray, dtype: DType) -> list[Any]:
     flat = values.ravel()
     if dtype.storage is not None:
         flat = flat.view(dtype.storage)
-    elif values.dtype.kind == "c":  # only on big-endian machines; see _RAW_TYPED_FIELDS
-        flat = flat.view(values.real.dtype)
     elif dtype.name in _FOUR_BITS:
         flat = flat.astype(np.int32)
     return flat.tolist()  # type: ignore[no-any-return]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import struct
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -112,7 +111,7 @@ def decode_raw(content: Any, dtype: DType, shape: Sequence[int], tensor: str, on
     on_size()
     if dtype.name == "bool" and np.frombuffer(content, np.uint8).max(initial=0) > 1:
         raise invalid_argument(f"{tensor} has a BOOL that is neither 0 nor 1")
-    return _little_endian(values_in(content, dtype))
+    return values_in(content, dtype)
 
 
 def encode_raw(array: np.ndarray, dtype: DType) -> Any:
@@ -124,7 +123,7 @@ def encode_raw(array: np.ndarray, dtype: DType) -> Any:
     if dtype is STRING:
         return b"".join(piece for item in array.ravel().tolist() for piece in _pack_string(as_bytes(item)))
     values = np.asarray(array, dtype=dtype.numpy, order="C")
-    return _little_endian(values.reshape(-1)).view(np.uint8)
+    return values.reshape(-1).view(np.uint8)
 
 
 def raw_size(array: np.ndarray, dtype: DType) -> int:
@@ -158,7 +157,3 @@ def _unpack_strings(content: Any, count: int, tensor: str) -> list[bytes]:
     if end != size:
         raise invalid_argument(f"{tensor} has {size} bytes of data; its {count} elements of BYTES need {end}")
     return strings
-
-
-def _little_endian(values: np.ndarray) -> np.ndarray:
-    return values if sys.byteorder == "little" else values.byteswap()
