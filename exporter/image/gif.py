@@ -14,7 +14,7 @@ import tensorflow as tf
 from savedmodel_bakery.exporter.graph_functions import graph_function
 from savedmodel_bakery.exporter.image import framing
 from savedmodel_bakery.exporter.image.bytes_ops import read_integers, substring
-from savedmodel_bakery.exporter.tensor_types import Flag, ImageBytes, Integer, Offset, Pixels, Side, Size, Tensor
+from savedmodel_bakery.exporter.tensor_types import Flag, ImageBytes, Integer, Offset, Pixels, Size, Tensor
 
 _EXTENSION, _IMAGE, _GRAPHIC_CONTROL = 0x21, 0x2C, 0xF9
 _SCREEN_BYTES, _IMAGE_BYTES = 13, 10
@@ -51,7 +51,7 @@ def decode(data: ImageBytes, background: tuple[int, int, int]) -> Pixels:
     rest = substring(opaque, frame.image + 5, frame.end - frame.image - 5)
     single_frame = tf.strings.join([screen, b",\0\0\0\0", rest, b";"])
     pixels = tf.ensure_shape(tf.io.decode_image(single_frame, channels=3, expand_animations=False), [None, None, 3])
-    left, top = _frame_corner(data, frame)
+    left, top = tf.unstack(tf.cast(read_integers(data, frame.image + 1, 2, tf.uint16, little_endian=True), tf.int64))
     height, width = _canvas_size(data, frame)
     fills_canvas = tf.reduce_all(tf.equal(tf.shape(pixels, out_type=tf.int64)[:2], [height, width]))
     return tf.cond(
@@ -117,12 +117,6 @@ def _canvas_size(data: ImageBytes, frame: _Frame) -> Size:
     canvas = tf.maximum(screen, tf.stack([left + width, top + height]))
     width, height = tf.unstack(tf.cast(tf.where(frame.end > 0, canvas, 0), tf.int64))
     return height, width
-
-
-def _frame_corner(data: ImageBytes, frame: _Frame) -> tuple[Side, Side]:
-    """Read left and top of the frame on the canvas."""
-    left, top = tf.unstack(tf.cast(read_integers(data, frame.image + 1, 2, tf.uint16, little_endian=True), tf.int64))
-    return left, top
 
 
 def _replace_transparent(data: ImageBytes, frame: _Frame, background: tuple[int, int, int]) -> ImageBytes:
