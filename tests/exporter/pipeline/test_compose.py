@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import tiny_models
 
+from savedmodel_bakery.exporter.resources import folder
+
 PIPELINE = """
 name = "quarter"
 inputs = ["x"]
@@ -82,7 +84,7 @@ ERRORS = {
         ["files/pipeline.toml", "--name", ".."], 2, "Error: Invalid value for --name: invalid model name '..'",
     ),
     "photos and an example": (
-        ["files/pipeline.toml", "--photos", "files", "--example", "files/pipeline.toml"], 2,
+        ["files/pipeline.toml", "--photos", str(folder("examples")), "--example", "files/pipeline.toml"], 2,
         "Error: --photos cannot be combined with --example, which has all inputs",
     ),
     "a file that does not exist": (["none.toml"], 2, "'none.toml' does not exist"),
