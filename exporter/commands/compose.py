@@ -60,7 +60,7 @@ def compose(
         from savedmodel_bakery.exporter.function.inputs import read_example
         from savedmodel_bakery.exporter.pipeline.compose import compose as run
 
-        composition = run(
+        path, examples = run(
             checked,
             base_path=base_path,
             version=version,
@@ -68,6 +68,6 @@ def compose(
             example=read_example(example_file) if example_file else None,
             progress=print_progress,
         )
-    requests = "1 request" if composition.examples == 1 else f"{composition.examples} requests"
+    requests = "1 request" if examples == 1 else f"{examples} requests"
     click.echo(f"verified on {requests}: the outputs equal those of the steps called one after another", err=True)
-    click.echo(composition.path)
+    click.echo(path)

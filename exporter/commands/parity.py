@@ -68,7 +68,7 @@ def parity(
 
         if parity_html:
             check_writable(parity_html)
-        comparison = compare_with_source(
+        report, pictures = compare_with_source(
             saved_model,
             recipe,
             photos or example_photos(),
@@ -76,9 +76,8 @@ def parity(
             print_progress,
             min_agreement=min_agreement,
         )
-        report = comparison.report
         if parity_html:
-            write_html_page(parity_html, report, comparison.pictures)
+            write_html_page(parity_html, report, pictures)
     click.echo(json.dumps(report.to_json()) if as_json else report.to_table())
     print_warning(report.warning)
     report.check()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -20,18 +19,6 @@ from savedmodel_bakery.exporter.pipeline.validate import validate_pipeline
 from savedmodel_bakery.exporter.validation.session import SessionProcess
 
 
-class Composition(NamedTuple):
-    """A published version of a pipeline.
-
-    Attributes:
-        path: its folder.
-        examples: the number of requests for which its answers were compared with those of the steps.
-    """
-
-    path: Path
-    examples: int
-
-
 def compose(
     checked: CheckedPipeline,
     *,
@@ -40,7 +27,7 @@ def compose(
     photos: Sequence[Path] | None = None,
     example: Mapping[str, np.ndarray] | None = None,
     progress: Callable[[str], None] = lambda _: None,
-) -> Composition:
+) -> tuple[Path, int]:
     """Compose a pipeline into a new version under `base_path`.
 
     Args:
@@ -52,7 +39,7 @@ def compose(
         progress: called with each step, in a few words.
 
     Returns:
-        The version's folder, and what was compared.
+        The version's folder, and the number of requests for which its answers were compared with those of the steps.
 
     Raises:
         PipelineError: a model can't be loaded or composed, or a step fails on an example.
@@ -73,11 +60,10 @@ def compose(
         return validate_pipeline(version_folder, session, checked, examples, base_path.name)
 
     with SessionProcess(on_cpu=True) as session:
-        path, compared = publish.publish_version(
+        return publish.publish_version(
             base_path,
             version,
             save=save,
             description=(publish.PIPELINE_FILE, describe(checked)),
             validate=validate,
         )
-    return Composition(path, compared)

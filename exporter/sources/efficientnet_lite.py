@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -21,7 +21,7 @@ from keras import layers
 
 from savedmodel_bakery.errors import SourceError
 from savedmodel_bakery.exporter.sources.torch_checkpoint import CheckpointError, read_checkpoint
-from savedmodel_bakery.exporter.tensor_types import KerasTensor, Variable
+from savedmodel_bakery.exporter.tensor_types import KerasTensor
 from savedmodel_bakery.extras import missing_package
 
 # Height and width of the input in pixels, by variant.
@@ -52,23 +52,6 @@ _HEAD_FILTERS = 1280
 _CLASSES = 1000
 _POOL = "pool"  # the layer of the pooled features
 _NORM_EPSILON = 1e-3
-
-# Name of the torch module in the checkpoint, by the layer's name here, without `block<N>_`.
-_OUTER_MODULES = {
-    "stem_conv": "_conv_stem",
-    "stem_norm": "_bn0",
-    "head_conv": "_conv_head",
-    "head_norm": "_bn1",
-    "logits": "_fc",
-}
-_BLOCK_MODULES = {
-    "expand_conv": "_expand_conv",
-    "expand_norm": "_bn0",
-    "depthwise_conv": "_depthwise_conv",
-    "depthwise_norm": "_bn1",
-    "project_conv": "_project_conv",
-    "project_norm": "_bn2",
-}
 
 
 def _widen(filters: int, width: float) -> int:
@@ -128,29 +111,8 @@ def build(variant: int) -> keras.Model:
     return keras.Model(image, tensor, name=f"efficientnet_lite{variant}")
 
 
-def _variable_sources(layer: Any) -> Iterator[tuple[Variable, str, tuple[int, ...]]]:
-    """Yield each variable of a layer, the name of its checkpoint tensor, and the order of that tensor's axes."""
-    if layer.name in _OUTER_MODULES:
-        module = _OUTER_MODULES[layer.name]
-    else:
-        block, _, part = layer.name.partition("_")
-        module = f"_blocks.{block.removeprefix('block')}.{_BLOCK_MODULES[part]}"
-    if isinstance(layer, layers.BatchNormalization):
-        yield layer.gamma, f"{module}.weight", (0,)
-        yield layer.beta, f"{module}.bias", (0,)
-        yield layer.moving_mean, f"{module}.running_mean", (0,)
-        yield layer.moving_variance, f"{module}.running_var", (0,)
-    elif isinstance(layer, layers.Dense):
-        yield layer.kernel, f"{module}.weight", (1, 0)
-        yield layer.bias, f"{module}.bias", (0,)
-    elif isinstance(layer, layers.DepthwiseConv2D):
-        yield layer.kernel, f"{module}.weight", (2, 3, 0, 1)  # C,1,H,W to H,W,C,1
-    else:
-        yield layer.kernel, f"{module}.weight", (2, 3, 1, 0)  # O,I,H,W to H,W,I,O
-
-
 def load_weights(model: keras.Model, tensors: Mapping[str, np.ndarray]) -> None:
-    """Copy a checkpoint's tensors into a model of `build`.
+    """Copy a checkpoint's tensors into a model of `build`, whose variables have the same order.
 
     Args:
         model: of the checkpoint's variant.
@@ -159,20 +121,19 @@ def load_weights(model: keras.Model, tensors: Mapping[str, np.ndarray]) -> None:
     Raises:
         SourceError: a tensor is missing, has another shape, or is unexpected.
     """
-    variables = {
-        name: (variable, axes)
-        for layer in model.layers
-        if layer.weights
-        for variable, name, axes in _variable_sources(layer)
-    }
-    unmatched = variables.keys() ^ {name for name in tensors if not name.endswith(".num_batches_tracked")}
-    if unmatched:
-        raise SourceError(
-            f'the checkpoint does not fit {model.name}: only one of them has the tensor "{min(unmatched)}"'
-        )
-    for name, (variable, axes) in variables.items():
+    weights = {name: array for name, array in tensors.items() if not name.endswith(".num_batches_tracked")}
+    variables = [(layer, variable) for layer in model.layers for variable in layer.weights]
+    if len(weights) != len(variables):
+        raise SourceError(f"the checkpoint has {len(weights)} tensors of weights: {model.name} needs {len(variables)}")
+    for (layer, variable), (name, array) in zip(variables, weights.items(), strict=True):
+        if isinstance(layer, layers.DepthwiseConv2D):
+            value = array.transpose(2, 3, 0, 1)  # C,1,H,W to H,W,C,1
+        elif isinstance(layer, layers.Conv2D):
+            value = array.transpose(2, 3, 1, 0)  # O,I,H,W to H,W,I,O
+        else:
+            value = array.T  # of a dense layer; a vector stays as it is
         try:
-            variable.assign(tensors[name].transpose(axes))
+            variable.assign(value)
         except ValueError as error:
             raise SourceError(f'the tensor "{name}" of the checkpoint does not fit {model.name}: {error}') from error
 

@@ -42,18 +42,6 @@ PARITY_FILE = Path("assets.extra") / "parity.json"
 _BATCH = 100
 
 
-class SourceComparison(NamedTuple):
-    """How a published version compares with the reference pipeline.
-
-    Attributes:
-        report: on all photos.
-        pictures: of the photos that are farthest from the reference, worst first.
-    """
-
-    report: ParityReport
-    pictures: Sequence[PhotoPictures]
-
-
 class Int8Evaluation(NamedTuple):
     """How an int8 servable is compared with the float32 network.
 
@@ -124,7 +112,11 @@ def validate_and_record(
         task, [read_photo(photo) for photo in photos[:MAX_PHOTOS]], pixels.round().clip(0, 255).astype(np.uint8)
     )
     check = ParityCheck(network, recipe, task, tolerance)
-    int8_check = None if int8 is None else _int8_check(network, recipe, task, int8)
+    int8_check = None
+    if int8 is not None:
+        int8_check = Int8Check(
+            network.call, recipe, task, min_agreement=int8.min_agreement, quantisation=int8.quantisation
+        )
     source = source_network(network.call, recipe, tolerance)
     agreement = onnx_agreement = Agreement(0, 0.0)
     for batch in _batches(list(dict.fromkeys([*photos, *(int8.photos if int8 else ())]))):
@@ -148,10 +140,6 @@ def validate_and_record(
     with publish.writing(version):
         (version / PARITY_FILE).write_text(json.dumps(report.to_json(), indent=2) + "\n")
     return Validation(None if int8 else agreement, None if onnx is None else onnx_agreement, report, check.pictures)
-
-
-def _int8_check(network: Network, recipe: Recipe, task: Task, int8: Int8Evaluation) -> Int8Check:
-    return Int8Check(network.call, recipe, task, min_agreement=int8.min_agreement, quantisation=int8.quantisation)
 
 
 def _check_onnx(responses: Sequence[PhotoResponse], onnx: Original, recipe: Recipe, task: Task) -> Agreement:
@@ -212,7 +200,7 @@ def compare_with_source(
     progress: Callable[[str], None],
     *,
     min_agreement: float | None = None,
-) -> SourceComparison:
+) -> tuple[ParityReport, Sequence[PhotoPictures]]:
     """Compare a published version with the reference pipeline of its source, which must still exist.
 
     Args:
@@ -222,6 +210,9 @@ def compare_with_source(
         tolerance_of: returns how far answers may differ.
         progress: called with each step, in a few words.
         min_agreement: see `check_min_agreement`.
+
+    Returns:
+        The report on all photos, and the pictures of those that are farthest from the reference, worst first.
 
     Raises:
         BakeError: the source or labels are missing, or a photo can't be read.
@@ -244,4 +235,4 @@ def compare_with_source(
             check.add(responses)
             if int8_check is not None:
                 int8_check.add(responses)
-    return SourceComparison(check.report(None if int8_check is None else int8_check.agreement()), check.pictures)
+    return check.report(None if int8_check is None else int8_check.agreement()), check.pictures

@@ -49,7 +49,8 @@ PHOTOS = {
 def compose_example(photos: Sequence[Path] | None = None) -> Path:
     (file,) = Path().glob("*.toml")
     checked = check_pipeline(read_pipeline_file(file))
-    return compose(checked, base_path=Path("saved_model", checked.pipeline.name), photos=photos).path.resolve()
+    path, _ = compose(checked, base_path=Path("saved_model", checked.pipeline.name), photos=photos)
+    return path.resolve()
 
 
 @pytest.fixture(scope="module")

@@ -157,14 +157,14 @@ def test_batching_in_the_graph(
 def test_parity_of_a_published_version(baked: BakeResult, folder: Path) -> None:
     """Photos that it was calibrated with don't count."""
     files = sorted((folder / "photos").glob("*.png"))
-    comparison = compare_with_source(
+    report, _ = compare_with_source(
         baked.path, baked.recipe, files, lambda _: Classify.tolerance, lambda _: None, min_agreement=0.7
     )
-    assert comparison.report.int8
+    assert report.int8
     assert baked.parity.int8
-    assert (20, baked.parity.int8.same) == (comparison.report.int8.photos, comparison.report.int8.same)
-    assert comparison.report.is_within
-    assert "the same labels for" in comparison.report.to_table()
+    assert (20, baked.parity.int8.same) == (report.int8.photos, report.int8.same)
+    assert report.is_within
+    assert "the same labels for" in report.to_table()
 
 
 @pytest.mark.parametrize(
