@@ -89,13 +89,16 @@ def decode_photo_responses(
     """Decode the responses to `photo_requests`; the first of the signatures has an output `error`."""
     responses = []
     for photo, start in zip(photos, range(0, len(logs), len(signatures)), strict=True):
-        outputs = dict(zip(signatures, map(decode_outputs, logs[start : start + len(signatures)]), strict=True))
-        answers = {
-            signature: {alias: array[0] for alias, array in arrays.items()} for signature, arrays in outputs.items()
-        }
+        rows = map(decode_row, logs[start : start + len(signatures)])
+        answers = dict(zip(signatures, rows, strict=True))
         pixels = answers.pop("preprocess")["pixels"]
         responses.append(PhotoResponse(photo, answers[signatures[0]]["error"].decode(), answers, pixels))
     return responses
+
+
+def decode_row(log: PredictionLog) -> dict[str, Any]:
+    """Decode the outputs of a Predict response to one photo, without the batch axis."""
+    return {alias: array[0] for alias, array in decode_outputs(log).items()}
 
 
 def decode_outputs(log: PredictionLog) -> dict[str, np.ndarray]:

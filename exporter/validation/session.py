@@ -23,19 +23,6 @@ from savedmodel_bakery.wire import schema
 _PROCESS = "savedmodel_bakery.exporter.validation.session_process"
 
 
-class SessionError(VerificationError):
-    """A SavedModel can't be loaded or run.
-
-    Args:
-        reason: TensorFlow's message.
-        completed: the requests that succeeded before, with their responses.
-    """
-
-    def __init__(self, reason: str, completed: list[PredictionLog]) -> None:
-        super().__init__(f"the SavedModel fails in a Session, as tensorflow_model_server would run it: {reason}")
-        self.completed = completed
-
-
 class SessionProcess:
     """A fresh process that loads SavedModels as tensorflow_model_server does, until the end of the `with` block.
 
@@ -92,7 +79,7 @@ class SessionProcess:
 
         Returns:
             A function that waits for the responses and returns the requests with them, in the same order. It must be
-            called before the next `start`. It raises a SessionError if the SavedModel can't be loaded or run.
+            called before the next `start`. It raises a VerificationError if the SavedModel can't be loaded or run.
 
         Raises:
             PublishError: the temporary folder can't be written.
@@ -100,7 +87,6 @@ class SessionProcess:
         requests_file, responses_file = self._folder / "requests", self._folder / "responses"
         with publish.writing(self._folder):
             write_records(requests_file, requests)
-            responses_file.unlink(missing_ok=True)
         command = json.dumps([str(saved_model.absolute()), str(requests_file), str(responses_file)])
         with suppress(BrokenPipeError):  # if the process has ended, there is no answer either
             print(command, file=self._process.stdin, flush=True)
@@ -110,10 +96,11 @@ class SessionProcess:
         assert self._process.stdout is not None
         answer = self._process.stdout.readline()
         reason = json.loads(answer) if answer else self._last_words()
-        completed = _read_records(responses_file) if responses_file.is_file() else []
         if reason:
-            raise SessionError(reason, completed)
-        return completed
+            raise VerificationError(
+                f"the SavedModel fails in a Session, as tensorflow_model_server would run it: {reason}"
+            )
+        return _read_records(responses_file)
 
     def _last_words(self) -> str:
         """Return why the process ended by itself."""
@@ -141,5 +128,6 @@ def write_records(path: Path, logs: Sequence[PredictionLog]) -> None:
 def _read_records(path: Path) -> list[PredictionLog]:
     import tensorflow as tf
 
-    records = tf.data.TFRecordDataset(str(path)).ignore_errors()  # a process that is killed may leave half a record
-    return [schema.PredictionLog.FromString(record) for record in records.as_numpy_iterator()]
+    return [
+        schema.PredictionLog.FromString(record) for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,12 +30,12 @@ from savedmodel_bakery.exporter.validation.parity import ParityCheck, PhotoPictu
 from savedmodel_bakery.exporter.validation.report import ParityReport
 from savedmodel_bakery.exporter.validation.requests import (
     PhotoResponse,
-    decode_outputs,
     decode_photo_responses,
+    decode_row,
     photo_requests,
     read_photo,
 )
-from savedmodel_bakery.exporter.validation.session import SessionError, SessionProcess
+from savedmodel_bakery.exporter.validation.session import SessionProcess
 
 PARITY_FILE = Path("assets.extra") / "parity.json"
 
@@ -155,23 +156,17 @@ def _run(session: SessionProcess, version: Path, task: Task, photos: Sequence[Pa
     Raises:
         ParityError: a photo can't be read.
     """
-    strict = _image_signatures(task, rejecting=True)
-    signatures = [*_image_signatures(task, rejecting=False), "preprocess", *strict]
-    try:
-        logs = session.run(version, photo_requests(photos, signatures))
-    except SessionError as failure:
-        photo, position = divmod(len(failure.completed), len(signatures))
-        if signatures[position] in strict:
-            # It fails if the image can't be read; the first response for the photo has the reason.
-            (error,) = decode_outputs(failure.completed[photo * len(signatures)])["error"]
-            if error:
-                raise _unreadable(photos[photo], error.decode()) from failure
-        raise
-    responses = decode_photo_responses(photos, signatures, logs)
+    signatures = [*_image_signatures(task, rejecting=False), "preprocess"]
+    responses = decode_photo_responses(photos, signatures, session.run(version, photo_requests(photos, signatures)))
     for response in responses:
         if response.error:
-            raise _unreadable(response.photo, response.error)
-    return responses
+            raise ParityError(f"the baked graph cannot read {response.photo}: {response.error}")
+    strict = _image_signatures(task, rejecting=True)  # they fail without a photo's name if it can't be read
+    logs = iter(session.run(version, photo_requests(photos, strict)) if strict else ())
+    return [
+        replace(response, answers={**response.answers, **{name: decode_row(next(logs)) for name in strict}})
+        for response in responses
+    ]
 
 
 def _image_signatures(task: Task, *, rejecting: bool) -> list[str]:
@@ -181,10 +176,6 @@ def _image_signatures(task: Task, *, rejecting: bool) -> list[str]:
         for name, signature in task.signatures().items()
         if signature.takes == "images" and signature.rejects_bad_images == rejecting
     ]
-
-
-def _unreadable(photo: Path, reason: str) -> ParityError:
-    return ParityError(f"the baked graph cannot read {photo}: {reason}")
 
 
 def _batches(photos: Sequence[Path]) -> Iterator[Sequence[Path]]:

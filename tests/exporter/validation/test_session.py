@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from savedmodel_bakery.errors import VerificationError
 from savedmodel_bakery.exporter.validation.requests import decode_outputs, predict_request
-from savedmodel_bakery.exporter.validation.session import SessionError, SessionProcess
+from savedmodel_bakery.exporter.validation.session import SessionProcess
 
 REQUEST = predict_request("serving_default", {"x": np.float32([1, 2])})
 
@@ -44,7 +45,7 @@ def test_a_process_that_dies_is_an_error_and_leaves_no_files(
     with SessionProcess() as session:
         session._process.kill()
         for _ in range(2):  # while it ends, and when it has ended
-            with pytest.raises(SessionError, match="no reason given"):
+            with pytest.raises(VerificationError, match="no reason given"):
                 session.run(noisy, [REQUEST])
         assert [] != list(tmp_path.iterdir())
     assert [] == list(tmp_path.iterdir())
