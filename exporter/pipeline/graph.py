@@ -68,7 +68,10 @@ def _connect(
     checked: CheckedPipeline, sources: Mapping[Path, SourceModel], states: Mapping[Path, State]
 ) -> SignatureDef:
     """Import the steps into the default graph, and return the signature of the pipeline."""
-    inputs = {name: _placeholder(checked.tensors[name]) for name in checked.pipeline.inputs}
+    inputs = {}
+    for name in checked.pipeline.inputs:
+        form = checked.tensors[name]
+        inputs[name] = tf1.placeholder(dtypes.BY_NAME[form.dtype].number, _shape(form), name=_valid_name(name))
     tensors = dict(inputs)
     scopes = _unique_names(step.name for step in checked.steps)
     for step, scope in zip(checked.steps, scopes, strict=True):
@@ -97,11 +100,6 @@ def _needed_nodes(source: SourceModel, checked: CheckedPipeline) -> list[NodeDef
             nodes = source.nodes(outputs, {info.name for info in signature.inputs.values()})
             needed.update((node.name, node) for node in nodes)
     return list(needed.values())
-
-
-def _placeholder(form: Form) -> Tensor:
-    dtype = dtypes.BY_NAME[form.dtype].number
-    return tf1.placeholder(dtype, _shape(form), name=_valid_name(form.alias))
 
 
 def _border(tensor: Tensor, form: Form) -> Tensor:

@@ -207,8 +207,8 @@ def _initialiser(meta_graph: Any) -> str | None:
     if INIT_SIGNATURE in meta_graph.signature_def:
         return str(meta_graph.signature_def[INIT_SIGNATURE].outputs[INIT_SIGNATURE].name)
     for key in _INITIALISERS_OF_TF1:
-        for name in meta_graph.collection_def[key].node_list.value if key in meta_graph.collection_def else ():
-            return str(name)
+        if key in meta_graph.collection_def and meta_graph.collection_def[key].node_list.value:
+            return str(meta_graph.collection_def[key].node_list.value[0])
     return None
 
 

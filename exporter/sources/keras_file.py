@@ -27,7 +27,8 @@ def read(model: str, *, layer: str | None = None) -> Network:
     if not Path(model).is_file():
         raise SourceError(f"file not found: {model}")
     _check_container(Path(model))
-    _check_sizes(Path(model))
+    if Path(model).suffix.lower() == ".keras":
+        _check_sizes(Path(model))
     import keras
 
     try:
@@ -58,9 +59,7 @@ def _check_container(path: Path) -> None:
 
 
 def _check_sizes(path: Path) -> None:
-    """Reject a file with texts that are too large, such as a few kilobytes that unpack to gigabytes."""
-    if path.suffix.lower() != ".keras":
-        return
+    """Reject a .keras file with texts that are too large, such as a few kilobytes that unpack to gigabytes."""
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()

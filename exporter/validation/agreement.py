@@ -111,6 +111,22 @@ def run_network(
     return outputs
 
 
+def network_result(
+    network: Callable[[NormalisedBatch], NetworkOutput], response: PhotoResponse, recipe: Recipe
+) -> NetworkResult:
+    """Run the network on the pixels that the graph made of a photo.
+
+    Raises:
+        VerificationError: the outputs are not finite.
+        ParityError: Pillow can't read the photo.
+    """
+    from savedmodel_bakery.exporter.image.pixels import normalise
+
+    (normalised,) = np.asarray(normalise(response.pixels[np.newaxis], recipe.preprocessing))
+    size = reference.upright_size(response.photo, recipe.preprocessing)
+    return NetworkResult(run_network(network, normalised, recipe), size)
+
+
 def check_agreement(responses: Sequence[PhotoResponse], original: Original, recipe: Recipe, task: Task) -> Agreement:
     """Compare the SavedModel's responses to photos with the outputs of a network for the same pixels.
 
@@ -124,13 +140,9 @@ def check_agreement(responses: Sequence[PhotoResponse], original: Original, reci
         VerificationError: the responses differ; the message names the photo.
         ParityError: Pillow can't read a photo.
     """
-    from savedmodel_bakery.exporter.image.pixels import normalise
-
     differences = []
     for response in responses:
-        (normalised,) = np.asarray(normalise(response.pixels[np.newaxis], recipe.preprocessing))
-        size = reference.upright_size(response.photo, recipe.preprocessing)
-        result = NetworkResult(run_network(original.call, normalised, recipe), size)
+        result = network_result(original.call, response, recipe)
         comparison = task.compare(response.answers, result, original.tolerance)
         if not comparison.is_within:
             allowed = original.tolerance.describe_for(task.tolerance)

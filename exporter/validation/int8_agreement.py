@@ -11,13 +11,11 @@ import numpy as np
 
 from savedmodel_bakery.errors import ParityError, RecipeError
 from savedmodel_bakery.exporter.calibration import ENOUGH_PHOTOS, describe_unreadable, digest_of
-from savedmodel_bakery.exporter.image.pixels import normalise
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.servable_module import Quantisation
-from savedmodel_bakery.exporter.tasks import LabelChange, Labelled, NetworkResult, Task
+from savedmodel_bakery.exporter.tasks import LabelChange, Labelled, Task
 from savedmodel_bakery.exporter.tensor_types import NetworkOutput, NormalisedBatch
-from savedmodel_bakery.exporter.validation import reference
-from savedmodel_bakery.exporter.validation.agreement import run_network
+from savedmodel_bakery.exporter.validation.agreement import network_result
 from savedmodel_bakery.exporter.validation.requests import PhotoResponse, read_photo
 
 MIN_AGREEMENT = 0.95
@@ -137,17 +135,16 @@ class Int8Agreement:
     def to_json(self) -> dict[str, Any]:
         """Return the figures as values for JSON."""
         values = {name: value for name, value in vars(self).items() if name != "quantisation"}
-        if self.quantisation is None:
-            return {**values, "agreement": self.share}
-        return {
-            **values,
-            "agreement": self.share,
-            "calibration_photos": self.quantisation.photos,
-            "unreadable_calibration_photos": len(self.quantisation.unreadable_photos),
-            "quantised_convolutions": self.quantisation.coverage.convolutions,
-            "quantised_share": self.quantisation.coverage.share,
-            "speeds": [dataclasses.asdict(speed) for speed in self.quantisation.speeds],
-        }
+        values["agreement"] = self.share
+        if self.quantisation is not None:
+            values |= {
+                "calibration_photos": self.quantisation.photos,
+                "unreadable_calibration_photos": len(self.quantisation.unreadable_photos),
+                "quantised_convolutions": self.quantisation.coverage.convolutions,
+                "quantised_share": self.quantisation.coverage.share,
+                "speeds": [dataclasses.asdict(speed) for speed in self.quantisation.speeds],
+            }
+        return values
 
 
 class Int8Check:
@@ -185,9 +182,7 @@ class Int8Check:
         for response in responses:
             if response.error or digest_of(read_photo(response.photo)) in self._recipe.optimisation.digests:
                 continue
-            (normalised,) = np.asarray(normalise(response.pixels[np.newaxis], self._recipe.preprocessing))
-            size = reference.upright_size(response.photo, self._recipe.preprocessing)
-            result = NetworkResult(run_network(self._network, normalised, self._recipe), size)
+            result = network_result(self._network, response, self._recipe)
             self._changes.append(self._task.compare_labels(response.answers, result))
 
     def agreement(self) -> Int8Agreement:
