@@ -129,14 +129,8 @@ class FlatGraph:
 
     def shapes(self, tensors: list[str]) -> dict[str, tf.TensorShape]:
         """Infer the shapes of `tensors`."""
-        shapes: dict[str, tf.TensorShape] = {}
-
-        def infer(normalised: NormalisedBatch) -> None:
-            imported = self._import({self._input: normalised}, tensors)
-            shapes.update((name, tensor.shape) for name, tensor in zip(tensors, imported, strict=True))
-
-        graph_function(infer).get_concrete_function(self._input_spec())
-        return shapes
+        inferred = self.function(tensors, lambda tensor: tensor).outputs
+        return {name: tensor.shape for name, tensor in zip(tensors, inferred, strict=True)}
 
     def add_weight(self, name: str, value: np.ndarray) -> str:
         """Add a variable, and return the name of its node, which starts with `name`."""

@@ -9,7 +9,7 @@ import numpy as np
 from savedmodel_bakery.exporter.optimisation.flat_graph import FlatGraph
 from savedmodel_bakery.exporter.optimisation.int8.conversion import Converter, passed_inputs, passed_operations
 from savedmodel_bakery.exporter.optimisation.int8.ranges import measure_ranges
-from savedmodel_bakery.exporter.optimisation.int8.units import Unit, find_units, multiply_adds
+from savedmodel_bakery.exporter.optimisation.int8.units import find_units, multiply_adds
 
 
 class Coverage(NamedTuple):
@@ -39,8 +39,9 @@ def quantise(graph: FlatGraph, images: np.ndarray) -> Coverage:
         return Coverage(0, 0.0, 0)
     passed = {name: passed_inputs(graph, graph.nodes[name]) for name in passed_operations(graph)}
     total = multiply_adds(graph, images[:1])
-    tensors = [tensor for unit in units for tensor in _tensors(unit)]
-    ranges = measure_ranges(graph, tensors, images, [[name, *inputs] for name, inputs in passed.items()])
+    tensors = [(unit.source, unit.last, unit.unpadded, unit.summand) for unit in units]
+    measured = [tensor for of_unit in tensors for tensor in of_unit if tensor is not None]
+    ranges = measure_ranges(graph, measured, images, [[name, *inputs] for name, inputs in passed.items()])
     converter, by_last = Converter(graph, ranges), {unit.last: unit for unit in units}
     for name in graph.order():
         if name in by_last:
@@ -48,9 +49,3 @@ def quantise(graph: FlatGraph, images: np.ndarray) -> Coverage:
         elif name in passed:
             converter.pass_on(name)
     return Coverage(len(units), sum(unit.multiply_adds for unit in units) / total, converter.filter_bytes)
-
-
-def _tensors(unit: Unit) -> list[str]:
-    """Return the tensors whose range a unit needs."""
-    optional = (unit.unpadded, unit.summand)
-    return [unit.source, unit.last, *(tensor for tensor in optional if tensor is not None)]
