@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+from google.protobuf.message import DecodeError
 
 from savedmodel_bakery.answers import parquet
 from savedmodel_bakery.answers.photo_rows import make_photo_rows
@@ -12,12 +13,36 @@ from savedmodel_bakery.answers.photos.photo import Photo, unreadable_photo
 from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.errors import RequestRefusedError
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.inference.photos import PhotoModel
+from savedmodel_bakery.serving.inference.photos import PhotoModel, find_photo_task
 from savedmodel_bakery.serving.runtimes.tensorflow_import import import_tensorflow
-from savedmodel_bakery.wire.status import StatusError
+from savedmodel_bakery.wire import schema
+from savedmodel_bakery.wire.status import Code, StatusError
 
 PHOTOS = pa.schema([("image", pa.string()), ("content", pa.binary()), ("error", pa.string())])
 """Columns passed from the readers to the actors; a photo has either content or the error of reading it."""
+
+
+def read_task(model: str, version: int, path: str) -> str:
+    """Return the name of a version's task, from the signatures in its saved_model.pb; the version is not loaded.
+
+    Args:
+        model: name of the model.
+        version: version number.
+        path: version folder.
+
+    Raises:
+        StatusError: the file cannot be read, or the version takes no photos.
+    """
+    file = Path(path) / "saved_model.pb"
+    try:
+        saved_model = schema.SavedModel.FromString(file.read_bytes())
+        graph = next(graph for graph in saved_model.meta_graphs if "serve" in graph.meta_info_def.tags)
+    except OSError as exc:
+        raise StatusError(Code.FAILED_PRECONDITION, f"cannot read {file}: {exc.strerror}") from exc
+    except (DecodeError, StopIteration) as exc:
+        raise StatusError(Code.FAILED_PRECONDITION, f"{file} is damaged, or has no graph for serving") from exc
+    task, _ = find_photo_task(model, version, graph.signature_def)
+    return task.name
 
 
 class Classifier:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from google.protobuf.message import DecodeError
 from ray.data import ActorPoolStrategy, DataContext
 from ray.data.datasource import FilenameProvider
 
@@ -19,9 +18,6 @@ from savedmodel_bakery.answers.photos.sources import open_file
 from savedmodel_bakery.serving.bulk.classifier import PHOTOS, Classifier
 from savedmodel_bakery.serving.bulk.parts import part_name
 from savedmodel_bakery.serving.bulk.progress import find_new
-from savedmodel_bakery.serving.inference.photos import find_photo_task
-from savedmodel_bakery.wire import schema
-from savedmodel_bakery.wire.status import StatusError
 
 # Size of a part, and so of the work that a restart may repeat.
 _BLOCK_BYTES = 16 << 20
@@ -29,9 +25,6 @@ _FILES_PER_BLOCK = 256
 _LOCAL_OBJECT_STORE_BYTES = 1 << 30
 
 _PROBE_TIMEOUT_S = 10.0
-
-VersionFolder = tuple[str, int, str]
-"""Name of the model, version number and version folder."""
 
 
 def start_ray(address: str | None, *, actors: int) -> None:
@@ -63,32 +56,11 @@ def _probe(address: str) -> None:
         raise ConnectionError(f"cannot connect to {address}: is it the head of a Ray cluster?") from exc
 
 
-def read_task(version: VersionFolder) -> str:
-    """Return the name of a version's task, from the signatures in its saved_model.pb; the version is not loaded.
-
-    Raises:
-        ValueError: the file cannot be read, or the version takes no photos; the text is the reason.
-    """
-    model, number, folder = version
-    file = Path(folder) / "saved_model.pb"
-    try:
-        saved_model = schema.SavedModel.FromString(file.read_bytes())
-        graph = next(graph for graph in saved_model.meta_graphs if "serve" in graph.meta_info_def.tags)
-        task, _ = find_photo_task(model, number, graph.signature_def)
-    except OSError as exc:
-        raise ValueError(f"cannot read {file}: {exc.strerror}") from exc
-    except (DecodeError, StopIteration) as exc:
-        raise ValueError(f"{file} is damaged, or has no graph for serving") from exc
-    except StatusError as exc:
-        raise ValueError(str(exc)) from exc
-    return task.name
-
-
 def run(
     files: Sequence[str],
     done: frozenset[str],
     *,
-    version: VersionFolder,
+    version: tuple[str, int, str],
     all_files: bool,
     actors: int,
     batch_size: int,
@@ -99,7 +71,7 @@ def run(
     Args:
         files: photos and archives; every node must find them under these paths.
         done: keys of photos to skip.
-        version: the version that the actors load.
+        version: the arguments of `Classifier`.
         all_files: see `open_file`.
         actors: number of actors.
         batch_size: maximum number of photos per run.

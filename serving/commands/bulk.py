@@ -60,7 +60,7 @@ def run_on_ray(
         click.ClickException: an option is invalid, the model cannot be loaded, or photos have no row.
         ConnectionError: Ray cannot be reached.
         MissingPackageError: an extra is not installed.
-        StatusError: the model has no version.
+        StatusError: the model has no version, or takes no photos.
     """
     if model_base_path is None:
         raise click.UsageError("Ray needs the model: pass --model-base-path")
@@ -69,6 +69,7 @@ def run_on_ray(
     from savedmodel_bakery.answers.photos.photo import path_key
     from savedmodel_bakery.answers.photos.sources import check_parquet_files
     from savedmodel_bakery.serving.bulk import progress
+    from savedmodel_bakery.serving.bulk.classifier import read_task
     from savedmodel_bakery.serving.bulk.parts import lock_folder, read_parts
 
     files = FileList.from_arguments(paths, all_files=all_files)
@@ -89,11 +90,8 @@ def run_on_ray(
     if pending:
         names = list(map(str, pending))
         version = _newest_version(model_name, model_base_path)
+        done.check_task(out, read_task(*version))
         with resumable(context), _ray_job(ray_address, actors=actors) as job:
-            try:
-                done.check_task(out, job.read_task(version))
-            except ValueError as exc:
-                raise click.ClickException(str(exc)) from exc
             job.run(
                 names,
                 done.keys,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 import task_models
 
 from savedmodel_bakery.answers.parquet import SCHEMAS
-from savedmodel_bakery.serving.bulk.classifier import PHOTOS, Classifier
+from savedmodel_bakery.serving.bulk.classifier import PHOTOS, Classifier, read_task
 from savedmodel_bakery.wire.status import StatusError
 
 TABLE = pa.table({"image": ["a", "b", "c"], "content": [b"?", b"bad", None], "error": [None, None, "torn"]}, PHOTOS)
@@ -40,8 +41,9 @@ TABLE = pa.table({"image": ["a", "b", "c"], "content": [b"?", b"bad", None], "er
     ids=["detector", "segmenter", "classifier"],
 )
 def test_each_photo_has_a_row_of_the_task(tmp_path: Path, make: Any, task: str, column: str, cells: Any) -> None:
-    classifier = Classifier("m", 7, str(make(tmp_path)))
-    rows = classifier(TABLE)
+    version = ("m", 7, str(make(tmp_path)))
+    assert task == read_task(*version)
+    rows = Classifier(*version)(TABLE)
     assert SCHEMAS[task] == rows.schema
     assert [(True, None), (False, "no image"), (False, "torn")] == list(
         zip(rows["ok"].to_pylist(), rows["error"].to_pylist(), strict=True)
@@ -53,6 +55,16 @@ def test_each_photo_has_a_row_of_the_task(tmp_path: Path, make: Any, task: str, 
     assert [[], []] == others
 
 
-def test_a_model_without_a_task_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(StatusError, match="does not take photos"):
-        Classifier("m", 1, str(model_makers.half_plus(tmp_path, 1)))
+@pytest.mark.parametrize("load", [Classifier, read_task])
+def test_a_model_without_a_task_is_an_error(tmp_path: Path, load: Callable[[str, int, str], object]) -> None:
+    path = model_makers.half_plus(tmp_path, 1)
+    with pytest.raises(StatusError, match='model "m" version 1 does not take photos: none of its signatures'):
+        load("m", 1, str(path))
+
+
+@pytest.mark.parametrize(("content", "error"), [(b"\xff", "is damaged"), (b"", "is damaged"), (None, "cannot read")])
+def test_a_version_without_signatures_has_no_task(tmp_path: Path, content: bytes | None, error: str) -> None:
+    if content is not None:
+        (tmp_path / "saved_model.pb").write_bytes(content)
+    with pytest.raises(StatusError, match=error):
+        read_task("m", 1, str(tmp_path))
