@@ -91,20 +91,10 @@ class PredictionService:
         return responses.make_status_response(self._registry.statuses(choice))
 
 
-def require_spec(spec: ModelSpec | None) -> ModelSpec:
-    """Return the ModelSpec of a request.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if the request has none.
-    """
+def _permitted(spec: ModelSpec | None, context: RequestContext) -> ModelSpec:
+    """Return the ModelSpec of a request, which must have one, and whose caller may use the model."""
     if spec is None:
         raise invalid_argument("Missing ModelSpec")
-    return spec
-
-
-def _permitted(spec: ModelSpec | None, context: RequestContext) -> ModelSpec:
-    """Return the ModelSpec of a request, whose caller may use the model."""
-    spec = require_spec(spec)
     context.check_model(spec.name)
     return spec
 
