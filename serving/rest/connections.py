@@ -10,7 +10,7 @@ from savedmodel_bakery.serving.admission.limits import RETRY_AFTER_S, Limits, Ov
 from savedmodel_bakery.serving.rest.exchange import Exchange
 
 # Longer than load balancers keep idle connections; the real server never closes them.
-_KEEP_ALIVE_S = 3600.0
+_KEEP_ALIVE_S = 3600
 _STILL_BYTES = 2**16  # what a body that stands still may hold, whoever waits
 _POLL_S = 0.1
 

@@ -20,7 +20,7 @@ from savedmodel_bakery.serving.amqp import queues
 from savedmodel_bakery.serving.commands import amqp as amqp_cli
 from savedmodel_bakery.serving.options.batching_parameters import BatchingParameters
 from savedmodel_bakery.serving.options.flags import FLAGS
-from savedmodel_bakery.serving.rest import server
+from savedmodel_bakery.serving.rest import connections
 from savedmodel_bakery.wire import amqp as amqp_messages
 from savedmodel_bakery.wire import attachments, dtypes
 from savedmodel_bakery.wire.json import text
@@ -43,7 +43,7 @@ VALUES = {
     "run of a model for REST": FLAGS["rest_api_timeout_in_ms"].default,
     "gRPC port": FLAGS["port"].default,
     "attempts to load a version": FLAGS["max_num_load_retries"].default,
-    "idle REST connection": server._KEEP_ALIVE_S,
+    "idle REST connection": connections._KEEP_ALIVE_S,
     "`max_batch_size`": BatchingParameters().max_batch_size,
     "`max_enqueued_batches`": BatchingParameters().max_enqueued_batches,
     "time of a call": MAX_TIMEOUT_S,
