@@ -66,14 +66,14 @@ def encode_response(response: Response, method: str, *, keep_alive: bool, versio
     """
     lines = [
         f"HTTP/1.1 {response.status} {_PHRASES.get(response.status, '')}",
-        f"date: {formatdate(usegmt=True)}",
-        f"content-type: {response.content_type}",
-        f"content-length: {len(response.body)}",
-        *(f"{name.lower()}: {value}" for name, value in response.headers.items()),
+        f"Date: {formatdate(usegmt=True)}",
+        f"Content-Type: {response.content_type}",
+        f"Content-Length: {len(response.body)}",
+        *(f"{name}: {value}" for name, value in response.headers.items()),
     ]
     if not keep_alive:
-        lines.append("connection: close")
+        lines.append("Connection: close")
     elif version == "1.0":
-        lines.append("connection: keep-alive")
+        lines.append("Connection: keep-alive")
     head = "\r\n".join([*lines, "\r\n"]).encode()
     return head, b"" if method == "HEAD" else response.body

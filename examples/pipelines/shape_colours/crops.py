@@ -13,11 +13,12 @@ import tensorflow as tf
 
 from savedmodel_bakery.exporter.image import encodings, framing, pixels
 from savedmodel_bakery.exporter.image.header import read_header
-from savedmodel_bakery.exporter.inspect import read_recipe
-from savedmodel_bakery.exporter.recipe import Recipe
+from savedmodel_bakery.exporter.publish import RECIPE_FILE
+from savedmodel_bakery.exporter.recipe import Recipe, read_recipe_file
 
 DETECTOR, CLASSIFIER = (
-    Recipe.from_values(read_recipe(Path("saved_model", model, "1"))).preprocessing for model in ("shapes", "colours")
+    Recipe.from_values(read_recipe_file(Path("saved_model", model, "1", RECIPE_FILE)).values).preprocessing
+    for model in ("shapes", "colours")
 )
 WHOLE = replace(DETECTOR, crop="none", decode="exact")  # the whole photo at its size
 

@@ -275,7 +275,7 @@ def test_over_rest_a_body_without_a_token_is_not_awaited(served: Served, expect:
         connection.sendall(head.encode())
         response = connection.recv(4096).decode()
     assert response.startswith("HTTP/1.1 401 ")
-    assert "connection: close" in response  # the body may follow or not
+    assert "Connection: close" in response  # the body may follow or not
 
 
 def test_rest_says_which_credentials_it_wants(served: Served) -> None:
