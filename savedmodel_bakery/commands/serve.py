@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import threading
 from functools import partial
 from pathlib import Path
 from urllib.parse import quote
@@ -18,6 +19,7 @@ from savedmodel_bakery.wire.status import StatusError
 
 ADDRESS = "127.0.0.1"
 _PORT = click.IntRange(1, 65535)
+_PRINT_S = 1.0
 
 EXAMPLES = """
 \b
@@ -114,6 +116,7 @@ def _check_ports(port: int, rest_api_port: int) -> None:
 
 
 def _print_urls(name: str, port: int, rest_api_port: int, *, playground: bool) -> None:
+    """Print the URLs; return after a second even if stdout is a full pipe, so that the server can be stopped."""
     lines = [
         f"Serving {name}. Press Ctrl-C to stop.",
         f"  gRPC  {ADDRESS}:{port}",
@@ -121,4 +124,16 @@ def _print_urls(name: str, port: int, rest_api_port: int, *, playground: bool) -
     ]
     if playground:
         lines.append(f"  page  http://{ADDRESS}:{rest_api_port}/playground")
-    click.echo("\n".join(lines))
+    errors: list[OSError] = []
+
+    def echo() -> None:
+        try:
+            click.echo("\n".join(lines))
+        except OSError as error:  # nobody reads stdout any more, or the disk is full
+            errors.append(error)
+
+    printing = threading.Thread(target=echo, daemon=True)
+    printing.start()
+    printing.join(_PRINT_S)
+    if errors:
+        raise errors[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import socket
@@ -16,6 +17,7 @@ import pytest
 import requests
 from bakery_command import run
 from server_process import free_port
+from waiting import wait_until
 
 from savedmodel_bakery.client import Client
 from savedmodel_bakery.commands import serve
@@ -87,6 +89,28 @@ def test_serve_has_no_page_if_it_is_turned_off_and_answers_to_names_of_this_mach
         for host, status in (("localhost", 200), ("my.proxy:80", 200), ("evil.example", 403)):
             response = requests.get(f"{origin}/v1/models/animals", headers={"Host": host}, timeout=30)
             assert status == response.status_code, host
+
+
+def test_a_full_pipe_does_not_keep_a_server_from_ending(tmp_path: Path) -> None:
+    model_makers.labelling(tmp_path / "animals")
+    rest_api_port = free_port()
+    ports = ("--port", str(free_port()), "--rest-api-port", str(rest_api_port))
+    read_end, write_end = os.pipe()
+    with os.fdopen(read_end), os.fdopen(write_end, "wb") as output:
+        output.write(bytes(fcntl.fcntl(write_end, fcntl.F_GETPIPE_SZ)))
+        output.flush()
+        command = [sys.executable, "-m", "savedmodel_bakery", "serve", str(tmp_path / "animals"), *ports]
+        with subprocess.Popen(command, stdout=output, stderr=subprocess.DEVNULL) as process:
+            wait_until(lambda: is_served(rest_api_port), timeout_s=60)
+            process.terminate()
+            assert 0 == process.wait(30)
+
+
+def is_served(rest_api_port: int) -> bool:
+    try:
+        return requests.get(f"http://127.0.0.1:{rest_api_port}/v1/models/animals", timeout=30).ok
+    except requests.ConnectionError:
+        return False
 
 
 @pytest.mark.parametrize(
