@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import math
 import random
 import time
@@ -81,7 +82,8 @@ class Job:
         try:
             pending: set[Future[list[Row]]] = set()
             for batch in _batches(photos, self._batch_size):
-                pending.add(pool.submit(self._classify, batch))
+                run = contextvars.copy_context().run  # with the span of the job
+                pending.add(pool.submit(run, self._classify, batch))
                 if len(pending) >= self._workers:
                     done, pending = wait(pending, return_when=FIRST_COMPLETED)
                     yield from (future.result() for future in done)

@@ -88,6 +88,8 @@ def run_on_ray(
         serve_page(metrics_address, metrics_port)
         progress.publish(out, pending, done.keys, all_files=all_files)
     if pending:
+        import ray  # noqa: F401 - if it is missing, that is said before the version is read
+
         names = list(map(str, pending))
         version = _newest_version(model_name, model_base_path)
         done.check_task(out, read_task(*version))

@@ -33,7 +33,10 @@ def call(channel: grpc.Channel, rpc: str, /, *, metadata: tuple[tuple[str, str],
 
 
 def infer(channel: grpc.Channel, inputs: dict[str, np.ndarray], **options: Any) -> Any:
-    content = messages.encode_request(options.pop("model", HALF), inputs, **options).SerializeToString()
+    request_id = options.pop("request_id", "")
+    request = messages.encode_request(options.pop("model", HALF), inputs, **options)
+    request.message.id = request_id
+    content = request.SerializeToString()
     return messages.decode_response(channel.unary_unary(schema.METHODS["ModelInfer"].path)(content, timeout=30))
 
 
