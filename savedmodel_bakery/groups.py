@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -112,10 +113,10 @@ class LazyGroup(click.Group):
 
 
 class DefaultCommandGroup(LazyGroup):
-    """A LazyGroup that runs a default command if no argument is a command or `--help`.
+    """A LazyGroup that runs a default command if its first argument after the options is not a command.
 
     Args:
-        default: name of the default command, which also has the options of the group.
+        default: name of the default command.
         attributes: as for `LazyGroup`.
     """
 
@@ -125,9 +126,37 @@ class DefaultCommandGroup(LazyGroup):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Insert the default command if there is no other."""
-        if not {*self._places, *self.aliases, *ctx.help_option_names}.intersection(args):
-            args = [self.default, *args]
+        place = self._end_of_options(ctx, args)
+        is_complete = place <= len(args)  # else click reports the option without a value
+        if is_complete and args[place : place + 1] not in ([name] for name in (*self._places, *self.aliases)):
+            self._check_not_misspelled(args[place:], ctx)
+            args = [*args[:place], self.default, *args[place:]]
         return super().parse_args(ctx, args)
+
+    def _end_of_options(self, ctx: click.Context, args: Sequence[str]) -> int:
+        """Return the position after the group's options and their values."""
+        takes_value = {
+            name: not (parameter.is_flag or parameter.count)
+            for parameter in self.get_params(ctx)
+            if isinstance(parameter, click.Option)
+            for name in (*parameter.opts, *getattr(parameter, "aliases", ()))
+        }
+        place = 0
+        while place < len(args):
+            name, equals, _ = args[place].replace("_", "-").partition("=")
+            if name in takes_value:
+                place += 1 + (takes_value[name] and not equals)
+            elif not name.startswith("--") and takes_value.get(name[:2]):  # -mNAME
+                place += 1
+            else:
+                break
+        return place
+
+    def _check_not_misspelled(self, args: Sequence[str], ctx: click.Context) -> None:
+        if args and not args[0].startswith("-") and not Path(args[0]).exists():
+            raise click.UsageError(
+                f'"{args[0]}" is neither a command nor a file; the commands are {", ".join(self._places)}', ctx
+            )
 
 
 def stated_options(context: click.Context) -> list[click.Parameter]:

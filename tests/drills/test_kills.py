@@ -170,7 +170,7 @@ def test_of_rollouts(tmp_path: Path, moments: random.Random) -> None:
 
 def read_config(path: Path) -> tuple[set[int], dict[str, int]]:
     """Return the versions and the labels of the only model in a config file."""
-    [model] = ConfigFile(path).models(path.read_text()).values()
+    [model] = ConfigFile(path).models().values()
     assert isinstance(model.policy, Specific)
     return set(model.policy.versions), dict(model.labels)
 

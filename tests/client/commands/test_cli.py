@@ -259,6 +259,11 @@ def test_ports_of_other_protocols_in_the_environment_do_not_affect_amqp(
         ),
         pytest.param(["-m", "", "status"], "the model name and the version label must not be empty", id="empty model"),
         pytest.param(
+            ["--json", "status"],
+            "Invalid value for '[PHOTO]...': File 'status' does not exist.",
+            id="option of ask before a command",
+        ),
+        pytest.param(
             ["ask", "https://photos.example/horse.jpg"],
             "Invalid value for '[PHOTO]...': invalid image https://photos.example/horse.jpg: URLs are not fetched; "
             "pass a path, or - for an image on stdin",
@@ -266,7 +271,8 @@ def test_ports_of_other_protocols_in_the_environment_do_not_affect_amqp(
         ),
         pytest.param(
             ["statsu"],
-            "Invalid value for '[PHOTO]...': File 'statsu' does not exist.",
+            '"statsu" is neither a command nor a file; the commands are '
+            "ask, bulk, predict, results, metadata, status, wait, check, bench, rollout",
             id="misspelled command",
         ),
         pytest.param(["-n"], "Option '-n' requires an argument.", id="option without its value"),
