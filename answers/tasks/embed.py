@@ -32,6 +32,10 @@ class Embedding(ImageResult):
         vectors = np.asarray(self.vector), np.asarray(other.vector)
         return (self.ok, self.error) == (other.ok, other.error) and np.array_equal(*vectors)
 
+    def __hash__(self) -> int:
+        """Return a hash without the vector, which has none."""
+        return hash((self.ok, self.error))
+
 
 class _Embed(Task[Embedding]):
     name = "embed"

@@ -13,7 +13,7 @@ import click
 from savedmodel_bakery.client.commands.inputs import read_arrays, read_file
 from savedmodel_bakery.client.commands.options import connection_options, describe_server, image_option
 from savedmodel_bakery.exits import FAILED, as_usage_error, print_error
-from savedmodel_bakery.groups import Command, Option
+from savedmodel_bakery.groups import Command, FloatRange, Option
 
 if TYPE_CHECKING:
     from savedmodel_bakery.client.load.generator import Load, Plan
@@ -67,7 +67,7 @@ Exit codes: 0 all responses were correct, 1 a request failed or a response was w
     "duration_s",
     cls=Option,
     aliases=("--duration",),
-    type=click.FloatRange(0, 86_400, min_open=True),
+    type=FloatRange(0, 86_400, min_open=True),
     show_default=f"{DEFAULT_DURATION_S:g}, or no limit with --requests",
     help="Duration of each load.",
 )
@@ -75,7 +75,7 @@ Exit codes: 0 all responses were correct, 1 a request failed or a response was w
 @click.option(
     "--rate",
     "rate_per_s",
-    type=click.FloatRange(0, 1e6, min_open=True),
+    type=FloatRange(0, 1e6, min_open=True),
     show_default="each caller sends its next request when it has a response",
     help="Requests per second, whether or not responses arrive; latency counts from when a request was due.",
 )
@@ -89,7 +89,7 @@ Exit codes: 0 all responses were correct, 1 a request failed or a response was w
 )
 @click.option(
     "--atol",
-    type=click.FloatRange(0),
+    type=FloatRange(0),
     default=1e-4,
     show_default=True,
     help="Absolute tolerance of numbers with a fraction.",

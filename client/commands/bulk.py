@@ -14,7 +14,7 @@ import click
 
 from savedmodel_bakery.client.commands.options import connection_options, open_client
 from savedmodel_bakery.exits import PHOTOS_FAILED, as_usage_error, print_error, resumable
-from savedmodel_bakery.groups import Command, Option, option_group
+from savedmodel_bakery.groups import Command, FloatRange, Option, option_group
 
 EXAMPLES = """
 \b
@@ -55,7 +55,7 @@ server_options = option_group(
         "retry_s",
         cls=Option,
         aliases=("--retry-second",),
-        type=click.FloatRange(0),
+        type=FloatRange(0),
         default=300.0,
         show_default=True,
         help="How long to retry a request if the server is away, overloaded or too slow.",

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from savedmodel_bakery.client.endpoints import MAX_TIMEOUT_S
 from savedmodel_bakery.defaults import DEFAULT_MODEL, TOKEN_VARIABLE
 from savedmodel_bakery.exits import as_usage_error, print_error
-from savedmodel_bakery.groups import Option, option_group
+from savedmodel_bakery.groups import FloatRange, Option, option_group
 from savedmodel_bakery.wire.amqp import DEFAULT_QUEUE
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def timeout_option(default_s: float, help_text: str) -> Callable[[_Command], _Co
         "timeout_s",
         cls=Option,
         aliases=("--timeout-second",),
-        type=click.FloatRange(0, MAX_TIMEOUT_S, min_open=True),
+        type=FloatRange(0, MAX_TIMEOUT_S, min_open=True),
         default=default_s,
         show_default=True,
         help=help_text,
@@ -271,7 +271,7 @@ connection_options = option_group(
         "--timeout-seconds",
         "timeout_s",
         aliases=("--timeout-second",),
-        type=click.FloatRange(0, MAX_TIMEOUT_S, min_open=True),
+        type=FloatRange(0, MAX_TIMEOUT_S, min_open=True),
         default=30.0,
         help="Time limit of a request, including repeated attempts.",
     ),

@@ -9,7 +9,7 @@ import click
 from savedmodel_bakery.client.commands.options import connection_options, open_amqp_client
 from savedmodel_bakery.client.endpoints import MAX_TIMEOUT_S
 from savedmodel_bakery.errors import ClientError
-from savedmodel_bakery.groups import Command, Option
+from savedmodel_bakery.groups import Command, FloatRange, Option
 
 EXAMPLES = """
 \b
@@ -26,7 +26,7 @@ Examples:
     "idle_s",
     cls=Option,
     aliases=("--idle",),
-    type=click.FloatRange(0, MAX_TIMEOUT_S, min_open=True),
+    type=FloatRange(0, MAX_TIMEOUT_S, min_open=True),
     default=1.0,
     show_default=True,
     help="Stop if no reply arrives for this time.",

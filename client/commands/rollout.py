@@ -23,7 +23,7 @@ from savedmodel_bakery.client.rollout.steps import STABLE
 from savedmodel_bakery.error_text import one_line
 from savedmodel_bakery.errors import ClientError
 from savedmodel_bakery.exits import FAILED, NO_CONNECTION, as_usage_error, print_error
-from savedmodel_bakery.groups import Command
+from savedmodel_bakery.groups import Command, FloatRange
 from savedmodel_bakery.wire.status import Code
 
 if TYPE_CHECKING:
@@ -109,14 +109,14 @@ def start(
 )
 @click.option(
     "--min-equal-labels",
-    type=click.FloatRange(0, 1),
+    type=FloatRange(0, 1),
     default=0.9,
     show_default=True,
     help="Share of these photos that must have equal labels.",
 )
 @click.option(
     "--max-score-difference",
-    type=click.FloatRange(0),
+    type=FloatRange(0),
     default=0.1,
     show_default=True,
     help="Largest mean difference of the scores.",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,21 +13,11 @@ from savedmodel_bakery.exporter.publish import check_name
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.recipe.fields import REQUIRED, Choice, Field, Switch, WholeNumber
 from savedmodel_bakery.exporter.resources import photos_in
+from savedmodel_bakery.groups import FloatRange
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
-
-
-class _FloatRange(click.FloatRange):
-    """A FloatRange that rejects NaN."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """See `click.ParamType.convert`."""
-        number = super().convert(value, param, ctx)
-        if math.isnan(number):
-            self.fail(f"{value!r} is not a valid number.", param, ctx)
-        return number
 
 
 def _read_photos_folder(_context: click.Context, _option: click.Parameter, folder: Path | None) -> list[Path] | None:
@@ -65,7 +54,7 @@ example_option = click.option(
 )
 min_agreement_option = click.option(
     "--min-agreement",
-    type=_FloatRange(0, 1),
+    type=FloatRange(0, 1),
     show_default="0.95",
     help="For precision int8: share of photos whose label must be that of float32.",
 )
@@ -85,21 +74,21 @@ def name_option(help_text: str) -> Callable[[F], F]:
 
 _TOLERANCE = {
     "share": (
-        _FloatRange(0, 1),
+        FloatRange(0, 1),
         "0.99",
         "Part of the pixels of task segment, or of the boxes of task detect, that must agree.",
     ),
     "iou": (
-        _FloatRange(0, 1),
+        FloatRange(0, 1),
         "0.9",
         "Intersection over union from which on two boxes of task detect agree.",
     ),
     "atol": (
-        _FloatRange(0),
+        FloatRange(0),
         "0.01; task embed 0.001; regress 0.0001",
         "Allowed difference of an answer from the reference pipeline's …",
     ),
-    "rtol": (_FloatRange(0), "0; task regress 0.01", "… plus this part of the reference's answer."),
+    "rtol": (FloatRange(0), "0; task regress 0.01", "… plus this part of the reference's answer."),
 }
 TOLERANCE_PARTS = tuple(_TOLERANCE)
 

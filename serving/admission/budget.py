@@ -197,14 +197,21 @@ class MemoryBudget:
             if share > self.size:  # models may have taken memory since it began to wait
                 self._wake(waiter)
             elif self._held + waiter.size <= self.size and (is_first or self._is_small(share)):
-                self._add(waiter.size)
-                waiter.is_granted = True
-                self._wake(waiter)
+                self._give(waiter)
             else:
                 is_first = False
         holders = [waiter for waiter in self._queue if waiter.held]
         if holders and sum(waiter.held for waiter in holders) == self._held:
-            self._wake(max(reversed(holders), key=lambda waiter: waiter.held))
+            fitting = next((waiter for waiter in holders if self._held + waiter.size <= self.size), None)
+            if fitting:  # the first that waits holds nothing and needs more than is free
+                self._give(fitting)
+            else:
+                self._wake(max(reversed(holders), key=lambda waiter: waiter.held))
+
+    def _give(self, waiter: _Waiter) -> None:
+        self._add(waiter.size)
+        waiter.is_granted = True
+        self._wake(waiter)
 
     def _wake(self, waiter: _Waiter) -> None:
         self._queue.remove(waiter)

@@ -16,7 +16,7 @@ from click.shell_completion import CompletionItem
 from savedmodel_bakery import log, tracing
 from savedmodel_bakery.client.endpoints import MAX_TIMEOUT_S
 from savedmodel_bakery.defaults import DEFAULT_MODEL
-from savedmodel_bakery.groups import CONTEXT_SETTINGS, Option
+from savedmodel_bakery.groups import CONTEXT_SETTINGS, FloatRange, Option
 from savedmodel_bakery.serving.admission.limits import Limits
 from savedmodel_bakery.serving.commands.amqp_options import (
     broker_options,
@@ -116,7 +116,7 @@ Examples:
     "timeout_s",
     cls=Option,
     aliases=("--timeout-second",),
-    type=click.FloatRange(0, MAX_TIMEOUT_S, min_open=True),
+    type=FloatRange(0, MAX_TIMEOUT_S, min_open=True),
     default=300.0,
     show_default=True,
     help="Time limit of a call.",
@@ -126,7 +126,7 @@ Examples:
     "expiration_s",
     cls=Option,
     aliases=("--expiration",),
-    type=click.FloatRange(0, min_open=True),
+    type=FloatRange(0, min_open=True),
     metavar="SECONDS",
     show_default="never",
     help="Time after which the broker drops a reply that nobody has fetched.",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from savedmodel_bakery.groups import FloatRange
 from savedmodel_bakery.serving.access.tokens import (
     Role,
     Token,
@@ -53,12 +54,12 @@ def cli() -> None:
 )
 @click.option(
     "--requests-per-second",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FloatRange(min=0, min_open=True),
     show_default="no limit",
     help="Limit of calls.",
 )
 @click.option(
-    "--rows-per-second", type=click.FloatRange(min=0, min_open=True), show_default="no limit", help="Limit of rows."
+    "--rows-per-second", type=FloatRange(min=0, min_open=True), show_default="no limit", help="Limit of rows."
 )
 @click.option(
     "--file",

@@ -113,7 +113,7 @@ class Transfers:
         unread = {
             context.charged: call
             for call, context in self._sending.copy().items()
-            if now - self._started.get(call, now) > _READING_S
+            if context.charged and now - self._started.get(call, now) > _READING_S
         }
         if unread:
             unread[max(unread)].cancel()

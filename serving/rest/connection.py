@@ -211,7 +211,7 @@ class Connection(asyncio.Protocol):
                 await self._serve(exchange)
                 self._exchanges.popleft()
                 if not exchange.keep_alive and exchange.is_complete:
-                    self.transport.close()
+                    self._close()
                 elif len(self._exchanges) <= 1:
                     self.resume_reading()
                 if self._receives_since is not None:
@@ -247,10 +247,11 @@ class Connection(asyncio.Protocol):
             self._exchanges.pop()  # its body is damaged
         if self._exchanges and self._exchanges[-1].is_complete:
             self._close_after_responses()
-        elif error.method and error.method not in KNOWN_METHODS:
-            self._close_with(page(501, "Not Implemented"))
         else:
-            self._close_with(page(400, "Bad Request"))
+            is_unknown = error.method and error.method not in KNOWN_METHODS
+            self._close_with(page(501, "Not Implemented") if is_unknown else page(400, "Bad Request"))
+            for exchange in self._exchanges:  # whose body is damaged
+                exchange.disconnect()
 
     def _close_after_responses(self) -> None:
         """Ignore what arrives from now on, and close the connection after the responses to what has arrived."""
@@ -261,7 +262,13 @@ class Connection(asyncio.Protocol):
         """Send a last response and close the connection."""
         self._is_closing = True
         self.transport.writelines(encode_response(response, method, keep_alive=False))
+        self._close()
+
+    def _close(self) -> None:
+        """Close the connection when the client has read what was sent, or took too long."""
         self.transport.close()
+        if self.transport.get_write_buffer_size():
+            self._loop.call_later(self._limits.body_timeout_s, self.transport.abort)
 
     def _refuse(self, response: Response, method: str = "") -> None:
         """Send a response to a request that has not been received as a whole, and close the connection.
@@ -275,7 +282,7 @@ class Connection(asyncio.Protocol):
         self.transport.writelines(encode_response(response, method, keep_alive=False))
         self.transport.write_eof()
         self.resume_reading()
-        self._loop.call_later(_LINGER_S, self.transport.close)
+        self._loop.call_later(_LINGER_S, self._close)
 
 
 def _rejection(error: OverloadError) -> Response:

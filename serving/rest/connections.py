@@ -75,7 +75,7 @@ class Connections:
         """
         for connection, since in list(self.idle.items()):
             if now - since > _KEEP_ALIVE_S:
-                connection.transport.close()
+                connection.transport.abort()
         for connection in list(self.open):
             connection.check_time(now)
         if memory.queued:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
 from savedmodel_bakery.serving.access.access import ANYONE, Access
 from savedmodel_bakery.serving.access.identity import Identity
@@ -33,16 +32,13 @@ CORS_HEADERS = {
 }
 
 
-def _page(status: int, title: str, **headers: str) -> Route:
-    response = page(status, title)
-    return Route(lambda _request, _context: replace(response, headers=headers), api=None, is_page=True)
+def _page(status: int, title: str) -> Route:
+    return Route(lambda _request, _context: page(status, title), api=None, is_page=True)
 
 
 _NOT_FOUND = _page(404, "Not Found")
-_BAD_REQUEST = _page(400, "Bad Request")
+BAD_REQUEST = _page(400, "Bad Request")
 _NOT_IMPLEMENTED = _page(501, "Not Implemented")
-UNKNOWN_VERSION = _page(400, "Bad Request", Connection="close")
-"""Responds to requests of another version of HTTP than 1.0 and 1.1, which the parser accepts."""
 
 
 class Router:
@@ -86,7 +82,7 @@ class Router:
         if request.method not in KNOWN_METHODS:
             return _NOT_IMPLEMENTED
         if not _TARGET.fullmatch(request.target):
-            return _BAD_REQUEST
+            return BAD_REQUEST
         if request.path == self._metrics_path:
             return Route(_metrics, api=None, is_page=True)
         for find in self._apis:

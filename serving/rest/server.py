@@ -20,7 +20,7 @@ from savedmodel_bakery.serving.rest import tls as tls_port
 from savedmodel_bakery.serving.rest.connection import Connection
 from savedmodel_bakery.serving.rest.connections import Connections
 from savedmodel_bakery.serving.rest.exchange import Exchange
-from savedmodel_bakery.serving.rest.router import UNKNOWN_VERSION, Router
+from savedmodel_bakery.serving.rest.router import BAD_REQUEST, Router
 from savedmodel_bakery.serving.telemetry.requests import REQUEST_ID
 
 _CONTROL_THREADS = 8
@@ -112,7 +112,10 @@ class RestServer:
     async def _serve(self, exchange: Exchange) -> None:
         """Serve a request whose headers have arrived."""
         request = exchange.request
-        route = self._router.find(request) if exchange.version in ("1.0", "1.1") else UNKNOWN_VERSION
+        if exchange.version in ("1.0", "1.1"):
+            route = self._router.find(request)
+        else:  # the parser accepts any
+            route, exchange.keep_alive = BAD_REQUEST, False
         lane = self._runs if route.runs_model else self._control
         requests = self._entrypoint.requests
         entry = None
@@ -146,7 +149,8 @@ class RestServer:
             call.identify(self._router.authorize(exchange.request))
             return await self._handle(call, exchange, route, lane)
         except Exception as error:
-            return route.on_error(call.fail(error))
+            response = route.on_error(call.fail(error))
+            return replace(response, headers={**self._router.cors_headers, **response.headers})
         finally:
             call.leave()
 

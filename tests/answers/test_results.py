@@ -36,6 +36,7 @@ def test_results_with_other_values_differ(pair: tuple[object, object]) -> None:
 def test_results_with_the_same_values_are_equal() -> None:
     assert Embedding(True, None, ZEROS) == Embedding(True, None, ZEROS.copy())
     assert Embedding(False, "empty") == Embedding(False, "empty")
+    assert 1 == len({Embedding(True, None, ZEROS), Embedding(True, None, ZEROS.copy())})
     assert dataclasses.replace(PREDICTION, arrays={alias: a.copy() for alias, a in PREDICTION.arrays.items()}) == (
         PREDICTION
     )

@@ -91,6 +91,18 @@ def test_a_small_request_that_waits_goes_on_before_a_large_one() -> None:
     waiting[0].result(10)
 
 
+def test_a_request_that_holds_memory_goes_on_if_there_is_enough_for_it_but_not_for_those_before_it() -> None:
+    budget = MemoryBudget(16 * MIB)
+    holder, large = RequestContext(memory=budget), RequestContext(memory=budget)
+    holder.charge(6 * MIB)
+    waiting = in_thread(lambda: large.charge(12 * MIB))
+    wait_until(lambda: budget.queued == 1)
+    holder.charge(MIB)
+    assert [False, 7 * MIB] == [waiting.done(), budget.held]
+    holder.close()
+    waiting.result(10)
+
+
 def test_a_request_waits_no_longer_than_its_deadline() -> None:
     budget = MemoryBudget(10 * MIB)
     RequestContext(memory=budget).charge(8 * MIB)
