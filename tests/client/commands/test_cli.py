@@ -275,7 +275,11 @@ def test_ports_of_other_protocols_in_the_environment_do_not_affect_amqp(
             "ask, bulk, predict, results, metadata, status, wait, check, bench, rollout",
             id="misspelled command",
         ),
-        pytest.param(["status", "-s", "nan"], "'nan' is not a valid number.", id="time limit that is not a number"),
+        pytest.param(
+            ["bulk", "x", "--out", "y.jsonl", "--retry-seconds", "nan"],
+            "Invalid value for '--retry-seconds': 'nan' is not a valid number.",
+            id="not a number",
+        ),
         pytest.param(["-n"], "Option '-n' requires an argument.", id="option without its value"),
         pytest.param(["results", "q"], "result queues need --format AMQP", id="results over gRPC"),
         pytest.param(
