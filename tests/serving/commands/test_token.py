@@ -41,7 +41,7 @@ def test_with_a_file_only_the_token_is_printed_and_the_entry_is_appended(tmp_pat
         (["a b"], 1, "Error: invalid name 'a b': must be 1 to 100 ASCII letters, digits or _.@/-"),
         (["x", "--role", "metrics", "--model", "y"], 2, "Error: --model has no effect without --role predict"),
         (["x", "--requests-per-second", "0"], 2, "0.0 is not in the range x>0"),
-        (["x", "--rows-per-second", "nan"], 2, "Error: invalid limit nan: must be a finite number"),
+        (["x", "--rows-per-second", "nan"], 2, "Invalid value for '--rows-per-second': 'nan' is not a valid"),
         (["x", "--requests-per-second", "inf"], 2, "Error: invalid limit inf: must be a finite number"),
         (["x", "--file", "missing/tokens.toml"], 1, "Error: missing/tokens.toml: No such file or directory"),
     ],
