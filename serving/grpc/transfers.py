@@ -8,18 +8,18 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.admission.limits import OverloadError
+from savedmodel_bakery.serving.admission.limits import READING_S, OverloadError
 from savedmodel_bakery.serving.call.call import Lane
 from savedmodel_bakery.serving.call.threads import CallThreads
 
 _WATCH_INTERVAL_S = 0.1
 _TRIM_INTERVAL_S = 2.0
-_READING_S = 5.0  # what a client has to read a response while others wait for memory
 
 
 class Transfers:
@@ -110,13 +110,14 @@ class Transfers:
 
     def _cancel_largest_unread(self, now: float) -> None:
         """Cancel the call with the largest of the responses that clients read slowly."""
-        unread = {
-            context.charged: call
+        unread = [
+            (context.charged, call)
             for call, context in self._sending.copy().items()
-            if context.charged and now - self._started.get(call, now) > _READING_S
-        }
+            if context.charged and now - self._started.get(call, now) > READING_S
+        ]
         if unread:
-            unread[max(unread)].cancel()
+            _, largest = max(unread, key=itemgetter(0))
+            largest.cancel()
 
 
 def _of_busiest_peer(calls: list[Any]) -> list[Any]:

@@ -13,7 +13,7 @@ import socket
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from savedmodel_bakery.serving.admission.limits import RETRY_AFTER_S, OverloadError
+from savedmodel_bakery.serving.admission.limits import READING_S, RETRY_AFTER_S, OverloadError
 from savedmodel_bakery.serving.http.error_responses import error_response, page
 from savedmodel_bakery.serving.http.messages import Response, encode_response
 from savedmodel_bakery.serving.rest.connections import Connections
@@ -25,7 +25,6 @@ from savedmodel_bakery.serving.telemetry.calls import count_rejection
 logger = logging.getLogger(__name__)
 
 _LINGER_S = 2.0
-_READING_S = 5.0  # what a client has to read a response while others wait for memory
 _MAX_PIPELINED = 16  # requests that wait on a connection for the response to an earlier one; each takes a few kilobytes
 
 
@@ -200,7 +199,7 @@ class Connection(asyncio.Protocol):
 
     def unread_bytes(self, now: float) -> int:
         """Return how much of a response the client has not read, if it has had some time for it; else 0."""
-        is_slow = not self._is_writable.is_set() and now - self._unread_since > _READING_S
+        is_slow = not self._is_writable.is_set() and now - self._unread_since > READING_S
         return self.transport.get_write_buffer_size() if is_slow else 0
 
     async def _serve_all(self) -> None:

@@ -99,7 +99,7 @@ def test_a_response_that_is_not_read_in_time_is_cancelled() -> None:
 
 
 def test_while_others_wait_for_memory_the_largest_unread_response_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("savedmodel_bakery.serving.grpc.transfers._READING_S", 0.2)
+    monkeypatch.setattr("savedmodel_bakery.serving.grpc.transfers.READING_S", 0.2)
     budget = MemoryBudget(12 * MIB)
     transfers, large, small, waiting = Transfers(60, budget), StubCall(), StubCall(), RequestContext(memory=budget)
     send(transfers, large, budget)
