@@ -88,8 +88,7 @@ def run_on_ray(
         serve_page(metrics_address, metrics_port)
         progress.publish(out, pending, done.keys, all_files=all_files)
     if pending:
-        import ray  # noqa: F401 - if it is missing, that is said before the version is read
-
+        _import_ray(ray_address)  # if it is missing, that is said before the version is read
         names = list(map(str, pending))
         version = _newest_version(model_name, model_base_path)
         done.check_task(out, read_task(*version))
@@ -127,13 +126,18 @@ def _expand(files: Iterable[Path]) -> list[Path]:
     return [file for file in is_input if is_input[file]]
 
 
-@contextmanager
-def _ray_job(address: str | None, *, actors: int) -> Iterator[ModuleType]:
-    """Connect to Ray or start it, and yield the job's module; Ray's errors become one line."""
+def _import_ray(address: str | None) -> None:
+    """Import Ray with our settings, which it reads when it is imported."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     if address is None:
         # This setting makes Ray listen on the loopback address only.
         os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+    import ray  # noqa: F401
+
+
+@contextmanager
+def _ray_job(address: str | None, *, actors: int) -> Iterator[ModuleType]:
+    """Connect to Ray or start it, and yield the job's module; Ray's errors become one line."""
     from ray.exceptions import RayError
 
     from savedmodel_bakery.serving.bulk import job
