@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import signal
 import sys
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ def tensorflow(command: str, *, verbose: bool) -> Iterator[None]:
     ):
         import_tensorflow()
         yield
+        gc.freeze()  # at the end of the process, a search for garbage in Keras models would take a second
 
 
 def import_tensorflow() -> None:
