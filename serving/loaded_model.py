@@ -23,13 +23,6 @@ class LoadedModel:
     """The newest version of a model, and new versions as they appear, as the model server loads them.
 
     `LocalTransport` calls it, and an AMQP worker that has its own model; see `amqp.backends.Backend`.
-
-    Args:
-        name: of the model.
-        base_path: the folder with its version folders.
-
-    Raises:
-        StatusError: the model cannot be loaded.
     """
 
     def __init__(self, name: str, base_path: Path) -> None:
@@ -47,12 +40,7 @@ class LoadedModel:
         self._handlers = PredictionService(registry).handlers()
 
     def call(self, method: str, content: bytes, context: RequestContext) -> bytes:
-        """Run a method and return its serialized response.
-
-        Args:
-            method: name in `schema.METHODS`.
-            content: the serialized request.
-            context: limits of the call.
+        """Run a method of `schema.METHODS` and return its serialized response.
 
         Raises:
             DecodeError: `content` is not a request of this method.

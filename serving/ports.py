@@ -43,11 +43,7 @@ def start_grpc(
     admission: Admission,
     requests: Requests | None,
 ) -> GrpcServer:
-    """Start the gRPC server.
-
-    Raises:
-        StatusError: it can't listen.
-    """
+    """Start the gRPC server; raises StatusError if it can't listen."""
     bind_address, port, path = flags.text("bind_address"), flags.integer("port"), flags.text("grpc_socket_path")
     addresses = []
     if port:

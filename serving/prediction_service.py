@@ -21,10 +21,8 @@ from savedmodel_bakery.wire.status import invalid_argument
 class PredictionService:
     """The methods of both services that run or describe a model.
 
-    Args:
-        registry: the loaded models.
-        packed: write Predict outputs into `tensor_content` rather than typed fields.
-        check_method_names: reject signatures that were exported for another method.
+    If `packed`, Predict outputs are written into `tensor_content` rather than typed fields. `check_method_names`
+    rejects signatures that were exported for another method.
     """
 
     def __init__(self, registry: Registry, *, packed: bool = False, check_method_names: bool = False) -> None:

@@ -41,11 +41,6 @@ _PARALLEL_REQUESTS = min(4, os.cpu_count() or 1)
 def replay(servable: Servable, folder: Path, *, iterations: int = 1) -> None:
     """Run the warm-up requests in the folder of a version, if it has any. Ignores their model names and versions.
 
-    Args:
-        servable: the version.
-        folder: its folder.
-        iterations: how often to run each request.
-
     Raises:
         StatusError: a request failed (its own error), the file is damaged, or it has more than 1000 records or one
             that cannot be replayed.

@@ -108,24 +108,13 @@ class Admission:
 
     A call has a place from its arrival to its end, and runs only while it has a turn. It receives its message before
     its turn, so a caller that sends slowly delays nobody.
-
-    Args:
-        limits: of the calls and of each.
-        memory: of all ports.
-        turns: calls that run at the same time, if there are as many threads.
-
-    Attributes:
-        limits: see above.
-        memory: see above.
-        turns: see above.
-        places: calls that run or wait, at most as many as there are threads.
     """
 
     def __init__(self, limits: Limits, memory: MemoryBudget, *, turns: int) -> None:
         self.limits = limits
         self.memory = memory
-        self.turns = min(turns, limits.threads)
-        self.places = min(turns + limits.waiting_calls, limits.threads)
+        self.turns = min(turns, limits.threads)  # calls that run at the same time
+        self.places = min(turns + limits.waiting_calls, limits.threads)  # calls that run or wait
         self._lock = threading.Lock()
         self._taken = 0
         self._running = 0
@@ -149,13 +138,9 @@ class Admission:
         return Admission(self.limits, self.memory, turns=turns)
 
     def enter(self, *, is_forced: bool = False) -> None:
-        """Take a place for a call that has arrived; `leave` gives it back.
+        """Take a place for a call that has arrived; `leave` gives it back. Raises OverloadError if all are taken.
 
-        Args:
-            is_forced: even if all places are taken, because another call is about to leave.
-
-        Raises:
-            OverloadError: all places are taken.
+        A forced call takes one even then, because another call is about to leave.
         """
         with self._lock:
             if self._taken < self.places or is_forced:
@@ -175,11 +160,7 @@ class Admission:
                 self._arriving.pop(context, None)
 
     def expect(self, context: RequestContext, timeout_s: float | None) -> None:
-        """Check that a call could be answered within `timeout_s`, before its message is received.
-
-        Raises:
-            OverloadError: it could not.
-        """
+        """Raise OverloadError if a call, whose message has not been received, can't be answered within `timeout_s`."""
         now = time.monotonic()
         with self._lock:
             while self._arriving and now - next(iter(self._arriving.values())) > _ARRIVAL_S:

@@ -35,13 +35,9 @@ class _Waiter:
 
 
 class MemoryBudget:
-    """A number of bytes.
+    """A number of bytes that requests may hold together.
 
-    Args:
-        size: bytes; 0 for 70 % of the memory of the machine or of the process's control group, less what models use.
-
-    Attributes:
-        size: the bytes that requests may hold together.
+    A size of 0 is 70 % of the memory of the machine or of the process's control group, less what models use.
     """
 
     def __init__(self, size: int = 0) -> None:
@@ -67,11 +63,7 @@ class MemoryBudget:
         return len(self._queue)
 
     def check_possible(self, size: int) -> None:
-        """Check that a request could ever hold `size` bytes.
-
-        Raises:
-            OverloadError: more than the whole budget.
-        """
+        """Raise OverloadError if a request could never hold `size` bytes."""
         if size > self.size:
             raise OverloadError(
                 f"the request needs {_mib(size)} MiB of memory; all requests together may use {_mib(self.size)} MiB "
@@ -80,14 +72,9 @@ class MemoryBudget:
             )
 
     def try_take(self, size: int, *, held: int = 0) -> bool:
-        """Take `size` bytes if they are free. A large request does not overtake those who wait; a small one does.
+        """Take `size` bytes if they are free; raises OverloadError if they are more than the whole budget.
 
-        Args:
-            size: bytes.
-            held: the bytes that the request holds already.
-
-        Raises:
-            OverloadError: more than the whole budget.
+        A large request does not overtake those who wait; a small one does. `held` is what the request holds already.
         """
         with self._lock:
             is_free = self._held + size <= self.size and (not self._queue or self._is_small(held + size))
@@ -105,13 +92,9 @@ class MemoryBudget:
         timeout_s: float | None,
         on_cancel: Callable[[Callable[[], None]], AbstractContextManager[None]],
     ) -> None:
-        """Take `size` bytes; wait for them in the order of arrival.
+        """Take `size` bytes; wait for them in the order of arrival. `held` is what the request holds already.
 
-        Args:
-            size: bytes.
-            held: the bytes that the request holds already.
-            timeout_s: how long to wait at most; None for no limit.
-            on_cancel: calls a function if the request is cancelled within its `with` block, or was before it.
+        `on_cancel` calls a function if the request is cancelled within its `with` block, or was before it.
 
         Raises:
             OverloadError: they will not become free in time, or the request is cancelled.

@@ -25,20 +25,7 @@ class Turn(Protocol):
 
 
 class RequestContext:
-    """The context of one request; its methods may be called from any thread.
-
-    Args:
-        timeout_s: seconds until the request's deadline; None for none.
-        memory: where its memory comes from; None for no limit.
-        max_rows: strings in one input, or examples, that it may have; None for no limit.
-
-    Attributes:
-        identity: the caller, if a token restricts what it may do.
-        model_name: the model that the request names, for metrics and the access log.
-        model_version: the version that runs.
-        charged: bytes taken from the memory.
-        turn: while it runs, its turn; others have it while the request waits for memory.
-    """
+    """The context of one request; its methods may be called from any thread."""
 
     def __init__(
         self,
@@ -49,16 +36,16 @@ class RequestContext:
     ) -> None:
         self._deadline: float | None
         self.restart(timeout_s)
-        self.identity: Identity | None = None
-        self.model_name = ""
-        self.model_version: int | None = None
+        self.identity: Identity | None = None  # if a token restricts what the caller may do
+        self.model_name = ""  # that the request names, for metrics and the access log
+        self.model_version: int | None = None  # that runs
         self._memory = memory
         self._max_rows = max_rows
         self._lock = threading.Lock()
         self._is_cancelled = False
         self._on_cancel: list[Callable[[], None]] = []
-        self.charged = 0
-        self.turn: Turn | None = None
+        self.charged = 0  # bytes
+        self.turn: Turn | None = None  # while it runs; others have it while the request waits for memory
 
     def remaining_s(self) -> float | None:
         """Return the seconds until the deadline, at least 0; None without a deadline."""
@@ -77,11 +64,7 @@ class RequestContext:
         return self._is_cancelled
 
     def check(self) -> None:
-        """Check that the caller still waits.
-
-        Raises:
-            StatusError: CANCELLED or DEADLINE_EXCEEDED.
-        """
+        """Raise CANCELLED or DEADLINE_EXCEEDED if the caller no longer waits."""
         if self._is_cancelled:
             raise StatusError(Code.CANCELLED, "the caller has cancelled the request")
         if self._deadline is not None and self._deadline <= time.monotonic():
@@ -110,11 +93,7 @@ class RequestContext:
                 self._on_cancel.remove(callback)
 
     def check_model(self, name: str) -> None:
-        """Check that the caller may use the model of this name, whether it exists or not.
-
-        Raises:
-            StatusError: PERMISSION_DENIED.
-        """
+        """Raise PERMISSION_DENIED if the caller may not use the model of this name, whether it exists or not."""
         self.model_name = name
         if self.identity:
             self.identity.check_model(name)
@@ -124,28 +103,17 @@ class RequestContext:
         return self.identity is None or self.identity.covers(name)
 
     def check_rows(self, count: int) -> None:
-        """Check how many rows the request has, before they are filled up or run.
-
-        Raises:
-            OverloadError: they are too many.
-        """
+        """Raise OverloadError if the request has too many rows, before they are filled up or run."""
         if self._max_rows is not None and count > self._max_rows:
             raise too_large(count, self._max_rows, "rows", limit="max_rows_per_request")
 
     def take_rows(self, count: int) -> None:
-        """Count rows that are about to run against the caller's rows per second.
-
-        Raises:
-            OverloadError: they are too many.
-        """
+        """Count rows that are about to run against the caller's rows per second."""
         if self.identity:
             self.identity.take(count)
 
     def charge(self, size: int) -> None:
         """Take memory until the request ends; wait for it within the deadline.
-
-        Args:
-            size: bytes.
 
         Raises:
             StatusError: RESOURCE_EXHAUSTED if it will not become free in time; CANCELLED.

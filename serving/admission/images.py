@@ -36,15 +36,10 @@ _IS_ANIMATED = 0x02  # flag of WebP's VP8X
 
 
 class Claim(NamedTuple):
-    """What an image file claims.
-
-    Attributes:
-        pixels: how many it has.
-        bytes_per_pixel: memory for each while it is decoded and resized.
-    """
+    """What an image file claims."""
 
     pixels: int
-    bytes_per_pixel: int = costs.PIXEL
+    bytes_per_pixel: int = costs.PIXEL  # of memory, while it is decoded and resized
 
 
 NOTHING = Claim(0)

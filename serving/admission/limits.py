@@ -18,29 +18,17 @@ SMALL_BYTES = 2**16
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of requests; see the server's flags of the same names.
+    """Limits of requests; see the server's flags of the same names."""
 
-    Attributes:
-        waiting_calls: calls that wait for others to end, on each port.
-        connections: open connections, on each port.
-        message_bytes: size of a message as sent.
-        header_bytes: size of a message's headers.
-        unpacked_bytes: size of a compressed message after unpacking.
-        header_timeout_s: seconds until the headers of a request are complete.
-        body_timeout_s: seconds from the headers to the end of the message.
-        rows: strings in one input, or serialized examples.
-        threads: that one kind of calls may have, such as the runs over gRPC.
-    """
-
-    waiting_calls: int = 1000
-    connections: int = 10_000
-    message_bytes: int = 2**31 - 1
+    waiting_calls: int = 1000  # that wait for others to end, on each port
+    connections: int = 10_000  # on each port
+    message_bytes: int = 2**31 - 1  # as sent
     header_bytes: int = 64 * 2**10
-    unpacked_bytes: int = 100 * 2**20
+    unpacked_bytes: int = 100 * 2**20  # of a message that is compressed
     header_timeout_s: float = 10.0
-    body_timeout_s: float = 120.0
-    rows: int = 10_000
-    threads: int = 100_000
+    body_timeout_s: float = 120.0  # from the headers to the end of the message
+    rows: int = 10_000  # strings in one input, or serialized examples
+    threads: int = 100_000  # of one kind of calls, such as the runs over gRPC
 
 
 class OverloadError(StatusError):
@@ -54,17 +42,6 @@ class OverloadError(StatusError):
 
 
 def too_large(size: int, maximum: int, unit: str, *, limit: str, condition: str = "") -> OverloadError:
-    """Return the error of a request that is larger than allowed.
-
-    Args:
-        size: of the request.
-        maximum: that is allowed.
-        unit: of both.
-        limit: see `OverloadError`.
-        condition: clause that says when the maximum holds; empty if a flag sets it.
-
-    Returns:
-        Such as `the request has 2000 bytes; at most 1000 are allowed (--max_message_bytes)`.
-    """
+    """Return the error of a request that is larger than allowed; `condition` says when, if no flag sets the maximum."""
     condition = condition or f"(--{limit})"
     return OverloadError(f"the request has {size} {unit}; at most {maximum} are allowed {condition}", limit=limit)

@@ -13,16 +13,10 @@ _MAX_RATIO = 1032  # of deflate (zlib's technical details)
 
 
 def unpack(packed: bytes, *, wbits: int, limit: int, before_step: Callable[[int], None]) -> bytes:
-    """Unpack a message.
+    """Unpack a message; raises zlib.error if it is damaged or cut off.
 
-    Args:
-        packed: the message.
-        wbits: its format, as for `zlib.decompressobj`.
-        limit: bytes of the unpacked message, of which one more is returned at most.
-        before_step: is called with the bytes that are unpacked next, at most; may raise StatusError.
-
-    Raises:
-        zlib.error: the message is damaged or cut off.
+    At most one byte more than `limit` is returned. `wbits` is the format, as for `zlib.decompressobj`. `before_step` is
+    called with the bytes that are unpacked next, at most; it may raise StatusError.
     """
     unpacker = zlib.decompressobj(wbits=wbits)
     pieces: list[bytes] = []
@@ -44,7 +38,6 @@ def unpack_all(packed: bytes, *, limit: int, before_step: Callable[[int], None])
 
     Raises:
         OverloadError: the unpacked message has more bytes than the limit.
-        zlib.error: the message is damaged or cut off.
     """
     unpacked = unpack(packed, wbits=_GZIP_OR_ZLIB, limit=limit, before_step=before_step)
     if len(unpacked) > limit:

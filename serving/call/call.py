@@ -39,37 +39,22 @@ logger = logging.getLogger(__name__)
 
 
 class Entrypoint(NamedTuple):
-    """What all calls of a transport share.
+    """What all calls of a transport share."""
 
-    Attributes:
-        name: `GRPC` or `REST`, for the metrics.
-        known_name: returns the name of a model for the metrics, or an empty string for an unknown model.
-        requests: where each call is observed; None to observe none.
-    """
-
-    name: str
-    known_name: Callable[[str], str]
-    requests: Requests | None = None
+    name: str  # GRPC or REST, in the metrics
+    known_name: Callable[[str], str]  # from a model's name to its name in the metrics; empty if it is unknown
+    requests: Requests | None = None  # None to observe no calls
 
 
 class Lane:
-    """Where a kind of calls runs: runs of models never delay other calls, such as the status of a model.
-
-    Args:
-        admission: of these calls.
-        threads: that they run on.
-    """
+    """Where a kind of calls runs: runs of models never delay other calls, such as the status of a model."""
 
     def __init__(self, admission: Admission, threads: CallThreads) -> None:
         self.admission = admission
         self.threads = threads
 
     async def run(self, function: Callable[..., _Response], *arguments: Any) -> _Response:
-        """Call a function on a thread.
-
-        Raises:
-            OverloadError: there is none.
-        """
+        """Call a function on a thread; raises OverloadError if there is none."""
         self.threads.check()
         return await asyncio.get_running_loop().run_in_executor(self.threads, partial(function, *arguments))
 
@@ -77,19 +62,9 @@ class Lane:
 class Call:
     """One call; see the module for the order of the methods.
 
-    Args:
-        entrypoint: where it has arrived.
-        name: of the call, in the log, if it fails with an unexpected exception.
-        api: the name of the call in the metrics; None to count it only if it is rejected before it is handled.
-        admission: of the calls of this kind.
-        entry: where it is observed; None if it is not.
-        timeout_s: seconds until its deadline; None for none.
-        has_place: whether a place has been taken for it already.
-
-    Attributes:
-        context: of the request.
-        received_bytes: size of its message; None if the message was not read.
-        sent_bytes: size of its response.
+    `name` is logged if the call fails with an unexpected exception. `api` is its name in the metrics; None to count it
+    only if it is rejected before it is handled. A call without an `entry` is not observed. `has_place` says that a
+    place has been taken for it already.
     """
 
     def __init__(
@@ -104,7 +79,7 @@ class Call:
         has_place: bool = False,
     ) -> None:
         self.context = RequestContext(timeout_s=timeout_s, memory=admission.memory, max_rows=admission.limits.rows)
-        self.received_bytes: int | None = None
+        self.received_bytes: int | None = None  # None if the message was not read
         self.sent_bytes = 0
         self._entrypoint = entrypoint
         self._name = name
@@ -124,11 +99,7 @@ class Call:
                 self._entry.token_name = identity.token.name
 
     def enter(self) -> None:
-        """Take a place.
-
-        Raises:
-            OverloadError: all places are taken.
-        """
+        """Take a place; raises OverloadError if all are taken."""
         self._admission.enter()
         self._has_place = True
 
@@ -163,11 +134,7 @@ class Call:
             metrics.count_request(name, self._api or "", self._entrypoint.name, self._code, self._handled_s)
 
     def end(self, status: str) -> None:
-        """Write the line of the access log, if the call is observed.
-
-        Args:
-            status: HTTP status or gRPC code.
-        """
+        """Write the line of the access log, if the call is observed; `status` is an HTTP status or a gRPC code."""
         if self._entry is None:
             return
         self._entry.note_model(self.context.model_name)

@@ -12,49 +12,27 @@ from savedmodel_bakery.wire.status import StatusError
 
 
 class Rpc(NamedTuple):
-    """A unary call.
+    """A unary call."""
 
-    Attributes:
-        decode: parses the serialized request; raises DecodeError. If `takes_metadata`, its second argument is the
-            call's metadata by key.
-        handle: makes the response message, whose SerializeToString may raise too; raises StatusError.
-        request: the class of the request message; None if its messages are small.
-        api: the name of the call in the metrics; None to not count it.
-        runs_model: whether the call runs a model, and so waits for its turn.
-        is_public: whether callers need no token.
-        takes_metadata: see `decode`.
-    """
-
-    decode: Callable[..., Any]
-    handle: Handler
-    request: Any = None
-    api: str | None = None
-    runs_model: bool = False
-    is_public: bool = False
-    takes_metadata: bool = False
+    decode: Callable[..., Any]  # parses the serialized request; raises DecodeError
+    handle: Handler  # the SerializeToString of its response may raise StatusError too
+    request: Any = None  # the class of the request message; None if its messages are small
+    api: str | None = None  # the name of the call in the metrics; None to not count it
+    runs_model: bool = False  # such a call waits for its turn
+    is_public: bool = False  # callers need no token
+    takes_metadata: bool = False  # `decode` takes the call's metadata by key as its second argument
 
 
 class Route(NamedTuple):
-    """Where a request goes.
+    """Where a request goes."""
 
-    Attributes:
-        handle: makes the response to a request that is authorized and complete; raises StatusError.
-        model_name: that the URL names, for the metrics; empty if it names none.
-        api: the name of the call in the metrics; None to not count the request.
-        runs_model: whether the request runs a model, and so waits for its turn.
-        takes_body: whether the request has a body without running a model.
-        is_instant: whether the response is made at once, without a place, so that nobody can prevent it.
-        is_page: whether the response is that of the server itself, without the headers of the APIs.
-        on_error: makes the response for an error.
-    """
-
-    handle: Callable[[Request, RequestContext], Response]
-    model_name: str = ""
-    api: str | None = ""
-    runs_model: bool = False
-    takes_body: bool = False
-    is_instant: bool = False
-    is_page: bool = False
+    handle: Callable[[Request, RequestContext], Response]  # of a request that is authorized and complete
+    model_name: str = ""  # that the URL names, for the metrics
+    api: str | None = ""  # the name of the call in the metrics; None to not count the request
+    runs_model: bool = False  # such a request waits for its turn
+    takes_body: bool = False  # it has a body without running a model
+    is_instant: bool = False  # the response is made at once, without a place, so that nobody can prevent it
+    is_page: bool = False  # the response is that of the server itself, without the headers of the APIs
     on_error: Callable[[StatusError], Response] = error_response
 
 

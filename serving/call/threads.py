@@ -19,14 +19,9 @@ _Result = TypeVar("_Result")
 
 
 class CallThreads(ThreadPoolExecutor):  # the only type that gRPC takes
-    """Starts threads as they are needed, and ends those that were not needed for some time.
+    """Starts threads as they are needed, and ends those that were not needed for `idle_s` or up to three times as long.
 
     If the system permits no more threads, calls wait for those that there are.
-
-    Args:
-        maximum: number of threads.
-        name: of the threads.
-        idle_s: seconds after which threads end if as many were idle all the time; it may take three times as long.
     """
 
     def __init__(self, maximum: int, name: str, *, idle_s: float = _IDLE_S) -> None:
@@ -45,11 +40,7 @@ class CallThreads(ThreadPoolExecutor):  # the only type that gRPC takes
             pass
 
     def check(self) -> None:
-        """Check that there is a thread for one more call, or will be; start one if necessary.
-
-        Raises:
-            OverloadError: all are busy, and the system permits no more.
-        """
+        """Raise OverloadError if no thread is or becomes free for one more call; start one if necessary."""
         with self._changing:
             is_possible = self._free > 0 or self._count >= self._maximum or self._start()
         if not is_possible:

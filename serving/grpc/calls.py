@@ -43,14 +43,6 @@ class Calls(grpc.GenericRpcHandler):
 
     For gRPC, each is a stream of requests. Then it starts before its message has arrived, so a call for which there is
     no place is rejected without receiving its message.
-
-    Args:
-        calls: the unary calls.
-        entrypoint: for the metrics and the access log.
-        access: which callers may make which calls.
-        runs: where runs of models run.
-        control: where other calls run.
-        health: the health service; None to not serve it.
     """
 
     def __init__(
@@ -212,10 +204,7 @@ def _unary(behaviour: Any, threads: CallThreads) -> Any:
 def _stream(behaviour: Any, threads: CallThreads, *, is_blocking: bool = True) -> Any:
     """Return gRPC's handler for calls with any number of responses.
 
-    Args:
-        behaviour: answers a call.
-        threads: where it runs.
-        is_blocking: False for a call that lasts longer than it holds a thread; it is given a function that sends.
+    One that is not blocking lasts longer than it holds a thread; it is given a function that sends.
     """
     behaviour.experimental_thread_pool = threads
     behaviour.experimental_non_blocking = not is_blocking

@@ -20,29 +20,17 @@ _COMPRESSED = (b"\x1f\x8b", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
 
 
 def check_message_size(message: bytes, maximum: int = SMALL_BYTES) -> None:
-    """Check the size of a message that runs no model; callers without a token may send a small one.
-
-    Raises:
-        OverloadError: it is too large.
-    """
+    """Check the size of a message that runs no model; callers without a token may send a small one."""
     if len(message) > maximum:
         raise too_large(len(message), maximum, "bytes", limit="max_message_bytes", condition="for this call")
 
 
 def unpack(message: bytes, limit: int, charge: Callable[[int], None]) -> bytes:
-    """Return a message, unpacked if it is compressed with gzip or deflate.
+    """Return a message, unpacked if it is compressed with gzip or deflate; raises DecodeError if it is damaged.
 
-    gRPC passes compressed messages on as they are, because it would unpack them without a limit, and does not tell
-    which are. No request of these services begins as gzip and deflate (RFC 1952, 2.3.1; RFC 1950, 2.2) do.
-
-    Args:
-        message: as received.
-        limit: bytes of the unpacked message.
-        charge: is called with the bytes of memory that are used next; may raise StatusError.
-
-    Raises:
-        OverloadError: the unpacked message has more bytes.
-        DecodeError: the compressed message is damaged.
+    gRPC passes compressed messages on as they are, because it would unpack them without a limit, and does not say which
+    are compressed. No request of these services begins as gzip and deflate (RFC 1952, 2.3.1; RFC 1950, 2.2) do.
+    `charge` is called with the bytes of memory that are used next; it may raise StatusError.
     """
     if not message.startswith(_COMPRESSED):
         return message

@@ -19,12 +19,7 @@ _RUN_MODELS = {*_COUNTED, "MultiInference"}
 
 
 class GrpcApi:
-    """All calls of both services.
-
-    Args:
-        service: the calls that run or describe a model.
-        reload: applies a ModelServerConfig; returns when its new models are available.
-    """
+    """All calls of both services; `reload` returns when the new models of a ModelServerConfig are available."""
 
     def __init__(self, service: PredictionService, *, reload: Callable[[Any, RequestContext], None]) -> None:
         self._service = service

@@ -40,8 +40,7 @@ _State = health_pb2.HealthCheckResponse
 class HealthService:
     """Reports every service as SERVING until the server stops; ports open only after the first models are loaded.
 
-    Args:
-        threads: which send watchers the last state when the server stops.
+    The threads send watchers the last state when the server stops.
     """
 
     def __init__(self, threads: CallThreads) -> None:

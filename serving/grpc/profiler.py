@@ -65,11 +65,7 @@ class Profiler:
         return schema.TerminateResponse()
 
     def _trace(self, duration_s: float) -> bytes:
-        """Return a serialized XSpace, which the tracer only writes to a file.
-
-        Raises:
-            StatusError: UNAVAILABLE if the tracer wrote no file.
-        """
+        """Return a serialized XSpace, which the tracer only writes to a file."""
         with tempfile.TemporaryDirectory() as folder:
             tf.profiler.experimental.start(folder)
             self._terminated.wait(duration_s)

@@ -23,23 +23,14 @@ PATHS = tuple(f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo
 
 
 class Reflection:
-    """Answers requests for descriptors.
-
-    Args:
-        services: the full names of the services to describe, beside this one.
-    """
+    """Answers requests for descriptors."""
 
     def __init__(self, services: Collection[str]) -> None:
         names = {*services, reflection.SERVICE_NAME}
         self._servicer = reflection.ReflectionServicer(names, _joined(names))
 
     def answer(self, messages: Iterator[bytes], call: Any) -> Iterator[bytes]:
-        """Yield the response to each message.
-
-        Raises:
-            StatusError: a message is too large.
-            DecodeError: a message can't be parsed.
-        """
+        """Yield the response to each message."""
         for response in self._servicer.ServerReflectionInfo(map(_parse, messages), call):
             yield response.SerializeToString()
 

@@ -35,17 +35,9 @@ _REJECTED_CALLS = 256  # whose callers are still to be told; gRPC itself rejects
 
 
 class GrpcServer:
-    """Serves gRPC on TCP ports and Unix sockets.
+    """Serves gRPC on TCP ports and Unix sockets, all of them with TLS if `tls` is given.
 
-    Args:
-        calls: to serve, by path.
-        addresses: of TCP ports and Unix sockets.
-        entrypoint: for the metrics and the access log.
-        access: which callers may make which calls.
-        admission: the limits of calls, and which of them run.
-        arguments: channel arguments, as `k=v,k=v`.
-        tls: for every address; None for plain text.
-        health: serve the standard health service.
+    `arguments` are gRPC's channel arguments, as `k=v,k=v`.
 
     Raises:
         StatusError: INVALID_ARGUMENT if an address is not available, or a key or certificate is not valid PEM.

@@ -25,14 +25,11 @@ _TRIM_INTERVAL_S = 2.0
 class Transfers:
     """Cancels calls whose messages do not arrive in time, or when there is no memory for more, or are not read in time.
 
-    While requests wait for memory, the largest response that its client reads slowly is cancelled too.
+    While requests wait for memory, the largest response that its client reads slowly is cancelled too. `timeout_s` is
+    for a message, and for a response.
 
-    gRPC has no limit for these: it tells the size of a message when all of it has arrived, and keeps a response until
+    gRPC has no limit for these: it reports the size of a message when all of it has arrived, and keeps a response until
     the client reads it.
-
-    Args:
-        timeout_s: seconds for a message, and for a response.
-        memory: of all calls.
     """
 
     def __init__(self, timeout_s: float, memory: MemoryBudget) -> None:
@@ -124,9 +121,7 @@ def _of_busiest_peer(calls: list[Any]) -> list[Any]:
     """Return the calls of the connection with most of the calls, so that no other caller pays for them.
 
     Of connections with equally many calls, it is the one with the oldest call: the message of the other may be small.
-
-    Args:
-        calls: from the oldest to the newest, as those returned are.
+    Calls are given and returned from the oldest to the newest.
     """
     calls_by_peer = Counter(call.peer() for call in calls)
     busiest = max(calls_by_peer, key=calls_by_peer.__getitem__)
@@ -134,24 +129,14 @@ def _of_busiest_peer(calls: list[Any]) -> list[Any]:
 
 
 class GrpcLane(Lane):
-    """A lane with as many threads as places, because a call holds its thread while its message arrives.
-
-    Args:
-        admission: of these calls.
-        name: of the threads.
-        timeout_s: seconds until the message of a call has arrived, and until its response has been sent.
-    """
+    """A lane with as many threads as places, because a call holds its thread while its message arrives."""
 
     def __init__(self, admission: Admission, name: str, timeout_s: float) -> None:
         super().__init__(admission, CallThreads(admission.places, name))
         self.transfers = Transfers(timeout_s, admission.memory)
 
     def enter(self) -> None:
-        """Take a place for a call that has arrived, if there is a thread for it.
-
-        Raises:
-            OverloadError: there is no place, or no thread.
-        """
+        """Take a place for a call that has arrived, if there is a thread for it."""
         self.admission.enter()
         try:
             self.threads.check()

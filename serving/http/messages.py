@@ -16,20 +16,12 @@ _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 
 @dataclass
 class Request:
-    """An HTTP request.
-
-    Attributes:
-        method: as sent.
-        target: path, query and fragment, as sent except for scheme and host.
-        headers: by name in lower case.
-        body: as sent; empty until it has been received.
-        path: of the target.
-    """
+    """An HTTP request."""
 
     method: str
-    target: str
-    headers: Mapping[str, str] = field(repr=False)  # may contain a token
-    body: bytes = b""
+    target: str  # path, query and fragment, as sent except for scheme and host
+    headers: Mapping[str, str] = field(repr=False)  # by name in lower case; may contain a token
+    body: bytes = b""  # empty until it has been received
     path: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -56,13 +48,9 @@ def decode_name(part: str | None, *, errors: str = "replace") -> str:
 
 
 def encode_response(response: Response, method: str, *, keep_alive: bool, version: str = "1.1") -> tuple[bytes, bytes]:
-    """Return the head and the body of a response as they are sent over HTTP/1.1.
+    """Return the head and the body of a response as they are sent over HTTP/1.1; HEAD gets no body.
 
-    Args:
-        response: the response.
-        method: of the request; HEAD gets no body.
-        keep_alive: whether the connection stays open.
-        version: of the request; a client of HTTP/1.0 that asks for keep-alive gets a header that confirms it.
+    A client of HTTP/1.0 that asks for keep-alive gets a header that confirms it.
     """
     lines = [
         f"HTTP/1.1 {response.status} {_PHRASES.get(response.status, '')}",

@@ -20,11 +20,7 @@ _ADDRESSABLE_BYTES = 2**45  # a larger tensor fits no machine
 
 
 def take_declared(context: RequestContext, dtype: DType, shape: tuple[int, ...]) -> None:
-    """Charge a request for a tensor as it declares it, before its values are filled up to its shape.
-
-    Raises:
-        StatusError: RESOURCE_EXHAUSTED: it has too many rows of strings, or there is not enough memory.
-    """
+    """Charge a request for a tensor as it declares it, before its values are filled up to its shape."""
     count = math.prod(shape)
     size = count * dtype.numpy.itemsize
     if size > _ADDRESSABLE_BYTES:
@@ -35,15 +31,10 @@ def take_declared(context: RequestContext, dtype: DType, shape: tuple[int, ...])
 
 
 class Charged(NamedTuple):
-    """What a request was charged for.
+    """What a request was charged for."""
 
-    Attributes:
-        rows: of its inputs.
-        declared: bytes of its outputs, as far as the model declares their sizes.
-    """
-
-    rows: int
-    declared: int
+    rows: int  # of its inputs
+    declared: int  # bytes of its outputs, as far as the model declares their sizes
 
 
 def take_tensors(
@@ -52,15 +43,6 @@ def take_tensors(
     """Count the rows of a request, and charge it for repeated strings, its run and its images.
 
     Images come last, because they take most: a request that waits for memory for them holds little.
-
-    Args:
-        context: of the request.
-        servable: is run.
-        feeds: the tensors by name.
-        fetches: names of output tensors.
-
-    Raises:
-        StatusError: RESOURCE_EXHAUSTED.
     """
     strings = [tensor.array.ravel().tolist() for tensor in feeds.values() if tensor.dtype is dtypes.STRING]
     for values in strings:
@@ -91,11 +73,7 @@ def take_examples(
 
 
 def take_undeclared(context: RequestContext, outputs: Iterable[Tensor], declared: int) -> None:
-    """Charge a request for what its outputs have beyond the `declared` bytes, before they are encoded.
-
-    Raises:
-        StatusError: RESOURCE_EXHAUSTED.
-    """
+    """Charge a request for what its outputs have beyond the `declared` bytes, before they are encoded."""
     context.charge(costs.OUTPUT * max(0, sum(map(_size, outputs)) - declared))
 
 

@@ -27,16 +27,10 @@ INPUTS = "inputs"
 
 @dataclass(frozen=True)
 class ExamplesCall:
-    """The arguments of one Classify or Regress.
-
-    Attributes:
-        signature_name: empty for the default signature.
-        examples: serialized tf.Examples.
-        check_method_name: reject a signature that was exported for another method.
-    """
+    """The arguments of one Classify or Regress; `check_method_name` rejects a signature exported for another method."""
 
     signature_name: str
-    examples: Sequence[bytes]
+    examples: Sequence[bytes]  # serialized
     check_method_name: bool = False
 
 
@@ -50,27 +44,18 @@ class InferenceTask(NamedTuple):
 
 @dataclass(frozen=True)
 class MultiInferenceCall:
-    """The arguments of one MultiInference; the other attributes as in `ExamplesCall`.
+    """The arguments of one MultiInference."""
 
-    Attributes:
-        tasks: at least one; all must name the same model.
-    """
-
-    tasks: Sequence[InferenceTask]
+    tasks: Sequence[InferenceTask]  # of the same model
     examples: Sequence[bytes]
     check_method_name: bool = False
 
 
 class Classifications(NamedTuple):
-    """Labels and scores by example; one of the two may be missing.
+    """Labels and scores by example; one of the two may be missing."""
 
-    Attributes:
-        classes: bytes, object [examples, classes].
-        scores: float32 [examples, classes].
-    """
-
-    classes: np.ndarray | None
-    scores: np.ndarray | None
+    classes: np.ndarray | None  # bytes, object [examples, classes]
+    scores: np.ndarray | None  # float32 [examples, classes]
 
 
 Result = Classifications | np.ndarray
@@ -78,21 +63,13 @@ Result = Classifications | np.ndarray
 
 
 class _Method(NamedTuple):
-    """How a method uses a signature.
+    """How a method uses a signature."""
 
-    Attributes:
-        name: the method name that a signature exported for it has.
-        noun: what error texts call it.
-        api: its label in metrics.
-        select_outputs: returns the aliases of the outputs to fetch from a SignatureDef that fits the method.
-        read_outputs: returns the result of the fetched outputs, by alias, for a number of examples.
-    """
-
-    name: str
-    noun: str
-    api: str
-    select_outputs: Callable[[Any], list[str]]
-    read_outputs: Callable[[Mapping[str, Tensor], int], Any]
+    name: str  # that a signature exported for it has
+    noun: str  # in error texts
+    api: str  # label in metrics
+    select_outputs: Callable[[Any], list[str]]  # from a SignatureDef to the aliases to fetch; checks that it fits
+    read_outputs: Callable[[Mapping[str, Tensor], int], Any]  # from outputs by alias and the number of examples
 
 
 class _Task(NamedTuple):
@@ -115,21 +92,13 @@ def classify(servable: Servable, call: ExamplesCall, context: RequestContext) ->
 
 
 def regress(servable: Servable, call: ExamplesCall, context: RequestContext) -> np.ndarray:
-    """Return one value per example, float32 [examples].
-
-    Raises:
-        StatusError: as for `classify`.
-    """
+    """Return one value per example, float32 [examples]; raises as `classify` does."""
     result: np.ndarray = _run_method(servable, _REGRESS, call, context)
     return result
 
 
 def multi_inference(servable: Servable, call: MultiInferenceCall, context: RequestContext) -> list[Result]:
-    """Run several tasks on the same examples at once; return their results in the order of the tasks.
-
-    Raises:
-        StatusError: as for `classify`; or the tasks name several models or the same signature twice.
-    """
+    """Run several tasks on the same examples at once; return their results in the order of the tasks."""
     tasks: list[_Task] = []
     seen: set[str] = set()
     for model_name, signature_name, method_name in call.tasks:

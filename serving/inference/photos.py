@@ -23,29 +23,14 @@ _TITLES = ", ".join(task.title for task in TASKS)
 
 
 class PhotoModel:
-    """A version that takes photos.
-
-    Args:
-        servable: the version.
-
-    Attributes:
-        task: its task, which reads its predictions.
-        signature: name of the signature that runs.
-
-    Raises:
-        StatusError: FAILED_PRECONDITION if it takes no photos.
-    """
+    """A version that takes photos; raises StatusError (FAILED_PRECONDITION) if it does not."""
 
     def __init__(self, servable: Servable) -> None:
         self._servable = servable
         self.task, self.signature = find_photo_task(servable.name, servable.version, servable.signatures)
 
     def run(self, photos: Sequence[bytes], context: RequestContext) -> dict[str, Tensor]:
-        """Run the signature on encoded photos and return its outputs by alias.
-
-        Raises:
-            StatusError: the run failed.
-        """
+        """Run the signature on encoded photos and return its outputs by alias."""
         inputs = {alias: Tensor(array, dtypes.STRING) for alias, array in encode_images(photos).items()}
         return predict(self._servable, PredictCall(self.signature, inputs), context)
 
@@ -57,11 +42,6 @@ class PhotoModel:
 
 def find_photo_task(model: str, version: int, definitions: Mapping[str, Any]) -> tuple[Task[Any], str]:
     """Return the task of a version that takes photos, and the signature to run.
-
-    Args:
-        model: name of the model.
-        version: version number.
-        definitions: SignatureDefs by name.
 
     Raises:
         StatusError: FAILED_PRECONDITION if it takes no photos.

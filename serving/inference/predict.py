@@ -24,12 +24,9 @@ METHOD_NAMES = tuple(f"tensorflow/serving/{method}" for method in ("predict", "c
 class PredictCall(NamedTuple):
     """The arguments of one Predict.
 
-    Attributes:
-        signature_name: empty for the default signature.
-        inputs: by alias. Each is read once, after the checks that need only the names, so a mapping may decode on
-            access; a StatusError that it raises is reported as a tensor parsing error.
-        output_filter: aliases of the outputs to return; empty for all.
-        check_method_name: reject a signature that was exported for a custom method.
+    Each input is read once, after the checks that need only the names, so a mapping may decode on access; a StatusError
+    that it raises is reported as a tensor parsing error. `check_method_name` rejects a signature that was exported for
+    a custom method.
     """
 
     signature_name: str
@@ -50,11 +47,7 @@ _Signature = TypeVar("_Signature")
 
 
 def find_signature(signatures: Mapping[str, _Signature], name: str) -> _Signature:
-    """Return the signature with this name; an empty name means the default signature.
-
-    Raises:
-        SignatureNotFoundError: there is no such signature.
-    """
+    """Return the signature with this name, or the default signature; raises SignatureNotFoundError."""
     key = name or DEFAULT_SIGNATURE
     if key not in signatures:  # a protobuf map would create the value
         raise SignatureNotFoundError(key)
@@ -63,10 +56,6 @@ def find_signature(signatures: Mapping[str, _Signature], name: str) -> _Signatur
 
 def input_dtypes(signatures: Mapping[str, Any], signature_name: str) -> dict[str, dtypes.DType]:
     """Return the element type of each input of a signature, by alias, which JSON does not carry.
-
-    Args:
-        signatures: SignatureDefs by name.
-        signature_name: empty for the default signature.
 
     Raises:
         SignatureNotFoundError: there is no such signature.
@@ -77,11 +66,7 @@ def input_dtypes(signatures: Mapping[str, Any], signature_name: str) -> dict[str
 
 
 def predict(servable: Servable, call: PredictCall, context: RequestContext) -> dict[str, Tensor]:
-    """Run a signature and return its outputs by alias.
-
-    Raises:
-        StatusError: the call does not fit the signature, or the model run failed.
-    """
+    """Run a signature and return its outputs by alias."""
     signature = find_signature(servable.tensors, call.signature_name)
     if call.check_method_name and signature.method_name not in METHOD_NAMES:
         raise StatusError(
@@ -108,18 +93,9 @@ def run(
     api: str | None,
     charged: Charged,
 ) -> list[Tensor]:
-    """Run a servable once (see `Runtime.run`) and record the run in the metrics.
+    """Run a servable once (see `Runtime.run`) and record the run in the metrics, its duration in those of `api`.
 
-    Args:
-        servable: the version to run.
-        feeds: by tensor name.
-        fetches: tensor names.
-        context: of the request.
-        api: the call whose metrics the duration is recorded in; None for none.
-        charged: what the request was charged for.
-
-    Raises:
-        StatusError: the run failed, or RESOURCE_EXHAUSTED.
+    Feeds and fetches are by tensor name.
     """
     context.model_version = servable.version
     started = time.perf_counter()

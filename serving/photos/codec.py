@@ -26,10 +26,6 @@ def read_photos(request: Request, context: RequestContext) -> list[bytes]:
     """Return the photos of a request: the files of a form (RFC 7578), or else the body as it is.
 
     curl's `--data-binary` names the body a form of another type, so only `multipart/…` is taken as one.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if there is no photo, or the form is damaged; RESOURCE_EXHAUSTED if there are too
-            many photos, or there is not enough memory for them.
     """
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding != "identity":

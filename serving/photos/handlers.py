@@ -22,11 +22,7 @@ _URL = re.compile(PHOTOS + r"(?P<model>[^/:]+)(?:/versions/(?P<version>[^/:]+)|/
 
 
 class Handlers:
-    """All URLs below `/photos/`.
-
-    Args:
-        registry: the loaded models.
-    """
+    """All URLs below `/photos/`."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry

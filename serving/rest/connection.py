@@ -29,15 +29,7 @@ _MAX_PIPELINED = 16  # requests that wait on a connection for the response to an
 
 
 class Connection(asyncio.Protocol):
-    """One connection.
-
-    Args:
-        connections: of the port.
-        serve: receives the body of an exchange and sends its response.
-
-    Attributes:
-        transport: of asyncio.
-    """
+    """One connection."""
 
     transport: asyncio.Transport
 

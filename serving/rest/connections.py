@@ -34,29 +34,18 @@ class OpenConnection(Protocol):
 
 
 class Connections:
-    """The open connections of a port.
-
-    Args:
-        limits: of each connection and of their number.
-
-    Attributes:
-        limits: see above.
-        open: all of them.
-        idle: those that wait for a request after an earlier one, the longest first, and since when.
-        tasks: that serve requests.
-    """
+    """The open connections of a port."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.open: set[OpenConnection] = set()
-        self.idle: dict[OpenConnection, float] = {}
+        self.idle: dict[OpenConnection, float] = {}  # that wait for another request, the longest first; since when
         self.tasks: set[asyncio.Task[None]] = set()
 
     def make_room(self, others: int = 0) -> bool:
         """Return whether there is room for a new connection; if necessary, close the one that is idle for longest.
 
-        Args:
-            others: connections that count, but are not open yet.
+        `others` are connections that count, but are not open yet.
         """
         if len(self.open) + others < self.limits.connections:
             return True

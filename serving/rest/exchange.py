@@ -33,27 +33,12 @@ class _Connection(Protocol):
 
 
 class Exchange:
-    """One request and its response.
-
-    Args:
-        connection: where the request arrives.
-        head: of the request.
-        peer: address of the client.
-        now: the time of the event loop.
-
-    Attributes:
-        request: without its body.
-        version: of HTTP.
-        peer: see above.
-        keep_alive: whether the connection stays open after the response.
-        is_complete: whether the request has been received as a whole.
-        on_disconnect: is called when the connection is lost.
-    """
+    """One request and its response."""
 
     def __init__(self, connection: _Connection, head: Head, peer: str, now: float) -> None:
         self.request, self.version, self.keep_alive = head
         self.peer = peer
-        self.is_complete = False
+        self.is_complete = False  # whether the request has been received as a whole
         self.on_disconnect: Callable[[], None] | None = None
         self._connection = connection
         self._is_disconnected = False
@@ -68,11 +53,7 @@ class Exchange:
     # Called by the connection
 
     def receive(self, part: bytes, now: float) -> None:
-        """Receive a part of the body.
-
-        Raises:
-            ValueError: too many parts are too small.
-        """
+        """Receive a part of the body; raises ValueError if too many parts are too small."""
         self._unread += part
         self._arrived += len(part)
         self._parts += 1
@@ -124,15 +105,9 @@ class Exchange:
     # Called by the server
 
     async def read_body(self, context: RequestContext, lane: Lane, *, runs_model: bool) -> bytes | None:
-        """Return the whole body, for which the request is charged while it arrives.
+        """Return the whole body, for which the request is charged meanwhile; None if the client has disconnected.
 
-        Args:
-            context: of the request.
-            lane: where it runs.
-            runs_model: whether it runs a model; others may have a small body only, and don't wait for memory.
-
-        Returns:
-            None if the client has disconnected.
+        A request that runs no model may have a small body only, and does not wait for memory.
 
         Raises:
             StatusError: it is too large, takes too long, or there is not enough memory for it.

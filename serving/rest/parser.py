@@ -20,11 +20,7 @@ _ORIGIN = re.compile(rb"(?:[A-Za-z][A-Za-z0-9+.-]*:)?//[^/?#]*")  # with or with
 
 
 class MalformedRequestError(Exception):
-    """What has arrived is no HTTP request.
-
-    Args:
-        method: of its first line, if that is the line of a request, else None.
-    """
+    """What has arrived is no HTTP request; `method` is that of its first line, if that is the line of a request."""
 
     def __init__(self, method: str | None) -> None:
         super().__init__(method)
@@ -32,17 +28,11 @@ class MalformedRequestError(Exception):
 
 
 class Head(NamedTuple):
-    """A request whose headers have arrived.
+    """A request whose headers have arrived."""
 
-    Attributes:
-        request: without its body.
-        version: of HTTP, such as `1.1`.
-        keep_alive: whether the client may send another request after it.
-    """
-
-    request: Request
-    version: str
-    keep_alive: bool
+    request: Request  # without its body
+    version: str  # of HTTP, such as `1.1`
+    keep_alive: bool  # whether the client may send another request after it
 
 
 class RequestParser:
@@ -50,14 +40,8 @@ class RequestParser:
 
     Java's HTTP client offers an upgrade to HTTP/2 with every plain request, for which httptools discards the body.
 
-    Args:
-        limits: of headers.
-        on_request: is called when the headers of a request have arrived.
-        on_body: is called with each part of its body; may raise ValueError to reject it as malformed.
-        on_end: is called when the request has been received as a whole.
-
-    Attributes:
-        is_between: whether the last request is complete and nothing of the next one has arrived.
+    `on_request` is called when the headers of a request have arrived, `on_body` with each part of its body, which it
+    may reject as malformed with ValueError, and `on_end` when the request has been received as a whole.
     """
 
     def __init__(
@@ -78,7 +62,7 @@ class RequestParser:
         self._header_bytes = self._framing_bytes = 0
         self._is_in_head = True
         self._error: OverloadError | None = None
-        self.is_between = False
+        self.is_between = False  # the last request is complete, and nothing of the next one has arrived
 
     def feed(self, data: bytes) -> None:
         """Parse what has arrived. Clients that offer an upgrade send all headers at once.

@@ -47,13 +47,7 @@ class _VersionError(StatusError):
 
 
 class RestApi:
-    """All URLs of the API.
-
-    Args:
-        registry: the loaded models.
-        limits: of each request.
-        check_method_names: reject signatures that were exported for another method.
-    """
+    """All URLs of the API."""
 
     def __init__(self, registry: Registry, *, limits: Limits, check_method_names: bool) -> None:
         self._registry = registry
@@ -122,11 +116,7 @@ class RestApi:
             return examples_json.encode_regressions(regress(servable, call, context))
 
     def _body(self, request: Request, context: RequestContext) -> bytes:
-        """Return the body, decompressed if it is gzipped; a body that is damaged or too large counts as empty.
-
-        Raises:
-            StatusError: there is not enough memory for the decompressed body, or the request has ended.
-        """
+        """Return the body, decompressed if it is gzipped; a body that is damaged or too large counts as empty."""
         if "gzip" not in request.headers.get("content-encoding", ""):
             return request.body
         limit = self._limits.unpacked_bytes

@@ -42,19 +42,11 @@ _NOT_IMPLEMENTED = _page(501, "Not Implemented")
 
 
 class Router:
-    """All URLs of a port.
+    """All URLs of a port; the first API that has a request's URL gets the request.
 
-    Args:
-        apis: find the route of a request; the first one that has it counts.
-        access: which callers may send which requests.
-        cors: add CORS headers to responses of the APIs.
-        metrics_path: path of the Prometheus page; None to not serve it.
-        public_paths: paths that need no token.
-        allowed_hosts: what the header Host may name; empty for anything. A page of another site can have its own name
-            resolve to this machine, and send requests as if they came from it (DNS rebinding).
-
-    Attributes:
-        cors_headers: to add to responses of the APIs.
+    Without a `metrics_path` there is no Prometheus page. `public_paths` need no token. `allowed_hosts` are what the
+    header Host may name, or empty for anything: a page of another site can have its own name resolve to this machine,
+    and send requests as if they came from it (DNS rebinding).
     """
 
     def __init__(
@@ -96,9 +88,6 @@ class Router:
 
         Public paths need no token. Neither does OPTIONS with CORS: browsers ask without a token what they may send
         (Fetch standard, "CORS-preflight fetch").
-
-        Raises:
-            StatusError: the caller may not send this request; see `Access.authorize`.
         """
         if self._allowed_hosts:
             host = _PORT.sub("", request.headers.get("host", ""))

@@ -29,19 +29,9 @@ _CALLER_HAS_GONE = "499"  # as nginx logs it; no response has this status
 
 
 class RestServer:
-    """Serves REST on one TCP port.
+    """Serves REST on one TCP port; raises OSError if it is not available.
 
-    Args:
-        router: the URLs to serve.
-        address: IP address to listen on.
-        port: TCP port.
-        admission: the limits of requests, and which of them run.
-        entrypoint: for the metrics and the access log.
-        timeout_s: seconds that a request may take from the end of its body; None for no limit.
-        tls: the context for TLS; None for plain text.
-
-    Raises:
-        OSError: the port is not available.
+    `timeout_s` is how long a request may take from the end of its body.
     """
 
     def __init__(

@@ -22,12 +22,6 @@ async def accept(
 
     They count from their start, because one that never ends its handshake keeps a file open too. If there are too many,
     a further one replaces the connection that has been idle for longest, or is closed at once.
-
-    Args:
-        listening: accepts connections.
-        context: of TLS.
-        connections: of the port.
-        make_connection: returns what handles a connection after its handshake.
     """
     loop = asyncio.get_running_loop()
     listening.setblocking(False)

@@ -23,12 +23,7 @@ RunBatch = Callable[[np.ndarray], None]
 
 
 class BatchScheduler:
-    """Queues by name, which share threads and parameters.
-
-    Args:
-        parameters: when a batch is complete, and how many queue and run.
-        run_batch: is called with each batch.
-    """
+    """Queues by name, which share threads and parameters."""
 
     def __init__(self, parameters: BatchingParameters, run_batch: RunBatch) -> None:
         self._parameters = parameters
@@ -56,11 +51,9 @@ class BatchScheduler:
         self._session = DirectSession(self._graph, config)
 
     def submit(self, queue: str, rows: np.ndarray) -> None:
-        """Put `rows` into batches; return when all those batches have run.
+        """Put `rows` (int64, unique numbers) into batches; return when all those batches have run.
 
-        Args:
-            queue: only rows of the same queue share a batch.
-            rows: int64 [rows], unique numbers.
+        Only rows of the same queue share a batch.
 
         Raises:
             StatusError: there are too many rows, or the queue is full.

@@ -38,23 +38,14 @@ _TIME_IS_OVER = {Code.DEADLINE_EXCEEDED, Code.CANCELLED}
 
 @dataclass
 class _Task:
-    """A waiting request.
-
-    Attributes:
-        feeds: by tensor name.
-        fetches: tensor names, each once.
-        enqueued: time of arrival, on time.monotonic's clock.
-        context: of the request.
-        results: outputs by the index of their first row; more than one entry if the request was split.
-        error: of the batch of any of its rows.
-    """
+    """A waiting request."""
 
     feeds: Mapping[str, Tensor]
-    fetches: tuple[str, ...]
-    enqueued: float
+    fetches: tuple[str, ...]  # each once
+    enqueued: float  # when it arrived, on time.monotonic's clock
     context: RequestContext
-    results: dict[int, list[Tensor]] = field(default_factory=dict)
-    error: StatusError | None = None
+    results: dict[int, list[Tensor]] = field(default_factory=dict)  # by their first row; several if it was split
+    error: StatusError | None = None  # of the batch of any of its rows
 
 
 class _Piece(NamedTuple):
@@ -72,10 +63,7 @@ class _Piece(NamedTuple):
 class Batcher:
     """A runtime that joins calls and runs them on another runtime; see `Runtime`.
 
-    Args:
-        runtime: runs the batches.
-        parameters: when a batch is full, and how long it waits.
-        slots: limits the number of batches that run at the same time, over all models.
+    `slots` limits the number of batches that run at the same time, over all models.
 
     Raises:
         StatusError: INVALID_ARGUMENT if the parameters contradict each other.
@@ -233,11 +221,7 @@ def _without_cancelled(pieces: list[_Piece]) -> list[_Piece]:
 
 @contextmanager
 def _joined_context(pieces: list[_Piece]) -> Iterator[RequestContext]:
-    """Yield the context of a batch, which ends when the last of its requests does.
-
-    Raises:
-        StatusError: RESOURCE_EXHAUSTED if the time of all requests is over.
-    """
+    """Yield the context of a batch, which ends when the last of its requests does."""
     remaining = [seconds for piece in pieces if (seconds := piece.task.context.remaining_s()) is not None]
     timeout_s = max(remaining) if len(remaining) == len(pieces) else None  # one has no limit
     if timeout_s == 0:

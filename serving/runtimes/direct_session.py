@@ -20,9 +20,6 @@ class DirectSession:
     """A TensorFlow Session that can run without `Session.run`.
 
     `Session.run` rejects shapes that the real server accepts, and takes longer than a small model.
-
-    Attributes:
-        session: the `tf.compat.v1.Session`.
     """
 
     def __init__(self, graph: tf.Graph, config: Any) -> None:
@@ -40,16 +37,9 @@ class DirectSession:
     def run(
         self, feeds: Mapping[Any, np.ndarray], fetches: Sequence[Any], options: Any = None, metadata: Any = None
     ) -> list[Any]:
-        """Run the graph once.
+        """Run the graph once, with arrays and fetches by handle; raises tf.errors.OpError if that fails.
 
-        Args:
-            feeds: arrays by handle.
-            fetches: handles.
-            options: RunOptions; None for the defaults.
-            metadata: RunMetadata that is filled if `options` ask for a trace; None for none.
-
-        Raises:
-            tf.errors.OpError: the run failed.
+        `metadata`, a RunMetadata, is filled if the RunOptions ask for a trace.
         """
         buffer = None if options is None else pywrap_tf_session.TF_NewBufferFromString(options.SerializeToString())
         filled = None if metadata is None else pywrap_tf_session.TF_NewBuffer()

@@ -17,11 +17,8 @@ class FetchLists:
     """Limits how many lists of tensors a graph fetches.
 
     TensorFlow prepares every new list of fetches, and keeps that for ever. For a network, that takes seconds and tens
-    of megabytes, so callers must not choose among too many lists.
-
-    Args:
-        signatures: SignatureDefs of the graph by name.
-        max_lists: that requests choose; beyond it, a request fetches all outputs of its signature.
+    of megabytes, so callers must not choose among too many lists. Beyond `max_lists`, a request fetches all outputs of
+    its signature.
     """
 
     def __init__(self, signatures: Mapping[str, Any], *, max_lists: int = _MAX_LISTS) -> None:
@@ -56,27 +53,16 @@ class Port(NamedTuple):
 
 
 class PreparedRun(NamedTuple):
-    """What a request feeds and fetches.
+    """What a request feeds and fetches."""
 
-    Attributes:
-        feeds: in the order of the request.
-        names: of the tensors to fetch.
-        fetches: the same tensors.
-        results: for each tensor of the request, its place in `names`, and its element type.
-    """
-
-    feeds: list[Port]
-    names: tuple[str, ...]
-    fetches: list[Port]
-    results: list[tuple[int, DType]]
+    feeds: list[Port]  # in the order of the request
+    names: tuple[str, ...]  # of the tensors to fetch
+    fetches: list[Port]  # the same tensors
+    results: list[tuple[int, DType]]  # for each tensor of the request, its place in `names`, and its element type
 
 
 def find_port(graph: Any, name: str) -> Port:
-    """Return the tensor NODE or NODE:N of a graph.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT or OUT_OF_RANGE, because it does not exist.
-    """
+    """Return the tensor NODE or NODE:N of a graph; raises INVALID_ARGUMENT or OUT_OF_RANGE if it does not exist."""
     tensor = find_tensor(graph, name)
     dtype = dtypes.of_number(tensor.dtype.base_dtype.as_datatype_enum)
     return Port(tensor, DirectSession.handle(tensor), dtype)

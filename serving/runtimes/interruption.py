@@ -30,12 +30,7 @@ _SCOPE = "zzz_interruption"
 
 
 class Interrupter:
-    """Runs a graph so that the end of a request ends its run.
-
-    Args:
-        session: of the graph, to which operations are added.
-        graph: the graph.
-    """
+    """Runs a graph, to which operations are added, so that the end of a request ends its run."""
 
     def __init__(self, session: DirectSession, graph: tf.Graph) -> None:
         self._session = session
@@ -74,11 +69,7 @@ class Interrupter:
         context: RequestContext,
         metadata: Any = None,
     ) -> list[Any]:
-        """Run the graph once; see `DirectSession.run`.
-
-        Raises:
-            tf.errors.OpError: the run failed, or the request was cancelled meanwhile.
-        """
+        """Run the graph once; see `DirectSession.run`. A cancelled request ends with an error."""
         handles = [self._session.handle(tensor) for tensor in fetches]
         try:
             queue = self._idle.pop()

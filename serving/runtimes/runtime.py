@@ -17,15 +17,10 @@ class Runtime(Protocol):
         """SignatureDefs by key."""
 
     def run(self, feeds: Mapping[str, Tensor], fetches: Sequence[str], context: RequestContext) -> list[Tensor]:
-        """Run the model once.
+        """Run the model once and return one tensor per fetch, in their order.
 
-        Args:
-            feeds: by tensor name. Like the real server, does not check their shapes against the signature.
-            fetches: tensor names.
-            context: of the request; the run ends soon after its deadline or cancellation.
-
-        Returns:
-            One tensor per fetch, in their order.
+        Feeds and fetches are by tensor name. Like the real server, does not check the shapes of feeds against the
+        signature. The run ends soon after the deadline or cancellation of its context.
 
         Raises:
             StatusError: the run failed; code and message are the runtime's.

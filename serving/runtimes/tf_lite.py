@@ -43,9 +43,7 @@ class TfLiteModel:
     def __init__(self, path: Path, *, interpreters: int = 0) -> None:
         """Load a file.
 
-        Args:
-            path: of the file.
-            interpreters: number of calls that run at the same time, each with its own memory; 0 for one per CPU.
+        As many calls run at the same time as there are interpreters, each with its own memory; 0 for one per CPU.
 
         Raises:
             StatusError: the file is not a TF Lite model, needs operations that the interpreter lacks, or has
@@ -104,11 +102,7 @@ class TfLiteModel:
             return self._new_interpreter()
 
     def _try_shapes(self, inputs: Sequence[_Port], arrays: Sequence[np.ndarray]) -> None:
-        """Check once, without XNNPACK, that the model can have these shapes: XNNPACK does not check what it computes.
-
-        Raises:
-            StatusError: INVALID_ARGUMENT.
-        """
+        """Check once without XNNPACK that the model can have these shapes: XNNPACK does not check what it computes."""
         shapes = tuple(array.shape for array in arrays)
         if shapes in self._allocated:
             return
@@ -129,11 +123,7 @@ class TfLiteModel:
                 raise invalid_argument(f"the TF Lite model cannot be loaded: {error}") from error
 
     def _read_signatures(self) -> dict[str, Any]:
-        """Return the signatures in the file by name; empty if it has none.
-
-        Raises:
-            StatusError: the signatures cannot be read, or name unknown tensors.
-        """
+        """Return the signatures in the file by name; empty if it has none."""
         content = _read_metadata(self._content, _SIGNATURES_ENTRY)
         if content is None:
             return {}

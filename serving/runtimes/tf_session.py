@@ -51,11 +51,8 @@ class SavedModel:
     def __init__(self, path: Path, *, tags: Sequence[str] = ("serve",), config: bytes | None = None) -> None:
         """Load the SavedModel in the folder `path`.
 
-        Args:
-            path: the folder.
-            tags: of the graph to load.
-            config: a serialized ConfigProto. Without allow_soft_placement, a graph that was made on a GPU needs one.
-                The first graph loaded in a process decides the number of threads per operation.
+        `config` is a serialized ConfigProto. Without allow_soft_placement, a graph that was made on a GPU needs one.
+        The first graph loaded in a process decides the number of threads per operation.
 
         Raises:
             StatusError: it cannot be loaded, with tensorflow_model_server's message.
@@ -100,9 +97,7 @@ class SavedModel:
     def sample_stages(self, interval: int, record: Callable[[float, float], None]) -> None:
         """Time one in `interval` runs from now on, if it is a baked model.
 
-        Args:
-            interval: runs from one that is timed to the next.
-            record: takes the seconds of decoding and of the network.
+        `record` takes the seconds of decoding and of the network.
         """
         if self._reads_images:
             self._stage_interval, self._record_stages = interval, record

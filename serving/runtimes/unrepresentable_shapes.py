@@ -22,9 +22,7 @@ from savedmodel_bakery.wire.tensors import Tensor, decode_tensor
 class UnrepresentableShapeRunner:
     """Runs a graph with inputs of which some have such a shape.
 
-    Args:
-        session: the graph's Session.
-        to_runtime: converts a tensor of any other shape to the array to feed.
+    `to_runtime` converts a tensor of any other shape to the array to feed.
     """
 
     def __init__(self, session: Any, to_runtime: Callable[[Tensor], np.ndarray]) -> None:

@@ -29,11 +29,10 @@ _ENCODINGS = ("gzip", "deflate")
 
 
 def read_body(request: Request, context: RequestContext, max_unpacked_bytes: int) -> bytes:
-    """Return the body of a request, unpacked if it is compressed.
+    """Return the body of a request, unpacked if it is compressed with gzip or deflate.
 
     Raises:
-        StatusError: INVALID_ARGUMENT if it is damaged, or compressed in another way than gzip or deflate;
-            RESOURCE_EXHAUSTED if it is too large; or the request has ended.
+        StatusError: INVALID_ARGUMENT if it is damaged or compressed otherwise, RESOURCE_EXHAUSTED if it is too large.
     """
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding == "identity":
@@ -63,11 +62,7 @@ def read_header(metadata: Mapping[str, str | bytes]) -> str:
 
 
 def read_index_request(body: bytes) -> bool:
-    """Return whether the body of a request for the repository's index requests only models that are ready.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if it is not empty, and not such a request.
-    """
+    """Return whether the body of a request for the repository's index requests only models that are ready."""
     try:
         document = json.loads(body) if body.strip() else {}
     except (ValueError, RecursionError) as error:

@@ -45,11 +45,6 @@ def model_metadata(registry: Registry, servable: Servable, signature_name: str) 
 
     A model without a default signature has no inputs and outputs unless the signature is named.
 
-    Args:
-        registry: has the versions of the model.
-        servable: the version to describe.
-        signature_name: empty for the default signature.
-
     Raises:
         StatusError: INVALID_ARGUMENT if there is no such signature, or a tensor's type can't be expressed.
     """

@@ -21,12 +21,7 @@ _PUBLIC = ("ServerLive", "ServerReady")
 
 
 class GrpcHandlers:
-    """All calls of the service.
-
-    Args:
-        registry: the loaded models.
-        check_method_names: reject signatures that were exported for another method.
-    """
+    """All calls of the service."""
 
     def __init__(self, registry: Registry, *, check_method_names: bool) -> None:
         self._registry = registry

@@ -28,20 +28,10 @@ Handle = Callable[[re.Match[str], Request, RequestContext], Response]
 
 
 class _Url(NamedTuple):
-    """A URL of the protocol.
+    """A URL of the protocol."""
 
-    Attributes:
-        path: a regular expression that the path must match.
-        methods: the HTTP methods that it has; empty for all.
-        handle: makes the response.
-        api: the name of the call in the metrics; None to not count it.
-        runs_model: whether it runs a model.
-        takes_body: whether it has a body without running a model.
-        is_instant: whether it is answered at once, whatever else runs.
-    """
-
-    path: str
-    methods: tuple[str, ...]
+    path: str  # a regular expression
+    methods: tuple[str, ...]  # empty for all
     handle: Handle
     api: str | None = ""
     runs_model: bool = False
@@ -50,13 +40,7 @@ class _Url(NamedTuple):
 
 
 class HttpHandlers:
-    """All URLs.
-
-    Args:
-        registry: the loaded models.
-        limits: of each request.
-        check_method_names: reject signatures that were exported for another method.
-    """
+    """All URLs."""
 
     def __init__(self, registry: Registry, *, limits: Limits, check_method_names: bool) -> None:
         self._registry = registry

@@ -24,17 +24,9 @@ from savedmodel_bakery.wire.v2.tensors import SentTensor
 def infer(
     registry: Registry, choice: ModelChoice, request: InferRequest, context: RequestContext, *, check_method_names: bool
 ) -> InferResponse:
-    """Decode the inputs of a request and run the model. Waits for memory, so the caller must hold no lock.
+    """Decode the inputs of a request, whose caller may use the model, and run the model.
 
-    Args:
-        registry: the loaded models.
-        choice: the model and its version.
-        request: what to run.
-        context: of the request, whose caller may use the model.
-        check_method_names: reject signatures that were exported for another method.
-
-    Raises:
-        StatusError: the request does not fit the model, or exceeds a limit; or the run failed.
+    Waits for memory, so the caller must hold no lock.
     """
     with registry.acquire(choice) as servable:
         name = request.signature_name or DEFAULT_SIGNATURE
@@ -54,11 +46,7 @@ def infer(
 
 
 def _check_inputs(signature: Any, where: str, sent: Sequence[SentTensor]) -> dict[str, SentTensor]:
-    """Return the inputs by name; `where` is the signature in words, for error messages.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if one is repeated, unknown, missing, or of another datatype or shape.
-    """
+    """Return the inputs by name; `where` is the signature in words, for error messages."""
     inputs: dict[str, SentTensor] = {}
     for tensor in sent:
         if tensor.name in inputs:
@@ -79,11 +67,7 @@ def _check_inputs(signature: Any, where: str, sent: Sequence[SentTensor]) -> dic
 
 
 def _fitting(sent: SentTensor, declared: Any, where: str) -> tuple[int, ...]:
-    """Return the shape of an input as the signature declares it: MLServer's codecs send n strings as [n, 1].
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if its rank or a fixed size differs.
-    """
+    """Return the shape of an input as the signature declares it: MLServer's codecs send n strings as [n, 1]."""
     sizes = shape(declared)
     if declared.tensor_shape.unknown_rank or not sizes:  # a TF Lite file has unknown ranks like scalars
         return sent.shape
@@ -94,11 +78,7 @@ def _fitting(sent: SentTensor, declared: Any, where: str) -> tuple[int, ...]:
 
 
 def _check_outputs(signature: Any, where: str, requested: Sequence[RequestedOutput]) -> None:
-    """Check the outputs that a request names, or all if it names none.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT if one is repeated or unknown, or its type can't be expressed.
-    """
+    """Check the outputs that a request names, or all if it names none."""
     seen: set[str] = set()
     for output in requested:
         if output.name in seen:
