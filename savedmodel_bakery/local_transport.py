@@ -36,7 +36,7 @@ class LocalTransport:
 
         with naming_extras("LocalTransport", "serve"):
             from savedmodel_bakery.serving.models.storage import check_base_path
-            from savedmodel_bakery.serving.runtimes.tensorflow_import import import_tensorflow
+            from savedmodel_bakery.serving.runtimes import import_tensorflow
 
             folder = Path(path)
             check_base_path(folder)

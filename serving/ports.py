@@ -11,19 +11,17 @@ from savedmodel_bakery.serving.access.required_roles import PUBLIC_PATHS
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.call.call import Entrypoint
-from savedmodel_bakery.serving.grpc.grpc_api import GrpcApi
-from savedmodel_bakery.serving.grpc.profiler import Profiler
 from savedmodel_bakery.serving.grpc.server import GrpcServer
+from savedmodel_bakery.serving.grpc.services import GrpcApi, Profiler
 from savedmodel_bakery.serving.models.registry import Registry
-from savedmodel_bakery.serving.openapi import document as openapi
 from savedmodel_bakery.serving.options.flags import CommandLine
 from savedmodel_bakery.serving.options.settings import Settings
-from savedmodel_bakery.serving.photos.handlers import Handlers as PhotoHandlers
-from savedmodel_bakery.serving.playground import page as playground
+from savedmodel_bakery.serving.photos import PhotoHandlers
 from savedmodel_bakery.serving.prediction_service import PredictionService
 from savedmodel_bakery.serving.rest.rest_api import RestApi
 from savedmodel_bakery.serving.rest.router import Router
 from savedmodel_bakery.serving.rest.server import RestServer
+from savedmodel_bakery.serving.static_files import PLAYGROUND, PLAYGROUND_PATHS, find_openapi, find_playground
 from savedmodel_bakery.serving.telemetry import state
 from savedmodel_bakery.serving.telemetry.requests import Requests
 from savedmodel_bakery.serving.v2.grpc_handlers import GrpcHandlers as V2GrpcHandlers
@@ -32,7 +30,7 @@ from savedmodel_bakery.serving.v2.http_handlers import HttpHandlers as V2HttpHan
 logger = logging.getLogger(__name__)
 
 Reload = Callable[[Any, RequestContext], None]
-"""Applies a ModelServerConfig; see `grpc_api.GrpcApi`."""
+"""Applies a ModelServerConfig; see `GrpcApi`."""
 
 
 def start_grpc(
@@ -103,14 +101,14 @@ def start_rest(
             RestApi(registry, **options).find,
             V2HttpHandlers(registry, **options).find,
             PhotoHandlers(registry).find,
-            openapi.find,
-            *([playground.find] if with_playground else []),
+            find_openapi,
+            *([find_playground] if with_playground else []),
         ],
         access=settings.access,
         cors=flags.on("rest_api_enable_cors_support"),
         metrics_path=settings.metrics_path,
         allowed_hosts=[name.strip().lower() for name in flags.text("allowed_hosts").split(",") if name.strip()],
-        public_paths=(*PUBLIC_PATHS, *(playground.PUBLIC_PATHS if with_playground else ())),
+        public_paths=(*PUBLIC_PATHS, *(PLAYGROUND_PATHS if with_playground else ())),
     )
     try:
         server = RestServer(
@@ -129,5 +127,5 @@ def start_rest(
     state.watch_admission("REST", admission)
     logger.info("Exporting HTTP/REST API at:localhost:%d ...", port)
     if with_playground:
-        logger.info("The playground is at %s of this port", playground.PATH)
+        logger.info("The playground is at %s of this port", PLAYGROUND)
     return server

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from savedmodel_bakery.serving import incident
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.admission.documents import parsing
+from savedmodel_bakery.serving.admission.parsing import parsing
 from savedmodel_bakery.serving.amqp import batching, codec
 from savedmodel_bakery.serving.amqp.backends import Backend
 from savedmodel_bakery.serving.amqp.codec import Call, Message, Response, UndecodableError

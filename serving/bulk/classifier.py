@@ -14,7 +14,7 @@ from savedmodel_bakery.answers.predictions import Prediction
 from savedmodel_bakery.errors import RequestRefusedError
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.inference.photos import PhotoModel, find_photo_task
-from savedmodel_bakery.serving.runtimes.tensorflow_import import import_tensorflow
+from savedmodel_bakery.serving.runtimes import import_tensorflow
 from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.status import Code, StatusError
 

@@ -25,7 +25,7 @@ from google.protobuf.message import DecodeError
 from savedmodel_bakery.serving import incident
 from savedmodel_bakery.serving.access.identity import Identity
 from savedmodel_bakery.serving.admission.admission import Admission
-from savedmodel_bakery.serving.admission.context import RequestContext
+from savedmodel_bakery.serving.admission.context import Handler, RequestContext
 from savedmodel_bakery.serving.call.threads import CallThreads
 from savedmodel_bakery.serving.telemetry import metrics
 from savedmodel_bakery.serving.telemetry.calls import count_rejection
@@ -44,6 +44,18 @@ class Entrypoint(NamedTuple):
     name: str  # GRPC or REST, in the metrics
     known_name: Callable[[str], str]  # from a model's name to its name in the metrics; empty if it is unknown
     requests: Requests | None = None  # None to observe no calls
+
+
+class Rpc(NamedTuple):
+    """A unary call over gRPC."""
+
+    decode: Callable[..., Any]  # parses the serialized request; raises DecodeError
+    handle: Handler  # the SerializeToString of its response may raise StatusError too
+    request: Any = None  # the class of the request message; None if its messages are small
+    api: str | None = None  # the name of the call in the metrics; None to not count it
+    runs_model: bool = False  # such a call waits for its turn
+    is_public: bool = False  # callers need no token
+    takes_metadata: bool = False  # `decode` takes the call's metadata by key as its second argument
 
 
 class Lane:

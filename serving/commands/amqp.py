@@ -246,7 +246,7 @@ def _make_backend(name: str, base_path: Path | None, server: Server | None) -> B
 
         return RemoteServer(server)
     assert base_path is not None
-    from savedmodel_bakery.serving.runtimes.tensorflow_import import import_tensorflow
+    from savedmodel_bakery.serving.runtimes import import_tensorflow
 
     import_tensorflow()
     from savedmodel_bakery.serving.loaded_model import LoadedModel

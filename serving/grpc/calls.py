@@ -18,13 +18,10 @@ from savedmodel_bakery.serving.access.tokens import Role
 from savedmodel_bakery.serving.admission import costs
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import SMALL_BYTES, OverloadError
-from savedmodel_bakery.serving.call.call import Call, Entrypoint
-from savedmodel_bakery.serving.call.methods import Rpc
+from savedmodel_bakery.serving.call.call import Call, Entrypoint, Rpc
 from savedmodel_bakery.serving.call.threads import CallThreads
 from savedmodel_bakery.serving.grpc.codec import STATUS_CODES, check_message_size, unpack
-from savedmodel_bakery.serving.grpc.health import WATCH, HealthService
-from savedmodel_bakery.serving.grpc.reflection import PATHS as REFLECTION_PATHS
-from savedmodel_bakery.serving.grpc.reflection import Reflection
+from savedmodel_bakery.serving.grpc.standard_services import REFLECTION_PATHS, WATCH, HealthService, Reflection
 from savedmodel_bakery.serving.grpc.transfers import GrpcLane
 from savedmodel_bakery.serving.telemetry.requests import REQUEST_ID, Entry
 from savedmodel_bakery.wire.parsed_size import parsed_size

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from typing import Any
 
 import grpc
 from google.protobuf.message import DecodeError
 
 from savedmodel_bakery.serving.admission import costs
 from savedmodel_bakery.serving.admission.limits import SMALL_BYTES, too_large
-from savedmodel_bakery.serving.admission.unpacking import unpack_all
+from savedmodel_bakery.serving.admission.parsing import unpack_all
 from savedmodel_bakery.wire.status import Code
 
 STATUS_CODES = {Code(status.value[0]): status for status in grpc.StatusCode}
@@ -38,3 +39,9 @@ def unpack(message: bytes, limit: int, charge: Callable[[int], None]) -> bytes:
         return unpack_all(message, limit=limit, before_step=lambda size: charge(costs.UNPACKED_MESSAGE * size))
     except zlib.error as error:
         raise DecodeError(str(error)) from error
+
+
+def parse_small(message_class: Any, message: bytes) -> Any:
+    """Parse a message that callers without a token may send; raises OverloadError or DecodeError."""
+    check_message_size(message)
+    return message_class.FromString(unpack(message, SMALL_BYTES, lambda _size: None))

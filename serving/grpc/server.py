@@ -10,10 +10,9 @@ import grpc
 from savedmodel_bakery.serving.access.access import Access
 from savedmodel_bakery.serving.admission import costs
 from savedmodel_bakery.serving.admission.admission import Admission
-from savedmodel_bakery.serving.call.call import Entrypoint
-from savedmodel_bakery.serving.call.methods import Rpc
+from savedmodel_bakery.serving.call.call import Entrypoint, Rpc
 from savedmodel_bakery.serving.grpc.calls import Calls
-from savedmodel_bakery.serving.grpc.health import HealthService
+from savedmodel_bakery.serving.grpc.standard_services import HealthService
 from savedmodel_bakery.serving.grpc.transfers import GrpcLane
 from savedmodel_bakery.serving.options.tls import Tls
 from savedmodel_bakery.wire.status import Code, StatusError

@@ -14,8 +14,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 
 from savedmodel_bakery.serving.admission.limits import READING_S, RETRY_AFTER_S, OverloadError
-from savedmodel_bakery.serving.http.error_responses import error_response, page
-from savedmodel_bakery.serving.http.messages import Response, encode_response
+from savedmodel_bakery.serving.call.http import Response, encode_response, error_response, page
 from savedmodel_bakery.serving.rest.connections import Connections
 from savedmodel_bakery.serving.rest.exchange import Exchange
 from savedmodel_bakery.serving.rest.parser import Head, MalformedRequestError, RequestParser

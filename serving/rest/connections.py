@@ -1,36 +1,24 @@
-"""The open connections of a port: room for new ones, requests that arrive too slowly, and the end of all."""
+"""The open connections of a port: room for new ones, requests that arrive too slowly, TLS, and the end of all."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+import socket
+import ssl
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.limits import RETRY_AFTER_S, Limits, OverloadError
-from savedmodel_bakery.serving.rest.exchange import Exchange
+
+if TYPE_CHECKING:
+    from savedmodel_bakery.serving.rest.connection import Connection
 
 # Longer than load balancers keep idle connections; the real server never closes them.
 _KEEP_ALIVE_S = 3600
 _STILL_BYTES = 2**16  # what a body that stands still may hold, whoever waits
 _POLL_S = 0.1
-
-
-class OpenConnection(Protocol):
-    """What is used of a `Connection`."""
-
-    transport: asyncio.Transport
-
-    def check_time(self, now: float) -> None:
-        """End what takes too long."""
-
-    def receiving(self) -> Exchange | None:
-        """Return the exchange that is served while its body arrives."""
-
-    def unread_bytes(self, now: float) -> int:
-        """Return how much of a response the client has not read, if it has had some time for it; else 0."""
-
-    def shutdown(self) -> None:
-        """Close the connection, after the responses to what has arrived."""
+_PAUSE_S = 1.0  # while the process can't open another file
 
 
 class Connections:
@@ -38,8 +26,8 @@ class Connections:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self.open: set[OpenConnection] = set()
-        self.idle: dict[OpenConnection, float] = {}  # that wait for another request, the longest first; since when
+        self.open: set[Connection] = set()
+        self.idle: dict[Connection, float] = {}  # that wait for another request, the longest first; since when
         self.tasks: set[asyncio.Task[None]] = set()
 
     def make_room(self, others: int = 0) -> bool:
@@ -87,3 +75,45 @@ class Connections:
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
+
+
+async def accept_tls(
+    listening: socket.socket,
+    context: ssl.SSLContext,
+    connections: Connections,
+    make_connection: Callable[[], asyncio.Protocol],
+) -> None:
+    """Accept TLS connections until this is cancelled; asyncio limits neither their number nor the time of a handshake.
+
+    They count from their start, because one that never ends its handshake keeps a file open too. If there are too many,
+    a further one replaces the connection that has been idle for longest, or is closed at once.
+    """
+    loop = asyncio.get_running_loop()
+    listening.setblocking(False)
+    handshakes: set[asyncio.Task[None]] = set()
+    while True:
+        try:
+            connection, _ = await loop.sock_accept(listening)
+        except OSError:
+            await asyncio.sleep(_PAUSE_S)
+            continue
+        if not connections.make_room(len(handshakes)):
+            connection.close()
+            continue
+        task = loop.create_task(_shake_hands(connection, context, connections.limits.header_timeout_s, make_connection))
+        handshakes.add(task)
+        task.add_done_callback(handshakes.discard)
+
+
+async def _shake_hands(
+    connection: socket.socket,
+    context: ssl.SSLContext,
+    timeout_s: float,
+    make_connection: Callable[[], asyncio.Protocol],
+) -> None:
+    try:
+        await asyncio.get_running_loop().connect_accepted_socket(
+            make_connection, connection, ssl=context, ssl_handshake_timeout=timeout_s
+        )
+    except OSError:  # no TLS, no certificate that is accepted, or too slow; the connection is closed
+        return

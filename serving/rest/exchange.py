@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from savedmodel_bakery.serving.admission import costs
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import RETRY_AFTER_S, SMALL_BYTES, OverloadError, too_large
 from savedmodel_bakery.serving.call.call import Lane
-from savedmodel_bakery.serving.http.messages import Response
+from savedmodel_bakery.serving.call.http import Response
 from savedmodel_bakery.serving.rest.parser import Head
+
+if TYPE_CHECKING:
+    from savedmodel_bakery.serving.rest.connection import Connection
 
 _UNCHARGED_BYTES = 2**16  # of a body that has arrived
 _UNREAD_BYTES = 2**18  # of a body that nobody reads yet: what asyncio receives at a time
@@ -23,19 +26,10 @@ _FREE_PARTS, _MIN_PART_BYTES = 20_000, 8
 _MOVED_BYTES, _STILL_S = 2**16, 5.0
 
 
-class _Connection(Protocol):
-    """What an exchange uses of its connection."""
-
-    def pause_reading(self) -> None: ...
-    def resume_reading(self) -> None: ...
-    def write_continue(self) -> None: ...
-    async def send(self, exchange: Exchange, response: Response) -> None: ...
-
-
 class Exchange:
     """One request and its response."""
 
-    def __init__(self, connection: _Connection, head: Head, peer: str, now: float) -> None:
+    def __init__(self, connection: Connection, head: Head, peer: str, now: float) -> None:
         self.request, self.version, self.keep_alive = head
         self.peer = peer
         self.is_complete = False  # whether the request has been received as a whole

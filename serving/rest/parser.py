@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import httptools
 
 from savedmodel_bakery.serving.admission.limits import Limits, OverloadError
-from savedmodel_bakery.serving.http.messages import Request
+from savedmodel_bakery.serving.call.http import Request
 
 _HEAD_BYTES = 2**16
 _MAX_HEADERS = 256

@@ -7,14 +7,10 @@ import zlib
 from contextlib import ExitStack
 from functools import partial
 
-from savedmodel_bakery.serving.admission import costs
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.admission.documents import parsing
 from savedmodel_bakery.serving.admission.limits import Limits
-from savedmodel_bakery.serving.admission.unpacking import unpack
-from savedmodel_bakery.serving.call.methods import PREFLIGHT, Route
-from savedmodel_bakery.serving.http.error_responses import error_response
-from savedmodel_bakery.serving.http.messages import Request, Response, decode_name
+from savedmodel_bakery.serving.admission.parsing import charge_unpacked, parsing, unpack
+from savedmodel_bakery.serving.call.http import PREFLIGHT, Request, Response, Route, decode_name, error_response
 from savedmodel_bakery.serving.inference.examples import ExamplesCall, classify, regress
 from savedmodel_bakery.serving.inference.predict import (
     DEFAULT_SIGNATURE,
@@ -120,13 +116,8 @@ class RestApi:
         if "gzip" not in request.headers.get("content-encoding", ""):
             return request.body
         limit = self._limits.unpacked_bytes
-
-        def before_step(size: int) -> None:
-            context.check()
-            context.charge(costs.UNPACKED * size)
-
         try:
-            body = unpack(request.body, wbits=_GZIP, limit=limit, before_step=before_step)
+            body = unpack(request.body, wbits=_GZIP, limit=limit, before_step=partial(charge_unpacked, context))
         except zlib.error:
             return b""
         return body if len(body) <= limit else b""

@@ -12,9 +12,7 @@ from savedmodel_bakery.serving.access.access import ANYONE, Access
 from savedmodel_bakery.serving.access.identity import Identity
 from savedmodel_bakery.serving.access.required_roles import PUBLIC_PATHS, rest_role
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.call.methods import FindRoute, Route
-from savedmodel_bakery.serving.http.error_responses import page
-from savedmodel_bakery.serving.http.messages import Request, Response
+from savedmodel_bakery.serving.call.http import FindRoute, Request, Response, Route, page
 from savedmodel_bakery.serving.telemetry import metrics
 from savedmodel_bakery.wire.status import Code, StatusError
 

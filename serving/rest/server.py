@@ -13,12 +13,10 @@ from functools import partial
 from savedmodel_bakery.serving.admission import costs
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.call.call import Call, Entrypoint, Lane
-from savedmodel_bakery.serving.call.methods import Route
+from savedmodel_bakery.serving.call.http import Request, Response, Route
 from savedmodel_bakery.serving.call.threads import CallThreads
-from savedmodel_bakery.serving.http.messages import Request, Response
-from savedmodel_bakery.serving.rest import tls as tls_port
 from savedmodel_bakery.serving.rest.connection import Connection
-from savedmodel_bakery.serving.rest.connections import Connections
+from savedmodel_bakery.serving.rest.connections import Connections, accept_tls
 from savedmodel_bakery.serving.rest.exchange import Exchange
 from savedmodel_bakery.serving.rest.router import BAD_REQUEST, Router
 from savedmodel_bakery.serving.telemetry.requests import REQUEST_ID
@@ -84,7 +82,7 @@ class RestServer:
         make_connection = partial(Connection, self._connections, self._serve)
         server = accepting = None
         if self._tls:
-            accept = tls_port.accept(self._socket, self._tls, self._connections, make_connection)
+            accept = accept_tls(self._socket, self._tls, self._connections, make_connection)
             accepting = self._loop.create_task(accept)
         else:
             server = await self._loop.create_server(make_connection, sock=self._socket, backlog=1024)

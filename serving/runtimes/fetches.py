@@ -1,14 +1,19 @@
-"""Finds the tensors that a run feeds and fetches, and chooses which to fetch."""
+"""Finds the tensors that a run feeds and fetches, chooses which to fetch, and passes those that are no numpy arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+import tensorflow as tf
+
 from savedmodel_bakery.serving.runtimes.direct_session import DirectSession
-from savedmodel_bakery.wire import dtypes
+from savedmodel_bakery.wire import dtypes, schema, tensors
 from savedmodel_bakery.wire.dtypes import DType
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
+from savedmodel_bakery.wire.tensors import Tensor, decode_tensor
 
 _MAX_LISTS = 16
 
@@ -84,3 +89,44 @@ def find_tensor(graph: Any, name: str) -> Any:
             f"output {index}",
         )
     return operation.outputs[index]
+
+
+class UnrepresentableShapeRunner:
+    """Runs a graph with tensors of shapes that numpy cannot represent, such as [0, 2^62, 2^62] or 254 dimensions.
+
+    A Session takes and returns numpy arrays. These tensors go in and come out as messages, through operations that are
+    added to the graph when they are first needed. `to_runtime` converts a tensor of any other shape to an array.
+    """
+
+    def __init__(self, session: Any, to_runtime: Callable[[Tensor], np.ndarray]) -> None:
+        self._session = session
+        self._to_runtime = to_runtime
+        self._lock = threading.Lock()
+        self._readers: dict[DType, tuple[Any, Any]] = {}
+        self._writers: dict[str, Any] = {}
+
+    def run(self, feeds: Mapping[str, Tensor], fetches: Sequence[str], options: Any) -> list[Tensor]:
+        """See `Runtime.run`; raises tf.errors.OpError if the run failed."""
+        graph = self._session.graph
+        with self._lock, graph.as_default():
+            fed = {find_tensor(graph, name): self._feed(tensor) for name, tensor in feeds.items()}
+            written = [self._write(find_tensor(graph, name)) for name in fetches]
+        outputs = self._session.run(written, fed, options)
+        return [decode_tensor(schema.TensorProto.FromString(content)) for content in outputs]
+
+    def _feed(self, tensor: Tensor) -> Any:
+        """Return the value to feed: the array, or the handle of a tensor that the Session parsed from a message."""
+        if tensor.shape is None:
+            return self._to_runtime(tensor)
+        if tensor.dtype not in self._readers:
+            content = tf.compat.v1.placeholder(tf.string, [])
+            parsed = tf.io.parse_tensor(content, tf.as_dtype(tensor.dtype.number))
+            self._readers[tensor.dtype] = content, tf.compat.v1.get_session_handle(parsed)
+        content, handle = self._readers[tensor.dtype]
+        proto = tensors.encode_tensor(tensor.array, dtype=tensor.dtype, shape=tensor.shape)
+        return self._session.run(handle, {content: proto.SerializeToString()})
+
+    def _write(self, tensor: Any) -> Any:
+        if tensor.name not in self._writers:
+            self._writers[tensor.name] = tf.io.serialize_tensor(tensor)
+        return self._writers[tensor.name]

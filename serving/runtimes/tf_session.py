@@ -18,9 +18,8 @@ import tensorflow as tf
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.runtimes import graphs
 from savedmodel_bakery.serving.runtimes.direct_session import IN_CALLERS_THREAD, DirectSession
-from savedmodel_bakery.serving.runtimes.fetches import FetchLists, PreparedRun, find_port
+from savedmodel_bakery.serving.runtimes.fetches import FetchLists, PreparedRun, UnrepresentableShapeRunner, find_port
 from savedmodel_bakery.serving.runtimes.interruption import Interrupter
-from savedmodel_bakery.serving.runtimes.unrepresentable_shapes import UnrepresentableShapeRunner
 from savedmodel_bakery.wire import dtypes, schema, version_folder
 from savedmodel_bakery.wire.dtypes import DType
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument

@@ -1,20 +1,20 @@
-"""URLs of the v2 protocol, and bodies of its requests over HTTP; decodes and encodes the small messages over gRPC."""
+"""URLs and calls of the v2 protocol, bodies of its requests over HTTP, and its small messages over gRPC."""
 
 from __future__ import annotations
 
 import json
 import zlib
 from collections.abc import Mapping
-from typing import Any
+from functools import partial
+from typing import Any, NoReturn
 from urllib.parse import parse_qs, unquote
 
 from google.protobuf import json_format
 
-from savedmodel_bakery.serving.admission import costs
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.admission.unpacking import unpack_all
-from savedmodel_bakery.serving.http.messages import Request, Response
-from savedmodel_bakery.wire.status import invalid_argument
+from savedmodel_bakery.serving.admission.parsing import charge_unpacked, unpack_all
+from savedmodel_bakery.serving.call.http import Request, Response
+from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 from savedmodel_bakery.wire.v2 import schema
 from savedmodel_bakery.wire.v2.datatypes import shown
 from savedmodel_bakery.wire.v2.infer import SIGNATURE_NAME
@@ -24,6 +24,40 @@ MODEL_PATH = r"/v2/models/(?P<model>[^/:]+)(?:/versions/(?P<version>[^/:]+))?"
 
 SIGNATURE_HEADER = "signature-name"
 """The key of gRPC's metadata that chooses the signature of ModelMetadata, percent-encoded."""
+
+_LOAD = (
+    "models cannot be loaded or unloaded through the v2 protocol: use HandleReloadConfigRequest of "
+    "tensorflow.serving.ModelService, or publish a new version"
+)
+_SHARED_MEMORY = "shared memory is not supported: send tensors in the message"
+_STATISTICS = "statistics are not supported: the Prometheus page of --monitoring_config_file has the server's metrics"
+_TRACING = "the trace and log settings of the v2 protocol are not supported"
+
+UNSUPPORTED_PATHS = {
+    r"/v2/repository/models/[^/]+/(?:load|unload)": _LOAD,
+    rf"{MODEL_PATH}/stats": _STATISTICS,
+    rf"{MODEL_PATH}/generate(?:_stream)?": "generate is not supported: use infer",
+    rf"(?:{MODEL_PATH}|/v2)/trace/setting": _TRACING,
+    r"/v2/logging": _TRACING,
+    r"/v2/(?:system|cuda)sharedmemory/.*": _SHARED_MEMORY,
+}
+"""The reason why the server does not offer a URL that the v2 protocol or Triton's extensions define, by its path."""
+
+UNSUPPORTED_METHODS = {
+    "CudaSharedMemoryRegister": _SHARED_MEMORY,
+    "CudaSharedMemoryStatus": _SHARED_MEMORY,
+    "CudaSharedMemoryUnregister": _SHARED_MEMORY,
+    "LogSettings": _TRACING,
+    "ModelStatistics": _STATISTICS,
+    "ModelStreamInfer": "ModelStreamInfer is not supported: use ModelInfer",
+    "RepositoryModelLoad": _LOAD,
+    "RepositoryModelUnload": _LOAD,
+    "SystemSharedMemoryRegister": _SHARED_MEMORY,
+    "SystemSharedMemoryStatus": _SHARED_MEMORY,
+    "SystemSharedMemoryUnregister": _SHARED_MEMORY,
+    "TraceSetting": _TRACING,
+}
+"""The reason why the server does not offer a method over gRPC, by its name."""
 
 _ENCODINGS = ("gzip", "deflate")
 
@@ -39,13 +73,8 @@ def read_body(request: Request, context: RequestContext, max_unpacked_bytes: int
         return request.body
     if encoding not in _ENCODINGS:
         raise invalid_argument(f"unknown Content-Encoding {shown(encoding)}: must be {' or '.join(_ENCODINGS)}")
-
-    def before_step(size: int) -> None:
-        context.check()
-        context.charge(costs.UNPACKED * size)
-
     try:
-        return unpack_all(request.body, limit=max_unpacked_bytes, before_step=before_step)
+        return unpack_all(request.body, limit=max_unpacked_bytes, before_step=partial(charge_unpacked, context))
     except zlib.error as error:
         raise invalid_argument(f"the body is not valid {encoding}: {error}") from error
 
@@ -81,3 +110,8 @@ def json_response(value: object, status: int = 200) -> Response:
 def message(message_class: Any, value: dict[str, Any]) -> Any:
     """Make a message from its JSON form; members without a field, such as `parameters` of metadata, are left out."""
     return json_format.ParseDict(value, message_class(), ignore_unknown_fields=True, descriptor_pool=schema.POOL)
+
+
+def refuse(reason: str, *_: object) -> NoReturn:
+    """Raise UNIMPLEMENTED."""
+    raise StatusError(Code.UNIMPLEMENTED, reason)

@@ -7,12 +7,11 @@ from functools import partial
 from typing import Any
 
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.call.methods import Rpc
+from savedmodel_bakery.serving.call.call import Rpc
 from savedmodel_bakery.serving.models.registry import ModelChoice, Registry, read_version
-from savedmodel_bakery.serving.v2 import descriptions, unsupported
-from savedmodel_bakery.serving.v2.codec import message, read_header
+from savedmodel_bakery.serving.v2 import descriptions
+from savedmodel_bakery.serving.v2.codec import UNSUPPORTED_METHODS, message, read_header, refuse
 from savedmodel_bakery.serving.v2.inference import infer
-from savedmodel_bakery.serving.v2.unsupported import refuse
 from savedmodel_bakery.wire.status import Code, StatusError
 from savedmodel_bakery.wire.v2 import grpc, schema
 from savedmodel_bakery.wire.v2.grpc import ParsedRequest, RawMessage
@@ -48,7 +47,7 @@ class GrpcHandlers:
                 grpc.parse_request, self._infer, schema.ModelInferRequest, api="ModelInfer", runs_model=True
             ),
             # Their messages are not parsed, because nothing of them is used.
-            **{methods[name].path: Rpc(bytes, partial(refuse, reason)) for name, reason in unsupported.METHODS.items()},
+            **{methods[name].path: Rpc(bytes, partial(refuse, reason)) for name, reason in UNSUPPORTED_METHODS.items()},
         }
 
     def _live(self, _request: Any, _context: RequestContext) -> Any:

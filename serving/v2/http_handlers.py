@@ -9,16 +9,21 @@ from typing import NamedTuple
 
 from savedmodel_bakery.serving.access.required_roles import LIVE_PATH, READY_PATH
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.admission.documents import parsing
 from savedmodel_bakery.serving.admission.limits import Limits
-from savedmodel_bakery.serving.call.methods import PREFLIGHT, Route
-from savedmodel_bakery.serving.http.error_responses import method_not_allowed
-from savedmodel_bakery.serving.http.messages import Request, Response, decode_name
+from savedmodel_bakery.serving.admission.parsing import parsing
+from savedmodel_bakery.serving.call.http import PREFLIGHT, Request, Response, Route, decode_name, method_not_allowed
 from savedmodel_bakery.serving.models.registry import ModelChoice, Registry, read_version
-from savedmodel_bakery.serving.v2 import descriptions, unsupported
-from savedmodel_bakery.serving.v2.codec import MODEL_PATH, json_response, read_body, read_index_request, read_query
+from savedmodel_bakery.serving.v2 import descriptions
+from savedmodel_bakery.serving.v2.codec import (
+    MODEL_PATH,
+    UNSUPPORTED_PATHS,
+    json_response,
+    read_body,
+    read_index_request,
+    read_query,
+    refuse,
+)
 from savedmodel_bakery.serving.v2.inference import infer
-from savedmodel_bakery.serving.v2.unsupported import refuse
 from savedmodel_bakery.wire.v2 import http_decode, http_encode
 from savedmodel_bakery.wire.v2.infer import RequestedOutput
 
@@ -55,7 +60,7 @@ class HttpHandlers:
             _Url(f"{MODEL_PATH}/config", ("GET",), self._model_config),
             _Url(f"{MODEL_PATH}/infer", ("POST",), self._infer, api="infer", runs_model=True),
             _Url("/v2/repository/index", ("POST",), self._index, takes_body=True),
-            *(_Url(path, (), partial(refuse, reason)) for path, reason in unsupported.PATHS.items()),
+            *(_Url(path, (), partial(refuse, reason)) for path, reason in UNSUPPORTED_PATHS.items()),
         ]
 
     def find(self, request: Request) -> Route | None:
@@ -69,7 +74,9 @@ class HttpHandlers:
             if request.method == "OPTIONS":
                 return PREFLIGHT
             if url.methods and request.method not in url.methods:
-                return Route(partial(_not_allowed, url.methods), _model_name(match), None, is_instant=url.is_instant)
+                return Route(
+                    partial(method_not_allowed, url.methods), _model_name(match), None, is_instant=url.is_instant
+                )
             return Route(
                 partial(url.handle, match),
                 _model_name(match),
@@ -117,10 +124,6 @@ class HttpHandlers:
         encoded = http_encode.encode_response(response, requested)
         headers = {} if encoded.header_length is None else {http_encode.HEADER_LENGTH: str(encoded.header_length)}
         return Response(200, encoded.content, encoded.content_type, headers)
-
-
-def _not_allowed(methods: tuple[str, ...], request: Request, _context: RequestContext) -> Response:
-    return method_not_allowed(request, methods)
 
 
 def _model_name(match: re.Match[str]) -> str:

@@ -76,7 +76,7 @@ def test_the_wheel_has_one_package_and_its_data(wheel: Path) -> None:
     assert {"exporter/resources/labels/imagenet.json", "exporter/resources/labels/imagenet1001.json"} <= inside
     assert {
         "exporter/resources/examples/coffee.png",
-        "serving/openapi/openapi.json",
+        "serving/static/openapi.json",
         "wire/descriptors.binpb",
     } <= inside
     scripts = tuple(f"exporter/resources/examples/{folder}" for folder in ("train", "pipelines"))

@@ -20,7 +20,7 @@ import tensorflow as tf
 with tf.Graph().as_default(), tf.compat.v1.Session() as session:
     session.run(tf.constant(1) + 1)
 """
-MODULES = ["exporter.commands.running", "serving.runtimes.tensorflow_import"]
+MODULES = ["exporter.commands.running", "serving.runtimes"]
 ERROR = b"E0000 00:00:1.2 3 cuda_platform.cc:52] failed call to cuInit\n"
 WARNING = b"W0000 00:00:1.2 3 gpu_device.cc:2342] Cannot dlopen some GPU libraries.\n"
 LINES = (b"WARNING: All log messages before\nI0000 00:00:1.2 3 port.cc:153] oneDNN custom operations are on\n") + (

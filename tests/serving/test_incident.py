@@ -21,8 +21,7 @@ from savedmodel_bakery.serving.access.access import Access
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.limits import Limits
-from savedmodel_bakery.serving.call.call import Entrypoint
-from savedmodel_bakery.serving.call.methods import Rpc
+from savedmodel_bakery.serving.call.call import Entrypoint, Rpc
 from savedmodel_bakery.serving.grpc.server import GrpcServer
 from savedmodel_bakery.serving.rest.rest_api import RestApi
 from savedmodel_bakery.serving.rest.router import Router

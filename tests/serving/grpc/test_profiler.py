@@ -16,7 +16,7 @@ from server_process import ServerProcess
 from waiting import wait_until
 
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.grpc import profiler
+from savedmodel_bakery.serving.grpc.services import Profiler
 from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.status import StatusError
 
@@ -99,7 +99,7 @@ def test_a_root_with_a_nul_byte_is_rejected_before_the_trace(server: ServerProce
 def test_a_tracer_that_writes_no_file_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tf.profiler.experimental, "start", lambda _folder: None)
     monkeypatch.setattr(tf.profiler.experimental, "stop", lambda: None)
-    service = profiler.Profiler()
+    service = Profiler()
     for _ in range(2):  # the failure does not block the next trace
         with pytest.raises(StatusError, match=r"UNAVAILABLE: The tracer has written no trace\."):
             service.profile(schema.ProfileRequest(duration_ms=1), RequestContext())

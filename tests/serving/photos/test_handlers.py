@@ -13,11 +13,10 @@ from jsonschema import Draft202012Validator
 from savedmodel_bakery.serving.admission import costs
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.http.messages import Request, Response
+from savedmodel_bakery.serving.call.http import Request, Response
 from savedmodel_bakery.serving.models.registry import Registry
-from savedmodel_bakery.serving.openapi.document import find
-from savedmodel_bakery.serving.photos.codec import read_photos
-from savedmodel_bakery.serving.photos.handlers import Handlers
+from savedmodel_bakery.serving.photos import PhotoHandlers, read_photos
+from savedmodel_bakery.serving.static_files import find_openapi
 from savedmodel_bakery.wire.status import StatusError
 
 CLASSIFICATION = {
@@ -79,7 +78,7 @@ def send(
     context: RequestContext | None = None,
 ) -> Response:
     request = Request(method, path, headers or {}, body)
-    route = Handlers(registry).find(request)
+    route = PhotoHandlers(registry).find(request)
     assert route is not None
     try:
         return route.handle(request, context or RequestContext())
@@ -93,7 +92,7 @@ def error_of(response: Response) -> tuple[int, str]:
 
 def check_schema(value: object, name: str) -> None:
     request = Request("GET", "/openapi.json", {})
-    route = find(request)
+    route = find_openapi(request)
     assert route
     document = json.loads(route.handle(request, RequestContext()).body)
     schema = {"$ref": f"#/components/schemas/{name}", "components": document["components"]}
@@ -232,7 +231,7 @@ def test_errors_say_what_is_wrong(registry: Registry, options: dict[str, Any], s
 
 @pytest.mark.parametrize("path", ["/photos", "/photos/", "/photos/a/b", "/photos/a:predict", "/Photos/a"])
 def test_other_urls_are_of_no_api(registry: Registry, path: str) -> None:
-    assert Handlers(registry).find(Request("POST", path, {})) is None
+    assert PhotoHandlers(registry).find(Request("POST", path, {})) is None
 
 
 def test_photos_count_as_rows(registry: Registry) -> None:
@@ -254,10 +253,10 @@ def test_a_form_is_charged_for_the_copies_of_its_photos(registry: Registry) -> N
 
 
 def test_the_call_runs_a_model_and_has_a_name_in_the_metrics(registry: Registry) -> None:
-    route = Handlers(registry).find(Request("POST", "/photos/a%20b", {}))
+    route = PhotoHandlers(registry).find(Request("POST", "/photos/a%20b", {}))
     assert route is not None
     assert ("a b", "photos", True) == (route.model_name, route.api, route.runs_model)
-    other = Handlers(registry).find(Request("PUT", "/photos/a", {}))
+    other = PhotoHandlers(registry).find(Request("PUT", "/photos/a", {}))
     assert other is not None
     assert (None, False) == (other.api, other.runs_model)
 

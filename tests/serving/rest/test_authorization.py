@@ -15,7 +15,7 @@ from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import Limits
 from savedmodel_bakery.serving.call.call import Entrypoint
-from savedmodel_bakery.serving.http.messages import Request
+from savedmodel_bakery.serving.call.http import Request
 from savedmodel_bakery.serving.models.registry import Registry
 from savedmodel_bakery.serving.rest.rest_api import RestApi
 from savedmodel_bakery.serving.rest.router import Router

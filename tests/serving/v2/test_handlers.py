@@ -13,7 +13,7 @@ from waiting import wait_until
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import Limits
-from savedmodel_bakery.serving.http.messages import Request, Response
+from savedmodel_bakery.serving.call.http import Request, Response
 from savedmodel_bakery.serving.models.registry import Registry, State
 from savedmodel_bakery.serving.v2.codec import read_index_request
 from savedmodel_bakery.serving.v2.grpc_handlers import GrpcHandlers

@@ -5,23 +5,23 @@ from __future__ import annotations
 import json
 import re
 from importlib.metadata import version
+from importlib.resources import files
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import Limits
-from savedmodel_bakery.serving.http.messages import Request
+from savedmodel_bakery.serving.call.http import Request
 from savedmodel_bakery.serving.models.registry import Registry
-from savedmodel_bakery.serving.openapi import document
-from savedmodel_bakery.serving.photos.handlers import Handlers as PhotoHandlers
+from savedmodel_bakery.serving.photos import PhotoHandlers
 from savedmodel_bakery.serving.rest.rest_api import RestApi
+from savedmodel_bakery.serving.static_files import find_openapi
 from savedmodel_bakery.serving.v2.http_handlers import HttpHandlers
 from savedmodel_bakery.wire.status import Code, StatusError
 
-DOCUMENT: dict[str, Any] = json.loads(Path(document.__file__).with_name("openapi.json").read_bytes())
+DOCUMENT: dict[str, Any] = json.loads((files("savedmodel_bakery.serving") / "static/openapi.json").read_bytes())
 OPERATIONS = [
     (method.upper(), path) for path, item in DOCUMENT["paths"].items() for method in item if method != "parameters"
 ]
@@ -81,9 +81,9 @@ def test_every_component_is_used_and_every_reference_resolves() -> None:
 
 
 def test_the_document_has_a_url() -> None:
-    route = document.find(Request("GET", "/openapi.json", {}))
+    route = find_openapi(Request("GET", "/openapi.json", {}))
     assert route is not None
     assert DOCUMENT == json.loads(route.handle(Request("GET", "/openapi.json", {}), RequestContext()).body)
     assert version("savedmodel-bakery") == DOCUMENT["info"]["version"]
     assert 405 == route.handle(Request("POST", "/openapi.json", {}), RequestContext()).status
-    assert document.find(Request("GET", "/openapi", {})) is None
+    assert find_openapi(Request("GET", "/openapi", {})) is None

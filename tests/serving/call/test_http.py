@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from savedmodel_bakery.serving.http.error_responses import error_response
+from savedmodel_bakery.serving.call.http import error_response
 from savedmodel_bakery.wire.status import Code, StatusError
 
 # The table of tensorflow_model_server.

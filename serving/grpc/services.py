@@ -1,29 +1,75 @@
-"""tensorflow.ProfilerService: records traces of the process for TensorBoard.
-
-Its client is `tf.profiler.experimental.client.trace`.
-"""
+"""The calls of TensorFlow Serving's PredictionService and ModelService over gRPC, and those of its profiler."""
 
 from __future__ import annotations
 
 import re
 import tempfile
 import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.call.methods import Rpc
-from savedmodel_bakery.wire import schema
+from savedmodel_bakery.serving.call.call import Rpc
+from savedmodel_bakery.serving.prediction_service import PredictionService
+from savedmodel_bakery.serving.telemetry import metrics
+from savedmodel_bakery.wire import messages, schema
+from savedmodel_bakery.wire.schema import METHODS
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
-_SERVICE = "/tensorflow.ProfilerService/"
-_NAME = re.compile(r"[^/\0]*")
+_COUNTED = ("Predict", "Classify", "Regress")
+_RUN_MODELS = {*_COUNTED, "MultiInference"}
+_PROFILER = "/tensorflow.ProfilerService/"
+_PATH_COMPONENT = re.compile(r"[^/\0]*")
+
+
+class GrpcApi:
+    """All calls of both services; `reload` returns when the new models of a ModelServerConfig are available."""
+
+    def __init__(self, service: PredictionService, *, reload: Callable[[Any, RequestContext], None]) -> None:
+        self._service = service
+        self._reload = reload
+
+    def calls(self) -> dict[str, Rpc]:
+        """Return the calls by path."""
+        handlers = self._service.handlers()
+        handlers["HandleReloadConfigRequest"] = self.reload
+        return {
+            METHODS[name].path: Rpc(
+                partial(messages.parse_request, name),
+                handle,
+                METHODS[name].request,
+                api=name if name in _COUNTED else None,
+                runs_model=name in _RUN_MODELS,
+            )
+            for name, handle in handlers.items()
+        }
+
+    def reload(self, request: Any, context: RequestContext) -> Any:
+        """HandleReloadConfigRequest; returns by how much the named counters grew during the call."""
+        if request.config.WhichOneof("config") != "model_config_list":
+            raise invalid_argument(
+                "ServerModelConfig type not supported by HandleReloadConfigRequest. "
+                "Only ModelConfigList is currently supported"
+            )
+        before = metrics.counters()
+        self._reload(request.config, context)
+        after = metrics.counters()
+        response = schema.ReloadConfigResponse()
+        response.status.SetInParent()
+        for name in sorted(set(request.metric_names)):
+            response.metric.add(name=name, int64_value_increase=after.get(name, 0) - before.get(name, 0))
+        return response
 
 
 class Profiler:
-    """The service. Records one trace at a time, as TensorFlow has one tracer per process."""
+    """tensorflow.ProfilerService: records traces of the process for TensorBoard, one at a time.
+
+    TensorFlow has one tracer per process. The client is `tf.profiler.experimental.client.trace`.
+    """
 
     def __init__(self) -> None:
         self._busy = threading.Lock()
@@ -32,14 +78,14 @@ class Profiler:
     def calls(self) -> dict[str, Rpc]:
         """Return the calls by path; without Monitor, as TensorFlow's own service."""
         return {
-            _SERVICE + "Profile": Rpc(schema.ProfileRequest.FromString, self.profile),
-            _SERVICE + "Terminate": Rpc(schema.TerminateRequest.FromString, self.terminate),
+            _PROFILER + "Profile": Rpc(schema.ProfileRequest.FromString, self.profile),
+            _PROFILER + "Terminate": Rpc(schema.TerminateRequest.FromString, self.terminate),
         }
 
     def profile(self, request: Any, context: RequestContext) -> Any:
         """Trace for `duration_ms`; write REPOSITORY_ROOT/SESSION_ID/HOST_NAME.xplane.pb if a root is given."""
         for name in (request.session_id, request.host_name):
-            if not _NAME.fullmatch(name) or name in (".", ".."):
+            if not _PATH_COMPONENT.fullmatch(name) or name in (".", ".."):
                 raise invalid_argument(
                     f"invalid name {name!r}: session_id and host_name must be single path components"
                 )

@@ -1,30 +1,31 @@
-"""The standard health service (grpc.health.v1). Reports the state of the server, not of its models.
-
-The service of the package grpcio-health-checking keeps a lock while it sends, so one watcher who does not read would
-block all checks. As there, a watcher holds no thread.
-"""
+"""The standard services of gRPC: health (grpc.health.v1) and server reflection (grpc.reflection)."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import grpc
+from google.protobuf import descriptor_pool
 from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2
+from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
 
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.admission.limits import SMALL_BYTES
-from savedmodel_bakery.serving.call.methods import Rpc
+from savedmodel_bakery.serving.call.call import Rpc
 from savedmodel_bakery.serving.call.threads import CallThreads
-from savedmodel_bakery.serving.grpc.codec import STATUS_CODES, check_message_size, unpack
+from savedmodel_bakery.serving.grpc.codec import STATUS_CODES, parse_small
+from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.status import Code, StatusError
+from savedmodel_bakery.wire.v2 import schema as v2_schema
 
 WATCH = "/grpc.health.v1.Health/Watch"
-"""The path of the call that streams."""
+"""The path of the call of the health service that streams."""
 
 # The names that tensorflow_model_server sets; the empty name is the whole process.
 _SERVICES = ("", "ModelService", "PredictionService")
@@ -36,11 +37,19 @@ _Send = Callable[[bytes | None], None]
 
 _State = health_pb2.HealthCheckResponse
 
+REFLECTION_PATHS = tuple(
+    f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo" for version in ("v1", "v1alpha")
+)
+"""The calls of server reflection, each a stream of requests and a stream of responses."""
+
 
 class HealthService:
-    """Reports every service as SERVING until the server stops; ports open only after the first models are loaded.
+    """Reports the state of the server, not of its models: every service is SERVING until the server stops.
 
-    The threads send watchers the last state when the server stops.
+    Ports open only after the first models are loaded. The threads send watchers the last state when the server stops.
+
+    The service of the package grpcio-health-checking keeps a lock while it sends, so one watcher who does not read
+    would block all checks. As there, a watcher holds no thread.
     """
 
     def __init__(self, threads: CallThreads) -> None:
@@ -69,7 +78,12 @@ class HealthService:
         if message is None:
             send(None)
             return
-        service = _service(message, call)
+        try:
+            service = str(parse_small(health_pb2.HealthCheckRequest, message).service)
+        except StatusError as error:
+            call.abort(STATUS_CODES[error.code], error.message)
+        except DecodeError:
+            call.abort(grpc.StatusCode.INTERNAL, "")
         with self._changing:
             if len(self._watchers) >= _MAX_WATCHERS:
                 call.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{_MAX_WATCHERS} calls watch already")
@@ -117,13 +131,34 @@ class HealthService:
         return _State(status=_State.NOT_SERVING if self._is_stopping else _State.SERVING)
 
 
-def _service(message: bytes, call: Any) -> str:
-    """Return the name of the service that a message asks for; end the call if it can't be read."""
-    try:
-        check_message_size(message)
-        name = health_pb2.HealthCheckRequest.FromString(unpack(message, SMALL_BYTES, lambda _: None)).service
-    except StatusError as error:
-        call.abort(STATUS_CODES[error.code], error.message)
-    except DecodeError:
-        call.abort(grpc.StatusCode.INTERNAL, "")
-    return str(name)
+class Reflection:
+    """Describes the services of the port to tools such as grpcurl, and itself.
+
+    Source of the rules: grpc.reflection.v1alpha in gRPC's `reflection.proto`; the messages of v1 are the same.
+    """
+
+    def __init__(self, services: Collection[str]) -> None:
+        names = {*services, reflection.SERVICE_NAME}
+        self._servicer = reflection.ReflectionServicer(names, _joined(names))
+
+    def answer(self, messages: Iterator[bytes], call: Any) -> Iterator[bytes]:
+        """Yield the response to each message."""
+        requests = map(partial(parse_small, ServerReflectionRequest), messages)
+        for response in self._servicer.ServerReflectionInfo(requests, call):
+            yield response.SerializeToString()
+
+
+def _joined(services: Collection[str]) -> Any:
+    """Return a descriptor pool with the files that define the services, of whichever pool has them."""
+    joined = descriptor_pool.DescriptorPool()
+    for pool in (schema.POOL, v2_schema.POOL, descriptor_pool.Default()):
+        for service in services:
+            with suppress(KeyError):
+                _add(pool.FindServiceByName(service).file, joined)
+    return joined
+
+
+def _add(file: Any, pool: Any) -> None:
+    for dependency in file.dependencies:
+        _add(dependency, pool)
+    pool.AddSerializedFile(file.serialized_pb)

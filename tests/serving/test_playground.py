@@ -1,4 +1,4 @@
-"""The URLs of the page, its headers, and what its files may contain."""
+"""The URLs of the playground, its headers, and what its files may contain."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from importlib.resources import files
 import pytest
 
 from savedmodel_bakery.serving.admission.context import RequestContext
-from savedmodel_bakery.serving.http.messages import Request, Response
-from savedmodel_bakery.serving.playground.page import PUBLIC_PATHS, find
+from savedmodel_bakery.serving.call.http import Request, Response
+from savedmodel_bakery.serving.static_files import PLAYGROUND_PATHS, find_playground
 
-FILES = files("savedmodel_bakery.serving.playground") / "files"
+FILES = files("savedmodel_bakery.serving") / "static"
 
 
 def get(path: str, method: str = "GET") -> Response:
-    route = find(Request(method, path, {}))
+    route = find_playground(Request(method, path, {}))
     assert route is not None
     assert (None, False) == (route.api, route.runs_model)
     return route.handle(Request(method, path, {}), RequestContext())
@@ -25,7 +25,7 @@ def test_the_root_redirects_to_the_page() -> None:
     assert (302, "playground") == (get("/").status, get("/").headers["Location"])
 
 
-@pytest.mark.parametrize("path", PUBLIC_PATHS)
+@pytest.mark.parametrize("path", PLAYGROUND_PATHS)
 def test_every_response_forbids_what_the_page_does_not_need(path: str) -> None:
     headers = get(path).headers
     policy = headers["Content-Security-Policy"].split("; ")
@@ -36,7 +36,7 @@ def test_every_response_forbids_what_the_page_does_not_need(path: str) -> None:
 
 
 def test_the_files_have_their_types() -> None:
-    types = {path: get(path).content_type.partition(";")[0] for path in PUBLIC_PATHS[1:]}
+    types = {path: get(path).content_type.partition(";")[0] for path in PLAYGROUND_PATHS[1:]}
     assert ["text/html", "text/css", "text/javascript", "text/javascript"] == list(types.values())
 
 
@@ -56,4 +56,4 @@ def test_the_scripts_make_no_markup_of_texts() -> None:
 
 @pytest.mark.parametrize("path", ["/playground/", "/playground/x.js", "/playground.js", "/index.html", ""])
 def test_other_paths_are_not_the_pages(path: str) -> None:
-    assert find(Request("GET", path, {})) is None
+    assert find_playground(Request("GET", path, {})) is None
