@@ -29,15 +29,12 @@ from savedmodel_bakery.serving.v2.http_handlers import HttpHandlers as V2HttpHan
 
 logger = logging.getLogger(__name__)
 
-Reload = Callable[[Any, RequestContext], None]
-"""Applies a ModelServerConfig; see `GrpcApi`."""
-
 
 def start_grpc(
     flags: CommandLine,
     settings: Settings,
     registry: Registry,
-    reload: Reload,
+    reload: Callable[[Any, RequestContext], None],
     admission: Admission,
     requests: Requests | None,
 ) -> GrpcServer:

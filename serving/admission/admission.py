@@ -117,25 +117,16 @@ class Admission:
         self.places = min(turns + limits.waiting_calls, limits.threads)  # calls that run or wait
         self._lock = threading.Lock()
         self._taken = 0
-        self._running = 0
+        self.running = 0  # calls that have their turn
         self._queue: deque[_ThreadWaiter | _LoopWaiter] = deque()
         self._arriving: dict[RequestContext, float] = {}  # when their messages began to arrive, in this order
         self._run_s: float | None = None
         self._started: dict[_Turn, float] = {}
 
     @property
-    def running(self) -> int:
-        """The number of calls that have their turn."""
-        return self._running
-
-    @property
     def queued(self) -> int:
         """The number of calls that wait for their turn."""
         return len(self._queue)
-
-    def with_turns(self, turns: int) -> Admission:
-        """Return the admission of other calls, with the same limits and memory."""
-        return Admission(self.limits, self.memory, turns=turns)
 
     def enter(self, *, is_forced: bool = False) -> None:
         """Take a place for a call that has arrived; `leave` gives it back. Raises OverloadError if all are taken.
@@ -165,7 +156,7 @@ class Admission:
         with self._lock:
             while self._arriving and now - next(iter(self._arriving.values())) > _ARRIVAL_S:
                 del self._arriving[next(iter(self._arriving))]
-            if self._running + len(self._arriving) >= self.turns:
+            if self.running + len(self._arriving) >= self.turns:
                 self._check_time(timeout_s, self._wait_s(len(self._queue) + len(self._arriving)))
             self._arriving[context] = now
 
@@ -194,8 +185,8 @@ class Admission:
         context.check()
         with self._lock:
             self._arriving.pop(context, None)
-            if self._running < self.turns:
-                self._running += 1
+            if self.running < self.turns:
+                self.running += 1
                 self._started[turn] = time.monotonic()
                 return None
             waiter = waiter_type()
@@ -243,7 +234,7 @@ class Admission:
             waiter.has_turn = True
             waiter.wake()
         else:
-            self._running -= 1
+            self.running -= 1
 
     def _wait_s(self, before: int) -> float:
         """Estimate how long a call waits for its turn if `before` others wait before it. Call it with the lock."""

@@ -45,17 +45,12 @@ class MemoryBudget:
         self._is_fixed = size > 0
         self._limit = memory.limit_bytes()
         self._lock = threading.Lock()
-        self._held = 0
+        self.held = 0
         self._peak = 0
         self._is_trimming = False
         self._resident_bytes = 0  # after the last trim
         self._queue: deque[_Waiter] = deque()
         self.measure_models()
-
-    @property
-    def held(self) -> int:
-        """The bytes that requests hold."""
-        return self._held
 
     @property
     def queued(self) -> int:
@@ -77,7 +72,7 @@ class MemoryBudget:
         A large request does not overtake those who wait; a small one does. `held` is what the request holds already.
         """
         with self._lock:
-            is_free = self._held + size <= self.size and (not self._queue or self._is_small(held + size))
+            is_free = self.held + size <= self.size and (not self._queue or self._is_small(held + size))
             if is_free:
                 self._add(size)
         if not is_free:
@@ -118,9 +113,9 @@ class MemoryBudget:
     def give_back(self, size: int) -> None:
         """Give `size` bytes back; after a burst, return the process's free memory to the system."""
         with self._lock:
-            self._held -= size
+            self.held -= size
             self._grant()
-            if self._is_trimming or self._held > self._peak // 4:
+            if self._is_trimming or self.held > self._peak // 4:
                 return
             self._is_trimming = True
         trimming = threading.Timer(_TRIM_DELAY_S, self.trim)
@@ -132,11 +127,11 @@ class MemoryBudget:
 
     def trim(self) -> None:
         """Return free memory to the system, if requests hold little and the process has grown since the last time."""
-        if self._held <= self._peak // 4 and memory.resident_bytes() > self._resident_bytes + _MIN_BURST_BYTES:
+        if self.held <= self._peak // 4 and memory.resident_bytes() > self._resident_bytes + _MIN_BURST_BYTES:
             memory.trim()
             self._resident_bytes = memory.resident_bytes()
         with self._lock:
-            self._peak, self._is_trimming = self._held, False
+            self._peak, self._is_trimming = self.held, False
 
     def is_exceeded(self) -> bool:
         """Whether the process, with what is not counted here, uses nearly all the memory that it may use."""
@@ -150,21 +145,21 @@ class MemoryBudget:
         with self._lock:
             self._resident_bytes = memory.resident_bytes()
             if not self._is_fixed:
-                used_by_models = max(0, self._resident_bytes - self._held)
+                used_by_models = max(0, self._resident_bytes - self.held)
                 self.size = max(int(SHARE * self._limit) - used_by_models, int(_MIN_SHARE * self._limit))
             self._grant()
 
     def _error(self, size: int) -> OverloadError:
         return OverloadError(
             f"the request needs {_mib(size)} MiB more memory; of {_mib(self.size)} MiB for all requests, other "
-            f"requests use {_mib(self._held)} MiB (--memory_budget_bytes)",
+            f"requests use {_mib(self.held)} MiB (--memory_budget_bytes)",
             RETRY_AFTER_S,
             limit="memory_budget_bytes",
         )
 
     def _add(self, size: int) -> None:
-        self._held += size
-        self._peak = max(self._peak, self._held)
+        self.held += size
+        self._peak = max(self._peak, self.held)
 
     def _is_small(self, share: int) -> bool:
         return share <= _SMALL_SHARE * self.size
@@ -179,13 +174,13 @@ class MemoryBudget:
             share = waiter.held + waiter.size
             if share > self.size:  # models may have taken memory since it began to wait
                 self._wake(waiter)
-            elif self._held + waiter.size <= self.size and (is_first or self._is_small(share)):
+            elif self.held + waiter.size <= self.size and (is_first or self._is_small(share)):
                 self._give(waiter)
             else:
                 is_first = False
         holders = [waiter for waiter in self._queue if waiter.held]
-        if holders and sum(waiter.held for waiter in holders) == self._held:
-            fitting = next((waiter for waiter in holders if self._held + waiter.size <= self.size), None)
+        if holders and sum(waiter.held for waiter in holders) == self.held:
+            fitting = next((waiter for waiter in holders if self.held + waiter.size <= self.size), None)
             if fitting:  # the first that waits holds nothing and needs more than is free
                 self._give(fitting)
             else:

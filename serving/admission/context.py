@@ -42,7 +42,7 @@ class RequestContext:
         self._memory = memory
         self._max_rows = max_rows
         self._lock = threading.Lock()
-        self._is_cancelled = False
+        self.is_cancelled = False  # whether the caller has gone
         self._on_cancel: list[Callable[[], None]] = []
         self.charged = 0  # bytes
         self.turn: Turn | None = None  # while it runs; others have it while the request waits for memory
@@ -58,14 +58,9 @@ class RequestContext:
         """Replace the deadline by one in `timeout_s` seconds; None for none."""
         self._deadline = None if timeout_s is None else time.monotonic() + min(timeout_s, _MAX_TIMEOUT_S)
 
-    @property
-    def is_cancelled(self) -> bool:
-        """Whether the caller has gone."""
-        return self._is_cancelled
-
     def check(self) -> None:
         """Raise CANCELLED or DEADLINE_EXCEEDED if the caller no longer waits."""
-        if self._is_cancelled:
+        if self.is_cancelled:
             raise StatusError(Code.CANCELLED, "the caller has cancelled the request")
         if self._deadline is not None and self._deadline <= time.monotonic():
             raise StatusError(Code.DEADLINE_EXCEEDED, "Timed out waiting for notification")
@@ -73,9 +68,9 @@ class RequestContext:
     def cancel(self) -> None:
         """End the request: what waits ends at once, what runs as soon as it can."""
         with self._lock:
-            if self._is_cancelled:
+            if self.is_cancelled:
                 return
-            self._is_cancelled = True
+            self.is_cancelled = True
             for callback in self._on_cancel:
                 callback()
 
@@ -84,7 +79,7 @@ class RequestContext:
         """Call `callback` if the request is cancelled within the `with` block, or was before it; never after it."""
         with self._lock:
             self._on_cancel.append(callback)
-            if self._is_cancelled:
+            if self.is_cancelled:
                 callback()
         try:
             yield
@@ -125,7 +120,7 @@ class RequestContext:
             try:
                 self._memory.take(size, held=self.charged, timeout_s=self.remaining_s(), on_cancel=self.on_cancel)
             except OverloadError:
-                if self._is_cancelled:
+                if self.is_cancelled:
                     self.check()
                 raise
             self.charged += size

@@ -31,9 +31,6 @@ _MAX_TIMEOUT_S = 365 * 24 * 3600.0
 _CONTROL_BYTES = 2**20  # of a message that runs no model
 _REJECTING_THREADS = 2
 
-_Answer = Callable[[Iterator[bytes], Any], Iterator[bytes]]
-"""From the messages of a call that streams, and gRPC's context of it, to a response for each; raises StatusError."""
-
 
 class Calls(grpc.GenericRpcHandler):
     """The calls by path.
@@ -156,7 +153,13 @@ class Calls(grpc.GenericRpcHandler):
             call.sent_bytes = len(response)
         return response
 
-    def _stream(self, path: str, answer: _Answer, messages: Iterator[bytes], grpc_call: Any) -> Iterator[bytes]:
+    def _stream(
+        self,
+        path: str,
+        answer: Callable[[Iterator[bytes], Any], Iterator[bytes]],
+        messages: Iterator[bytes],
+        grpc_call: Any,
+    ) -> Iterator[bytes]:
         """Answer the messages of a call that streams."""
         with (
             self._call(path, self._control, grpc_call) as call,

@@ -71,7 +71,8 @@ class GrpcServer:
         }
         runs = GrpcLane(admission, "grpc", limits.body_timeout_s)
         # Their messages are small, so they arrive as fast as headers.
-        control = GrpcLane(admission.with_turns(_CONTROL_CALLS), "control", limits.header_timeout_s)
+        others = Admission(limits, admission.memory, turns=_CONTROL_CALLS)
+        control = GrpcLane(others, "control", limits.header_timeout_s)
         self._server = grpc.server(
             runs.threads,
             options=list({**options, **channel_arguments(arguments)}.items()),

@@ -58,7 +58,7 @@ class RestApi:
             return PREFLIGHT
         call = _CALL_URL.fullmatch(request.target) if request.method == "POST" else None
         match = _MODEL_URL.fullmatch(request.target) if request.method == "GET" else call
-        model_name = _model_name(match)
+        model_name = decode_name(match[1], errors="surrogateescape") if match else ""
         return Route(
             partial(self._respond, match, model_name),
             model_name,
@@ -134,10 +134,6 @@ class RestApi:
 
 def _error_response(error: StatusError) -> Response:
     return Response(400, b"") if isinstance(error, _VersionError) else error_response(error)
-
-
-def _model_name(match: re.Match[str] | None) -> str:
-    return decode_name(match[1], errors="surrogateescape") if match else ""
 
 
 def _choice(match: re.Match[str], model_name: str) -> ModelChoice:

@@ -49,7 +49,7 @@ class RestServer:
         self._timeout_s = timeout_s
         self._tls = tls
         self._runs = Lane(admission, CallThreads(admission.places, "rest"))
-        control = admission.with_turns(_CONTROL_THREADS)
+        control = Admission(admission.limits, admission.memory, turns=_CONTROL_THREADS)
         self._control = Lane(control, CallThreads(control.turns, "rest-control"))
         self._connections = Connections(self._limits)
         family = socket.AF_INET6 if ":" in address else socket.AF_INET

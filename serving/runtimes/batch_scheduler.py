@@ -18,14 +18,15 @@ from savedmodel_bakery.wire.status import Code, StatusError
 
 tf1 = tf.compat.v1
 
-RunBatch = Callable[[np.ndarray], None]
-"""Processes a batch: int64 [rows], numbered as submitted; repeated rows are padding. Must not raise."""
-
 
 class BatchScheduler:
-    """Queues by name, which share threads and parameters."""
+    """Queues by name, which share threads and parameters.
 
-    def __init__(self, parameters: BatchingParameters, run_batch: RunBatch) -> None:
+    `run_batch` is called with the rows of each batch (int64, numbered as submitted), at whose end repeated rows are
+    padding. It must not raise.
+    """
+
+    def __init__(self, parameters: BatchingParameters, run_batch: Callable[[np.ndarray], None]) -> None:
         self._parameters = parameters
         self._lock = threading.Lock()
         self._graph = tf.Graph()

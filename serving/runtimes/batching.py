@@ -113,7 +113,7 @@ class Batcher:
         self._runtime.close()
 
     def _run_rows(self, rows: np.ndarray) -> None:
-        """Run a batch and store the result in its tasks; see `batch_scheduler.RunBatch`."""
+        """Run a batch and store the result in its tasks; see `BatchScheduler`."""
         with self._slots:
             for group in self._groups(self._pieces(rows)):
                 self._run_group(group)

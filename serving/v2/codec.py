@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping
 from functools import partial
 from typing import Any, NoReturn
-from urllib.parse import parse_qs, unquote
+from urllib.parse import parse_qs
 
 from google.protobuf import json_format
 
@@ -21,9 +20,6 @@ from savedmodel_bakery.wire.v2.infer import SIGNATURE_NAME
 
 MODEL_PATH = r"/v2/models/(?P<model>[^/:]+)(?:/versions/(?P<version>[^/:]+))?"
 """Matches the path of a model or of one of its versions."""
-
-SIGNATURE_HEADER = "signature-name"
-"""The key of gRPC's metadata that chooses the signature of ModelMetadata, percent-encoded."""
 
 _LOAD = (
     "models cannot be loaded or unloaded through the v2 protocol: use HandleReloadConfigRequest of "
@@ -83,11 +79,6 @@ def read_query(request: Request) -> str:
     """Return the signature that the query of a URL names; empty for the default signature."""
     query = request.target.partition("#")[0].partition("?")[2]
     return parse_qs(query, errors="surrogateescape").get(SIGNATURE_NAME, [""])[0]
-
-
-def read_header(metadata: Mapping[str, str | bytes]) -> str:
-    """Return the signature that the metadata of a call over gRPC names; empty for the default signature."""
-    return unquote(str(metadata.get(SIGNATURE_HEADER, "")), errors="surrogateescape")
 
 
 def read_index_request(body: bytes) -> bool:

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
+from urllib.parse import unquote
 
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.call.call import Rpc
 from savedmodel_bakery.serving.models.registry import ModelChoice, Registry, read_version
 from savedmodel_bakery.serving.v2 import descriptions
-from savedmodel_bakery.serving.v2.codec import UNSUPPORTED_METHODS, message, read_header, refuse
+from savedmodel_bakery.serving.v2.codec import UNSUPPORTED_METHODS, message, refuse
 from savedmodel_bakery.serving.v2.inference import infer
 from savedmodel_bakery.wire.status import Code, StatusError
 from savedmodel_bakery.wire.v2 import grpc, schema
 from savedmodel_bakery.wire.v2.grpc import ParsedRequest, RawMessage
 
 _PUBLIC = ("ServerLive", "ServerReady")
+_SIGNATURE_HEADER = "signature-name"  # key of gRPC's metadata that chooses the signature of ModelMetadata
 
 
 class GrpcHandlers:
@@ -93,7 +95,8 @@ class GrpcHandlers:
 
 def _parse_metadata_request(content: bytes, metadata: Mapping[str, str | bytes]) -> tuple[Any, str]:
     """Return a ModelMetadataRequest and the signature that the call's metadata name."""
-    return schema.ModelMetadataRequest.FromString(content), read_header(metadata)
+    name = unquote(str(metadata.get(_SIGNATURE_HEADER, "")), errors="surrogateescape")
+    return schema.ModelMetadataRequest.FromString(content), name
 
 
 def _choice(name: str, version: str, context: RequestContext) -> ModelChoice:
