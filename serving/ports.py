@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from savedmodel_bakery.serving.access.required_roles import PUBLIC_PATHS
 from savedmodel_bakery.serving.admission.admission import Admission
-from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.call.call import Entrypoint
 from savedmodel_bakery.serving.grpc.server import GrpcServer
-from savedmodel_bakery.serving.grpc.services import GrpcApi, Profiler
+from savedmodel_bakery.serving.grpc.services import Profiler, Reload, service_calls
 from savedmodel_bakery.serving.models.registry import Registry
 from savedmodel_bakery.serving.options.flags import CommandLine
 from savedmodel_bakery.serving.options.settings import Settings
@@ -34,7 +32,7 @@ def start_grpc(
     flags: CommandLine,
     settings: Settings,
     registry: Registry,
-    reload: Callable[[Any, RequestContext], None],
+    reload: Reload,
     admission: Admission,
     requests: Requests | None,
 ) -> GrpcServer:
@@ -54,7 +52,7 @@ def start_grpc(
         check_method_names=flags.on("enable_signature_method_name_check"),
     )
     calls = {
-        **GrpcApi(service, reload=reload).calls(),
+        **service_calls(service, reload),
         **V2GrpcHandlers(registry, check_method_names=flags.on("enable_signature_method_name_check")).calls(),
         **(Profiler().calls() if flags.on("enable_profiler") else {}),
     }

@@ -40,6 +40,7 @@ GRACE_S = 25.0
 _PORTS = 2  # gRPC and REST share the files that the process may open
 _LANES = 3  # runs and other calls over gRPC, and REST, share the threads for calls
 _OTHER_FILES = 100  # for models, logs and listening
+_DEFAULT_THREADS = 4 * (os.cpu_count() or 1)  # of each port
 
 
 def serve(
@@ -89,14 +90,14 @@ def serve(
         settings,
         registry,
         partial(_reload, lifecycle),
-        Admission(limits, memory, turns=flags.integer("grpc_max_threads") or _default_threads()),
+        Admission(limits, memory, turns=flags.integer("grpc_max_threads") or _DEFAULT_THREADS),
         requests,
     )
     rest_server = start_rest(
         flags,
         settings,
         registry,
-        Admission(limits, memory, turns=flags.integer("rest_api_num_threads") or _default_threads()),
+        Admission(limits, memory, turns=flags.integer("rest_api_num_threads") or _DEFAULT_THREADS),
         requests,
     )
     if require_rest and rest_server is None:
@@ -222,7 +223,3 @@ def _lifecycle_options(flags: CommandLine, settings: Settings) -> LifecycleOptio
         labels_for_unavailable=flags.on("allow_version_labels_for_unavailable_models"),
         model_roots=settings.model_roots,
     )
-
-
-def _default_threads() -> int:
-    return 4 * (os.cpu_count() or 1)

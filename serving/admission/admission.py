@@ -65,8 +65,8 @@ class _LoopWaiter:
 _Waiter = TypeVar("_Waiter", _ThreadWaiter, _LoopWaiter)
 
 
-class _Turn:
-    """A call's turn; see `context.Turn`. It lasts as long as the `with` or `async with` block."""
+class Turn:
+    """The right of a call to run, which it has as long as the `with` or `async with` block lasts."""
 
     def __init__(self, admission: Admission, context: RequestContext) -> None:
         self._admission = admission
@@ -97,6 +97,7 @@ class _Turn:
 
     @contextmanager
     def passed_on(self) -> Iterator[None]:
+        """Let others run within the `with` block; wait at its end."""
         with self._admission._lock:
             self._admission._stop(self)
         yield
@@ -121,7 +122,7 @@ class Admission:
         self._queue: deque[_ThreadWaiter | _LoopWaiter] = deque()
         self._arriving: dict[RequestContext, float] = {}  # when their messages began to arrive, in this order
         self._run_s: float | None = None
-        self._started: dict[_Turn, float] = {}
+        self._started: dict[Turn, float] = {}
 
     @property
     def queued(self) -> int:
@@ -160,7 +161,7 @@ class Admission:
                 self._check_time(timeout_s, self._wait_s(len(self._queue) + len(self._arriving)))
             self._arriving[context] = now
 
-    def turn(self, context: RequestContext) -> _Turn:
+    def turn(self, context: RequestContext) -> Turn:
         """Return a context manager, also an asynchronous one, that waits for a turn and ends it at its exit.
 
         Turns are given in the order of arrival.
@@ -168,9 +169,9 @@ class Admission:
         Entering it raises StatusError: RESOURCE_EXHAUSTED if the call's deadline would pass before its answer, or
         CANCELLED.
         """
-        return _Turn(self, context)
+        return Turn(self, context)
 
-    def _wait(self, context: RequestContext, turn: _Turn, *, first: bool = False) -> None:
+    def _wait(self, context: RequestContext, turn: Turn, *, first: bool = False) -> None:
         """Wait for a turn; `first` before those who wait already."""
         waiter = self._join(context, turn, _ThreadWaiter, first=first)
         if waiter:
@@ -179,7 +180,7 @@ class Admission:
             self._begin(context, turn, waiter)
 
     def _join(
-        self, context: RequestContext, turn: _Turn, waiter_type: type[_Waiter], *, first: bool = False
+        self, context: RequestContext, turn: Turn, waiter_type: type[_Waiter], *, first: bool = False
     ) -> _Waiter | None:
         """Begin a turn and return None, or if there is none, join the queue, whose waiters are woken for their turn."""
         context.check()
@@ -197,7 +198,7 @@ class Admission:
                 self._queue.append(waiter)
             return waiter
 
-    def _begin(self, context: RequestContext, turn: _Turn, waiter: _ThreadWaiter | _LoopWaiter) -> None:
+    def _begin(self, context: RequestContext, turn: Turn, waiter: _ThreadWaiter | _LoopWaiter) -> None:
         """Begin the turn of a waiter that was woken; fail if it was woken for another reason, or too late."""
         with self._lock:
             try:
@@ -213,14 +214,14 @@ class Admission:
                 raise
             self._started[turn] = time.monotonic()
 
-    def _end(self, turn: _Turn) -> None:
+    def _end(self, turn: Turn) -> None:
         """End a run; its turn may have been passed on before."""
         with self._lock:
             self._stop(turn)
             run_s = turn.run_s
             self._run_s = run_s if self._run_s is None else self._run_s + _NEWEST_SHARE * (run_s - self._run_s)
 
-    def _stop(self, turn: _Turn) -> None:
+    def _stop(self, turn: Turn) -> None:
         """End the present part of a run and pass its turn on, if the call has it. Call it with the lock."""
         started = self._started.pop(turn, None)
         if started is not None:

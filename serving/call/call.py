@@ -13,11 +13,9 @@ A transport receives the message of a call and sends its response; all that happ
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from google.protobuf.message import DecodeError
@@ -26,7 +24,6 @@ from savedmodel_bakery.serving import incident
 from savedmodel_bakery.serving.access.identity import Identity
 from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.context import Handler, RequestContext
-from savedmodel_bakery.serving.call.threads import CallThreads
 from savedmodel_bakery.serving.telemetry import metrics
 from savedmodel_bakery.serving.telemetry.calls import count_rejection
 from savedmodel_bakery.serving.telemetry.requests import Entry, Requests
@@ -56,19 +53,6 @@ class Rpc(NamedTuple):
     runs_model: bool = False  # such a call waits for its turn
     is_public: bool = False  # callers need no token
     takes_metadata: bool = False  # `decode` takes the call's metadata by key as its second argument
-
-
-class Lane:
-    """Where a kind of calls runs: runs of models never delay other calls, such as the status of a model."""
-
-    def __init__(self, admission: Admission, threads: CallThreads) -> None:
-        self.admission = admission
-        self.threads = threads
-
-    async def run(self, function: Callable[..., _Response], *arguments: Any) -> _Response:
-        """Call a function on a thread; raises OverloadError if there is none."""
-        self.threads.check()
-        return await asyncio.get_running_loop().run_in_executor(self.threads, partial(function, *arguments))
 
 
 class Call:

@@ -22,7 +22,7 @@ from savedmodel_bakery.serving.call.call import Call, Entrypoint, Rpc
 from savedmodel_bakery.serving.call.threads import CallThreads
 from savedmodel_bakery.serving.grpc.codec import STATUS_CODES, check_message_size, unpack
 from savedmodel_bakery.serving.grpc.standard_services import REFLECTION_PATHS, WATCH, HealthService, Reflection
-from savedmodel_bakery.serving.grpc.transfers import GrpcLane
+from savedmodel_bakery.serving.grpc.transfers import Lane
 from savedmodel_bakery.serving.telemetry.requests import REQUEST_ID, Entry
 from savedmodel_bakery.wire.parsed_size import parsed_size
 from savedmodel_bakery.wire.status import Code, StatusError, truncate_message
@@ -44,8 +44,8 @@ class Calls(grpc.GenericRpcHandler):
         calls: Mapping[str, Rpc],
         entrypoint: Entrypoint,
         access: Access,
-        runs: GrpcLane,
-        control: GrpcLane,
+        runs: Lane,
+        control: Lane,
         health: HealthService | None,
     ) -> None:
         if health:
@@ -54,7 +54,7 @@ class Calls(grpc.GenericRpcHandler):
         self._access = access
         self._control = control
         self._rejecting = CallThreads(_REJECTING_THREADS, "reject")  # which no call can hold
-        self._handlers: dict[str, tuple[GrpcLane, Any]] = {}
+        self._handlers: dict[str, tuple[Lane, Any]] = {}
         for path, rpc in calls.items():
             lane = runs if rpc.runs_model else control
             self._handlers[path] = lane, _unary(partial(self._respond, path, rpc, lane), lane.threads)
@@ -82,7 +82,7 @@ class Calls(grpc.GenericRpcHandler):
 
     @contextmanager
     def _call(
-        self, path: str, lane: GrpcLane, grpc_call: Any, *, api: str | None = None, has_place: bool = True
+        self, path: str, lane: Lane, grpc_call: Any, *, api: str | None = None, has_place: bool = True
     ) -> Iterator[Call]:
         """Begin a call, and end it with the `with` block; an error that ends the block becomes its status."""
         entry = self._observe(path, grpc_call)
@@ -118,7 +118,7 @@ class Calls(grpc.GenericRpcHandler):
             grpc_call.set_trailing_metadata(((REQUEST_ID, entry.request_id),))
         return entry
 
-    def _respond(self, path: str, rpc: Rpc, lane: GrpcLane, messages: Iterator[bytes], grpc_call: Any) -> bytes:
+    def _respond(self, path: str, rpc: Rpc, lane: Lane, messages: Iterator[bytes], grpc_call: Any) -> bytes:
         """Receive the message of a unary call and return the response."""
         response: bytes = b""
         with self._call(path, lane, grpc_call, api=rpc.api) as call:

@@ -13,7 +13,7 @@ from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.call.call import Entrypoint, Rpc
 from savedmodel_bakery.serving.grpc.calls import Calls
 from savedmodel_bakery.serving.grpc.standard_services import HealthService
-from savedmodel_bakery.serving.grpc.transfers import GrpcLane
+from savedmodel_bakery.serving.grpc.transfers import Lane
 from savedmodel_bakery.serving.options.tls import Tls
 from savedmodel_bakery.wire.status import Code, StatusError
 
@@ -69,10 +69,10 @@ class GrpcServer:
             "grpc.keepalive_permit_without_calls": 1,
             "grpc.http2.max_pings_without_data": 0,
         }
-        runs = GrpcLane(admission, "grpc", limits.body_timeout_s)
+        runs = Lane(admission, "grpc", limits.body_timeout_s)
         # Their messages are small, so they arrive as fast as headers.
         others = Admission(limits, admission.memory, turns=_CONTROL_CALLS)
-        control = GrpcLane(others, "control", limits.header_timeout_s)
+        control = Lane(others, "control", limits.header_timeout_s)
         self._server = grpc.server(
             runs.threads,
             options=list({**options, **channel_arguments(arguments)}.items()),

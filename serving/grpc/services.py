@@ -20,49 +20,46 @@ from savedmodel_bakery.wire import messages, schema
 from savedmodel_bakery.wire.schema import METHODS
 from savedmodel_bakery.wire.status import Code, StatusError, invalid_argument
 
+Reload = Callable[[Any, RequestContext], None]
+"""Applies a ModelServerConfig; returns when its new models are available."""
+
 _COUNTED = ("Predict", "Classify", "Regress")
 _RUN_MODELS = {*_COUNTED, "MultiInference"}
 _PROFILER = "/tensorflow.ProfilerService/"
 _PATH_COMPONENT = re.compile(r"[^/\0]*")
 
 
-class GrpcApi:
-    """All calls of both services; `reload` returns when the new models of a ModelServerConfig are available."""
+def service_calls(service: PredictionService, reload: Reload) -> dict[str, Rpc]:
+    """Return the calls of PredictionService and ModelService by path."""
+    handlers = service.handlers()
+    handlers["HandleReloadConfigRequest"] = partial(_reload, reload)
+    return {
+        METHODS[name].path: Rpc(
+            partial(messages.parse_request, name),
+            handle,
+            METHODS[name].request,
+            api=name if name in _COUNTED else None,
+            runs_model=name in _RUN_MODELS,
+        )
+        for name, handle in handlers.items()
+    }
 
-    def __init__(self, service: PredictionService, *, reload: Callable[[Any, RequestContext], None]) -> None:
-        self._service = service
-        self._reload = reload
 
-    def calls(self) -> dict[str, Rpc]:
-        """Return the calls by path."""
-        handlers = self._service.handlers()
-        handlers["HandleReloadConfigRequest"] = self.reload
-        return {
-            METHODS[name].path: Rpc(
-                partial(messages.parse_request, name),
-                handle,
-                METHODS[name].request,
-                api=name if name in _COUNTED else None,
-                runs_model=name in _RUN_MODELS,
-            )
-            for name, handle in handlers.items()
-        }
-
-    def reload(self, request: Any, context: RequestContext) -> Any:
-        """HandleReloadConfigRequest; returns by how much the named counters grew during the call."""
-        if request.config.WhichOneof("config") != "model_config_list":
-            raise invalid_argument(
-                "ServerModelConfig type not supported by HandleReloadConfigRequest. "
-                "Only ModelConfigList is currently supported"
-            )
-        before = metrics.counters()
-        self._reload(request.config, context)
-        after = metrics.counters()
-        response = schema.ReloadConfigResponse()
-        response.status.SetInParent()
-        for name in sorted(set(request.metric_names)):
-            response.metric.add(name=name, int64_value_increase=after.get(name, 0) - before.get(name, 0))
-        return response
+def _reload(reload: Reload, request: Any, context: RequestContext) -> Any:
+    """HandleReloadConfigRequest; returns by how much the named counters grew during the call."""
+    if request.config.WhichOneof("config") != "model_config_list":
+        raise invalid_argument(
+            "ServerModelConfig type not supported by HandleReloadConfigRequest. "
+            "Only ModelConfigList is currently supported"
+        )
+    before = metrics.counters()
+    reload(request.config, context)
+    after = metrics.counters()
+    response = schema.ReloadConfigResponse()
+    response.status.SetInParent()
+    for name in sorted(set(request.metric_names)):
+        response.metric.add(name=name, int64_value_increase=after.get(name, 0) - before.get(name, 0))
+    return response
 
 
 class Profiler:

@@ -15,7 +15,6 @@ from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.budget import MemoryBudget
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import READING_S, OverloadError
-from savedmodel_bakery.serving.call.call import Lane
 from savedmodel_bakery.serving.call.threads import CallThreads
 
 _WATCH_INTERVAL_S = 0.1
@@ -128,11 +127,15 @@ def _of_busiest_peer(calls: list[Any]) -> list[Any]:
     return [call for call in calls if call.peer() == busiest]
 
 
-class GrpcLane(Lane):
-    """A lane with as many threads as places, because a call holds its thread while its message arrives."""
+class Lane:
+    """Where a kind of calls runs: runs of models never delay other calls, such as the status of a model.
+
+    It has as many threads as places, because a call holds its thread while its message arrives.
+    """
 
     def __init__(self, admission: Admission, name: str, timeout_s: float) -> None:
-        super().__init__(admission, CallThreads(admission.places, name))
+        self.admission = admission
+        self.threads = CallThreads(admission.places, name)
         self.transfers = Transfers(timeout_s, admission.memory)
 
     def enter(self) -> None:

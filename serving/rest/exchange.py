@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from savedmodel_bakery.serving.admission import costs
+from savedmodel_bakery.serving.admission.admission import Admission
 from savedmodel_bakery.serving.admission.context import RequestContext
 from savedmodel_bakery.serving.admission.limits import RETRY_AFTER_S, SMALL_BYTES, OverloadError, too_large
-from savedmodel_bakery.serving.call.call import Lane
 from savedmodel_bakery.serving.call.http import Response
+from savedmodel_bakery.serving.call.threads import CallThreads
 from savedmodel_bakery.serving.rest.parser import Head
 
 if TYPE_CHECKING:
@@ -24,6 +26,21 @@ _PIECE_BYTES = 2**24  # of a body; copying one holds up all other requests
 _FREE_PARTS, _MIN_PART_BYTES = 20_000, 8
 # A body stands still if less than this has arrived for so long.
 _MOVED_BYTES, _STILL_S = 2**16, 5.0
+
+_Result = TypeVar("_Result")
+
+
+class Lane:
+    """Where a kind of calls runs: runs of models never delay other calls, such as the status of a model."""
+
+    def __init__(self, admission: Admission, threads: CallThreads) -> None:
+        self.admission = admission
+        self.threads = threads
+
+    async def run(self, function: Callable[..., _Result], *arguments: Any) -> _Result:
+        """Call a function on a thread; raises OverloadError if there is none."""
+        self.threads.check()
+        return await asyncio.get_running_loop().run_in_executor(self.threads, partial(function, *arguments))
 
 
 class Exchange:

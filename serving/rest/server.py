@@ -12,12 +12,12 @@ from functools import partial
 
 from savedmodel_bakery.serving.admission import costs
 from savedmodel_bakery.serving.admission.admission import Admission
-from savedmodel_bakery.serving.call.call import Call, Entrypoint, Lane
+from savedmodel_bakery.serving.call.call import Call, Entrypoint
 from savedmodel_bakery.serving.call.http import Request, Response, Route
 from savedmodel_bakery.serving.call.threads import CallThreads
 from savedmodel_bakery.serving.rest.connection import Connection
 from savedmodel_bakery.serving.rest.connections import Connections, accept_tls
-from savedmodel_bakery.serving.rest.exchange import Exchange
+from savedmodel_bakery.serving.rest.exchange import Exchange, Lane
 from savedmodel_bakery.serving.rest.router import BAD_REQUEST, Router
 from savedmodel_bakery.serving.telemetry.requests import REQUEST_ID
 

@@ -55,10 +55,6 @@ class _Piece(NamedTuple):
     start: int
     stop: int
 
-    def feed(self, name: str) -> np.ndarray:
-        """Return its rows of an input."""
-        return self.task.feeds[name].array[self.start : self.stop]
-
 
 class Batcher:
     """A runtime that joins calls and runs them on another runtime; see `Runtime`.
@@ -164,7 +160,7 @@ class Batcher:
         with _joined_context(pieces) as context:
             self._count(pieces, count + padding, padding)
             feeds = {
-                name: Tensor(self._join(name, [piece.feed(name) for piece in pieces], padding), tensor.dtype)
+                name: Tensor(self._join(name, pieces, padding), tensor.dtype)
                 for name, tensor in pieces[0].task.feeds.items()
             }
             outputs = self._runtime.run(feeds, pieces[0].task.fetches, context)
@@ -185,7 +181,8 @@ class Batcher:
         for piece in pieces:
             waited.observe((time.monotonic() - piece.task.enqueued) * 1e6)
 
-    def _join(self, name: str, arrays: list[np.ndarray], padding: int) -> np.ndarray:
+    def _join(self, name: str, pieces: list[_Piece], padding: int) -> np.ndarray:
+        arrays = [task.feeds[name].array[start:stop] for task, start, stop in pieces]
         if any(array.shape[1:] != arrays[0].shape[1:] for array in arrays):
             if not self._parameters.pad_variable_length_inputs:
                 raise StatusError(

@@ -18,11 +18,9 @@ from savedmodel_bakery.wire.status import StatusError, invalid_argument
 from savedmodel_bakery.wire.v2.datatypes import of_number, shown
 from savedmodel_bakery.wire.v2.infer import BINARY_TENSOR_DATA, TENSORFLOW_SERVING_METADATA
 
-EXTENSIONS = (BINARY_TENSOR_DATA, "model_repository", "model_configuration", "parameters")
-"""Triton's names of the extensions that the server supports, at least in part."""
-
-PLATFORM = "tensorflow_savedmodel"
-
+# Triton's names of the extensions that the server supports, at least in part
+_EXTENSIONS = (BINARY_TENSOR_DATA, "model_repository", "model_configuration", "parameters")
+_PLATFORM = "tensorflow_savedmodel"
 _UNKNOWN_RANK = (-1,)
 _INIT_SIGNATURE = "__saved_model_init_op"
 _CONFIG_TYPES = {"BYTES": "TYPE_STRING"}  # others are TYPE_ and their name
@@ -37,7 +35,7 @@ _STATES = {
 
 def server_metadata() -> dict[str, Any]:
     """Return name, version and extensions of the server."""
-    return {"name": "savedmodel-bakery", "version": version("savedmodel-bakery"), "extensions": list(EXTENSIONS)}
+    return {"name": "savedmodel-bakery", "version": version("savedmodel-bakery"), "extensions": list(_EXTENSIONS)}
 
 
 def model_metadata(registry: Registry, servable: Servable, signature_name: str) -> dict[str, Any]:
@@ -51,7 +49,7 @@ def model_metadata(registry: Registry, servable: Servable, signature_name: str) 
     return {
         "name": servable.name,
         "versions": _versions(registry, servable),
-        "platform": PLATFORM,
+        "platform": _PLATFORM,
         **_ports(servable, signature_name, _metadata_tensor),
         "parameters": {"signature_names": signature_names(servable)},
     }
@@ -70,7 +68,7 @@ def model_config(registry: Registry, servable: Servable) -> dict[str, Any]:
     metadata = responses.make_metadata_response(servable.name, servable.version, servable.signatures)
     return {
         "name": servable.name,
-        "platform": PLATFORM,
+        "platform": _PLATFORM,
         "backend": "tensorflow",
         "version_policy": {"specific": {"versions": list(map(int, _versions(registry, servable)))}},
         "max_batch_size": 0,
