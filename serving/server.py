@@ -193,25 +193,22 @@ def _limits(flags: CommandLine) -> Limits:
 
 def _load_options(flags: CommandLine, settings: Settings) -> LoadOptions:
     iterations = max(1, flags.integer("num_request_iterations_for_warmup"))
+    batching = None
+    if settings.batching is not None:
+        batching = Batching(
+            settings.batching,
+            per_model=flags.on("enable_per_model_batching_parameters"),
+            slots=threading.Semaphore(settings.batching.num_batch_threads),
+        )
     return LoadOptions(
         tags=(flags.text("saved_model_tags") or "serve").split(","),
         session_config=settings.session.SerializeToString(),
         model_roots=settings.model_roots,
         prefer_tf_lite=flags.on("prefer_tflite_model"),
         tf_lite_interpreters=flags.integer("num_tflite_pools"),
-        batching=_batching(flags, settings),
+        batching=batching,
         warm_up=partial(warmup.replay, iterations=iterations) if flags.on("enable_model_warmup") else None,
         stage_sample_interval=flags.integer("stage_sample_interval"),
-    )
-
-
-def _batching(flags: CommandLine, settings: Settings) -> Batching | None:
-    if settings.batching is None:
-        return None
-    return Batching(
-        settings.batching,
-        per_model=flags.on("enable_per_model_batching_parameters"),
-        slots=threading.Semaphore(settings.batching.num_batch_threads),
     )
 
 

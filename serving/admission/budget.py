@@ -14,9 +14,7 @@ from contextlib import AbstractContextManager
 from savedmodel_bakery.serving import memory
 from savedmodel_bakery.serving.admission.limits import RETRY_AFTER_S, OverloadError
 
-SHARE = 0.7
-"""Part of the memory of the machine, or of the container, that the process may use by default."""
-
+SHARE = 0.7  # of the memory of the machine or of the container, that the process may use by default
 _CRITICAL_SHARE = 0.85
 _MIN_SHARE = 0.1  # that requests may use however large the models are
 _MIN_BURST_BYTES = 128 * 2**20
@@ -45,7 +43,7 @@ class MemoryBudget:
         self._is_fixed = size > 0
         self._limit = memory.limit_bytes()
         self._lock = threading.Lock()
-        self.held = 0
+        self.held = 0  # by all requests
         self._peak = 0
         self._is_trimming = False
         self._resident_bytes = 0  # after the last trim

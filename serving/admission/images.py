@@ -42,14 +42,13 @@ class Claim(NamedTuple):
     bytes_per_pixel: int = costs.PIXEL  # of memory, while it is decoded and resized
 
 
-NOTHING = Claim(0)
-"""The claim of what is no image file."""
+_NOTHING = Claim(0)  # of what is no image file
 
 
 def claim(value: bytes) -> Claim:
     """Return what an image file, or its base64, claims."""
     if value.startswith(_STARTS):
-        return _read_claim(value) or NOTHING
+        return _read_claim(value) or _NOTHING
     start = value.find(b",") + 1 if value[:5].lower() == b"data:" else 0
     size = _FIRST_SYMBOLS
     while True:
@@ -57,12 +56,12 @@ def claim(value: bytes) -> Claim:
         try:
             head = binascii.a2b_base64(symbols[: len(symbols) // 4 * 4])
         except binascii.Error:
-            return NOTHING
+            return _NOTHING
         if len(head) >= _LONGEST_START and not head.startswith(_STARTS):
-            return NOTHING
+            return _NOTHING
         read = _read_claim(head)
         if read or start + size >= len(value):
-            return read or NOTHING
+            return read or _NOTHING
         size *= _GROWTH
 
 
@@ -80,7 +79,7 @@ def _read_claim(data: bytes) -> Claim | None:
 def _jpeg(data: bytes) -> Claim:
     frame = _find_marker(data, 2, _FRAMES)
     if frame is None:
-        return NOTHING
+        return _NOTHING
     height, width, components = struct.unpack_from(">HHB", data, frame + 5)
     try:
         scan = _find_marker(data, frame, {_SCAN})
@@ -131,7 +130,7 @@ def _gif(data: bytes) -> Claim:
             if sub_blocks > _MAX_SUB_BLOCKS:
                 return Claim(_LARGEST_GIF_PIXELS)
     if data[offset] != _IMAGE:
-        return NOTHING
+        return _NOTHING
     frame = left, top, frame_width, frame_height = struct.unpack_from("<4H", data, offset + 1)
     pixels = max(width, left + frame_width) * max(height, top + frame_height)
     return Claim(pixels, costs.PIXEL if frame == (0, 0, width, height) else costs.CANVAS_PIXEL)
@@ -157,7 +156,7 @@ def _webp(data: bytes) -> Claim:
         width, height = low_width + 2**16 * high_width + 1, low_height + 2**16 * high_height + 1
         bytes_per_pixel = costs.ANIMATION_PIXEL if data[20] & _IS_ANIMATED else costs.CANVAS_PIXEL
     else:
-        return NOTHING
+        return _NOTHING
     return Claim(width * height, bytes_per_pixel)
 
 

@@ -6,14 +6,9 @@ from dataclasses import dataclass
 
 from savedmodel_bakery.wire.status import Code, StatusError
 
-RETRY_AFTER_S = 1.0
-"""Seconds after which a caller may try again, at least, if a request is rejected because of others."""
-
-READING_S = 5.0
-"""Seconds that a client has to read a response while other requests wait for memory."""
-
-SMALL_BYTES = 2**16
-"""Size of a message that callers without a token may send, and of the body of a request that needs none."""
+RETRY_AFTER_S = 1.0  # at least, after a request is rejected because of others
+READING_S = 5.0  # that a client has to read a response while other requests wait for memory
+SMALL_BYTES = 2**16  # of a message that callers without a token may send, and of a body if no model runs
 
 
 @dataclass(frozen=True)

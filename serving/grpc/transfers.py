@@ -40,11 +40,8 @@ class Transfers:
 
     def receive(self, messages: Iterator[bytes], call: Any) -> bytes | None:
         """Return the message of a call; None if it ends without one."""
-        self._started[call] = time.monotonic()
-        try:
+        with self.limited(call):
             return next(messages, None)
-        finally:
-            self._started.pop(call, None)
 
     def cancel_longest(self) -> bool:
         """Cancel a call that waits for its message; return whether there was one.
@@ -62,7 +59,7 @@ class Transfers:
 
     @contextmanager
     def limited(self, call: Any) -> Iterator[None]:
-        """Cancel a call that streams if the `with` block takes as long as a message may take to arrive."""
+        """Cancel a call if the `with` block takes as long as a message may take to arrive."""
         self._started[call] = time.monotonic()
         try:
             yield

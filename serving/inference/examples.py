@@ -58,10 +58,6 @@ class Classifications(NamedTuple):
     scores: np.ndarray | None  # float32 [examples, classes]
 
 
-Result = Classifications | np.ndarray
-"""What a task returns: Classify's Classifications or Regress's float32 [examples]."""
-
-
 class _Method(NamedTuple):
     """How a method uses a signature."""
 
@@ -97,7 +93,9 @@ def regress(servable: Servable, call: ExamplesCall, context: RequestContext) -> 
     return result
 
 
-def multi_inference(servable: Servable, call: MultiInferenceCall, context: RequestContext) -> list[Result]:
+def multi_inference(
+    servable: Servable, call: MultiInferenceCall, context: RequestContext
+) -> list[Classifications | np.ndarray]:
     """Run several tasks on the same examples at once; return their results in the order of the tasks."""
     tasks: list[_Task] = []
     seen: set[str] = set()

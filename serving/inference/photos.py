@@ -19,7 +19,6 @@ from savedmodel_bakery.wire.status import Code, StatusError
 from savedmodel_bakery.wire.tensors import Tensor
 
 _INPUT = "image"
-_TITLES = ", ".join(task.title for task in TASKS)
 
 
 class PhotoModel:
@@ -66,7 +65,7 @@ def find_photo_task(model: str, version: int, definitions: Mapping[str, Any]) ->
     raise StatusError(
         Code.FAILED_PRECONDITION,
         f'{title} does not take photos: none of its signatures has the input "image" and the outputs of a task '
-        f"({_TITLES}); call it with /v1/models or /v2/models",
+        f"({', '.join(task.title for task in TASKS)}); call it with /v1/models or /v2/models",
     )
 
 

@@ -29,9 +29,9 @@ class PredictCall(NamedTuple):
     a custom method.
     """
 
-    signature_name: str
-    inputs: Mapping[str, Tensor]
-    output_filter: Sequence[str] = ()
+    signature_name: str  # empty for the default signature
+    inputs: Mapping[str, Tensor]  # by alias
+    output_filter: Sequence[str] = ()  # aliases of the outputs to return; empty for all
     check_method_name: bool = False
 
 
@@ -76,8 +76,10 @@ def predict(servable: Servable, call: PredictCall, context: RequestContext) -> d
         )
     feeds = _read_inputs(signature, call.inputs)
     aliases = _select_outputs(signature, call.output_filter)
-    if len(feeds) < len(signature.inputs):
-        _reject_shared_tensor(signature)
+    if len(feeds) < len(signature.inputs):  # two inputs name the same tensor: TensorFlow's error (graph/subgraph.cc)
+        names = sorted(signature.inputs.values())
+        duplicate = next(name for name, following in pairwise(names) if name == following)
+        raise invalid_argument(f'Endpoint "{duplicate}" fed more than once.')
     fetches = [signature.outputs[alias] for alias in aliases]
     charged = claims.take_tensors(context, servable, feeds, fetches)
     outputs = run(servable, feeds, fetches, context, api="Predict", charged=charged)
@@ -162,13 +164,6 @@ def _select_outputs(signature: SignatureTensors, output_filter: Sequence[str]) -
             raise invalid_argument(f"duplicate output tensor alias: {alias}")
         seen.add(alias)
     return list(output_filter)
-
-
-def _reject_shared_tensor(signature: SignatureTensors) -> None:
-    """Raise TensorFlow's error for a signature in which two inputs name the same tensor (core/graph/subgraph.cc)."""
-    names = sorted(signature.inputs.values())
-    duplicate = next(name for name, following in pairwise(names) if name == following)
-    raise invalid_argument(f'Endpoint "{duplicate}" fed more than once.')
 
 
 def _braced(names: Collection[str]) -> str:

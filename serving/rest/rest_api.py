@@ -70,9 +70,6 @@ class RestApi:
     def _respond(
         self, match: re.Match[str] | None, model_name: str, request: Request, context: RequestContext
     ) -> Response:
-        return Response(200, self._call(request, match, model_name, context))
-
-    def _call(self, request: Request, match: re.Match[str] | None, model_name: str, context: RequestContext) -> bytes:
         if match is None:
             raise invalid_argument(f"Malformed request: {request.method} {request.target}")
         choice = _choice(match, model_name)
@@ -81,10 +78,12 @@ class RestApi:
         context.check_model(model_name)
         if request.method == "GET":
             # Like the real server, match /METADATA too, but return the status for it.
-            return self._metadata(choice) if match[4] == "/metadata" else self._status(choice)
-        if match[4] == "predict":
-            return self._predict(choice, request, context)
-        return self._examples(choice, request, match[4], context)
+            body = self._metadata(choice) if match[4] == "/metadata" else self._status(choice)
+        elif match[4] == "predict":
+            body = self._predict(choice, request, context)
+        else:
+            body = self._examples(choice, request, match[4], context)
+        return Response(200, body)
 
     def _predict(self, choice: ModelChoice, request: Request, context: RequestContext) -> bytes:
         with ExitStack() as stack:

@@ -65,13 +65,7 @@ def reads_images(graph_def: Any) -> bool:
 
 
 def stages_s(metadata: Any, run_s: float) -> tuple[float, float]:
-    """Return the seconds of decoding and of the network, which is the rest of a run of `run_s` seconds."""
-    decoding_s = reading_s(metadata)
-    return decoding_s, max(0.0, run_s - decoding_s)
-
-
-def reading_s(metadata: Any) -> float:
-    """Return the seconds during which a run read images."""
+    """Return the seconds during which a run read images, and those of the network, which is the rest of its `run_s`."""
     spans = sorted(
         (node.all_start_micros, node.all_start_micros + node.all_end_rel_micros)
         for device in metadata.step_stats.dev_stats
@@ -82,4 +76,5 @@ def reading_s(metadata: Any) -> float:
     for start, stop in spans:  # a pipeline may read the images of two models at the same time
         total += max(0, stop - max(start, end))
         end = max(end, stop)
-    return total / 1e6
+    decoding_s = total / 1e6
+    return decoding_s, max(0.0, run_s - decoding_s)

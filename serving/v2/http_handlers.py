@@ -29,15 +29,13 @@ from savedmodel_bakery.wire.v2.infer import RequestedOutput
 
 _HEADER_LENGTH = http_encode.HEADER_LENGTH.lower()
 
-Handle = Callable[[re.Match[str], Request, RequestContext], Response]
-
 
 class _Url(NamedTuple):
     """A URL of the protocol."""
 
     path: str  # a regular expression
     methods: tuple[str, ...]  # empty for all
-    handle: Handle
+    handle: Callable[[re.Match[str], Request, RequestContext], Response]
     api: str | None = ""
     runs_model: bool = False
     takes_body: bool = False
@@ -74,9 +72,8 @@ class HttpHandlers:
             if request.method == "OPTIONS":
                 return PREFLIGHT
             if url.methods and request.method not in url.methods:
-                return Route(
-                    partial(method_not_allowed, url.methods), _model_name(match), None, is_instant=url.is_instant
-                )
+                handle = partial(method_not_allowed, url.methods)
+                return Route(handle, _model_name(match), api=None, is_instant=url.is_instant)
             return Route(
                 partial(url.handle, match),
                 _model_name(match),
