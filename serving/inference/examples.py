@@ -77,18 +77,13 @@ class _Task(NamedTuple):
 
 
 def classify(servable: Servable, call: ExamplesCall, context: RequestContext) -> Classifications:
-    """Classify each example.
-
-    Raises:
-        StatusError: the signature is unknown or does not fit, there are no examples, or the model run failed or
-            returned malformed outputs.
-    """
+    """Classify each example."""
     result: Classifications = _run_method(servable, _CLASSIFY, call, context)
     return result
 
 
 def regress(servable: Servable, call: ExamplesCall, context: RequestContext) -> np.ndarray:
-    """Return one value per example, float32 [examples]; raises as `classify` does."""
+    """Return one value per example, float32 [examples]."""
     result: np.ndarray = _run_method(servable, _REGRESS, call, context)
     return result
 
