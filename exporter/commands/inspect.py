@@ -30,8 +30,7 @@ def inspect(path: Path, as_mermaid: bool, as_json: bool) -> None:
 
     Also names the oldest TensorFlow in which bakes of this task and precision were tested.
     """
-    from savedmodel_bakery.exporter.pipeline.description import read_description
-    from savedmodel_bakery.exporter.pipeline.drawing import draw_mermaid, draw_text
+    from savedmodel_bakery.exporter.pipeline.description import draw_mermaid, read_description
     from savedmodel_bakery.exporter.signatures import read_signatures
 
     if as_mermaid and as_json:
@@ -55,11 +54,11 @@ def inspect(path: Path, as_mermaid: bool, as_json: bool) -> None:
         }
         click.echo(json.dumps(inspection))
         return
-    pipeline = read_description(path)
     if as_mermaid:
+        pipeline = read_description(path)
         if pipeline is None:
             raise PublishError(f"no pipeline in {path}: only a version that `bakery compose` made can be drawn")
-        click.echo(draw_mermaid(*pipeline))
+        click.echo(draw_mermaid(pipeline))
         return
     click.echo(f"{path}: {format_size(size)}, of which weights {format_size(weights)}")
     if oldest_tensorflow is not None:
@@ -69,14 +68,9 @@ def inspect(path: Path, as_mermaid: bool, as_json: bool) -> None:
         for arrow, tensors in (("→", signature.inputs), ("←", signature.outputs)):
             for tensor in tensors:
                 click.echo(f"  {arrow} {tensor}")
-    if pipeline is not None:
-        title, text = "pipeline", draw_text(*pipeline)
-    elif recipe_text:
-        title, text = "recipe", recipe_text
-    else:
-        title, text = "no recipe: this SavedModel was not baked here", ""
-    click.echo(f"\n{title}")
-    click.echo("".join(f"  {line}".rstrip() + "\n" for line in text.splitlines()), nl=False)
+    title = "recipe" if recipe_text else "no recipe: this SavedModel was not baked here"
+    click.echo(f"\n{'pipeline' if (path / PIPELINE_FILE).is_file() else title}")
+    click.echo("".join(f"  {line}".rstrip() + "\n" for line in (recipe_text or "").splitlines()), nl=False)
 
 
 def _read_recipe(version: Path) -> str | None:

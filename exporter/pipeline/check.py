@@ -18,16 +18,10 @@ from savedmodel_bakery.wire import dtypes
 
 @dataclass(frozen=True)
 class CheckedStep:
-    """A step with what it runs.
-
-    Attributes:
-        step: of the pipeline file.
-        version: folder of the SavedModel, of its newest version if the file states a base path.
-        signature: the SavedModel's.
-    """
+    """A step with what it runs."""
 
     step: Step
-    version: Path
+    version: Path  # folder of the SavedModel, of its newest version if the file states a base path
     signature: Signature
 
     @property
@@ -38,18 +32,11 @@ class CheckedStep:
 
 @dataclass(frozen=True)
 class CheckedPipeline:
-    """A pipeline whose steps fit together.
-
-    Attributes:
-        pipeline: the content of the file.
-        steps: each after those that it takes tensors from.
-        tensors: all tensors of the pipeline by name, inputs included, each with the unified shape of its producer and
-            consumers.
-    """
+    """A pipeline whose steps fit together."""
 
     pipeline: Pipeline
-    steps: Sequence[CheckedStep]
-    tensors: Mapping[str, Tensor]
+    steps: Sequence[CheckedStep]  # each after those that it takes tensors from
+    tensors: Mapping[str, Tensor]  # all by name, inputs included, with the unified shape of producer and consumers
 
 
 def check_pipeline(pipeline: Pipeline) -> CheckedPipeline:
@@ -72,11 +59,7 @@ def check_pipeline(pipeline: Pipeline) -> CheckedPipeline:
 
 
 def check_base_path(checked: CheckedPipeline, base_path: Path) -> None:
-    """Check that a pipeline isn't published as a version of a model that one of its steps runs.
-
-    Raises:
-        PipelineError: `base_path` is the base path of a step's model.
-    """
+    """Check that a pipeline isn't published as a version of a model that one of its steps runs."""
     for step in checked.steps:
         if base_path.resolve() == step.version.resolve().parent:
             raise PipelineError(
@@ -135,10 +118,10 @@ class _Wiring:
         self._pipeline, self._steps = pipeline, steps
         self._maker: dict[str, CheckedStep] = {}
         self._sources = dict.fromkeys(pipeline.inputs, "an input of the pipeline")
+        # What the producer and the consumers of each tensor declare.
         self._forms: dict[str, list[Tensor]] = {name: [] for name in pipeline.inputs}
-        """What the producer and the consumers of each tensor declare."""
+        # The unified shape of a tensor's producer and of the consumers that were checked.
         self._known: dict[str, Tensor] = {}
-        """The unified shape of a tensor's producer and of the consumers that were checked."""
         self._last_user: dict[str, str] = {}
         self._taken = {name for step in steps for name in step.step.input_map.values()}
         for step in steps:
@@ -220,7 +203,7 @@ class _Wiring:
         return steps
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the tensors by name; see `CheckedPipeline`."""
+        """Return the tensors of the `CheckedPipeline`."""
         return {name: self._known[name] for name in self._forms}
 
     def _fitting(self, checked: CheckedStep, tensor: Tensor) -> str:

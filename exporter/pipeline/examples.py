@@ -19,15 +19,10 @@ _IMAGE = "image"
 
 @dataclass(frozen=True)
 class Example:
-    """Inputs of one request.
-
-    Attributes:
-        inputs: arrays by name.
-        has_bad_image: whether one of its images is not an image, which the pipeline may reject.
-    """
+    """Inputs of one request."""
 
     inputs: dict[str, np.ndarray]
-    has_bad_image: bool = False
+    has_bad_image: bool = False  # whether one of its images is not an image, which the pipeline may reject
 
 
 def make_examples(
@@ -37,8 +32,7 @@ def make_examples(
 
     Args:
         checked: the pipeline.
-        photos: for inputs that a step takes as `image`; the first example has the smallest of them and a text that is
-            not an image, the others have one photo each.
+        photos: for inputs of text that a step takes as `image`.
         example: inputs by name, to be used instead of photos and generated arrays.
 
     Raises:
@@ -48,13 +42,15 @@ def make_examples(
     inputs = [_declared(checked, name) for name in checked.pipeline.inputs]
     if example is not None:
         return iter([Example(check_example(example, inputs))])
-    images = _image_inputs(checked)
+    taken = {step.step.input_map.get(_IMAGE) for step in checked.steps}
+    images = {declared.alias for declared in inputs if declared.alias in taken and declared.dtype == dtypes.STRING}
     if not images:
         return map(Example, generate_arrays(inputs))
     return _photo_examples(inputs, images, sorted(photos, key=lambda photo: len(read_photo(photo))))
 
 
 def _photo_examples(inputs: Sequence[Input], images: Collection[str], photos: Sequence[Path]) -> Iterator[Example]:
+    """Yield the smallest photo together with a text that is not an image, then each photo."""
     generator = np.random.default_rng(0)
 
     def fill(*contents: bytes) -> dict[str, np.ndarray]:
@@ -68,14 +64,6 @@ def _photo_examples(inputs: Sequence[Input], images: Collection[str], photos: Se
     yield Example(fill(read_photo(photos[0]), NOT_AN_IMAGE), has_bad_image=True)
     for photo in photos:
         yield Example(fill(read_photo(photo)))
-
-
-def _image_inputs(checked: CheckedPipeline) -> set[str]:
-    """Return the inputs of text that a step takes as its input `image`."""
-    taken = {step.step.input_map.get(_IMAGE) for step in checked.steps}
-    return {
-        name for name in checked.pipeline.inputs if name in taken and checked.tensors[name].dtype == dtypes.STRING.name
-    }
 
 
 def _declared(checked: CheckedPipeline, name: str) -> Input:

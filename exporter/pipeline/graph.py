@@ -36,12 +36,7 @@ _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 
 
 def save_pipeline(checked: CheckedPipeline, path: Path) -> None:
-    """Write the SavedModel of a pipeline to `path`, which must not exist.
-
-    Raises:
-        PipelineError: a model can't be loaded, or its graph can't be imported.
-        PublishError: the SavedModel can't be written, for example on a full disk.
-    """
+    """Write the SavedModel of a pipeline to `path`, which must not exist."""
     with tf.Graph().as_default(), tf1.Session(config=cpu_config()) as session:
         sources = {version: SourceModel(version, name) for version, name in _model_names(checked.steps).items()}
         states = {
@@ -147,7 +142,6 @@ def _unique_names(names: Iterable[str]) -> list[str]:
 
 
 def _valid_name(name: str) -> str:
-    """Return a name that operations can have."""
     return re.sub(r"[^A-Za-z0-9_.-]", "_", re.sub(r"^[^A-Za-z0-9.]", "x", name))
 
 

@@ -25,40 +25,24 @@ _STEP_KEYS = ("name", "model", "signature", "input_map", "output_map", "drop")
 
 @dataclass(frozen=True)
 class Step:
-    """A step of a pipeline: one signature of a SavedModel.
-
-    Attributes:
-        name: unique in the pipeline.
-        model: base path of the model, or the folder of a version; relative to the working directory.
-        signature: its name.
-        input_map: tensors of the pipeline by the signature's inputs.
-        output_map: tensors of the pipeline by the signature's outputs.
-        drop: outputs of the signature that are deliberately not used.
-    """
+    """A step of a pipeline: one signature of a SavedModel."""
 
     name: str
-    model: Path
+    model: Path  # base path of the model, or the folder of a version; relative to the working directory
     signature: str
-    input_map: Mapping[str, str]
-    output_map: Mapping[str, str]
-    drop: tuple[str, ...] = ()
+    input_map: Mapping[str, str]  # tensors of the pipeline by the signature's inputs
+    output_map: Mapping[str, str]  # tensors of the pipeline by the signature's outputs
+    drop: tuple[str, ...] = ()  # outputs of the signature that are deliberately not used
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The content of a pipeline file.
+    """The content of a pipeline file."""
 
-    Attributes:
-        name: default of the name to serve it under.
-        inputs: tensors that callers send.
-        outputs: tensors that callers get.
-        steps: one or more, in the order of the file.
-    """
-
-    name: str
+    name: str  # default of the name to serve it under
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[Step, ...]  # one or more, in the order of the file
 
     def levels(self) -> list[list[Step]]:
         """Return the steps by level: each takes tensors of earlier levels only, and is in the first possible level.
@@ -75,12 +59,7 @@ class Pipeline:
 
 
 def read_pipeline_file(path: Path) -> Pipeline:
-    """Read a pipeline file. Relative paths of models in it refer to its folder.
-
-    Raises:
-        PipelineError: the file can't be read, is not valid TOML, has an unknown, missing or wrong value, or a name
-            twice.
-    """
+    """Read a pipeline file. Relative paths of models in it refer to its folder."""
     try:
         content = parse_toml(read_small(path).decode("utf-8-sig"))
     except (OSError, ValueError) as error:
@@ -92,12 +71,7 @@ def read_pipeline_file(path: Path) -> Pipeline:
 
 
 def parse_pipeline(content: Mapping[str, Any], *, folder: Path, default_name: str) -> Pipeline:
-    """Parse the content of a pipeline file.
-
-    Args:
-        content: the TOML document.
-        folder: to which relative paths of models refer.
-        default_name: of the pipeline, if the content states none.
+    """Parse the content of a pipeline file; relative paths of models refer to `folder`.
 
     Raises:
         PipelineError: a value is unknown, missing or wrong, or a name is used twice.

@@ -34,37 +34,20 @@ _ANONYMOUS = b"cd2c89b7-88b7-44c8-ad83-06c2a9158347"
 
 
 class Asset(NamedTuple):
-    """A file that the initialiser reads.
+    """A file that the initialiser reads."""
 
-    Attributes:
-        tensor: name of the tensor that loaders feed with the file's path.
-        file: in the SavedModel.
-    """
-
-    tensor: str
+    tensor: str  # name of the tensor that loaders feed with the file's path
     file: Path
 
 
 class SourceModel:
-    """The graph of a SavedModel.
-
-    Attributes:
-        name: unique in the pipeline.
-        version: its folder.
-        signatures: by name; with tensors of the graph.
-        initialiser: name of the operation that runs when the SavedModel is loaded; None without one.
-        assets: that the initialiser reads.
-    """
+    """The graph of the SavedModel in the folder `version`; `name` is unique in the pipeline."""
 
     def __init__(self, version: Path, name: str) -> None:
-        """Read the graph.
-
-        Raises:
-            PublishError: the folder has no SavedModel, or a damaged one.
-        """
         self.version, self.name = version, name
         meta_graph = tf.compat.v1.MetaGraphDef.FromString(read_meta_graph(version).SerializeToString())
         self.signatures: Mapping[str, SignatureDef] = meta_graph.signature_def
+        # The name of the operation that runs when the SavedModel is loaded; None without one.
         self.initialiser = _initialiser(meta_graph)
         self.assets = _assets(meta_graph, version)
         self._restore = meta_graph.saver_def.restore_op_name
@@ -76,12 +59,7 @@ class SourceModel:
         self._nodes: dict[str, NodeDef] = {node.name: node for node in self._graph_def.node}
 
     def nodes(self, targets: Iterable[str], fed: Collection[str] = ()) -> list[NodeDef]:
-        """Return the nodes that tensors or operations depend on, in the order of the graph.
-
-        Args:
-            targets: names of tensors or operations.
-            fed: names of tensors whose makers are not needed.
-        """
+        """Return the nodes that tensors or operations depend on, in the order of the graph, but no makers of `fed`."""
         fed_nodes, pending, visited = set(map(node_name, fed)), list(targets), set[str]()
         while pending:
             source = pending.pop()
@@ -92,15 +70,12 @@ class SourceModel:
         return [node for name, node in self._nodes.items() if name in visited]
 
     def import_into_default_graph(self, targets: Iterable[str], fed: Mapping[str, Tensor], scope: str) -> list[Any]:
-        """Import what `targets` depend on, and return them.
+        """Import what tensors or operations depend on, and return them.
 
         Args:
-            targets: names of tensors or operations.
+            targets: their names.
             fed: tensors of the default graph, by the names of those that they replace.
             scope: under which the operations get their names; unique in the pipeline.
-
-        Raises:
-            PipelineError: the graph can't be imported, for example because it has operations of another library.
         """
         computed = [target for target in targets if target not in fed]
         graph_def = tf.compat.v1.GraphDef(node=self.nodes(computed, fed), versions=self._graph_def.versions)
@@ -120,17 +95,13 @@ class SourceModel:
             imported = tf.graph_util.import_graph_def(
                 graph_def, input_map, computed, name=scope, producer_op_list=self._op_list
             )
-        except Exception as error:  # TensorFlow raises all types of errors
+        except Exception as error:  # of all types, for example if the graph has operations of another library
             raise PipelineError(f"cannot read the graph of {self.version}: {error}") from error
         by_name = dict(zip(computed, imported, strict=True))
         return [fed[target] if target in fed else by_name[target] for target in targets]
 
     def check(self, needed: Sequence[NodeDef]) -> None:
-        """Check that nodes can run elsewhere, and that what they restore consists of variables and tables.
-
-        Raises:
-            PipelineError: `needed` contains something else that is restored, or calls Python.
-        """
+        """Check that nodes can run elsewhere: they call no Python, and restore only variables and tables."""
         called = [self._functions[name] for name in sorted(called_functions(needed, self._functions))]
         for node in chain(needed, *(function.node_def for function in called)):
             if node.op in _PYTHON:

@@ -29,26 +29,16 @@ _TABLE_DTYPES = ("key_dtype", "value_dtype")
 
 
 class State(NamedTuple):
-    """What a model keeps between calls, in the graph of the pipeline.
+    """What a model keeps between calls, in the graph of the pipeline."""
 
-    Attributes:
-        tensors: handles of variables and tables, by the names of the model's tensors that they replace.
-        initialisers: operations to run when the SavedModel is loaded.
-        assets: files that the initialisers read.
-    """
-
-    tensors: Mapping[str, Tensor]
-    initialisers: list[Any]
+    tensors: Mapping[str, Tensor]  # handles of variables and tables, by the model's tensors that they replace
+    initialisers: list[Any]  # operations to run when the SavedModel is loaded
     assets: list[Asset]
 
 
 @contextlib.contextmanager
 def loaded_session(version: Path) -> Iterator[tuple[Any, Any]]:
-    """Load a SavedModel on the CPU, as tensorflow_model_server does; yield its session and its MetaGraphDef.
-
-    Raises:
-        PipelineError: it can't be loaded.
-    """
+    """Load a SavedModel on the CPU, as tensorflow_model_server does; yield its session and its MetaGraphDef."""
     with tf.Graph().as_default() as graph, tf1.Session(graph=graph, config=cpu_config()) as session:
         try:
             meta_graph = tf1.saved_model.load(session, [tf.saved_model.SERVING], str(version))
@@ -63,16 +53,7 @@ def cpu_config() -> Any:
 
 
 def import_state(source: SourceModel, needed: list[NodeDef], session: Any) -> State:
-    """Import the state of a model into the default graph, with the values of its variables.
-
-    Args:
-        source: the model.
-        needed: its nodes that steps run.
-        session: of the default graph; gets the values.
-
-    Raises:
-        PipelineError: the model can't be loaded or imported, or keeps state that can't be composed.
-    """
+    """Import the state that the nodes `needed` use into the default graph, and its values into the graph's session."""
     source.check(needed)
     initialising = source.nodes([source.initialiser] if source.initialiser else [])
     used = {node.name: node for node in (*needed, *initialising)}

@@ -56,7 +56,7 @@ def test_a_pipeline_is_published_with_its_example_as_golden(workshop: Path) -> N
     (golden,) = (workshop / "out/quarter/3/assets.extra/goldens/serving_default.jsonl").read_text().splitlines()
     assert "quarter" == json.loads(golden)["request"]["model_spec"]["name"]
     inspected = tiny_models.run(workshop, "inspect", "out/quarter/3")
-    assert "  x: float [?]\n  │\n  ▼\n  ┌─" in inspected.stdout
+    assert '\npipeline\n  name = "quarter"\n' in inspected.stdout
     drawn = tiny_models.run(workshop, "inspect", "out/quarter/3", "--mermaid")
     assert drawn.stdout.startswith('flowchart TD\n    input1(["x<br>float [?]"])\n')
     as_json = json.loads(tiny_models.run(workshop, "inspect", "out/quarter/3", "--json").stdout)

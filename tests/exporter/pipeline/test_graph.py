@@ -14,10 +14,10 @@ import tensorflow as tf
 
 from savedmodel_bakery.errors import PipelineError, RecipeError, VerificationError
 from savedmodel_bakery.exporter.pipeline.check import check_pipeline
-from savedmodel_bakery.exporter.pipeline.examples import make_examples
+from savedmodel_bakery.exporter.pipeline.compose import run_steps, validate_pipeline
+from savedmodel_bakery.exporter.pipeline.examples import Example, make_examples
 from savedmodel_bakery.exporter.pipeline.graph import save_pipeline
 from savedmodel_bakery.exporter.pipeline.pipeline_file import parse_pipeline
-from savedmodel_bakery.exporter.pipeline.validate import Example, run_steps, validate_pipeline
 from savedmodel_bakery.exporter.validation.session import SessionProcess
 from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.tensors import as_array
@@ -391,7 +391,7 @@ def test_scalar_texts_are_compared(session: SessionProcess, models: Path, tmp_pa
 def test_all_batches_of_examples_are_compared(
     session: SessionProcess, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("savedmodel_bakery.exporter.pipeline.validate._BATCH", 1)
+    monkeypatch.setattr("savedmodel_bakery.exporter.pipeline.compose._BATCH", 1)
     composed = Composed(models, tmp_path / "out", [half("halve", "x", "h")], {"x": np.float32([4])})
     (tmp_path / "out/assets.extra").mkdir()
     examples = (Example({"x": np.float32([number])}) for number in (4, 8))

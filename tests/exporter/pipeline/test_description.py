@@ -1,4 +1,4 @@
-"""Pipelines are drawn as text and for Mermaid, from the description that a composed version contains."""
+"""Pipelines are drawn for Mermaid, from the description that a composed version contains."""
 
 from __future__ import annotations
 
@@ -9,34 +9,10 @@ import signature_files
 
 from savedmodel_bakery.errors import PipelineError
 from savedmodel_bakery.exporter.pipeline.check import check_pipeline
-from savedmodel_bakery.exporter.pipeline.description import Description, describe, read_description
-from savedmodel_bakery.exporter.pipeline.drawing import draw_mermaid, draw_text
+from savedmodel_bakery.exporter.pipeline.description import describe, draw_mermaid, read_description
 from savedmodel_bakery.exporter.pipeline.pipeline_file import parse_pipeline
 from savedmodel_bakery.exporter.publish import PIPELINE_FILE
 
-DRAWING = """\
-a: float [?]
-│
-▼
-┌─────────────────┐  ┌─────────────────┐
-│ left            │  │ right           │
-│ half/1          │  │ half/1          │
-│ serving_default │  │ serving_default │
-│ → a             │  │ → a             │
-│ ← l             │  │ ← r<&>          │
-└─────────────────┘  └─────────────────┘
-l: float [?] ► output
-r<&>: float [?]
-│
-▼
-┌─────────────────┐
-│ sum             │
-│ add/1           │
-│ serving_default │
-│ → l, r<&>       │
-│ ← total         │
-└─────────────────┘
-total: float [?] ► output"""
 FLOWCHART = """\
 flowchart TD
     input1(["a<br>float [?]"])
@@ -69,18 +45,10 @@ def version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "1"
 
 
-def read(version: Path) -> Description:
+def test_mermaid_has_a_box_for_each_step_and_end_and_an_arrow_for_each_use(version: Path) -> None:
     description = read_description(version)
     assert description is not None
-    return description
-
-
-def test_steps_are_drawn_by_level_with_their_tensors(version: Path) -> None:
-    assert DRAWING == draw_text(*read(version))
-
-
-def test_mermaid_has_a_box_for_each_step_and_end_and_an_arrow_for_each_use(version: Path) -> None:
-    assert FLOWCHART == draw_mermaid(*read(version))
+    assert FLOWCHART == draw_mermaid(description)
 
 
 def test_a_version_without_a_pipeline_and_a_damaged_one_are_told_apart(version: Path, tmp_path: Path) -> None:
