@@ -23,7 +23,8 @@ from savedmodel_bakery.exporter.image.per_image import ReadImages, read_images
 from savedmodel_bakery.exporter.image.pixels import normalise
 from savedmodel_bakery.exporter.recipe import Preprocessing, Recipe
 from savedmodel_bakery.exporter.runs import compute_in_runs, fail_on_bad_image, place_rows, rows_with_bytes
-from savedmodel_bakery.exporter.tasks import Signature, choose_task
+from savedmodel_bakery.exporter.tasks.choose import choose_task
+from savedmodel_bakery.exporter.tasks.task import Signature
 from savedmodel_bakery.exporter.tensor_types import (
     EncodedImages,
     Integer,

@@ -10,13 +10,13 @@ import numpy as np
 
 from savedmodel_bakery.exporter.recipe import Preprocessing
 from savedmodel_bakery.exporter.recipe.answers import OBJECT_DETECTION_API
-from savedmodel_bakery.exporter.tasks.placement import placement_of
 from savedmodel_bakery.exporter.tasks.task import (
     Doubt,
     NetworkResult,
     Tolerance,
     check_probabilities,
     doubt_logits,
+    placement_of,
     sigmoid,
     softmax,
 )
@@ -30,28 +30,16 @@ _FARTHEST_FRACTION = 2
 
 @dataclass(frozen=True)
 class BoxSettings:
-    """How a network states boxes, and which of them are answered.
+    """How a network states boxes, and which of them are answered; see the recipe."""
 
-    Attributes:
-        class_names: in the order of class ids; empty for an id without a name, whose boxes get the number as a label.
-        outputs: what the network returns as scores: `probabilities` or `logits`.
-        threshold: of the score, from which on a box is answered; 0..1.
-        boxes: how the network states a box; see the recipe.
-        box_unit: `fractions` or `pixels` of the network's input.
-        iou_threshold: overlap beyond which the worse of two boxes with the same label is dropped; 0..1.
-        max_boxes: number of boxes in an answer.
-        background_class: `none`, `first` or `last` of the network's classes.
-        preprocessing: of the recipe.
-    """
-
-    class_names: tuple[str, ...]
-    outputs: str
-    threshold: float
+    class_names: tuple[str, ...]  # in the order of class ids; boxes of an id with an empty name get the number as label
+    outputs: str  # what the network returns as scores: `probabilities` or `logits`
+    threshold: float  # of the score, from which on a box is answered; 0..1
     boxes: str
-    box_unit: str
-    iou_threshold: float
-    max_boxes: int
-    background_class: str
+    box_unit: str  # `fractions` or `pixels` of the network's input
+    iou_threshold: float  # overlap beyond which the worse of two boxes with the same label is dropped; 0..1
+    max_boxes: int  # in an answer
+    background_class: str  # `none`, `first` or `last` of the network's classes
     preprocessing: Preprocessing
 
     @property
@@ -61,17 +49,11 @@ class BoxSettings:
 
 
 class Detection(NamedTuple):
-    """An object in a photo.
-
-    Attributes:
-        label: its class.
-        score: 0..1.
-        box: float [4], ymin, xmin, ymax, xmax in pixels of the photo.
-    """
+    """An object in a photo."""
 
     label: str
-    score: float
-    box: np.ndarray
+    score: float  # 0..1
+    box: np.ndarray  # float [4], ymin, xmin, ymax, xmax in pixels of the photo
 
 
 def detect(settings: BoxSettings, result: NetworkResult, tolerance: Tolerance) -> list[Detection]:
@@ -178,14 +160,8 @@ def share_without_partner(
 
     Two boxes agree if their labels are the same, their scores differ within tolerance, and they overlap by the
     tolerance's `iou`. A box without a partner doesn't count if its score is within tolerance of the threshold, or of
-    the last score of the other list if that is full.
-
-    Args:
-        actual: best first, `max_boxes` at most.
-        expected: best first; those beyond `max_boxes` may be in place of others.
-        tolerance: of scores and boxes.
-        threshold: of scores.
-        max_boxes: number of boxes in a full list.
+    the last score of the other list if that is full, with `max_boxes`. Both lists have the best first; expected ones
+    beyond `max_boxes` may be in place of others.
     """
     required, tied = expected[:max_boxes], expected[max_boxes:]
     left = list(actual)

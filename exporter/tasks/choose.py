@@ -14,14 +14,12 @@ from savedmodel_bakery.exporter.recipe.answers import (
     parse_thresholds,
     parse_units,
 )
-from savedmodel_bakery.exporter.tasks.binary import Binary
-from savedmodel_bakery.exporter.tasks.classify import Classify
+from savedmodel_bakery.exporter.tasks.classify import Binary, Classify
 from savedmodel_bakery.exporter.tasks.detect import Detect
-from savedmodel_bakery.exporter.tasks.embed import Embed
 from savedmodel_bakery.exporter.tasks.multilabel import Multilabel
-from savedmodel_bakery.exporter.tasks.regress import Regress
 from savedmodel_bakery.exporter.tasks.segment import Segment
 from savedmodel_bakery.exporter.tasks.task import Task
+from savedmodel_bakery.exporter.tasks.unlabelled import Embed, Regress
 
 Shape: TypeAlias = tuple[int | None, ...]
 
@@ -34,10 +32,10 @@ _MAX_MAP_CLASSES = 256
 def choose_task(
     recipe: Recipe, shapes: Mapping[str, Shape], class_names: Sequence[str], *, ends_in_sigmoid: bool = False
 ) -> Task:
-    """Return the task of a network.
+    """Return the task that the recipe states, or that follows from the network and the labels.
 
     Args:
-        recipe: states the task, or doesn't.
+        recipe: of the bake.
         shapes: of the network's outputs by role, with the batch axis; None is any size.
         class_names: in the order of class ids, empty for an id without a name; empty without labels.
         ends_in_sigmoid: whether a sigmoid is the network's last operation.
@@ -151,14 +149,7 @@ def _infer(units: int, class_names: Sequence[str], *, ends_in_sigmoid: bool) -> 
 
 
 def _check_labels(class_names: Sequence[str], answers: Answers, count: int, *, decider: str = "") -> None:
-    """Reject labels that aren't one for each of `count` classes.
-
-    Args:
-        class_names: in the order of class ids; empty for an id without a name.
-        answers: of the recipe.
-        count: the network's number of classes.
-        decider: the only value of a network that decides with it between two classes.
-    """
+    """Reject labels that aren't one for each of `count` classes. A `decider` is one output that decides between two."""
     if "" in class_names:
         named = len(class_names) - class_names.count("")
         raise LabelError(

@@ -29,20 +29,14 @@ from savedmodel_bakery.exporter.tensor_types import ClassIds, NetworkOutputs, Sc
 
 @dataclass(frozen=True)
 class Labelled(Task):
-    """See `Task`.
-
-    Attributes:
-        class_names: in the order of class ids.
-        outputs: what the network returns: `probabilities` or `logits`.
-        top_k: the number of labels in an answer, or all if there are fewer.
-    """
+    """See `Task`."""
 
     measure: ClassVar[str] = "score difference"
     tolerance: ClassVar[Tolerance] = Tolerance(atol=0.01)
     _probabilities_advice: ClassVar[str] = "--outputs probabilities"
-    class_names: tuple[str, ...]
-    outputs: str
-    top_k: int
+    class_names: tuple[str, ...]  # in the order of class ids
+    outputs: str  # what the network returns: `probabilities` or `logits`
+    top_k: int  # the number of labels in an answer, or all if there are fewer
 
     def scores(self, vectors: Scores) -> Scores:
         """Return the probability of every label in the graph: float32 [images, labels]; here each on its own."""
@@ -105,9 +99,6 @@ class Labelled(Task):
         """Compare the best labels with the expected probability of every label, [labels].
 
         Compared by rank and by class, so that a class that only one of the two lists has counts too.
-
-        Raises:
-            VerificationError: the labels of the answer aren't those of its class ids.
         """
         class_ids, scores = self.read_best(answers)
         by_rank = np.argsort(-expected, kind="stable")[: len(class_ids)]
@@ -124,10 +115,6 @@ class Labelled(Task):
         """Compare the labels of an approximation's answers with those of the network itself.
 
         The probability of a label that is not in the answer counts as the lowest one in it, which it is at most.
-
-        Raises:
-            VerificationError: the outputs contradict the recipe's `outputs`, or the labels of the answer aren't those
-                of its class ids.
         """
         expected = self.expected_scores(result.outputs["vector"])
         class_ids, scores = self.read_best(answers)
@@ -140,11 +127,7 @@ class Labelled(Task):
         return bool(answers["top_k"]["class_ids"][0] == np.argmax(expected))
 
     def read_best(self, answers: Answers) -> tuple[np.ndarray, np.ndarray]:
-        """Return the class ids and scores of the best labels, best first: [k].
-
-        Raises:
-            VerificationError: the labels of the answer aren't those of its class ids.
-        """
+        """Return the class ids and scores of the best labels, best first: [k]; check that the labels match the ids."""
         best = answers["top_k"]
         class_ids: np.ndarray = best["class_ids"]
         if [label.decode() for label in best["labels"]] != [self.class_names[class_id] for class_id in class_ids]:

@@ -16,14 +16,10 @@ from savedmodel_bakery.exporter.tensor_types import NetworkOutputs, Tensor
 
 @dataclass(frozen=True)
 class Multilabel(Labelled):
-    """See `Task`.
-
-    Attributes:
-        thresholds: per label, the probability from which on an image has it; 0..1.
-    """
+    """See `Task`."""
 
     name: ClassVar[str] = "multilabel"
-    thresholds: tuple[float, ...]
+    thresholds: tuple[float, ...]  # per label, the probability from which on an image has it; 0..1
 
     def signatures(self) -> Mapping[str, Signature]:
         """See `Task.signatures`."""

@@ -14,7 +14,6 @@ from PIL import Image
 from savedmodel_bakery.errors import VerificationError
 from savedmodel_bakery.exporter.image import framing
 from savedmodel_bakery.exporter.recipe import Preprocessing
-from savedmodel_bakery.exporter.tasks.placement import placement_of
 from savedmodel_bakery.exporter.tasks.task import (
     Answers,
     Column,
@@ -26,6 +25,7 @@ from savedmodel_bakery.exporter.tasks.task import (
     Tolerance,
     check_probabilities,
     doubt_logits,
+    placement_of,
 )
 from savedmodel_bakery.exporter.tensor_types import NetworkOutputs, Side, Tensor
 
@@ -36,20 +36,14 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class Segment(Task):
-    """See `Task`.
-
-    Attributes:
-        class_names: in the order of class ids; empty for an id without a name.
-        outputs: `probabilities`, `logits`, or `ids` if the network returns the class of each pixel.
-        preprocessing: of the recipe.
-    """
+    """See `Task`."""
 
     name: ClassVar[str] = "segment"
     measure: ClassVar[str] = "share of different pixels"
     tolerance: ClassVar[Tolerance] = Tolerance(share=0.99)
     max_side: ClassVar[int | None] = 2**16 - 1  # as of a JPEG file; PNG files of more than a million can't be written
-    class_names: tuple[str, ...]
-    outputs: str
+    class_names: tuple[str, ...]  # in the order of class ids; empty for an id without a name
+    outputs: str  # `probabilities`, `logits`, or `ids` if the network returns the class of each pixel
     preprocessing: Preprocessing
 
     def signatures(self) -> Mapping[str, Signature]:
@@ -95,9 +89,8 @@ class Segment(Task):
     def _segment(self, network_map: Tensor, placement: Tensor) -> tuple[Tensor, Tensor]:
         """Return the map of one photo as a PNG file, and the share of each class.
 
-        Args:
-            network_map: scores [height, width, classes], or class ids [height, width].
-            placement: of the photo, an `image.framing.Placement`.
+        The `network_map` has scores [height, width, classes], or class ids [height, width]; `placement` is a
+        `image.framing.Placement` of one photo.
         """
         classes = len(self.class_names)
         window = placement.window
@@ -200,28 +193,18 @@ class Segment(Task):
 
 
 class _Resampled(NamedTuple):
-    """A side of a photo's part of a map.
+    """A side of a photo's part of a map."""
 
-    Attributes:
-        first: its first pixel in the map.
-        end: the one after its last.
-        positions: of the photo's pixels in that part, float64; 0 is the centre of its first pixel.
-    """
-
-    first: Side
+    first: Side  # its first pixel in the map
     end: Side
-    positions: Tensor
+    positions: Tensor  # of the photo's pixels in that part, float64; 0 is the centre of its first pixel
 
 
 def _resampled(length: Side, start: Side, fitted: Side, whole: int, size: int) -> _Resampled:
     """Return which part of a side of a map belongs to the photo, and where the photo's pixels lie there.
 
-    Args:
-        length: of the photo's side.
-        start: where it begins in the network's input.
-        fitted: its length there.
-        whole: length of the input's side.
-        size: length of the map's side.
+    The photo's side of `length` pixels is from `start` in the network's input, with `fitted` pixels of `whole`; that of
+    the map has `size`.
     """
     first, end = start * size // whole, -(-(start + fitted) * size // whole)
     zoom = tf.cast(fitted, tf.float64) / tf.cast(length, tf.float64)

@@ -1,4 +1,4 @@
-"""What a task decides; the rest of a servable is the same for every task."""
+"""What a task decides, and what their references share; the rest of a servable is the same for every task."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from math import floor
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from savedmodel_bakery.errors import VerificationError
+from savedmodel_bakery.exporter.recipe import LETTERBOX, Preprocessing
 from savedmodel_bakery.exporter.tensor_types import NetworkOutputs, Tensor
 
 Answers: TypeAlias = Mapping[str, Mapping[str, Any]]
@@ -18,63 +21,42 @@ Answers: TypeAlias = Mapping[str, Mapping[str, Any]]
 
 
 class NetworkResult(NamedTuple):
-    """What a network returns for one image.
+    """What a network returns for one image."""
 
-    Attributes:
-        outputs: by role (see `network_outputs`), float32, finite, without the batch axis; `vector` is [units].
-        size: height and width of the upright image in pixels.
-    """
-
-    outputs: Mapping[str, np.ndarray]
-    size: tuple[int, int]
+    outputs: Mapping[str, np.ndarray]  # by role (see `network_outputs`), finite float32 without batch axis
+    size: tuple[int, int]  # height and width of the upright image in pixels
 
 
 class Column(NamedTuple):
-    """An output of a signature.
+    """An output of a signature."""
 
-    Attributes:
-        shape: of one image's value.
-        blank: the value of an image that can't be read; a NumPy number or bytes, of the output's dtype.
-    """
-
-    shape: tuple[int, ...]
-    blank: np.generic | bytes
+    shape: tuple[int, ...]  # of one image's value
+    blank: np.generic | bytes  # the value of an image that can't be read, of the output's dtype
 
 
 @dataclass(frozen=True)
 class Signature:
-    """A signature of a servable.
+    """A signature of a servable; `takes` files, tf.Examples with a file each, or arrays of the network's input size.
 
-    Attributes:
-        takes: `images`, files; `examples`, each with an image file; or `pixels`, arrays of the network's input size.
-        columns: its outputs by alias.
-        compute: computes them in the graph, in the order of `columns`, each [images, …], from the network's outputs by
-            role and the sizes of the images, int64 [images, 2]: upright heights and widths in pixels.
-        rejects_bad_images: whether an image that can't be read fails the request; otherwise its row is blank, and the
-            outputs `ok` and `error` tell so.
+    `compute` computes the outputs in the graph, each [images, …] in the order of `columns`, from the network's outputs
+    by role and the sizes of the images, int64 [images, 2]: upright heights and widths in pixels.
     """
 
     takes: Literal["images", "examples", "pixels"]
     columns: Mapping[str, Column]
     compute: Callable[[NetworkOutputs, Tensor], Sequence[Tensor]]
+    # Whether an image that can't be read fails the request; otherwise its row is blank, with `ok` and `error`.
     rejects_bad_images: bool = False
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """Allowed differences.
+    """Allowed differences."""
 
-    Attributes:
-        atol: absolute, of a number.
-        rtol: in addition, as a part of the expected value.
-        share: part of the pixels of a map, or of the boxes of an image, that must agree; 0..1.
-        iou: intersection over union from which on two boxes agree; 0..1.
-    """
-
-    atol: float = 0.0
-    rtol: float = 0.0
-    share: float = 1.0
-    iou: float = 1.0
+    atol: float = 0.0  # of a number
+    rtol: float = 0.0  # in addition, as a part of the expected value
+    share: float = 1.0  # part of the pixels of a map, or of the boxes of an image, that must agree; 0..1
+    iou: float = 1.0  # intersection over union from which on two boxes agree; 0..1
 
     def replaced(self, **parts: float | None) -> Tolerance:
         """Return a tolerance with other parts; None keeps a part."""
@@ -112,66 +94,39 @@ class Doubt:
     """Why a network's outputs for an image look unlike those that the recipe states.
 
     It counts if all photos have it, as those for one photo may look so by chance.
-
-    Attributes:
-        reason: what is wrong; the same words for every photo.
-        values: of this photo, in a few words.
-        advice: what to do.
-        is_error: whether the version is rejected; otherwise it is a warning.
     """
 
-    reason: str
-    values: str
+    reason: str  # in the same words for every photo
+    values: str  # of this photo, in a few words
     advice: str
-    is_error: bool = False
+    is_error: bool = False  # whether the version is rejected; otherwise it is a warning
 
 
 class Comparison(NamedTuple):
-    """How the answers for one image compare with the expected ones.
+    """How the answers for one image compare with the expected ones."""
 
-    Attributes:
-        difference: the largest, in the task's `measure`.
-        is_within: whether it is within tolerance.
-        answer: the answer in a few words.
-        expected: the expected answer in a few words.
-        caveat: why their agreement says little, such as that both are empty; else empty.
-        doubts: about the recipe.
-    """
-
-    difference: float
+    difference: float  # the largest, in the task's `measure`
     is_within: bool
-    answer: str
+    answer: str  # in a few words
     expected: str
-    caveat: str = ""
+    caveat: str = ""  # why their agreement says little, such as that both are empty; else empty
     doubts: tuple[Doubt, ...] = ()
 
 
 class LabelChange(NamedTuple):
-    """How the labels of an image change if a network is replaced by an approximation of it.
+    """How the labels of an image change if a network is replaced by an approximation of it."""
 
-    Attributes:
-        is_same: whether the answer has the same label, or for task multilabel the same set of labels.
-        changes: absolute changes of the probabilities of the best labels of both, [labels].
-    """
-
-    is_same: bool
-    changes: np.ndarray
+    is_same: bool  # whether the answer has the same label, or for task multilabel the same set of labels
+    changes: np.ndarray  # absolute changes of the probabilities of the best labels of both, [labels]
 
 
 class Task(ABC):
-    """What the outputs of a network mean: once in the graph and once, independently, with NumPy.
-
-    Attributes:
-        name: as the recipe states it.
-        measure: what `compare` calls the difference.
-        tolerance: allowed by default between a servable and the reference pipeline.
-        max_side: height and width of an image, in pixels; None for no limit.
-    """
+    """What the outputs of a network mean: once in the graph and once, independently, with NumPy."""
 
     name: ClassVar[str]
-    measure: ClassVar[str]
-    tolerance: ClassVar[Tolerance]
-    max_side: ClassVar[int | None] = None
+    measure: ClassVar[str]  # what `compare` calls the difference
+    tolerance: ClassVar[Tolerance]  # allowed by default between a servable and the reference pipeline
+    max_side: ClassVar[int | None] = None  # height and width of an image, in pixels; None for no limit
 
     @abstractmethod
     def signatures(self) -> Mapping[str, Signature]:
@@ -181,10 +136,7 @@ class Task(ABC):
     def compare(self, answers: Answers, result: NetworkResult, tolerance: Tolerance) -> Comparison:
         """Compare the answers for an image with those that follow from the network's outputs for it.
 
-        Args:
-            answers: of all signatures that take images, or of those that don't reject bad ones.
-            result: of the network.
-            tolerance: allowed difference.
+        The answers are those of all signatures that take images, or of those that don't reject bad ones.
 
         Raises:
             VerificationError: the outputs contradict the recipe's `outputs`, or the answers contradict each other.
@@ -213,13 +165,34 @@ def doubt_logits(outputs: np.ndarray, advice: str = "--outputs probabilities") -
 
 
 def check_probabilities(outputs: np.ndarray) -> None:
-    """Check that outputs which the recipe calls probabilities are from 0 to 1.
-
-    Raises:
-        VerificationError: one of them isn't.
-    """
+    """Check that outputs which the recipe calls probabilities are from 0 to 1."""
     wrong = outputs[(outputs < 0) | (outputs > 1)]
     if wrong.size:
         raise VerificationError(
             f"outputs is probabilities, but the network returns {wrong[0]:.3g} for a photo; bake with --outputs logits"
         )
+
+
+class Placement(NamedTuple):
+    """Where a photo lies in the network's input, by Python's integers; see `image.framing` for the graph's."""
+
+    size: tuple[int, int]  # height and width of the upright photo
+    corner: tuple[int, int]  # its distance from the top and from the left of the network's input, in pixels of that
+    fitted: tuple[int, int]  # its height and width there
+
+    def to_photo(self, box: np.ndarray) -> np.ndarray:
+        """Convert a box [4] from the network's input to the photo, and clip it."""
+        corner, fitted, size = (
+            np.tile(np.array(sides, np.float64), 2) for sides in (self.corner, self.fitted, self.size)
+        )
+        return np.clip((box - corner) / fitted * size, 0, size)
+
+
+def placement_of(size: tuple[int, int], preprocessing: Preprocessing) -> Placement:
+    """Return the placement of an upright photo, for recipes that don't crop."""
+    if preprocessing.crop != LETTERBOX:
+        return Placement(size, (0, 0), preprocessing.size)
+    zoom = min(Fraction(most, side) for most, side in zip(preprocessing.size, size, strict=True))
+    height, width = (max(floor(side * zoom + Fraction(1, 2)), 1) for side in size)
+    max_height, max_width = preprocessing.size
+    return Placement(size, ((max_height - height) // 2, (max_width - width) // 2), (height, width))

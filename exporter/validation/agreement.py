@@ -14,7 +14,7 @@ import numpy as np
 from savedmodel_bakery.errors import VerificationError
 from savedmodel_bakery.exporter.network_outputs import assign_roles
 from savedmodel_bakery.exporter.recipe import Recipe
-from savedmodel_bakery.exporter.tasks import NetworkResult, Task, Tolerance
+from savedmodel_bakery.exporter.tasks.task import NetworkResult, Task, Tolerance
 from savedmodel_bakery.exporter.tensor_types import NetworkOutput, NormalisedBatch
 from savedmodel_bakery.exporter.validation import reference
 from savedmodel_bakery.exporter.validation.requests import PhotoResponse

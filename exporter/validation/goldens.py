@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from google.protobuf.json_format import MessageToDict
 
-from savedmodel_bakery.exporter.tasks import Signature, Task, Tolerance
+from savedmodel_bakery.exporter.tasks.task import Signature, Task, Tolerance
 from savedmodel_bakery.exporter.validation.requests import (
     PredictionLog,
     decode_outputs,

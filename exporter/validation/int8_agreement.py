@@ -13,7 +13,8 @@ from savedmodel_bakery.errors import ParityError, RecipeError
 from savedmodel_bakery.exporter.calibration import ENOUGH_PHOTOS, describe_unreadable, digest_of
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.servable_module import Quantisation
-from savedmodel_bakery.exporter.tasks import LabelChange, Labelled, Task
+from savedmodel_bakery.exporter.tasks.labelled import Labelled
+from savedmodel_bakery.exporter.tasks.task import LabelChange, Task
 from savedmodel_bakery.exporter.tensor_types import NetworkOutput, NormalisedBatch
 from savedmodel_bakery.exporter.validation.agreement import network_result
 from savedmodel_bakery.exporter.validation.requests import PhotoResponse, read_photo

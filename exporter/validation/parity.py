@@ -13,7 +13,7 @@ from PIL import Image
 
 from savedmodel_bakery.exporter.recipe import Preprocessing, Recipe
 from savedmodel_bakery.exporter.sources.network import Network
-from savedmodel_bakery.exporter.tasks import NetworkResult, Task, Tolerance
+from savedmodel_bakery.exporter.tasks.task import NetworkResult, Task, Tolerance
 from savedmodel_bakery.exporter.validation import reference
 from savedmodel_bakery.exporter.validation.agreement import run_network
 from savedmodel_bakery.exporter.validation.int8_agreement import Int8Agreement

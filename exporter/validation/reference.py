@@ -15,7 +15,7 @@ from PIL import ExifTags, Image, ImageOps
 
 from savedmodel_bakery.errors import ParityError
 from savedmodel_bakery.exporter.recipe import LETTERBOX, Preprocessing
-from savedmodel_bakery.exporter.tasks.placement import placement_of
+from savedmodel_bakery.exporter.tasks.task import placement_of
 from savedmodel_bakery.exporter.validation import resampling
 
 _TRANSPOSED = (5, 6, 7, 8)  # EXIF orientations that swap height and width

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from savedmodel_bakery.errors import ParityError
-from savedmodel_bakery.exporter.tasks import Doubt, Tolerance
+from savedmodel_bakery.exporter.tasks.task import Doubt, Tolerance
 from savedmodel_bakery.exporter.validation.int8_agreement import Int8Agreement
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from savedmodel_bakery.errors import ParityError
 from savedmodel_bakery.exporter.servable_module import ENCODED_FEATURE
-from savedmodel_bakery.exporter.tasks import Answers
+from savedmodel_bakery.exporter.tasks.task import Answers
 from savedmodel_bakery.wire import schema
 from savedmodel_bakery.wire.examples import encode_example
 from savedmodel_bakery.wire.tensors import decode_array, encode_tensor

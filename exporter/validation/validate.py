@@ -16,7 +16,8 @@ from savedmodel_bakery.exporter.network_outputs import ends_in_sigmoid, shapes, 
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.servable_module import Quantisation
 from savedmodel_bakery.exporter.sources.network import Network
-from savedmodel_bakery.exporter.tasks import Task, Tolerance, choose_task
+from savedmodel_bakery.exporter.tasks.choose import choose_task
+from savedmodel_bakery.exporter.tasks.task import Task, Tolerance
 from savedmodel_bakery.exporter.validation import reference
 from savedmodel_bakery.exporter.validation.agreement import Agreement, Original, check_agreement, source_network
 from savedmodel_bakery.exporter.validation.goldens import (

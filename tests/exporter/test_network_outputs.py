@@ -12,7 +12,7 @@ import tensorflow as tf
 from savedmodel_bakery.errors import BakeError
 from savedmodel_bakery.exporter.network_outputs import trace
 from savedmodel_bakery.exporter.recipe import Recipe, complete_recipe
-from savedmodel_bakery.exporter.tasks import choose_task
+from savedmodel_bakery.exporter.tasks.choose import choose_task
 
 RecipeOf = Callable[..., Recipe]
 AB = ("a", "b")

@@ -10,12 +10,10 @@ import pytest
 
 from savedmodel_bakery.errors import BakeError, LabelError
 from savedmodel_bakery.exporter.recipe import Recipe
-from savedmodel_bakery.exporter.tasks import choose_task
-from savedmodel_bakery.exporter.tasks.binary import Binary
-from savedmodel_bakery.exporter.tasks.classify import Classify
-from savedmodel_bakery.exporter.tasks.embed import Embed
+from savedmodel_bakery.exporter.tasks.choose import choose_task
+from savedmodel_bakery.exporter.tasks.classify import Binary, Classify
 from savedmodel_bakery.exporter.tasks.multilabel import Multilabel
-from savedmodel_bakery.exporter.tasks.regress import Regress
+from savedmodel_bakery.exporter.tasks.unlabelled import Embed, Regress
 
 RecipeOf = Callable[..., Recipe]
 AB, ABC = ("a", "b"), ("a", "b", "c")

@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from savedmodel_bakery.errors import VerificationError
 from savedmodel_bakery.exporter.recipe import Recipe
-from savedmodel_bakery.exporter.tasks import choose_task
 from savedmodel_bakery.exporter.tasks.box_reference import Detection, iou, share_without_partner
+from savedmodel_bakery.exporter.tasks.choose import choose_task
 from savedmodel_bakery.exporter.tasks.task import Answers, NetworkResult, Task, Tolerance
 
 RecipeOf = Callable[..., Recipe]

@@ -10,8 +10,7 @@ import pytest
 import tensorflow as tf
 
 from savedmodel_bakery.errors import VerificationError
-from savedmodel_bakery.exporter.tasks.binary import Binary
-from savedmodel_bakery.exporter.tasks.classify import Classify
+from savedmodel_bakery.exporter.tasks.classify import Binary, Classify
 from savedmodel_bakery.exporter.tasks.labelled import Labelled
 from savedmodel_bakery.exporter.tasks.multilabel import Multilabel
 from savedmodel_bakery.exporter.tasks.task import Answers, NetworkResult

@@ -13,7 +13,8 @@ from PIL import Image
 
 from savedmodel_bakery.errors import VerificationError
 from savedmodel_bakery.exporter.recipe import Recipe
-from savedmodel_bakery.exporter.tasks import choose_task, segment
+from savedmodel_bakery.exporter.tasks import segment
+from savedmodel_bakery.exporter.tasks.choose import choose_task
 from savedmodel_bakery.exporter.tasks.task import Answers, NetworkResult, Task
 
 RecipeOf = Callable[..., Recipe]

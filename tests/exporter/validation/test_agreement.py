@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from savedmodel_bakery.exporter.recipe import Recipe
-from savedmodel_bakery.exporter.tasks import Task, Tolerance
-from savedmodel_bakery.exporter.tasks.regress import Regress
+from savedmodel_bakery.exporter.tasks.task import Task, Tolerance
+from savedmodel_bakery.exporter.tasks.unlabelled import Regress
 from savedmodel_bakery.exporter.validation.agreement import CONVERSION, onnx_network
 
 # Of CONVERSION, the parts that task regress has.

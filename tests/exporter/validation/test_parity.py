@@ -22,8 +22,8 @@ from savedmodel_bakery.exporter import labels, resources, sources
 from savedmodel_bakery.exporter.recipe import complete_recipe
 from savedmodel_bakery.exporter.servable_module import ServableModule
 from savedmodel_bakery.exporter.sources import Network
-from savedmodel_bakery.exporter.tasks import Doubt
 from savedmodel_bakery.exporter.tasks.classify import Classify
+from savedmodel_bakery.exporter.tasks.task import Doubt
 from savedmodel_bakery.exporter.validation.html_page import write_html_page
 from savedmodel_bakery.exporter.validation.parity import ParityCheck, PhotoPictures
 from savedmodel_bakery.exporter.validation.report import ParityReport, PhotoParity

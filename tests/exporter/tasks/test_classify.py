@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from savedmodel_bakery.errors import VerificationError
-from savedmodel_bakery.exporter.tasks.binary import Binary
+from savedmodel_bakery.exporter.tasks.classify import Binary
 from savedmodel_bakery.exporter.tasks.task import Answers, NetworkResult, Tolerance
 
 NAMES = ("cat", "dog")

@@ -1,4 +1,4 @@
-"""Task: a vector per image, for comparing images."""
+"""The tasks without labels: a vector per image, for comparing images, and one number per image or several."""
 
 from __future__ import annotations
 
@@ -26,13 +26,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class Embed(Task):
-    """See `Task`.
-
-    Attributes:
-        size: of the vector.
-        normalise: `none`, or `l2` to divide a vector by its length.
-        ends_in_sigmoid: whether a sigmoid is the network's last operation.
-    """
+    """See `Task`. A vector of `size` values, which `normalise` divides by its length (`l2`) or not (`none`)."""
 
     name: ClassVar[str] = "embed"
     measure: ClassVar[str] = "cosine distance"
@@ -85,3 +79,40 @@ class Embed(Task):
 def _describe(vector: np.ndarray) -> str:
     values = ", ".join(f"{value:.4g}" for value in vector[:_SHOWN])
     return f"[{values}{', …' if len(vector) > _SHOWN else ''}]"
+
+
+@dataclass(frozen=True)
+class Regress(Task):
+    """See `Task`. A number per output of the network, by name."""
+
+    name: ClassVar[str] = "regress"
+    measure: ClassVar[str] = "difference"
+    tolerance: ClassVar[Tolerance] = Tolerance(atol=1e-4, rtol=0.01)
+    names: tuple[str, ...]
+
+    def signatures(self) -> Mapping[str, Signature]:
+        """See `Task.signatures`."""
+        columns = {name: Column((), np.float32(0)) for name in self.names}
+
+        def compute(outputs: NetworkOutputs, _sizes: Tensor) -> Sequence[Tensor]:
+            return list(tf.unstack(outputs["vector"], axis=1))
+
+        signatures = {
+            "serving_default": Signature("images", columns, compute),
+            "pixels": Signature("pixels", columns, compute),
+        }
+        if len(self.names) == 1:
+            value = {"outputs": Column((), np.float32(0))}
+            signatures["regress"] = Signature("examples", value, compute, rejects_bad_images=True)
+        return signatures
+
+    def compare(self, answers: Answers, result: NetworkResult, tolerance: Tolerance) -> Comparison:
+        """See `Task.compare`."""
+        values = np.array([answers["serving_default"][name] for name in self.names], np.float64)
+        expected = result.outputs["vector"]
+        differences = np.abs(values - expected)
+        is_within = tolerance.allows(differences, expected)
+        return Comparison(float(differences.max()), is_within, self._describe(values), self._describe(expected))
+
+    def _describe(self, values: np.ndarray) -> str:
+        return ", ".join(f"{name} {value:.6g}" for name, value in zip(self.names, values, strict=True))

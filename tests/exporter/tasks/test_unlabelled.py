@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.tasks.embed import Embed
-from savedmodel_bakery.exporter.tasks.regress import Regress
 from savedmodel_bakery.exporter.tasks.task import Answers, NetworkResult, Tolerance
+from savedmodel_bakery.exporter.tasks.unlabelled import Embed, Regress
 
 VECTORS = np.array([[3.0, 4.0], [0.0, 0.0], [-1.0, 0.0]], np.float32)
 
