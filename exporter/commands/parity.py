@@ -63,7 +63,7 @@ def parity(
     moved = convert_values({"model": model, "labels": labels, "weights": weights})
     recipe = Recipe.from_values({**_read_recipe(saved_model), **moved})
     with tensorflow("parity", verbose=verbose):
-        from savedmodel_bakery.exporter.validation.html_page import check_writable, write_html_page
+        from savedmodel_bakery.exporter.validation.report import check_writable, write_html_page
         from savedmodel_bakery.exporter.validation.validate import compare_with_source
 
         if parity_html:

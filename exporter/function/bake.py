@@ -19,8 +19,7 @@ from savedmodel_bakery.exporter.function.inputs import INEXACT, Input, check_exa
 from savedmodel_bakery.exporter.sources.function import import_callable
 from savedmodel_bakery.exporter.tensor_types import Tensor
 from savedmodel_bakery.exporter.validation.goldens import write_goldens
-from savedmodel_bakery.exporter.validation.requests import decode_outputs, predict_request
-from savedmodel_bakery.exporter.validation.session import SessionProcess
+from savedmodel_bakery.exporter.validation.session import SessionProcess, decode_outputs, predict_request
 from savedmodel_bakery.wire import dtypes
 from savedmodel_bakery.wire.tensors import as_array
 

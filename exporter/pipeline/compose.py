@@ -21,8 +21,7 @@ from savedmodel_bakery.exporter.pipeline.graph import save_pipeline
 from savedmodel_bakery.exporter.pipeline.pipeline_file import DEFAULT_SIGNATURE
 from savedmodel_bakery.exporter.pipeline.state import loaded_session
 from savedmodel_bakery.exporter.validation.goldens import MAX_PHOTOS, golden_tolerances, write_goldens
-from savedmodel_bakery.exporter.validation.requests import PredictionLog, decode_outputs, predict_request
-from savedmodel_bakery.exporter.validation.session import SessionProcess
+from savedmodel_bakery.exporter.validation.session import PredictionLog, SessionProcess, decode_outputs, predict_request
 from savedmodel_bakery.wire.tensors import as_array
 
 # Requests that are compared at once, which limits the memory that they take.

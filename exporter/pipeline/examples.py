@@ -11,7 +11,7 @@ import numpy as np
 from savedmodel_bakery.exporter.function.inputs import Input, check_example, generate_array, generate_arrays
 from savedmodel_bakery.exporter.pipeline.check import CheckedPipeline
 from savedmodel_bakery.exporter.validation.goldens import NOT_AN_IMAGE
-from savedmodel_bakery.exporter.validation.requests import read_photo
+from savedmodel_bakery.exporter.validation.session import read_photo
 from savedmodel_bakery.wire import dtypes
 
 _IMAGE = "image"

@@ -17,7 +17,7 @@ from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.tasks.task import NetworkResult, Task, Tolerance
 from savedmodel_bakery.exporter.tensor_types import NetworkOutput, NormalisedBatch
 from savedmodel_bakery.exporter.validation import reference
-from savedmodel_bakery.exporter.validation.requests import PhotoResponse
+from savedmodel_bakery.exporter.validation.session import PhotoResponse
 
 ROUNDING = Tolerance(atol=1e-5, rtol=1e-4, share=0.999, iou=0.99)
 """Two runs of the same network differ in the order of additions; a wrong network differs by far more."""
@@ -30,19 +30,12 @@ The parts that a task's own tolerance doesn't have are not used.
 
 
 class Original(NamedTuple):
-    """A network that a SavedModel must agree with.
+    """A network that a SavedModel must agree with; `call` runs it on a batch of one image."""
 
-    Attributes:
-        name: for messages.
-        call: run it on a normalised batch of one image; returns a tensor or an array, or a dict of them by name.
-        tolerance: how far answers may differ.
-        advice: the end of the message about a larger difference.
-    """
-
-    name: str
+    name: str  # for messages
     call: Callable[[NormalisedBatch], NetworkOutput]
     tolerance: Tolerance
-    advice: str
+    advice: str  # the end of the message about a larger difference
 
 
 def source_network(call: Callable[[NormalisedBatch], NetworkOutput], recipe: Recipe, parity: Tolerance) -> Original:
@@ -90,14 +83,7 @@ class Agreement:
 def run_network(
     network: Callable[[NormalisedBatch], NetworkOutput], normalised: np.ndarray, recipe: Recipe
 ) -> dict[str, np.ndarray]:
-    """Run the network on one image, `normalised` float32 [height, width, channels].
-
-    Returns:
-        Its outputs by role; see `NetworkResult`.
-
-    Raises:
-        VerificationError: the outputs are not finite.
-    """
+    """Run the network on one image, `normalised` float32 [height, width, channels]; return the outputs by role."""
     import tensorflow as tf
 
     outputs = {}
@@ -114,12 +100,7 @@ def run_network(
 def network_result(
     network: Callable[[NormalisedBatch], NetworkOutput], response: PhotoResponse, recipe: Recipe
 ) -> NetworkResult:
-    """Run the network on the pixels that the graph made of a photo.
-
-    Raises:
-        VerificationError: the outputs are not finite.
-        ParityError: Pillow can't read the photo.
-    """
+    """Run the network on the pixels that the graph made of a photo."""
     from savedmodel_bakery.exporter.image.pixels import normalise
 
     (normalised,) = np.asarray(normalise(response.pixels[np.newaxis], recipe.preprocessing))
@@ -128,13 +109,7 @@ def network_result(
 
 
 def check_agreement(responses: Sequence[PhotoResponse], original: Original, recipe: Recipe, task: Task) -> Agreement:
-    """Compare the SavedModel's responses to photos with the outputs of a network for the same pixels.
-
-    Args:
-        responses: to photos that could be read.
-        original: the network.
-        recipe: the recipe that was baked.
-        task: of the recipe.
+    """Compare the SavedModel's responses to photos that could be read with a network's outputs for the same pixels.
 
     Raises:
         VerificationError: the responses differ; the message names the photo.

@@ -17,14 +17,14 @@ import numpy as np
 from google.protobuf.json_format import MessageToDict
 
 from savedmodel_bakery.exporter.tasks.task import Signature, Task, Tolerance
-from savedmodel_bakery.exporter.validation.requests import (
+from savedmodel_bakery.exporter.validation.session import (
     PredictionLog,
     decode_outputs,
     example_request,
     image_input,
     predict_request,
+    write_records,
 )
-from savedmodel_bakery.exporter.validation.session import write_records
 from savedmodel_bakery.wire import schema, version_folder
 
 MAX_PHOTOS = 8
@@ -40,10 +40,7 @@ _TOLERANCE = 1e-3
 def golden_requests(task: Task, photos: Sequence[bytes], pixels: np.ndarray) -> list[PredictionLog]:
     """Build a request to each signature with the smallest photo, and one with each of the other photos.
 
-    Args:
-        task: of the servable.
-        photos: the bytes of image files, `MAX_PHOTOS` at most.
-        pixels: uint8 [height, width, 3], a picture of the network's input size.
+    There are `MAX_PHOTOS` at most; `pixels`, uint8 [height, width, 3], is a picture of the network's input size.
     """
     smallest, *others = sorted(photos, key=len)
     image = image_input(smallest)
@@ -81,10 +78,8 @@ def _compared(signature: Signature) -> list[str]:
 def golden_tolerances(logs: Sequence[PredictionLog], least: Tolerance | None = None) -> dict[str, float]:
     """Return the allowed absolute differences by output, for the responses in `logs`; other outputs must be equal.
 
-    Args:
-        logs: responses.
-        least: for a network that computes in 16 bits, whose answers depend on the processor as much as they differ from
-            those in float32.
+    `least` is for a network that computes in 16 bits, whose answers depend on the processor as much as they differ from
+    those in float32.
     """
     least = least or Tolerance()
     largest: dict[str, float] = {}
@@ -113,13 +108,9 @@ def _outputs(log: PredictionLog) -> Mapping[str, np.ndarray]:
 def write_goldens(
     version: Path, model_name: str, logs: Sequence[PredictionLog], tolerances: Mapping[str, float]
 ) -> None:
-    """Write goldens and warm-up requests into a staged version.
+    """Write goldens and warm-up requests into a staged version's folder, which has an `assets.extra`.
 
-    Args:
-        version: its folder, which has an `assets.extra`.
-        model_name: the name that requests will use.
-        logs: PredictionLogs with requests and responses.
-        tolerances: allowed absolute differences by output; all other outputs must be equal.
+    `tolerances` are the allowed absolute differences by output; all other outputs must be equal.
     """
     folder = version / version_folder.GOLDENS
     folder.mkdir()

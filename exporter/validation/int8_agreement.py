@@ -17,7 +17,7 @@ from savedmodel_bakery.exporter.tasks.labelled import Labelled
 from savedmodel_bakery.exporter.tasks.task import LabelChange, Task
 from savedmodel_bakery.exporter.tensor_types import NetworkOutput, NormalisedBatch
 from savedmodel_bakery.exporter.validation.agreement import network_result
-from savedmodel_bakery.exporter.validation.requests import PhotoResponse, read_photo
+from savedmodel_bakery.exporter.validation.session import PhotoResponse, read_photo
 
 MIN_AGREEMENT = 0.95
 """Share of photos with the same labels below which a version is rejected by default."""
@@ -26,11 +26,7 @@ _MIN_PHOTOS = 20
 
 
 def check_min_agreement(stated: float | None, recipe: Recipe) -> float:
-    """Return the share of photos that must have the same labels; None is the default.
-
-    Raises:
-        RecipeError: it is stated, but the recipe's precision isn't int8.
-    """
+    """Return the share of photos that must have the same labels; None is the default, also of another precision."""
     if stated is not None and not recipe.optimisation.is_int8:
         raise RecipeError(
             f"--min-agreement is for precision int8, and the recipe has precision {recipe.optimisation.precision}"
@@ -40,23 +36,14 @@ def check_min_agreement(stated: float | None, recipe: Recipe) -> float:
 
 @dataclass(frozen=True)
 class Int8Agreement:
-    """How an int8 servable compares with the float32 network.
-
-    Attributes:
-        photos: number of photos compared.
-        same: number of those with the same label, or for task multilabel the same set of labels.
-        mean_change: mean absolute change of the probabilities of the best labels of both.
-        max_change: the largest such change.
-        min_agreement: share of photos that must have the same labels.
-        quantisation: how the network was quantised; None if the servable was not made in this process.
-    """
+    """How an int8 servable compares with the float32 network."""
 
     photos: int
-    same: int
-    mean_change: float
+    same: int  # number of photos with the same label, or for task multilabel the same set of labels
+    mean_change: float  # mean absolute change of the probabilities of the best labels of both
     max_change: float
-    min_agreement: float
-    quantisation: Quantisation | None
+    min_agreement: float  # share of photos that must have the same labels
+    quantisation: Quantisation | None  # None if the servable was not made in this process
 
     @property
     def share(self) -> float:
@@ -118,14 +105,7 @@ class Int8Agreement:
         return lines
 
     def check(self, advice: str = "") -> None:
-        """Reject a servable of which too few photos have the same labels.
-
-        Args:
-            advice: the end of the message.
-
-        Raises:
-            ParityError: with both shares.
-        """
+        """Reject a servable of which too few photos have the same labels; the message ends with `advice`."""
         if not self.is_within:
             raise ParityError(
                 f"int8 and float32 have the same labels for only {self.same} of {self.photos} photos "
@@ -149,15 +129,7 @@ class Int8Agreement:
 
 
 class Int8Check:
-    """Compares the responses of an int8 servable with the network on the same pixels, batch by batch.
-
-    Args:
-        network: the source's.
-        recipe: the recipe that was baked, for precision int8.
-        task: of the recipe.
-        min_agreement: share of photos that must have the same labels.
-        quantisation: how the network was quantised, if that is known.
-    """
+    """Compares the responses of an int8 servable with the source's network on the same pixels, batch by batch."""
 
     def __init__(
         self,
@@ -174,12 +146,7 @@ class Int8Check:
         self._changes: list[LabelChange] = []
 
     def add(self, responses: Sequence[PhotoResponse]) -> None:
-        """Compare responses to photos; those that can't be read, or that the network was calibrated with, don't count.
-
-        Raises:
-            VerificationError: the network's outputs contradict the recipe.
-            ParityError: Pillow can't read a photo.
-        """
+        """Compare responses to photos, except those that can't be read or that the network was calibrated with."""
         for response in responses:
             if response.error or digest_of(read_photo(response.photo)) in self._recipe.optimisation.digests:
                 continue
@@ -187,11 +154,7 @@ class Int8Check:
             self._changes.append(self._task.compare_labels(response.answers, result))
 
     def agreement(self) -> Int8Agreement:
-        """Return the agreement on all photos so far.
-
-        Raises:
-            ParityError: there are none.
-        """
+        """Return the agreement on all photos so far, which must be one or more."""
         if not self._changes:
             raise ParityError(
                 "no photos to compare int8 with float32 on: the network was calibrated with all of them; pass others "

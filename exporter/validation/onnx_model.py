@@ -28,12 +28,6 @@ _FATAL = 4  # level of onnxruntime's log; its errors are exceptions too
 class OnnxModel:
     """A loaded ONNX model.
 
-    Attributes:
-        name: of the file, for messages.
-
-    Args:
-        path: of the file.
-
     Raises:
         SourceError: the file doesn't exist, is not an ONNX model, or has several inputs.
         MissingPackageError: onnxruntime is not installed.
@@ -61,9 +55,6 @@ class OnnxModel:
         """Return a function that runs the model on one normalised image [1, height, width, channels].
 
         Its outputs are those that the network returns for `recipe`: with 4 axes, they are NHWC.
-
-        Raises:
-            SourceError: the model doesn't accept such an image, or doesn't have the outputs of the recipe.
         """
         layout = self._layout(recipe)
         try:

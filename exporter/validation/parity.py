@@ -5,11 +5,9 @@ from __future__ import annotations
 import dataclasses
 import heapq
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from savedmodel_bakery.exporter.recipe import Preprocessing, Recipe
 from savedmodel_bakery.exporter.sources.network import Network
@@ -17,8 +15,8 @@ from savedmodel_bakery.exporter.tasks.task import NetworkResult, Task, Tolerance
 from savedmodel_bakery.exporter.validation import reference
 from savedmodel_bakery.exporter.validation.agreement import run_network
 from savedmodel_bakery.exporter.validation.int8_agreement import Int8Agreement
-from savedmodel_bakery.exporter.validation.report import ParityReport, PhotoParity
-from savedmodel_bakery.exporter.validation.requests import PhotoResponse
+from savedmodel_bakery.exporter.validation.report import ParityReport, PhotoParity, PhotoPictures
+from savedmodel_bakery.exporter.validation.session import PhotoResponse
 
 # Mean difference of pixels by the recipe's `decode`. Rounding and another build of libjpeg stay far below 0.5, a wrong
 # recipe exceeds it. Fast decoding itself changed photos of 12 megapixels by 0.7 (antialiased) to 1.6 levels.
@@ -33,34 +31,12 @@ _MAX_PICTURES = 100
 _IMAGE_FIELDS = ("size", "crop", "resize", "antialias", "scale", "channels")
 
 
-@dataclass(frozen=True)
-class PhotoPictures:
-    """The pictures of one photo, for people to compare.
-
-    Attributes:
-        parity: how the photo compares.
-        original: a thumbnail of the photo.
-        graph: what the network receives from the graph, [height, width, 3], 0..255.
-        reference: what it receives from the reference pipeline.
-    """
-
-    parity: PhotoParity
-    original: Image.Image
-    graph: np.ndarray
-    reference: np.ndarray
-
-
 def reference_preprocessing(
     baked: Preprocessing, known: Mapping[str, Any]
 ) -> tuple[Preprocessing, dict[str, tuple[Any, Any]]]:
-    """Return the preprocessing of the reference pipeline: the source's own values where known, photos always upright.
+    """Return the preprocessing of the reference pipeline: the source's own values where `known`, photos always upright.
 
-    Args:
-        baked: the preprocessing of the graph.
-        known: recipe values that the source knows.
-
-    Returns:
-        The preprocessing, and where the baked one departs from it: name to (baked, reference).
+    Also returns where the baked one departs from it: name to (baked, reference).
     """
     own = {name: known[name] for name in _IMAGE_FIELDS if name in known}
     expected = dataclasses.replace(baked, **own, orientation="exif")
@@ -69,14 +45,7 @@ def reference_preprocessing(
 
 
 class ParityCheck:
-    """Compares the responses of a baked graph with the reference pipeline, batch by batch.
-
-    Args:
-        network: the source's.
-        recipe: the recipe that was baked.
-        task: of the recipe.
-        tolerance: how far answers may differ.
-    """
+    """Compares the responses of a baked graph with the reference pipeline, batch by batch."""
 
     def __init__(self, network: Network, recipe: Recipe, task: Task, tolerance: Tolerance) -> None:
         self._network, self._recipe, self._task, self._tolerance = network.call, recipe, task, tolerance
@@ -84,8 +53,7 @@ class ParityCheck:
         self._is_int8 = recipe.optimisation.is_int8  # then `Int8Check` compares the answers
         self._pixel_limit = _PIXEL_LIMITS[recipe.preprocessing.decode]
         self._photos: list[PhotoParity] = []
-        self.pictures: list[PhotoPictures] = []
-        """The photos that are farthest from the reference, worst first."""
+        self.pictures: list[PhotoPictures] = []  # of the photos that are farthest from the reference, worst first
 
     def add(self, responses: Sequence[PhotoResponse]) -> None:
         """Compare responses to photos.

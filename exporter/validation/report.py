@@ -1,15 +1,25 @@
-"""The parity report: how a baked graph compares with the reference pipeline, as JSON and as a table."""
+"""The parity report: how a baked graph compares with the reference pipeline, as JSON, a table and an HTML page."""
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
 from typing import Any
+
+import numpy as np
+from jinja2 import Environment
+from PIL import Image
 
 from savedmodel_bakery.errors import ParityError
 from savedmodel_bakery.exporter.tasks.task import Doubt, Tolerance
 from savedmodel_bakery.exporter.validation.int8_agreement import Int8Agreement
+
+_GAIN = 16
 
 
 @dataclass(frozen=True)
@@ -43,6 +53,16 @@ class PhotoParity:
     def distance(self) -> tuple[bool, float, float]:
         """Return the sort key of photos: unreadable ones are farthest, then answers count, then pixels."""
         return bool(self.error), self.difference, self.pixels_mean
+
+
+@dataclass(frozen=True)
+class PhotoPictures:
+    """The pictures of one photo, for people to compare."""
+
+    parity: PhotoParity
+    original: Image.Image  # a thumbnail of the photo
+    graph: np.ndarray  # what the network receives from the graph, [height, width, 3], 0..255
+    reference: np.ndarray  # what it receives from the reference pipeline
 
 
 @dataclass(frozen=True)
@@ -182,3 +202,43 @@ def _row(photo: PhotoParity) -> tuple[str, ...]:
         photo.reference_answer,
         "within" if photo.is_within else "BEYOND",
     )
+
+
+def write_html_page(path: Path, report: ParityReport, pictures: Sequence[PhotoPictures]) -> None:
+    """Write the report as one HTML page that needs no other file, with the pictures of some of the photos.
+
+    Raises:
+        ParityError: the file can't be written.
+    """
+    template = resources.files("savedmodel_bakery.exporter.validation").joinpath("report.html").read_text("utf-8")
+    rows = [(photo.parity, _data_uris(photo)) for photo in pictures]
+    html = Environment(autoescape=True, trim_blocks=True).from_string(template)
+    encoded = html.render(report=report, rows=rows, gain=_GAIN).encode("utf-8", "replace")
+    try:
+        path.write_bytes(encoded)
+    except OSError as error:
+        raise ParityError(f"cannot write the report to {path}: {error.strerror}") from error
+
+
+def check_writable(path: Path) -> None:
+    """Reject a path in a folder that doesn't exist, before the expensive work begins."""
+    if not path.parent.is_dir():
+        raise ParityError(f"cannot write the report to {path}: no such folder {path.parent}")
+
+
+def _data_uris(photo: PhotoPictures) -> dict[str, str]:
+    arrays = {
+        "graph": photo.graph,
+        "reference": photo.reference,
+        "difference": np.abs(photo.graph - photo.reference) * _GAIN,
+    }
+    return {"original": _data_uri(photo.original, "jpeg")} | {
+        name: _data_uri(Image.fromarray(np.clip(np.round(levels), 0, 255).astype(np.uint8)), "png")
+        for name, levels in arrays.items()
+    }
+
+
+def _data_uri(picture: Image.Image, image_format: str) -> str:
+    file = io.BytesIO()
+    picture.save(file, image_format)
+    return f"data:image/{image_format};base64,{base64.b64encode(file.getvalue()).decode()}"

@@ -1,4 +1,7 @@
-"""Runs requests on SavedModels in a fresh process, as tensorflow_model_server runs them."""
+"""Builds requests to SavedModels, runs them in a fresh process as tensorflow_model_server does, and reads responses.
+
+Requests and responses are in PredictionLog messages.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,37 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
+from typing import Any, TypeAlias
 
-from savedmodel_bakery.errors import VerificationError
+import numpy as np
+
+from savedmodel_bakery.errors import ParityError, VerificationError
 from savedmodel_bakery.exporter import publish
-from savedmodel_bakery.exporter.validation.requests import PredictionLog
+from savedmodel_bakery.exporter.servable_module import ENCODED_FEATURE
+from savedmodel_bakery.exporter.tasks.task import Answers
 from savedmodel_bakery.interrupts import cleaning_up
 from savedmodel_bakery.wire import schema
+from savedmodel_bakery.wire.examples import encode_example
+from savedmodel_bakery.wire.tensors import decode_array, encode_tensor
 
 _PROCESS = "savedmodel_bakery.exporter.validation.session_process"
+
+PredictionLog: TypeAlias = Any
+"""A request, and its response once it has one: the protobuf message tensorflow.serving.PredictionLog."""
+
+
+@dataclass(frozen=True)
+class PhotoResponse:
+    """Responses of a SavedModel to one photo."""
+
+    photo: Path
+    error: str  # why the photo can't be read; if it is not empty, the other values mean nothing
+    answers: Answers
+    pixels: np.ndarray  # float32 [height, width, 3], 0..255, from `preprocess`
 
 
 class SessionProcess:
@@ -71,18 +94,10 @@ class SessionProcess:
         return self.start(saved_model, requests)()
 
     def start(self, saved_model: Path, requests: Sequence[PredictionLog]) -> Callable[[], list[PredictionLog]]:
-        """Start running PredictionLog requests on a SavedModel, which stays loaded for the next call.
+        """Start running requests on the SavedModel in a folder, which stays loaded for the next call.
 
-        Args:
-            saved_model: its folder.
-            requests: PredictionLogs without responses.
-
-        Returns:
-            A function that waits for the responses and returns the requests with them, in the same order. It must be
-            called before the next `start`. It raises a VerificationError if the SavedModel can't be loaded or run.
-
-        Raises:
-            PublishError: the temporary folder can't be written.
+        Returns a function that waits for the responses and returns the requests with them, in the same order. It must
+        be called before the next `start`. It raises a VerificationError if the SavedModel can't be loaded or run.
         """
         requests_file, responses_file = self._folder / "requests", self._folder / "responses"
         with publish.writing(self._folder):
@@ -131,3 +146,69 @@ def _read_records(path: Path) -> list[PredictionLog]:
     return [
         schema.PredictionLog.FromString(record) for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
     ]
+
+
+def predict_request(signature: str, inputs: dict[str, np.ndarray], outputs: Sequence[str] = ()) -> PredictionLog:
+    """Build a Predict request; an empty `outputs` requests all outputs."""
+    log = schema.PredictionLog()
+    log.predict_log.request.model_spec.signature_name = signature
+    log.predict_log.request.output_filter.extend(outputs)
+    for alias, array in inputs.items():
+        log.predict_log.request.inputs[alias].CopyFrom(encode_tensor(array))
+    return log
+
+
+def example_request(signature: str, photo: bytes) -> PredictionLog:
+    """Build a request with one image to the signature `classify` or `regress`, which the method of that name calls."""
+    log = schema.PredictionLog()
+    request = getattr(log, f"{signature}_log").request
+    request.model_spec.signature_name = signature
+    request.input.example_list.examples.append(encode_example({ENCODED_FEATURE: photo}))
+    return log
+
+
+def image_input(*images: bytes) -> dict[str, np.ndarray]:
+    """Return the input `image` of a servable: object [batch]."""
+    return {"image": np.array(images, object)}
+
+
+def photo_requests(photos: Sequence[Path], signatures: Sequence[str]) -> list[PredictionLog]:
+    """Build a request per photo and signature, photo by photo."""
+    inputs = [image_input(read_photo(photo)) for photo in photos]
+    return [predict_request(signature, image) for image in inputs for signature in signatures]
+
+
+def read_photo(photo: Path) -> bytes:
+    """Return the bytes of a photo.
+
+    Raises:
+        ParityError: the file can't be read.
+    """
+    try:
+        return photo.read_bytes()
+    except OSError as error:
+        raise ParityError(f"cannot read the photo {photo}: {error.strerror}") from error
+
+
+def decode_photo_responses(
+    photos: Sequence[Path], signatures: Sequence[str], logs: Sequence[PredictionLog]
+) -> list[PhotoResponse]:
+    """Decode the responses to `photo_requests`; the first of the signatures has an output `error`."""
+    responses = []
+    for photo, start in zip(photos, range(0, len(logs), len(signatures)), strict=True):
+        rows = map(decode_row, logs[start : start + len(signatures)])
+        answers = dict(zip(signatures, rows, strict=True))
+        pixels = answers.pop("preprocess")["pixels"]
+        responses.append(PhotoResponse(photo, answers[signatures[0]]["error"].decode(), answers, pixels))
+    return responses
+
+
+def decode_row(log: PredictionLog) -> dict[str, Any]:
+    """Decode the outputs of a Predict response to one photo, without the batch axis."""
+    return {alias: array[0] for alias, array in decode_outputs(log).items()}
+
+
+def decode_outputs(log: PredictionLog) -> dict[str, np.ndarray]:
+    """Decode the outputs of a Predict response by alias."""
+    outputs = log.predict_log.response.outputs
+    return {alias: decode_array(outputs[alias]) for alias in outputs}

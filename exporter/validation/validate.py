@@ -27,16 +27,16 @@ from savedmodel_bakery.exporter.validation.goldens import (
     write_goldens,
 )
 from savedmodel_bakery.exporter.validation.int8_agreement import Int8Check, check_min_agreement
-from savedmodel_bakery.exporter.validation.parity import ParityCheck, PhotoPictures
-from savedmodel_bakery.exporter.validation.report import ParityReport
-from savedmodel_bakery.exporter.validation.requests import (
+from savedmodel_bakery.exporter.validation.parity import ParityCheck
+from savedmodel_bakery.exporter.validation.report import ParityReport, PhotoPictures
+from savedmodel_bakery.exporter.validation.session import (
     PhotoResponse,
+    SessionProcess,
     decode_photo_responses,
     decode_row,
     photo_requests,
     read_photo,
 )
-from savedmodel_bakery.exporter.validation.session import SessionProcess
 
 PARITY_FILE = Path("assets.extra") / "parity.json"
 
@@ -45,33 +45,20 @@ _BATCH = 100
 
 
 class Int8Evaluation(NamedTuple):
-    """How an int8 servable is compared with the float32 network.
-
-    Attributes:
-        photos: files to compare on.
-        min_agreement: share of photos that must have the same labels.
-        quantisation: how the network was quantised.
-    """
+    """How an int8 servable is compared with the float32 network."""
 
     photos: Sequence[Path]
-    min_agreement: float
+    min_agreement: float  # share of photos that must have the same labels
     quantisation: Quantisation
 
 
 class Validation(NamedTuple):
-    """How a SavedModel's responses compare.
+    """How a SavedModel's responses compare."""
 
-    Attributes:
-        agreement: with the network on the same pixels; None for precision int8, see the parity report.
-        onnx_agreement: with the ONNX model that the network was converted from, on the same pixels; None without one.
-        parity: with the reference pipeline, and for precision int8 with the float32 network.
-        pictures: of the photos that are farthest from the reference, worst first.
-    """
-
-    agreement: Agreement | None
-    onnx_agreement: Agreement | None
+    agreement: Agreement | None  # with the network on the same pixels; None for precision int8, see the parity report
+    onnx_agreement: Agreement | None  # with the ONNX model that the network was converted from, if there is one
     parity: ParityReport
-    pictures: Sequence[PhotoPictures]
+    pictures: Sequence[PhotoPictures]  # of the photos that are farthest from the reference, worst first
 
 
 def validate_and_record(
@@ -89,19 +76,8 @@ def validate_and_record(
 ) -> Validation:
     """Run photos through a staged version, compare, and write goldens, warm-up requests and the report into it.
 
-    Args:
-        version: its folder, which has an `assets.extra`.
-        session: runs the photos.
-        network: the source's.
-        recipe: the recipe that was baked.
-        task: of the recipe.
-        model_name: the name that it will be served under.
-        photos: one or more files.
-        tolerance: of the comparison with the reference; of that with the network too, if the recipe's precision is
-            below float32.
-        onnx: the ONNX model that the network was converted from.
-        int8: for precision int8, how the labels are compared with those of the network. It replaces the comparison of
-            probabilities.
+    `tolerance` is that of the comparison with the reference, and for a precision below float32 of that with the network
+    too. `int8` replaces the comparison of probabilities by one of labels.
 
     Raises:
         VerificationError: the SavedModel can't be loaded or run, or its responses differ from the network's or from
@@ -152,11 +128,6 @@ def _check_onnx(responses: Sequence[PhotoResponse], onnx: Original, recipe: Reci
 
 
 def _run(session: SessionProcess, version: Path, task: Task, photos: Sequence[Path]) -> list[PhotoResponse]:
-    """Return the responses to photos.
-
-    Raises:
-        ParityError: a photo can't be read.
-    """
     signatures = [*_image_signatures(task, rejecting=False), "preprocess"]
     responses = decode_photo_responses(photos, signatures, session.run(version, photo_requests(photos, signatures)))
     for response in responses:
@@ -195,19 +166,8 @@ def compare_with_source(
 ) -> tuple[ParityReport, Sequence[PhotoPictures]]:
     """Compare a published version with the reference pipeline of its source, which must still exist.
 
-    Args:
-        version: its folder.
-        recipe: the recipe it was baked with; model, labels and weights may have been moved since.
-        photos: one or more files.
-        tolerance_of: returns how far answers may differ.
-        progress: called with each step, in a few words.
-        min_agreement: see `check_min_agreement`.
-
-    Returns:
-        The report on all photos, and the pictures of those that are farthest from the reference, worst first.
-
-    Raises:
-        BakeError: the source or labels are missing, or a photo can't be read.
+    The recipe is the one that it was baked with; model, labels and weights may have been moved since. Returns the
+    report on all photos, and the pictures of those that are farthest from the reference, worst first.
     """
     share = check_min_agreement(min_agreement, recipe)
     class_names = labels.read_class_names(recipe.answers.labels)

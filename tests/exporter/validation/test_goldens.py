@@ -13,8 +13,7 @@ from tensorflow_serving.apis import classification_pb2, predict_pb2, prediction_
 
 from savedmodel_bakery.exporter import resources
 from savedmodel_bakery.exporter.validation import goldens
-from savedmodel_bakery.exporter.validation.requests import predict_request
-from savedmodel_bakery.exporter.validation.session import write_records
+from savedmodel_bakery.exporter.validation.session import predict_request, write_records
 from savedmodel_bakery.wire import version_folder
 
 SIGNATURES = {"classify": 1, "pixels": 1, "preprocess": 1, "preview": 1, "serving_default": 1, "top_k": 4}

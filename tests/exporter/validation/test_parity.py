@@ -24,10 +24,9 @@ from savedmodel_bakery.exporter.servable_module import ServableModule
 from savedmodel_bakery.exporter.sources import Network
 from savedmodel_bakery.exporter.tasks.classify import Classify
 from savedmodel_bakery.exporter.tasks.task import Doubt
-from savedmodel_bakery.exporter.validation.html_page import write_html_page
-from savedmodel_bakery.exporter.validation.parity import ParityCheck, PhotoPictures
-from savedmodel_bakery.exporter.validation.report import ParityReport, PhotoParity
-from savedmodel_bakery.exporter.validation.requests import PhotoResponse
+from savedmodel_bakery.exporter.validation.parity import ParityCheck
+from savedmodel_bakery.exporter.validation.report import ParityReport, PhotoParity, PhotoPictures, write_html_page
+from savedmodel_bakery.exporter.validation.session import PhotoResponse
 
 OWN = {"model": "efficientnet-lite0"}
 TOLERANCE = Classify.tolerance

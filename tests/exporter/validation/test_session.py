@@ -10,8 +10,7 @@ import pytest
 import tensorflow as tf
 
 from savedmodel_bakery.errors import VerificationError
-from savedmodel_bakery.exporter.validation.requests import decode_outputs, predict_request
-from savedmodel_bakery.exporter.validation.session import SessionProcess
+from savedmodel_bakery.exporter.validation.session import SessionProcess, decode_outputs, predict_request
 
 REQUEST = predict_request("serving_default", {"x": np.float32([1, 2])})
 
