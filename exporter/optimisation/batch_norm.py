@@ -95,14 +95,9 @@ def _affine_chain(
 def _combine(
     before: _Affine, node: NodeDef, position: int, rank: int, values: Mapping[str, np.ndarray]
 ) -> _Affine | None:
-    """Return the effect of `before` followed by `node`; None if it isn't affine per channel.
+    """Return the effect of the operations `before` followed by `node`; None if it isn't affine per channel.
 
-    Args:
-        before: the effect of the operations before.
-        node: takes their result as input `position`.
-        position: of that input.
-        rank: of that input.
-        values: of constant tensors by name.
+    The node takes their result, of `rank` axes, as input `position`.
     """
     if any(name.startswith("^") for name in node.input):
         return None

@@ -6,7 +6,7 @@ from collections.abc import Set
 
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.optimisation.flat_graph import PASS_THROUGH, FlatGraph, node_name
+from savedmodel_bakery.exporter.optimisation.flat_graph import PASS_THROUGH, FlatGraph, add_until_stable, node_name
 
 # Deterministic operations, such as those that compute a batch norm.
 _PURE = PASS_THROUGH | {
@@ -23,15 +23,10 @@ _WEIGHT_BYTES = 1024
 
 def constant_nodes(graph: FlatGraph) -> Set[str]:
     """Return the names of the nodes that depend only on weights and constants."""
-    constant, previous_size = set(graph.weights), -1
-    while previous_size < len(constant):
-        previous_size = len(constant)
-        constant |= {
-            name
-            for name, node in graph.nodes.items()
-            if node.op in _PURE and all(node_name(source) in constant for source in node.input)
-        }
-    return constant
+    pure = [node for node in graph.nodes.values() if node.op in _PURE]
+    return add_until_stable(
+        graph.weights, pure, lambda node, constant: all(node_name(source) in constant for source in node.input)
+    )
 
 
 def constant_edges(graph: FlatGraph) -> list[str]:

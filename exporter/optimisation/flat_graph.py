@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import NamedTuple
 
 import numpy as np
@@ -30,27 +30,15 @@ PASS_THROUGH = frozenset({"Identity", "PreventGradient", "Snapshot", "StopGradie
 
 
 class Use(NamedTuple):
-    """A use of a node's output by another node.
+    """A use of a node's output by another node."""
 
-    Attributes:
-        node: name of the using node.
-        position: of the input; None for a control dependency.
-        output: index of the output.
-    """
-
-    node: str
-    position: int | None
-    output: int
+    node: str  # name of the using node
+    position: int | None  # of the input; None for a control dependency
+    output: int  # index of the output
 
 
 class FlatGraph:
-    """The nodes of a network, without function calls.
-
-    Attributes:
-        nodes: by name.
-        weights: variables, by the name of the placeholder that stands for the variable's value.
-        outputs: names of the network's output tensors.
-    """
+    """The nodes of a network, without function calls."""
 
     def __init__(
         self,
@@ -60,7 +48,7 @@ class FlatGraph:
         captures: dict[str, Tensor],
     ) -> None:
         self.nodes: dict[str, NodeDef] = {node.name: node for node in graph_def.node}
-        self.weights = weights
+        self.weights = weights  # by the name of the placeholder that stands for the variable's value
         self.outputs: list[str] = [output.name for output in network.outputs]
         self._input: str = network.inputs[0].op.name
         self._structured_outputs = network.structured_outputs
@@ -101,10 +89,7 @@ class FlatGraph:
         return visited
 
     def read_once(self) -> set[str]:
-        """Return the tensor names that are the only input taken from their origin.
-
-        All reads of a variable have the same origin.
-        """
+        """Return the tensor names that are the only input taken from their origin, which reads of a variable share."""
         readers: dict[object, list[str]] = defaultdict(list)
         for node in self.nodes.values():
             for name in node.input if node.op not in PASS_THROUGH else ():
@@ -142,10 +127,7 @@ class FlatGraph:
     def add_constant(self, name: str, value: np.ndarray | np.generic, dtype: tf.DType | None = None) -> str:
         """Add a constant, and return the name of its node, which starts with `name`.
 
-        Args:
-            name: of the node, unless it is in use.
-            value: its value.
-            dtype: a quantised type of the same width as that of the value; None is the type of the value.
+        A `dtype` is a quantised type of the same width as that of the value.
         """
         dtype = dtype or tf.as_dtype(value.dtype)
         name = self.add("Const", name, dtype=dtype)
@@ -238,6 +220,17 @@ class FlatGraph:
         )
         by_name = dict(zip(computed, imported, strict=True))
         return [by_name[tensor] if tensor in by_name else fed[node_name(tensor)] for tensor in tensors]
+
+
+def add_until_stable(
+    names: Iterable[str], nodes: Iterable[NodeDef], belongs: Callable[[NodeDef, Set[str]], bool]
+) -> Set[str]:
+    """Return `names` and those of the nodes that belong to them, or to others that do."""
+    added, previous_size = set(names), -1
+    while previous_size < len(added):
+        previous_size = len(added)
+        added |= {node.name for node in nodes if belongs(node, added)}
+    return added
 
 
 def has_channels_last(node: NodeDef) -> bool:

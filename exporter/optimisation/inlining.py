@@ -14,6 +14,7 @@ from tensorflow.python.grappler import tf_optimizer
 from savedmodel_bakery.exporter.optimisation.flat_graph import (
     PASS_THROUGH,
     FlatGraph,
+    add_until_stable,
     has_side_effect,
     node_name,
     placeholder,
@@ -60,12 +61,11 @@ def _passed_through(graph: FlatGraph, tensor: str) -> str:
 
 def _drop_needless_control_inputs(graph: FlatGraph) -> None:
     """Drop control dependencies on nodes without side effects; every inlined call leaves some."""
-    effective, previous_size = {name for name, node in graph.nodes.items() if has_side_effect(node)}, -1
-    while previous_size < len(effective):
-        previous_size = len(effective)
-        effective |= {
-            name for name, node in graph.nodes.items() if any(node_name(source) in effective for source in node.input)
-        }
+    effective = add_until_stable(
+        [name for name, node in graph.nodes.items() if has_side_effect(node)],
+        graph.nodes.values(),
+        lambda node, effective: any(node_name(source) in effective for source in node.input),
+    )
     for node in graph.nodes.values():
         kept = [source for source in node.input if not source.startswith("^") or node_name(source) in effective]
         del node.input[:]

@@ -13,7 +13,7 @@ from savedmodel_bakery.exporter.optimisation.constants import fold_constants, sh
 from savedmodel_bakery.exporter.optimisation.cpu_kernels import suit_cpu_kernels
 from savedmodel_bakery.exporter.optimisation.flat_graph import FlatGraph
 from savedmodel_bakery.exporter.optimisation.inlining import flatten
-from savedmodel_bakery.exporter.optimisation.int8 import Coverage, quantise
+from savedmodel_bakery.exporter.optimisation.int8.quantise import Coverage, quantise
 from savedmodel_bakery.exporter.optimisation.precision import lower_precision
 from savedmodel_bakery.exporter.tensor_types import ConcreteFunction, Variable
 
@@ -43,16 +43,11 @@ MAX_FILTER_BYTES = 2**31 - 2**24
 def optimise(
     network: ConcreteFunction, steps: Collection[str], precision: str = "float32"
 ) -> tuple[ConcreteFunction, list[Variable]]:
-    """Optimise a network with one input.
+    """Optimise a network from one input, float32 [batch, …], to one output or a dict of them, float32 [batch, …].
 
-    Args:
-        network: from float32 [batch, …] to one output or a dict of them, float32 [batch, …].
-        steps: names of the steps to apply.
-        precision: the dtype most of the network is computed in, one that `recipe.optimisation.precision` allows.
-
-    Returns:
-        An equivalent function, equal up to rounding errors of that precision, and the variables it reads; steps may
-        replace variables. It is `network` itself if there are no steps or its graph can't be rewritten safely.
+    Returns an equivalent function, equal up to rounding errors of the precision in which most of it is computed, and
+    the variables it reads; steps may replace variables. It is `network` itself if there are no steps or its graph can't
+    be rewritten safely.
 
     Raises:
         SourceError: no operation of the network can use that precision.
@@ -72,15 +67,11 @@ def optimise(
 def optimise_int8(
     network: ConcreteFunction, steps: Collection[str], images: np.ndarray
 ) -> tuple[ConcreteFunction, list[Variable], Coverage]:
-    """Optimise a network with one input, and quantise its convolutions to 8-bit integers.
+    """Optimise a network as `optimise` does, and quantise its convolutions to 8-bit integers.
 
-    Args:
-        network: see `optimise`.
-        steps: names of the steps to apply; int8 takes the place of `suit-cpu-kernels`.
-        images: that the network is calibrated with: normalised, float32 [images, height, width, channels].
-
-    Returns:
-        A function that approximates the network, the variables it reads, and how much of it is quantised.
+    Int8 takes the place of the step `suit-cpu-kernels`. The images to calibrate with are normalised, float32
+    [images, height, width, channels]. Returns a function that approximates the network, the variables it reads, and how
+    much of it is quantised.
 
     Raises:
         SourceError: nothing can be quantised, activations are not finite, or the filters are too large for a

@@ -11,7 +11,13 @@ from collections.abc import Iterator, Set
 import tensorflow as tf
 
 from savedmodel_bakery.exporter.optimisation.constants import constant_nodes
-from savedmodel_bakery.exporter.optimisation.flat_graph import PASS_THROUGH, FlatGraph, node_name, op_definition
+from savedmodel_bakery.exporter.optimisation.flat_graph import (
+    PASS_THROUGH,
+    FlatGraph,
+    add_until_stable,
+    node_name,
+    op_definition,
+)
 from savedmodel_bakery.exporter.tensor_types import NodeDef
 
 _LINEAR = frozenset({"Conv2D", "DepthwiseConv2dNative", "MatMul", "BatchMatMulV2"})
@@ -24,10 +30,9 @@ _BETWEEN = PASS_THROUGH | {
 
 
 def lower_precision(graph: FlatGraph, dtype: tf.DType) -> int:
-    """Lower suitable operations to `dtype`, bfloat16 or float16; the network's input and outputs stay float32.
+    """Lower suitable operations to `dtype`, bfloat16 or float16, and return their number.
 
-    Returns:
-        The number of operations lowered.
+    The network's input and outputs stay float32.
     """
     lowered = _lowered_nodes(graph)
     casts: dict[str, str] = {}
@@ -64,17 +69,11 @@ def _lowered_nodes(graph: FlatGraph) -> Set[str]:
     ]
     linear = [node for node in candidates if node.op in _LINEAR]
     before_linear = graph.dependencies(source for node in linear for source in node.input)
-    lowered = {node.name for node in linear if node.name in before_linear}
-    previous_size = -1
-    while previous_size < len(lowered):
-        previous_size = len(lowered)
-        lowered |= {
-            node.name
-            for node in candidates
-            if node.op in _BETWEEN
-            and any(node_name(node.input[position]) in lowered for position in _positions_of_type_t(node))
-        }
-    return lowered
+    return add_until_stable(
+        [node.name for node in linear if node.name in before_linear],
+        [node for node in candidates if node.op in _BETWEEN],
+        lambda node, lowered: any(node_name(node.input[index]) in lowered for index in _positions_of_type_t(node)),
+    )
 
 
 def _positions_of_type_t(node: NodeDef) -> Iterator[int]:

@@ -7,8 +7,3 @@ Relu and Relu6 are the saturation of its output at the codes 0 and 255.
 images ─► ranges ┐
 graph ─► units ──┴─► conversion ─► graph with quantised units
 """
-
-from savedmodel_bakery.exporter.optimisation.int8.quantise import Coverage, quantise
-from savedmodel_bakery.exporter.optimisation.int8.speed import Speed, compare_speed
-
-__all__ = ["Coverage", "Speed", "compare_speed", "quantise"]

@@ -15,14 +15,17 @@ import tensorflow as tf
 
 from savedmodel_bakery.errors import SourceError
 from savedmodel_bakery.exporter.optimisation.flat_graph import FlatGraph, has_channels_last
-from savedmodel_bakery.exporter.optimisation.int8.ranges import Range
+from savedmodel_bakery.exporter.optimisation.int8.codes import (
+    MAX_WEIGHT,
+    Range,
+    quantise_depthwise_kernel,
+    quantise_kernel,
+)
 from savedmodel_bakery.exporter.optimisation.int8.units import Unit
-from savedmodel_bakery.exporter.optimisation.int8.weights import quantise_depthwise_kernel, quantise_kernel
 from savedmodel_bakery.exporter.tensor_types import NodeDef
 
 _PASSED = frozenset({"MaxPool", "AvgPool", "ConcatV2"})
 _LIMITS = {"Relu": math.inf, "Relu6": 6.0}
-_MAX_WEIGHT_CODE = 127
 
 
 def passed_operations(graph: FlatGraph) -> list[str]:
@@ -60,12 +63,7 @@ class _Codes(NamedTuple):
 class Converter:
     """Converts the operations of a graph, in the order in which they are computed.
 
-    Args:
-        graph: is changed.
-        ranges: of all tensors that units and passed operations read and return.
-
-    Attributes:
-        filter_bytes: size of the filters so far.
+    Needs the ranges of all tensors that units and passed operations read and return.
     """
 
     def __init__(self, graph: FlatGraph, ranges: Mapping[str, Range]) -> None:
@@ -75,11 +73,7 @@ class Converter:
         self.filter_bytes = 0
 
     def convert(self, unit: Unit) -> None:
-        """Replace a unit by one quantised operation.
-
-        Raises:
-            SourceError: its weights are not finite.
-        """
+        """Replace a unit by one quantised operation."""
         graph, node = self._graph, self._graph.nodes[unit.convolution]
         is_depthwise = node.op == "DepthwiseConv2dNative"
         source, padding = self._padded_source(unit)
@@ -98,7 +92,7 @@ class Converter:
             np.zeros(len(kernel.scales)) if unit.bias is None else graph.weights[unit.bias].numpy().astype(np.float64)
         )
         bias = bias + codes.range.low * kernel.sums - output.low + (summand.range.low if summand else 0)
-        name, largest = unit.convolution, (kernel.scales * _MAX_WEIGHT_CODE).astype(np.float32)
+        name, largest = unit.convolution, (kernel.scales * MAX_WEIGHT).astype(np.float32)
         tensors = [
             codes.tensor,
             graph.add_constant(f"{name}/int8", kernel.codes, tf.qint8),

@@ -1,38 +1,42 @@
-"""Quantises a graph: finds its units, measures the ranges of their activations, and converts them."""
+"""Quantises a graph: finds its units, measures the ranges of their activations, and converts them.
+
+Measures how much faster the quantised network is on this machine.
+"""
 
 from __future__ import annotations
 
+import time
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import tensorflow as tf
 
 from savedmodel_bakery.exporter.optimisation.flat_graph import FlatGraph
+from savedmodel_bakery.exporter.optimisation.int8.codes import measure_ranges
 from savedmodel_bakery.exporter.optimisation.int8.conversion import Converter, passed_inputs, passed_operations
-from savedmodel_bakery.exporter.optimisation.int8.ranges import measure_ranges
 from savedmodel_bakery.exporter.optimisation.int8.units import find_units, multiply_adds
+from savedmodel_bakery.exporter.tensor_types import ConcreteFunction, NormalisedBatch
+
+BATCH_SIZES = (1, 8)
+_ROUNDS = 9
+_MIN_ROUNDS = 3
+_MAX_SECONDS = 4.0
 
 
 class Coverage(NamedTuple):
-    """How much of a network is quantised.
-
-    Attributes:
-        convolutions: number of quantised convolutions.
-        share: their part of the multiplications with weights, 0..1.
-        filter_bytes: size of their filters.
-    """
+    """How much of a network is quantised."""
 
     convolutions: int
-    share: float
+    share: float  # their part of the multiplications with weights, 0..1
     filter_bytes: int
 
 
 def quantise(graph: FlatGraph, images: np.ndarray) -> Coverage:
     """Quantise the convolutions of a network, and the pools and concatenations between them; the rest stays float32.
 
-    Args:
-        graph: with batch norms folded; is changed.
-        images: that the ranges of activations are measured with: normalised, float32
-            [images, height, width, channels].
+    Changes the graph, whose batch norms must be folded. The ranges of activations are measured with the images:
+    normalised, float32 [images, height, width, channels].
     """
     units = find_units(graph)
     if not units:
@@ -49,3 +53,41 @@ def quantise(graph: FlatGraph, images: np.ndarray) -> Coverage:
         elif name in passed:
             converter.pass_on(name)
     return Coverage(len(units), sum(unit.multiply_adds for unit in units) / total, converter.filter_bytes)
+
+
+@dataclass(frozen=True)
+class Speed:
+    """The median time of both networks for a batch of one size, in milliseconds per image."""
+
+    batch: int
+    float32_ms: float
+    int8_ms: float
+
+    @property
+    def ratio(self) -> float:
+        """How many times as fast as float32 the quantised network is."""
+        return self.float32_ms / self.int8_ms
+
+
+def compare_speed(float32: ConcreteFunction, int8: ConcreteFunction, image: np.ndarray) -> list[Speed]:
+    """Run two networks in turns on a normalised image, and return their times for each of `BATCH_SIZES`."""
+    return [_compare(float32, int8, tf.constant(np.stack([image] * batch))) for batch in BATCH_SIZES]
+
+
+def _compare(float32: ConcreteFunction, int8: ConcreteFunction, batch: NormalisedBatch) -> Speed:
+    images = len(batch)
+    times: list[tuple[float, float]] = []
+    for network in (float32, int8):
+        _run_ms(network, batch)  # prepares it
+    end = time.monotonic() + _MAX_SECONDS
+    while len(times) < _MIN_ROUNDS or (len(times) < _ROUNDS and time.monotonic() < end):
+        times.append((_run_ms(float32, batch), _run_ms(int8, batch)))
+    float32_ms, int8_ms = np.median(times, axis=0) / images
+    return Speed(images, float(float32_ms), float(int8_ms))
+
+
+def _run_ms(network: ConcreteFunction, batch: NormalisedBatch) -> float:
+    start = time.perf_counter()
+    for output in tf.nest.flatten(network(batch)):
+        output.numpy()  # waits for it
+    return (time.perf_counter() - start) * 1e3

@@ -27,29 +27,17 @@ _MIN_CHANNELS = 8
 
 @dataclass(frozen=True)
 class Unit:
-    """A convolution that can be quantised, its bias and activation, and the addition before the activation.
+    """A convolution that can be quantised, its bias and activation, and the addition before the activation."""
 
-    Attributes:
-        convolution: name of the node.
-        source: float tensor that it reads.
-        last: name of the node whose output is that of the unit.
-        bias: name of the weight; None without one.
-        activation: `Relu` or `Relu6`; None without one.
-        summand: output of another unit that is added; the quantised operation overwrites it.
-        padding: of zeros around the source: before and after, by axis.
-        unpadded: tensor whose Pad is the source, if the convolution can pad it itself.
-        multiply_adds: per image.
-    """
-
-    convolution: str
-    source: str
-    last: str
-    bias: str | None
-    activation: str | None
-    summand: str | None
-    padding: tuple[int, ...]
-    unpadded: str | None
-    multiply_adds: int
+    convolution: str  # name of the node
+    source: str  # float tensor that it reads
+    last: str  # name of the node whose output is that of the unit
+    bias: str | None  # name of the weight
+    activation: str | None  # `Relu` or `Relu6`
+    summand: str | None  # output of another unit that is added; the quantised operation overwrites it
+    padding: tuple[int, ...]  # of zeros around the source: before and after, by axis
+    unpadded: str | None  # tensor whose Pad is the source, if the convolution can pad it itself
+    multiply_adds: int  # per image
 
 
 def find_units(graph: FlatGraph) -> list[Unit]:
@@ -76,10 +64,8 @@ def find_units(graph: FlatGraph) -> list[Unit]:
 def multiply_adds(graph: FlatGraph, image: np.ndarray) -> int:
     """Return the multiplications with weights per image, of convolutions and matrix products.
 
-    Args:
-        graph: of the network.
-        image: normalised, float32 [1, height, width, channels]. The network runs on it, because the static shape of a
-            product over all pixels has no number of rows.
+    The network runs on the normalised image, float32 [1, height, width, channels], because the static shape of a
+    product over all pixels has no number of rows.
     """
     nodes = [
         node
@@ -173,7 +159,6 @@ def _spatial(node: NodeDef, attribute: str) -> tuple[int, int]:
 
 
 def _padding(node: NodeDef, kernel: tf.TensorShape, source: tf.TensorShape) -> tuple[int, ...]:
-    """Return the padding of a convolution."""
     match node.attr["padding"].s:
         case b"EXPLICIT":
             return tuple(node.attr["explicit_paddings"].list.i)
@@ -213,7 +198,8 @@ def _take_additions(graph: FlatGraph, units: dict[str, Unit], order: list[str], 
     shapes = graph.shapes([source for sources in operands.values() for source in sources])
     for name, sources in operands.items():
         later, earlier = sorted(sources, key=lambda tensor: -position[node_name(tensor)])
-        if not _have_one_shape(shapes[later], shapes[earlier]):
+        # The number of images may be unknown, but in both.
+        if not shapes[later][1:].is_fully_defined() or shapes[later].as_list() != shapes[earlier].as_list():
             continue
         for last, summand in ((later, earlier), (earlier, later)):
             unit = units.get(last)
@@ -227,11 +213,6 @@ def _take_additions(graph: FlatGraph, units: dict[str, Unit], order: list[str], 
                 unit = replace(unit, last=name, summand=summand)
             units[unit.last] = unit
             break
-
-
-def _have_one_shape(shape: tf.TensorShape, other: tf.TensorShape) -> bool:
-    """Return whether two tensors have the same known shape. The number of images may be unknown, but in both."""
-    return bool(shape[1:].is_fully_defined() and shape.as_list() == other.as_list())
 
 
 def _can_add(

@@ -20,9 +20,8 @@ from savedmodel_bakery.errors import SourceError
 from savedmodel_bakery.exporter.optimisation import optimise_int8
 from savedmodel_bakery.exporter.optimisation.flat_graph import FlatGraph
 from savedmodel_bakery.exporter.optimisation.inlining import flatten
-from savedmodel_bakery.exporter.optimisation.int8 import quantise
-from savedmodel_bakery.exporter.optimisation.int8.ranges import Range
-from savedmodel_bakery.exporter.optimisation.int8.weights import quantise_depthwise_kernel, quantise_kernel
+from savedmodel_bakery.exporter.optimisation.int8.codes import Range, quantise_depthwise_kernel, quantise_kernel
+from savedmodel_bakery.exporter.optimisation.int8.quantise import quantise
 from savedmodel_bakery.exporter.optimisation.optimise import drop_dead_operations
 from savedmodel_bakery.exporter.recipe import OPTIMISATIONS
 

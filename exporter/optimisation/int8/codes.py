@@ -1,0 +1,132 @@
+"""Determines codes: the range of numbers that those of an activation stand for, and those of kernels.
+
+Ranges come from what calibration images give. Kernels are int8, symmetric, with a scale per output channel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from savedmodel_bakery.errors import SourceError
+from savedmodel_bakery.exporter.optimisation.flat_graph import FlatGraph
+from savedmodel_bakery.exporter.tensor_types import Tensor
+
+_IMAGES_PER_RUN = 8
+_MAX_CODE = 255
+
+# QuantizeV2 widens narrower ranges (its attribute ensure_minimum_range).
+_MIN_WIDTH = 0.0101
+
+# CPUs without VNNI add the products of two neighbouring input channels in 16 bits, which saturate. Codes of activations
+# are 255 at most, and 255 · 128 is within int16.
+_MAX_PAIR = 128
+MAX_WEIGHT = 127
+
+
+class Range(NamedTuple):
+    """The numbers of the codes 0 and 255; `low` is not above 0, and one of the codes stands for 0 exactly."""
+
+    low: float
+    high: float
+
+    @property
+    def width(self) -> float:
+        """The distance of both numbers."""
+        return self.high - self.low
+
+    @classmethod
+    def of(cls, lowest: float, highest: float) -> Range:
+        """Return the smallest range that contains these numbers and 0, up to half a code.
+
+        With a code for 0, kernels that round the range themselves, as that of QuantizeV2 without oneDNN, leave it as
+        it is.
+        """
+        lowest, highest = min(lowest, 0.0), max(highest, 0.0)
+        step = max(highest - lowest, _MIN_WIDTH) / _MAX_CODE
+        zero = round(-lowest / step)
+        return cls(-zero * step, (_MAX_CODE - zero) * step)
+
+
+def measure_ranges(
+    graph: FlatGraph, tensors: Iterable[str], images: np.ndarray, together: Sequence[Sequence[str]]
+) -> Mapping[str, Range]:
+    """Run the network on normalised images, float32 [images, height, width, channels]; return the range of each tensor.
+
+    Tensors of a group in `together` get one range.
+    """
+    names = sorted({*tensors, *(tensor for group in together for tensor in group)})
+    run = graph.function(names, _extremes)
+    runs = [
+        np.array(run(tf.constant(images[start : start + _IMAGES_PER_RUN])))
+        for start in range(0, len(images), _IMAGES_PER_RUN)
+    ]
+    seen = np.stack(runs)  # [runs, tensors, 2]
+    extremes = dict(
+        zip(names, zip(seen[..., 0].min(0).tolist(), seen[..., 1].max(0).tolist(), strict=True), strict=True)
+    )
+    for tensor, (lowest, highest) in extremes.items():
+        if not (math.isfinite(lowest) and math.isfinite(highest)):
+            raise SourceError(
+                f"cannot quantise the network: its tensor {tensor} has values that are not finite (minimum {lowest}, "
+                f"maximum {highest}) for the calibration photos; bake with --precision float32"
+            )
+    for _ in together:  # a tensor may be in several groups
+        for group in together:
+            lowest, highest = zip(*(extremes[tensor] for tensor in group), strict=True)
+            extremes.update(dict.fromkeys(group, (min(lowest), max(highest))))
+    return {tensor: Range.of(*ends) for tensor, ends in extremes.items()}
+
+
+def _extremes(tensor: Tensor) -> Tensor:
+    return tf.stack([tf.reduce_min(tensor), tf.reduce_max(tensor)])
+
+
+class Kernel(NamedTuple):
+    """A quantised kernel."""
+
+    codes: np.ndarray  # int8, in the shape of the kernel
+    scales: np.ndarray  # float64 [output channels]; a weight is its code times the scale of its output channel
+    sums: np.ndarray  # float64 [output channels], the sums of the weights that the codes stand for
+
+
+def quantise_depthwise_kernel(kernel: np.ndarray) -> Kernel:
+    """Quantise the kernel of a depthwise convolution, float32 [height, width, channels, 1]."""
+    largest = np.abs(kernel).max(axis=(0, 1, 3)).astype(np.float64)
+    scales = _scales(largest / MAX_WEIGHT)
+    codes = np.round(kernel / scales[:, np.newaxis]).astype(np.int8)
+    return Kernel(codes, scales, codes.sum(axis=(0, 1, 3), dtype=np.float64) * scales)
+
+
+def quantise_kernel(kernel: np.ndarray) -> Kernel:
+    """Quantise the kernel of a convolution, float32 [height, width, input channels, output channels].
+
+    No two neighbouring input channels have codes whose sum is beyond 128, so that CPUs without VNNI compute the same.
+    """
+    height, width, channels, filters = kernel.shape
+    weights = kernel.astype(np.float64)
+    if channels % 2:  # kernels that work on rows of all channels may pair the last with the first of the next pixel
+        scales = _scales(np.abs(weights).max(axis=(0, 1, 2)) / (_MAX_PAIR // 2))
+        codes = np.round(weights / scales)
+    else:
+        pairs = weights.reshape(height, width, channels // 2, 2, filters)
+        largest_sum = np.abs(pairs.sum(axis=3)).max(axis=(0, 1, 2))
+        largest = np.abs(weights).max(axis=(0, 1, 2))
+        scales = _scales(np.maximum(largest / MAX_WEIGHT, largest_sum / _MAX_PAIR))
+        paired = np.round(pairs / scales)
+        sums = paired.sum(axis=3)
+        # Rounding may have added 1 to the sum.
+        paired[..., 0, :] -= np.where(np.abs(sums) > _MAX_PAIR, np.sign(sums), 0)
+        codes = paired.reshape(kernel.shape)
+    codes = codes.astype(np.int8)
+    return Kernel(codes, scales, codes.sum(axis=(0, 1, 2), dtype=np.float64) * scales)
+
+
+def _scales(scales: np.ndarray) -> np.ndarray:
+    """Return scales that are float32 numbers, as the kernels of TensorFlow take them; 1 for filters of zeros only."""
+    rounded = np.where(scales > 0, scales, 1.0).astype(np.float32)
+    return np.asarray(np.nextafter(rounded, np.float32(np.inf)), np.float64)
