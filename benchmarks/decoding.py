@@ -21,7 +21,7 @@ import click
 import tensorflow as tf
 
 from benchmarks import machine, photos
-from savedmodel_bakery.exporter.image import encodings, exif, per_image, pixels
+from savedmodel_bakery.exporter.image import encodings, header, per_image, pixels
 from savedmodel_bakery.exporter.image.header import Header
 from savedmodel_bakery.exporter.recipe import Preprocessing
 
@@ -68,7 +68,7 @@ VARIANTS: dict[str, Callable[[Any], Any]] = {
         (pixels, "with_fallback", _attempt), (encodings, "with_fallback", _attempt)
     ),
     "without the recognition of base64": _without((encodings, "decode", lambda image: image)),
-    "without EXIF's orientation": _without((exif, "read_orientation", lambda *_: tf.constant(1))),
+    "without EXIF's orientation": _without((header, "read_orientation", lambda *_: tf.constant(1))),
     "with extract_jpeg_shape instead of the segments of the header": _without((per_image, "read_header", _size_only)),
     "with the fast DCT": _without((pixels, "_DCT", "INTEGER_FAST")),
     "with bilinear instead of bicubic": lambda image: _as_baked(image, replace(_RECIPE, resize="bilinear")),

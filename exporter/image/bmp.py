@@ -19,22 +19,15 @@ _MAX_OFFSET = 2**31 - 1
 
 
 class _Header(NamedTuple):
-    """The fields of a header, int64 [], and whether it is that of OS/2.
-
-    Attributes:
-        height: negative numbers are those from 2**31.
-        start: where the pixels begin.
-        info_bytes: size of the header without the first 14 bytes.
-        compression: of a header that is not of OS/2.
-    """
+    """The fields of a header, int64 [], and whether it is that of OS/2."""
 
     is_of_os2: Flag
-    height: Integer
+    height: Integer  # negative numbers are those from 2**31
     width: Integer
     bits: Integer
-    start: Integer
-    info_bytes: Integer
-    compression: Integer
+    start: Integer  # where the pixels begin
+    info_bytes: Integer  # size of the header without the first 14 bytes
+    compression: Integer  # of a header that is not of OS/2
 
 
 def _read(data: ImageBytes) -> _Header:

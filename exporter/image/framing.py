@@ -38,17 +38,11 @@ class Window(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """Where the upright photo lies in the network's input, per image of a batch.
+    """Where the upright photo lies in the network's input, per image of a batch."""
 
-    Attributes:
-        height: of the photo, in pixels.
-        width: likewise.
-        window: where the photo lies, in pixels of the network's input.
-    """
-
-    height: Sides
+    height: Sides  # of the photo, in pixels
     width: Sides
-    window: Window
+    window: Window  # where the photo lies, in pixels of the network's input
 
 
 def place(sizes: Tensor, preprocessing: Preprocessing) -> Placement:
@@ -141,13 +135,9 @@ def resized_size(height: Side, width: Side, preprocessing: Preprocessing) -> Siz
 
 
 def place_on_canvas(pixels: Tensor, size: Size, corner: Size, colour: tuple[int, int, int]) -> Tensor:
-    """Place an image on a canvas of one colour.
+    """Place an image of any dtype, [height, width, 3], on a canvas of one colour, R, G, B of 0..255.
 
-    Args:
-        pixels: any dtype, [height, width, 3].
-        size: height and width of the canvas.
-        corner: distance of the image from the top and from the left of the canvas.
-        colour: R, G, B of the canvas, 0..255.
+    The `corner` is the distance of the image from the top and from the left of the canvas.
     """
     margins = [
         [before, whole - before - part]

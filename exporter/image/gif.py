@@ -24,17 +24,11 @@ _MAX_RUN_BYTES = 2**20
 
 
 class _Frame(NamedTuple):
-    """Where the first frame is in the file.
+    """Where the first frame is in the file."""
 
-    Attributes:
-        image: its image descriptor.
-        control: the graphic control extension before it.
-        end: after its last sub-block.
-    """
-
-    image: Offset
-    control: Offset
-    end: Offset
+    image: Offset  # its image descriptor
+    control: Offset  # the graphic control extension before it
+    end: Offset  # after its last sub-block
 
 
 def read_size(data: ImageBytes) -> Size:

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.image import bmp, chunks, encodings, exif, gif, webp
-from savedmodel_bakery.exporter.image.bytes_ops import read_integers, read_unsigned, substring
+from savedmodel_bakery.exporter.image import bmp, chunks, encodings, gif
+from savedmodel_bakery.exporter.image.bytes_ops import read_integers, read_unsigned, split, substring
 from savedmodel_bakery.exporter.tensor_types import (
     FileFormat,
     Flag,
@@ -22,7 +22,6 @@ from savedmodel_bakery.exporter.tensor_types import (
     Orientation,
     Side,
     Tensor,
-    Text,
 )
 
 # JPEG, ITU-T T.81, table B.1: frame markers hold the size, the scan marker ends the headers, some have no contents.
@@ -36,27 +35,22 @@ _SEARCHED_BYTES = 2**16
 # Photos have about ten segments, or a few hundred if a large profile is split into segments of 64 kB. The limit bounds
 # the time a hostile file can take.
 _MAX_SEGMENTS = 1024
-# A photo has up to about 20 scans, and a few texts. Each takes a decoder time that has nothing to do with its size: a
-# scan as much as all pixels, a compressed text up to 8 MB.
+# A photo has up to about 20 scans. Each takes a decoder as much time as all pixels, whatever its size is.
 _SCAN, _END_OF_IMAGE, _MAX_SCANS = b"\xff\xda", b"\xff\xd9", 64
-_COMPRESSED_TEXTS, _MAX_TEXTS = (b"zTXt", b"iTXt"), 64
+
+_EXIF_PREFIX = b"Exif\0\0"
+# TIFF 6.0, section 8: Orientation is a SHORT; some programs write a LONG.
+_ORIENTATION_TAG, _SHORT, _LONG = 0x0112, 3, 4
+_MAX_TAGS = 512
 
 
 class Header(NamedTuple):
-    """What the header of a file states.
+    """What the header of a file states."""
 
-    Attributes:
-        height: pixels, before turning upright; 0 if unknown.
-        width: likewise.
-        orientation: of a JPEG, PNG or WebP file; 1 if it states none.
-        has_alpha: whether a PNG or WebP file has, or may have, transparent pixels.
-        file_format: see `encodings.detect_format`.
-    """
-
-    height: Side
+    height: Side  # in pixels, before turning upright; 0 if unknown
     width: Side
-    orientation: Orientation
-    has_alpha: Flag
+    orientation: Orientation  # of a JPEG, PNG or WebP file; 1 if it states none
+    has_alpha: Flag  # whether a PNG or WebP file has, or may have, transparent pixels
     file_format: FileFormat
 
 
@@ -65,23 +59,20 @@ _Fields = tuple[Side, Side, Offset, Flag]
 
 
 def read_header(data: ImageBytes) -> Header:
-    """Read the header of a file of any known format.
-
-    Sources: ITU-T T.81 B.2.2 (JPEG), PNG third edition 5.3 and 11, GIF89a, BITMAPINFOHEADER, RFC 9649 section 2 (WebP).
-    """
+    """Read the header of a file of any known format. Source for JPEG: ITU-T T.81, B.2.2."""
     file_format = encodings.detect_format(data)
     readers = {
         encodings.JPEG: _read_jpeg,
-        encodings.PNG: _read_png,
+        encodings.PNG: chunks.read_png_header,
         encodings.GIF: lambda data: _size_only(*gif.read_size(data)),
         encodings.BMP: lambda data: _size_only(*bmp.read_size(data)),
-        encodings.WEBP: webp.read_header,
+        encodings.WEBP: chunks.read_webp_header,
         encodings.UNKNOWN: lambda _: _size_only(tf.constant(0, tf.int64), tf.constant(0, tf.int64)),
     }
     height, width, exif_offset, has_alpha = tf.switch_case(
         file_format, {number: lambda reader=reader: reader(data) for number, reader in readers.items()}
     )
-    return Header(height, width, exif.read_orientation(data, exif_offset), has_alpha, file_format)
+    return Header(height, width, read_orientation(data, exif_offset), has_alpha, file_format)
 
 
 def _size_only(height: Side, width: Side) -> _Fields:
@@ -90,8 +81,8 @@ def _size_only(height: Side, width: Side) -> _Fields:
 
 def _read_jpeg(data: ImageBytes) -> _Fields:
     exif_offset, frame = _walk_jpeg_segments(data)
-    image = _split(substring(data, frame, tf.strings.length(data)), _END_OF_IMAGE, 1)[0]
-    is_usual = (frame > 0) & (tf.size(_split(image, _SCAN, _MAX_SCANS + 1)) <= 1 + _MAX_SCANS)
+    image = split(substring(data, frame, tf.strings.length(data)), _END_OF_IMAGE, 1)[0]
+    is_usual = (frame > 0) & (tf.size(split(image, _SCAN, _MAX_SCANS + 1)) <= 1 + _MAX_SCANS)
     sides = tf.where(is_usual, read_integers(data, frame + 1, 2, tf.uint16), 0)
     height, width = tf.unstack(tf.cast(sides, tf.int64))
     return height, width, exif_offset, tf.constant(False)
@@ -105,10 +96,10 @@ def _walk_jpeg_segments(data: ImageBytes) -> tuple[Offset, Offset]:
         return in_headers & (offset < file_size)
 
     def read_next(offset: Offset, _in_headers: Flag, exif_offset: Offset, frame: Offset) -> tuple[Tensor, ...]:
-        segment = read_integers(data, offset, 4 + len(exif.PREFIX))
+        segment = read_integers(data, offset, 4 + len(_EXIF_PREFIX))
         role = tf.where(tf.equal(segment[0], 0xFF), tf.gather(_ROLES, segment[1]), _NO_MARKER)
         contents = offset + 4
-        is_exif = tf.equal(role, _APP1) & tf.reduce_all(tf.equal(segment[4:], list(exif.PREFIX)))
+        is_exif = tf.equal(role, _APP1) & tf.reduce_all(tf.equal(segment[4:], list(_EXIF_PREFIX)))
         size = 2 + tf.maximum(256 * segment[2] + segment[3], 2)
         is_marker = tf.not_equal(role, _NO_MARKER)
         step = tf.where(tf.equal(role, _NO_CONTENTS), 2, size)
@@ -133,20 +124,36 @@ def _bytes_before_marker(data: ImageBytes, offset: Offset) -> Integer:
     return tf.argmax(found, output_type=tf.int32)
 
 
-def _split(text: Text, separator: bytes, maximum: int) -> Text:
-    """Return the parts between separators, at least one; the last has the separators after the first `maximum`.
+def read_orientation(data: ImageBytes, offset: Offset) -> Orientation:
+    """Read the orientation from the EXIF block at `offset`: a TIFF header, with or without `Exif` before it.
 
-    Without the ragged tensors of tf.strings.split, which are fifty operations.
+    It is 1 if `offset` is 0 or if the block has no valid orientation.
     """
-    return tf.raw_ops.StringSplitV2(input=[text], sep=separator, maxsplit=maximum).values
+    has_prefix = tf.equal(substring(data, offset, len(_EXIF_PREFIX)), _EXIF_PREFIX)
+    tiff = offset + tf.where(has_prefix, len(_EXIF_PREFIX), 0)
+    return tf.cond(offset > 0, lambda: _read_tiff_orientation(data, tiff), lambda: tf.constant(1))
 
 
-def _read_png(data: ImageBytes) -> _Fields:
-    exif_offset, transparency = chunks.find_png_chunks(data, (b"eXIf", b"tRNS"), stop_at=b"IDAT")
-    texts = tf.add_n([tf.size(_split(data, name, _MAX_TEXTS + 1)) - 1 for name in _COMPRESSED_TEXTS])
-    # IHDR must come first (PNG, section 5.6). libpng skips other chunks before it; for such a file the size is 0.
-    is_usual = tf.cast(tf.equal(substring(data, 12, 4), b"IHDR") & (texts <= _MAX_TEXTS), tf.int64)
-    # Bit 2 of the colour type means an alpha channel; tRNS makes a palette, or one colour, transparent.
-    has_alpha = tf.equal(read_unsigned(data, 25, 1) & 4, 4) | (transparency > 0)
-    height, width = (read_unsigned(data, offset, 4) * is_usual for offset in (20, 16))
-    return height, width, exif_offset, has_alpha
+def _read_tiff_orientation(data: ImageBytes, tiff: Offset) -> Orientation:
+    byte_order = substring(data, tiff, 2)
+    is_little_endian = tf.equal(byte_order, b"II")
+    directory_offset = tf.where(
+        is_little_endian, read_unsigned(data, tiff + 4, 4, little_endian=True), read_unsigned(data, tiff + 4, 4)
+    )
+    directory = tiff + tf.cast(tf.minimum(directory_offset, tf.cast(tf.strings.length(data), tf.int64)), tf.int32)
+    # In 16-bit words: the number of tags, then per tag its number, type, count (two words) and value (two words).
+    words = tf.where(
+        is_little_endian,
+        *(
+            read_integers(data, directory, 1 + 6 * _MAX_TAGS, tf.uint16, little_endian=little_endian)
+            for little_endian in (True, False)
+        ),
+    )
+    tag, field_type, _, _, first, second = tf.unstack(tf.reshape(words[1:], [_MAX_TAGS, 6]), axis=1)
+    low, high = tf.where(is_little_endian, first, second), tf.where(is_little_endian, second, first)
+    is_short = tf.equal(field_type, _SHORT)
+    value = tf.where(is_short, first, low)
+    is_orientation = tf.equal(tag, _ORIENTATION_TAG) & (is_short | (tf.equal(field_type, _LONG) & tf.equal(high, 0)))
+    is_valid = is_orientation & (value >= 1) & (value <= 8) & (tf.range(_MAX_TAGS) < words[0])
+    is_usable = tf.reduce_any(is_valid) & (is_little_endian | tf.equal(byte_order, b"MM"))
+    return tf.where(is_usable, tf.gather(value, tf.argmax(tf.cast(is_valid, tf.int8))), 1)

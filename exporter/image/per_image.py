@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -31,17 +32,11 @@ EMPTY = "empty: no bytes were sent"
 
 
 class ReadImages(NamedTuple):
-    """Images of a batch.
+    """Images of a batch."""
 
-    Attributes:
-        pixels: of those that could be read, at the size of the network's input.
-        sizes: int64 [images, 2], their heights and widths upright, in pixels of the file.
-        errors: of each row that was read, why it could not be; empty if it could.
-    """
-
-    pixels: PixelBatch
-    sizes: Tensor
-    errors: Texts
+    pixels: PixelBatch  # of those that could be read, at the size of the network's input
+    sizes: Tensor  # int64 [images, 2], their heights and widths upright, in pixels of the file
+    errors: Texts  # of each row that was read, why it could not be; empty if it could
 
 
 def read_images(
@@ -53,15 +48,10 @@ def read_images(
     min_images: int = 0,
     max_side: int = _UNLIMITED,
 ) -> ReadImages:
-    """Read images of a batch, one after the other, until `max_readable` could be read.
+    """Read images of a batch, one after the other, until `max_readable` (1 or more) could be read.
 
-    Args:
-        images: the batch.
-        rows: the numbers of the images to read.
-        max_readable: 1 or more.
-        preprocessing: of the recipe.
-        min_images: 1 to return one blank image, of size 1 by 1, if none can be read.
-        max_side: height and width of an image that can be read, in pixels.
+    With 1 for `min_images`, returns one blank image, of size 1 by 1, if none can be read. No side of an image can have
+    more than `max_side` pixels.
     """
     rows_count = tf.size(rows)
     size = [*preprocessing.size, 3]
@@ -119,30 +109,25 @@ def _describe_error(
 ) -> Text:
     """Return why an image can't be read; `data` is empty if `image` is neither an image file nor base64."""
     sides = tf.strings.as_string(header.width), " by ", tf.strings.as_string(header.height)
+
+    def starts(reason: str, data: Text) -> Callable[[], Text]:
+        return lambda: tf.strings.join([reason, ": it starts with ", _first_bytes(data)])
+
+    def too_large(limit: str) -> Callable[[], Text]:
+        return lambda: tf.strings.join(["too large: its header states ", *sides, f" pixels; {limit}"])
+
     return tf.case(
         [
             (tf.equal(image, b""), lambda: tf.constant(EMPTY)),
-            (
-                tf.equal(data, b""),
-                lambda: tf.strings.join(
-                    ["neither base64 nor a supported image format: it starts with ", _first_bytes(image)]
-                ),
-            ),
-            (
-                tf.equal(header.file_format, encodings.UNKNOWN),
-                lambda: tf.strings.join(["base64 of an unsupported file format: it starts with ", _first_bytes(data)]),
-            ),
+            (tf.equal(data, b""), starts("neither base64 nor a supported image format", image)),
+            (tf.equal(header.file_format, encodings.UNKNOWN), starts("base64 of an unsupported file format", data)),
             (
                 header.height * header.width > preprocessing.max_pixels,
-                lambda: tf.strings.join(
-                    ["too large: its header states ", *sides, f" pixels; the maximum is {preprocessing.max_pixels}"]
-                ),
+                too_large(f"the maximum is {preprocessing.max_pixels}"),
             ),
             (
                 tf.maximum(header.height, header.width) > max_side,
-                lambda: tf.strings.join(
-                    ["too large: its header states ", *sides, f" pixels; the longest side can have {max_side}"]
-                ),
+                too_large(f"the longest side can have {max_side}"),
             ),
         ],
         default=lambda: tf.constant("damaged, truncated or of an unsupported kind: the image file cannot be decoded"),

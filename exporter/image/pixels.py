@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from savedmodel_bakery.exporter.graph_functions import with_fallback
-from savedmodel_bakery.exporter.image import bmp, encodings, framing, gif, webp
+from savedmodel_bakery.exporter.image import bmp, chunks, encodings, framing, gif
 from savedmodel_bakery.exporter.image.header import Header
 from savedmodel_bakery.exporter.recipe import LETTERBOX, Preprocessing
 from savedmodel_bakery.exporter.tensor_types import (
@@ -42,23 +42,16 @@ NO_NETWORK_PIXELS = np.zeros([0, 0, 3], np.float32)
 
 
 class DecodedImage(NamedTuple):
-    """The part of an image that the recipe keeps.
+    """The part of an image that the recipe keeps."""
 
-    Attributes:
-        pixels: upright; [0, 0, 3] if the file can't be decoded.
-        resized_size: the size to resize them to.
-    """
-
-    pixels: Pixels
-    resized_size: Size
+    pixels: Pixels  # upright; [0, 0, 3] if the file can't be decoded
+    resized_size: Size  # the size to resize them to
 
 
 def read_file(data: ImageBytes, header: Header, preprocessing: Preprocessing) -> NetworkPixels:
-    """Decode, crop, turn upright and resize a file.
+    """Decode, crop, turn upright and resize a file; `NO_NETWORK_PIXELS` if it can't be decoded.
 
-    Returns:
-        Pixels of `preprocessing.size`, 0..255, or slightly beyond if the resize method overshoots; `NO_NETWORK_PIXELS`
-        if the file can't be decoded.
+    Pixels are 0..255, or slightly beyond if the resize method overshoots.
     """
     decoded = decode_file(data, header, preprocessing)
     return tf.cond(
@@ -93,7 +86,7 @@ def decode_file(data: ImageBytes, header: Header, preprocessing: Preprocessing) 
             encodings.GIF: lambda: crop(lambda data: gif.decode(data, preprocessing.background_colour)),
             encodings.BMP: lambda: crop(bmp.decode),
             encodings.WEBP: lambda: crop(
-                lambda data: _decode_with_alpha(data, header.has_alpha), webp.set_alpha_flag(data)
+                lambda data: _decode_with_alpha(data, header.has_alpha), chunks.set_webp_alpha_flag(data)
             ),
         },
     )
@@ -169,11 +162,8 @@ def _decode_with_alpha(data: ImageBytes, has_alpha: Flag) -> Pixels:
 
 def _make_opaque(pixels: Pixels, has_alpha: Flag, preprocessing: Preprocessing) -> Pixels:
     """Composite pixels with alpha over the recipe's background; return others unchanged."""
-
-    def composited() -> Pixels:
-        return _composite(tf.ensure_shape(pixels, [None, None, 4]), preprocessing.background_colour)
-
-    return tf.ensure_shape(tf.cond(has_alpha, composited, lambda: pixels), [None, None, 3])
+    opaque = tf.cond(has_alpha, lambda: _composite(pixels, preprocessing.background_colour), lambda: pixels)
+    return tf.ensure_shape(opaque, [None, None, 3])
 
 
 def _composite(pixels: Pixels, background: tuple[int, int, int]) -> Pixels:
@@ -181,6 +171,7 @@ def _composite(pixels: Pixels, background: tuple[int, int, int]) -> Pixels:
 
     Levels are rounded to the nearest; ties can't occur, as 255 is odd.
     """
+    pixels = tf.ensure_shape(pixels, [None, None, 4])
     height, width = tf.unstack(tf.shape(pixels)[:2])
     step = tf.maximum(_STRIP_PIXELS // tf.maximum(width, 1), 1)
     strips = tf.TensorArray(

@@ -28,13 +28,6 @@ class _Affine(NamedTuple):
     shift: np.ndarray
 
 
-class _Chain(NamedTuple):
-    """The combined effect of consecutive affine operations, and the names of their nodes."""
-
-    affine: _Affine
-    nodes: list[str]
-
-
 def fold_batch_norm(graph: FlatGraph) -> None:
     """Fold the affine operations after each linear operation into its kernel and one bias.
 
@@ -42,16 +35,16 @@ def fold_batch_norm(graph: FlatGraph) -> None:
     unchanged, because it would be needed several times.
     """
     edges = set(constant_edges(graph))
-    linear = [node for node in graph.nodes.values() if _is_linear(node) and _short_name(node.input[1]) in edges]
-    values = graph.values(sorted(edges - {_short_name(node.input[1]) for node in linear}))
+    linear = [node for node in graph.nodes.values() if _is_linear(node) and node.input[1].removesuffix(":0") in edges]
+    values = graph.values(sorted(edges - {node.input[1].removesuffix(":0") for node in linear}))
     uses = graph.uses()
     read_once = graph.read_once()
     for node in linear:
         if node.input[1] in read_once:
             (kernel,) = graph.values([node.input[1]]).values()  # one at a time, as they are large
-            chain = _affine_chain(graph, node, _by_channel(node, kernel).shape[-1], values, uses)
-            if any(graph.nodes[name].op not in PASS_THROUGH | {"BiasAdd"} for name in chain.nodes):
-                _fold(graph, node, kernel, chain)
+            affine, chain = _affine_chain(graph, node, _by_channel(node, kernel).shape[-1], values, uses)
+            if any(graph.nodes[name].op not in PASS_THROUGH | {"BiasAdd"} for name in chain):
+                _fold(graph, node, kernel, affine, chain[-1])
 
 
 def _is_linear(node: NodeDef) -> bool:
@@ -64,11 +57,6 @@ def _is_linear(node: NodeDef) -> bool:
     )
 
 
-def _short_name(tensor: str) -> str:
-    """Return the name of a tensor without the `:0` of a first output."""
-    return tensor.removesuffix(":0")
-
-
 def _by_channel(node: NodeDef, kernel: np.ndarray) -> np.ndarray:
     """Return the kernel with output channels as its last axis; for a depthwise one they are channels × multiplier."""
     return kernel.reshape(*kernel.shape[:2], -1) if node.op == "DepthwiseConv2dNative" else kernel
@@ -76,20 +64,23 @@ def _by_channel(node: NodeDef, kernel: np.ndarray) -> np.ndarray:
 
 def _affine_chain(
     graph: FlatGraph, start: NodeDef, channels: int, values: Mapping[str, np.ndarray], uses: Mapping[str, list[Use]]
-) -> _Chain:
-    """Combine the affine operations after `start`, as long as each is the only user of the previous one."""
-    chain = _Chain(_Affine(np.ones(channels), np.zeros(channels)), [])
+) -> tuple[_Affine, list[str]]:
+    """Combine the affine operations after `start`, as long as each is the only user of the previous one.
+
+    Returns their combined effect, and the names of their nodes.
+    """
+    combined, chain = _Affine(np.ones(channels), np.zeros(channels)), list[str]()
     current = start.name
     while len(uses[current]) == 1:
         name, position, _ = uses[current][0]
         if position is None or any(use.output for use in uses[name]):
             break
-        affine = _combine(chain.affine, graph.nodes[name], position, _RANKS[start.op], values)
+        affine = _combine(combined, graph.nodes[name], position, _RANKS[start.op], values)
         if affine is None:
             break
-        chain = _Chain(affine, [*chain.nodes, name])
-        current = name
-    return chain
+        combined, current = affine, name
+        chain.append(name)
+    return combined, chain
 
 
 def _combine(
@@ -103,7 +94,7 @@ def _combine(
         return None
     if node.op in PASS_THROUGH:
         return before
-    arguments = [values.get(_short_name(name)) for index, name in enumerate(node.input) if index != position]
+    arguments = [values.get(name.removesuffix(":0")) for index, name in enumerate(node.input) if index != position]
     constants = [value.astype(np.float64) for value in arguments if value is not None]
     if len(constants) < len(arguments) or not has_channels_last(node):
         return None
@@ -135,12 +126,12 @@ def _per_channel(constant: np.ndarray, channels: int, rank: int) -> np.ndarray |
     return np.broadcast_to(constant.reshape(-1), channels)
 
 
-def _fold(graph: FlatGraph, node: NodeDef, kernel: np.ndarray, chain: _Chain) -> None:
-    """Scale the kernel of `node`, and replace the last operation of the chain by one bias."""
-    scaled = (_by_channel(node, kernel) * chain.affine.scale).astype(kernel.dtype).reshape(kernel.shape)
-    bias = chain.affine.shift.astype(kernel.dtype)
+def _fold(graph: FlatGraph, node: NodeDef, kernel: np.ndarray, affine: _Affine, last: str) -> None:
+    """Scale the kernel of `node`, and replace the `last` operation of the chain after it by one bias."""
+    scaled = (_by_channel(node, kernel) * affine.scale).astype(kernel.dtype).reshape(kernel.shape)
+    bias = affine.shift.astype(kernel.dtype)
     if not (np.isfinite(scaled).all() and np.isfinite(bias).all()):
         return
-    if (chain.affine.scale != 1).any():
+    if (affine.scale != 1).any():
         node.input[1] = graph.add_weight(f"{node.name}/kernel", scaled)
-    graph.put("BiasAdd", chain.nodes[-1], node.name, graph.add_weight(f"{node.name}/bias", bias), T=tf.float32)
+    graph.put("BiasAdd", last, node.name, graph.add_weight(f"{node.name}/bias", bias), T=tf.float32)

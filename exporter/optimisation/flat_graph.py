@@ -40,15 +40,10 @@ class Use(NamedTuple):
 class FlatGraph:
     """The nodes of a network, without function calls."""
 
-    def __init__(
-        self,
-        network: ConcreteFunction,
-        graph_def: GraphDef,
-        weights: dict[str, Variable],
-        captures: dict[str, Tensor],
-    ) -> None:
+    def __init__(self, network: ConcreteFunction, graph_def: GraphDef, captures: dict[str, Tensor]) -> None:
         self.nodes: dict[str, NodeDef] = {node.name: node for node in graph_def.node}
-        self.weights = weights  # by the name of the placeholder that stands for the variable's value
+        # By the name of the placeholder that stands for the variable's value.
+        self.weights: dict[str, Variable] = {}
         self.outputs: list[str] = [output.name for output in network.outputs]
         self._input: str = network.inputs[0].op.name
         self._structured_outputs = network.structured_outputs

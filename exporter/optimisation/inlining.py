@@ -6,7 +6,8 @@ graph optimiser, and the public API runs Grappler only inside a session, which r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from itertools import chain
 
 import tensorflow as tf
 from tensorflow.python.grappler import tf_optimizer
@@ -33,7 +34,7 @@ def flatten(network: ConcreteFunction) -> FlatGraph | None:
     graph_def = _inline(network)
     variables = {id(variable.handle): variable for variable in network.graph.variables}
     captures = {internal.op.name: external for external, internal in network.graph.captures}
-    graph = FlatGraph(network, graph_def, {}, captures)
+    graph = FlatGraph(network, graph_def, captures)
     handles = {name: variables[id(handle)] for name, handle in captures.items() if id(handle) in variables}
     for name, node in list(graph.nodes.items()):
         if node.op in _CONTROL_FLOW:
@@ -75,7 +76,9 @@ def _drop_needless_control_inputs(graph: FlatGraph) -> None:
 def _inline(network: ConcreteFunction) -> GraphDef:
     """Return the graph of a network with its function calls inlined, except `If` and `While`."""
     graph_def = network.graph.as_graph_def()
-    for definition in (*graph_def.library.function, *_all_nodes(graph_def)):
+    library = graph_def.library.function
+    nodes = chain(graph_def.node, *(function.node_def for function in library))
+    for definition in chain(library, nodes):
         if "_lower_using_switch_merge" in definition.attr:
             definition.attr["_lower_using_switch_merge"].b = False
         # Keras has grouped convolutions compiled by XLA, which tensorflow_model_server refuses. They run without it.
@@ -107,9 +110,3 @@ def called_functions(nodes: Iterable[NodeDef], functions: Mapping[str, FunctionD
             called.add(name)
             pending.extend(functions[name].node_def)
     return called
-
-
-def _all_nodes(graph_def: GraphDef) -> Iterator[NodeDef]:
-    yield from graph_def.node
-    for function in graph_def.library.function:
-        yield from function.node_def

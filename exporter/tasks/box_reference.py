@@ -179,18 +179,14 @@ def share_without_partner(
 def _take_partner(detection: Detection, others: list[Detection], tolerance: Tolerance) -> bool:
     """Remove the first of the others that agrees with a detection; return whether there is one."""
     for index, other in enumerate(others):
-        if _agree(detection, other, tolerance):
+        if (
+            detection.label == other.label
+            and _is_near(other.score, detection.score, tolerance)
+            and (np.allclose(detection.box, other.box, atol=1e-3) or iou(detection.box, other.box) >= tolerance.iou)
+        ):
             del others[index]
             return True
     return False
-
-
-def _agree(detection: Detection, other: Detection, tolerance: Tolerance) -> bool:
-    return (
-        detection.label == other.label
-        and _is_near(other.score, detection.score, tolerance)
-        and (np.allclose(detection.box, other.box, atol=1e-3) or bool(iou(detection.box, other.box) >= tolerance.iou))
-    )
 
 
 def _is_near(score: float, expected: float, tolerance: Tolerance) -> bool:

@@ -40,12 +40,12 @@ class Classify(Labelled):
             _, class_ids = self.best(outputs["vector"])
             return [self.names(class_ids[:, 0])]
 
-        best = self.best_signature()
+        best = self.best_signatures()
         return {
-            "top_k": best,
+            "top_k": best["top_k"],
             "serving_default": Signature("images", {"output_0": Column((), b"")}, compute, rejects_bad_images=True),
-            "classify": self.classify_signature(),
-            "pixels": replace(best, takes="pixels"),
+            "classify": best["classify"],
+            "pixels": replace(best["top_k"], takes="pixels"),
         }
 
     def compare(self, answers: Answers, result: NetworkResult, tolerance: Tolerance) -> Comparison:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -58,29 +58,24 @@ class Labelled(Task):
         """The number of labels in an answer."""
         return min(self.top_k, len(self.class_names))
 
-    def best_signature(self) -> Signature:
-        """Return the signature with the best labels."""
-        columns: Mapping[str, Column] = {
-            "labels": Column((self.k,), b""),
-            "scores": Column((self.k,), np.float32(0)),
-            "class_ids": Column((self.k,), np.int32(-1)),
-        }
+    def best_signatures(self) -> dict[str, Signature]:
+        """Return the signatures with the best labels: `top_k`, and `classify` for calls of Classify."""
+        labels, scores = Column((self.k,), b""), Column((self.k,), np.float32(0))
+        class_ids = Column((self.k,), np.int32(-1))
 
         def compute(outputs: NetworkOutputs, _sizes: Tensor) -> Sequence[Tensor]:
             scores, class_ids = self.best(outputs["vector"])
             return self.names(class_ids), scores, class_ids
 
-        return Signature("images", columns, compute)
+        def compute_for_classify(outputs: NetworkOutputs, sizes: Tensor) -> Sequence[Tensor]:
+            return compute(outputs, sizes)[:2]
 
-    def classify_signature(self) -> Signature:
-        """Return the signature with the best labels, for calls of Classify."""
-        columns = {"classes": Column((self.k,), b""), "scores": Column((self.k,), np.float32(0))}
-
-        def compute(outputs: NetworkOutputs, _sizes: Tensor) -> Sequence[Tensor]:
-            scores, class_ids = self.best(outputs["vector"])
-            return self.names(class_ids), scores
-
-        return Signature("examples", columns, compute, rejects_bad_images=True)
+        return {
+            "top_k": Signature("images", {"labels": labels, "scores": scores, "class_ids": class_ids}, compute),
+            "classify": Signature(
+                "examples", {"classes": labels, "scores": scores}, compute_for_classify, rejects_bad_images=True
+            ),
+        }
 
     def doubts(self, outputs: np.ndarray) -> tuple[Doubt, ...]:
         """Return the doubts about what the recipe calls the outputs, [units]."""

@@ -32,8 +32,7 @@ class Multilabel(Labelled):
         tags = Signature("images", columns, self._compute_tags)
         return {
             "serving_default": tags,
-            "top_k": self.best_signature(),
-            "classify": self.classify_signature(),
+            **self.best_signatures(),
             "pixels": replace(tags, takes="pixels"),
         }
 

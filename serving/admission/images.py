@@ -1,6 +1,6 @@
 """The pixels that images claim in their headers: decoding a file of 12 kB may take 400 MB.
 
-By the rules of the graphs that the bakery makes (exporter/image: header.py, gif.py, webp.py and encodings.py), so that
+By the rules of the graphs that the bakery makes (exporter/image: header, chunks, gif and encodings), so that
 what they decode never has more pixels than it claims here. Libraries that read sizes have other rules: imagesize does
 not see a GIF's first frame that exceeds the canvas, and gives up on JPEG segments that libjpeg skips.
 """
