@@ -19,10 +19,11 @@ _MAX_OFFSET = 2**31 - 1
 
 
 class _Header(NamedTuple):
-    """The fields of a header, int64 [], and whether it is that of OS/2."""
+    """The fields of a header, int64 []."""
 
     is_of_os2: Flag
-    height: Integer  # negative numbers are those from 2**31
+    is_top_down: Flag  # whether the first row is stored first
+    height: Integer
     width: Integer
     bits: Integer
     start: Integer  # where the pixels begin
@@ -40,19 +41,21 @@ def _read(data: ImageBytes) -> _Header:
     is_of_os2 = tf.equal(info_bytes, _OS2_INFO_BYTES)
     sizes = tf.where(is_of_os2, [words[10], words[9], words[12]], [long(22), long(18), words[14]])
     height, width, bits = tf.unstack(sizes)
-    return _Header(is_of_os2, height, width, bits, long(10), info_bytes, long(30))
+    is_top_down = height >= 2**31  # then the field is a negative number
+    height = tf.where(is_top_down, 2**32 - height, height)
+    return _Header(is_of_os2, is_top_down, height, width, bits, long(10), info_bytes, long(30))
 
 
 def read_size(data: ImageBytes) -> Size:
     """Read height and width."""
     header = _read(data)
-    return _height(header), header.width
+    return header.height, header.width
 
 
 def decode(data: ImageBytes) -> Pixels:
     """Decode a file of 8 bits per pixel, with a palette, or of 24 or 32; the operation fails for any other."""
     header = _read(data)
-    height, width, bits = _height(header), header.width, header.bits
+    height, width, bits = header.height, header.width, header.bits
     is_usual = (
         tf.reduce_any(tf.equal(bits, [8, 24, 32]))
         & (header.is_of_os2 | _is_uncompressed(data, header))
@@ -68,12 +71,7 @@ def decode(data: ImageBytes) -> Pixels:
         lambda: tf.gather(_palette(data, header), tf.cast(pixels[..., 0], tf.int32)),
         lambda: tf.reverse(pixels[..., :3], [-1]),
     )
-    return tf.cond(header.height >= 2**31, lambda: coloured, lambda: tf.reverse(coloured, [0]))
-
-
-def _height(header: _Header) -> Integer:
-    """Return the height; the field is negative if rows are stored from top to bottom."""
-    return tf.where(header.height >= 2**31, 2**32 - header.height, header.height)
+    return tf.cond(header.is_top_down, lambda: coloured, lambda: tf.reverse(coloured, [0]))
 
 
 def _is_uncompressed(data: ImageBytes, header: _Header) -> Flag:

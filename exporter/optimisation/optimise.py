@@ -48,9 +48,6 @@ def optimise(
     Returns an equivalent function, equal up to rounding errors of the precision in which most of it is computed, and
     the variables it reads; steps may replace variables. It is `network` itself if there are no steps or its graph can't
     be rewritten safely.
-
-    Raises:
-        SourceError: no operation of the network can use that precision.
     """
     is_lower_precision = precision != "float32"
     graph = flatten(network) if steps or is_lower_precision else None
@@ -72,10 +69,6 @@ def optimise_int8(
     Int8 takes the place of the step `suit-cpu-kernels`. The images to calibrate with are normalised, float32
     [images, height, width, channels]. Returns a function that approximates the network, the variables it reads, and how
     much of it is quantised.
-
-    Raises:
-        SourceError: nothing can be quantised, activations are not finite, or the filters are too large for a
-            SavedModel's graph.
     """
     graph = flatten(network)
     coverage = Coverage(0, 0.0, 0)

@@ -1,11 +1,14 @@
 """Composes a pipeline: the signatures that its file connects become one validated, published version.
 
 pipeline file ─► checked ─► one graph ─► staged SavedModel ─► outputs = those of the steps, one by one ─► version
+
+It is validated with photos for images and generated arrays for other inputs, or with the inputs of an example.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -14,18 +17,35 @@ import tensorflow as tf
 
 from savedmodel_bakery.errors import PipelineError, VerificationError
 from savedmodel_bakery.exporter import publish, resources
+from savedmodel_bakery.exporter.function.inputs import Input, check_example, generate_array, generate_arrays
 from savedmodel_bakery.exporter.pipeline.check import CheckedPipeline
 from savedmodel_bakery.exporter.pipeline.description import describe
-from savedmodel_bakery.exporter.pipeline.examples import Example, make_examples
 from savedmodel_bakery.exporter.pipeline.graph import save_pipeline
 from savedmodel_bakery.exporter.pipeline.pipeline_file import DEFAULT_SIGNATURE
 from savedmodel_bakery.exporter.pipeline.state import loaded_session
-from savedmodel_bakery.exporter.validation.goldens import MAX_PHOTOS, golden_tolerances, write_goldens
-from savedmodel_bakery.exporter.validation.session import PredictionLog, SessionProcess, decode_outputs, predict_request
+from savedmodel_bakery.exporter.validation.goldens import MAX_PHOTOS, NOT_AN_IMAGE, golden_tolerances, write_goldens
+from savedmodel_bakery.exporter.validation.session import (
+    PredictionLog,
+    SessionProcess,
+    decode_outputs,
+    predict_request,
+    read_photo,
+)
+from savedmodel_bakery.wire import dtypes
 from savedmodel_bakery.wire.tensors import as_array
+
+_IMAGE = "image"
 
 # Requests that are compared at once, which limits the memory that they take.
 _BATCH = 100
+
+
+@dataclass(frozen=True)
+class Example:
+    """Inputs of one request."""
+
+    inputs: dict[str, np.ndarray]
+    has_bad_image: bool = False  # whether one of its images is not an image, which the pipeline may reject
 
 
 def compose(
@@ -37,18 +57,11 @@ def compose(
     example: Mapping[str, np.ndarray] | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> tuple[Path, int]:
-    """Compose a pipeline into a new version under `base_path`.
+    """Compose a pipeline into a new version under `base_path`, by default the next one.
 
-    Args:
-        checked: the pipeline.
-        base_path: the folder of the numbered versions.
-        version: its number; None is the next one.
-        photos: files for inputs that a step takes as `image`; None uses the example photos that come with the package.
-        example: inputs by name to validate it with, instead of photos and generated arrays.
-        progress: called with each step, in a few words.
-
-    Returns:
-        The version's folder, and the number of requests for which its answers were compared with those of the steps.
+    It is validated with the inputs of `example`; without them, with generated arrays and with photos, by default those
+    that come with the package. Returns the version's folder, and the number of requests for which its answers were
+    compared with those of the steps.
     """
     publish.check_free(base_path, version)
     examples = make_examples(checked, resources.example_photos() if photos is None else photos, example)
@@ -69,6 +82,54 @@ def compose(
             description=(publish.PIPELINE_FILE, describe(checked)),
             validate=validate,
         )
+
+
+def make_examples(
+    checked: CheckedPipeline, photos: Sequence[Path], example: Mapping[str, np.ndarray] | None
+) -> Iterator[Example]:
+    """Return example inputs of a pipeline, made one by one, because photos may take more memory than there is.
+
+    The photos are for inputs of text that a step takes as `image`; an `example`, inputs by name, replaces them and
+    generated arrays.
+    """
+    inputs = [_declared(checked, name) for name in checked.pipeline.inputs]
+    if example is not None:
+        return iter([Example(check_example(example, inputs))])
+    taken = {step.step.input_map.get(_IMAGE) for step in checked.steps}
+    images = {declared.alias for declared in inputs if declared.alias in taken and declared.dtype == dtypes.STRING}
+    if not images:
+        return map(Example, generate_arrays(inputs))
+    return _photo_examples(inputs, images, sorted(photos, key=lambda photo: len(read_photo(photo))))
+
+
+def _photo_examples(inputs: Sequence[Input], images: Collection[str], photos: Sequence[Path]) -> Iterator[Example]:
+    """Yield the smallest photo together with a text that is not an image, then each photo."""
+    generator = np.random.default_rng(0)
+
+    def fill(*contents: bytes) -> dict[str, np.ndarray]:
+        return {
+            declared.alias: _repeated(declared, contents)
+            if declared.alias in images
+            else generate_array(declared, len(contents), generator)
+            for declared in inputs
+        }
+
+    yield Example(fill(read_photo(photos[0]), NOT_AN_IMAGE), has_bad_image=True)
+    for photo in photos:
+        yield Example(fill(read_photo(photo)))
+
+
+def _declared(checked: CheckedPipeline, name: str) -> Input:
+    form = checked.tensors[name]
+    shape = None if form.shape is None else tuple(None if size < 0 else size for size in form.shape)
+    return Input(name, dtypes.BY_NAME[form.dtype], shape)
+
+
+def _repeated(declared: Input, contents: Sequence[bytes]) -> np.ndarray:
+    """Return an array that fits an input, filled with the contents in turn."""
+    sizes = (None,) if declared.shape is None else declared.shape
+    shape = tuple(len(contents) if size is None else size for size in sizes)
+    return np.resize(np.array(contents, object), shape)
 
 
 def validate_pipeline(

@@ -43,11 +43,7 @@ def describe(checked: CheckedPipeline) -> str:
 
 
 def read_description(version: Path) -> Description | None:
-    """Read the description in a version's folder; None if it contains no pipeline.
-
-    Raises:
-        PipelineError: the description can't be read, or is damaged.
-    """
+    """Read the description in a version's folder; None if it contains no pipeline."""
     file = version / PIPELINE_FILE
     if not file.is_file():
         return None

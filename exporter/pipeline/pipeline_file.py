@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,11 +71,7 @@ def read_pipeline_file(path: Path) -> Pipeline:
 
 
 def parse_pipeline(content: Mapping[str, Any], *, folder: Path, default_name: str) -> Pipeline:
-    """Parse the content of a pipeline file; relative paths of models refer to `folder`.
-
-    Raises:
-        PipelineError: a value is unknown, missing or wrong, or a name is used twice.
-    """
+    """Parse the content of a pipeline file; relative paths of models refer to `folder`."""
     table = _Table(content, "the pipeline", _PIPELINE_KEYS)
     steps = content.get("steps")
     if not isinstance(steps, list) or not steps or not all(isinstance(step, Mapping) for step in steps):
@@ -130,39 +126,35 @@ class _Table:
             raise PipelineError(f"unknown key {unknown!r} of {owner}: must be one of {', '.join(keys)}")
 
     def text(self, key: str, default: str | None = None) -> str:
-        value = self._value(key, default)
-        if not isinstance(value, str) or not _is_text(value):
-            raise PipelineError(f"invalid {key} {value!r} of {self._owner}: must be text without control characters")
-        return value
+        return str(self._value(key, default, _is_text, "text without control characters"))
 
     def names(self, key: str, default: tuple[str, ...] | None = None) -> tuple[str, ...]:
-        value = self._value(key, default)
-        if not isinstance(value, (list, tuple)) or not all(map(_is_text, value)):
-            raise PipelineError(
-                f"invalid {key} {value!r} of {self._owner}: must be a list of names without control characters, such "
-                'as ["a"]'
-            )
-        return tuple(value)
+        allowed = 'a list of names without control characters, such as ["a"]'
+        return tuple(self._value(key, default, _are_names, allowed))
 
     def map(self, key: str) -> dict[str, str]:
-        value = self._value(key, {})
-        if not isinstance(value, Mapping) or not all(map(_is_text, (*value, *value.values()))):
-            raise PipelineError(
-                f"invalid {key} {value!r} of {self._owner}: must be a table of names without control characters, such "
-                'as { x = "a" }'
-            )
-        return dict(value)
+        allowed = 'a table of names without control characters, such as { x = "a" }'
+        return dict(self._value(key, {}, _is_map, allowed))
 
-    def _value(self, key: str, default: object) -> object:
+    def _value(self, key: str, default: object, is_valid: Callable[[object], bool], allowed: str) -> Any:
         value = self._content.get(key, default)
         if value is None:
             raise PipelineError(f"{self._owner} has no {key}")
+        if not is_valid(value):
+            raise PipelineError(f"invalid {key} {value!r} of {self._owner}: must be {allowed}")
         return value
 
 
 def _is_text(value: object) -> bool:
-    """Whether a value is a name that can be printed."""
     return isinstance(value, str) and value != "" and value.isprintable()
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, (list, tuple)) and all(map(_is_text, value))
+
+
+def _is_map(value: object) -> bool:
+    return isinstance(value, Mapping) and all(map(_is_text, (*value, *value.values())))
 
 
 def _check_unique(pipeline: Pipeline) -> None:

@@ -70,12 +70,9 @@ class SourceModel:
         return [node for name, node in self._nodes.items() if name in visited]
 
     def import_into_default_graph(self, targets: Iterable[str], fed: Mapping[str, Tensor], scope: str) -> list[Any]:
-        """Import what tensors or operations depend on, and return them.
+        """Import what the tensors or operations `targets` depend on, and return them.
 
-        Args:
-            targets: their names.
-            fed: tensors of the default graph, by the names of those that they replace.
-            scope: under which the operations get their names; unique in the pipeline.
+        Tensors of the default graph replace those that are `fed`, by name. The scope must be unique in the pipeline.
         """
         computed = [target for target in targets if target not in fed]
         graph_def = tf.compat.v1.GraphDef(node=self.nodes(computed, fed), versions=self._graph_def.versions)

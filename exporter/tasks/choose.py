@@ -34,16 +34,8 @@ def choose_task(
 ) -> Task:
     """Return the task that the recipe states, or that follows from the network and the labels.
 
-    Args:
-        recipe: of the bake.
-        shapes: of the network's outputs by role, with the batch axis; None is any size.
-        class_names: in the order of class ids, empty for an id without a name; empty without labels.
-        ends_in_sigmoid: whether a sigmoid is the network's last operation.
-
-    Raises:
-        SourceError: the network doesn't fit the stated task.
-        LabelError: the labels don't fit the task.
-        RecipeError: the recipe lacks a value, or states one that the task doesn't have.
+    The `shapes` are those of the network's outputs by role, with the batch axis; None is any size. An id without a name
+    has an empty one in `class_names`, which are empty without labels.
     """
     answers = recipe.answers
     if "map" in shapes:

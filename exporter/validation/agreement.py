@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import tensorflow as tf
 
 from savedmodel_bakery.errors import VerificationError
+from savedmodel_bakery.exporter.image.pixels import normalise
 from savedmodel_bakery.exporter.network_outputs import assign_roles
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.tasks.task import NetworkResult, Task, Tolerance
@@ -84,8 +86,6 @@ def run_network(
     network: Callable[[NormalisedBatch], NetworkOutput], normalised: np.ndarray, recipe: Recipe
 ) -> dict[str, np.ndarray]:
     """Run the network on one image, `normalised` float32 [height, width, channels]; return the outputs by role."""
-    import tensorflow as tf
-
     outputs = {}
     for role, output in assign_roles(network(tf.constant(normalised[np.newaxis])), recipe).items():
         (array,) = np.asarray(tf.cast(output, tf.float32))
@@ -101,20 +101,13 @@ def network_result(
     network: Callable[[NormalisedBatch], NetworkOutput], response: PhotoResponse, recipe: Recipe
 ) -> NetworkResult:
     """Run the network on the pixels that the graph made of a photo."""
-    from savedmodel_bakery.exporter.image.pixels import normalise
-
     (normalised,) = np.asarray(normalise(response.pixels[np.newaxis], recipe.preprocessing))
     size = reference.upright_size(response.photo, recipe.preprocessing)
     return NetworkResult(run_network(network, normalised, recipe), size)
 
 
 def check_agreement(responses: Sequence[PhotoResponse], original: Original, recipe: Recipe, task: Task) -> Agreement:
-    """Compare the SavedModel's responses to photos that could be read with a network's outputs for the same pixels.
-
-    Raises:
-        VerificationError: the responses differ; the message names the photo.
-        ParityError: Pillow can't read a photo.
-    """
+    """Reject a SavedModel whose responses to readable photos differ from a network's outputs for the same pixels."""
     differences = []
     for response in responses:
         result = network_result(original.call, response, recipe)

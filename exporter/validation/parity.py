@@ -56,12 +56,7 @@ class ParityCheck:
         self.pictures: list[PhotoPictures] = []  # of the photos that are farthest from the reference, worst first
 
     def add(self, responses: Sequence[PhotoResponse]) -> None:
-        """Compare responses to photos.
-
-        Raises:
-            ParityError: Pillow can't read a photo.
-            VerificationError: the network's outputs contradict the recipe.
-        """
+        """Compare responses to photos."""
         compared = [self._compare(response) for response in responses]
         self._photos += (pictures.parity for pictures in compared)
         self.pictures = heapq.nlargest(

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Any, TypeAlias
 
 import numpy as np
+import tensorflow as tf
 
 from savedmodel_bakery.errors import ParityError, VerificationError
 from savedmodel_bakery.exporter import publish
@@ -51,13 +52,7 @@ class SessionProcess:
 
     tensorflow_model_server restores a SavedModel into a Session. A SavedModel whose variables can't be restored that
     way still works with tf.saved_model.load, so only a Session in a process without the network proves that they can.
-    The process imports TensorFlow while the caller builds the SavedModel.
-
-    Args:
-        on_cpu: whether to hide GPUs from the process.
-
-    Raises:
-        PublishError: the temporary folder can't be written.
+    The process imports TensorFlow while the caller builds the SavedModel. With `on_cpu`, it doesn't see GPUs.
     """
 
     def __init__(self, *, on_cpu: bool = False) -> None:
@@ -130,8 +125,6 @@ def write_records(path: Path, logs: Sequence[PredictionLog]) -> None:
     Raises:
         OSError: the file can't be written, for example on a full disk.
     """
-    import tensorflow as tf
-
     try:
         with tf.io.TFRecordWriter(str(path)) as writer:
             for log in logs:
@@ -141,8 +134,6 @@ def write_records(path: Path, logs: Sequence[PredictionLog]) -> None:
 
 
 def _read_records(path: Path) -> list[PredictionLog]:
-    import tensorflow as tf
-
     return [
         schema.PredictionLog.FromString(record) for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
     ]
@@ -179,11 +170,7 @@ def photo_requests(photos: Sequence[Path], signatures: Sequence[str]) -> list[Pr
 
 
 def read_photo(photo: Path) -> bytes:
-    """Return the bytes of a photo.
-
-    Raises:
-        ParityError: the file can't be read.
-    """
+    """Return the bytes of a photo."""
     try:
         return photo.read_bytes()
     except OSError as error:

@@ -33,12 +33,12 @@ def passed_operations(graph: FlatGraph) -> list[str]:
 
     Global average pools stay float32: their output is too fine for the codes of their input.
     """
-    passed = [name for name in graph.order() if _is_passed(graph.nodes[name])]
+    passed = [name for name in graph.order() if _can_pass(graph.nodes[name])]
     averages = graph.shapes([name for name in passed if graph.nodes[name].op == "AvgPool"])
     return [name for name in passed if name not in averages or averages[name][1:3] != [1, 1]]
 
 
-def _is_passed(node: NodeDef) -> bool:
+def _can_pass(node: NodeDef) -> bool:
     return (
         node.op in _PASSED
         and node.attr["T"].type == tf.float32.as_datatype_enum

@@ -14,8 +14,7 @@ import tensorflow as tf
 
 from savedmodel_bakery.errors import PipelineError, RecipeError, VerificationError
 from savedmodel_bakery.exporter.pipeline.check import check_pipeline
-from savedmodel_bakery.exporter.pipeline.compose import run_steps, validate_pipeline
-from savedmodel_bakery.exporter.pipeline.examples import Example, make_examples
+from savedmodel_bakery.exporter.pipeline.compose import Example, make_examples, run_steps, validate_pipeline
 from savedmodel_bakery.exporter.pipeline.graph import save_pipeline
 from savedmodel_bakery.exporter.pipeline.pipeline_file import parse_pipeline
 from savedmodel_bakery.exporter.validation.session import SessionProcess
