@@ -1,6 +1,6 @@
-"""Determines codes: the range of numbers that those of an activation stand for, and those of kernels.
+"""Determines the range of numbers that the codes of an activation stand for, and the codes of kernels.
 
-Ranges come from what calibration images give. Kernels are int8, symmetric, with a scale per output channel.
+Ranges are measured on calibration images. Kernels are int8, symmetric, with a scale per output channel.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Quantises a graph: finds its units, measures the ranges of their activations, and converts them.
 
-Measures how much faster the quantised network is on this machine.
+Also measures how much faster the quantised network is on this machine.
 """
 
 from __future__ import annotations
