@@ -93,7 +93,7 @@ def read_description(folder: Path) -> Description:
 
 def write(name: str, folder: Path) -> None:
     """Write a network's folder."""
-    from savedmodel_bakery.exporter.labels import read_class_names
+    from savedmodel_bakery.exporter.resources import read_class_names
 
     network = CHOICES[name].build()
     folder.mkdir(parents=True, exist_ok=True)

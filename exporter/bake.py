@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from savedmodel_bakery.errors import PublishError, RecipeError
-from savedmodel_bakery.exporter import labels, publish, resources, sources
+from savedmodel_bakery.exporter import publish, resources, sources
 from savedmodel_bakery.exporter.calibration import NO_CALIBRATION, read_calibration
 from savedmodel_bakery.exporter.recipe import Recipe, RecipeFile, complete_recipe, convert_values, read_recipe_file
 from savedmodel_bakery.exporter.servable_module import ServableModule
@@ -132,7 +132,7 @@ def bake(
             "check the conversion with --precision float32 first"
         )
     onnx_call = None if onnx is None else onnx.network(complete)
-    class_names = labels.read_class_names(complete.answers.labels)
+    class_names = resources.read_class_names(complete.answers.labels)
     calibration = NO_CALIBRATION
     if complete.optimisation.calibration is not None:
         progress(f"reading photos in {complete.optimisation.calibration}")

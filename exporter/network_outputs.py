@@ -17,8 +17,7 @@ import tensorflow as tf
 
 from savedmodel_bakery.errors import SourceError
 from savedmodel_bakery.exporter.recipe import Recipe
-from savedmodel_bakery.exporter.recipe.answers import parse_names
-from savedmodel_bakery.exporter.recipe.source import parse_outputs
+from savedmodel_bakery.exporter.recipe.model import parse_names, parse_outputs
 from savedmodel_bakery.exporter.sources.network import listed, usual_roles
 from savedmodel_bakery.exporter.tensor_types import ConcreteFunction, NetworkOutput, NetworkOutputs, NormalisedBatch
 

@@ -1,6 +1,6 @@
-"""Computes the outputs of a request in runs of a few images, and places them in its rows.
+"""Divides requests into runs of the network, and joins concurrent ones.
 
-Memory is bounded, whatever the number of images:
+A request is computed in runs of a few images, so its memory is bounded, whatever the number of images:
 
 read 1 ─► compute 1
      └──► read 2 ─► compute 2
@@ -8,30 +8,43 @@ read 1 ─► compute 1
 
 The last run is computed outside the loop over the others: most requests have one image, and a network in a loop took
 2 % longer (EfficientNet-Lite0, TensorFlow 2.21).
+
+With `batch_max`, a run answers several concurrent requests: TensorFlow's BatchFunction, which any
+tensorflow_model_server can run, joins and splits batches on the CPU; the network may be placed on another device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from savedmodel_bakery.exporter.graph_functions import separate_function
+from savedmodel_bakery.errors import SourceError
+from savedmodel_bakery.exporter.graph_functions import graph_function, separate_function
 from savedmodel_bakery.exporter.image.per_image import EMPTY, ReadImages
+from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.tensor_types import (
+    ConcreteFunction,
     EncodedImages,
     Integer,
+    NetworkOutputs,
+    NormalisedBatch,
     Outputs,
     PixelBatch,
     Rows,
     Tensor,
     Text,
     Texts,
+    Variable,
 )
 
 # Bounds the time and memory of one read if most rows are bad.
 _MAX_ROWS_PER_READ = 1024
+
+# No limit: servers limit the requests they accept, and no others should be rejected here. The attributes are int32.
+_UNLIMITED = 2**20
 
 
 def compute_in_runs(
@@ -40,7 +53,7 @@ def compute_in_runs(
     compute: Callable[[PixelBatch, Tensor], Sequence[Tensor]],
     specs: Sequence[tf.TensorSpec],
 ) -> tuple[Texts, Sequence[Tensor]]:
-    """Compute the outputs of all readable rows.
+    """Return the error of each row, and the outputs [readable, …] of all readable rows.
 
     Args:
         rows: the rows to read.
@@ -48,9 +61,6 @@ def compute_in_runs(
             sizes of the readable ones, which others may follow, and an error for each row that it has read.
         compute: returns outputs [images, …] for the pixels and sizes of a run.
         specs: dtypes of the outputs, and their shapes without the first dimension.
-
-    Returns:
-        The error of each row, and the outputs [readable, …] of all readable rows.
     """
     count = tf.size(rows)
     arrays = [
@@ -107,14 +117,9 @@ def place_rows(
     values: Mapping[str, Tensor],
     blanks: Mapping[str, np.generic | bytes],
 ) -> Outputs:
-    """Return the outputs of a batch: values of the images that are ok in their rows, and blanks in the others.
+    """Return the outputs of a batch by alias: values of the images that are ok in their rows, blanks in the others.
 
-    Args:
-        images: the batch; those without a row are empty.
-        rows: that were read.
-        errors: of each of these rows.
-        values: of the images that are ok, by alias.
-        blanks: likewise.
+    `rows` are those that were read, with an error each; images without a row are empty.
     """
     empty = tf.fill(tf.shape(images), EMPTY)
     error = tf.tensor_scatter_nd_update(empty, rows[:, tf.newaxis], errors)
@@ -138,3 +143,62 @@ def fail_on_bad_image(rows: Rows, errors: Texts) -> Tensor:
     all_ok = tf.reduce_all(ok)
     message = tf.cond(all_ok, lambda: tf.constant(""), describe)
     return tf.debugging.Assert(all_ok, [message])
+
+
+def batch_calls(network: ConcreteFunction, variables: Iterable[Variable], recipe: Recipe) -> ConcreteFunction:
+    """Return a function that joins concurrent calls of a network to batches of at most the recipe's `batch_max`.
+
+    It returns what `network` returns, and doesn't run it for an empty batch. Each row of an output must depend on its
+    own input only. The network runs under the deadline of the request that joined the batch last; that deadline ends
+    loops only, for all requests in the batch. `variables` are those that the network reads.
+    """
+    images, specs = network.inputs[0], network.structured_outputs
+    for output in network.outputs:
+        if None in output.shape[1:]:
+            raise SourceError(
+                f"{recipe.source.model} returns any number of boxes, {output.shape}: batching needs a fixed one; bake "
+                "with --batch-max 0"
+            )
+    spec = tf.TensorSpec(images.shape, images.dtype, name="normalised")
+    # BatchFunction doesn't optimise its function, but does optimise calls in it that aren't inlined.
+    not_inlined = separate_function(lambda rows: tf.nest.flatten(network(rows)))
+    body = graph_function(lambda rows: not_inlined(rows)).get_concrete_function(spec)
+    shared_name = f"batch_{_digest(network, variables, recipe)}"
+
+    def run_batched(rows: NormalisedBatch) -> NetworkOutputs:
+        batched = tf.raw_ops.BatchFunction(
+            in_tensors=[rows],
+            captured_tensors=body.captured_inputs,
+            f=body,
+            Tout=[tf.float32] * len(network.outputs),
+            num_batch_threads=recipe.batching.batch_threads,
+            batch_timeout_micros=recipe.batching.batch_timeout_us,
+            max_enqueued_batches=_UNLIMITED,
+            # The maximum size of one request, which is split into batches of at most the last allowed size.
+            max_batch_size=_UNLIMITED,
+            allowed_batch_sizes=recipe.batching.batch_sizes,
+            enable_large_batch_splitting=True,
+            shared_name=shared_name,
+        )
+        # In the shapes of the specs, because BatchFunction returns a vector for an empty batch.
+        outputs: NetworkOutputs = tf.nest.map_structure(
+            lambda spec, output: tf.reshape(output, [-1, *spec.shape[1:]]),
+            specs,
+            tf.nest.pack_sequence_as(specs, batched),
+        )
+        return outputs
+
+    return graph_function(run_batched).get_concrete_function(spec)
+
+
+def _digest(network: ConcreteFunction, variables: Iterable[Variable], recipe: Recipe) -> str:
+    """Return a digest of a network with its weights and recipe.
+
+    Graphs that share resources share the queue of a name, and the network of one of them answers the calls of all. So
+    the name must differ unless their networks are equal.
+    """
+    digest = hashlib.sha256(recipe.to_toml().encode())
+    digest.update(network.graph.as_graph_def().SerializeToString(deterministic=True))
+    for variable in variables:
+        digest.update(variable.numpy().tobytes())
+    return digest.hexdigest()[:16]

@@ -16,13 +16,13 @@ import numpy as np
 import tensorflow as tf
 
 from savedmodel_bakery.errors import PublishError
-from savedmodel_bakery.exporter import batch_function, network_outputs, optimisation
+from savedmodel_bakery.exporter import network_outputs, optimisation
 from savedmodel_bakery.exporter.calibration import NO_CALIBRATION, Calibration, extend
 from savedmodel_bakery.exporter.graph_functions import graph_function, lazy_function, propagate_lazy
 from savedmodel_bakery.exporter.image.per_image import ReadImages, read_images
 from savedmodel_bakery.exporter.image.pixels import normalise
 from savedmodel_bakery.exporter.recipe import Preprocessing, Recipe
-from savedmodel_bakery.exporter.runs import compute_in_runs, fail_on_bad_image, place_rows, rows_with_bytes
+from savedmodel_bakery.exporter.runs import batch_calls, compute_in_runs, fail_on_bad_image, place_rows, rows_with_bytes
 from savedmodel_bakery.exporter.tasks.choose import choose_task
 from savedmodel_bakery.exporter.tasks.task import Signature
 from savedmodel_bakery.exporter.tensor_types import (
@@ -122,7 +122,7 @@ class ServableModule(tf.Module):
                 self.calibration.unreadable,
             )
             optimised, variables = int8, int8_variables
-        self._network = batch_function.batch(optimised, variables, recipe) if recipe.batching.batch_max else optimised
+        self._network = batch_calls(optimised, variables, recipe) if recipe.batching.batch_max else optimised
         # tensorflow_model_server doesn't restore variables that are tracked through a Keras 3 model only. So those
         # that inference reads are tracked here, and the others, such as optimizer state, are not saved.
         self._inference_variables = variables

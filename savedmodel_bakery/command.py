@@ -32,7 +32,7 @@ SECTIONS = {
         "inspect": LazyCommand(
             "exporter.commands.inspect:inspect", "Show the signatures, recipe and size of a SavedModel."
         ),
-        "versions": LazyCommand("exporter.commands.versions:versions", "List the published versions of a model."),
+        "versions": LazyCommand("exporter.commands.inspect:versions", "List the published versions of a model."),
     },
     "Serve": {
         "serve": LazyCommand("commands.serve:serve", "Serve one model on this machine."),

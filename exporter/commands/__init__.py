@@ -1,1 +1,1 @@
-"""The exporter's commands: one module per command. Heavy modules, such as TensorFlow, are imported when it runs."""
+"""The exporter's commands. Heavy modules, such as TensorFlow, are imported when one runs."""

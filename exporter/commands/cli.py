@@ -11,11 +11,10 @@ from savedmodel_bakery.exits import run_command
 from savedmodel_bakery.exporter.commands.bake import bake
 from savedmodel_bakery.exporter.commands.compose import compose
 from savedmodel_bakery.exporter.commands.function import function
-from savedmodel_bakery.exporter.commands.inspect import inspect
+from savedmodel_bakery.exporter.commands.inspect import inspect, versions
 from savedmodel_bakery.exporter.commands.options import CONTEXT
 from savedmodel_bakery.exporter.commands.parity import parity
 from savedmodel_bakery.exporter.commands.triton import triton
-from savedmodel_bakery.exporter.commands.versions import versions
 
 
 @click.group(context_settings={**CONTEXT, "auto_envvar_prefix": "BAKERY"})

@@ -1,8 +1,7 @@
 """The recipe of a bake; options, TOML and documentation are generated from its fields. Doesn't import TensorFlow."""
 
-from savedmodel_bakery.exporter.recipe.answers import Answers
-from savedmodel_bakery.exporter.recipe.batching import Batching
-from savedmodel_bakery.exporter.recipe.optimisation import OPTIMISATIONS, Optimisation
+from savedmodel_bakery.exporter.recipe.execution import OPTIMISATIONS, Batching, Optimisation
+from savedmodel_bakery.exporter.recipe.model import Answers, Source
 from savedmodel_bakery.exporter.recipe.preprocessing import LETTERBOX, RESIZE_METHODS, SCALES, Preprocessing
 from savedmodel_bakery.exporter.recipe.recipe import (
     Recipe,
@@ -11,7 +10,6 @@ from savedmodel_bakery.exporter.recipe.recipe import (
     convert_values,
     read_recipe_file,
 )
-from savedmodel_bakery.exporter.recipe.source import Source
 
 __all__ = [
     "LETTERBOX",

@@ -9,18 +9,17 @@ from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 from savedmodel_bakery.errors import RecipeError
-from savedmodel_bakery.exporter.recipe.answers import (
+from savedmodel_bakery.exporter.recipe.execution import Batching, Optimisation
+from savedmodel_bakery.exporter.recipe.fields import REQUIRED, Field, FieldGroup, PathOrName, Text, fields_of
+from savedmodel_bakery.exporter.recipe.model import (
     OBJECT_DETECTION_API,
     TASKS_WITH_TOP_K,
     TASKS_WITHOUT_LABELS,
     Answers,
     Boxes,
+    Source,
 )
-from savedmodel_bakery.exporter.recipe.batching import Batching
-from savedmodel_bakery.exporter.recipe.fields import REQUIRED, Field, FieldGroup, PathOrName, Text, fields_of
-from savedmodel_bakery.exporter.recipe.optimisation import Optimisation
 from savedmodel_bakery.exporter.recipe.preprocessing import PIXELS, SCALES, Preprocessing
-from savedmodel_bakery.exporter.recipe.source import Source
 from savedmodel_bakery.small_files import read_small
 from savedmodel_bakery.toml import parse_toml
 from savedmodel_bakery.wire import version_folder

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from savedmodel_bakery.exporter.recipe import Preprocessing
-from savedmodel_bakery.exporter.recipe.answers import OBJECT_DETECTION_API
+from savedmodel_bakery.exporter.recipe.model import OBJECT_DETECTION_API
 from savedmodel_bakery.exporter.tasks.task import (
     Doubt,
     NetworkResult,

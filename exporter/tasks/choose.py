@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from savedmodel_bakery.errors import LabelError, RecipeError, SourceError
 from savedmodel_bakery.exporter.recipe import Answers, Recipe
-from savedmodel_bakery.exporter.recipe.answers import (
+from savedmodel_bakery.exporter.recipe.model import (
     OBJECT_DETECTION_API,
     parse_fraction,
     parse_names,

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from savedmodel_bakery.exporter.image import framing
-from savedmodel_bakery.exporter.recipe.answers import OBJECT_DETECTION_API
+from savedmodel_bakery.exporter.recipe.model import OBJECT_DETECTION_API
 from savedmodel_bakery.exporter.tasks import box_reference
 from savedmodel_bakery.exporter.tasks.box_reference import BoxSettings, Detection
 from savedmodel_bakery.exporter.tasks.task import Answers, Column, Comparison, NetworkResult, Signature, Task, Tolerance

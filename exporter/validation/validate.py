@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from savedmodel_bakery.errors import ParityError, VerificationError
-from savedmodel_bakery.exporter import labels, publish, sources
+from savedmodel_bakery.exporter import publish, resources, sources
 from savedmodel_bakery.exporter.network_outputs import ends_in_sigmoid, shapes, trace
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.servable_module import Quantisation
@@ -170,7 +170,7 @@ def compare_with_source(
     report on all photos, and the pictures of those that are farthest from the reference, worst first.
     """
     share = check_min_agreement(min_agreement, recipe)
-    class_names = labels.read_class_names(recipe.answers.labels)
+    class_names = resources.read_class_names(recipe.answers.labels)
     with SessionProcess() as session:
         progress(f"loading {recipe.source.model}")
         network = sources.read_network(recipe.to_values())

@@ -18,8 +18,8 @@ from tf1_session import Loaded, loaded
 
 from savedmodel_bakery import bake
 from savedmodel_bakery.errors import SourceError
-from savedmodel_bakery.exporter.labels import read_class_names
 from savedmodel_bakery.exporter.recipe import complete_recipe, convert_values
+from savedmodel_bakery.exporter.resources import read_class_names
 from savedmodel_bakery.exporter.servable_module import ServableModule
 from savedmodel_bakery.exporter.sources import read_network
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from savedmodel_bakery.errors import RecipeError
-from savedmodel_bakery.exporter import labels
+from savedmodel_bakery.exporter import resources
 from savedmodel_bakery.exporter.recipe import Recipe, read_recipe_file
 from savedmodel_bakery.wire import version_folder
 
@@ -64,7 +64,7 @@ PATHS = {
     "weights": ("weights", "w.weights.h5", "recipes/w.weights.h5"),
     "weights of ImageNet": ("weights", "imagenet", "imagenet"),
     "no weights": ("weights", "none", "none"),
-    **{f"label set {name}": ("labels", name, name) for name in labels.known_sets()},
+    **{f"label set {name}": ("labels", name, name) for name in resources.known_sets()},
 }
 
 

@@ -16,7 +16,7 @@ import tensorflow as tf
 from photos import labelled_photos
 from tf1_session import loaded
 
-from savedmodel_bakery.exporter import labels, publish, sources
+from savedmodel_bakery.exporter import publish, resources, sources
 from savedmodel_bakery.exporter.recipe import OPTIMISATIONS, complete_recipe, read_recipe_file
 from savedmodel_bakery.exporter.servable_module import ServableModule
 from savedmodel_bakery.wire import schema
@@ -83,7 +83,7 @@ def true_scores_with(labelled: tuple[list[bytes], np.ndarray]) -> Callable[..., 
 
     def true_scores_with(**changes: Any) -> np.ndarray:
         recipe = complete_recipe(network.recipe, {"model": "efficientnet-lite0", "top_k": 1000, **changes})
-        servable = ServableModule(network.call, recipe, labels.read_class_names(recipe.answers.labels))
+        servable = ServableModule(network.call, recipe, resources.read_class_names(recipe.answers.labels))
         images, class_ids = labelled
         return true_scores(servable.functions["top_k"](tf.constant(images)), class_ids)
 

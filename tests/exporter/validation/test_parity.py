@@ -18,7 +18,7 @@ from photos import labelled_photos
 from PIL import Image
 
 from savedmodel_bakery.errors import ParityError
-from savedmodel_bakery.exporter import labels, resources, sources
+from savedmodel_bakery.exporter import resources, sources
 from savedmodel_bakery.exporter.recipe import complete_recipe
 from savedmodel_bakery.exporter.servable_module import ServableModule
 from savedmodel_bakery.exporter.sources import Network
@@ -103,7 +103,7 @@ def test_a_wrong_recipe_is_detected(small: Network, changes: dict[str, Any]) -> 
 def test_a_wrong_recipe_is_detected_by_a_real_network() -> None:
     """Each of the recipes above."""
     network = sources.read_network(OWN)
-    names = labels.read_class_names("imagenet")
+    names = resources.read_class_names("imagenet")
     undetected = [
         name for name, changes in WRONG.items()
         if report_on(network, names, resources.example_photos(), **changes).is_within

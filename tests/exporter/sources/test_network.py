@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from savedmodel_bakery.exporter.sources import read_network
-from savedmodel_bakery.exporter.sources.keras_scaling import find_scaling_layer
-from savedmodel_bakery.exporter.sources.network import from_keras_model
+from savedmodel_bakery.exporter.sources.network import find_scaling_layer, from_keras_model
 
 # Keras saves its variables in a way that NumPy 2 warns about.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from savedmodel_bakery.errors import LabelError
-from savedmodel_bakery.exporter import labels
+from savedmodel_bakery.exporter import resources
 
 
 def test_the_names_of_a_file_are_read_in_the_order_of_ids(tmp_path: Path) -> None:
     path = tmp_path / "n.csv"
     path.write_text("id,name\n1,grün\n0,red\n")
-    assert ["red", "grün"] == labels.read_class_names(str(path))
+    assert ["red", "grün"] == resources.read_class_names(str(path))
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ def test_the_names_of_a_file_are_read_in_the_order_of_ids(tmp_path: Path) -> Non
     ids=["plain", "with background"],
 )
 def test_included_sets_are_read_by_name(name: str, count: int, class_id: int, espresso: str) -> None:
-    names = labels.read_class_names(name)
+    names = resources.read_class_names(name)
     assert count == len(names)
     assert espresso == names[class_id]
 
@@ -31,7 +31,7 @@ def test_names_that_are_not_text_are_rejected_with_the_path(tmp_path: Path) -> N
     path = tmp_path / "n.json"
     path.write_text("[1]")
     with pytest.raises(LabelError) as rejected:
-        labels.read_class_names(str(path))
+        resources.read_class_names(str(path))
     assert "has the name 1 for class id 0: must be text" in str(rejected.value)
     assert str(path) in str(rejected.value)
 
@@ -39,14 +39,14 @@ def test_names_that_are_not_text_are_rejected_with_the_path(tmp_path: Path) -> N
 def test_ids_may_have_gaps(tmp_path: Path) -> None:
     path = tmp_path / "n.json"
     path.write_text('{"7": "c", "1": "a"}')
-    assert ["", "a", "", "", "", "", "", "c"] == labels.read_class_names(str(path))
+    assert ["", "a", "", "", "", "", "", "c"] == resources.read_class_names(str(path))
 
 
 def test_ids_have_a_limit(tmp_path: Path) -> None:
     path = tmp_path / "n.json"
     path.write_text('{"1000000000": "c"}')
     with pytest.raises(LabelError, match="have the class id 1000000000: the highest allowed is 65535"):
-        labels.read_class_names(str(path))
+        resources.read_class_names(str(path))
 
 
 @pytest.mark.parametrize(
@@ -54,6 +54,6 @@ def test_ids_have_a_limit(tmp_path: Path) -> None:
 )
 def test_an_unreadable_file_is_rejected_with_the_included_sets(name: str) -> None:
     with pytest.raises(LabelError) as rejected:
-        labels.read_class_names(name)
+        resources.read_class_names(name)
     assert f"cannot read labels {name!r}" in str(rejected.value)
     assert "must be imagenet, imagenet1001 or the path of a file" in str(rejected.value)

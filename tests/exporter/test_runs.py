@@ -14,8 +14,8 @@ import tensorflow as tf
 from PIL import Image
 from tf1_session import Loaded, loaded
 
-from savedmodel_bakery.exporter import batch_function
 from savedmodel_bakery.exporter.recipe import Recipe
+from savedmodel_bakery.exporter.runs import batch_calls
 from savedmodel_bakery.wire import schema
 
 # Longer than any test, so a batch that runs is full.
@@ -146,9 +146,7 @@ def queue_name(recipe: Recipe, weight: float = 1.0) -> bytes:
     """Return the name of the queue of a network with a recipe and a weight."""
     network = batch_size_model.Network(weight)
     spec = tf.TensorSpec([None, batch_size_model.SIDE, batch_size_model.SIDE, 3])
-    joined = batch_function.batch(
-        tf.function(network, autograph=False).get_concrete_function(spec), network.variables, recipe
-    )
+    joined = batch_calls(tf.function(network, autograph=False).get_concrete_function(spec), network.variables, recipe)
     (node,) = [node for node in joined.graph.as_graph_def().node if node.op == "BatchFunction"]
     name: bytes = node.attr["shared_name"].s
     return name

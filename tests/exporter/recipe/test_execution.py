@@ -1,4 +1,4 @@
-"""Optimisation: precision int8 needs photos, some steps and a task with labels."""
+"""Optimisation: precision int8 needs photos, some steps and a task with labels. Batching: the sizes of a batch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from savedmodel_bakery.errors import RecipeError
-from savedmodel_bakery.exporter.recipe import Optimisation, Recipe, read_recipe_file
+from savedmodel_bakery.exporter.recipe import Batching, Optimisation, Recipe, read_recipe_file
 
 DIGEST = "0123456789abcdef"
 
@@ -62,3 +62,16 @@ def test_a_folder_is_relative_to_the_recipe_file(tmp_path: Path, monkeypatch: py
     values = read_recipe_file(recipe).values
     assert "sub/photos" == values["calibration"]
     assert frozenset({DIGEST}) == Optimisation(**values).digests
+
+
+BATCH_SIZES = {
+    "all by default": ({"batch_max": 3}, (1, 2, 3)),
+    "some": ({"batch_max": 8, "allowed_batch_sizes": "2,8"}, (2, 8)),
+    "a number": ({"batch_max": 8, "allowed_batch_sizes": 8}, (8,)),
+    "batching off": ({}, ()),
+}
+
+
+@pytest.mark.parametrize(("values", "expected"), BATCH_SIZES.values(), ids=BATCH_SIZES)
+def test_sizes_of_batches(values: dict[str, Any], expected: tuple[int, ...]) -> None:
+    assert expected == Batching(**values).batch_sizes
