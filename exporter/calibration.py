@@ -40,19 +40,12 @@ _MAX_NAMED = 3
 
 @dataclass(frozen=True)
 class Calibration:
-    """Photos of a folder, each once: the bytes of the image files by the key of `answers.photos.photo`.
+    """Photos of a folder, each once: the bytes of the image files by the key of `answers.photos.photo`."""
 
-    Attributes:
-        folder: as stated.
-        photos: those to measure the network's activations on.
-        held_back: those to evaluate the quantised network on; empty if there are others.
-        unreadable: reasons by key of the photos that were skipped.
-    """
-
-    folder: str
-    photos: Mapping[str, bytes]
-    held_back: Mapping[str, bytes]
-    unreadable: Mapping[str, str]
+    folder: str  # as stated
+    photos: Mapping[str, bytes]  # to measure the network's activations on
+    held_back: Mapping[str, bytes]  # to evaluate the quantised network on; empty if there are others
+    unreadable: Mapping[str, str]  # reasons by key of the photos that were skipped
 
     @property
     def count(self) -> int:
@@ -65,16 +58,9 @@ class Calibration:
         return tuple(map(digest_of, self.photos.values()))
 
     def decode(self, read: Callable[[bytes], np.ndarray | str]) -> tuple[Calibration, np.ndarray]:
-        """Decode the photos, and skip those that can't be decoded.
+        """Return the photos that can be decoded, and the images of `photos`.
 
-        Args:
-            read: returns an image, float32 [height, width, channels], or the reason why it can't be decoded.
-
-        Returns:
-            The other photos, and the images of `photos`.
-
-        Raises:
-            RecipeError: too few can be decoded.
+        `read` returns an image, float32 [height, width, channels], or the reason why it can't be decoded.
         """
         unreadable = dict(self.unreadable)
         images, count = np.empty((0, 0, 0, 0), np.float32), 0
@@ -96,11 +82,7 @@ class Calibration:
         return decoded, images[:count]
 
     def check(self, *, hold_back: bool) -> None:
-        """Reject too few photos.
-
-        Raises:
-            RecipeError: with the number of photos.
-        """
+        """Reject too few photos."""
         if not self.photos or self.count < MIN_PHOTOS:
             reason = ""
             if self.unreadable:
@@ -119,11 +101,7 @@ class Calibration:
 
     @contextlib.contextmanager
     def held_back_files(self) -> Iterator[list[Path]]:
-        """Write the photos that are held back to files, which are removed at the end of the block.
-
-        Raises:
-            PublishError: they can't be written.
-        """
+        """Write the photos that are held back to files, which are removed at the end of the block."""
         folder = Path(tempfile.mkdtemp())
         with cleaning_up(partial(shutil.rmtree, folder, ignore_errors=True)):
             # The end of its name, because a file's name can have 255 bytes.
@@ -145,15 +123,10 @@ def digest_of(photo: bytes) -> str:
 
 
 def read_calibration(folder: str, digests: frozenset[str], *, hold_back: bool) -> Calibration:
-    """Read the photos to calibrate with.
+    """Read the photos to calibrate with, from a folder or a file as for `bakery bulk`.
 
-    Args:
-        folder: with photos, archives and Parquet files, as for `bakery bulk`; or one such file.
-        digests: of the photos to calibrate with; empty to choose them, in the same way each time.
-        hold_back: whether to keep a part of the photos for evaluation.
-
-    Raises:
-        RecipeError: the folder doesn't exist, or has too few photos that can be read.
+    `digests` are those of the photos to calibrate with; if there are none, they are chosen, in the same way each time.
+    With `hold_back`, a part of the photos is for evaluation.
     """
     try:
         file_list = FileList.from_arguments([folder], all_files=False)
@@ -172,9 +145,8 @@ def read_calibration(folder: str, digests: frozenset[str], *, hold_back: bool) -
             f"{len(missing)} of the {len(digests)} photos in calibration_digests are not in {folder}; pass the folder "
             "that has them, or remove calibration_digests from the recipe to choose others"
         )
-    calibration = Calibration(
-        folder, dict(files[digest] for digest in used), dict(files[digest] for digest in held_back), unreadable
-    )
+    photos, others = (dict(files[digest] for digest in part) for part in (used, held_back))
+    calibration = Calibration(folder, photos, others, unreadable)
     calibration.check(hold_back=hold_back)
     return calibration
 
@@ -229,11 +201,7 @@ def _read(
 
 
 def extend(images: np.ndarray) -> np.ndarray:
-    """Add mirrored and cropped images to a few: at least 60 in all, in the same way each time.
-
-    Args:
-        images: normalised, float32 [images, height, width, channels].
-    """
+    """Add mirrored and cropped images to a few normalised ones: at least 60 in all, in the same way each time."""
     import tensorflow as tf
 
     random = np.random.default_rng(0)

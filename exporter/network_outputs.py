@@ -31,15 +31,7 @@ _BOX_SHAPES = {"boxes": (None, 4), "classes": (None,), "count": ()}
 
 
 def assign_roles(outputs: NetworkOutput, recipe: Recipe) -> NetworkOutputs:
-    """Return the outputs that the task of a recipe uses, by role.
-
-    Args:
-        outputs: of the network: a tensor, or a dict of them by name.
-        recipe: with its task, unless that is to be inferred from a single output.
-
-    Raises:
-        SourceError: the network doesn't have the outputs that the task needs, or has several where it needs one.
-    """
+    """Return the outputs that the task of a recipe uses, by role; without a task, the only output."""
     if recipe.answers.task == "detect":
         return _assign_boxes(outputs, recipe)
     if isinstance(outputs, Mapping):
@@ -79,11 +71,7 @@ def _numbers(outputs: Mapping[str, NetworkOutput], recipe: Recipe) -> NetworkOut
 
 
 def trace(network: Callable[[NormalisedBatch], NetworkOutput], recipe: Recipe) -> ConcreteFunction:
-    """Trace a network as a function that returns its outputs by role, float32, of known ranks.
-
-    Raises:
-        SourceError: the network rejects a batch of the recipe's size, or returns outputs that don't fit the task.
-    """
+    """Trace a network as a function that returns its outputs by role, float32, of known ranks."""
     model, preprocessing = recipe.source.model, recipe.preprocessing
     channels = 1 if preprocessing.channels == "GRAY" else 3
     spec = tf.TensorSpec([None, *preprocessing.size, channels], tf.float32, name="normalised")

@@ -44,11 +44,7 @@ def published_versions(base_path: Path) -> dict[int, Path]:
 
 
 def find_version(path: Path) -> Path:
-    """Return the folder of a version: `path` itself if it contains a SavedModel, else its newest version.
-
-    Raises:
-        PublishError: there is none.
-    """
+    """Return the folder of a version: `path` itself if it contains a SavedModel, else its newest version."""
     if (path / "saved_model.pb").is_file():
         return path
     versions = published_versions(path)
@@ -83,11 +79,7 @@ def default_name(model: str) -> str:
 
 
 def check_name(name: str, *, of: str = "model") -> str:
-    """Return the name of a model, or of something that becomes one, such as a step; it is the name of a folder.
-
-    Raises:
-        PublishError: the name is not allowed.
-    """
+    """Return the name of a model, or of something that becomes one, such as a step, if a folder can have it."""
     is_folder_name = name not in ("", ".", "..") and len(os.fsencode(name)) <= _MAX_NAME_BYTES
     if not is_folder_name or not name.isprintable() or any(character in name for character in "/:\\"):
         raise PublishError(
@@ -98,11 +90,7 @@ def check_name(name: str, *, of: str = "model") -> str:
 
 
 def check_free(base_path: Path, version: int | None) -> None:
-    """Reject a version that exists, before the expensive work begins.
-
-    Raises:
-        PublishError: the version exists, its number is out of range, or `base_path` is in a published version.
-    """
+    """Reject a version that exists or can't be written to `base_path`, before the expensive work begins."""
     check_outside_versions(base_path)
     number = next_version(base_path) if version is None else version
     if not 0 <= number <= MAX_VERSION:
@@ -115,11 +103,7 @@ def check_free(base_path: Path, version: int | None) -> None:
 
 
 def check_outside_versions(folder: Path) -> None:
-    """Reject a folder in which nothing may be written because it is in a SavedModel's.
-
-    Raises:
-        PublishError: it is.
-    """
+    """Reject a folder in which nothing may be written because it is in a SavedModel's."""
     for around in (folder.resolve(), *folder.resolve().parents):
         if (around / "saved_model.pb").is_file():
             raise PublishError(
@@ -147,13 +131,8 @@ def publish_version(
         version: its number; None is the next one.
         save: writes the SavedModel to a path that doesn't exist yet.
         description: a file that states how it was baked, by its path in the version, and its text.
-        validate: checks the staged version and records the results in it; an error keeps it from being published.
-
-    Returns:
-        The version's folder, and the result of `validate`.
-
-    Raises:
-        PublishError: the version can't be written, or exists. Errors of `validate` are raised unchanged.
+        validate: checks the staged version and records the results in it. An error, which is raised unchanged, keeps
+            the version from being published.
     """
     with staging(base_path) as stage:
         staged = stage / "version"
@@ -170,15 +149,8 @@ def publish_version(
 def staging(base_path: Path, *, prefix: str = _STAGING_PREFIX) -> Iterator[Path]:
     """Create a folder in `base_path`; it is removed at the end, with the folders made for it that are empty then.
 
-    The folder is locked until then. Folders with the same prefix and no lock belong to processes that were killed; they
-    are removed too.
-
-    Args:
-        base_path: created if missing.
-        prefix: of the folder's name; one that nobody else uses in `base_path`.
-
-    Raises:
-        PublishError: it can't be created, for example without permission.
+    The folder is locked until then. Folders with the same prefix, which nobody else uses, and no lock belong to
+    processes that were killed; they are removed too.
     """
     created = [folder for folder in (base_path, *base_path.parents) if not folder.exists()]
     with cleaning_up(partial(_remove_empty, created)):
@@ -226,9 +198,6 @@ def rename_into_place(staged: Path, base_path: Path, version: int | None) -> Pat
     """Rename the complete version in `staged` to `<base_path>/<version>`; None is the next number.
 
     The rename is atomic, and fails if a version of that number has appeared in the meantime.
-
-    Raises:
-        PublishError: the version exists.
     """
     staged.chmod(0o755)  # the server may run as another user
     while True:

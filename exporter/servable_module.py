@@ -48,21 +48,13 @@ _EXAMPLES = tf.TensorSpec([None], tf.string, name="inputs")
 
 @dataclass(frozen=True)
 class Quantisation:
-    """How a network was quantised.
-
-    Attributes:
-        coverage: how much of it.
-        speeds: how fast it is on this machine.
-        photos: number of photos that it was calibrated with.
-        available_photos: number of photos for calibration that can be read, including those that are held back.
-        unreadable_photos: reasons by key of the photos for calibration that were skipped.
-    """
+    """How a network was quantised."""
 
     coverage: optimisation.Coverage
-    speeds: tuple[optimisation.Speed, ...]
-    photos: int
-    available_photos: int
-    unreadable_photos: Mapping[str, str]
+    speeds: tuple[optimisation.Speed, ...]  # on this machine
+    photos: int  # number of photos that it was calibrated with
+    available_photos: int  # number of photos that can be read, including those that are held back
+    unreadable_photos: Mapping[str, str]  # reasons by key of the photos that were skipped
 
 
 class ServableModule(tf.Module):
@@ -74,16 +66,7 @@ class ServableModule(tf.Module):
         quantisation: how the network was quantised; None if the recipe's precision isn't int8.
         calibration: the photos that could be decoded.
 
-    Args:
-        network: takes a normalised batch; returns a tensor, or a dict of them by name.
-        recipe: of the bake.
-        class_names: in the order of class ids; empty for an id without a name.
-        calibration: photos to quantise the network with, for precision int8.
-
-    Raises:
-        SourceError: the network rejects such a batch or returns another shape, or can't be quantised.
-        LabelError: the names don't fit the network and its task.
-        RecipeError: the recipe doesn't fit the task, or too few calibration photos can be decoded.
+    Class names are in the order of class ids, empty for an id without a name.
     """
 
     def __init__(
@@ -132,6 +115,7 @@ class ServableModule(tf.Module):
     def _function_of(self, signature: Signature) -> Any:
         """Return the function of a signature; its argument's name is that of the input."""
         answer = self._answer_all if signature.rejects_bad_images else self._answer
+        pixels_spec = tf.TensorSpec([None, *self._preprocessing.size, 3], tf.uint8, name="pixels")
 
         def answer_images(image: EncodedImages) -> Outputs:
             return answer(_checked(image, _IMAGES), signature)
@@ -144,8 +128,6 @@ class ServableModule(tf.Module):
 
         def answer_pixels(pixels: PixelBatch) -> Outputs:
             return self._answer_pixels(_checked(pixels, pixels_spec), signature)
-
-        pixels_spec = tf.TensorSpec([None, *self._preprocessing.size, 3], tf.uint8, name="pixels")
 
         match signature.takes:
             case "images":
@@ -229,11 +211,7 @@ class ServableModule(tf.Module):
         return np.asarray(normalise(read.pixels, self._preprocessing)[0])
 
     def save(self, path: Path) -> None:
-        """Write the SavedModel with all its signatures to `path`, which must not exist.
-
-        Raises:
-            PublishError: it can't be written, for example on a full disk.
-        """
+        """Write the SavedModel with all its signatures to `path`, which must not exist."""
         try:
             tf.saved_model.save(self, str(path), signatures=self.functions)
         except tf.errors.OpError as error:

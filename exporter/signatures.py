@@ -49,11 +49,7 @@ class Signature:
 
 
 def read_signatures(version: Path) -> list[Signature]:
-    """Read the signatures of a version's folder, sorted by name.
-
-    Raises:
-        PublishError: the folder has no SavedModel, or a damaged one.
-    """
+    """Read the signatures of a version's folder, sorted by name."""
     return [
         Signature(name, definition.method_name, _tensors(definition.inputs), _tensors(definition.outputs))
         for name, definition in sorted(read_meta_graph(version).signature_def.items())
@@ -62,11 +58,7 @@ def read_signatures(version: Path) -> list[Signature]:
 
 
 def read_meta_graph(version: Path) -> MetaGraphDef:
-    """Read the graph for serving, in `wire.schema`'s message class, from a version's folder.
-
-    Raises:
-        PublishError: the folder has no SavedModel, or a damaged one.
-    """
+    """Read the graph for serving, in `wire.schema`'s message class, from a version's folder."""
     try:
         saved_model = schema.SavedModel.FromString((version / "saved_model.pb").read_bytes())
         return next(graph for graph in saved_model.meta_graphs if _SERVE in graph.meta_info_def.tags)

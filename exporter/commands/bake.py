@@ -7,19 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from savedmodel_bakery.exporter.commands.options import (
-    CONTEXT,
-    TOLERANCE_PARTS,
-    min_agreement_option,
-    name_option,
-    out_option,
-    parity_html_option,
-    photos_option,
-    recipe_options,
-    tolerance_options,
-    verbose_option,
-    version_option,
-)
+from savedmodel_bakery.exporter.commands import options
 from savedmodel_bakery.exporter.commands.running import print_progress, print_warning, tensorflow
 from savedmodel_bakery.exporter.publish import check_free, check_name, default_name
 from savedmodel_bakery.exporter.recipe import RecipeFile, read_recipe_file
@@ -41,8 +29,8 @@ Examples:
 """
 
 
-@click.command(epilog=EXAMPLES, context_settings=CONTEXT)
-@recipe_options
+@click.command(epilog=EXAMPLES)
+@options.recipe
 @click.option(
     "--recipe",
     "recipe_file",
@@ -50,11 +38,11 @@ Examples:
     help="TOML file with any of the options above, in snake_case, and name; options override it. Its relative paths "
     "refer to its folder.",
 )
-@name_option("Name to serve the model under.  [default: the recipe's, or derived from --model]")
-@out_option
-@version_option
-@photos_option
-@tolerance_options
+@options.name("Name to serve the model under.  [default: the recipe's, or derived from --model]")
+@options.out
+@options.version
+@options.photos
+@options.tolerance
 @click.option(
     "--parity/--no-parity",
     "require_parity",
@@ -69,9 +57,9 @@ Examples:
     help="ONNX model that the network was converted from; the version is rejected if its answers differ on the same "
     "pixels. Needs the extra onnx.",
 )
-@min_agreement_option
-@parity_html_option
-@verbose_option
+@options.min_agreement
+@options.parity_html
+@options.verbose
 def bake(
     recipe_file: Path | None,
     name: str | None,
@@ -83,14 +71,14 @@ def bake(
     min_agreement: float | None,
     parity_html: Path | None,
     verbose: bool,
-    **options: Any,
+    **fields: Any,
 ) -> None:
     """Bake a vision model, validate it and publish it.
 
     It may classify, tag, detect, segment, embed or return numbers; see --task. Prints the path of the new version.
     """
-    tolerance = {part: options.pop(part) for part in TOLERANCE_PARTS}
-    stated = {option: value for option, value in options.items() if value is not None}
+    tolerance = {part: fields.pop(part) for part in options.TOLERANCE_PARTS}
+    stated = {option: value for option, value in fields.items() if value is not None}
     file_name, values = read_recipe_file(recipe_file) if recipe_file else RecipeFile(None, {})
     name, recipe = file_name if name is None else name, {**values, **stated}
     if "model" not in recipe:

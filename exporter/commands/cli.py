@@ -12,12 +12,12 @@ from savedmodel_bakery.exporter.commands.bake import bake
 from savedmodel_bakery.exporter.commands.compose import compose
 from savedmodel_bakery.exporter.commands.function import function
 from savedmodel_bakery.exporter.commands.inspect import inspect, versions
-from savedmodel_bakery.exporter.commands.options import CONTEXT
 from savedmodel_bakery.exporter.commands.parity import parity
 from savedmodel_bakery.exporter.commands.triton import triton
+from savedmodel_bakery.groups import CONTEXT_SETTINGS
 
 
-@click.group(context_settings={**CONTEXT, "auto_envvar_prefix": "BAKERY"})
+@click.group(context_settings={**CONTEXT_SETTINGS, "auto_envvar_prefix": "BAKERY"})
 def exporter() -> None:
     """Bake a vision model or a function into a signed SavedModel for any tensorflow_model_server."""
 

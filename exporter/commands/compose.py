@@ -6,15 +6,7 @@ from pathlib import Path
 
 import click
 
-from savedmodel_bakery.exporter.commands.options import (
-    CONTEXT,
-    example_option,
-    name_option,
-    out_option,
-    photos_option,
-    verbose_option,
-    version_option,
-)
+from savedmodel_bakery.exporter.commands import options
 from savedmodel_bakery.exporter.commands.running import print_progress, tensorflow
 from savedmodel_bakery.exporter.publish import check_free, check_name
 
@@ -26,14 +18,14 @@ Examples:
 """
 
 
-@click.command(epilog=EXAMPLES, context_settings=CONTEXT)
+@click.command(epilog=EXAMPLES)
 @click.argument("pipeline_file", metavar="PIPELINE.toml", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@name_option("Name to serve the pipeline under.  [default: the name that the file states, or its own]")
-@out_option
-@version_option
-@photos_option
-@example_option
-@verbose_option
+@options.name("Name to serve the pipeline under.  [default: the name that the file states, or its own]")
+@options.out
+@options.version
+@options.photos
+@options.example
+@options.verbose
 def compose(
     pipeline_file: Path,
     name: str | None,

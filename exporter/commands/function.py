@@ -6,14 +6,7 @@ from pathlib import Path
 
 import click
 
-from savedmodel_bakery.exporter.commands.options import (
-    CONTEXT,
-    example_option,
-    name_option,
-    out_option,
-    verbose_option,
-    version_option,
-)
+from savedmodel_bakery.exporter.commands import options
 from savedmodel_bakery.exporter.commands.running import print_progress, tensorflow
 from savedmodel_bakery.exporter.publish import check_free, check_name
 
@@ -25,7 +18,7 @@ Examples:
 """
 
 
-@click.command(epilog=EXAMPLES, context_settings=CONTEXT)
+@click.command(epilog=EXAMPLES)
 @click.argument("function", metavar="PACKAGE.MODULE:CALLABLE")
 @click.option(
     "--input",
@@ -35,11 +28,11 @@ Examples:
     metavar="NAME:TYPE[SIZES]",
     help="An input, in the order of the arguments; ? is any size, [] a scalar, [...] any shape. Repeatable.",
 )
-@name_option("Name to serve the function under.  [default: the function's]")
-@out_option
-@version_option
-@example_option
-@verbose_option
+@options.name("Name to serve the function under.  [default: the function's]")
+@options.out
+@options.version
+@options.example
+@options.verbose
 def function(
     function: str,
     inputs: tuple[str, ...],

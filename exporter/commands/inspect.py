@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from savedmodel_bakery.errors import PublishError
-from savedmodel_bakery.exporter.commands.options import CONTEXT, json_option
+from savedmodel_bakery.exporter.commands import options
 from savedmodel_bakery.exporter.publish import (
     FUNCTION_FILE,
     PIPELINE_FILE,
@@ -30,10 +30,10 @@ Examples:
 """
 
 
-@click.command(epilog=EXAMPLES, context_settings=CONTEXT)
+@click.command(epilog=EXAMPLES)
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--mermaid", "as_mermaid", is_flag=True, help="Print a pipeline as a Mermaid diagram, for Markdown.")
-@json_option
+@options.json
 def inspect(path: Path, as_mermaid: bool, as_json: bool) -> None:
     """Show the signatures, recipe and size of the version in PATH, and the steps of a pipeline.
 
@@ -90,9 +90,9 @@ def _read_recipe(version: Path) -> str | None:
     return None
 
 
-@click.command(epilog="\b\nExample:\n  bakery versions saved_model/efficientnet_lite0\n", context_settings=CONTEXT)
+@click.command(epilog="\b\nExample:\n  bakery versions saved_model/efficientnet_lite0\n")
 @click.argument("path", type=click.Path(path_type=Path))
-@json_option
+@options.json
 def versions(path: Path, as_json: bool) -> None:
     """List the versions under PATH (OUT/NAME), lowest first."""
     folders = published_versions(path)

@@ -1,4 +1,4 @@
-"""Options of commands: those that several share, and those of a recipe, generated from its fields."""
+"""Options of commands, as `@options.out`: those that several share, and those of a recipe, made from its fields."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from savedmodel_bakery.groups import FloatRange
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
-
 
 def _read_photos_folder(_context: click.Context, _option: click.Parameter, folder: Path | None) -> list[Path] | None:
     return photos_in(folder) if folder else None
@@ -31,43 +29,43 @@ def _check_name(_context: click.Context, _option: click.Parameter, name: str | N
         raise click.BadParameter(str(error), param_hint="--name") from error
 
 
-out_option = click.option(
+out = click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("saved_model"),
     show_default=True,
     help="Folder of models; the version is written to OUT/NAME/VERSION.",
 )
-version_option = click.option("--version", type=click.IntRange(min=0), help="Version number.  [default: the next one]")
-photos_option = click.option(
+version = click.option("--version", type=click.IntRange(min=0), help="Version number.  [default: the next one]")
+photos = click.option(
     "--photos",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     callback=_read_photos_folder,
     help="Folder of photos to validate on.  [default: the example photos of the exporter]",
 )
-example_option = click.option(
+example = click.option(
     "--example",
     "example_file",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     metavar="FILE.npz",
     help="Inputs to validate it with.  [default: generated]",
 )
-min_agreement_option = click.option(
+min_agreement = click.option(
     "--min-agreement",
     type=FloatRange(0, 1),
     show_default="0.95",
     help="For precision int8: share of photos whose label must be that of float32.",
 )
-parity_html_option = click.option(
+parity_html = click.option(
     "--parity-html",
     type=click.Path(path_type=Path, dir_okay=False),
     help="File for an HTML page that shows the network's input for each photo.",
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-verbose_option = click.option("-v", "--verbose", is_flag=True, help="Show the log of TensorFlow.")
+json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+verbose = click.option("-v", "--verbose", is_flag=True, help="Show the log of TensorFlow.")
 
 
-def name_option(help_text: str) -> Callable[[F], F]:
+def name(help_text: str) -> Callable[[F], F]:
     """Return the option `--name`, whose value is checked."""
     return click.option("--name", callback=_check_name, help=help_text)
 
@@ -93,7 +91,7 @@ _TOLERANCE = {
 TOLERANCE_PARTS = tuple(_TOLERANCE)
 
 
-def tolerance_options(command: F) -> F:
+def tolerance(command: F) -> F:
     """Add an option `--parity-…` for each of `TOLERANCE_PARTS`, the parts of a task's tolerance."""
     for name, (limits, default, text) in reversed(_TOLERANCE.items()):
         command = click.option(f"--parity-{name}", name, type=limits, show_default=default, help=text)(command)
@@ -114,7 +112,7 @@ class _FieldType(click.ParamType[Any]):
             self.fail(str(error), param, ctx)
 
 
-def recipe_options(command: F) -> F:
+def recipe(command: F) -> F:
     """Add an option per field to a command; an option that is not used passes None."""
     for field in reversed(Recipe.FIELDS.values()):
         command = _field_option(field)(command)

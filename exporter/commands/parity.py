@@ -9,15 +9,7 @@ from typing import Any
 import click
 
 from savedmodel_bakery.errors import PublishError
-from savedmodel_bakery.exporter.commands.options import (
-    CONTEXT,
-    json_option,
-    min_agreement_option,
-    parity_html_option,
-    photos_option,
-    tolerance_options,
-    verbose_option,
-)
+from savedmodel_bakery.exporter.commands import options
 from savedmodel_bakery.exporter.commands.running import print_progress, print_warning, tensorflow
 from savedmodel_bakery.exporter.publish import FUNCTION_FILE, PIPELINE_FILE, RECIPE_FILE
 from savedmodel_bakery.exporter.recipe import Recipe, convert_values, read_recipe_file
@@ -32,17 +24,17 @@ Examples:
 _MOVED = "Use this instead of the recipe's {}, whose path is relative to the working directory of the bake."
 
 
-@click.command(epilog=EXAMPLES, context_settings=CONTEXT)
+@click.command(epilog=EXAMPLES)
 @click.argument("saved_model", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@photos_option
-@tolerance_options
-@min_agreement_option
-@parity_html_option
+@options.photos
+@options.tolerance
+@options.min_agreement
+@options.parity_html
 @click.option("--model", metavar="MODEL", help=_MOVED.format("model"))
 @click.option("--labels", metavar="SET|FILE", help=_MOVED.format("labels"))
 @click.option("--weights", metavar="FILE", help=_MOVED.format("weights"))
-@json_option
-@verbose_option
+@options.json
+@options.verbose
 def parity(
     saved_model: Path,
     photos: list[Path] | None,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from savedmodel_bakery.exporter.commands.options import CONTEXT, name_option
+from savedmodel_bakery.exporter.commands import options
 from savedmodel_bakery.exporter.commands.running import clean_end_on_signals
 
 EXAMPLES = """\b
@@ -18,7 +18,7 @@ Examples:
 """
 
 
-@click.command(epilog=EXAMPLES, context_settings=CONTEXT)
+@click.command(epilog=EXAMPLES)
 @click.argument("model", metavar="SERVABLE|PIPELINE", type=click.Path(path_type=Path, exists=True))
 @click.option(
     "--out",
@@ -27,7 +27,7 @@ Examples:
     show_default=True,
     help="Folder of Triton's models; a version is written to OUT/NAME/VERSION.",
 )
-@name_option("Name of the model on Triton.  [default: that of the folder of versions, or of the pipeline]")
+@options.name("Name of the model on Triton.  [default: that of the folder of versions, or of the pipeline]")
 @click.option(
     "-n",
     "--signature-name",
@@ -79,13 +79,13 @@ def triton(
 
     if model.is_file() and signature_name is not None:
         raise click.UsageError("--signature-name is for a SERVABLE: a pipeline file states the signature of each step")
-    options = Options(
+    model_options = Options(
         max_batch_size=max_batch_size, instances=instances, gpu=gpu, max_queue_delay_us=max_queue_delay_us
     )
     with clean_end_on_signals():
         if model.is_file():
-            paths = export_pipeline(model, out, name=name, options=options)
+            paths = export_pipeline(model, out, name=name, options=model_options)
         else:
-            paths = export_servable(model, out, name=name, signature_name=signature_name, options=options)
+            paths = export_servable(model, out, name=name, signature_name=signature_name, options=model_options)
     for path in paths:
         click.echo(path)

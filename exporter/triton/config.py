@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from google.protobuf import text_format
 
 from savedmodel_bakery.errors import TritonError
 from savedmodel_bakery.exporter.pipeline.check import CheckedPipeline
 from savedmodel_bakery.exporter.signatures import Signature, Tensor
-from savedmodel_bakery.exporter.triton.warmup import InputData
 from savedmodel_bakery.wire.v2 import schema
 
 # Rows of a request, and of requests that Triton joins. The graph of a baked model takes them a few at a time, so the
@@ -39,27 +38,17 @@ _DATA_TYPES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How models run on Triton.
+    """How models run on Triton."""
 
-    Attributes:
-        max_batch_size: maximum rows of a request and of joined requests; 0 for none, None for
-            `DEFAULT_MAX_BATCH_SIZE` if it is known that the rows of all signatures are independent, else 0.
-        instances: processes with a copy of each model; on GPUs, per GPU.
-        gpu: whether they run on the GPUs.
-        max_queue_delay_us: how long a request may wait for others to be joined with, in microseconds.
-    """
-
+    # Rows of a request and of joined requests; 0 for none. None is `DEFAULT_MAX_BATCH_SIZE` if the rows of all
+    # signatures are known to be independent, else 0.
     max_batch_size: int | None = None
-    instances: int = 1
+    instances: int = 1  # processes with a copy of each model; on GPUs, per GPU
     gpu: bool = False
     max_queue_delay_us: int = 0
 
     def batch_size(self, *, is_per_image: bool) -> int:
-        """Return the maximum batch size of models; `is_per_image` if all of them are baked for images.
-
-        Raises:
-            TritonError: it is 0 but a queue delay is set.
-        """
+        """Return the maximum batch size of models; `is_per_image` if all of them are baked for images."""
         default = DEFAULT_MAX_BATCH_SIZE if is_per_image else 0
         size = default if self.max_batch_size is None else self.max_batch_size
         if not size and self.max_queue_delay_us:
@@ -67,6 +56,14 @@ class Options:
                 f"invalid maximum queue delay {self.max_queue_delay_us}: must be 0 if the maximum batch size is 0"
             )
         return size
+
+
+class InputData(NamedTuple):
+    """The data of an input in a warm-up request."""
+
+    file: str  # its name in the model's folder `warmup`
+    dims: tuple[int, ...]  # without the batch
+    data: bytes  # binary tensor data of the v2 protocol
 
 
 def model_config(
@@ -77,18 +74,10 @@ def model_config(
     *,
     max_batch_size: int,
 ) -> str:
-    """Return the configuration of a model that runs one signature.
+    """Return the configuration of a model that runs one signature, which has an input.
 
-    Args:
-        name: of the model.
-        signature: it runs; has an input.
-        options: how.
-        warmup: inputs, by name, of requests that an instance runs before it serves.
-        max_batch_size: maximum rows of a request and of joined requests; 0 if the first dimension is not a batch
-            dimension.
-
-    Raises:
-        TritonError: Triton can't have an input or output.
+    `warmup` has the inputs, by name, of requests that an instance runs before it serves. With a `max_batch_size` of 0,
+    the first dimension is not a batch dimension.
     """
     owner = f' of signature "{signature.name}"'
     config = _config(name, signature.inputs, signature.outputs, owner, max_batch_size)
@@ -112,20 +101,9 @@ def model_config(
 
 
 def ensemble_config(name: str, checked: CheckedPipeline, *, max_batch_size: int) -> str:
-    """Return the configuration of an ensemble, which runs the newest version of the model of each step.
-
-    Args:
-        name: of the ensemble; the models are named NAME.STEP.
-        checked: the pipeline.
-        max_batch_size: of all steps.
-
-    Raises:
-        TritonError: Triton can't have an input or output of the pipeline.
-    """
-    inputs, outputs = (
-        [checked.tensors[tensor] for tensor in tensors]
-        for tensors in (checked.pipeline.inputs, checked.pipeline.outputs)
-    )
+    """Return the configuration of an ensemble, which runs the newest version of NAME.STEP for each step."""
+    inputs = [checked.tensors[tensor] for tensor in checked.pipeline.inputs]
+    outputs = [checked.tensors[tensor] for tensor in checked.pipeline.outputs]
     config = _config(name, inputs, outputs, "", max_batch_size)
     config.platform = "ensemble"
     for step in checked.steps:

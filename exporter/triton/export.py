@@ -1,18 +1,27 @@
-"""Exports SavedModels and pipelines to a Triton model repository."""
+"""Exports SavedModels and pipelines to a Triton model repository, with their goldens as warm-up requests."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from google.protobuf.json_format import ParseDict, ParseError
 
 from savedmodel_bakery.errors import PublishError, TritonError
 from savedmodel_bakery.exporter.pipeline.check import CheckedStep, check_pipeline
 from savedmodel_bakery.exporter.pipeline.pipeline_file import read_pipeline_file
 from savedmodel_bakery.exporter.publish import RECIPE_FILE, check_name, find_version, model_name
 from savedmodel_bakery.exporter.signatures import Signature, read_signatures
-from savedmodel_bakery.exporter.triton.config import Options, ensemble_config, model_config
+from savedmodel_bakery.exporter.triton.config import InputData, Options, ensemble_config, model_config
 from savedmodel_bakery.exporter.triton.repository import Model, write_models
-from savedmodel_bakery.exporter.triton.warmup import warmup_requests
+from savedmodel_bakery.wire import dtypes, schema, version_folder
+from savedmodel_bakery.wire.status import StatusError
+from savedmodel_bakery.wire.tensors import decode_array
+from savedmodel_bakery.wire.v2.tensors import encode_raw
 
 DEFAULT_SIGNATURES = ("top_k", "serving_default")
 
@@ -23,21 +32,10 @@ _ENSEMBLE_VERSION = 1
 def export_servable(
     path: Path, repository: Path, *, name: str | None = None, signature_name: str | None = None, options: Options
 ) -> list[Path]:
-    """Write a model that runs one signature of a SavedModel.
+    """Write a model that runs one signature of a SavedModel; return the folder of its version in the repository.
 
-    Args:
-        path: folder of a version, or of versions, of which the newest is taken.
-        repository: folder of Triton's models, created if missing.
-        name: of the model; None is that of the folder of versions.
-        signature_name: None is the first of `DEFAULT_SIGNATURES` that the SavedModel has.
-        options: how it runs.
-
-    Returns:
-        The folder of the version in the repository.
-
-    Raises:
-        PublishError: there is no SavedModel, or the repository has the version already, or can't be written.
-        TritonError: Triton can't run the signature, or not with these options.
+    `path` is the folder of a version, or of versions, of which the newest is taken. No `signature_name` is the first of
+    `DEFAULT_SIGNATURES` that the SavedModel has.
     """
     version = find_version(path)
     signature = _find_signature(version, signature_name)
@@ -49,21 +47,8 @@ def export_servable(
 def export_pipeline(path: Path, repository: Path, *, name: str | None = None, options: Options) -> list[Path]:
     """Write a model for each step of a pipeline, named PIPELINE.STEP, and an ensemble that connects them.
 
-    All of them have the same maximum batch size: an ensemble passes the batch of the request to all its steps.
-
-    Args:
-        path: the pipeline file.
-        repository: folder of Triton's models, created if missing.
-        name: of the ensemble; None is that of the pipeline.
-        options: how the steps run.
-
-    Returns:
-        The folders of the versions in the repository, the ensemble's last.
-
-    Raises:
-        PipelineError: the file is invalid, a model is missing or damaged, or the steps don't fit together.
-        PublishError: the repository has a version already, or can't be written; or a name is not allowed.
-        TritonError: Triton can't run a step, or not with these options.
+    All of them have the same maximum batch size: an ensemble passes the batch of the request to all its steps. Returns
+    the folders of their versions in the repository, the ensemble's last.
     """
     checked = check_pipeline(read_pipeline_file(path))
     name = check_name(checked.pipeline.name if name is None else name)
@@ -92,14 +77,13 @@ def _model_of(version: Path, name: str, signature: Signature, options: Options, 
         raise TritonError(f"{version} cannot run on Triton, which ignores version 0; bake it with another --version")
     if not signature.inputs:
         raise TritonError(f'signature "{signature.name}" cannot run on Triton: it has no inputs')
-    warmup = warmup_requests(version, signature, max_batch_size=max_batch_size)
+    warmup = _warmup_requests(version, signature, max_batch_size=max_batch_size)
     files = {data.file: data.data for request in warmup for data in request.values()}
     config = model_config(name, signature, options, warmup, max_batch_size=max_batch_size)
     return Model(name, number, config, files, version)
 
 
 def _find_signature(version: Path, name: str | None) -> Signature:
-    """Return a signature of a SavedModel; None is the first of `DEFAULT_SIGNATURES` that it has."""
     signatures = {signature.name: signature for signature in read_signatures(version)}
     for candidate in DEFAULT_SIGNATURES if name is None else (name,):
         if candidate in signatures:
@@ -115,3 +99,53 @@ def _find_signature(version: Path, name: str | None) -> Signature:
 def _is_per_image(version: Path) -> bool:
     """Whether a SavedModel was baked for images, so that each row of its signatures is an image of its own."""
     return (version / RECIPE_FILE).is_file()
+
+
+def _warmup_requests(version: Path, signature: Signature, *, max_batch_size: int) -> list[dict[str, InputData]]:
+    """Return the inputs, by name, of warm-up requests from the goldens of a signature; none if it has no goldens.
+
+    With a maximum batch size, each row of a golden becomes a request, because Triton does not join warm-up requests;
+    otherwise each golden becomes one.
+    """
+    file = version / version_folder.GOLDENS / f"{signature.name}.jsonl"
+    if not file.is_file():
+        return []
+    input_names = [tensor.alias for tensor in signature.inputs]
+    try:
+        requests = [_inputs(json.loads(line)["request"], input_names) for line in file.read_text("utf-8").splitlines()]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ParseError, StatusError) as error:
+        raise TritonError(f"the goldens in {file} are damaged: {error}") from error
+    if max_batch_size:
+        requests = [row for request in requests for row in _rows(request, max_batch_size)]
+    unique = {
+        tuple(bytes(encode_raw(array, dtypes.of_array(array))) for array in row.values()): row for row in requests
+    }
+    return [
+        {
+            alias: InputData(f"{version.name}-{number}-{index}", array.shape or (1,), data)
+            for index, ((alias, array), data) in enumerate(zip(request.items(), contents, strict=True))
+        }
+        for number, (contents, request) in enumerate(unique.items(), 1)
+    ]
+
+
+def _inputs(request: dict[str, Any], input_names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Return the inputs of a request of Predict; for Classify and Regress, the serialized examples."""
+    if "inputs" in request:
+        message = ParseDict(request, schema.PredictRequest(), descriptor_pool=schema.POOL)
+        return {alias: decode_array(message.inputs[alias]) for alias in input_names}
+    (alias,) = input_names
+    message = ParseDict(request, schema.ClassificationRequest(), descriptor_pool=schema.POOL)
+    examples = [example.SerializeToString() for example in message.input.example_list.examples]
+    return {alias: np.array(examples, np.object_)}
+
+
+def _rows(request: Mapping[str, np.ndarray], max_batch_size: int) -> Iterator[dict[str, np.ndarray]]:
+    row_counts = {array.shape[:1] for array in request.values()}
+    if len(row_counts) > 1 or () in row_counts:
+        raise TritonError(
+            f"invalid maximum batch size {max_batch_size}: the goldens' inputs have different numbers of rows; "
+            "must be 0"
+        )
+    for row in range(len(next(iter(request.values())))):
+        yield {alias: np.asarray(array[row], array.dtype) for alias, array in request.items()}

@@ -53,13 +53,9 @@ class Signature:
         return self._inputs.keys()
 
     def run(self, call: Call) -> dict[str, np.ndarray]:
-        """Return the outputs of a call.
+        """Return the outputs of a call; raises `_RUN_ERRORS`.
 
         Triton has no scalars: arrays of one element stand for them.
-
-        Raises:
-            tf.errors.OpError: the run failed.
-            ValueError: an input has a shape that the signature lacks.
         """
         feeds = {
             tensor: call.inputs[alias].reshape(()) if tensor.shape.rank == 0 else call.inputs[alias]

@@ -27,35 +27,21 @@ _MODEL = Path(__file__).with_name("model.py")
 
 @dataclass(frozen=True)
 class Model:
-    """A model of the repository.
-
-    Attributes:
-        name: of the model, and of its folder.
-        version: number of the version's folder.
-        config: text of its config.pbtxt.
-        warmup: contents of files in its folder `warmup`, by name.
-        saved_model: folder of the SavedModel that it runs; None for an ensemble.
-    """
+    """A model of the repository."""
 
     name: str
     version: int
-    config: str
-    warmup: Mapping[str, bytes] = field(default_factory=dict)
-    saved_model: Path | None = None
+    config: str  # text of its config.pbtxt
+    warmup: Mapping[str, bytes] = field(default_factory=dict)  # contents of files by name
+    saved_model: Path | None = None  # folder of the SavedModel that it runs; None for an ensemble
 
 
 def write_models(repository: Path, models: Sequence[Model]) -> list[Path]:
     """Write models in their order; return the folders of their versions.
 
-    A version that is in the repository with the same files stays; the configuration of its model is replaced.
-
-    Args:
-        repository: created if missing.
-        models: an ensemble after its steps, so that Triton never sees it without them.
-
-    Raises:
-        PublishError: a version is there with other files, or a newer one is; or the repository can't be written, or is
-            in a SavedModel's folder. Nothing is written then, unless the disk is full.
+    An ensemble must follow its steps, so that Triton never sees it without them. A version that is in the repository
+    with the same files stays; the configuration of its model is replaced. If one is there with other files, or a newer
+    one is, nothing is written.
     """
     check_outside_versions(repository)
     with staging(_staging_place(repository), prefix=_STAGING_PREFIX) as stage:

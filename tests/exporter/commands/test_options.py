@@ -8,13 +8,13 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from savedmodel_bakery.exporter.commands.options import recipe_options
+from savedmodel_bakery.exporter.commands import options
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.recipe.fields import REQUIRED
 
 
 @click.command()
-@recipe_options
+@options.recipe
 @click.pass_context
 def show(ctx: click.Context, **values: Any) -> None:
     ctx.exit(0 if values.keys() == Recipe.FIELDS.keys() else 3)
