@@ -34,34 +34,16 @@ class Source(Protocol):
     """Load the network `model`; keyword parameters are the recipe's fields that the source supports as options.
 
     A source whose networks are built differently by task has the parameter `task` too: what the user states, or None.
-
-    Raises:
-        SourceError: it can't be loaded or used.
     """
 
 
-_SOURCES: tuple[Source, ...] = (
-    built_in,
-    keras_application,
-    keras_hub_preset,
-    hub,
-    keras_file,
-    saved_model,
-    function,
-)
+_SOURCES: tuple[Source, ...] = (built_in, keras_application, keras_hub_preset, hub, keras_file, saved_model, function)
 # Fields of a recipe that are for some sources only.
 _OPTIONS = ("weights", "source_signature", "source_input", "source_output", "layer")
 
 
 def read_network(values: Mapping[str, Any]) -> Network:
-    """Load the network of a recipe.
-
-    Args:
-        values: of the recipe's fields: its model, and options of the model's source.
-
-    Raises:
-        SourceError: no source matches, it doesn't support an option, or the network can't be loaded or used.
-    """
+    """Load the network of a recipe, given the values of its fields by name."""
     model = values["model"]
     source = find_source(model)
     options = {name: values[name] for name in _OPTIONS if values.get(name) is not None}
@@ -75,11 +57,7 @@ def read_network(values: Mapping[str, Any]) -> Network:
 
 
 def find_source(model: str) -> Source:
-    """Return the source whose form `model` has.
-
-    Raises:
-        SourceError: no source matches.
-    """
+    """Return the source whose form `model` has."""
     for source in _SOURCES:
         if source.matches(model):
             return source
@@ -87,15 +65,7 @@ def find_source(model: str) -> Source:
 
 
 def read_preprocessing(model: str) -> Mapping[str, Any]:
-    """Return the preprocessing that a known network was trained with, without loading it.
-
-    Args:
-        model: the name of a built-in network, or `keras:NAME`.
-
-    Raises:
-        RecipeError: another model.
-        SourceError: there is no network of that name.
-    """
+    """Return the preprocessing that a known network was trained with, without loading it."""
     for source in (built_in, keras_application):
         if source.matches(model):
             preprocessing: Mapping[str, Any] = source.preprocessing(model)

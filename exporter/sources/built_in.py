@@ -17,11 +17,7 @@ def matches(model: str) -> bool:
 
 
 def read(model: str, *, task: str | None = None) -> Network:
-    """Build the network and load its ImageNet weights; for task embed, up to the features before the classifier.
-
-    Raises:
-        SourceError: there is no such variant, or its weights are missing or damaged.
-    """
+    """Build the network and load its ImageNet weights; for task embed, up to the features before the classifier."""
     recipe = {"labels": "imagenet", "outputs": "probabilities", **preprocessing(model)}
     from savedmodel_bakery.exporter.sources import efficientnet_lite
 
@@ -30,11 +26,7 @@ def read(model: str, *, task: str | None = None) -> Network:
 
 
 def preprocessing(model: str) -> dict[str, Any]:
-    """Return the preprocessing that the network was trained with.
-
-    Raises:
-        SourceError: there is no such variant.
-    """
+    """Return the preprocessing that the network was trained with."""
     if model not in _VARIANTS:
         raise SourceError(f"unknown built-in model {model!r}: allowed are {FORM}")
     from savedmodel_bakery.exporter.sources import efficientnet_lite

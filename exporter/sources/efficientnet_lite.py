@@ -72,9 +72,10 @@ def _block(tensor: KerasTensor, name: str, *, stage: _Stage, stride: int, filter
     if stage.expansion != 1:
         tensor = layers.Conv2D(channels * stage.expansion, 1, use_bias=False, name=f"{name}_expand_conv")(tensor)
         tensor = _batch_norm(tensor, f"{name}_expand")
-    tensor = layers.DepthwiseConv2D(
+    depthwise = layers.DepthwiseConv2D(
         stage.kernel, stride, padding="same", use_bias=False, name=f"{name}_depthwise_conv"
-    )(tensor)
+    )
+    tensor = depthwise(tensor)
     tensor = _batch_norm(tensor, f"{name}_depthwise")
     tensor = layers.Conv2D(filters, 1, use_bias=False, name=f"{name}_project_conv")(tensor)
     tensor = _batch_norm(tensor, f"{name}_project", activate=False)
@@ -112,15 +113,7 @@ def build(variant: int) -> keras.Model:
 
 
 def load_weights(model: keras.Model, tensors: Mapping[str, np.ndarray]) -> None:
-    """Copy a checkpoint's tensors into a model of `build`, whose variables have the same order.
-
-    Args:
-        model: of the checkpoint's variant.
-        tensors: by name, as `read_checkpoint` returns them, with torch's order of axes.
-
-    Raises:
-        SourceError: a tensor is missing, has another shape, or is unexpected.
-    """
+    """Copy a checkpoint's tensors, with torch's order of axes, into a model of `build`; both have the same order."""
     weights = {name: array for name, array in tensors.items() if not name.endswith(".num_batches_tracked")}
     variables = [(layer, variable) for layer in model.layers for variable in layer.weights]
     if len(weights) != len(variables):
@@ -143,11 +136,7 @@ def _package(variant: int) -> str:
 
 
 def _checkpoint_path(variant: int) -> Path:
-    """Return the path of the weights in the installed package, without importing it.
-
-    Raises:
-        SourceError: the package is not installed, or does not contain exactly one checkpoint.
-    """
+    """Return the path of the weights in the installed package, without importing it."""
     package = _package(variant)
     spec = importlib.util.find_spec(package.replace("-", "_"))
     if spec is None or not spec.submodule_search_locations:
@@ -162,9 +151,6 @@ def load(variant: int, *, with_classifier: bool = True) -> keras.Model:
     """Build a variant with its published weights: 1000 ImageNet classes, the first is tench, no background class.
 
     Without its classifier it returns the pooled features, float32 [batch, 1280].
-
-    Raises:
-        SourceError: its weights are not installed or damaged.
     """
     path = _checkpoint_path(variant)
     try:

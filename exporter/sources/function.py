@@ -21,11 +21,7 @@ def matches(model: str) -> bool:
 
 
 def read(model: str, *, layer: str | None = None) -> Network:
-    """Import the module, also from the working directory, and call the callable without arguments.
-
-    Raises:
-        SourceError: it can't be imported, isn't callable, fails, or returns something else.
-    """
+    """Import the module, also from the working directory, and call the callable without arguments."""
     function = import_callable(model)
     try:
         network = function()
@@ -42,11 +38,7 @@ def read(model: str, *, layer: str | None = None) -> Network:
 
 
 def import_callable(name: str) -> Callable[..., Any]:
-    """Import `package.module:callable`; the module may be in the working directory.
-
-    Raises:
-        SourceError: the name has another form, can't be imported, or doesn't refer to a callable.
-    """
+    """Import `package.module:callable`; the module may be in the working directory."""
     if not matches(name):
         raise SourceError(f"invalid function name {name!r}: must be package.module:callable")
     module_name, _, attributes = name.partition(":")

@@ -21,13 +21,7 @@ from savedmodel_bakery.exporter.tensor_types import NetworkOutput, NormalisedBat
 FORM = "the URL of a TF Hub or Kaggle module, or hub:FOLDER"
 _PREFIX = "hub:"
 _KAGGLE = re.compile(r"https://(?:www\.)?kaggle\.com/models/(.+)")
-_CONVENTION = {
-    "crop": "none",
-    "resize": "bilinear",
-    "antialias": False,
-    "scale": "0..1",
-    "channels": "RGB",
-}
+_CONVENTION = {"crop": "none", "resize": "bilinear", "antialias": False, "scale": "0..1", "channels": "RGB"}
 _CLASSIFIER = {"labels": "imagenet1001", "outputs": "logits"}
 _EMBEDDER = {"task": "embed"}
 
@@ -58,9 +52,6 @@ def read(
 
     Its task is embed if its URL or the name of its signature says that it returns a feature vector, and detect if its
     outputs have the names of TensorFlow's Object Detection API.
-
-    Raises:
-        SourceError: it can't be downloaded, or doesn't take images.
     """
     folder = _resolve(model)
     loaded = saved_model.load(str(folder), tags=[] if (folder / _TF1_MARKER).is_file() else None)

@@ -76,11 +76,7 @@ def applications() -> dict[str, Callable[..., Any]]:
 
 
 def preprocessing(model: str) -> dict[str, Any]:
-    """Return the preprocessing that the network was trained with.
-
-    Raises:
-        SourceError: there is no such network.
-    """
+    """Return the preprocessing that the network was trained with."""
     name = model.removeprefix(_PREFIX)
     builders = applications()
     if name not in builders:
@@ -100,9 +96,6 @@ def read(model: str, *, weights: str = "imagenet", layer: str | None = None, tas
 
     Without it, and unless a layer is stated, the network returns the mean of its last feature map, as with
     `include_top=False, pooling="avg"`; a file of weights must be for that.
-
-    Raises:
-        SourceError: there is no such network, or its weights can't be loaded.
     """
     recipe = {"labels": "imagenet", "outputs": "probabilities", **preprocessing(model)}
     if weights not in ("none", "imagenet") and not Path(weights).is_file():

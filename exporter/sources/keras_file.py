@@ -19,11 +19,7 @@ def matches(model: str) -> bool:
 
 
 def read(model: str, *, layer: str | None = None) -> Network:
-    """Load the file without its optimizer, and without running code it may contain.
-
-    Raises:
-        SourceError: it doesn't exist, or Keras can't load it.
-    """
+    """Load the file without its optimizer, and without running code it may contain."""
     if not Path(model).is_file():
         raise SourceError(f"file not found: {model}")
     _check_container(Path(model))

@@ -29,12 +29,7 @@ def matches(model: str) -> bool:
 
 
 def read(model: str, *, layer: str | None = None, task: str | None = None) -> Network:
-    """Load the preset; its image converter is the recipe's preprocessing.
-
-    Raises:
-        SourceError: the folder has no preset of such a model, or KerasHub can't load it.
-        MissingPackageError: KerasHub is not installed.
-    """
+    """Load the preset; its image converter is the recipe's preprocessing."""
     folder = Path(model.removeprefix(_PREFIX))
     if not (folder / _TASK_FILE).is_file():
         raise SourceError(
@@ -126,10 +121,9 @@ def _from_detector(loaded: Any, model: str) -> Network:
 
 
 def read_converter(converter: Any) -> dict[str, Any]:
-    """Return the preprocessing that does what a converter does; without size, crop and resize if it doesn't resize.
+    """Return the preprocessing that an ImageConverter does; without size, crop and resize if it doesn't resize.
 
-    Args:
-        converter: a `keras_hub.layers.ImageConverter`. What it does to levels is measured, because subclasses differ.
+    What it does to levels is measured, because subclasses differ.
     """
     known: dict[str, Any] = {"scale": _measure_scale(converter), "channels": "RGB"}
     if converter.image_size is None:

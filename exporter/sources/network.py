@@ -36,21 +36,13 @@ _USUAL_NAMES = {
 
 @dataclass(frozen=True)
 class Network:
-    """A trained network.
-
-    Attributes:
-        call: run the network on a normalised batch; returns a tensor, or a dict of them by name.
-        recipe: the values of the recipe that the source knows for certain.
-        defaults: values of the recipe that are usual for such a network.
-        scaling_layer: the name of the layer with which the network itself scales pixels 0..255, if it does.
-        output_shape: with the batch axis, if there is one output; None is any size, or a shape that is not known.
-    """
+    """A trained network."""
 
     call: Callable[[NormalisedBatch], NetworkOutput]
-    recipe: Mapping[str, Any] = field(default_factory=dict)
-    defaults: Mapping[str, Any] = field(default_factory=dict)
-    scaling_layer: str | None = None
-    output_shape: tuple[int | None, ...] | None = None
+    recipe: Mapping[str, Any] = field(default_factory=dict)  # values that the source knows for certain
+    defaults: Mapping[str, Any] = field(default_factory=dict)  # values that are usual for such a network
+    scaling_layer: str | None = None  # with which the network itself scales pixels 0..255, if it does
+    output_shape: tuple[int | None, ...] | None = None  # of the only output, with the batch axis; None if not known
 
     @property
     def returns_map(self) -> bool:
@@ -62,13 +54,7 @@ class Network:
 def from_keras_model(model: Any, name: str, layer: str | None = None) -> Network:
     """Return the network of a Keras model; its recipe has the input size, if that is fixed, and the scale, if known.
 
-    Args:
-        model: built.
-        name: for messages.
-        layer: the layer whose output is used; None for the model's own output.
-
-    Raises:
-        SourceError: it doesn't map one batch of images to outputs with names, or has no such layer.
+    `name` is for messages; `layer` is the one whose output is used, None for the model's own output.
     """
     import keras
 
@@ -134,11 +120,7 @@ def _up_to(model: Any, layer: str, name: str) -> Any:
 
 
 def recipe_from_shape(shape: object, name: str) -> dict[str, Any]:
-    """Return the values of a recipe that follow from the shape of a network's input.
-
-    Raises:
-        SourceError: it isn't the shape of one batch of images with one or three channels.
-    """
+    """Return the values of a recipe that follow from the shape of a network's input, one batch of images."""
     if not isinstance(shape, (list, tuple)) or len(shape) != 4 or shape[3] not in (1, 3, None):
         raise SourceError(
             f"the input of {name} has shape {shape}: must be [batch, height, width, channels] with 1 or 3 channels"

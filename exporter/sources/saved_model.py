@@ -25,25 +25,12 @@ def read(
     source_input: str | None = None,
     source_output: str | None = None,
 ) -> Network:
-    """Load the folder, and select a signature, its input and its output.
-
-    Raises:
-        SourceError: it isn't a SavedModel, or the selected signature, input or output doesn't exist or doesn't accept
-            images.
-    """
+    """Load the folder, and select a signature, its input and its output."""
     return from_signature(load(model), model, source_signature, source_input, source_output)
 
 
 def load(path: str, tags: Sequence[str] | None = None) -> Any:
-    """Load the folder with tf.saved_model.load.
-
-    Args:
-        path: the folder.
-        tags: of the graph to load; None for the only one.
-
-    Raises:
-        SourceError: it contains no SavedModel, or a damaged one.
-    """
+    """Load the graph with these tags from a folder; None for the only one."""
     import tensorflow as tf
 
     if not any((Path(path) / name).is_file() for name in ("saved_model.pb", "saved_model.pbtxt")):
@@ -55,11 +42,7 @@ def load(path: str, tags: Sequence[str] | None = None) -> Any:
 
 
 def from_signature(loaded: Any, model: str, name: str, input_alias: str | None, output_alias: str | None) -> Network:
-    """Return the network of a signature of a loaded SavedModel.
-
-    Raises:
-        SourceError: the selected signature, input or output doesn't exist or doesn't accept images.
-    """
+    """Return the network of a signature of a loaded SavedModel."""
     if name not in loaded.signatures:
         raise SourceError(
             f'{model} has no signature "{name}"; it has {listed(loaded.signatures)}: select one with --source-signature'

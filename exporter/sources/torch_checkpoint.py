@@ -103,16 +103,10 @@ def _read_tensors(file: bytes) -> dict[str, np.ndarray]:
 
 
 def read_checkpoint(path: Path) -> dict[str, np.ndarray]:
-    """Read the tensors of a state_dict of 32-bit floats and 64-bit integers.
+    """Read the tensors of a state_dict of 32-bit floats and 64-bit integers, by name, in the file's order.
 
-    Returns:
-        Array by name, in the file's order, with torch's shapes (convolutions O,I,H,W). Arrays are read-only views with
-        the file's strides; tensors that share a storage share memory.
-
-    Raises:
-        CheckpointError: the sha256 doesn't start with the 8 hex digits at the end of the file's name, or the file is
-            damaged or contains more than dense tensors.
-        OSError: the file can't be read.
+    They have torch's shapes (convolutions O,I,H,W), and are read-only views with the file's strides; tensors that share
+    a storage share memory.
     """
     file = path.read_bytes()
     checksum = _CHECKSUM_IN_NAME.fullmatch(path.name)
