@@ -47,4 +47,3 @@ MetaGraphDef: TypeAlias = Any  # the protobuf message tensorflow.MetaGraphDef, a
 SignatureDef: TypeAlias = Any  # the protobuf message tensorflow.SignatureDef, a signature of a SavedModel
 OpDef: TypeAlias = Any  # the protobuf message tensorflow.OpDef, the signature of an operation
 Variable: TypeAlias = Any  # tf.Variable
-KerasTensor: TypeAlias = Any  # float32 [batch, height, width, channels], symbolic, of a Keras model being built

@@ -37,24 +37,9 @@ def bake_function(
     example: Mapping[str, np.ndarray] | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Path:
-    """Bake the function that `package.module:callable` names into a new version under `base_path`.
+    """Bake the function that `package.module:callable` names into a new version under `base_path`; return its folder.
 
-    Args:
-        base_path: the folder of the numbered versions.
-        name: of the function.
-        inputs: one or more.
-        version: its number; None is the next one.
-        example: inputs by alias to validate it with; None generates some.
-        progress: called with each step, in a few words.
-
-    Returns:
-        The version's folder.
-
-    Raises:
-        RecipeError: the inputs or the example are not usable.
-        SourceError: the function can't be imported, traced, run or saved.
-        VerificationError: the SavedModel's outputs differ from the function's.
-        PublishError: the version exists, or can't be written.
+    Without an `example`, inputs to validate it with are generated.
     """
     publish.check_free(base_path, version)
     aliases = [declared.alias for declared in inputs]

@@ -40,11 +40,7 @@ class Function:
         self._is_called_by_name = takes_any_name or by_name >= set(self._names)
 
     def __call__(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the outputs by alias.
-
-        Raises:
-            SourceError: the function raises, or returns something other than tensors.
-        """
+        """Return the outputs by alias."""
         arguments = trees.restore(tensors)
         function = self._traced if tf.inside_function() else self.callable
         try:
@@ -95,11 +91,7 @@ class FunctionModule(tf.Module):
         self._variables_read = list(self._serve.graph.variables)
 
     def save(self, path: Path) -> None:
-        """Write the SavedModel to `path`, which must not exist.
-
-        Raises:
-            SourceError: the function uses something that can't be saved.
-        """
+        """Write the SavedModel to `path`, which must not exist."""
         try:
             tf.saved_model.save(self, str(path), signatures={SIGNATURE: self._serve})
         except Exception as error:  # the user's code can use anything

@@ -22,17 +22,11 @@ _FORM = re.compile(r"(?P<alias>[^:\s]+):(?P<dtype>\w+)\[(?P<sizes>\.\.\.|(?:(?:\
 
 @dataclass(frozen=True)
 class Input:
-    """One input of the signature.
+    """One input of the signature."""
 
-    Attributes:
-        alias: its name in requests; `a/0/b` is the argument `a[0]["b"]` (see `wire.trees`).
-        dtype: its element type.
-        shape: sizes of its axes, None for any size; None if the number of axes is free too.
-    """
-
-    alias: str
+    alias: str  # its name in requests; `a/0/b` is the argument `a[0]["b"]` (see `wire.trees`)
     dtype: dtypes.DType
-    shape: tuple[int | None, ...] | None
+    shape: tuple[int | None, ...] | None  # None for any size of an axis, or if the number of axes is free too
 
     def __str__(self) -> str:
         sizes = "..." if self.shape is None else ",".join("?" if size is None else str(size) for size in self.shape)
@@ -44,11 +38,7 @@ class Input:
 
 
 def parse_input(text: str) -> Input:
-    """Parse `name:type[sizes]`, such as `x:float64[?,3]`; `?` is any size, `[]` a scalar, `[...]` any shape.
-
-    Raises:
-        RecipeError: the text has another form, or the type is unknown.
-    """
+    """Parse `name:type[sizes]`, such as `x:float64[?,3]`; `?` is any size, `[]` a scalar, `[...]` any shape."""
     match = _FORM.fullmatch(text)
     if match is None:
         raise RecipeError(
@@ -89,11 +79,7 @@ def generate_array(declared: Input, free_size: int, generator: np.random.Generat
 
 
 def read_example(path: Path) -> dict[str, np.ndarray]:
-    """Read the arrays of an npz file by name.
-
-    Raises:
-        RecipeError: the file is not an npz file, or contains pickled objects.
-    """
+    """Read the arrays of an npz file by name; pickled objects are rejected."""
     try:
         with zipfile.ZipFile(path), np.load(path) as arrays:
             return {alias: arrays[alias] for alias in arrays.files}
@@ -102,11 +88,7 @@ def read_example(path: Path) -> dict[str, np.ndarray]:
 
 
 def check_example(example: Mapping[str, np.ndarray], inputs: Sequence[Input]) -> dict[str, np.ndarray]:
-    """Return the arrays of an example, text as object arrays.
-
-    Raises:
-        RecipeError: names, dtypes or shapes are not those of `inputs`.
-    """
+    """Return the arrays of an example, text as object arrays."""
     by_alias = {declared.alias: declared for declared in inputs}
     if example.keys() != by_alias.keys():
         raise RecipeError(

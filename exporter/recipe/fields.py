@@ -19,34 +19,20 @@ REQUIRED = dataclasses.MISSING
 
 
 class Text:
-    """Values of a field: any text.
+    """Values of a field: any text."""
 
-    Attributes:
-        must_be: the end of the message about another value.
-        allowed: the allowed values, for the docs; empty if the field's metavar says it.
-    """
-
-    must_be = "text"
-    allowed = ""
+    must_be = "text"  # the end of the message about another value
+    allowed = ""  # the allowed values, for the docs; empty if the field's metavar says it
 
     def parse(self, value: object) -> Any:
-        """Return a value given in Python, TOML or as an option as the recipe stores it.
-
-        Raises:
-            ValueError: the value is not allowed.
-        """
+        """Return a value given in Python, TOML or as an option as the recipe stores it; ValueError if not allowed."""
         if not isinstance(value, str):
             raise ValueError
         return value
 
 
 class PathOrName(Text):
-    """Values of a field: paths of files or folders, or names.
-
-    Args:
-        names: regular expression of the names.
-        path_prefixes: texts of which one may precede a path.
-    """
+    """Values of a field: paths of files or folders, after one of some prefixes or none; or names that match a regex."""
 
     def __init__(self, names: str, *, path_prefixes: tuple[str, ...] = ()) -> None:
         self._names = names
@@ -120,25 +106,15 @@ class WholeNumber(Text):
 
 @dataclasses.dataclass(frozen=True)
 class Field:
-    """A field of a recipe.
+    """A field of a recipe."""
 
-    Attributes:
-        name: in Python and TOML.
-        default: `REQUIRED`, or None if a missing value means `when_unset`.
-        values: those that are allowed.
-        help_text: for `--help` and the docs; begins with a sentence that is enough for most readers.
-        metavar: placeholder for the value in `--help`.
-        when_unset: meaning of a missing value, for fields without a default.
-        tasks: those that the field is for; empty for all.
-    """
-
-    name: str
-    default: Any
+    name: str  # in Python and TOML
+    default: Any  # `REQUIRED`, or None if a missing value means `when_unset`
     values: Text
-    help_text: str
+    help_text: str  # begins with a sentence that is enough for most readers
     metavar: str = "TEXT"
     when_unset: str = ""
-    tasks: Collection[str] = ()
+    tasks: Collection[str] = ()  # that the field is for; empty for all
 
     @property
     def option(self) -> str:
@@ -146,11 +122,7 @@ class Field:
         return "--" + self.name.replace("_", "-")
 
     def convert(self, value: object) -> Any:
-        """Convert a value given in Python, TOML or as an option.
-
-        Raises:
-            RecipeError: the value is not allowed.
-        """
+        """Convert a value given in Python, TOML or as an option."""
         if value is None and self.default is None:
             return None
         try:
@@ -165,11 +137,7 @@ def recipe_field(values: Text, help_text: str, *, default: Any = None, **attribu
 
 
 class FieldGroup:
-    """Base of the dataclasses that make up a recipe: converts and checks every field on construction.
-
-    Raises:
-        RecipeError: a value is not allowed.
-    """
+    """Base of the dataclasses that make up a recipe: converts and checks every field on construction."""
 
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
 
@@ -179,11 +147,7 @@ class FieldGroup:
         self._check_combination()
 
     def check_task(self, task: str | None) -> None:
-        """Check that every stated value is for the task; None allows all.
-
-        Raises:
-            RecipeError: such as `invalid threshold '0.5': task embed has none, only binary, multilabel, detect`.
-        """
+        """Check that every stated value is for the task; None allows all."""
         for name, field in fields_of(type(self)).items():
             value = getattr(self, name)
             if field.tasks and task is not None and value is not None and task not in field.tasks:

@@ -36,10 +36,7 @@ def parse_outputs(text: str) -> dict[str, str]:
 
 def parse_thresholds(text: str) -> tuple[float, ...]:
     """Parse one probability, or several with commas."""
-    thresholds = tuple(map(float, text.split(",")))
-    if not all(0 <= threshold <= 1 for threshold in thresholds):
-        raise ValueError
-    return thresholds
+    return tuple(map(parse_fraction, text.split(",")))
 
 
 def parse_fraction(text: str) -> float:

@@ -95,11 +95,7 @@ _COLOUR = Parsed(parse_colour, "one or three levels from 0 to 255, such as 255 o
 
 @dataclass(frozen=True, kw_only=True)
 class Preprocessing(FieldGroup):
-    """How the bytes of a photo become the tensor that the network receives.
-
-    Raises:
-        RecipeError: a value is not allowed, or `scale` differs by colour although `channels` is GRAY.
-    """
+    """How the bytes of a photo become the tensor that the network receives."""
 
     like: str | None = recipe_field(
         Text(),

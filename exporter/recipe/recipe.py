@@ -66,11 +66,7 @@ class Recipe:
         self.check_task(self.answers.task)
 
     def check_task(self, task: str | None) -> None:
-        """Check that every stated value is for the task; None allows all.
-
-        Raises:
-            RecipeError: one isn't.
-        """
+        """Check that every stated value is for the task; None allows all."""
         for part in GROUPS:
             getattr(self, part).check_task(task)
         if task in ("detect", "segment") and self.preprocessing.crop_fraction is not None:
@@ -128,11 +124,7 @@ class Recipe:
 
 
 def convert_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert values of fields, by name, to the types that a recipe stores; None counts as not stated.
-
-    Raises:
-        RecipeError: a name is unknown, or a value is not allowed.
-    """
+    """Convert values of fields, by name, to the types that a recipe stores; None counts as not stated."""
     unknown = sorted(values.keys() - Recipe.FIELDS.keys())
     if unknown:
         fields = "field" if len(unknown) == 1 else "fields"
@@ -154,9 +146,6 @@ def complete_recipe(
         values: the user's values; they override the source's. None counts as not stated.
         like: the preprocessing of the network that the user names as `like`. It overrides the source's, but the size.
         scaling_layer: the layer with which the network itself scales pixels; its input must be 0..255.
-
-    Raises:
-        RecipeError: a value is missing, not allowed, or contradicts the network.
     """
     values = convert_values(values)
     if values.get("task") in TASKS_WITHOUT_LABELS:
@@ -184,15 +173,10 @@ def complete_recipe(
 
 
 class RecipeFile(NamedTuple):
-    """The content of a recipe file.
+    """The content of a recipe file."""
 
-    Attributes:
-        name: the name to serve the model under; None if the file doesn't state it.
-        values: values of some of the recipe's fields, by name.
-    """
-
-    name: str | None
-    values: dict[str, Any]
+    name: str | None  # to serve the model under
+    values: dict[str, Any]  # of some of the recipe's fields
 
 
 def read_recipe_file(path: Path) -> RecipeFile:
@@ -200,9 +184,6 @@ def read_recipe_file(path: Path) -> RecipeFile:
 
     Relative paths in a file refer to its folder; they are returned relative to the working directory. Those of a recipe
     that is stored in a version refer to the working directory already.
-
-    Raises:
-        RecipeError: the file can't be read, is not valid TOML, or has an unknown field or a value that is not allowed.
     """
     try:
         content = parse_toml(read_small(path).decode())

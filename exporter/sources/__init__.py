@@ -1,10 +1,11 @@
-"""Model sources: what `--model` may name. A source is a module like `Source`, listed in `_SOURCES`."""
+"""Model sources: what `--model` may name."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from savedmodel_bakery.errors import RecipeError, SourceError
 from savedmodel_bakery.exporter.recipe import Recipe
@@ -20,31 +21,48 @@ from savedmodel_bakery.exporter.sources import (
 from savedmodel_bakery.exporter.sources.network import Network
 
 
-class Source(Protocol):
-    """A module that loads the network that a name or path refers to."""
+class Source(NamedTuple):
+    """A kind of model.
 
-    FORM: str
-    """How such a model is written on the command line, for error messages."""
-
-    def matches(self, model: str) -> bool:
-        """Return whether `model` has the form of this source."""
-        ...
-
-    read: Callable[..., Network]
-    """Load the network `model`; keyword parameters are the recipe's fields that the source supports as options.
-
-    A source whose networks are built differently by task has the parameter `task` too: what the user states, or None.
+    The keyword parameters of `read` are the recipe's fields that the source supports as options. If it builds networks
+    differently by task, it has the parameter `task` too: what the user states, or None.
     """
 
+    form: str  # how such a model is written on the command line, for error messages
+    matches: Callable[[str], bool]  # whether the name of a model has this form
+    read: Callable[..., Network]
 
-_SOURCES: tuple[Source, ...] = (
-    efficientnet_lite,
-    keras_application,
-    keras_hub_preset,
-    hub,
-    keras_file,
-    saved_model,
-    function,
+
+_BUILT_IN = ", ".join(efficientnet_lite.VARIANTS)
+# The first that matches is used.
+_SOURCES = (
+    Source(_BUILT_IN, lambda model: model.startswith("efficientnet-lite"), efficientnet_lite.read),
+    Source(
+        "keras:NAME, a network of keras.applications",
+        lambda model: model.startswith(keras_application.PREFIX),
+        keras_application.read,
+    ),
+    Source(
+        "keras-hub:FOLDER, a preset of KerasHub",
+        lambda model: model.startswith(keras_hub_preset.PREFIX),
+        keras_hub_preset.read,
+    ),
+    Source(
+        "the URL of a TF Hub or Kaggle module, or hub:FOLDER",
+        lambda model: model.startswith((hub.PREFIX, "https://", "http://")),
+        hub.read,
+    ),
+    Source(
+        "the path of a .keras or .h5 file",
+        lambda model: Path(model).suffix.lower() in (".keras", ".h5"),
+        keras_file.read,
+    ),
+    Source("the folder of a SavedModel", lambda model: Path(model).is_dir(), saved_model.read),
+    Source(
+        "package.module:callable returning a Keras model or a tf.Module",
+        lambda model: function.NAME.fullmatch(model) is not None,
+        function.read,
+    ),
 )
 # Fields of a recipe that are for some sources only.
 _OPTIONS = ("weights", "source_signature", "source_input", "source_output", "layer")
@@ -69,19 +87,14 @@ def find_source(model: str) -> Source:
     for source in _SOURCES:
         if source.matches(model):
             return source
-    raise SourceError(f"unknown model {model!r}: allowed are {'; '.join(source.FORM for source in _SOURCES)}")
+    raise SourceError(f"unknown model {model!r}: allowed are {'; '.join(source.form for source in _SOURCES)}")
 
 
 def read_preprocessing(model: str) -> Mapping[str, Any]:
     """Return the preprocessing that a known network was trained with, without loading it."""
-    for source in (efficientnet_lite, keras_application):
-        if source.matches(model):
-            preprocessing: Mapping[str, Any] = source.preprocessing(model)
-            return preprocessing
+    if model.startswith("efficientnet-lite"):
+        return efficientnet_lite.preprocessing(model)
+    if model.startswith(keras_application.PREFIX):
+        return keras_application.preprocessing(model)
     names = ", ".join(sorted(keras_application.applications()))
-    raise RecipeError(
-        f"invalid like {model!r}: must be {efficientnet_lite.FORM}, or keras:NAME with one of the names {names}"
-    )
-
-
-__all__ = ["Network", "Source", "find_source", "read_network", "read_preprocessing"]
+    raise RecipeError(f"invalid like {model!r}: must be {_BUILT_IN}, or keras:NAME with one of the names {names}")

@@ -22,11 +22,9 @@ from keras import layers
 from savedmodel_bakery.errors import SourceError
 from savedmodel_bakery.exporter.sources.network import Network
 from savedmodel_bakery.exporter.sources.torch_checkpoint import CheckpointError, read_checkpoint
-from savedmodel_bakery.exporter.tensor_types import KerasTensor
 from savedmodel_bakery.extras import missing_package
 
-_VARIANTS = {"efficientnet-lite0": 0, "efficientnet-lite1": 1, "efficientnet-lite2": 2}
-FORM = ", ".join(_VARIANTS)
+VARIANTS = {"efficientnet-lite0": 0, "efficientnet-lite1": 1, "efficientnet-lite2": 2}
 
 # Height and width of the input in pixels, by variant.
 SIZES = {0: 224, 1: 240, 2: 260}
@@ -58,23 +56,18 @@ _POOL = "pool"  # the layer of the pooled features
 _NORM_EPSILON = 1e-3
 
 
-def matches(model: str) -> bool:
-    """Return whether `model` has the form of a built-in name."""
-    return model.startswith("efficientnet-lite")
-
-
 def read(model: str, *, task: str | None = None) -> Network:
     """Build the network and load its ImageNet weights; for task embed, up to the features before the classifier."""
     recipe = {"labels": "imagenet", "outputs": "probabilities", **preprocessing(model)}
-    network = load(_VARIANTS[model], with_classifier=task != "embed")
+    network = load(VARIANTS[model], with_classifier=task != "embed")
     return Network(lambda pixels: network(pixels, training=False), recipe)
 
 
 def preprocessing(model: str) -> dict[str, Any]:
     """Return the preprocessing that the network was trained with."""
-    if model not in _VARIANTS:
-        raise SourceError(f"unknown built-in model {model!r}: allowed are {FORM}")
-    size = SIZES[_VARIANTS[model]]
+    if model not in VARIANTS:
+        raise SourceError(f"unknown built-in model {model!r}: allowed are {', '.join(VARIANTS)}")
+    size = SIZES[VARIANTS[model]]
     # efficientnet/preprocessing.py and lite/efficientnet_lite_builder.py of github.com/tensorflow/tpu: a central crop
     # that leaves a margin of 32 pixels at the network's size, bicubic, mean 127, standard deviation 128.
     return {
@@ -94,12 +87,12 @@ def _widen(filters: int, width: float) -> int:
     return rounded + 8 if rounded < 0.9 * exact else rounded
 
 
-def _batch_norm(tensor: KerasTensor, name: str, *, activate: bool = True) -> KerasTensor:
+def _batch_norm(tensor: keras.KerasTensor, name: str, *, activate: bool = True) -> keras.KerasTensor:
     tensor = layers.BatchNormalization(epsilon=_NORM_EPSILON, name=f"{name}_norm")(tensor)
     return layers.ReLU(6.0, name=f"{name}_relu6")(tensor) if activate else tensor
 
 
-def _block(tensor: KerasTensor, name: str, *, stage: _Stage, stride: int, filters: int) -> KerasTensor:
+def _block(tensor: keras.KerasTensor, name: str, *, stage: _Stage, stride: int, filters: int) -> keras.KerasTensor:
     """Add one inverted residual: expand, depthwise, project; the projection has no activation."""
     block_input, channels = tensor, tensor.shape[-1]
     if stage.expansion != 1:

@@ -12,12 +12,7 @@ from typing import Any
 from savedmodel_bakery.errors import SourceError
 from savedmodel_bakery.exporter.sources.network import Network, from_keras_model
 
-FORM = "package.module:callable returning a Keras model or a tf.Module"
-
-
-def matches(model: str) -> bool:
-    """Return whether `model` is two dotted names separated by a colon."""
-    return re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", model) is not None
+NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
 def read(model: str, *, layer: str | None = None) -> Network:
@@ -39,7 +34,7 @@ def read(model: str, *, layer: str | None = None) -> Network:
 
 def import_callable(name: str) -> Callable[..., Any]:
     """Import `package.module:callable`; the module may be in the working directory."""
-    if not matches(name):
+    if not NAME.fullmatch(name):
         raise SourceError(f"invalid function name {name!r}: must be package.module:callable")
     module_name, _, attributes = name.partition(":")
     if str(Path.cwd()) not in sys.path:

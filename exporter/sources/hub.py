@@ -18,8 +18,7 @@ from savedmodel_bakery.exporter.sources import saved_model
 from savedmodel_bakery.exporter.sources.network import Network, recipe_from_outputs, recipe_from_shape
 from savedmodel_bakery.exporter.tensor_types import NetworkOutput, NormalisedBatch
 
-FORM = "the URL of a TF Hub or Kaggle module, or hub:FOLDER"
-_PREFIX = "hub:"
+PREFIX = "hub:"
 _KAGGLE = re.compile(r"https://(?:www\.)?kaggle\.com/models/(.+)")
 _CONVENTION = {"crop": "none", "resize": "bilinear", "antialias": False, "scale": "0..1", "channels": "RGB"}
 _CLASSIFIER = {"labels": "imagenet1001", "outputs": "logits"}
@@ -33,11 +32,6 @@ _MAIN_OUTPUT = "default"  # of the TF 1 format; others are those of the network'
 _FEATURES_URL = re.compile(r"https?://.*feature[-_]vector")
 # The TF 1 format: one graph without tags, and often one for training.
 _TF1_MARKER = "tfhub_module.pb"
-
-
-def matches(model: str) -> bool:
-    """Return whether `model` is a URL or begins with `hub:`."""
-    return model.startswith((_PREFIX, "https://", "http://"))
 
 
 def read(
@@ -97,8 +91,8 @@ def _from_callable(loaded: Any, model: str) -> Network:
 
 def _resolve(model: str) -> Path:
     """Return the module's local folder; an incomplete download leaves nothing in the cache."""
-    if model.startswith(_PREFIX):
-        return Path(model.removeprefix(_PREFIX))
+    if model.startswith(PREFIX):
+        return Path(model.removeprefix(PREFIX))
     try:
         if kaggle := _KAGGLE.fullmatch(model):
             import kagglehub

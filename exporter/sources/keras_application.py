@@ -10,8 +10,7 @@ from typing import Any
 from savedmodel_bakery.errors import SourceError
 from savedmodel_bakery.exporter.sources.network import Network, from_keras_model
 
-FORM = "keras:NAME, a network of keras.applications"
-_PREFIX = "keras:"
+PREFIX = "keras:"
 
 # How each module of keras.applications normalises pixels in its preprocess_input. EfficientNet, MobileNetV3 and
 # ConvNeXt normalise in layers of the network instead.
@@ -59,11 +58,6 @@ _SIZES = {
 }
 
 
-def matches(model: str) -> bool:
-    """Return whether `model` begins with `keras:`."""
-    return model.startswith(_PREFIX)
-
-
 def applications() -> dict[str, Callable[..., Any]]:
     """Return the builder of every network in the installed Keras, by name."""
     import keras
@@ -77,7 +71,7 @@ def applications() -> dict[str, Callable[..., Any]]:
 
 def preprocessing(model: str) -> dict[str, Any]:
     """Return the preprocessing that the network was trained with."""
-    name = model.removeprefix(_PREFIX)
+    name = model.removeprefix(PREFIX)
     builders = applications()
     if name not in builders:
         raise SourceError(f"keras.applications has no {name!r}: allowed are {', '.join(sorted(builders))}")
@@ -103,7 +97,7 @@ def read(model: str, *, weights: str = "imagenet", layer: str | None = None, tas
     import keras
 
     keras.config.disable_interactive_logging()  # a download would report its progress on stdout
-    build = applications()[model.removeprefix(_PREFIX)]
+    build = applications()[model.removeprefix(PREFIX)]
     options: dict[str, Any] = {"weights": None if weights == "none" else weights, "input_shape": (*recipe["size"], 3)}
     if task == "embed" and layer is None:
         options |= {"include_top": False, "pooling": "avg"}

@@ -10,13 +10,6 @@ from savedmodel_bakery.errors import SourceError
 from savedmodel_bakery.exporter.sources.network import Network, from_keras_model
 from savedmodel_bakery.small_files import MAX_BYTES
 
-FORM = "the path of a .keras or .h5 file"
-
-
-def matches(model: str) -> bool:
-    """Return whether `model` is a path that ends in .keras or .h5."""
-    return Path(model).suffix.lower() in (".keras", ".h5")
-
 
 def read(model: str, *, layer: str | None = None) -> Network:
     """Load the file without its optimizer, and without running code it may contain."""

@@ -16,21 +16,15 @@ from savedmodel_bakery.exporter.sources.network import Network, from_keras_model
 from savedmodel_bakery.exporter.tensor_types import NetworkOutput, NormalisedBatch
 from savedmodel_bakery.extras import naming_extras
 
-FORM = "keras-hub:FOLDER, a preset of KerasHub"
-_PREFIX = "keras-hub:"
+PREFIX = "keras-hub:"
 _TASK_FILE = "task.json"
 _IMAGENET_CLASSES = 1000
 _MEASURED_SIDE = 32  # of the images whose scale is measured, if the converter doesn't resize
 
 
-def matches(model: str) -> bool:
-    """Return whether `model` begins with `keras-hub:`."""
-    return model.startswith(_PREFIX)
-
-
 def read(model: str, *, layer: str | None = None, task: str | None = None) -> Network:
     """Load the preset; its image converter is the recipe's preprocessing."""
-    folder = Path(model.removeprefix(_PREFIX))
+    folder = Path(model.removeprefix(PREFIX))
     if not (folder / _TASK_FILE).is_file():
         raise SourceError(
             f"{folder} contains no {_TASK_FILE}: must be a folder that save_to_preset of a task of KerasHub has written"

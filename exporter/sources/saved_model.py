@@ -10,13 +10,6 @@ from savedmodel_bakery.errors import SourceError
 from savedmodel_bakery.exporter.sources.network import Network, listed, recipe_from_outputs, recipe_from_shape
 from savedmodel_bakery.exporter.tensor_types import NetworkOutput, NormalisedBatch
 
-FORM = "the folder of a SavedModel"
-
-
-def matches(model: str) -> bool:
-    """Return whether `model` is a folder."""
-    return Path(model).is_dir()
-
 
 def read(
     model: str,

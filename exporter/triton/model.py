@@ -44,13 +44,8 @@ class Signature:
             self._session = tf.compat.v1.Session(graph=graph, config=session_config)
             loaded = tf.compat.v1.saved_model.load(self._session, [tf.saved_model.SERVING], str(saved_model))
         definition = loaded.signature_def[name]
-        self._inputs = {alias: graph.get_tensor_by_name(info.name) for alias, info in definition.inputs.items()}
+        self.inputs = {alias: graph.get_tensor_by_name(info.name) for alias, info in definition.inputs.items()}
         self._outputs = {alias: graph.get_tensor_by_name(info.name) for alias, info in definition.outputs.items()}
-
-    @property
-    def input_names(self) -> Collection[str]:
-        """Names of the inputs."""
-        return self._inputs.keys()
 
     def run(self, call: Call) -> dict[str, np.ndarray]:
         """Return the outputs of a call; raises `_RUN_ERRORS`.
@@ -59,7 +54,7 @@ class Signature:
         """
         feeds = {
             tensor: call.inputs[alias].reshape(()) if tensor.shape.rank == 0 else call.inputs[alias]
-            for alias, tensor in self._inputs.items()
+            for alias, tensor in self.inputs.items()
         }
         values = self._session.run({alias: self._outputs[alias] for alias in call.outputs}, feeds)
         return {alias: _to_array(value) for alias, value in values.items()}
@@ -92,9 +87,7 @@ class TritonPythonModel:
         self._signature.close()
 
     def _call(self, request: Any) -> Call:
-        inputs = {
-            name: triton.get_input_tensor_by_name(request, name).as_numpy() for name in self._signature.input_names
-        }
+        inputs = {name: triton.get_input_tensor_by_name(request, name).as_numpy() for name in self._signature.inputs}
         return Call(inputs, request.requested_output_names())
 
     def _run_alone(self, call: Call) -> Any:

@@ -21,7 +21,7 @@ from savedmodel_bakery.errors import ParityError
 from savedmodel_bakery.exporter import resources, sources
 from savedmodel_bakery.exporter.recipe import complete_recipe
 from savedmodel_bakery.exporter.servable_module import ServableModule
-from savedmodel_bakery.exporter.sources import Network
+from savedmodel_bakery.exporter.sources.network import Network
 from savedmodel_bakery.exporter.tasks.classify import Classify
 from savedmodel_bakery.exporter.tasks.task import Doubt
 from savedmodel_bakery.exporter.validation.parity import ParityCheck
