@@ -23,9 +23,9 @@ class LazyCommand(NamedTuple):
 SECTIONS = {
     "Bake": {
         "bake": LazyCommand("exporter.commands.bake:bake", "Bake a vision model into a SavedModel."),
-        "function": LazyCommand("exporter.commands.function:function", "Bake a TensorFlow function into a SavedModel."),
+        "function": LazyCommand("exporter.commands.bake:function", "Bake a TensorFlow function into a SavedModel."),
         "compose": LazyCommand(
-            "exporter.commands.compose:compose", "Compose a pipeline of SavedModels into one SavedModel."
+            "exporter.commands.bake:compose", "Compose a pipeline of SavedModels into one SavedModel."
         ),
         "triton": LazyCommand("exporter.commands.triton:triton", "Write a SavedModel or a pipeline for NVIDIA Triton."),
         "parity": LazyCommand("exporter.commands.parity:parity", "Compare a SavedModel with its source model."),

@@ -1,4 +1,4 @@
-"""The command `bake`: bake a vision model."""
+"""The commands that publish a version: `bake`, `function` and `compose`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from savedmodel_bakery.exporter.recipe import RecipeFile, read_recipe_file
 if TYPE_CHECKING:
     from savedmodel_bakery.exporter.bake import BakeResult
 
-EXAMPLES = """\b
+_BAKE_EXAMPLES = """\b
 Examples:
   bakery bake --model efficientnet-lite0
   bakery bake --model flowers.keras --labels flowers.txt --crop none --resize bilinear --no-antialias \\
@@ -27,9 +27,21 @@ Examples:
   bakery bake --model flowers.keras --recipe flowers.toml --precision int8 --calibration photos --name flowers_int8
   bakery bake --model converted --reference shapes.onnx --recipe shapes.toml
 """
+_FUNCTION_EXAMPLES = """\b
+Examples:
+  bakery function mypackage.sums:add_ten --input x:float64[?,?,?]
+  bakery function mypackage.sums:distance --input a:float32[?] --input b:float32[?] --name distance
+  bakery function mypackage.photos:shrink --input image:string[] --example photo.npz
+"""
+_COMPOSE_EXAMPLES = """\b
+Examples:
+  bakery compose add_sub_mul.toml
+  bakery compose pets.toml --photos photos --name pets
+  bakery compose distances.toml --example points.npz
+"""
 
 
-@click.command(epilog=EXAMPLES)
+@click.command(epilog=_BAKE_EXAMPLES)
 @options.recipe
 @click.option(
     "--recipe",
@@ -119,3 +131,95 @@ def _describe_bake(result: BakeResult, reference: Path | None) -> str:
         f"{verified}answers within {result.agreement.max_difference:.1g} of the network's, "
         f"{of_onnx}{result.parity.worst.difference:.1g} of the reference pipeline's"
     )
+
+
+@click.command(epilog=_FUNCTION_EXAMPLES)
+@click.argument("function", metavar="PACKAGE.MODULE:CALLABLE")
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    required=True,
+    metavar="NAME:TYPE[SIZES]",
+    help="An input, in the order of the arguments; ? is any size, [] a scalar, [...] any shape. Repeatable.",
+)
+@options.name("Name to serve the function under.  [default: the function's]")
+@options.out
+@options.version
+@options.example
+@options.verbose
+def function(
+    function: str,
+    inputs: tuple[str, ...],
+    name: str | None,
+    out: Path,
+    version: int | None,
+    example_file: Path | None,
+    verbose: bool,
+) -> None:
+    """Bake a TensorFlow function, validate it and publish it.
+
+    Prints the path of the new version.
+    """
+    name = function.rpartition(":")[2] if name is None else name
+    check_free(out / check_name(name), version)
+    with tensorflow("function", verbose=verbose):
+        from savedmodel_bakery.exporter.function.bake import bake_function
+        from savedmodel_bakery.exporter.function.inputs import parse_input, read_example
+
+        path = bake_function(
+            base_path=out / name,
+            name=function,
+            inputs=[parse_input(text) for text in inputs],
+            version=version,
+            example=read_example(example_file) if example_file else None,
+            progress=print_progress,
+        )
+    click.echo(path)
+
+
+@click.command(epilog=_COMPOSE_EXAMPLES)
+@click.argument("pipeline_file", metavar="PIPELINE.toml", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@options.name("Name to serve the pipeline under.  [default: the name that the file states, or its own]")
+@options.out
+@options.version
+@options.photos
+@options.example
+@options.verbose
+def compose(
+    pipeline_file: Path,
+    name: str | None,
+    out: Path,
+    version: int | None,
+    photos: list[Path] | None,
+    example_file: Path | None,
+    verbose: bool,
+) -> None:
+    """Compose the steps of a pipeline into one SavedModel, validate it and publish it.
+
+    The file connects signatures of SavedModels by the names of tensors. Prints the path of the new version.
+    """
+    from savedmodel_bakery.exporter.pipeline.check import check_base_path, check_pipeline
+    from savedmodel_bakery.exporter.pipeline.pipeline_file import read_pipeline_file
+
+    if photos and example_file:
+        raise click.UsageError("--photos cannot be combined with --example, which has all inputs")
+    checked = check_pipeline(read_pipeline_file(pipeline_file))
+    base_path = out / check_name(checked.pipeline.name if name is None else name)
+    check_base_path(checked, base_path)
+    check_free(base_path, version)
+    with tensorflow("compose", verbose=verbose):
+        from savedmodel_bakery.exporter.function.inputs import read_example
+        from savedmodel_bakery.exporter.pipeline.compose import compose as run
+
+        path, examples = run(
+            checked,
+            base_path=base_path,
+            version=version,
+            photos=photos,
+            example=read_example(example_file) if example_file else None,
+            progress=print_progress,
+        )
+    requests = "1 request" if examples == 1 else f"{examples} requests"
+    click.echo(f"verified on {requests}: the outputs equal those of the steps called one after another", err=True)
+    click.echo(path)

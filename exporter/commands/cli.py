@@ -8,9 +8,7 @@ from typing import NoReturn
 import click
 
 from savedmodel_bakery.exits import run_command
-from savedmodel_bakery.exporter.commands.bake import bake
-from savedmodel_bakery.exporter.commands.compose import compose
-from savedmodel_bakery.exporter.commands.function import function
+from savedmodel_bakery.exporter.commands.bake import bake, compose, function
 from savedmodel_bakery.exporter.commands.inspect import inspect, versions
 from savedmodel_bakery.exporter.commands.parity import parity
 from savedmodel_bakery.exporter.commands.triton import triton

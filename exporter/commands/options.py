@@ -13,7 +13,7 @@ from savedmodel_bakery.exporter.publish import check_name
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.recipe.fields import REQUIRED, Choice, Field, Switch, WholeNumber
 from savedmodel_bakery.exporter.resources import photos_in
-from savedmodel_bakery.groups import FloatRange
+from savedmodel_bakery.groups import FloatRange, option_group
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -91,11 +91,13 @@ _TOLERANCE = {
 TOLERANCE_PARTS = tuple(_TOLERANCE)
 
 
-def tolerance(command: F) -> F:
-    """Add an option `--parity-…` for each of `TOLERANCE_PARTS`, the parts of a task's tolerance."""
-    for name, (limits, default, text) in reversed(_TOLERANCE.items()):
-        command = click.option(f"--parity-{name}", name, type=limits, show_default=default, help=text)(command)
-    return command
+tolerance = option_group(
+    *(
+        click.option(f"--parity-{part}", part, type=limits, show_default=default, help=text)
+        for part, (limits, default, text) in _TOLERANCE.items()
+    )
+)
+"""An option for each of `TOLERANCE_PARTS`, the parts of a task's tolerance."""
 
 
 class _FieldType(click.ParamType[Any]):
@@ -112,13 +114,6 @@ class _FieldType(click.ParamType[Any]):
             self.fail(str(error), param, ctx)
 
 
-def recipe(command: F) -> F:
-    """Add an option per field to a command; an option that is not used passes None."""
-    for field in reversed(Recipe.FIELDS.values()):
-        command = _field_option(field)(command)
-    return command
-
-
 def _field_option(field: Field) -> Callable[[F], F]:
     values, text = field.values, field.help_text
     if field.default is not REQUIRED:
@@ -133,3 +128,7 @@ def _field_option(field: Field) -> Callable[[F], F]:
     elif isinstance(values, WholeNumber):
         field_type = click.IntRange(values.minimum, values.maximum)
     return click.option(field.option, type=field_type, metavar=metavar, help=text)
+
+
+recipe = option_group(*map(_field_option, Recipe.FIELDS.values()))
+"""An option for each field; it passes None if it is not used."""

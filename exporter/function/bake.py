@@ -16,7 +16,7 @@ from savedmodel_bakery.errors import RecipeError, SourceError, VerificationError
 from savedmodel_bakery.exporter import publish
 from savedmodel_bakery.exporter.function.function_module import SIGNATURE, Function, FunctionModule
 from savedmodel_bakery.exporter.function.inputs import INEXACT, Input, check_example, generate_arrays
-from savedmodel_bakery.exporter.sources.function import import_callable
+from savedmodel_bakery.exporter.sources.user_model import import_callable
 from savedmodel_bakery.exporter.tensor_types import Tensor
 from savedmodel_bakery.exporter.validation.goldens import write_goldens
 from savedmodel_bakery.exporter.validation.session import SessionProcess, decode_outputs, predict_request
@@ -92,37 +92,34 @@ def _validate(
     for log, expected_outputs in zip(logs, expected, strict=True):
         outputs = decode_outputs(log)
         for alias, array in expected_outputs.items():
-            _compare(alias, array, outputs[alias])
-            rtol = _rtol(outputs[alias])
-            if rtol is not None:
-                largest = float(np.max(np.abs(np.nan_to_num(outputs[alias].astype(np.complex128))), initial=0.0))
-                tolerances[alias] = max(_ATOL + rtol * largest, tolerances.get(alias, 0.0))
+            tolerance = _compare(alias, array, outputs[alias])
+            if tolerance is not None:
+                tolerances[alias] = max(tolerance, tolerances.get(alias, 0.0))
     with publish.writing(version):
         write_goldens(version, model_name, logs, tolerances)
 
 
-def _compare(alias: str, expected: np.ndarray, output: np.ndarray) -> None:
+def _compare(alias: str, expected: np.ndarray, output: np.ndarray) -> float | None:
+    """Check an output; return the absolute difference to allow later, None for a dtype whose values must be equal."""
     if expected.shape != output.shape:
         raise VerificationError(
             f"the SavedModel's output \"{alias}\" has the shape {list(output.shape)}, the function's "
             f"{list(expected.shape)}"
         )
-    rtol = _rtol(output)
+    rtol = _RTOLS.get(dtypes.of_array(output).name)
+    tolerance = None
     if rtol is None:
-        agrees = bool(np.array_equal(output, expected))
+        agrees = np.array_equal(output, expected)
     else:
-        numbers = output.astype(np.complex128), expected.astype(np.complex128)
-        agrees = np.allclose(*numbers, rtol=rtol, atol=_ATOL, equal_nan=True)
+        numbers = output.astype(np.complex128)
+        agrees = np.allclose(numbers, expected.astype(np.complex128), rtol=rtol, atol=_ATOL, equal_nan=True)
+        tolerance = _ATOL + rtol * float(np.max(np.abs(np.nan_to_num(numbers)), initial=0.0))
     if not agrees:
         raise VerificationError(
             f"the SavedModel's output \"{alias}\" differs from the function's for the same inputs; a function whose "
             "outputs are random, or depend on state in Python, cannot be baked"
         )
-
-
-def _rtol(array: np.ndarray) -> float | None:
-    """Return the allowed relative difference; None for a dtype whose values must be equal."""
-    return _RTOLS.get(dtypes.of_array(array).name)
+    return tolerance
 
 
 def _to_tensors(arrays: Mapping[str, np.ndarray], inputs: Sequence[Input]) -> dict[str, Tensor]:

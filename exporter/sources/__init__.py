@@ -11,12 +11,11 @@ from savedmodel_bakery.errors import RecipeError, SourceError
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.sources import (
     efficientnet_lite,
-    function,
     hub,
     keras_application,
-    keras_file,
     keras_hub_preset,
     saved_model,
+    user_model,
 )
 from savedmodel_bakery.exporter.sources.network import Network
 
@@ -55,13 +54,13 @@ _SOURCES = (
     Source(
         "the path of a .keras or .h5 file",
         lambda model: Path(model).suffix.lower() in (".keras", ".h5"),
-        keras_file.read,
+        user_model.read_file,
     ),
     Source("the folder of a SavedModel", lambda model: Path(model).is_dir(), saved_model.read),
     Source(
         "package.module:callable returning a Keras model or a tf.Module",
-        lambda model: function.NAME.fullmatch(model) is not None,
-        function.read,
+        lambda model: user_model.FUNCTION_NAME.fullmatch(model) is not None,
+        user_model.read_function,
     ),
 )
 # Fields of a recipe that are for some sources only.

@@ -1,17 +1,24 @@
-"""Source: a `.keras` or `.h5` file."""
+"""Sources: a user's own model, as a `.keras` or `.h5` file or as a function that returns it."""
 
 from __future__ import annotations
 
+import importlib
 import json
+import re
+import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from savedmodel_bakery.errors import SourceError
 from savedmodel_bakery.exporter.sources.network import Network, from_keras_model
 from savedmodel_bakery.small_files import MAX_BYTES
 
+FUNCTION_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
-def read(model: str, *, layer: str | None = None) -> Network:
+
+def read_file(model: str, *, layer: str | None = None) -> Network:
     """Load the file without its optimizer, and without running code it may contain."""
     if not Path(model).is_file():
         raise SourceError(f"file not found: {model}")
@@ -73,3 +80,38 @@ def _keras_version(path: Path) -> str:
             return str(file.attrs["keras_version"])
     except (OSError, KeyError, TypeError, ValueError, RecursionError, zipfile.BadZipFile):  # damaged, or not stated
         return ""
+
+
+def read_function(model: str, *, layer: str | None = None) -> Network:
+    """Import the module, also from the working directory, and call the callable without arguments."""
+    function = import_callable(model)
+    try:
+        network = function()
+    except Exception as error:  # user code can raise anything
+        raise SourceError(f"{model} failed with {type(error).__name__}: {error}") from error
+    import tensorflow as tf
+
+    # With some backends a Keras model is a tf.Module too.
+    if isinstance(network, tf.Module) and callable(network) and not hasattr(network, "input_shape"):
+        if layer is not None:
+            raise SourceError(f"--layer cannot be used with {model}: it returns a tf.Module, which has no layers")
+        return Network(network)
+    return from_keras_model(network, model, layer)
+
+
+def import_callable(name: str) -> Callable[..., Any]:
+    """Import `package.module:callable`; the module may be in the working directory."""
+    if not FUNCTION_NAME.fullmatch(name):
+        raise SourceError(f"invalid function name {name!r}: must be package.module:callable")
+    module_name, _, attributes = name.partition(":")
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        target = importlib.import_module(module_name)
+        for attribute in attributes.split("."):
+            target = getattr(target, attribute)
+    except Exception as error:  # user code can raise anything
+        raise SourceError(f"cannot import {name!r}: {type(error).__name__}: {error}") from error
+    if not callable(target):
+        raise SourceError(f"{name!r} is a {type(target).__name__}: must be callable")
+    return target
