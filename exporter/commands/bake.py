@@ -165,7 +165,7 @@ def function(
     check_free(out / check_name(name), version)
     with tensorflow("function", verbose=verbose):
         from savedmodel_bakery.exporter.function.bake import bake_function
-        from savedmodel_bakery.exporter.function.inputs import parse_input, read_example
+        from savedmodel_bakery.exporter.function.function_module import parse_input, read_example
 
         path = bake_function(
             base_path=out / name,
@@ -209,7 +209,7 @@ def compose(
     check_base_path(checked, base_path)
     check_free(base_path, version)
     with tensorflow("compose", verbose=verbose):
-        from savedmodel_bakery.exporter.function.inputs import read_example
+        from savedmodel_bakery.exporter.function.function_module import read_example
         from savedmodel_bakery.exporter.pipeline.compose import compose as run
 
         path, examples = run(

@@ -11,7 +11,7 @@ import click
 from savedmodel_bakery.errors import PublishError
 from savedmodel_bakery.exporter.commands import options
 from savedmodel_bakery.exporter.commands.running import print_progress, print_warning, tensorflow
-from savedmodel_bakery.exporter.publish import FUNCTION_FILE, PIPELINE_FILE, RECIPE_FILE
+from savedmodel_bakery.exporter.publish import RECIPE_FILE
 from savedmodel_bakery.exporter.recipe import Recipe, convert_values, read_recipe_file
 from savedmodel_bakery.exporter.resources import example_photos
 
@@ -76,13 +76,6 @@ def parity(
 
 
 def _read_recipe(version: Path) -> dict[str, Any]:
-    """Return the values of the recipe that a version was baked with, by name of the field."""
-    for file, content in ((FUNCTION_FILE, "a function"), (PIPELINE_FILE, "a pipeline")):
-        if (version / file).is_file():
-            raise PublishError(
-                f"{version} contains {content}, which has no photos to compare: pass the folder of a version that "
-                "`bakery bake` made"
-            )
     if not (version / RECIPE_FILE).is_file():
-        raise PublishError(f"no {RECIPE_FILE} in {version}: give the folder of a version that was baked here")
+        raise PublishError(f"no {RECIPE_FILE} in {version}: pass the folder of a version that `bakery bake` made")
     return read_recipe_file(version / RECIPE_FILE).values

@@ -14,8 +14,15 @@ import tomli_w
 
 from savedmodel_bakery.errors import RecipeError, SourceError, VerificationError
 from savedmodel_bakery.exporter import publish
-from savedmodel_bakery.exporter.function.function_module import SIGNATURE, Function, FunctionModule
-from savedmodel_bakery.exporter.function.inputs import INEXACT, Input, check_example, generate_arrays
+from savedmodel_bakery.exporter.function.function_module import (
+    INEXACT,
+    SIGNATURE,
+    Function,
+    FunctionModule,
+    Input,
+    check_example,
+    generate_arrays,
+)
 from savedmodel_bakery.exporter.sources.user_model import import_callable
 from savedmodel_bakery.exporter.tensor_types import Tensor
 from savedmodel_bakery.exporter.validation.goldens import write_goldens

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from savedmodel_bakery.errors import PipelineError, VerificationError
 from savedmodel_bakery.exporter import publish, resources
-from savedmodel_bakery.exporter.function.inputs import Input, check_example, generate_array, generate_arrays
+from savedmodel_bakery.exporter.function.function_module import Input, check_example, generate_array, generate_arrays
 from savedmodel_bakery.exporter.pipeline.check import CheckedPipeline
 from savedmodel_bakery.exporter.pipeline.description import describe
 from savedmodel_bakery.exporter.pipeline.graph import save_pipeline

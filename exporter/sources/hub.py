@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -53,7 +52,9 @@ def read(
     if callable(loaded) and source_signature is None and not _is_detector(loaded):
         network = _from_callable(loaded, model)
     else:
-        name = source_signature or _choose_signature(loaded.signatures, task)
+        preferred = (_FEATURES, *_SIGNATURES) if task == "embed" else _SIGNATURES
+        usual = next((name for name in preferred if name in loaded.signatures), _SIGNATURES[-1])
+        name = source_signature or usual
         is_embedder = is_embedder or name == _FEATURES
         signature = loaded.signatures.get(name)
         if source_output is None and signature is not None and _MAIN_OUTPUT in signature.structured_outputs:
@@ -68,11 +69,6 @@ def _is_detector(loaded: Any) -> bool:
     """Return whether a module is one of TensorFlow's Object Detection API, whose signature is complete."""
     signature = loaded.signatures.get(_SIGNATURES[-1])
     return signature is not None and bool(recipe_from_outputs(signature.structured_outputs))
-
-
-def _choose_signature(names: Collection[str], task: str | None) -> str:
-    preferred = (_FEATURES, *_SIGNATURES) if task == "embed" else _SIGNATURES
-    return next((name for name in preferred if name in names), _SIGNATURES[-1])
 
 
 def _from_callable(loaded: Any, model: str) -> Network:

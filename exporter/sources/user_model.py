@@ -23,8 +23,6 @@ def read_file(model: str, *, layer: str | None = None) -> Network:
     if not Path(model).is_file():
         raise SourceError(f"file not found: {model}")
     _check_container(Path(model))
-    if Path(model).suffix.lower() == ".keras":
-        _check_sizes(Path(model))
     import keras
 
     try:
@@ -42,7 +40,10 @@ def read_file(model: str, *, layer: str | None = None) -> Network:
 
 
 def _check_container(path: Path) -> None:
-    """Reject a file whose content doesn't match its suffix; Keras would report it as missing."""
+    """Reject a file whose content doesn't match its suffix, which Keras would report as missing.
+
+    In a .keras file, reject texts that are too large, such as a few kilobytes that unpack to gigabytes.
+    """
     import h5py
 
     is_container = {".keras": zipfile.is_zipfile(path), ".h5": bool(h5py.is_hdf5(path))}
@@ -52,10 +53,8 @@ def _check_container(path: Path) -> None:
         raise SourceError(f"{path} is not a valid {suffix} file")
     if actual != suffix:
         raise SourceError(f"{path} is a {actual} file by its content: rename it to {path.stem}{actual}")
-
-
-def _check_sizes(path: Path) -> None:
-    """Reject a .keras file with texts that are too large, such as a few kilobytes that unpack to gigabytes."""
+    if actual == ".h5":
+        return
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()

@@ -85,15 +85,13 @@ def _model_of(version: Path, name: str, signature: Signature, options: Options, 
 
 def _find_signature(version: Path, name: str | None) -> Signature:
     signatures = {signature.name: signature for signature in read_signatures(version)}
-    for candidate in DEFAULT_SIGNATURES if name is None else (name,):
+    candidates = DEFAULT_SIGNATURES if name is None else (name,)
+    for candidate in candidates:
         if candidate in signatures:
             return signatures[candidate]
     shown = ", ".join(f'"{each}"' for each in signatures)
-    if name is None:
-        raise TritonError(
-            f"{version} has no signature {' or '.join(DEFAULT_SIGNATURES)}; choose one with --signature-name: {shown}"
-        )
-    raise TritonError(f'signature "{name}" not found in {version}; it has {shown}')
+    wanted = " or ".join(candidates)
+    raise TritonError(f"{version} has no signature {wanted}; choose one with --signature-name: {shown}")
 
 
 def _is_per_image(version: Path) -> bool:

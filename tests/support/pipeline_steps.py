@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import shape_models
 
-from savedmodel_bakery.exporter.function.function_module import Function, FunctionModule
-from savedmodel_bakery.exporter.function.inputs import parse_input
+from savedmodel_bakery.exporter.function.function_module import Function, FunctionModule, parse_input
 from savedmodel_bakery.exporter.publish import RECIPE_FILE
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.servable_module import ServableModule

@@ -131,11 +131,8 @@ NOT_A_VERSION = {
         "damaged/saved_model.pb is damaged, or has no graph tagged serve",
     ),
     "inspect a damaged recipe": (["inspect", "unreadable"], "the recipe in unreadable is damaged: "),
-    "parity of a function": (
-        ["parity", "baked"],
-        "baked contains a function, which has no photos to compare: ",
-    ),
-    "parity of another SavedModel": (["parity", "damaged"], "no assets.extra/recipe.toml in damaged: give the folder"),
+    "parity of a function": (["parity", "baked"], "no assets.extra/recipe.toml in baked: pass the folder"),
+    "parity of another SavedModel": (["parity", "damaged"], "no assets.extra/recipe.toml in damaged: pass the folder"),
     "versions of a missing folder": (["versions", "none"], "no versions under none: versions are folders named 1, 2"),
 }
 

@@ -14,7 +14,7 @@ import tiny_models
 
 from savedmodel_bakery.errors import BakeError, RecipeError, SourceError, VerificationError
 from savedmodel_bakery.exporter.function.bake import bake_function
-from savedmodel_bakery.exporter.function.inputs import parse_input, read_example
+from savedmodel_bakery.exporter.function.function_module import parse_input, read_example
 
 FUNCTIONS = """
 import tensorflow as tf
