@@ -32,11 +32,7 @@ OLDEST_FOR_PHOTOS: Mapping[str, str] = {
 
 
 def oldest_version(recipe: Mapping[str, Any]) -> str | None:
-    """Return the oldest version that was tested for a recipe; None if it has a value that was not tested.
-
-    Args:
-        recipe: values of its fields by name. Recipes of functions and pipelines have no task, and were not tested.
-    """
+    """Return the oldest version that was tested for the values of a recipe; None if one of them was not tested."""
     options = [f"`--task {recipe.get('task')}`", f"`--precision {recipe.get('precision', 'float32')}`"]
     if recipe.get("batch_max", 0):
         options.append("`--batch-max`")

@@ -11,8 +11,8 @@ import inspect
 import sys
 from pathlib import Path
 
+from savedmodel_bakery.exporter.recipe import GROUPS
 from savedmodel_bakery.exporter.recipe.fields import REQUIRED, Field, FieldGroup, fields_of
-from savedmodel_bakery.exporter.recipe.recipe import GROUPS
 
 HEAD = """# The recipe
 

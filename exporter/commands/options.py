@@ -76,11 +76,7 @@ _TOLERANCE = {
         "0.99",
         "Part of the pixels of task segment, or of the boxes of task detect, that must agree.",
     ),
-    "iou": (
-        FloatRange(0, 1),
-        "0.9",
-        "Intersection over union from which on two boxes of task detect agree.",
-    ),
+    "iou": (FloatRange(0, 1), "0.9", "Intersection over union from which on two boxes of task detect agree."),
     "atol": (
         FloatRange(0),
         "0.01; task embed 0.001; regress 0.0001",
@@ -89,8 +85,6 @@ _TOLERANCE = {
     "rtol": (FloatRange(0), "0; task regress 0.01", "… plus this part of the reference's answer."),
 }
 TOLERANCE_PARTS = tuple(_TOLERANCE)
-
-
 tolerance = option_group(
     *(
         click.option(f"--parity-{part}", part, type=limits, show_default=default, help=text)

@@ -1,15 +1,31 @@
-"""The recipe of a bake; options, TOML and documentation are generated from its fields. Doesn't import TensorFlow."""
+"""The recipe of a bake: every choice between the bytes of a photo and its labels, and its TOML file.
 
+Options, TOML and documentation are generated from its fields. Doesn't import TensorFlow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple
+
+from savedmodel_bakery.errors import RecipeError
 from savedmodel_bakery.exporter.recipe.execution import OPTIMISATIONS, Batching, Optimisation
-from savedmodel_bakery.exporter.recipe.model import Answers, Source
-from savedmodel_bakery.exporter.recipe.preprocessing import LETTERBOX, RESIZE_METHODS, SCALES, Preprocessing
-from savedmodel_bakery.exporter.recipe.recipe import (
-    Recipe,
-    RecipeFile,
-    complete_recipe,
-    convert_values,
-    read_recipe_file,
+from savedmodel_bakery.exporter.recipe.fields import REQUIRED, Field, FieldGroup, PathOrName, Text, fields_of
+from savedmodel_bakery.exporter.recipe.model import (
+    OBJECT_DETECTION_API,
+    TASKS_WITH_TOP_K,
+    TASKS_WITHOUT_LABELS,
+    Answers,
+    Boxes,
+    Source,
 )
+from savedmodel_bakery.exporter.recipe.preprocessing import LETTERBOX, PIXELS, RESIZE_METHODS, SCALES, Preprocessing
+from savedmodel_bakery.small_files import read_small
+from savedmodel_bakery.toml import parse_toml
+from savedmodel_bakery.wire import version_folder
 
 __all__ = [
     "LETTERBOX",
@@ -27,3 +43,205 @@ __all__ = [
     "convert_values",
     "read_recipe_file",
 ]
+
+GROUPS: dict[str, type[FieldGroup]] = {
+    "source": Source,
+    "answers": Answers,
+    "boxes": Boxes,
+    "preprocessing": Preprocessing,
+    "optimisation": Optimisation,
+    "batching": Batching,
+}
+# The fields that these tasks need; others need labels and outputs.
+_NEEDED: dict[str | None, tuple[str, ...]] = {
+    "embed": (),
+    "regress": (),
+    "segment": ("labels",),
+    "detect": ("labels", "outputs", "boxes", "box_unit"),
+}
+_MODEL_NAME = Field("name", None, Text(), "Name to serve the model under.")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A complete recipe; docs/reference/recipe.md lists its fields.
+
+    Attributes:
+        source: which model is baked.
+        answers: what the network's outputs mean, and what the servable answers.
+        preprocessing: how the bytes of a photo become the network's input.
+        optimisation: how the network is made faster.
+        batching: whether concurrent requests share runs of the network.
+        boxes: how a detector states its boxes, and which of them the servable answers.
+
+    Raises:
+        RecipeError: a value is not for the task.
+    """
+
+    source: Source
+    answers: Answers
+    preprocessing: Preprocessing
+    optimisation: Optimisation = field(default_factory=Optimisation)
+    batching: Batching = field(default_factory=Batching)
+    boxes: Boxes = field(default_factory=Boxes)
+
+    FIELDS: ClassVar[dict[str, Field]] = {
+        name: declared for group in GROUPS.values() for name, declared in fields_of(group).items()
+    }
+
+    def __post_init__(self) -> None:
+        self.check_task(self.answers.task)
+
+    def check_task(self, task: str | None) -> None:
+        """Check that every stated value is for the task; None allows all."""
+        for part in GROUPS:
+            getattr(self, part).check_task(task)
+        if task in ("detect", "segment") and self.preprocessing.crop_fraction is not None:
+            raise RecipeError(
+                f"invalid crop {self.preprocessing.crop!r}: task {task} answers for the whole photo; must be none or "
+                "letterbox"
+            )
+        if task in ("detect", "segment") and self.preprocessing.orientation != "exif":
+            raise RecipeError(
+                f"invalid orientation {self.preprocessing.orientation!r}: task {task} answers for the upright photo; "
+                "must be exif"
+            )
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> Recipe:
+        """Create a recipe from the values of its fields, all in one mapping.
+
+        Args:
+            values: by name of the field; None means the default.
+
+        Raises:
+            RecipeError: a required value is missing, a name is unknown, or a value is not allowed.
+        """
+        values = convert_values(values)
+        required = [name for name, field in cls.FIELDS.items() if field.default is REQUIRED and name not in values]
+        for_labels, is_sure = _missing_values(values)
+        missing = [field.option for name, field in cls.FIELDS.items() if name in (*required, *for_labels)]
+        if required or (for_labels and is_sure):
+            they, them = ("they", "them as options") if len(missing) > 1 else ("it", "it as an option")
+            has_task = not {"task", "labels", "outputs"}.isdisjoint(values)
+            advice = "" if has_task else "; a model without labels needs --task embed or --task regress instead of them"
+            raise RecipeError(
+                f"{values.get('model', 'the model')} needs {_listed(missing)}: {they} cannot be inferred from the "
+                f"model. Pass {them} or in a --recipe file{advice}"
+            )
+        parts: dict[str, Any] = {
+            part: group(**{name: values[name] for name in fields_of(group) if name in values})
+            for part, group in GROUPS.items()
+        }
+        return cls(**parts)
+
+    def to_values(self) -> dict[str, Any]:
+        """Return the values of all fields by name; the inverse of `from_values`."""
+        return {name: value for part in GROUPS for name, value in vars(getattr(self, part)).items()}
+
+    def to_toml(self) -> str:
+        """Return the recipe as a TOML file for `bake --recipe`."""
+        import tomli_w
+
+        values = {name: value for name, value in self.to_values().items() if value is not None}
+        if self.answers.task not in (None, *TASKS_WITH_TOP_K):
+            del values["top_k"]
+        height, width = self.preprocessing.size
+        return tomli_w.dumps({**values, "size": height if height == width else f"{height}x{width}"})
+
+
+def convert_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert values of fields, by name, to the types that a recipe stores; None counts as not stated."""
+    unknown = sorted(values.keys() - Recipe.FIELDS.keys())
+    if unknown:
+        fields = "field" if len(unknown) == 1 else "fields"
+        raise RecipeError(f"unknown recipe {fields} {_listed(unknown)}; a recipe has {_listed(Recipe.FIELDS)}")
+    return {name: Recipe.FIELDS[name].convert(value) for name, value in values.items() if value is not None}
+
+
+def complete_recipe(
+    known: Mapping[str, Any],
+    values: Mapping[str, Any],
+    *,
+    like: Mapping[str, Any] = MappingProxyType({}),
+    scaling_layer: str | None = None,
+) -> Recipe:
+    """Combine what a source knows about its model with the values that a user states.
+
+    Args:
+        known: the source's values. Its size, and channels GRAY, are properties of the network and can't be changed.
+        values: the user's values; they override the source's. None counts as not stated.
+        like: the preprocessing of the network that the user names as `like`. It overrides the source's, but the size.
+        scaling_layer: the layer with which the network itself scales pixels; its input must be 0..255.
+    """
+    values = convert_values(values)
+    if values.get("task") in TASKS_WITHOUT_LABELS:
+        known = {name: value for name, value in known.items() if name not in ("labels", "outputs")}
+    if values.get("boxes") or values.get("source_outputs"):
+        values = {"task": "detect", **values}
+    if values.get("task") not in (None, known.get("task")):
+        known = {name: value for name, value in known.items() if name not in ("task", "boxes")}
+    like = {name: value for name, value in like.items() if name != "size" or name not in known}
+    recipe = Recipe.from_values({**known, **like, **values})
+    model, preprocessing = recipe.source.model, recipe.preprocessing
+    size = known.get("size", preprocessing.size)
+    if preprocessing.size != size:
+        stated, required = ("x".join(map(str, sides)) for sides in (preprocessing.size, size))
+        raise RecipeError(f"invalid size {stated}: {model} requires {required}")
+    if known.get("channels") == "GRAY" and preprocessing.channels != "GRAY":
+        raise RecipeError(f"invalid channels {preprocessing.channels}: {model} requires GRAY")
+    if scaling_layer is not None and preprocessing.mean_and_std != SCALES[PIXELS]:
+        origin = "" if "scale" in values else f" of like {preprocessing.like!r}"
+        raise RecipeError(
+            f"invalid scale {preprocessing.scale!r}{origin}: the layer {scaling_layer!r} of {model} already scales "
+            f"pixels, so the scale must be {PIXELS}"
+        )
+    return recipe
+
+
+class RecipeFile(NamedTuple):
+    """The content of a recipe file."""
+
+    name: str | None  # to serve the model under
+    values: dict[str, Any]  # of some of the recipe's fields
+
+
+def read_recipe_file(path: Path) -> RecipeFile:
+    """Read a recipe file, which may state only some of the fields.
+
+    Relative paths in a file refer to its folder; they are returned relative to the working directory. Those of a recipe
+    that is stored in a version refer to the working directory already.
+    """
+    try:
+        content = parse_toml(read_small(path).decode())
+    except (OSError, ValueError) as error:
+        raise RecipeError(f"cannot read the recipe file {path}: {error}") from error
+    try:
+        name = _MODEL_NAME.convert(content.pop("name", None))
+        values = convert_values(content)
+    except RecipeError as error:
+        raise RecipeError(f"recipe file {path}: {error}") from error
+    if path.resolve().parts[-2:] != version_folder.RECIPE.parts:
+        for name_of_field, value in values.items():
+            if isinstance(paths := Recipe.FIELDS[name_of_field].values, PathOrName):
+                values[name_of_field] = paths.resolve(value, path.parent)
+    return RecipeFile(name, values)
+
+
+def _missing_values(values: Mapping[str, Any]) -> tuple[list[str], bool]:
+    """Return the names of fields that a task needs and that are not stated, and whether it is such a task.
+
+    That is open if neither the task nor labels are stated: a network with one output may be for task regress, which
+    shows when it is loaded.
+    """
+    task = values.get("task")
+    needed = _NEEDED.get(task, ("labels", "outputs"))
+    if task == "detect" and values.get("boxes") == OBJECT_DETECTION_API:
+        needed = ("labels",)
+    return [name for name in needed if name not in values], "task" in values or "labels" in values
+
+
+def _listed(names: Iterable[str]) -> str:
+    """Join names as in "a, b and c"."""
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last

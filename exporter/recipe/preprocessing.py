@@ -150,10 +150,7 @@ class Preprocessing(FieldGroup):
         default="exact",
     )
     background: str = recipe_field(
-        _COLOUR,
-        "Colour behind transparent pixels, levels 0 to 255.",
-        default="255,255,255",
-        metavar="R,G,B",
+        _COLOUR, "Colour behind transparent pixels, levels 0 to 255.", default="255,255,255", metavar="R,G,B"
     )
     padding: str = recipe_field(
         _COLOUR, "Colour of a letterbox's margins, levels 0 to 255.", default="0,0,0", metavar="R,G,B"

@@ -11,7 +11,6 @@ from savedmodel_bakery.errors import RecipeError, SourceError
 from savedmodel_bakery.exporter.recipe import Recipe
 from savedmodel_bakery.exporter.sources import (
     efficientnet_lite,
-    hub,
     keras_application,
     keras_hub_preset,
     saved_model,
@@ -48,15 +47,15 @@ _SOURCES = (
     ),
     Source(
         "the URL of a TF Hub or Kaggle module, or hub:FOLDER",
-        lambda model: model.startswith((hub.PREFIX, "https://", "http://")),
-        hub.read,
+        lambda model: model.startswith((saved_model.HUB_PREFIX, "https://", "http://")),
+        saved_model.read_hub_module,
     ),
     Source(
         "the path of a .keras or .h5 file",
         lambda model: Path(model).suffix.lower() in (".keras", ".h5"),
         user_model.read_file,
     ),
-    Source("the folder of a SavedModel", lambda model: Path(model).is_dir(), saved_model.read),
+    Source("the folder of a SavedModel", lambda model: Path(model).is_dir(), saved_model.read_folder),
     Source(
         "package.module:callable returning a Keras model or a tf.Module",
         lambda model: user_model.FUNCTION_NAME.fullmatch(model) is not None,

@@ -1,17 +1,40 @@
-"""Source: the folder of a SavedModel, of TensorFlow 1 or 2, with a signature from images to scores."""
+"""Sources: a SavedModel, of TensorFlow 1 or 2, as a folder or as a TF Hub module.
+
+A module is named by its handle, a URL of tfhub.dev, kaggle.com or another host, or by its folder. Inputs and outputs
+follow TF Hub's convention (tensorflow.org/hub, "Common Signatures for Images"): RGB from 0 to 1, the whole image at the
+module's size; logits for 1001 classes including background, or a feature vector.
+"""
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from savedmodel_bakery.errors import SourceError
 from savedmodel_bakery.exporter.sources.network import Network, listed, recipe_from_outputs, recipe_from_shape
 from savedmodel_bakery.exporter.tensor_types import NetworkOutput, NormalisedBatch
 
+HUB_PREFIX = "hub:"
+_KAGGLE = re.compile(r"https://(?:www\.)?kaggle\.com/models/(.+)")
+_CONVENTION = {"crop": "none", "resize": "bilinear", "antialias": False, "scale": "0..1", "channels": "RGB"}
+_CLASSIFIER = {"labels": "imagenet1001", "outputs": "logits"}
+_EMBEDDER = {"task": "embed"}
 
-def read(
+_FEATURES = "image_feature_vector"
+# Preferred first; all but the last are those of modules of the TF 1 format.
+_SIGNATURES = ("image_classification", _FEATURES, "default", "serving_default")
+_MAIN_OUTPUT = "default"  # of the TF 1 format; others are those of the network's layers
+# In URLs of modules that return feature vectors, at TF Hub and at Kaggle.
+_FEATURES_URL = re.compile(r"https?://.*feature[-_]vector")
+# The TF 1 format: one graph without tags, and often one for training.
+_TF1_MARKER = "tfhub_module.pb"
+
+
+def read_folder(
     model: str,
     *,
     source_signature: str = "serving_default",
@@ -19,10 +42,10 @@ def read(
     source_output: str | None = None,
 ) -> Network:
     """Load the folder, and select a signature, its input and its output."""
-    return from_signature(load(model), model, source_signature, source_input, source_output)
+    return _from_signature(_load(model), model, source_signature, source_input, source_output)
 
 
-def load(path: str, tags: Sequence[str] | None = None) -> Any:
+def _load(path: str, tags: Sequence[str] | None = None) -> Any:
     """Load the graph with these tags from a folder; None for the only one."""
     import tensorflow as tf
 
@@ -34,7 +57,7 @@ def load(path: str, tags: Sequence[str] | None = None) -> Any:
         raise SourceError(f"cannot load the SavedModel in {path}: {error}") from error
 
 
-def from_signature(loaded: Any, model: str, name: str, input_alias: str | None, output_alias: str | None) -> Network:
+def _from_signature(loaded: Any, model: str, name: str, input_alias: str | None, output_alias: str | None) -> Network:
     """Return the network of a signature of a loaded SavedModel."""
     if name not in loaded.signatures:
         raise SourceError(
@@ -92,3 +115,77 @@ def _select(kind: str, alias: str | None, choices: Mapping[str, Any], owner: str
     if alias not in choices:
         raise SourceError(f'{owner} has no {kind} "{alias}"; it has {listed(choices)}: select one with --source-{kind}')
     return alias
+
+
+def read_hub_module(
+    model: str,
+    *,
+    source_signature: str | None = None,
+    source_input: str | None = None,
+    source_output: str | None = None,
+    task: str | None = None,
+) -> Network:
+    """Download the module unless it is cached, and load it.
+
+    Its task is embed if its URL or the name of its signature says that it returns a feature vector, and detect if its
+    outputs have the names of TensorFlow's Object Detection API.
+    """
+    folder = _resolve(model)
+    loaded = _load(str(folder), tags=[] if (folder / _TF1_MARKER).is_file() else None)
+    is_embedder = _FEATURES_URL.match(model) is not None
+    if callable(loaded) and source_signature is None and not _is_detector(loaded):
+        network = _from_callable(loaded, model)
+    else:
+        preferred = (_FEATURES, *_SIGNATURES) if task == "embed" else _SIGNATURES
+        usual = next((name for name in preferred if name in loaded.signatures), _SIGNATURES[-1])
+        name = source_signature or usual
+        is_embedder = is_embedder or name == _FEATURES
+        signature = loaded.signatures.get(name)
+        if source_output is None and signature is not None and _MAIN_OUTPUT in signature.structured_outputs:
+            source_output = _MAIN_OUTPUT
+        network = _from_signature(loaded, model, name, source_input, source_output)
+    if "task" in network.recipe:  # the convention is for classification and feature vectors
+        return network
+    return Network(network.call, {**_CONVENTION, **(_EMBEDDER if is_embedder else _CLASSIFIER), **network.recipe})
+
+
+def _is_detector(loaded: Any) -> bool:
+    """Return whether a module is one of TensorFlow's Object Detection API, whose signature is complete."""
+    signature = loaded.signatures.get(_SIGNATURES[-1])
+    return signature is not None and bool(recipe_from_outputs(signature.structured_outputs))
+
+
+def _from_callable(loaded: Any, model: str) -> Network:
+    """Return the network of a module of the TF 2 format, which is called with a batch of images."""
+    function = loaded.__call__
+    signatures = [concrete.structured_input_signature for concrete in function.concrete_functions]
+    takes_training = any("training" in kwargs or len(args) > 1 for args, kwargs in signatures)
+    shapes = [args[0].shape for args, _ in signatures if args and hasattr(args[0], "shape")]
+    recipe = recipe_from_shape(shapes[0].as_list(), model) if shapes and shapes[0].rank is not None else {}
+
+    def call(pixels: NormalisedBatch) -> NetworkOutput:
+        return loaded(pixels, training=False) if takes_training else loaded(pixels)
+
+    return Network(call, recipe)
+
+
+def _resolve(model: str) -> Path:
+    """Return the module's local folder; an incomplete download leaves nothing in the cache."""
+    if model.startswith(HUB_PREFIX):
+        return Path(model.removeprefix(HUB_PREFIX))
+    try:
+        if kaggle := _KAGGLE.fullmatch(model):
+            import kagglehub
+
+            return Path(kagglehub.model_download(kaggle[1].rstrip("/")))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it imports pkg_resources, which is deprecated
+            import tensorflow_hub
+
+        return Path(tensorflow_hub.resolve(model))
+    except Exception as error:  # errors of two libraries and of the network
+        reason = str(error) or type(error).__name__
+        raise SourceError(
+            f"cannot download {model} from {urlsplit(model).hostname}: {reason}; download it where that host can be "
+            "reached, unpack it, and pass its folder as hub:FOLDER"
+        ) from error

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from savedmodel_bakery.exporter.recipe import complete_recipe
-from savedmodel_bakery.exporter.sources import hub, read_network
+from savedmodel_bakery.exporter.sources import read_network, saved_model
 
 tf1 = tf.compat.v1
 IMAGES = np.random.default_rng(0).random((2, 8, 8, 3), np.float32)
@@ -77,7 +77,7 @@ def test_the_task_of_the_tf1_format_is_that_of_its_signature(
 def test_the_task_of_the_tf2_format_is_that_of_its_url(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, expected: str | None
 ) -> None:
-    monkeypatch.setattr(hub, "_resolve", lambda _: Path(tf2_module(tmp_path / "m")))
+    monkeypatch.setattr(saved_model, "_resolve", lambda _: Path(tf2_module(tmp_path / "m")))
     assert expected == read_network({"model": url}).recipe.get("task")
 
 
