@@ -159,10 +159,7 @@ def describe_unreadable(reasons: Mapping[str, str]) -> str:
 
 
 def _choose(paths: Iterable[Path], folder: str) -> set[str]:
-    """Return the keys of some photos in files, or all; see `answers.photos.photo`.
-
-    They are chosen as if at random, but the same each time, wherever the folder is.
-    """
+    """Return the keys of some photos in files: as if at random, but the same each time, wherever the folder is."""
     keys = set[str]()
 
     def record(key: str) -> bool:

@@ -60,13 +60,8 @@ class Quantisation:
 class ServableModule(tf.Module):
     """A network with its preprocessing and its task, from the bytes of an image to answers.
 
-    Attributes:
-        task: what the network's outputs mean.
-        functions: the signatures' functions by name.
-        quantisation: how the network was quantised; None if the recipe's precision isn't int8.
-        calibration: the photos that could be decoded.
-
-    Class names are in the order of class ids, empty for an id without a name.
+    Class names are in the order of class ids, empty for an id without a name. Of `calibration` it keeps the photos that
+    could be decoded.
     """
 
     def __init__(

@@ -18,6 +18,7 @@ INIT_SIGNATURE = "__saved_model_init_op"
 
 _SERVE = "serve"
 _UNKNOWN_SIZE = -1
+_ENCODINGS = {"coo_sparse": "sparse ", "composite_tensor": "composite "}  # other than plain tensors
 
 
 @dataclass(frozen=True)
@@ -72,32 +73,16 @@ def read_meta_graph(version: Path) -> MetaGraphDef:
 
 
 def _tensors(infos: Mapping[str, Any]) -> list[Tensor]:
-    return [
-        Tensor(
-            alias,
-            _dtype(info),
-            None if info.tensor_shape.unknown_rank else [dim.size for dim in info.tensor_shape.dim],
-        )
-        for alias, info in sorted(infos.items())
-    ]
-
-
-def _dtype(info: Any) -> str:
-    name = dtypes.BY_NUMBER[info.dtype].name if info.dtype in dtypes.BY_NUMBER else f"dtype {info.dtype}"
-    match info.WhichOneof("encoding"):
-        case "coo_sparse":
-            return f"sparse {name}"
-        case "composite_tensor":
-            return f"composite {name}"
-        case _:
-            return name
+    tensors = []
+    for alias, info in sorted(infos.items()):
+        dtype = dtypes.BY_NUMBER[info.dtype].name if info.dtype in dtypes.BY_NUMBER else f"dtype {info.dtype}"
+        shape = None if info.tensor_shape.unknown_rank else [dim.size for dim in info.tensor_shape.dim]
+        tensors.append(Tensor(alias, _ENCODINGS.get(info.WhichOneof("encoding"), "") + dtype, shape))
+    return tensors
 
 
 def unify(first: Tensor, second: Tensor) -> Tensor | None:
-    """Return the first tensor with the unified shape of both; None if dtypes or shapes differ.
-
-    An unknown dimension matches any size.
-    """
+    """Return the first tensor with the shape of both, where unknown sizes match any; None if they differ."""
     if first.dtype != second.dtype:
         return None
     if first.shape is None or second.shape is None:

@@ -28,7 +28,7 @@ SECTIONS = {
             "exporter.commands.bake:compose", "Compose a pipeline of SavedModels into one SavedModel."
         ),
         "triton": LazyCommand("exporter.commands.triton:triton", "Write a SavedModel or a pipeline for NVIDIA Triton."),
-        "parity": LazyCommand("exporter.commands.parity:parity", "Compare a SavedModel with its source model."),
+        "parity": LazyCommand("exporter.commands.inspect:parity", "Compare a SavedModel with its source model."),
         "inspect": LazyCommand(
             "exporter.commands.inspect:inspect", "Show the signatures, recipe and size of a SavedModel."
         ),

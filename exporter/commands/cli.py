@@ -9,8 +9,7 @@ import click
 
 from savedmodel_bakery.exits import run_command
 from savedmodel_bakery.exporter.commands.bake import bake, compose, function
-from savedmodel_bakery.exporter.commands.inspect import inspect, versions
-from savedmodel_bakery.exporter.commands.parity import parity
+from savedmodel_bakery.exporter.commands.inspect import inspect, parity, versions
 from savedmodel_bakery.exporter.commands.triton import triton
 from savedmodel_bakery.groups import CONTEXT_SETTINGS
 

@@ -1,4 +1,4 @@
-"""The commands `inspect` and `versions`: show what a version contains, or a model's versions, without loading it."""
+"""The commands that examine published versions: `inspect`, `versions` and `parity`."""
 
 from __future__ import annotations
 
@@ -11,26 +11,29 @@ from typing import Any
 import click
 
 from savedmodel_bakery.errors import PublishError
+from savedmodel_bakery.exporter import publish
 from savedmodel_bakery.exporter.commands import options
-from savedmodel_bakery.exporter.publish import (
-    FUNCTION_FILE,
-    PIPELINE_FILE,
-    RECIPE_FILE,
-    format_size,
-    published_versions,
-    size_of,
-)
+from savedmodel_bakery.exporter.commands.running import print_progress, print_warning, tensorflow
+from savedmodel_bakery.exporter.recipe import Recipe, convert_values, read_recipe_file
+from savedmodel_bakery.exporter.resources import example_photos
 from savedmodel_bakery.exporter.tested_runtimes import oldest_version
 from savedmodel_bakery.toml import parse_toml
 
-EXAMPLES = """\b
+_INSPECT_EXAMPLES = """\b
 Examples:
   bakery inspect saved_model/efficientnet_lite0/1
   bakery inspect saved_model/add_sub_mul/1 --mermaid
 """
+_PARITY_EXAMPLES = """\b
+Examples:
+  bakery parity saved_model/efficientnet_lite0/1
+  bakery parity saved_model/flowers/1 --photos holiday --parity-html parity.html
+  bakery parity saved_model/flowers/1 --model old/flowers.keras --labels old/flowers.txt
+"""
+_MOVED = "Use this instead of the recipe's {}, whose path is relative to the working directory of the bake."
 
 
-@click.command(epilog=EXAMPLES)
+@click.command(epilog=_INSPECT_EXAMPLES)
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--mermaid", "as_mermaid", is_flag=True, help="Print a pipeline as a Mermaid diagram, for Markdown.")
 @options.json
@@ -45,13 +48,13 @@ def inspect(path: Path, as_mermaid: bool, as_json: bool) -> None:
     if as_mermaid and as_json:
         raise click.UsageError("--mermaid cannot be combined with --json")
     signatures = read_signatures(path)
-    recipe_text = _read_recipe(path)
+    recipe_text = _read_recipe_text(path)
     try:
         recipe = parse_toml(recipe_text) if recipe_text else None
     except ValueError as error:
         raise PublishError(f"the recipe in {path} is damaged: {error}") from error
     oldest_tensorflow = oldest_version(recipe) if recipe else None
-    size, weights = size_of(path), size_of(path / "variables")
+    size, weights = publish.size_of(path), publish.size_of(path / "variables")
     if as_json:
         inspection = {
             "path": str(path),
@@ -69,7 +72,7 @@ def inspect(path: Path, as_mermaid: bool, as_json: bool) -> None:
             raise PublishError(f"no pipeline in {path}: only a version that `bakery compose` made can be drawn")
         click.echo(draw_mermaid(pipeline))
         return
-    click.echo(f"{path}: {format_size(size)}, of which weights {format_size(weights)}")
+    click.echo(f"{path}: {publish.format_size(size)}, of which weights {publish.format_size(weights)}")
     if oldest_tensorflow is not None:
         click.echo(f"oldest TensorFlow tested with these options: {oldest_tensorflow}")
     for signature in signatures:
@@ -82,9 +85,9 @@ def inspect(path: Path, as_mermaid: bool, as_json: bool) -> None:
     click.echo("".join(f"  {line}".rstrip() + "\n" for line in (recipe_text or "").splitlines()), nl=False)
 
 
-def _read_recipe(version: Path) -> str | None:
+def _read_recipe_text(version: Path) -> str | None:
     """Return the TOML text that a version was baked with; None if it was not baked here."""
-    for file in (RECIPE_FILE, FUNCTION_FILE, PIPELINE_FILE):
+    for file in (publish.RECIPE_FILE, publish.FUNCTION_FILE, publish.PIPELINE_FILE):
         if (version / file).is_file():
             return (version / file).read_text(encoding="utf-8")
     return None
@@ -95,14 +98,14 @@ def _read_recipe(version: Path) -> str | None:
 @options.json
 def versions(path: Path, as_json: bool) -> None:
     """List the versions under PATH (OUT/NAME), lowest first."""
-    folders = published_versions(path)
+    folders = publish.published_versions(path)
     if not folders:
         raise PublishError(f"no versions under {path}: versions are folders named 1, 2, 3 …")
     rows: list[dict[str, Any]] = [
         {
             "version": version,
             "path": str(folder),
-            "size_bytes": size_of(folder),
+            "size_bytes": publish.size_of(folder),
             "published": datetime.fromtimestamp(folder.stat().st_mtime, timezone.utc).isoformat(timespec="seconds"),
         }
         for version, folder in folders.items()
@@ -111,4 +114,60 @@ def versions(path: Path, as_json: bool) -> None:
         click.echo(json.dumps(rows))
         return
     for row in rows:
-        click.echo(f"{row['version']}\t{format_size(row['size_bytes'])}\t{row['published']}\t{row['path']}")
+        click.echo(f"{row['version']}\t{publish.format_size(row['size_bytes'])}\t{row['published']}\t{row['path']}")
+
+
+@click.command(epilog=_PARITY_EXAMPLES)
+@click.argument("saved_model", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@options.photos
+@options.tolerance
+@options.min_agreement
+@options.parity_html
+@click.option("--model", metavar="MODEL", help=_MOVED.format("model"))
+@click.option("--labels", metavar="SET|FILE", help=_MOVED.format("labels"))
+@click.option("--weights", metavar="FILE", help=_MOVED.format("weights"))
+@options.json
+@options.verbose
+def parity(
+    saved_model: Path,
+    photos: list[Path] | None,
+    min_agreement: float | None,
+    parity_html: Path | None,
+    model: str | None,
+    labels: str | None,
+    weights: str | None,
+    as_json: bool,
+    verbose: bool,
+    **tolerance: float | None,
+) -> None:
+    """Compare a version with the reference pipeline of its source, photo by photo.
+
+    The reference decodes, crops and resizes with Pillow and NumPy, and calls the network directly. Exits with 1 if a
+    photo is beyond tolerance.
+    """
+    recipe_file = saved_model / publish.RECIPE_FILE
+    if not recipe_file.is_file():
+        raise PublishError(
+            f"no {publish.RECIPE_FILE} in {saved_model}: pass the folder of a version that `bakery bake` made"
+        )
+    moved = convert_values({"model": model, "labels": labels, "weights": weights})
+    recipe = Recipe.from_values({**read_recipe_file(recipe_file).values, **moved})
+    with tensorflow("parity", verbose=verbose):
+        from savedmodel_bakery.exporter.validation.report import check_writable, write_html_page
+        from savedmodel_bakery.exporter.validation.validate import compare_with_source
+
+        if parity_html:
+            check_writable(parity_html)
+        report, pictures = compare_with_source(
+            saved_model,
+            recipe,
+            photos or example_photos(),
+            lambda task: task.tolerance.replaced(**tolerance),
+            print_progress,
+            min_agreement=min_agreement,
+        )
+        if parity_html:
+            write_html_page(parity_html, report, pictures)
+    click.echo(json.dumps(report.to_json()) if as_json else report.to_table())
+    print_warning(report.warning)
+    report.check()

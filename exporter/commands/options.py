@@ -18,10 +18,6 @@ from savedmodel_bakery.groups import FloatRange, option_group
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _read_photos_folder(_context: click.Context, _option: click.Parameter, folder: Path | None) -> list[Path] | None:
-    return photos_in(folder) if folder else None
-
-
 def _check_name(_context: click.Context, _option: click.Parameter, name: str | None) -> str | None:
     try:
         return None if name is None else check_name(name)
@@ -40,7 +36,7 @@ version = click.option("--version", type=click.IntRange(min=0), help="Version nu
 photos = click.option(
     "--photos",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    callback=_read_photos_folder,
+    callback=lambda _context, _option, folder: photos_in(folder) if folder else None,
     help="Folder of photos to validate on.  [default: the example photos of the exporter]",
 )
 example = click.option(

@@ -44,10 +44,7 @@ def bake_function(
     example: Mapping[str, np.ndarray] | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Path:
-    """Bake the function that `package.module:callable` names into a new version under `base_path`; return its folder.
-
-    Without an `example`, inputs to validate it with are generated.
-    """
+    """Bake the function that `package.module:callable` names as a version under `base_path`; return its folder."""
     publish.check_free(base_path, version)
     aliases = [declared.alias for declared in inputs]
     if repeated := sorted({alias for alias in aliases if aliases.count(alias) > 1}):

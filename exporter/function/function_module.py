@@ -37,10 +37,6 @@ class Input:
         sizes = "..." if self.shape is None else ",".join("?" if size is None else str(size) for size in self.shape)
         return f"{self.alias}:{tf.as_dtype(self.dtype.number).name}[{sizes}]"
 
-    def accepts(self, array: np.ndarray) -> bool:
-        """Whether dtype and shape of the array fit."""
-        return array.dtype == self.dtype.numpy and bool(tf.TensorShape(self.shape).is_compatible_with(array.shape))
-
 
 def parse_input(text: str) -> Input:
     """Parse `name:type[sizes]`, such as `x:float64[?,3]`; `?` is any size, `[]` a scalar, `[...]` any shape."""
@@ -205,7 +201,8 @@ def check_example(example: Mapping[str, np.ndarray], inputs: Sequence[Input]) ->
         array = example[alias]
         if declared.dtype is dtypes.STRING and dtypes.of_array(array) is dtypes.STRING:
             array = array.astype(object)
-        if not declared.accepts(array):
+        has_shape = tf.TensorShape(declared.shape).is_compatible_with(array.shape)
+        if array.dtype != declared.dtype.numpy or not has_shape:
             raise RecipeError(f"the example's {alias} is {array.dtype}{list(array.shape)}; the input is {declared}")
         arrays[alias] = array
     return arrays

@@ -96,15 +96,14 @@ class Recipe:
         """Check that every stated value is for the task; None allows all."""
         for part in GROUPS:
             getattr(self, part).check_task(task)
+        crop, orientation = self.preprocessing.crop, self.preprocessing.orientation
         if task in ("detect", "segment") and self.preprocessing.crop_fraction is not None:
             raise RecipeError(
-                f"invalid crop {self.preprocessing.crop!r}: task {task} answers for the whole photo; must be none or "
-                "letterbox"
+                f"invalid crop {crop!r}: task {task} answers for the whole photo; must be none or letterbox"
             )
-        if task in ("detect", "segment") and self.preprocessing.orientation != "exif":
+        if task in ("detect", "segment") and orientation != "exif":
             raise RecipeError(
-                f"invalid orientation {self.preprocessing.orientation!r}: task {task} answers for the upright photo; "
-                "must be exif"
+                f"invalid orientation {orientation!r}: task {task} answers for the upright photo; must be exif"
             )
 
     @classmethod

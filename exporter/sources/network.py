@@ -52,10 +52,7 @@ class Network:
 
 
 def from_keras_model(model: Any, name: str, layer: str | None = None) -> Network:
-    """Return the network of a Keras model; its recipe has the input size, if that is fixed, and the scale, if known.
-
-    `name` is for messages; `layer` is the one whose output is used, None for the model's own output.
-    """
+    """Return the network of a Keras model; its recipe has the input size, if that is fixed, and the scale, if known."""
     import keras
 
     if not isinstance(model, keras.Model):

@@ -76,8 +76,7 @@ def model_config(
 ) -> str:
     """Return the configuration of a model that runs one signature, which has an input.
 
-    `warmup` has the inputs, by name, of requests that an instance runs before it serves. With a `max_batch_size` of 0,
-    the first dimension is not a batch dimension.
+    With a `max_batch_size` of 0, the first dimension is not a batch dimension.
     """
     owner = f' of signature "{signature.name}"'
     config = _config(name, signature.inputs, signature.outputs, owner, max_batch_size)

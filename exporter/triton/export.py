@@ -100,10 +100,9 @@ def _is_per_image(version: Path) -> bool:
 
 
 def _warmup_requests(version: Path, signature: Signature, *, max_batch_size: int) -> list[dict[str, InputData]]:
-    """Return the inputs, by name, of warm-up requests from the goldens of a signature; none if it has no goldens.
+    """Return the inputs, by name, of warm-up requests that an instance runs before it serves: the goldens' requests.
 
-    With a maximum batch size, each row of a golden becomes a request, because Triton does not join warm-up requests;
-    otherwise each golden becomes one.
+    With a maximum batch size, each row becomes a request, because Triton does not join warm-up requests.
     """
     file = version / version_folder.GOLDENS / f"{signature.name}.jsonl"
     if not file.is_file():
