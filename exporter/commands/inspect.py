@@ -81,7 +81,7 @@ def inspect(path: Path, as_mermaid: bool, as_json: bool) -> None:
             for tensor in tensors:
                 click.echo(f"  {arrow} {tensor}")
     title = "recipe" if recipe_text else "no recipe: this SavedModel was not baked here"
-    click.echo(f"\n{'pipeline' if (path / PIPELINE_FILE).is_file() else title}")
+    click.echo(f"\n{'pipeline' if (path / publish.PIPELINE_FILE).is_file() else title}")
     click.echo("".join(f"  {line}".rstrip() + "\n" for line in (recipe_text or "").splitlines()), nl=False)
 
 
